@@ -1,0 +1,2 @@
+//! What both sides of the kernel boundary agree on.
+#![no_std]

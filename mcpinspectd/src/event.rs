@@ -1,0 +1,303 @@
+//! What the daemon says to the outside: one value per event, one JSON shape for every sink.
+//!
+//! The type names and fields are an interface that journald queries, D-Bus clients and scripts
+//! rely on. Text in here is bounded and redacted by whoever builds the event; sinks escape it for
+//! where it goes.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing.
+    Low,
+    /// Worth a look.
+    Medium,
+    /// Needs a look.
+    High,
+    /// Needs a look now.
+    Critical,
+}
+
+impl Severity {
+    /// The word used on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// What a finding asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// Nothing to do.
+    None,
+    /// Show it to whoever looks.
+    Warn,
+    /// Tell a person.
+    Alert,
+    /// Sure enough that an inline guard would stop it.
+    Block,
+}
+
+/// Who an event is about; in front of every event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Subject {
+    /// When it happened, by the kernel's record where there is one.
+    pub timestamp: Timestamp,
+    /// The session in which it was seen.
+    pub session_id: SessionId,
+    /// The server's stable name.
+    pub server_id: ServerId,
+    /// How the server is reached: `stdio`.
+    pub server_type: &'static str,
+    /// The server process, where known.
+    pub server_pid: Option<Pid>,
+}
+
+/// One place where a detection found something.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Match {
+    /// The text that matched, redacted and bounded.
+    pub text: String,
+    /// Byte offset in the decoded field.
+    pub position: usize,
+    /// What stands around it, redacted and bounded.
+    pub context: String,
+}
+
+/// One finding in one field.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Detection {
+    /// Name of the rule.
+    pub pattern: String,
+    /// What kind of attack it belongs to, such as `hidden_instructions`.
+    pub category: String,
+    /// How bad this finding is by itself.
+    pub severity: Severity,
+    /// Where.
+    pub matches: Vec<Match>,
+    /// The field it stands in, such as `description` or `inputSchema.properties.path.description`.
+    pub field: String,
+    /// One sentence for a person.
+    pub explanation: String,
+}
+
+/// One field that differs between the pinned and the current definition.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FieldChange {
+    /// Path of the field, such as `description`.
+    pub field: String,
+    /// Its pinned value; `null` where it was absent.
+    pub previous: Value,
+    /// Its current value; `null` where it is gone.
+    pub new: Value,
+}
+
+/// How a tool stands to its pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolStatus {
+    /// First sight; pinned now.
+    New,
+    /// As pinned.
+    Unchanged,
+    /// Not as pinned.
+    Changed,
+    /// Pinned, and no longer offered.
+    Removed,
+}
+
+/// A process of a session, as far as a reader needs it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Party {
+    /// Its pid.
+    pub pid: Pid,
+    /// Start time in clock ticks since boot (`/proc/pid/stat` field 22): tells reused pids apart.
+    pub start_time: u64,
+    /// Path of its executable.
+    pub exe: String,
+    /// Command line, secrets masked.
+    pub command: Vec<String>,
+    /// Real user id.
+    pub uid: u32,
+    /// Its cgroup path.
+    pub cgroup: String,
+    /// The systemd unit or container that the cgroup names.
+    pub unit: Option<String>,
+    /// Its ancestors from the parent upwards, as `name(pid)`.
+    pub parents: Vec<String>,
+}
+
+/// Everything the daemon says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type")]
+pub enum Event {
+    /// A tool was listed: new, or as pinned.
+    #[serde(rename = "mcp_tool_seen")]
+    ToolSeen {
+        #[serde(flatten)]
+        /// Whom it is about.
+        subject: Subject,
+        /// The tool's name.
+        tool_name: String,
+        /// SHA-256 of the canonical definition, hex.
+        tool_hash: String,
+        /// Its description, redacted and bounded.
+        description: String,
+        /// `new` or `unchanged`.
+        status: ToolStatus,
+        /// What detection found in it.
+        detections: Vec<Detection>,
+        /// The worst of them.
+        max_severity: Option<Severity>,
+    },
+    /// A tool is not what was pinned, or a pinned tool is gone.
+    #[serde(rename = "mcp_tool_changed")]
+    ToolChanged {
+        #[serde(flatten)]
+        /// Whom it is about.
+        subject: Subject,
+        /// The tool's name.
+        tool_name: String,
+        /// `changed` or `removed`.
+        status: ToolStatus,
+        /// The pinned hash.
+        previous_hash: String,
+        /// The current hash; `null` for a removed tool.
+        new_hash: Option<String>,
+        /// Field by field.
+        changes: Vec<FieldChange>,
+        /// What detection found in the new definition.
+        detections: Vec<Detection>,
+        /// The worst of them.
+        max_severity: Option<Severity>,
+    },
+    /// Detection found something in a definition or a message.
+    #[serde(rename = "mcp_detection")]
+    Detection {
+        #[serde(flatten)]
+        /// Whom it is about.
+        subject: Subject,
+        /// The tool concerned, where there is one.
+        tool_name: Option<String>,
+        /// The finding.
+        detection: Detection,
+        /// What it asks for.
+        action: Action,
+    },
+    /// A session was recognised.
+    #[serde(rename = "mcp_session_started")]
+    SessionStarted {
+        #[serde(flatten)]
+        /// Whom it is about.
+        subject: Subject,
+        /// Fingerprint of the server's identity, hex.
+        fingerprint: String,
+        /// Where the server's name comes from, such as `config:claude-desktop` or `package:npm`.
+        name_source: String,
+        /// The server's process.
+        server: Option<Party>,
+        /// The client's process.
+        client: Option<Party>,
+        /// Whether it was under way when the daemon joined.
+        joined_midstream: bool,
+    },
+    /// The parties told each other who they are (initialize, or the first stateless exchange).
+    #[serde(rename = "mcp_session_identified")]
+    SessionIdentified {
+        #[serde(flatten)]
+        /// Whom it is about.
+        subject: Subject,
+        /// Protocol revision agreed on, such as `2025-06-18`.
+        protocol_version: Option<String>,
+        /// The server's own name and version, as it claims.
+        server_info: Option<Value>,
+        /// The client's own name and version, as it claims.
+        client_info: Option<Value>,
+        /// The server's capabilities, as it claims.
+        capabilities: Option<Value>,
+    },
+    /// A session is over.
+    #[serde(rename = "mcp_session_ended")]
+    SessionEnded {
+        #[serde(flatten)]
+        /// Whom it is about.
+        subject: Subject,
+        /// Why, such as `server_exited` or `streams_closed`.
+        reason: String,
+        /// Messages seen in it.
+        messages: u64,
+        /// Bytes captured in it.
+        bytes: u64,
+        /// Bytes known lost in it.
+        bytes_lost: u64,
+        /// Requests that never got an answer.
+        unanswered: u64,
+    },
+    /// Bytes of a stream were lost.
+    #[serde(rename = "mcp_capture_gap")]
+    CaptureGap {
+        #[serde(flatten)]
+        /// Whom it is about.
+        subject: Subject,
+        /// The stream's direction.
+        direction: Direction,
+        /// How many bytes.
+        bytes_lost: u64,
+        /// Where the gap starts, bytes from the stream's start.
+        position: u64,
+        /// Why, such as `ring_full` or `frame_too_large`.
+        reason: String,
+    },
+    /// A party moves bytes in a way that the probes cannot copy.
+    #[serde(rename = "mcp_blind_spot")]
+    BlindSpot {
+        #[serde(flatten)]
+        /// Whom it is about.
+        subject: Subject,
+        /// The system call or mechanism, such as `splice` or `io_uring`.
+        mechanism: String,
+        /// The process that uses it.
+        pid: Pid,
+        /// Whether the bytes are still seen at the other end of the stream.
+        covered_by_other_end: bool,
+    },
+    /// Something on the wire that is no valid message.
+    #[serde(rename = "mcp_invalid_message")]
+    InvalidMessage {
+        #[serde(flatten)]
+        /// Whom it is about.
+        subject: Subject,
+        /// The stream's direction.
+        direction: Direction,
+        /// What is wrong with it, such as `not_json`.
+        reason: String,
+        /// Its size in bytes.
+        bytes: u64,
+        /// Its beginning, escaped, redacted and bounded.
+        excerpt: String,
+    },
+    /// A tool definition's pin was approved, rejected, set or lifted by a person.
+    #[serde(rename = "mcp_policy")]
+    Policy {
+        #[serde(flatten)]
+        /// Whom it is about.
+        subject: Subject,
+        /// The tool concerned.
+        tool_name: Option<String>,
+        /// What was done, such as `approve`.
+        decision: String,
+        /// Who did it.
+        uid: u32,
+    },
+}

@@ -1,0 +1,25 @@
+//! The library behind `mcpinspectd` and `mcpinspect`.
+//!
+//! Data flows one way. Each module takes plain values from the one before it, so everything after
+//! [`capture`] runs without root, without a kernel and without a clock of its own: from a tape, a
+//! test or a fuzzer.
+//!
+//! ```text
+//! kernel ─▶ capture ─▶ discover ─▶ wire ─▶ mcp ─▶ session ─▶ registry / detect ─▶ event ─▶ sink
+//! ```
+
+pub mod capture;
+pub mod config;
+pub mod detect;
+pub mod discover;
+pub mod engine;
+pub mod event;
+pub mod mcp;
+pub mod model;
+pub mod process;
+pub mod registry;
+pub mod session;
+pub mod sink;
+pub mod tap;
+pub mod text;
+pub mod wire;
