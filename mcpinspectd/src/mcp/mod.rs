@@ -5,9 +5,13 @@
 //! still a message, a member of an unexpected type is an absent member, and only what no peer could
 //! read is malformed. Text stays borrowed from the wire wherever it can.
 
+pub mod json;
+pub mod message;
 pub mod method;
 mod peek;
 pub mod sniff;
+pub mod view;
 
+pub use message::{Id, Irregularity, Malformed, Message, Outcome, Parsed, Payload, parse};
 pub use method::Sender;
 pub use sniff::{Evidence, NotMcpReason, evidence};
