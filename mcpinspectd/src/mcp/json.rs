@@ -149,6 +149,11 @@ pub fn present(raw: &RawValue) -> Option<&RawValue> {
     (raw.get() != "null").then_some(raw)
 }
 
+/// The beginning of `text` in at most `max` bytes, cut between characters.
+pub fn cut(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
+}
+
 /// `raw` as a tree. A lone surrogate becomes U+FFFD; of members of one name the last one wins.
 ///
 /// `None` where the tree would be deeper than 128 levels or holds a number beyond a double's range.
