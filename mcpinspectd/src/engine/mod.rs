@@ -1,1 +1,5 @@
-//! (see the crate's front page)
+//! From bytes of sessions to messages and events.
+
+mod contract;
+
+pub use contract::{Input, MessageKind, MessageSeen, Output, SessionStart};
