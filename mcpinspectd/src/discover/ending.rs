@@ -14,7 +14,7 @@ use super::stream::{Fate, SessionIndex, Stream};
 use super::tracker::{Feed, OwnedPiece, Tracker};
 use crate::capture::Actor;
 use crate::engine::Input;
-use crate::model::{Direction, Pid};
+use crate::model::Pid;
 use crate::process::fds::{Holder, Holders, InodeKey};
 
 /// How long a session looks over before it is looked at, so that a launcher can hand over.
