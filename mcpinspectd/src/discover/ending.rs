@@ -333,7 +333,7 @@ impl<E: Environment> Tracker<E> {
                     bytes_lost: flow.reassembly.lost(),
                 };
                 self.close_account(account);
-                if reason != "monitoring_stopped" {
+                if reason != "monitoring_stopped" && !flow.ended {
                     feed.input(Input::EndOfStream {
                         session: &id,
                         direction,

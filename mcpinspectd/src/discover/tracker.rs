@@ -628,6 +628,7 @@ impl<E: Environment> Tracker<E> {
             reassembly: Reassembly::new(0),
             source: End::Reader,
             fallback,
+            ended: false,
             still: (0, 0, 0),
         });
         self.beginnings -= freed;

@@ -100,6 +100,7 @@ impl Monitor {
         feed: &mut impl Feed,
         mut idle: impl FnMut(&mut Tracker<Machine>),
     ) {
+        capture::raise_priority(-10);
         let mut next_tick = 0;
         while !stop.load(Ordering::Acquire) {
             self.step(feed, &mut next_tick);
