@@ -1,1 +1,3 @@
-//! (see the crate's front page)
+//! wip
+pub mod canonical;
+pub mod diff;
