@@ -304,4 +304,14 @@ pub enum Event {
         /// Who did it.
         uid: u32,
     },
+    /// The daemon itself could not carry events out to one of its sinks.
+    #[serde(rename = "mcp_events_dropped")]
+    EventsDropped {
+        /// When it was noticed.
+        timestamp: Timestamp,
+        /// Which sink, such as `journal`.
+        sink: String,
+        /// How many events it never got, since the last such event.
+        dropped: u64,
+    },
 }
