@@ -1,5 +1,6 @@
 //! smoke
 use mcpinspectd::capture::*;
+<<<<<<< HEAD
 use mcpinspectd::discover::*;
 use mcpinspectd::engine::Input;
 use mcpinspectd::model::*;
@@ -41,10 +42,34 @@ impl Feed for F {
                         }
                         other => println!("{session} {other:?}"),
                     });
+=======
+fn main() {
+    let (mut probes, ring) = Probes::load(&Options {
+        ring_size: 16 << 20,
+        sniff_budget: 1 << 20,
+        btf: std::env::var_os("BTF").map(Into::into),
+        diagnostics: false,
+    })
+    .unwrap_or_else(|e| panic!("{e}: {:#?}", e));
+    let (drain, rx) = start(ring).unwrap();
+    eprintln!("ready {:?}", probes.hook());
+    let secs: u64 = std::env::args()
+        .nth(1)
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(3);
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(secs);
+    while std::time::Instant::now() < end {
+        if let Ok(batch) = rx.recv_timeout(std::time::Duration::from_millis(100)) {
+            for r in batch.records() {
+                let (a, r) = decode(r).unwrap();
+                let s = format!("{r:?}");
+                println!("{} {}", a.tgid, &s[..s.len().min(260)]);
+>>>>>>> h/core
             }
             other => println!("{other:?}"),
         }
     }
+<<<<<<< HEAD
 }
 fn main() {
     let t = std::time::Instant::now();
@@ -88,4 +113,13 @@ fn main() {
         println!("{l:?}");
     }
     println!("{:?}", m.totals());
+=======
+    for s in mcpinspect_common::Stat::ALL {
+        println!("{s:?} {}", probes.stat(s));
+    }
+    probes.detach();
+    drain.stop();
+    drop(rx);
+    drain.join();
+>>>>>>> h/core
 }
