@@ -18,9 +18,13 @@ use libsystemd::logging::{Priority, SD_JOURNAL_SOCK_PATH, journal_send};
 use super::fanout::{Inlet, Item};
 use super::record::Record;
 use crate::event::Severity;
+use crate::text::escape::printable;
 
 /// What `journalctl -t` selects.
 pub const IDENTIFIER: &str = "mcpinspectd";
+
+/// Longest name of a server or session, characters.
+const MAX_NAME: usize = 128;
 
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -99,10 +103,10 @@ pub fn fields(record: &Record) -> Vec<(&'static str, String)> {
         fields.push(("MCPINSPECT_SEVERITY", severity.as_str().to_owned()));
     }
     if let Some(server) = &record.server {
-        fields.push(("MCPINSPECT_SERVER", server.to_string()));
+        fields.push(("MCPINSPECT_SERVER", printable(&server.0, MAX_NAME)));
     }
     if let Some(session) = &record.session {
-        fields.push(("MCPINSPECT_SESSION", session.to_string()));
+        fields.push(("MCPINSPECT_SESSION", printable(&session.0, MAX_NAME)));
     }
     if let Some(pid) = record.pid {
         fields.push(("MCPINSPECT_PID", pid.to_string()));

@@ -5,6 +5,7 @@
 //! is ended before the first new one. A file may be rotated away at any time; it is opened again on
 //! request, also in the middle of an outage, because a full disk is what makes people rotate.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -23,6 +24,15 @@ pub enum Target {
     Stdout,
     /// This file: created with mode 0640 where it is missing, appended to where it is not.
     File(PathBuf),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("standard output"),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
 }
 
 const FIRST_WAIT: Duration = Duration::from_millis(20);

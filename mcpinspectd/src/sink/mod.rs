@@ -22,6 +22,7 @@ pub mod kind;
 pub mod live;
 pub mod logging;
 pub mod record;
+pub mod running;
 pub mod wording;
 
 #[cfg(test)]

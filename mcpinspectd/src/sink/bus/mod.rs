@@ -22,19 +22,34 @@ use self::control::Control;
 use self::manager::{Manager, NAME, PATH};
 use super::fanout::{Inlet, Item, View};
 
+/// Which bus.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Endpoint {
+    /// The machine's: at `DBUS_SYSTEM_BUS_ADDRESS` where that is set, else at its well-known place.
+    #[default]
+    System,
+    /// The one at this D-Bus address.
+    At(String),
+}
+
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// A bus that takes longer than this to say hello is as good as none.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Carries events to the system bus (at `DBUS_SYSTEM_BUS_ADDRESS`, where that is set) until the
-/// fan-out closes. `control` is asked to carry out decisions; without it they are refused.
-pub async fn run(mut inlet: Inlet, view: Arc<View>, control: Option<Arc<dyn Control>>) {
+/// Carries events to the bus until the fan-out closes. `control` is asked to carry out decisions;
+/// without it they are refused.
+pub async fn run(
+    endpoint: Endpoint,
+    mut inlet: Inlet,
+    view: Arc<View>,
+    control: Option<Arc<dyn Control>>,
+) {
     let manager = Manager::new(view, control);
     let mut wait = FIRST_WAIT;
     let mut told = false;
     loop {
-        match connect(manager.clone()).await {
+        match connect(&endpoint, manager.clone()).await {
             Ok(connection) => {
                 tracing::info!("on the system bus as {NAME}");
                 (wait, told) = (FIRST_WAIT, false);
@@ -81,8 +96,12 @@ enum ConnectError {
     Other(zbus::Error),
 }
 
-async fn connect(manager: Manager) -> Result<Connection, ConnectError> {
-    let builder = Builder::system().serve_at(PATH, manager).name(NAME);
+async fn connect(endpoint: &Endpoint, manager: Manager) -> Result<Connection, ConnectError> {
+    let builder = match endpoint {
+        Endpoint::System => Builder::system(),
+        Endpoint::At(address) => Builder::address(address.as_str()),
+    };
+    let builder = builder.serve_at(PATH, manager).name(NAME);
     let result = timeout(PATIENCE, builder.build())
         .await
         .map_err(|_| ConnectError::Timeout)?;
