@@ -37,16 +37,16 @@ pub fn characters(text: &str, found: &mut Vec<Hidden>) {
     }
     let mut seen = Seen::default();
     let mut before = '\0';
-    let mut flag = Flag::None;
+    let mut flag = 0usize;
     for (at, c) in text.char_indices() {
         match c {
             '\u{e0000}'..='\u{e007f}' => {
-                if !flag.accepts(c) {
+                if flag == 0 {
                     seen.note(Probe::TagCharacters, at, c);
                 }
-                flag = flag.after(c);
+                flag = flag.saturating_sub(1);
             }
-            '\u{1f3f4}' => flag = Flag::Black(0),
+            '\u{1f3f4}' => flag = flag_at(&text[at + c.len_utf8()..]),
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => seen.direction(at, c),
             '\u{200b}' | '\u{2060}' | '\u{2061}'..='\u{2064}' | '\u{180e}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{034f}' => {
                 seen.note(Probe::InvisibleCharacters, at, c);
@@ -60,8 +60,8 @@ pub fn characters(text: &str, found: &mut Vec<Hidden>) {
             }
             _ => {}
         }
-        if !matches!(c, '\u{e0000}'..='\u{e007f}' | '\u{1f3f4}') {
-            flag = Flag::None;
+        if !matches!(c, '\u{e0000}'..='\u{e007f}' | '\u{1f3f4}' | '\u{fe0f}') {
+            flag = 0;
         }
         before = c;
     }
@@ -75,31 +75,13 @@ pub fn characters(text: &str, found: &mut Vec<Hidden>) {
     }
 }
 
-/// Where in the spelling of a flag we are: a black flag, up to six region letters, the end mark.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Flag {
-    None,
-    Black(u8),
-}
-
-impl Flag {
-    fn accepts(self, c: char) -> bool {
-        match self {
-            Self::None => false,
-            Self::Black(letters) => match c {
-                '\u{e0061}'..='\u{e007a}' | '\u{e0030}'..='\u{e0039}' => letters < 5,
-                '\u{e007f}' => (4..=5).contains(&letters),
-                _ => false,
-            },
-        }
-    }
-
-    fn after(self, c: char) -> Self {
-        match self {
-            Self::Black(letters) if self.accepts(c) && c != '\u{e007f}' => Self::Black(letters + 1),
-            _ => Self::None,
-        }
-    }
+/// How many TAG characters after a black flag spell one of the three flags that exist.
+fn flag_at(rest: &str) -> usize {
+    const REGIONS: [&str; 3] = ["gbeng", "gbsct", "gbwls"];
+    let tags = rest.strip_prefix('\u{fe0f}').unwrap_or(rest);
+    let spelled: String = tags.chars().take(6).filter_map(|c| char::from_u32((c as u32).checked_sub(0xe0000)?)).collect();
+    let known = REGIONS.iter().any(|region| spelled.strip_prefix(region) == Some("\u{7f}"));
+    if known { 6 } else { 0 }
 }
 
 #[derive(Default)]

@@ -38,6 +38,10 @@ pub enum Token {
     Phone,
     /// A path in the file system.
     Path,
+    /// A path that names keys, credentials or accounts.
+    TellingPath,
+    /// A path with a hidden file in a place for temporary files.
+    HiddenPath,
     /// `<word>`.
     Tag,
     /// `[word]`.
@@ -69,6 +73,8 @@ impl Token {
         ("EMAIL", Self::Email),
         ("PHONE", Self::Phone),
         ("PATH", Self::Path),
+        ("TELLING_PATH", Self::TellingPath),
+        ("HIDDEN_PATH", Self::HiddenPath),
         ("TAG", Self::Tag),
         ("BRACKET", Self::Bracket),
         ("CAPITALS", Self::Capitals),
@@ -212,7 +218,8 @@ fn one() -> f32 {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawPack {
-    /// Named word lists. A trailing `*` stands for any rest of a word.
+    /// Named word lists. A trailing `*` stands for any rest of a word, a leading one
+    /// for any beginning.
     #[serde(default)]
     pub words: BTreeMap<String, Vec<Spanned<String>>>,
     /// The rules.

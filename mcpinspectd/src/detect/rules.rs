@@ -202,11 +202,12 @@ impl Compiler {
         Ok(())
     }
 
-    /// The automaton's entry for a text. `words`: it must stand as whole words (`*` at its end: any
-    /// rest of the last word).
+    /// The automaton's entry for a text. `words`: it must stand as whole words (`*` at an end: any
+    /// rest of that word).
     fn pattern(&mut self, source: &Source<'_>, position: usize, text: &str, words: bool) -> Result<&mut Meaning, PackError> {
-        let open = words && text.ends_with('*');
-        let folded = fold(text.trim_end_matches(if open { '*' } else { '\0' }));
+        let open_start = words && text.starts_with('*');
+        let open_end = words && text.ends_with('*');
+        let folded = fold(if words { text.trim_matches('*') } else { text });
         if folded.len() < 2 {
             return Err(source.error(position, format!("`{text}` is too short: give at least two letters")));
         }
@@ -215,8 +216,8 @@ impl Compiler {
             return Err(source.error(position, format!("more than {PATTERN_LIMIT} bytes of words, literals and anchors")));
         }
         let is_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-        let start = words && is_word(folded.chars().next());
-        let end = words && !open && is_word(folded.chars().last());
+        let start = words && !open_start && is_word(folded.chars().next());
+        let end = words && !open_end && is_word(folded.chars().last());
         let meaning = self.patterns.entry((folded, start, end)).or_default();
         meaning.word_start = start;
         meaning.word_end = end;

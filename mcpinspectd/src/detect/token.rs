@@ -27,6 +27,8 @@ pub struct Names<'a> {
     pub parameters: &'a [String],
 }
 
+/// What the paths of keys, credentials and accounts have in their names.
+const TELLING: &[&str] = &["passw", "secret", "cred", "token", "shadow", ".ssh", "history", "cookie", "wallet", "private", "id_rsa", "api_key", "apikey", "_key", "/.env", ".aws", ".kube", ".gnupg", "oauth", "keychain", "sudoers"];
 /// Longest sentence; a longer one is cut, so that work per sentence is bounded.
 const SENTENCE_LIMIT: usize = 600;
 /// Longest text between two quotation marks that counts as a quoted value.
@@ -221,10 +223,19 @@ impl Scanner<'_> {
         let length = self.text[at..].iter().take(200).take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'\\' | b'.' | b'_' | b'-' | b'~' | b'*' | b'$' | b'%')).count();
         let slashes = self.text[at..at + length].iter().filter(|byte| matches!(byte, b'/' | b'\\')).count();
         if length >= 4 && (slashes >= 2 || self.text[at] == b'~') {
-            self.push(at, at + length, bit(Token::Path));
+            self.push(at, at + length, bit(Token::Path) | self.path_traits(at, at + length));
             return at + length - 1;
         }
         at
+    }
+
+    /// What a path says about what it leads to.
+    fn path_traits(&self, start: usize, end: usize) -> u128 {
+        let Ok(path) = std::str::from_utf8(&self.text[start..end]) else { return 0 };
+        let telling = TELLING.iter().any(|word| path.contains(word));
+        let temporary = path.starts_with("/tmp") || path.starts_with("/var/tmp") || path.starts_with("/dev/shm");
+        let hidden = temporary && path.contains("/.");
+        u128::from(telling) << Token::TellingPath as u32 | u128::from(hidden) << Token::HiddenPath as u32
     }
 
     /// A mark-up tag whose name is a word, as `<important>` or `[system]`.

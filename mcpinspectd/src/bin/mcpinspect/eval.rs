@@ -85,7 +85,8 @@ impl Eval {
             for one in eval::worst(&judged, self.worst, malicious) {
                 let name = one.row.tool.as_ref().and_then(|tool| tool.get("name")).and_then(|name| name.as_str()).unwrap_or("(message)");
                 println!(
-                    "{:<6} {:.3} {:<18} {:<28} {}  {}",
+                    "{} {:<6} {:.3} {:<18} {:<28} {}  {}",
+                    one.row.id,
                     format!("{:?}", one.report.action).to_lowercase(),
                     one.report.score,
                     one.row.group,
