@@ -822,6 +822,12 @@ impl<E: Environment> Tracker<E> {
             joined_midstream: session.joined,
             time: self.clock.at(time),
         }));
+        // A party that is gone by now still has a number.
+        feed.input(Input::PartiesChanged {
+            session: &session.id,
+            server_pid: session.server.map(Pid),
+            client_pid: session.client.map(Pid),
+        });
     }
 
     fn end_of_stream(&mut self, key: EndpointKey, actor: Actor, feed: &mut impl Feed) {

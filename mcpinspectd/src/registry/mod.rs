@@ -28,7 +28,6 @@ pub use self::item::{
 };
 pub use self::store::OpenError;
 use self::store::{Store, Write};
-use crate::event::FieldChange;
 use crate::mcp::json;
 use crate::model::{ServerId, SessionId, Timestamp};
 
@@ -519,23 +518,18 @@ impl Registry {
         })
     }
 
-    /// What differs between an item's pinned definition and this one; empty where the pinned text is
-    /// not at hand.
-    pub fn changes(
+    /// The text of a definition that was seen, where it is at hand.
+    pub fn text(
         &self,
         server: &ServerId,
         key: &ItemKey,
-        pinned: DefinitionHash,
-        new: &RawValue,
-    ) -> Vec<FieldChange> {
-        match self.definition(&server.0, key, pinned) {
-            Ok(Some(previous)) => diff::diff(&previous, new),
-            Ok(None) => Vec::new(),
-            Err(error) => {
+        hash: DefinitionHash,
+    ) -> Option<Box<RawValue>> {
+        self.definition(&server.0, key, hash)
+            .unwrap_or_else(|error| {
                 tracing::error!(%error, "a pinned definition cannot be read");
-                Vec::new()
-            }
-        }
+                None
+            })
     }
 
     /// The text of a definition, on disk or on its way there.
