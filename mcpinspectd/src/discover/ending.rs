@@ -14,7 +14,7 @@ use super::stream::{Fate, SessionIndex, Stream};
 use super::tracker::{Feed, OwnedPiece, Tracker};
 use crate::capture::Actor;
 use crate::engine::Input;
-use crate::model::{Direction, Pid};
+use crate::model::Pid;
 use crate::process::fds::{Holder, Holders, InodeKey};
 
 /// How long a session looks over before it is looked at, so that a launcher can hand over.
@@ -323,6 +323,7 @@ impl<E: Environment> Tracker<E> {
             else {
                 continue;
             };
+            let ended = flow.ended;
             if opened {
                 let account = StreamLedger {
                     session_id: id.clone(),
@@ -333,7 +334,7 @@ impl<E: Environment> Tracker<E> {
                     bytes_lost: flow.reassembly.lost(),
                 };
                 self.close_account(account);
-                if reason != "monitoring_stopped" {
+                if reason != "monitoring_stopped" && !ended {
                     feed.input(Input::EndOfStream {
                         session: &id,
                         direction,

@@ -143,6 +143,8 @@ pub struct Flow {
     pub source: End,
     /// What the writer's end saw before the reader was seen, should it never be.
     pub fallback: Prefix,
+    /// Whether its reader has seen the end.
+    pub ended: bool,
     /// Positions (writer, reader) at the last look, and since when they have not moved.
     pub still: (u64, u64, u64),
 }

@@ -628,6 +628,7 @@ impl<E: Environment> Tracker<E> {
             reassembly: Reassembly::new(0),
             source: End::Reader,
             fallback,
+            ended: false,
             still: (0, 0, 0),
         });
         self.beginnings -= freed;
@@ -821,21 +822,28 @@ impl<E: Environment> Tracker<E> {
             joined_midstream: session.joined,
             time: self.clock.at(time),
         }));
+        // A party that is gone by now still has a number.
+        feed.input(Input::PartiesChanged {
+            session: &session.id,
+            server_pid: session.server.map(Pid),
+            client_pid: session.client.map(Pid),
+        });
     }
 
     fn end_of_stream(&mut self, key: EndpointKey, actor: Actor, feed: &mut impl Feed) {
         let Some(Stream {
             fate: Fate::Carried(flow),
             ..
-        }) = self.streams.get(&key)
+        }) = self.streams.get_mut(&key)
         else {
             return;
         };
         let (index, direction) = (flow.session, flow.direction);
+        let again = std::mem::replace(&mut flow.ended, true);
         let Some(session) = self.sessions.get_mut(&index) else {
             return;
         };
-        if session.opened {
+        if session.opened && !again {
             let time = self.clock.at(actor.time);
             feed.input(Input::EndOfStream {
                 session: &session.id,
