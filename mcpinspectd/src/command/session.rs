@@ -77,8 +77,18 @@ pub struct Pipeline<O> {
     pub output: O,
 }
 
-impl<O: Output> Feed for Pipeline<O> {
+/// An output that may hold lines back until there is nothing else to do.
+pub trait Flush {
+    /// Lets what was held back go out.
+    fn flush(&mut self);
+}
+
+impl<O: Output + Flush> Feed for Pipeline<O> {
     fn input(&mut self, input: Input<'_>) {
         self.engine.handle(input, &mut self.output);
+    }
+
+    fn idle(&mut self) {
+        self.output.flush();
     }
 }

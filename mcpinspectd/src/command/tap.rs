@@ -11,7 +11,7 @@ use mcpinspectd::preflight::Requirements;
 use mcpinspectd::registry::Registry;
 use mcpinspectd::tap::jsonl::Jsonl;
 
-use super::session::{self, Pipeline, RING_SIZE};
+use super::session::{self, Flush, Pipeline, RING_SIZE};
 
 /// Bytes of a message that are kept at most.
 const MAX_MESSAGE: u64 = 64 << 20;
@@ -68,7 +68,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         },
     };
     pipeline.output.lines.ready(monitor.hook().as_str())?;
-    monitor.run(&stop, &mut pipeline, |_| {});
+    monitor.run(&stop, &mut pipeline);
     if let Some(error) = pipeline.output.failure {
         // Whoever read the output has left: that is a way to end it.
         return if error.kind() == io::ErrorKind::BrokenPipe {
@@ -94,6 +94,13 @@ impl Tap {
             self.failure.get_or_insert(error);
             self.stop.store(true, Ordering::Release);
         }
+    }
+}
+
+impl Flush for Tap {
+    fn flush(&mut self) {
+        let result = self.lines.flush();
+        self.written(result);
     }
 }
 

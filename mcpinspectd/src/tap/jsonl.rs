@@ -86,7 +86,16 @@ impl<W: Write> Jsonl<W> {
         self.line(&Line::Ready {
             version: env!("CARGO_PKG_VERSION"),
             hook,
-        })
+        })?;
+        self.flush()
+    }
+
+    /// Lets buffered lines go out.
+    ///
+    /// # Errors
+    /// Writing fails.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 
     /// A message.
@@ -143,7 +152,8 @@ impl<W: Write> Jsonl<W> {
                 StreamSummary { ledger, frames }
             })
             .collect();
-        write(&mut self.out, &Line::Summary { streams, capture })
+        write(&mut self.out, &Line::Summary { streams, capture })?;
+        self.flush()
     }
 
     fn line(&mut self, line: &impl Serialize) -> io::Result<()> {
@@ -151,10 +161,7 @@ impl<W: Write> Jsonl<W> {
     }
 }
 
-/// Writes one whole line at once, so that lines of several writers do not mix.
 fn write(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    out.write_all(&text)?;
-    out.flush()
+    serde_json::to_writer(&mut *out, line)?;
+    out.write_all(b"\n")
 }
