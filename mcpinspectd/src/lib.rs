@@ -16,6 +16,7 @@ pub mod engine;
 pub mod event;
 pub mod mcp;
 pub mod model;
+pub mod monitor;
 pub mod process;
 pub mod registry;
 pub mod session;

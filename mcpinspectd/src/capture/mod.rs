@@ -13,4 +13,4 @@ pub use clock::BootClock;
 pub use involved::InvolvedTable;
 pub use probes::{Hook, KERNEL_BTF, Options, ProbeError, Probes};
 pub use record::{Actor, Record, RecordError, decode};
-pub use ring::{Batch, Drain, start};
+pub use ring::{Batch, Drain, raise_priority, start};

@@ -286,6 +286,16 @@ impl Probes {
         self.counters.get(&key, 0).ok()
     }
 
+    /// Device and inode of every endpoint that is shipped to some extent.
+    pub fn watched(&self) -> std::collections::HashSet<(u64, u64)> {
+        self.watches
+            .iter()
+            .filter_map(Result::ok)
+            .filter(|(_, watch)| watch.limit != [0, 0])
+            .map(|(key, _)| (u64::from(key.dev), key.ino))
+            .collect()
+    }
+
     /// Forgets an endpoint: its inode is gone.
     pub fn forget(&mut self, key: EndpointKey) {
         // The watch first: without it nothing is counted. Either may be missing by now.

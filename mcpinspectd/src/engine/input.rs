@@ -67,6 +67,19 @@ pub enum Input<'a> {
         /// When it was noticed.
         time: Timestamp,
     },
+    /// A party moves bytes in a way that cannot be copied.
+    BlindSpot {
+        /// The session.
+        session: &'a SessionId,
+        /// How, such as `splice`.
+        mechanism: &'static str,
+        /// Who.
+        pid: Pid,
+        /// Whether the bytes are seen at the other end of the stream.
+        covered_by_other_end: bool,
+        /// When.
+        time: Timestamp,
+    },
     /// A stream is over.
     EndOfStream {
         /// The session.

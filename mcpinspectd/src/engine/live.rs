@@ -166,6 +166,27 @@ impl LiveSession {
         body.lost(direction, position, bytes_lost, reason, time, output);
     }
 
+    pub(super) fn blind_spot(
+        &mut self,
+        mechanism: &str,
+        pid: Pid,
+        covered_by_other_end: bool,
+        time: Timestamp,
+        output: &mut dyn Output,
+    ) {
+        if !covered_by_other_end {
+            // What went that way may have been a request or a page.
+            self.body.session.gap();
+            self.body.offers.gap();
+        }
+        output.event(Event::BlindSpot {
+            subject: self.body.subject(time),
+            mechanism: mechanism.to_owned(),
+            pid,
+            covered_by_other_end,
+        });
+    }
+
     pub(super) fn end_of_stream(
         &mut self,
         shared: &mut Shared,

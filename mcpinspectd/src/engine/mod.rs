@@ -103,6 +103,7 @@ impl Engine {
             Input::PartiesChanged { session, .. }
             | Input::Bytes { session, .. }
             | Input::Gap { session, .. }
+            | Input::BlindSpot { session, .. }
             | Input::EndOfStream { session, .. }
             | Input::SessionEnded { session, .. } => *session,
         };
@@ -138,6 +139,15 @@ impl Engine {
                 ..
             } => {
                 session.gap(direction, position, bytes_lost, reason, time, output);
+            }
+            Input::BlindSpot {
+                mechanism,
+                pid,
+                covered_by_other_end,
+                time,
+                ..
+            } => {
+                session.blind_spot(mechanism, pid, covered_by_other_end, time, output);
             }
             Input::EndOfStream {
                 direction, time, ..
