@@ -17,6 +17,7 @@ pub mod event;
 pub mod mcp;
 pub mod model;
 pub mod monitor;
+pub mod preflight;
 pub mod process;
 pub mod registry;
 pub mod session;

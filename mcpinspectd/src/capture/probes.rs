@@ -164,16 +164,15 @@ impl Probes {
     /// # Errors
     /// See [`ProbeError`]; nothing stays attached.
     pub fn load(options: &Options) -> Result<(Self, RingBuf<MapData>), ProbeError> {
-        let missing = env!("MCPINSPECT_PROBES_MISSING");
-        if !missing.is_empty() {
-            return Err(ProbeError::NotBuilt(missing));
+        if let Some(reason) = probes_missing() {
+            return Err(ProbeError::NotBuilt(reason));
         }
         let path = options.btf.as_deref().unwrap_or(Path::new(KERNEL_BTF));
         let types = std::fs::read(path).map_err(|error| ProbeError::NoBtf {
             path: path.to_owned(),
             error,
         })?;
-        let layout = Layout::resolve(&Btf::parse(&types)?)?;
+        let layout = resolve_layout(&types)?;
         let hook = if options.btf.is_none() {
             Hook::TypedTracepoint
         } else {
@@ -350,6 +349,20 @@ impl Probes {
             logger.flush();
         }
     }
+}
+
+/// Why this program has no probes; `None` if it has them.
+pub fn probes_missing() -> Option<&'static str> {
+    let reason = env!("MCPINSPECT_PROBES_MISSING");
+    (!reason.is_empty()).then_some(reason)
+}
+
+/// Finds where the fields are that the probes read.
+///
+/// # Errors
+/// `types` is not BTF, or of a kernel that lacks one of them.
+pub fn resolve_layout(types: &[u8]) -> Result<Layout, BtfError> {
+    Layout::resolve(&Btf::parse(types)?)
 }
 
 fn map<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, ProbeError>

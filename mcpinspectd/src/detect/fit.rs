@@ -34,7 +34,11 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { prior: 0.02, steps: 1500, honest: 3.0 }
+        Self {
+            prior: 0.02,
+            steps: 1500,
+            honest: 3.0,
+        }
     }
 }
 
@@ -57,7 +61,9 @@ impl Fitted {
 fn worst<'f>(fitted: &Fitted, features: &'f Features) -> (&'f [RuleId], f32) {
     let mut best: (&[RuleId], f32) = (&[], fitted.bias);
     for window in &features.windows {
-        let sum = window.iter().fold(fitted.bias, |sum, id| sum + fitted.weights[id.0 as usize]);
+        let sum = window
+            .iter()
+            .fold(fitted.bias, |sum, id| sum + fitted.weights[id.0 as usize]);
         if sum > best.1 || best.0.is_empty() {
             best = (window, sum);
         }
@@ -69,28 +75,48 @@ fn worst<'f>(fitted: &Fitted, features: &'f Features) -> (&'f [RuleId], f32) {
 fn importance(examples: &[&Example], honest: f32) -> Vec<f32> {
     let mut sizes = std::collections::BTreeMap::new();
     for example in examples {
-        *sizes.entry((example.malicious, example.group.as_str())).or_insert(0usize) += 1;
+        *sizes
+            .entry((example.malicious, example.group.as_str()))
+            .or_insert(0usize) += 1;
     }
-    let total = |malicious: bool| sizes.iter().filter(|((bad, _), _)| *bad == malicious).map(|(_, size)| (*size as f32).sqrt()).sum::<f32>().max(1.0);
+    let total = |malicious: bool| {
+        sizes
+            .iter()
+            .filter(|((bad, _), _)| *bad == malicious)
+            .map(|(_, size)| (*size as f32).sqrt())
+            .sum::<f32>()
+            .max(1.0)
+    };
     let (bad, good) = (total(true), total(false));
     examples
         .iter()
         .map(|example| {
             let size = sizes[&(example.malicious, example.group.as_str())] as f32;
             let share = 1.0 / size.sqrt();
-            if example.malicious { share / bad } else { honest * share / good }
+            if example.malicious {
+                share / bad
+            } else {
+                honest * share / good
+            }
         })
         .collect()
 }
 
 /// Fits weights to examples, starting from and pulled towards `prior`.
 pub fn fit(examples: &[&Example], prior: &[f32], bias: f32, settings: Settings) -> Fitted {
-    let mut fitted = Fitted { bias, weights: prior.to_vec() };
+    let mut fitted = Fitted {
+        bias,
+        weights: prior.to_vec(),
+    };
     let importance = importance(examples, settings.honest);
     let mut gradient = vec![0f32; prior.len()];
     let mut squares = vec![0f32; prior.len() + 1];
     for _ in 0..settings.steps {
-        gradient.iter_mut().zip(&fitted.weights).zip(prior).for_each(|((slope, weight), prior)| *slope = settings.prior * (weight - prior));
+        gradient
+            .iter_mut()
+            .zip(&fitted.weights)
+            .zip(prior)
+            .for_each(|((slope, weight), prior)| *slope = settings.prior * (weight - prior));
         let mut bias_slope = 0.0;
         for (example, importance) in examples.iter().zip(&importance) {
             let (window, sum) = worst(&fitted, &example.features);
@@ -105,7 +131,11 @@ pub fn fit(examples: &[&Example], prior: &[f32], bias: f32, settings: Settings) 
         for (index, slope) in gradient.iter().enumerate() {
             squares[index] += slope * slope;
             let moved = fitted.weights[index] - 0.3 * slope / (squares[index].sqrt() + 1e-8);
-            fitted.weights[index] = if prior[index] < 0.0 { moved.min(0.0) } else { moved.max(0.0) };
+            fitted.weights[index] = if prior[index] < 0.0 {
+                moved.min(0.0)
+            } else {
+                moved.max(0.0)
+            };
         }
         let last = prior.len();
         squares[last] += bias_slope * bias_slope;

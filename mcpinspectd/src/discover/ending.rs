@@ -323,6 +323,7 @@ impl<E: Environment> Tracker<E> {
             else {
                 continue;
             };
+            let ended = flow.ended;
             if opened {
                 let account = StreamLedger {
                     session_id: id.clone(),
@@ -333,7 +334,7 @@ impl<E: Environment> Tracker<E> {
                     bytes_lost: flow.reassembly.lost(),
                 };
                 self.close_account(account);
-                if reason != "monitoring_stopped" && !flow.ended {
+                if reason != "monitoring_stopped" && !ended {
                     feed.input(Input::EndOfStream {
                         session: &id,
                         direction,

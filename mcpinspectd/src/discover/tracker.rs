@@ -828,15 +828,16 @@ impl<E: Environment> Tracker<E> {
         let Some(Stream {
             fate: Fate::Carried(flow),
             ..
-        }) = self.streams.get(&key)
+        }) = self.streams.get_mut(&key)
         else {
             return;
         };
         let (index, direction) = (flow.session, flow.direction);
+        let again = std::mem::replace(&mut flow.ended, true);
         let Some(session) = self.sessions.get_mut(&index) else {
             return;
         };
-        if session.opened {
+        if session.opened && !again {
             let time = self.clock.at(actor.time);
             feed.input(Input::EndOfStream {
                 session: &session.id,
