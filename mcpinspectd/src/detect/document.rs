@@ -137,7 +137,9 @@ impl<'a> Document<'a> {
         let mut steps = Vec::new();
         let mut at = node.0;
         while at != 0 && steps.len() < 64 {
-            let Some((parent, segment)) = self.nodes.get(at as usize - 1) else { break };
+            let Some((parent, segment)) = self.nodes.get(at as usize - 1) else {
+                break;
+            };
             steps.push(*segment);
             at = *parent;
         }
@@ -163,7 +165,10 @@ impl<'a> Document<'a> {
 
     /// The piece that holds byte `position` of the buffer.
     pub fn piece_at(&self, position: usize) -> Option<(usize, &Piece<'a>)> {
-        let index = self.pieces.partition_point(|piece| piece.start <= position).checked_sub(1)?;
+        let index = self
+            .pieces
+            .partition_point(|piece| piece.start <= position)
+            .checked_sub(1)?;
         self.pieces.get(index).map(|piece| (index, piece))
     }
 
@@ -177,7 +182,10 @@ impl<'a> Document<'a> {
     fn raw_position(&self, position: usize) -> usize {
         let position = u32::try_from(position).unwrap_or(u32::MAX);
         let index = self.shifts.partition_point(|(at, _)| *at <= position);
-        match index.checked_sub(1).and_then(|index| self.shifts.get(index)) {
+        match index
+            .checked_sub(1)
+            .and_then(|index| self.shifts.get(index))
+        {
             Some((at, raw)) => (raw + (position - at)) as usize,
             None => position as usize,
         }
@@ -207,7 +215,13 @@ impl<'a> Document<'a> {
         }
         let end = self.text.len();
         self.text.push(PIECE_END as char);
-        self.pieces.push(Piece { start, end, part, node, raw });
+        self.pieces.push(Piece {
+            start,
+            end,
+            part,
+            node,
+            raw,
+        });
     }
 
     fn shift(&mut self, raw_position: usize) {
@@ -215,7 +229,8 @@ impl<'a> Document<'a> {
         let raw = u32::try_from(raw_position).unwrap_or(u32::MAX);
         match self.shifts.last_mut() {
             Some(last) if last.0 == at => last.1 = raw,
-            Some((last_at, last_raw)) if raw.checked_sub(*last_raw) == at.checked_sub(*last_at) => {}
+            Some((last_at, last_raw)) if raw.checked_sub(*last_raw) == at.checked_sub(*last_at) => {
+            }
             _ => self.shifts.push((at, raw)),
         }
     }
@@ -248,7 +263,11 @@ impl<'a> Document<'a> {
                 }
                 Class::Other => {
                     self.end_word(&mut word);
-                    let shown = if identifier && matches!(byte, b'_' | b'-' | b'.') { b' ' } else { byte };
+                    let shown = if identifier && matches!(byte, b'_' | b'-' | b'.') {
+                        b' '
+                    } else {
+                        byte
+                    };
                     self.text.push(shown as char);
                     at += 1;
                     word = Word::at(self.text.len());
@@ -288,7 +307,11 @@ impl<'a> Document<'a> {
     /// Folds a run of blanks into one space, or one newline where a new paragraph or item starts.
     fn fold_blanks(&mut self, raw: &str, from: usize, to: usize) -> usize {
         let bytes = raw.as_bytes();
-        if bytes[from] == b' ' && bytes.get(from + 1).is_some_and(|next| next.is_ascii_graphic()) {
+        if bytes[from] == b' '
+            && bytes
+                .get(from + 1)
+                .is_some_and(|next| next.is_ascii_graphic())
+        {
             self.blank(' ');
             self.shift(from + 1);
             return from + 1;
@@ -306,14 +329,20 @@ impl<'a> Document<'a> {
         let hides = (newlines == 0 && at - from >= BLANK_RUN) || newlines >= BLANK_LINES;
         if hides && at < to && from > 0 {
             let here = self.text.len();
-            self.shaped.push(Shaped { start: here.saturating_sub(1), end: here, shape: Shape::AfterBlanks });
+            self.shaped.push(Shaped {
+                start: here.saturating_sub(1),
+                end: here,
+                shape: Shape::AfterBlanks,
+            });
         }
         at
     }
 
     /// Folds one character beyond ASCII, and for scripts with look-alikes the word that it begins.
     fn fold_wide(&mut self, raw: &str, at: usize, to: usize, word: &mut Word) -> usize {
-        let Some(first) = raw.get(at..to).and_then(|rest| rest.chars().next()) else { return to };
+        let Some(first) = raw.get(at..to).and_then(|rest| rest.chars().next()) else {
+            return to;
+        };
         let after = at + first.len_utf8();
         if is_ignorable(first) {
             self.shift(after);
@@ -395,7 +424,11 @@ impl<'a> Document<'a> {
             self.shift(after);
         }
         if ascii && other_script {
-            self.shaped.push(Shaped { start, end: self.text.len(), shape: Shape::MixedScript });
+            self.shaped.push(Shaped {
+                start,
+                end: self.text.len(),
+                shape: Shape::MixedScript,
+            });
         }
         word.letters = usize::from(ascii);
         end.max(from + 1)
@@ -404,9 +437,17 @@ impl<'a> Document<'a> {
     fn end_word(&mut self, word: &mut Word) {
         let end = self.text.len();
         if word.letters >= 4 && word.capitals == word.letters {
-            self.shaped.push(Shaped { start: word.start, end, shape: Shape::Capitals });
+            self.shaped.push(Shaped {
+                start: word.start,
+                end,
+                shape: Shape::Capitals,
+            });
         } else if word.camel {
-            self.shaped.push(Shaped { start: word.start, end, shape: Shape::Camel });
+            self.shaped.push(Shaped {
+                start: word.start,
+                end,
+                shape: Shape::Camel,
+            });
         }
         word.letters = 0;
         word.capitals = 0;
@@ -426,7 +467,14 @@ struct Word {
 
 impl Word {
     fn at(start: usize) -> Self {
-        Self { start, letters: 0, capitals: 0, camel: false, first_lower: false, last: 0 }
+        Self {
+            start,
+            letters: 0,
+            capitals: 0,
+            camel: false,
+            first_lower: false,
+            last: 0,
+        }
     }
 
     fn see(&mut self, byte: u8) {
@@ -491,12 +539,21 @@ fn opens_item(line: &[u8]) -> bool {
     match line.first() {
         Some(b'-' | b'*' | b'#' | b'<' | b'@' | b'|' | b'>' | b'{' | b'}' | b'[') => true,
         Some(b'0'..=b'9') => {
-            let digits = line.iter().take(4).take_while(|byte| byte.is_ascii_digit()).count();
+            let digits = line
+                .iter()
+                .take(4)
+                .take_while(|byte| byte.is_ascii_digit())
+                .count();
             matches!(line.get(digits), Some(b'.' | b')'))
         }
         Some(first) if first.is_ascii_alphabetic() => {
-            let name = line.iter().take(40).take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
-            matches!(line.get(name), Some(b':')) || (line.get(name) == Some(&b' ') && line.get(name + 1) == Some(&b'('))
+            let name = line
+                .iter()
+                .take(40)
+                .take_while(|b| b.is_ascii_alphanumeric() || **b == b'_')
+                .count();
+            matches!(line.get(name), Some(b':'))
+                || (line.get(name) == Some(&b' ') && line.get(name + 1) == Some(&b'('))
         }
         Some(0xe2) => true,
         _ => false,
@@ -511,8 +568,15 @@ enum Base {
 
 /// The ASCII letter that `c` is a variant of, or that it looks like.
 fn base_letter(c: char) -> Base {
-    static TABLE: LazyLock<Vec<u8>> = LazyLock::new(|| (0x80..0x600).map(|c| char::from_u32(c).map_or(0, look_up)).collect());
-    let entry = match (c as u32).checked_sub(0x80).and_then(|index| TABLE.get(index as usize)) {
+    static TABLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        (0x80..0x600)
+            .map(|c| char::from_u32(c).map_or(0, look_up))
+            .collect()
+    });
+    let entry = match (c as u32)
+        .checked_sub(0x80)
+        .and_then(|index| TABLE.get(index as usize))
+    {
         Some(entry) => *entry,
         None => look_up(c),
     };
@@ -525,15 +589,20 @@ fn base_letter(c: char) -> Base {
 
 /// 0: none; below 0x80: the base letter; with the high bit: the letter that it looks like.
 fn look_up(c: char) -> u8 {
-    let mut decomposed = std::iter::once(c).nfkd().filter(|part| !is_combining_mark(*part));
+    let mut decomposed = std::iter::once(c)
+        .nfkd()
+        .filter(|part| !is_combining_mark(*part));
     let base = decomposed.next();
     if let (Some(base), None) = (base, decomposed.next()) {
         if base.is_ascii_alphanumeric() {
             return base.to_ascii_lowercase() as u8;
         }
         let mut buffer = [0; 4];
-        let mut looks = unicode_security::confusable_detection::skeleton(base.encode_utf8(&mut buffer));
-        if let (Some(look), None) = (looks.next(), looks.next()) && look.is_ascii_alphanumeric() {
+        let mut looks =
+            unicode_security::confusable_detection::skeleton(base.encode_utf8(&mut buffer));
+        if let (Some(look), None) = (looks.next(), looks.next())
+            && look.is_ascii_alphanumeric()
+        {
             return look.to_ascii_lowercase() as u8 | 0x80;
         }
     }

@@ -100,12 +100,18 @@ pub enum EvalError {
 
 /// Reads the labelled lines of a file, or of every `*.jsonl` in a directory.
 pub fn read(path: &Path) -> Result<Vec<Row>, EvalError> {
-    let failed = |source| EvalError::Read { path: path.to_owned(), source };
+    let failed = |source| EvalError::Read {
+        path: path.to_owned(),
+        source,
+    };
     let mut files = Vec::new();
     if path.is_dir() {
         for entry in std::fs::read_dir(path).map_err(failed)? {
             let file = entry.map_err(failed)?.path();
-            if file.extension().is_some_and(|extension| extension == "jsonl") {
+            if file
+                .extension()
+                .is_some_and(|extension| extension == "jsonl")
+            {
                 files.push(file);
             }
         }
@@ -115,17 +121,31 @@ pub fn read(path: &Path) -> Result<Vec<Row>, EvalError> {
     }
     let mut rows = Vec::new();
     for file in files {
-        let reader = BufReader::new(File::open(&file).map_err(|source| EvalError::Read { path: file.clone(), source })?);
+        let reader = BufReader::new(File::open(&file).map_err(|source| EvalError::Read {
+            path: file.clone(),
+            source,
+        })?);
         for (index, line) in reader.lines().enumerate() {
-            let line = line.map_err(|source| EvalError::Read { path: file.clone(), source })?;
+            let line = line.map_err(|source| EvalError::Read {
+                path: file.clone(),
+                source,
+            })?;
             if line.trim().is_empty() {
                 continue;
             }
-            let row = serde_json::from_str(&line).map_err(|error| EvalError::Row { path: file.clone(), line: index + 1, problem: error.to_string() })?;
+            let row = serde_json::from_str(&line).map_err(|error| EvalError::Row {
+                path: file.clone(),
+                line: index + 1,
+                problem: error.to_string(),
+            })?;
             rows.push(row);
         }
     }
-    if rows.is_empty() { Err(EvalError::Empty(path.to_owned())) } else { Ok(rows) }
+    if rows.is_empty() {
+        Err(EvalError::Empty(path.to_owned()))
+    } else {
+        Ok(rows)
+    }
 }
 
 /// A row with what was found in it.
@@ -148,7 +168,10 @@ pub fn judge(knowledge: &Arc<Knowledge>, rows: Vec<Row>) -> (Vec<Judged>, Durati
     let mut judged = Vec::with_capacity(rows.len());
     for row in rows {
         let begin = Instant::now();
-        let circumstances = Circumstances { server: row.server.as_deref(), probes: &[] };
+        let circumstances = Circumstances {
+            server: row.server.as_deref(),
+            probes: &[],
+        };
         let mut features = Default::default();
         let report = match (&row.tool, &row.message) {
             (Some(tool), _) => {
@@ -164,8 +187,17 @@ pub fn judge(knowledge: &Arc<Knowledge>, rows: Vec<Row>) -> (Vec<Judged>, Durati
             (None, None) => Report::clean(),
         };
         spent += begin.elapsed();
-        let example = Example { features, malicious: row.malicious(), group: row.group.clone() };
-        judged.push(Judged { surface: row.surface(), row, report, example });
+        let example = Example {
+            features,
+            malicious: row.malicious(),
+            group: row.group.clone(),
+        };
+        judged.push(Judged {
+            surface: row.surface(),
+            row,
+            report,
+            example,
+        });
     }
     (judged, spent)
 }
@@ -188,7 +220,11 @@ impl Count {
 }
 
 fn percent(part: usize, whole: usize) -> f64 {
-    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+    if whole == 0 {
+        0.0
+    } else {
+        100.0 * part as f64 / whole as f64
+    }
 }
 
 /// The table: for each class, tier and group the share at `warn`, `alert` and `block`.
@@ -196,11 +232,24 @@ pub fn table(judged: &[Judged]) -> String {
     let mut counts: BTreeMap<(bool, String, String), Count> = BTreeMap::new();
     for one in judged {
         let malicious = one.row.malicious();
-        let tier = if one.row.message.is_some() { "runtime".to_owned() } else { one.row.tier().to_owned() };
-        counts.entry((!malicious, tier.clone(), one.row.group.clone())).or_default().add(one.report.action);
-        counts.entry((!malicious, tier, "(all)".into())).or_default().add(one.report.action);
+        let tier = if one.row.message.is_some() {
+            "runtime".to_owned()
+        } else {
+            one.row.tier().to_owned()
+        };
+        counts
+            .entry((!malicious, tier.clone(), one.row.group.clone()))
+            .or_default()
+            .add(one.report.action);
+        counts
+            .entry((!malicious, tier, "(all)".into()))
+            .or_default()
+            .add(one.report.action);
     }
-    let mut out = format!("{:<10} {:<17} {:<34} {:>6} {:>7} {:>7} {:>7}\n", "class", "tier", "group", "rows", "warn%", "alert%", "block%");
+    let mut out = format!(
+        "{:<10} {:<17} {:<34} {:>6} {:>7} {:>7} {:>7}\n",
+        "class", "tier", "group", "rows", "warn%", "alert%", "block%"
+    );
     for ((benign, tier, group), count) in &counts {
         let class = if *benign { "benign" } else { "malicious" };
         let _ = writeln!(
@@ -219,10 +268,18 @@ pub fn table(judged: &[Judged]) -> String {
 pub fn worst(judged: &[Judged], limit: usize, malicious: bool) -> Vec<&Judged> {
     let mut wrong: Vec<&Judged> = judged
         .iter()
-        .filter(|one| one.row.malicious() == malicious && (!malicious || (one.report.action < Action::Alert && TEXT_TIERS.contains(&one.row.tier()))))
+        .filter(|one| {
+            one.row.malicious() == malicious
+                && (!malicious
+                    || (one.report.action < Action::Alert && TEXT_TIERS.contains(&one.row.tier())))
+        })
         .collect();
     wrong.sort_by(|a, b| {
-        let order = b.report.action.cmp(&a.report.action).then(b.report.score.total_cmp(&a.report.score));
+        let order = b
+            .report
+            .action
+            .cmp(&a.report.action)
+            .then(b.report.score.total_cmp(&a.report.score));
         if malicious { order.reverse() } else { order }
     });
     wrong.truncate(limit);
@@ -232,11 +289,26 @@ pub fn worst(judged: &[Judged], limit: usize, malicious: bool) -> Vec<&Judged> {
 /// Rules that hold in a row's worst window, with their weights.
 pub fn reasons(knowledge: &Knowledge, one: &Judged) -> String {
     let weights = knowledge.weights.on(one.surface);
-    let sum = |window: &[super::rules::RuleId]| window.iter().map(|id| weights.rules[id.0 as usize]).sum::<f32>();
-    let worst = one.example.features.windows.iter().max_by(|a, b| sum(a).total_cmp(&sum(b)));
+    let sum = |window: &[super::rules::RuleId]| {
+        window
+            .iter()
+            .map(|id| weights.rules[id.0 as usize])
+            .sum::<f32>()
+    };
+    let worst = one
+        .example
+        .features
+        .windows
+        .iter()
+        .max_by(|a, b| sum(a).total_cmp(&sum(b)));
     let mut out = String::new();
     for id in worst.into_iter().flatten() {
-        let _ = write!(out, "{}({:.1}) ", knowledge.rules.rule(*id).id, weights.rules[id.0 as usize]);
+        let _ = write!(
+            out,
+            "{}({:.1}) ",
+            knowledge.rules.rule(*id).id,
+            weights.rules[id.0 as usize]
+        );
     }
     out
 }
@@ -257,14 +329,28 @@ impl Limits {
     /// warned of more easily, and hardly ever blocked.
     pub fn of(surface: Surface) -> Self {
         match surface {
-            Surface::Definition => Self { warn: 0.012, alert: 0.003, block: 0.0002 },
-            Surface::Content | Surface::Argument => Self { warn: 0.01, alert: 0.002, block: 0.0002 },
+            Surface::Definition => Self {
+                warn: 0.012,
+                alert: 0.003,
+                block: 0.0002,
+            },
+            Surface::Content | Surface::Argument => Self {
+                warn: 0.01,
+                alert: 0.002,
+                block: 0.0002,
+            },
         }
     }
 }
 
 /// Fits the weights of one surface to the rows of it.
-pub fn fit_surface(rules: &RuleSet, judged: &[Judged], surface: Surface, leave_out: Option<&str>, settings: Settings) -> SurfaceWeights {
+pub fn fit_surface(
+    rules: &RuleSet,
+    judged: &[Judged],
+    surface: Surface,
+    leave_out: Option<&str>,
+    settings: Settings,
+) -> SurfaceWeights {
     let examples: Vec<&Example> = judged
         .iter()
         .filter(|one| one.surface == surface && Some(one.row.group.as_str()) != leave_out)
@@ -273,12 +359,26 @@ pub fn fit_surface(rules: &RuleSet, judged: &[Judged], surface: Surface, leave_o
         .collect();
     let fitted = fit(rules, &examples, -4.0, settings);
     let limits = Limits::of(surface);
-    let mut honest: Vec<f32> = examples.iter().filter(|example| !example.malicious).map(|example| fitted.log_odds(rules, &example.features)).collect();
+    let mut honest: Vec<f32> = examples
+        .iter()
+        .filter(|example| !example.malicious)
+        .map(|example| fitted.log_odds(rules, &example.features))
+        .collect();
     honest.sort_by(|a, b| b.total_cmp(a));
     let at = |share: f64, least: f32| threshold(&honest, share).max(least);
-    let (warn, alert, block) = (at(limits.warn, -1.0), at(limits.alert, 0.0), at(limits.block, 2.0));
+    let (warn, alert, block) = (
+        at(limits.warn, -1.0),
+        at(limits.alert, 0.0),
+        at(limits.block, 2.0),
+    );
     let Fitted { bias, weights } = fitted;
-    SurfaceWeights { bias, warn, alert: alert.max(warn), block: block.max(alert + 1.0), rules: weights }
+    SurfaceWeights {
+        bias,
+        warn,
+        alert: alert.max(warn),
+        block: block.max(alert + 1.0),
+        rules: weights,
+    }
 }
 
 /// The log odds that no more than `share` of `honest` (descending) reach.
@@ -288,15 +388,29 @@ fn threshold(honest: &[f32], share: f64) -> f32 {
 }
 
 /// A weights file with a note on where it comes from.
-pub fn weights_toml(rules: &RuleSet, note: &str, definition: &SurfaceWeights, content: &SurfaceWeights) -> String {
+pub fn weights_toml(
+    rules: &RuleSet,
+    note: &str,
+    definition: &SurfaceWeights,
+    content: &SurfaceWeights,
+) -> String {
     let mut out = String::new();
     for line in note.lines() {
         let _ = writeln!(out, "# {line}");
     }
     for (name, weights) in [("definition", definition), ("content", content)] {
-        let _ = writeln!(out, "\n[{name}]\nbias = {:.3}\nwarn = {:.3}\nalert = {:.3}\nblock = {:.3}", weights.bias, weights.warn, weights.alert, weights.block);
+        let _ = writeln!(
+            out,
+            "\n[{name}]\nbias = {:.3}\nwarn = {:.3}\nalert = {:.3}\nblock = {:.3}",
+            weights.bias, weights.warn, weights.alert, weights.block
+        );
         let _ = writeln!(out, "\n[{name}.weights]");
-        let mut named: Vec<_> = rules.rules().iter().zip(&weights.rules).filter(|(rule, _)| rule.builtin).collect();
+        let mut named: Vec<_> = rules
+            .rules()
+            .iter()
+            .zip(&weights.rules)
+            .filter(|(rule, _)| rule.builtin)
+            .collect();
         named.sort_by(|a, b| a.0.id.cmp(&b.0.id));
         for (rule, weight) in named {
             let _ = writeln!(out, "{} = {weight:.3}", rule.id);
@@ -323,10 +437,17 @@ pub struct LeftOut {
 }
 
 /// Leaves out each group in turn, fits without it, and measures on it.
-pub fn cross_validate(rules: &RuleSet, judged: &[Judged], surface: Surface, settings: Settings) -> Vec<LeftOut> {
+pub fn cross_validate(
+    rules: &RuleSet,
+    judged: &[Judged],
+    surface: Surface,
+    settings: Settings,
+) -> Vec<LeftOut> {
     let mut groups: Vec<(&str, bool)> = judged
         .iter()
-        .filter(|one| one.surface == surface && (!one.row.malicious() || TEXT_TIERS.contains(&one.row.tier())))
+        .filter(|one| {
+            one.surface == surface && (!one.row.malicious() || TEXT_TIERS.contains(&one.row.tier()))
+        })
         .map(|one| (one.row.group.as_str(), one.row.malicious()))
         .collect();
     groups.sort_unstable();
@@ -336,25 +457,41 @@ pub fn cross_validate(rules: &RuleSet, judged: &[Judged], surface: Surface, sett
         .map(|(group, malicious)| {
             let weights = fit_surface(rules, judged, surface, Some(group), settings);
             let mut count = Count::default();
-            for one in judged.iter().filter(|one| one.surface == surface && one.row.group == group && one.row.malicious() == malicious) {
+            for one in judged.iter().filter(|one| {
+                one.surface == surface && one.row.group == group && one.row.malicious() == malicious
+            }) {
                 if malicious && !TEXT_TIERS.contains(&one.row.tier()) {
                     continue;
                 }
                 count.add(weigh(rules, &weights, &one.example.features).action);
             }
-            LeftOut { group: group.to_owned(), malicious, rows: count.rows, warn: count.warn, alert: count.alert, block: count.block }
+            LeftOut {
+                group: group.to_owned(),
+                malicious,
+                rows: count.rows,
+                warn: count.warn,
+                alert: count.alert,
+                block: count.block,
+            }
         })
         .collect()
 }
 
 /// The table of a cross-validation.
 pub fn left_out_table(lines: &[LeftOut]) -> String {
-    let mut out = format!("{:<10} {:<34} {:>6} {:>7} {:>7} {:>7}\n", "class", "group left out", "rows", "warn%", "alert%", "block%");
+    let mut out = format!(
+        "{:<10} {:<34} {:>6} {:>7} {:>7} {:>7}\n",
+        "class", "group left out", "rows", "warn%", "alert%", "block%"
+    );
     for line in lines {
         let _ = writeln!(
             out,
             "{:<10} {:<34} {:>6} {:>7.2} {:>7.2} {:>7.2}",
-            if line.malicious { "malicious" } else { "benign" },
+            if line.malicious {
+                "malicious"
+            } else {
+                "benign"
+            },
             line.group,
             line.rows,
             percent(line.warn, line.rows),

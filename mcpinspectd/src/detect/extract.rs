@@ -43,7 +43,12 @@ impl Subject {
         match self {
             Self::Tool | Self::Declaration => Surface::Definition,
             Self::Arguments => Surface::Argument,
-            Self::ToolResult | Self::Content | Self::Sampling | Self::Elicitation | Self::Error | Self::Notification => Surface::Content,
+            Self::ToolResult
+            | Self::Content
+            | Self::Sampling
+            | Self::Elicitation
+            | Self::Error
+            | Self::Notification => Surface::Content,
         }
     }
 
@@ -65,7 +70,10 @@ impl Subject {
 
 /// Takes the texts of a tool's definition.
 pub fn tool<'a>(document: &mut Document<'a>, tool: &'a Value) {
-    let mut walker = Walker { document, visits: 0 };
+    let mut walker = Walker {
+        document,
+        visits: 0,
+    };
     let Value::Object(fields) = tool else {
         walker.value(NodeId::ROOT, Part::Text, tool, 0);
         return;
@@ -91,7 +99,11 @@ pub fn tool<'a>(document: &mut Document<'a>, tool: &'a Value) {
 
 /// Takes all strings of any other value.
 pub fn value<'a>(document: &mut Document<'a>, value: &'a Value) {
-    Walker { document, visits: 0 }.value(NodeId::ROOT, Part::Text, value, 0);
+    Walker {
+        document,
+        visits: 0,
+    }
+    .value(NodeId::ROOT, Part::Text, value, 0);
 }
 
 /// Names of a tool's parameters and enum values, lower case and sorted, into `names`. A text that
@@ -122,15 +134,26 @@ fn schema_names(schema: &Value, names: &mut Vec<String>, depth: usize) {
                         }
                     }
                     ("enum" | "examples", Value::Array(values)) => {
-                        names.extend(values.iter().filter_map(Value::as_str).map(str::to_lowercase));
+                        names.extend(
+                            values
+                                .iter()
+                                .filter_map(Value::as_str)
+                                .map(str::to_lowercase),
+                        );
                     }
-                    ("const" | "default" | "format" | "type", Value::String(value)) => names.push(value.to_lowercase()),
-                    (_, Value::Object(_) | Value::Array(_)) => schema_names(value, names, depth + 1),
+                    ("const" | "default" | "format" | "type", Value::String(value)) => {
+                        names.push(value.to_lowercase())
+                    }
+                    (_, Value::Object(_) | Value::Array(_)) => {
+                        schema_names(value, names, depth + 1)
+                    }
                     _ => {}
                 }
             }
         }
-        Value::Array(values) => values.iter().for_each(|value| schema_names(value, names, depth + 1)),
+        Value::Array(values) => values
+            .iter()
+            .for_each(|value| schema_names(value, names, depth + 1)),
         _ => {}
     }
 }
@@ -161,7 +184,8 @@ impl<'a> Walker<'_, 'a> {
             Value::Object(fields) => {
                 for (key, value) in fields {
                     // Pictures and sound travel as base64 beside their type; they are no text.
-                    let binary = matches!(key.as_str(), "data" | "blob") && fields.contains_key("mimeType");
+                    let binary =
+                        matches!(key.as_str(), "data" | "blob") && fields.contains_key("mimeType");
                     if binary {
                         continue;
                     }
@@ -186,16 +210,25 @@ impl<'a> Walker<'_, 'a> {
                 for (key, value) in fields {
                     let below = self.document.node(node, Segment::Key(key));
                     match (key.as_str(), value) {
-                        ("properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(properties)) => {
+                        (
+                            "properties" | "patternProperties" | "$defs" | "definitions"
+                            | "dependentSchemas",
+                            Value::Object(properties),
+                        ) => {
                             for (name, property) in properties {
                                 let at = self.document.node(below, Segment::Key(name));
                                 self.document.push(at, Part::Key, name.as_str());
                                 self.schema(at, property, depth + 1);
                             }
                         }
-                        ("type" | "$schema" | "$ref" | "format" | "pattern" | "$id" | "required", Value::String(text)) if text.len() < 200 => {}
+                        (
+                            "type" | "$schema" | "$ref" | "format" | "pattern" | "$id" | "required",
+                            Value::String(text),
+                        ) if text.len() < 200 => {}
                         ("required" | "type", Value::Array(_)) => {}
-                        (_, Value::String(text)) => self.document.push(below, Part::Schema, text.as_str()),
+                        (_, Value::String(text)) => {
+                            self.document.push(below, Part::Schema, text.as_str())
+                        }
                         _ => self.schema(below, value, depth + 1),
                     }
                 }

@@ -34,7 +34,11 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { prior: 0.02, steps: 1500, honest: 3.0 }
+        Self {
+            prior: 0.02,
+            steps: 1500,
+            honest: 3.0,
+        }
     }
 }
 
@@ -55,12 +59,23 @@ impl Fitted {
 }
 
 /// The heaviest window and its log odds; `best` gets the shares of its rules.
-fn worst<'f>(rules: &RuleSet, fitted: &Fitted, features: &'f Features, best: &mut Vec<f32>, buffer: &mut Vec<f32>) -> (&'f [RuleId], f32) {
+fn worst<'f>(
+    rules: &RuleSet,
+    fitted: &Fitted,
+    features: &'f Features,
+    best: &mut Vec<f32>,
+    buffer: &mut Vec<f32>,
+) -> (&'f [RuleId], f32) {
     let mut found: (&[RuleId], f32) = (&[], fitted.bias);
     best.clear();
     for window in &features.windows {
         shares(rules, &fitted.weights, window, buffer);
-        let sum = window.iter().zip(buffer.iter()).fold(fitted.bias, |sum, (id, share)| sum + share * fitted.weights[id.0 as usize]);
+        let sum = window
+            .iter()
+            .zip(buffer.iter())
+            .fold(fitted.bias, |sum, (id, share)| {
+                sum + share * fitted.weights[id.0 as usize]
+            });
         if sum > found.1 || found.0.is_empty() {
             found = (window, sum);
             std::mem::swap(best, buffer);
@@ -73,16 +88,29 @@ fn worst<'f>(rules: &RuleSet, fitted: &Fitted, features: &'f Features, best: &mu
 fn importance(examples: &[&Example], honest: f32) -> Vec<f32> {
     let mut sizes = std::collections::BTreeMap::new();
     for example in examples {
-        *sizes.entry((example.malicious, example.group.as_str())).or_insert(0usize) += 1;
+        *sizes
+            .entry((example.malicious, example.group.as_str()))
+            .or_insert(0usize) += 1;
     }
-    let total = |malicious: bool| sizes.iter().filter(|((bad, _), _)| *bad == malicious).map(|(_, size)| (*size as f32).sqrt()).sum::<f32>().max(1.0);
+    let total = |malicious: bool| {
+        sizes
+            .iter()
+            .filter(|((bad, _), _)| *bad == malicious)
+            .map(|(_, size)| (*size as f32).sqrt())
+            .sum::<f32>()
+            .max(1.0)
+    };
     let (bad, good) = (total(true), total(false));
     examples
         .iter()
         .map(|example| {
             let size = sizes[&(example.malicious, example.group.as_str())] as f32;
             let share = 1.0 / size.sqrt();
-            if example.malicious { share / bad } else { honest * share / good }
+            if example.malicious {
+                share / bad
+            } else {
+                honest * share / good
+            }
         })
         .collect()
 }
@@ -90,13 +118,20 @@ fn importance(examples: &[&Example], honest: f32) -> Vec<f32> {
 /// Fits weights to examples, starting from and pulled towards the weights of `rules`.
 pub fn fit(rules: &RuleSet, examples: &[&Example], bias: f32, settings: Settings) -> Fitted {
     let prior: Vec<f32> = rules.rules().iter().map(|rule| rule.weight).collect();
-    let mut fitted = Fitted { bias, weights: prior.clone() };
+    let mut fitted = Fitted {
+        bias,
+        weights: prior.clone(),
+    };
     let (mut best, mut buffer) = (Vec::new(), Vec::new());
     let importance = importance(examples, settings.honest);
     let mut gradient = vec![0f32; prior.len()];
     let mut squares = vec![0f32; prior.len() + 1];
     for _ in 0..settings.steps {
-        gradient.iter_mut().zip(&fitted.weights).zip(&prior).for_each(|((slope, weight), prior)| *slope = settings.prior * (weight - prior));
+        gradient
+            .iter_mut()
+            .zip(&fitted.weights)
+            .zip(&prior)
+            .for_each(|((slope, weight), prior)| *slope = settings.prior * (weight - prior));
         let mut bias_slope = 0.0;
         for (example, importance) in examples.iter().zip(&importance) {
             let (window, sum) = worst(rules, &fitted, &example.features, &mut best, &mut buffer);
@@ -111,7 +146,11 @@ pub fn fit(rules: &RuleSet, examples: &[&Example], bias: f32, settings: Settings
         for (index, slope) in gradient.iter().enumerate() {
             squares[index] += slope * slope;
             let moved = fitted.weights[index] - 0.3 * slope / (squares[index].sqrt() + 1e-8);
-            fitted.weights[index] = if prior[index] < 0.0 { moved.min(0.0) } else { moved.max(0.0) };
+            fitted.weights[index] = if prior[index] < 0.0 {
+                moved.min(0.0)
+            } else {
+                moved.max(0.0)
+            };
         }
         let last = prior.len();
         squares[last] += bias_slope * bias_slope;

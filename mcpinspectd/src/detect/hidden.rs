@@ -32,7 +32,10 @@ pub struct Hidden {
 /// Looks at one original text. `found` gets at most one entry per kind.
 pub fn characters(text: &str, found: &mut Vec<Hidden>) {
     // Plain printable ASCII is nearly everything; one quick pass says so.
-    if text.bytes().all(|byte| (0x20..0x7f).contains(&byte) || matches!(byte, b'\n' | b'\r' | b'\t')) {
+    if text
+        .bytes()
+        .all(|byte| (0x20..0x7f).contains(&byte) || matches!(byte, b'\n' | b'\r' | b'\t'))
+    {
         return;
     }
     let mut seen = Seen::default();
@@ -48,14 +51,28 @@ pub fn characters(text: &str, found: &mut Vec<Hidden>) {
             }
             '\u{1f3f4}' => flag = flag_at(&text[at + c.len_utf8()..]),
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => seen.direction(at, c),
-            '\u{200b}' | '\u{2060}' | '\u{2061}'..='\u{2064}' | '\u{180e}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{034f}' => {
+            '\u{200b}'
+            | '\u{2060}'
+            | '\u{2061}'..='\u{2064}'
+            | '\u{180e}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{3164}'
+            | '\u{ffa0}'
+            | '\u{034f}' => {
                 seen.note(Probe::InvisibleCharacters, at, c);
             }
             '\u{feff}' if at > 0 => seen.note(Probe::InvisibleCharacters, at, c),
-            '\u{200c}' | '\u{200d}' if before.is_ascii_alphanumeric() => seen.note(Probe::InvisibleCharacters, at, c),
+            '\u{200c}' | '\u{200d}' if before.is_ascii_alphanumeric() => {
+                seen.note(Probe::InvisibleCharacters, at, c)
+            }
             '\u{fe00}'..='\u{fe0e}' | '\u{e0100}'..='\u{e01ef}' => seen.selector(at, c),
             '\u{fe0f}' if before == c => seen.selector(at, c),
-            '\u{1b}' | '\0'..='\u{8}' | '\u{e}'..='\u{1a}' | '\u{1c}'..='\u{1f}' | '\u{7f}'..='\u{9f}' => {
+            '\u{1b}'
+            | '\0'..='\u{8}'
+            | '\u{e}'..='\u{1a}'
+            | '\u{1c}'..='\u{1f}'
+            | '\u{7f}'..='\u{9f}' => {
                 seen.note(Probe::TerminalControl, at, c);
             }
             _ => {}
@@ -67,11 +84,19 @@ pub fn characters(text: &str, found: &mut Vec<Hidden>) {
     }
     found.append(&mut seen.found);
     if seen.selectors >= 4 {
-        found.push(Hidden { probe: Probe::VariationSelectors, start: seen.selector_start, end: seen.selector_end });
+        found.push(Hidden {
+            probe: Probe::VariationSelectors,
+            start: seen.selector_start,
+            end: seen.selector_end,
+        });
     }
     // Isolated right-to-left text embeds itself with a balanced pair; an override reorders.
     if seen.overrides > 0 || seen.embeddings != 0 {
-        found.push(Hidden { probe: Probe::BidiOverride, start: seen.direction_at, end: seen.direction_end });
+        found.push(Hidden {
+            probe: Probe::BidiOverride,
+            start: seen.direction_at,
+            end: seen.direction_end,
+        });
     }
 }
 
@@ -79,8 +104,14 @@ pub fn characters(text: &str, found: &mut Vec<Hidden>) {
 fn flag_at(rest: &str) -> usize {
     const REGIONS: [&str; 3] = ["gbeng", "gbsct", "gbwls"];
     let tags = rest.strip_prefix('\u{fe0f}').unwrap_or(rest);
-    let spelled: String = tags.chars().take(6).filter_map(|c| char::from_u32((c as u32).checked_sub(0xe0000)?)).collect();
-    let known = REGIONS.iter().any(|region| spelled.strip_prefix(region) == Some("\u{7f}"));
+    let spelled: String = tags
+        .chars()
+        .take(6)
+        .filter_map(|c| char::from_u32((c as u32).checked_sub(0xe0000)?))
+        .collect();
+    let known = REGIONS
+        .iter()
+        .any(|region| spelled.strip_prefix(region) == Some("\u{7f}"));
     if known { 6 } else { 0 }
 }
 
@@ -101,7 +132,11 @@ impl Seen {
         let end = at + c.len_utf8();
         match self.found.iter_mut().find(|hidden| hidden.probe == probe) {
             Some(hidden) => hidden.end = end,
-            None => self.found.push(Hidden { probe, start: at, end }),
+            None => self.found.push(Hidden {
+                probe,
+                start: at,
+                end,
+            }),
         }
     }
 
@@ -133,7 +168,9 @@ pub fn spelled(text: &str) -> Option<String> {
         .chars()
         .filter_map(|c| match c {
             '\u{e0020}'..='\u{e007e}' => char::from_u32(c as u32 - 0xe0000),
-            '\u{e0100}'..='\u{e01ef}' => char::from_u32(c as u32 - 0xe0100 + 16).filter(char::is_ascii_graphic),
+            '\u{e0100}'..='\u{e01ef}' => {
+                char::from_u32(c as u32 - 0xe0100 + 16).filter(char::is_ascii_graphic)
+            }
             _ => None,
         })
         .take(ENCODED_MAX)
@@ -164,7 +201,10 @@ pub fn payloads(text: &str) -> Vec<Decoded> {
             at += 1;
             continue;
         }
-        let length = bytes[at..].iter().take_while(|byte| ENCODED[**byte as usize]).count();
+        let length = bytes[at..]
+            .iter()
+            .take_while(|byte| ENCODED[**byte as usize])
+            .count();
         let (start, end) = (at, at + length);
         at = end;
         if length < ENCODED_MIN {
@@ -172,7 +212,12 @@ pub fn payloads(text: &str) -> Vec<Decoded> {
         }
         let run = &text[start..end.min(start + ENCODED_MAX)];
         if let Some((how, text)) = decode(run) {
-            found.push(Decoded { how, start, end, text });
+            found.push(Decoded {
+                how,
+                start,
+                end,
+                text,
+            });
         }
     }
     found
@@ -183,7 +228,8 @@ static ENCODED: [bool; 256] = {
     let mut byte = 0usize;
     while byte < 256 {
         let c = byte as u8;
-        table[byte] = c.is_ascii_alphanumeric() || matches!(c, b'+' | b'/' | b'=' | b'-' | b'_' | b'%' | b'\\');
+        table[byte] = c.is_ascii_alphanumeric()
+            || matches!(c, b'+' | b'/' | b'=' | b'-' | b'_' | b'%' | b'\\');
         byte += 1;
     }
     table
@@ -198,14 +244,21 @@ fn decode(run: &str) -> Option<(&'static str, String)> {
     if digits.len() % 2 == 0 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return readable(hex(digits)).map(|text| ("hex", text));
     }
-    let mixed = run.bytes().any(|b| b.is_ascii_uppercase()) && run.bytes().any(|b| b.is_ascii_lowercase());
+    let mixed =
+        run.bytes().any(|b| b.is_ascii_uppercase()) && run.bytes().any(|b| b.is_ascii_lowercase());
     if !mixed {
         return None;
     }
-    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent).with_decode_allow_trailing_bits(true);
+    let config = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true);
     let trimmed = run.trim_matches(|c| matches!(c, '=' | '%' | '\\'));
     let whole = &trimmed[..trimmed.len() - usize::from(trimmed.len() % 4 == 1)];
-    let alphabet = if whole.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
+    let alphabet = if whole.contains(['-', '_']) {
+        &URL_SAFE
+    } else {
+        &STANDARD
+    };
     let bytes = GeneralPurpose::new(alphabet, config).decode(whole).ok()?;
     readable(bytes).map(|text| ("base64", text))
 }
@@ -215,8 +268,13 @@ fn percent(run: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let digits = (bytes[at] == b'%').then(|| bytes.get(at + 1..at + 3)).flatten();
-        match digits.and_then(|digits| std::str::from_utf8(digits).ok()).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+        let digits = (bytes[at] == b'%')
+            .then(|| bytes.get(at + 1..at + 3))
+            .flatten();
+        match digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+        {
             Some(byte) => {
                 out.push(byte);
                 at += 3;
@@ -231,13 +289,25 @@ fn percent(run: &str) -> Vec<u8> {
 }
 
 fn hex(digits: &str) -> Vec<u8> {
-    digits.as_bytes().chunks_exact(2).filter_map(|pair| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok())).collect()
+    digits
+        .as_bytes()
+        .chunks_exact(2)
+        .filter_map(|pair| {
+            std::str::from_utf8(pair)
+                .ok()
+                .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+        })
+        .collect()
 }
 
 /// The text, when it is one: printable, mostly letters and blanks.
 fn readable(bytes: Vec<u8>) -> Option<String> {
     let text = String::from_utf8(bytes).ok()?;
-    if text.len() < 12 || text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
+    if text.len() < 12
+        || text
+            .chars()
+            .any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
+    {
         return None;
     }
     let (mut letters, mut blanks, mut all) = (0usize, 0usize, 0usize);

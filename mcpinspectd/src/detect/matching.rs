@@ -42,7 +42,13 @@ pub struct Matches {
 
 impl Matches {
     /// Finds everything in `document`.
-    pub fn run(&mut self, rules: &RuleSet, document: &Document<'_>, surface: Surface, names: &Names<'_>) {
+    pub fn run(
+        &mut self,
+        rules: &RuleSet,
+        document: &Document<'_>,
+        surface: Surface,
+        names: &Names<'_>,
+    ) {
         self.hits.clear();
         self.sentences.clear();
         self.cursors.clear();
@@ -54,12 +60,17 @@ impl Matches {
         self.hits.sort_unstable_by_key(|hit| (hit.start, hit.end));
         self.work += self.hits.len() as u64;
         self.sentences(rules, document, surface);
-        self.firings.sort_unstable_by_key(|firing| (firing.start, firing.rule));
+        self.firings
+            .sort_unstable_by_key(|firing| (firing.start, firing.rule));
     }
 
     fn fire(&mut self, rule: RuleId, start: usize, end: usize) {
         if self.firings.len() < FIRING_LIMIT {
-            self.firings.push(Firing { rule, start: start as u32, end: end as u32 });
+            self.firings.push(Firing {
+                rule,
+                start: start as u32,
+                end: end as u32,
+            });
         } else {
             self.truncated = true;
         }
@@ -67,15 +78,23 @@ impl Matches {
 
     fn automaton(&mut self, rules: &RuleSet, document: &Document<'_>, surface: Surface) {
         let text = document.text().as_bytes();
-        let word = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80);
+        let word = |byte: Option<&u8>| {
+            byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80)
+        };
         for found in rules.automaton.find_overlapping_iter(text) {
             let meaning = &rules.meanings[found.pattern().as_usize()];
             let (start, end) = (found.start(), found.end());
-            if (meaning.word_start && start > 0 && word(text.get(start - 1))) || (meaning.word_end && word(text.get(end))) {
+            if (meaning.word_start && start > 0 && word(text.get(start - 1)))
+                || (meaning.word_end && word(text.get(end)))
+            {
                 continue;
             }
             if meaning.concepts != 0 {
-                self.hits.push(Hit { start: start as u32, end: end as u32, concepts: meaning.concepts });
+                self.hits.push(Hit {
+                    start: start as u32,
+                    end: end as u32,
+                    concepts: meaning.concepts,
+                });
             }
             for rule in &meaning.literals {
                 if applies(rules, *rule, document, start, surface) {
@@ -92,9 +111,20 @@ impl Matches {
 
     /// Tries a rule's regular expression around an anchor. An anchor well inside the last window was
     /// covered by it, so a text full of anchors is read a small, fixed number of times.
-    fn pattern(&mut self, rules: &RuleSet, id: RuleId, document: &Document<'_>, start: usize, end: usize) {
-        let How::Pattern { regex, window } = &rules.rule(id).how else { return };
-        let Some((_, piece)) = document.piece_at(start) else { return };
+    fn pattern(
+        &mut self,
+        rules: &RuleSet,
+        id: RuleId,
+        document: &Document<'_>,
+        start: usize,
+        end: usize,
+    ) {
+        let How::Pattern { regex, window } = &rules.rule(id).how else {
+            return;
+        };
+        let Some((_, piece)) = document.piece_at(start) else {
+            return;
+        };
         let window = *window as usize;
         let slot = match self.cursors.iter().position(|(rule, _)| *rule == id) {
             Some(slot) => slot,
@@ -129,19 +159,41 @@ impl Matches {
         let mut window = Vec::new();
         for end in &ends {
             let end = *end as usize;
-            let last = first + hits[first..].iter().take_while(|hit| (hit.start as usize) < end).count();
-            let part = document.pieces().get(piece).map_or(Part::Text, |piece| piece.part);
+            let last = first
+                + hits[first..]
+                    .iter()
+                    .take_while(|hit| (hit.start as usize) < end)
+                    .count();
+            let part = document
+                .pieces()
+                .get(piece)
+                .map_or(Part::Text, |piece| piece.part);
             if last > first {
                 window.clear();
-                let opens = from + text[from..end].iter().take_while(|byte| !byte.is_ascii_alphanumeric() && **byte < 0x80).count();
-                let whole = document.pieces().get(piece).is_some_and(|piece| piece.start == from);
-                let starts = 1 << Token::SentenceStart as u32 | u128::from(whole) << Token::TextStart as u32;
-                window.push(Hit { start: opens as u32, end: opens as u32, concepts: starts });
+                let opens = from
+                    + text[from..end]
+                        .iter()
+                        .take_while(|byte| !byte.is_ascii_alphanumeric() && **byte < 0x80)
+                        .count();
+                let whole = document
+                    .pieces()
+                    .get(piece)
+                    .is_some_and(|piece| piece.start == from);
+                let starts =
+                    1 << Token::SentenceStart as u32 | u128::from(whole) << Token::TextStart as u32;
+                window.push(Hit {
+                    start: opens as u32,
+                    end: opens as u32,
+                    concepts: starts,
+                });
                 self.truncated |= last - first > SENTENCE_HITS;
                 window.extend(hits[first..last].iter().take(SENTENCE_HITS));
                 self.together(rules, &window, Scope::Sentence, part, surface);
                 if let Some((before, until)) = previous {
-                    window.splice(0..1, hits[before..until].iter().take(SENTENCE_HITS).copied());
+                    window.splice(
+                        0..1,
+                        hits[before..until].iter().take(SENTENCE_HITS).copied(),
+                    );
                     self.together(rules, &window, Scope::Near, part, surface);
                 } else {
                     self.together(rules, &window, Scope::Near, part, surface);
@@ -167,11 +219,30 @@ impl Matches {
         self.sentences = ends;
     }
 
-    fn together(&mut self, rules: &RuleSet, hits: &[Hit], scope: Scope, part: Part, surface: Surface) {
+    fn together(
+        &mut self,
+        rules: &RuleSet,
+        hits: &[Hit],
+        scope: Scope,
+        part: Part,
+        surface: Surface,
+    ) {
         let present = hits.iter().fold(0, |mask, hit| mask | hit.concepts);
         for (index, rule) in rules.rules().iter().enumerate() {
-            let How::Together { all, none, scope: wanted, ordered, within } = &rule.how else { continue };
-            if *wanted != scope || present & none != 0 || !all.iter().all(|element| present & element != 0) {
+            let How::Together {
+                all,
+                none,
+                scope: wanted,
+                ordered,
+                within,
+            } = &rule.how
+            else {
+                continue;
+            };
+            if *wanted != scope
+                || present & none != 0
+                || !all.iter().all(|element| present & element != 0)
+            {
                 continue;
             }
             if !rule.on(surface) || !rule.in_part(part) {
@@ -186,15 +257,28 @@ impl Matches {
     }
 }
 
-fn applies(rules: &RuleSet, id: RuleId, document: &Document<'_>, position: usize, surface: Surface) -> bool {
+fn applies(
+    rules: &RuleSet,
+    id: RuleId,
+    document: &Document<'_>,
+    position: usize,
+    surface: Surface,
+) -> bool {
     let rule = rules.rule(id);
-    rule.on(surface) && document.piece_at(position).is_some_and(|(_, piece)| rule.in_part(piece.part))
+    rule.on(surface)
+        && document
+            .piece_at(position)
+            .is_some_and(|(_, piece)| rule.in_part(piece.part))
 }
 
 /// The first place where every element has a hit of its own within the distance, in order if asked.
 fn locate(hits: &[Hit], all: &[u128], ordered: bool, within: u32) -> Option<(u32, u32)> {
     for (index, hit) in hits.iter().enumerate() {
-        let found = if ordered { locate_ordered(&hits[index..], all, within) } else { locate_any(&hits[index..], all, within) };
+        let found = if ordered {
+            locate_ordered(&hits[index..], all, within)
+        } else {
+            locate_any(&hits[index..], all, within)
+        };
         if found.is_some() {
             return found;
         }
@@ -215,7 +299,9 @@ fn locate_ordered(hits: &[Hit], all: &[u128], within: u32) -> Option<(u32, u32)>
     let limit = first.start.saturating_add(within);
     let mut end = first.end;
     for hit in rest {
-        let Some((element, after)) = elements.split_first() else { break };
+        let Some((element, after)) = elements.split_first() else {
+            break;
+        };
         if hit.end > limit {
             continue;
         }
@@ -240,7 +326,10 @@ fn locate_any(hits: &[Hit], all: &[u128], within: u32) -> Option<(u32, u32)> {
             break;
         }
         // One hit serves one element, so that a word in two lists does not count twice.
-        let serves = all.iter().enumerate().find(|(index, element)| missing & (1 << index) != 0 && hit.concepts & **element != 0);
+        let serves = all
+            .iter()
+            .enumerate()
+            .find(|(index, element)| missing & (1 << index) != 0 && hit.concepts & **element != 0);
         if let Some((index, _)) = serves {
             missing &= !(1 << index);
             end = end.max(hit.end);

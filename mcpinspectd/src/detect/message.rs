@@ -44,11 +44,15 @@ fn one<'a>(message: &'a Value, found: &mut Vec<Found<'a>>) {
         }
         (Some("sampling/createMessage"), Some(params)) => add(Subject::Sampling, params),
         (Some("elicitation/create"), Some(params)) => add(Subject::Elicitation, params),
-        (Some(method), Some(params)) if method.starts_with("notifications/") => add(Subject::Notification, params),
+        (Some(method), Some(params)) if method.starts_with("notifications/") => {
+            add(Subject::Notification, params)
+        }
         (Some(_), Some(params)) => add(Subject::Arguments, params),
         _ => {}
     }
-    let Some(result) = message.get("result") else { return };
+    let Some(result) = message.get("result") else {
+        return;
+    };
     let mut definitions = false;
     for (list, subject) in [
         ("tools", Subject::Tool),
@@ -88,11 +92,17 @@ fn one<'a>(message: &'a Value, found: &mut Vec<Found<'a>>) {
 
 /// The surface of a message's subjects (of the first, where they differ).
 pub fn surface(message: &Value) -> Surface {
-    subjects(message).first().map_or(Surface::Content, |found| found.subject.surface())
+    subjects(message)
+        .first()
+        .map_or(Surface::Content, |found| found.subject.surface())
 }
 
 /// Looks at every subject of a message; one report for all of them.
-pub fn report(analyser: &mut Analyser, message: &Value, circumstances: Circumstances<'_>) -> Report {
+pub fn report(
+    analyser: &mut Analyser,
+    message: &Value,
+    circumstances: Circumstances<'_>,
+) -> Report {
     let mut whole = Report::clean();
     for found in subjects(message) {
         whole.absorb(analyse(analyser, found, circumstances));
@@ -101,7 +111,11 @@ pub fn report(analyser: &mut Analyser, message: &Value, circumstances: Circumsta
 }
 
 /// Looks at one subject.
-pub fn analyse(analyser: &mut Analyser, found: Found<'_>, circumstances: Circumstances<'_>) -> Report {
+pub fn analyse(
+    analyser: &mut Analyser,
+    found: Found<'_>,
+    circumstances: Circumstances<'_>,
+) -> Report {
     match found.subject {
         Subject::Tool => analyser.tool(found.value, circumstances),
         subject => analyser.value(found.value, subject, circumstances),

@@ -259,5 +259,10 @@ pub fn parse(file: &str, text: &str) -> Result<RawPack, PackError> {
 
 /// The line, from 1, of byte `position`.
 pub fn line_of(text: &str, position: usize) -> usize {
-    text.as_bytes().iter().take(position).filter(|byte| **byte == b'\n').count() + 1
+    text.as_bytes()
+        .iter()
+        .take(position)
+        .filter(|byte| **byte == b'\n')
+        .count()
+        + 1
 }

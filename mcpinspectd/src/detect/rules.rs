@@ -85,7 +85,13 @@ impl Rule {
 #[derive(Debug)]
 pub(super) enum How {
     /// Words that stand together.
-    Together { all: Vec<u128>, none: u128, scope: Scope, ordered: bool, within: u32 },
+    Together {
+        all: Vec<u128>,
+        none: u128,
+        scope: Scope,
+        ordered: bool,
+        within: u32,
+    },
     /// A literal, straight from the automaton.
     Literal,
     /// A regular expression around an anchor.
@@ -149,7 +155,11 @@ impl RuleSet {
 
     /// Memory of the automaton and what it points to, in bytes (regular expressions aside).
     pub fn memory(&self) -> usize {
-        let meanings: usize = self.meanings.iter().map(|m| size_of::<Meaning>() + 2 * (m.literals.len() + m.anchors.len())).sum();
+        let meanings: usize = self
+            .meanings
+            .iter()
+            .map(|m| size_of::<Meaning>() + 2 * (m.literals.len() + m.anchors.len()))
+            .sum();
         self.automaton.memory_usage() + meanings + self.rules.len() * size_of::<Rule>()
     }
 }
@@ -162,7 +172,11 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn error(&self, position: usize, problem: impl Into<String>) -> PackError {
-        PackError { file: self.file.to_owned(), line: line_of(self.text, position), problem: problem.into() }
+        PackError {
+            file: self.file.to_owned(),
+            line: line_of(self.text, position),
+            problem: problem.into(),
+        }
     }
 }
 
@@ -177,8 +191,18 @@ struct Compiler {
 
 impl Compiler {
     fn new() -> Self {
-        let concepts = Token::ALL.iter().map(|(name, token)| ((*name).to_owned(), 1u128 << *token as u32)).collect();
-        Self { concepts, patterns: BTreeMap::new(), pattern_bytes: 0, rules: Vec::new(), names: HashMap::new(), probes: HashMap::new() }
+        let concepts = Token::ALL
+            .iter()
+            .map(|(name, token)| ((*name).to_owned(), 1u128 << *token as u32))
+            .collect();
+        Self {
+            concepts,
+            patterns: BTreeMap::new(),
+            pattern_bytes: 0,
+            rules: Vec::new(),
+            names: HashMap::new(),
+            probes: HashMap::new(),
+        }
     }
 
     fn words(&mut self, source: &Source<'_>, pack: &RawPack) -> Result<(), PackError> {
@@ -189,14 +213,18 @@ impl Compiler {
                     let next = self.concepts.len();
                     let position = words.first().map_or(0, |word| word.span().start);
                     if next >= CONCEPT_LIMIT {
-                        return Err(source.error(position, format!("more than {} word lists", CONCEPT_LIMIT - Token::ALL.len())));
+                        return Err(source.error(
+                            position,
+                            format!("more than {} word lists", CONCEPT_LIMIT - Token::ALL.len()),
+                        ));
                     }
                     self.concepts.insert(name.clone(), 1u128 << next);
                     1u128 << next
                 }
             };
             for word in words {
-                self.pattern(source, word.span().start, word.get_ref(), true)?.concepts |= bit;
+                self.pattern(source, word.span().start, word.get_ref(), true)?
+                    .concepts |= bit;
             }
         }
         Ok(())
@@ -204,16 +232,28 @@ impl Compiler {
 
     /// The automaton's entry for a text. `words`: it must stand as whole words (`*` at an end: any
     /// rest of that word).
-    fn pattern(&mut self, source: &Source<'_>, position: usize, text: &str, words: bool) -> Result<&mut Meaning, PackError> {
+    fn pattern(
+        &mut self,
+        source: &Source<'_>,
+        position: usize,
+        text: &str,
+        words: bool,
+    ) -> Result<&mut Meaning, PackError> {
         let open_start = words && text.starts_with('*');
         let open_end = words && text.ends_with('*');
         let folded = fold(if words { text.trim_matches('*') } else { text });
         if folded.len() < 2 {
-            return Err(source.error(position, format!("`{text}` is too short: give at least two letters")));
+            return Err(source.error(
+                position,
+                format!("`{text}` is too short: give at least two letters"),
+            ));
         }
         self.pattern_bytes += folded.len();
         if self.pattern_bytes > PATTERN_LIMIT {
-            return Err(source.error(position, format!("more than {PATTERN_LIMIT} bytes of words, literals and anchors")));
+            return Err(source.error(
+                position,
+                format!("more than {PATTERN_LIMIT} bytes of words, literals and anchors"),
+            ));
         }
         let is_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
         let start = words && !open_start && is_word(folded.chars().next());
@@ -227,9 +267,16 @@ impl Compiler {
     fn rule(&mut self, source: &Source<'_>, raw: RawRule, builtin: bool) -> Result<(), PackError> {
         let at = raw.id.span().start;
         let name = raw.id.get_ref().clone();
-        let well_formed = !name.is_empty() && name.len() <= 80 && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        let well_formed = !name.is_empty()
+            && name.len() <= 80
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if !well_formed {
-            return Err(source.error(at, format!("rule id `{name}`: use up to 80 lower-case letters, digits and hyphens")));
+            return Err(source.error(
+                at,
+                format!("rule id `{name}`: use up to 80 lower-case letters, digits and hyphens"),
+            ));
         }
         if self.names.insert(name.clone(), self.rules.len()).is_some() {
             return Err(source.error(at, format!("rule id `{name}` is used twice")));
@@ -238,15 +285,28 @@ impl Compiler {
             return Err(source.error(at, format!("more than {RULE_LIMIT} rules")));
         }
         if !raw.weight.is_finite() || raw.weight.abs() > 20.0 {
-            return Err(source.error(at, format!("rule `{name}`: weight must be between -20 and 20")));
+            return Err(source.error(
+                at,
+                format!("rule `{name}`: weight must be between -20 and 20"),
+            ));
         }
         let id = RuleId(u16::try_from(self.rules.len()).unwrap_or(u16::MAX));
         let how = self.how(source, &raw, id)?;
-        let surfaces = if raw.on.is_empty() { u8::MAX } else { raw.on.iter().fold(0, |mask, s| mask | 1 << *s as u8) };
-        let parts = if raw.parts.is_empty() { u8::MAX } else { raw.parts.iter().fold(0, |mask, p| mask | 1 << *p as u8) };
+        let surfaces = if raw.on.is_empty() {
+            u8::MAX
+        } else {
+            raw.on.iter().fold(0, |mask, s| mask | 1 << *s as u8)
+        };
+        let parts = if raw.parts.is_empty() {
+            u8::MAX
+        } else {
+            raw.parts.iter().fold(0, |mask, p| mask | 1 << *p as u8)
+        };
         let servers = self.servers(source, &raw)?;
         self.rules.push(Rule {
-            says: raw.says.unwrap_or_else(|| format!("Matches the rule {name}.")),
+            says: raw
+                .says
+                .unwrap_or_else(|| format!("Matches the rule {name}.")),
             evidence: raw.evidence.unwrap_or_else(|| usual_evidence(raw.category)),
             id: name,
             category: raw.category,
@@ -268,18 +328,32 @@ impl Compiler {
         }
         let mut globs = GlobSetBuilder::new();
         for server in &raw.servers {
-            let glob = Glob::new(server.get_ref()).map_err(|error| source.error(server.span().start, error.to_string()))?;
+            let glob = Glob::new(server.get_ref())
+                .map_err(|error| source.error(server.span().start, error.to_string()))?;
             globs.add(glob);
         }
-        globs.build().map(Some).map_err(|error| source.error(raw.id.span().start, error.to_string()))
+        globs
+            .build()
+            .map(Some)
+            .map_err(|error| source.error(raw.id.span().start, error.to_string()))
     }
 
     fn how(&mut self, source: &Source<'_>, raw: &RawRule, id: RuleId) -> Result<How, PackError> {
         let at = raw.id.span().start;
         let name = raw.id.get_ref();
-        let ways = [!raw.all.is_empty(), !raw.literals.is_empty(), raw.regex.is_some(), raw.probe.is_some()];
+        let ways = [
+            !raw.all.is_empty(),
+            !raw.literals.is_empty(),
+            raw.regex.is_some(),
+            raw.probe.is_some(),
+        ];
         if ways.iter().filter(|way| **way).count() != 1 {
-            return Err(source.error(at, format!("rule `{name}` needs exactly one of `all`, `literals`, `regex` (with `anchors`)")));
+            return Err(source.error(
+                at,
+                format!(
+                    "rule `{name}` needs exactly one of `all`, `literals`, `regex` (with `anchors`)"
+                ),
+            ));
         }
         if let Some(probe) = &raw.probe {
             if self.probes.insert(*probe.get_ref(), id).is_some() {
@@ -289,29 +363,62 @@ impl Compiler {
         }
         if !raw.literals.is_empty() {
             for literal in &raw.literals {
-                self.pattern(source, literal.span().start, literal.get_ref(), false)?.literals.push(id);
+                self.pattern(source, literal.span().start, literal.get_ref(), false)?
+                    .literals
+                    .push(id);
             }
             return Ok(How::Literal);
         }
         if let Some(regex) = &raw.regex {
             return self.regex(source, raw, regex, id);
         }
-        let all = raw.all.iter().map(|element| self.mask(source, element)).collect::<Result<Vec<_>, _>>()?;
-        let none = raw.none.iter().map(|element| self.mask(source, element)).try_fold(0, |mask, next| next.map(|next| mask | next))?;
-        Ok(How::Together { all, none, scope: raw.scope, ordered: raw.ordered, within: raw.within.unwrap_or(u32::MAX) })
+        let all = raw
+            .all
+            .iter()
+            .map(|element| self.mask(source, element))
+            .collect::<Result<Vec<_>, _>>()?;
+        let none = raw
+            .none
+            .iter()
+            .map(|element| self.mask(source, element))
+            .try_fold(0, |mask, next| next.map(|next| mask | next))?;
+        Ok(How::Together {
+            all,
+            none,
+            scope: raw.scope,
+            ordered: raw.ordered,
+            within: raw.within.unwrap_or(u32::MAX),
+        })
     }
 
-    fn regex(&mut self, source: &Source<'_>, raw: &RawRule, regex: &toml::Spanned<String>, id: RuleId) -> Result<How, PackError> {
+    fn regex(
+        &mut self,
+        source: &Source<'_>,
+        raw: &RawRule,
+        regex: &toml::Spanned<String>,
+        id: RuleId,
+    ) -> Result<How, PackError> {
         let at = regex.span().start;
         if raw.anchors.is_empty() {
-            return Err(source.error(at, "a `regex` needs `anchors`: literals, one of which is part of every match. \
-                Without them every byte of every message would be tried"));
+            return Err(source.error(
+                at,
+                "a `regex` needs `anchors`: literals, one of which is part of every match. \
+                Without them every byte of every message would be tried",
+            ));
         }
         for anchor in &raw.anchors {
             if fold(anchor.get_ref()).len() < ANCHOR_MIN {
-                return Err(source.error(anchor.span().start, format!("anchor `{}` is shorter than {ANCHOR_MIN} bytes: it occurs everywhere", anchor.get_ref())));
+                return Err(source.error(
+                    anchor.span().start,
+                    format!(
+                        "anchor `{}` is shorter than {ANCHOR_MIN} bytes: it occurs everywhere",
+                        anchor.get_ref()
+                    ),
+                ));
             }
-            self.pattern(source, anchor.span().start, anchor.get_ref(), false)?.anchors.push(id);
+            self.pattern(source, anchor.span().start, anchor.get_ref(), false)?
+                .anchors
+                .push(id);
         }
         let window = raw.window.unwrap_or(WINDOW);
         if window > WINDOW_MAX {
@@ -327,22 +434,46 @@ impl Compiler {
     }
 
     /// The bits of `a|b|c`.
-    fn mask(&self, source: &Source<'_>, element: &toml::Spanned<String>) -> Result<u128, PackError> {
-        element.get_ref().split('|').map(str::trim).try_fold(0, |mask, name| match self.concepts.get(name) {
-            Some(bit) => Ok(mask | bit),
-            None => Err(source.error(element.span().start, format!("no word list and no token is called `{name}`"))),
-        })
+    fn mask(
+        &self,
+        source: &Source<'_>,
+        element: &toml::Spanned<String>,
+    ) -> Result<u128, PackError> {
+        element
+            .get_ref()
+            .split('|')
+            .map(str::trim)
+            .try_fold(0, |mask, name| match self.concepts.get(name) {
+                Some(bit) => Ok(mask | bit),
+                None => Err(source.error(
+                    element.span().start,
+                    format!("no word list and no token is called `{name}`"),
+                )),
+            })
     }
 
     fn finish(self) -> Result<RuleSet, PackError> {
         let (keys, meanings): (Vec<_>, Vec<_>) = self.patterns.into_iter().unzip();
-        let kind = if self.pattern_bytes <= 24 * 1024 { AhoCorasickKind::DFA } else { AhoCorasickKind::ContiguousNFA };
+        let kind = if self.pattern_bytes <= 24 * 1024 {
+            AhoCorasickKind::DFA
+        } else {
+            AhoCorasickKind::ContiguousNFA
+        };
         let automaton = AhoCorasickBuilder::new()
             .match_kind(MatchKind::Standard)
             .kind(Some(kind))
             .build(keys.iter().map(|(text, ..)| text))
-            .map_err(|error| PackError { file: "rules".into(), line: 1, problem: error.to_string() })?;
-        Ok(RuleSet { rules: self.rules, automaton, meanings, probes: self.probes })
+            .map_err(|error| PackError {
+                file: "rules".into(),
+                line: 1,
+                problem: error.to_string(),
+            })?;
+        Ok(RuleSet {
+            rules: self.rules,
+            automaton,
+            meanings,
+            probes: self.probes,
+        })
     }
 }
 
@@ -351,17 +482,25 @@ pub(super) fn fold(text: &str) -> String {
     let mut document = Document::new();
     document.push(super::document::NodeId::ROOT, Part::Text, text);
     let folded = document.text();
-    folded.strip_suffix(super::document::PIECE_END as char).unwrap_or(folded).to_owned()
+    folded
+        .strip_suffix(super::document::PIECE_END as char)
+        .unwrap_or(folded)
+        .to_owned()
 }
 
 fn usual_evidence(category: Category) -> Evidence {
     match category {
-        Category::HiddenInstructions | Category::ResultInjection | Category::SamplingAbuse => Evidence::Directive,
+        Category::HiddenInstructions | Category::ResultInjection | Category::SamplingAbuse => {
+            Evidence::Directive
+        }
         Category::Concealment => Evidence::Secrecy,
         Category::ForcedPrerequisite => Evidence::Coupling,
         Category::ArgumentHijack => Evidence::Override,
         Category::CrossServerShadowing => Evidence::Imitation,
-        Category::CredentialAccess | Category::SecretExposure | Category::ElicitationAbuse | Category::PathTraversal => Evidence::Sensitive,
+        Category::CredentialAccess
+        | Category::SecretExposure
+        | Category::ElicitationAbuse
+        | Category::PathTraversal => Evidence::Sensitive,
         Category::Exfiltration => Evidence::Destination,
         Category::ContextLeak => Evidence::Context,
         Category::UnicodeSmuggling | Category::EncodedPayload => Evidence::Disguise,

@@ -79,7 +79,10 @@ impl Weights {
     /// without a rule are ignored, so that weights survive the removal of a rule.
     pub fn parse(text: &str, rules: &RuleSet) -> Result<Self, toml::de::Error> {
         let raw: RawWeights = toml::from_str(text)?;
-        Ok(Self { definition: raw.definition.resolve(rules), content: raw.content.resolve(rules) })
+        Ok(Self {
+            definition: raw.definition.resolve(rules),
+            content: raw.content.resolve(rules),
+        })
     }
 
     /// The weights that count for a surface.
@@ -93,8 +96,18 @@ impl Weights {
 
 impl RawSurface {
     fn resolve(self, rules: &RuleSet) -> SurfaceWeights {
-        let weights = rules.rules().iter().map(|rule| self.weights.get(&rule.id).copied().unwrap_or(rule.weight)).collect();
-        SurfaceWeights { bias: self.bias, warn: self.warn, alert: self.alert, block: self.block, rules: weights }
+        let weights = rules
+            .rules()
+            .iter()
+            .map(|rule| self.weights.get(&rule.id).copied().unwrap_or(rule.weight))
+            .collect();
+        SurfaceWeights {
+            bias: self.bias,
+            warn: self.warn,
+            alert: self.alert,
+            block: self.block,
+            rules: weights,
+        }
     }
 }
 
@@ -109,25 +122,47 @@ impl Features {
     /// Sorts findings (ascending by position) into windows.
     pub fn collect(&mut self, rules: &RuleSet, document: &Document<'_>, firings: &[Firing]) {
         self.windows.clear();
-        let part = |firing: &Firing| document.piece_at(firing.start as usize).map(|(index, piece)| (index, piece.part));
-        let everywhere = |firing: &Firing| {
-            matches!(rules.rule(firing.rule).how, How::Probe) || matches!(part(firing), Some((_, Part::Key | Part::Name | Part::Title)))
+        let part = |firing: &Firing| {
+            document
+                .piece_at(firing.start as usize)
+                .map(|(index, piece)| (index, piece.part))
         };
-        let mut shared: Vec<RuleId> = firings.iter().filter(|firing| everywhere(firing)).map(|firing| firing.rule).collect();
+        let everywhere = |firing: &Firing| {
+            matches!(rules.rule(firing.rule).how, How::Probe)
+                || matches!(
+                    part(firing),
+                    Some((_, Part::Key | Part::Name | Part::Title))
+                )
+        };
+        let mut shared: Vec<RuleId> = firings
+            .iter()
+            .filter(|firing| everywhere(firing))
+            .map(|firing| firing.rule)
+            .collect();
         shared.sort_unstable();
         shared.dedup();
-        let local: Vec<(&Firing, usize)> =
-            firings.iter().filter(|firing| !everywhere(firing)).filter_map(|firing| Some((firing, part(firing)?.0))).collect();
+        let local: Vec<(&Firing, usize)> = firings
+            .iter()
+            .filter(|firing| !everywhere(firing))
+            .filter_map(|firing| Some((firing, part(firing)?.0)))
+            .collect();
         let mut covered = 0;
         for (index, (first, piece)) in local.iter().enumerate() {
-            let inside = local[index..].iter().take_while(|(next, other)| other == piece && next.start < first.start + WINDOW).count();
+            let inside = local[index..]
+                .iter()
+                .take_while(|(next, other)| other == piece && next.start < first.start + WINDOW)
+                .count();
             // A window that ends where the one before ended holds nothing new.
             if index + inside <= covered {
                 continue;
             }
             covered = index + inside;
             let mut window = shared.clone();
-            window.extend(local[index..index + inside].iter().map(|(firing, _)| firing.rule));
+            window.extend(
+                local[index..index + inside]
+                    .iter()
+                    .map(|(firing, _)| firing.rule),
+            );
             window.sort_unstable();
             window.dedup();
             self.windows.push(window);
@@ -159,7 +194,10 @@ impl Verdict {
 
 /// Weighs a subject.
 pub fn weigh(rules: &RuleSet, weights: &SurfaceWeights, features: &Features) -> Verdict {
-    let mut verdict = Verdict { action: Action::None, log_odds: weights.bias };
+    let mut verdict = Verdict {
+        action: Action::None,
+        log_odds: weights.bias,
+    };
     let mut buffer = Vec::new();
     for window in &features.windows {
         let (log_odds, action) = weigh_window(rules, weights, window, &mut buffer);
@@ -182,11 +220,20 @@ pub fn shares(rules: &RuleSet, weights: &[f32], window: &[RuleId], shares: &mut 
     shares.clear();
     shares.extend(window.iter().enumerate().map(|(at, id)| {
         let evidence = rules.rule(*id).evidence;
-        if evidence == Evidence::Honest || heaviest[evidence as usize] == Some(at) { 1.0 } else { REPEAT }
+        if evidence == Evidence::Honest || heaviest[evidence as usize] == Some(at) {
+            1.0
+        } else {
+            REPEAT
+        }
     }));
 }
 
-fn weigh_window(rules: &RuleSet, weights: &SurfaceWeights, window: &[RuleId], buffer: &mut Vec<f32>) -> (f32, Action) {
+fn weigh_window(
+    rules: &RuleSet,
+    weights: &SurfaceWeights,
+    window: &[RuleId],
+    buffer: &mut Vec<f32>,
+) -> (f32, Action) {
     let mut log_odds = weights.bias;
     let mut kinds = 0u32;
     let mut alone = None;

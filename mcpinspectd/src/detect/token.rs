@@ -28,12 +28,61 @@ pub struct Names<'a> {
 }
 
 /// What the paths of keys, credentials and accounts have in their names.
-const TELLING: &[&str] = &["passw", "secret", "cred", "token", "shadow", ".ssh", "history", "cookie", "wallet", "private", "id_rsa", "api_key", "apikey", "_key", "/.env", ".aws", ".kube", ".gnupg", "oauth", "keychain", "sudoers"];
+const TELLING: &[&str] = &[
+    "passw", "secret", "cred", "token", "shadow", ".ssh", "history", "cookie", "wallet", "private",
+    "id_rsa", "api_key", "apikey", "_key", "/.env", ".aws", ".kube", ".gnupg", "oauth", "keychain",
+    "sudoers",
+];
 /// What the names of tools with effects have in them.
 const RISKY: &[&str] = &[
-    "delete", "remove", "drop_", "drop-", "reset", "wipe", "purge", "kill", "disable", "revoke", "transfer", "payment", "pay_", "send", "post_", "upload", "export",
-    "forward", "write", "execute", "exec_", "run_", "shell", "overwrite", "push_", "share", "grant", "move", "update", "edit_", "create_or", "truncate", "destroy",
-    "terminate", "withdraw", "purchase", "refund", "reply", "publish", "merge", "close_", "evaluate", "command", "deploy", "install", "invite", "put_", "migrate",
+    "delete",
+    "remove",
+    "drop_",
+    "drop-",
+    "reset",
+    "wipe",
+    "purge",
+    "kill",
+    "disable",
+    "revoke",
+    "transfer",
+    "payment",
+    "pay_",
+    "send",
+    "post_",
+    "upload",
+    "export",
+    "forward",
+    "write",
+    "execute",
+    "exec_",
+    "run_",
+    "shell",
+    "overwrite",
+    "push_",
+    "share",
+    "grant",
+    "move",
+    "update",
+    "edit_",
+    "create_or",
+    "truncate",
+    "destroy",
+    "terminate",
+    "withdraw",
+    "purchase",
+    "refund",
+    "reply",
+    "publish",
+    "merge",
+    "close_",
+    "evaluate",
+    "command",
+    "deploy",
+    "install",
+    "invite",
+    "put_",
+    "migrate",
 ];
 /// Longest sentence; a longer one is cut, so that work per sentence is bounded.
 const SENTENCE_LIMIT: usize = 600;
@@ -48,7 +97,12 @@ fn bit(token: Token) -> u128 {
 /// length).
 pub fn scan(document: &Document<'_>, names: &Names<'_>, hits: &mut Vec<Hit>, ends: &mut Vec<u32>) {
     let text = document.text().as_bytes();
-    let mut scanner = Scanner { text, names, hits, camel: Vec::new() };
+    let mut scanner = Scanner {
+        text,
+        names,
+        hits,
+        camel: Vec::new(),
+    };
     for shaped in document.shaped() {
         let token = match shaped.shape {
             Shape::Capitals => Token::Capitals,
@@ -69,7 +123,9 @@ pub fn scan(document: &Document<'_>, names: &Names<'_>, hits: &mut Vec<Hit>, end
     let mut at = 0;
     while at < text.len() {
         let byte = text[at];
-        if at - sentence >= SENTENCE_LIMIT && matches!(byte, b' ' | b',' | b'"' | b'/') || at - sentence >= 2 * SENTENCE_LIMIT {
+        if at - sentence >= SENTENCE_LIMIT && matches!(byte, b' ' | b',' | b'"' | b'/')
+            || at - sentence >= 2 * SENTENCE_LIMIT
+        {
             ends.push(at as u32);
             sentence = at;
         }
@@ -89,7 +145,9 @@ pub fn scan(document: &Document<'_>, names: &Names<'_>, hits: &mut Vec<Hit>, end
             b'/' | b'~' | b'\\' => at = scanner.path(at),
             b'<' | b'[' => scanner.tag(at),
             b'+' => scanner.phone(at),
-            b'$' if matches!(text.get(at + 1), Some(b'(')) => scanner.push(at, at + 2, bit(Token::ShellSubstitution)),
+            b'$' if matches!(text.get(at + 1), Some(b'(')) => {
+                scanner.push(at, at + 2, bit(Token::ShellSubstitution))
+            }
             _ => {}
         }
         at += 1;
@@ -99,14 +157,20 @@ pub fn scan(document: &Document<'_>, names: &Names<'_>, hits: &mut Vec<Hit>, end
 
 /// Whether the mark at `at` ends a sentence: a blank follows, and it is no common abbreviation.
 fn ends_sentence(text: &[u8], at: usize) -> bool {
-    if !matches!(text.get(at + 1), None | Some(b' ' | b'\n' | &PIECE_END | b'"' | b')' | b'\'' | b'<')) {
+    if !matches!(
+        text.get(at + 1),
+        None | Some(b' ' | b'\n' | &PIECE_END | b'"' | b')' | b'\'' | b'<')
+    ) {
         return false;
     }
     if text[at] == b';' {
         return false;
     }
     let before = &text[at.saturating_sub(5)..at];
-    !(before.ends_with(b"e.g") || before.ends_with(b"i.e") || before.ends_with(b" vs") || before.ends_with(b" etc"))
+    !(before.ends_with(b"e.g")
+        || before.ends_with(b"i.e")
+        || before.ends_with(b" vs")
+        || before.ends_with(b" etc"))
 }
 
 /// What another tool's or thing's name says about it.
@@ -125,16 +189,27 @@ struct Scanner<'a> {
 
 impl Scanner<'_> {
     fn push(&mut self, start: usize, end: usize, concepts: u128) {
-        self.hits.push(Hit { start: start as u32, end: end as u32, concepts });
+        self.hits.push(Hit {
+            start: start as u32,
+            end: end as u32,
+            concepts,
+        });
     }
 
     /// An identifier: a parameter, the subject itself, or something else's name.
     fn name(&mut self, start: usize, end: usize) {
-        let Ok(word) = std::str::from_utf8(&self.text[start..end]) else { return };
+        let Ok(word) = std::str::from_utf8(&self.text[start..end]) else {
+            return;
+        };
         let word = word.trim_matches(|c: char| matches!(c, '`' | '\'' | '"' | '(' | ')'));
         let concepts = if word == self.names.own {
             bit(Token::OwnName)
-        } else if self.names.parameters.binary_search_by(|name| name.as_str().cmp(word)).is_ok() {
+        } else if self
+            .names
+            .parameters
+            .binary_search_by(|name| name.as_str().cmp(word))
+            .is_ok()
+        {
             bit(Token::OwnParameter)
         } else {
             bit(Token::Identifier) | traits(word)
@@ -164,16 +239,27 @@ impl Scanner<'_> {
                 break;
             }
         }
-        let Some(length) = length.filter(|length| *length > 0) else { return at };
+        let Some(length) = length.filter(|length| *length > 0) else {
+            return at;
+        };
         let (start, end) = (at + 1, at + 1 + length);
         let inside = &self.text[start..end];
-        let simple = inside.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
+        let simple = inside
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
         if simple && inside.first().is_some_and(u8::is_ascii_alphabetic) {
             let joined = inside.iter().any(|byte| matches!(byte, b'_' | b'-'));
-            let Ok(word) = std::str::from_utf8(inside) else { return at };
+            let Ok(word) = std::str::from_utf8(inside) else {
+                return at;
+            };
             let token = if word == self.names.own {
                 bit(Token::OwnName)
-            } else if self.names.parameters.binary_search_by(|name| name.as_str().cmp(word)).is_ok() {
+            } else if self
+                .names
+                .parameters
+                .binary_search_by(|name| name.as_str().cmp(word))
+                .is_ok()
+            {
                 bit(Token::OwnParameter)
             } else if joined {
                 bit(Token::Identifier) | bit(Token::QuotedWord) | traits(word)
@@ -191,26 +277,62 @@ impl Scanner<'_> {
     /// The identifier around the underscore at `at`; returns its last byte.
     fn identifier(&mut self, at: usize) -> usize {
         let word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        let start = at - self.text[at.saturating_sub(80)..at].iter().rev().take_while(|byte| word(byte)).count();
-        let end = at + self.text[at..].iter().take(80).take_while(|byte| word(byte)).count();
-        if end - start >= 4 && self.text[start].is_ascii_alphabetic() && !(start > 0 && matches!(self.text[start - 1], b'/' | b'.')) {
+        let start = at
+            - self.text[at.saturating_sub(80)..at]
+                .iter()
+                .rev()
+                .take_while(|byte| word(byte))
+                .count();
+        let end = at
+            + self.text[at..]
+                .iter()
+                .take(80)
+                .take_while(|byte| word(byte))
+                .count();
+        if end - start >= 4
+            && self.text[start].is_ascii_alphabetic()
+            && !(start > 0 && matches!(self.text[start - 1], b'/' | b'.'))
+        {
             self.name(start, end);
         }
         end.max(at + 1) - 1
     }
 
     fn email(&mut self, at: usize) {
-        let local = self.text[at.saturating_sub(64)..at].iter().rev().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'+')).count();
-        let host = self.text[at + 1..].iter().take(128).take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-')).count();
+        let local = self.text[at.saturating_sub(64)..at]
+            .iter()
+            .rev()
+            .take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'+'))
+            .count();
+        let host = self.text[at + 1..]
+            .iter()
+            .take(128)
+            .take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-'))
+            .count();
         let domain = &self.text[at + 1..at + 1 + host];
-        if local > 0 && domain.iter().position(|byte| *byte == b'.').is_some_and(|dot| dot > 0 && dot + 2 < domain.len()) {
+        if local > 0
+            && domain
+                .iter()
+                .position(|byte| *byte == b'.')
+                .is_some_and(|dot| dot > 0 && dot + 2 < domain.len())
+        {
             self.push(at - local, at + 1 + host, bit(Token::Email));
         }
     }
 
     fn url(&mut self, at: usize) {
-        let scheme = self.text[at.saturating_sub(12)..at].iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
-        let rest = self.text[at + 3..].iter().take(300).take_while(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'\'' | b'`' | b'<' | b'>' | b')')).count();
+        let scheme = self.text[at.saturating_sub(12)..at]
+            .iter()
+            .rev()
+            .take_while(|byte| byte.is_ascii_alphabetic())
+            .count();
+        let rest = self.text[at + 3..]
+            .iter()
+            .take(300)
+            .take_while(|b| {
+                b.is_ascii_graphic() && !matches!(b, b'"' | b'\'' | b'`' | b'<' | b'>' | b')')
+            })
+            .count();
         let name = &self.text[at - scheme..at];
         if rest < 3 || scheme == 0 {
             return;
@@ -221,15 +343,40 @@ impl Scanner<'_> {
             _ => Token::Resource,
         };
         let host: &[u8] = &self.text[at + 3..at + 3 + rest];
-        let host = host.split(|byte| matches!(byte, b'/' | b':' | b'?')).next().unwrap_or_default();
-        let numeric = token == Token::Url && host.iter().filter(|byte| **byte == b'.').count() == 3 && host.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
+        let host = host
+            .split(|byte| matches!(byte, b'/' | b':' | b'?'))
+            .next()
+            .unwrap_or_default();
+        let numeric = token == Token::Url
+            && host.iter().filter(|byte| **byte == b'.').count() == 3
+            && host
+                .iter()
+                .all(|byte| byte.is_ascii_digit() || *byte == b'.');
         let numeric = numeric && !host.starts_with(b"127.") && !host.starts_with(b"0.");
-        self.push(at - scheme, at + 3 + rest, bit(token) | u128::from(numeric) << Token::NumericUrl as u32);
+        self.push(
+            at - scheme,
+            at + 3 + rest,
+            bit(token) | u128::from(numeric) << Token::NumericUrl as u32,
+        );
     }
 
     /// An absolute, home or climbing path around the slash at `at`; returns its last byte.
     fn path(&mut self, at: usize) -> usize {
-        let opens = at == 0 || matches!(self.text[at - 1], b' ' | b'\'' | b'"' | b'`' | b'(' | b'\n' | b'=' | b':' | b'[' | b',' | PIECE_END | b'>');
+        let opens = at == 0
+            || matches!(
+                self.text[at - 1],
+                b' ' | b'\''
+                    | b'"'
+                    | b'`'
+                    | b'('
+                    | b'\n'
+                    | b'='
+                    | b':'
+                    | b'['
+                    | b','
+                    | PIECE_END
+                    | b'>'
+            );
         let climbs = at >= 2 && &self.text[at - 2..at] == b"..";
         if !opens && !climbs {
             return at;
@@ -237,10 +384,27 @@ impl Scanner<'_> {
         if self.text[at] == b'~' && !matches!(self.text.get(at + 1), Some(b'/' | b'\\')) {
             return at;
         }
-        let length = self.text[at..].iter().take(200).take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'\\' | b'.' | b'_' | b'-' | b'~' | b'*' | b'$' | b'%')).count();
-        let slashes = self.text[at..at + length].iter().filter(|byte| matches!(byte, b'/' | b'\\')).count();
+        let length = self.text[at..]
+            .iter()
+            .take(200)
+            .take_while(|b| {
+                b.is_ascii_alphanumeric()
+                    || matches!(
+                        b,
+                        b'/' | b'\\' | b'.' | b'_' | b'-' | b'~' | b'*' | b'$' | b'%'
+                    )
+            })
+            .count();
+        let slashes = self.text[at..at + length]
+            .iter()
+            .filter(|byte| matches!(byte, b'/' | b'\\'))
+            .count();
         if length >= 4 && (slashes >= 2 || self.text[at] == b'~') {
-            self.push(at, at + length, bit(Token::Path) | self.path_traits(at, at + length));
+            self.push(
+                at,
+                at + length,
+                bit(Token::Path) | self.path_traits(at, at + length),
+            );
             return at + length - 1;
         }
         at
@@ -248,11 +412,16 @@ impl Scanner<'_> {
 
     /// What a path says about what it leads to.
     fn path_traits(&self, start: usize, end: usize) -> u128 {
-        let Ok(path) = std::str::from_utf8(&self.text[start..end]) else { return 0 };
+        let Ok(path) = std::str::from_utf8(&self.text[start..end]) else {
+            return 0;
+        };
         let telling = TELLING.iter().any(|word| path.contains(word));
-        let temporary = path.starts_with("/tmp") || path.starts_with("/var/tmp") || path.starts_with("/dev/shm");
+        let temporary = path.starts_with("/tmp")
+            || path.starts_with("/var/tmp")
+            || path.starts_with("/dev/shm");
         let hidden = temporary && path.contains("/.");
-        u128::from(telling) << Token::TellingPath as u32 | u128::from(hidden) << Token::HiddenPath as u32
+        u128::from(telling) << Token::TellingPath as u32
+            | u128::from(hidden) << Token::HiddenPath as u32
     }
 
     /// A mark-up tag whose name is a word, as `<important>` or `[system]`.
@@ -261,19 +430,42 @@ impl Scanner<'_> {
         let close = if open == b'<' { b'>' } else { b']' };
         let start = at + 1 + usize::from(self.text.get(at + 1) == Some(&b'/'));
         let rest = &self.text[start.min(self.text.len())..];
-        let name = rest.iter().take(40).take_while(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'-' | b' ' | b'|')).count();
+        let name = rest
+            .iter()
+            .take(40)
+            .take_while(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'-' | b' ' | b'|'))
+            .count();
         if name < 3 {
             return;
         }
-        let closes = rest.iter().take(120).skip(name).position(|byte| *byte == close || matches!(*byte, b'\n' | PIECE_END));
+        let closes = rest
+            .iter()
+            .take(120)
+            .skip(name)
+            .position(|byte| *byte == close || matches!(*byte, b'\n' | PIECE_END));
         if closes.is_some_and(|extra| rest[name + extra] == close) {
-            self.push(at, start + name + 1, bit(if open == b'<' { Token::Tag } else { Token::Bracket }));
+            self.push(
+                at,
+                start + name + 1,
+                bit(if open == b'<' {
+                    Token::Tag
+                } else {
+                    Token::Bracket
+                }),
+            );
         }
     }
 
     fn phone(&mut self, at: usize) {
-        let length = self.text[at + 1..].iter().take(24).take_while(|b| b.is_ascii_digit() || matches!(b, b' ' | b'-' | b'(' | b')')).count();
-        let digits = self.text[at + 1..at + 1 + length].iter().filter(|byte| byte.is_ascii_digit()).count();
+        let length = self.text[at + 1..]
+            .iter()
+            .take(24)
+            .take_while(|b| b.is_ascii_digit() || matches!(b, b' ' | b'-' | b'(' | b')'))
+            .count();
+        let digits = self.text[at + 1..at + 1 + length]
+            .iter()
+            .filter(|byte| byte.is_ascii_digit())
+            .count();
         if digits >= 9 {
             self.push(at, at + 1 + length, bit(Token::Phone));
         }

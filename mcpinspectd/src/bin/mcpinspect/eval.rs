@@ -45,14 +45,28 @@ pub struct Eval {
 impl Eval {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let own = match &self.rules {
-            Some(file) => Some(std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?),
+            Some(file) => Some(
+                std::fs::read_to_string(file)
+                    .with_context(|| format!("cannot read {}", file.display()))?,
+            ),
             None => None,
         };
-        let name = self.rules.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
-        let packs: Vec<(&str, &str)> = own.as_ref().map_or_else(|| BUILTIN_PACKS.to_vec(), |text| vec![(name.as_str(), text.as_str())]);
+        let name = self
+            .rules
+            .as_ref()
+            .map(|file| file.display().to_string())
+            .unwrap_or_default();
+        let packs: Vec<(&str, &str)> = own.as_ref().map_or_else(
+            || BUILTIN_PACKS.to_vec(),
+            |text| vec![(name.as_str(), text.as_str())],
+        );
         let rules = RuleSet::compile(&packs)?;
         let weights = match &self.weights {
-            Some(file) => Weights::parse(&std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?, &rules)?,
+            Some(file) => Weights::parse(
+                &std::fs::read_to_string(file)
+                    .with_context(|| format!("cannot read {}", file.display()))?,
+                &rules,
+            )?,
             None => Weights::parse(BUILTIN_WEIGHTS, &rules)?,
         };
         let mut knowledge = Arc::new(Knowledge { rules, weights });
@@ -60,52 +74,97 @@ impl Eval {
         for path in &self.paths {
             rows.extend(eval::read(path)?);
         }
-        let settings = Settings { prior: self.prior, ..Settings::default() };
+        let settings = Settings {
+            prior: self.prior,
+            ..Settings::default()
+        };
         let count = rows.len();
         let (mut judged, mut spent) = eval::judge(&knowledge, rows);
         if let Some(file) = &self.fit {
-            let definition = eval::fit_surface(&knowledge.rules, &judged, Surface::Definition, None, settings);
-            let content = eval::fit_surface(&knowledge.rules, &judged, Surface::Content, None, settings);
+            let definition = eval::fit_surface(
+                &knowledge.rules,
+                &judged,
+                Surface::Definition,
+                None,
+                settings,
+            );
+            let content =
+                eval::fit_surface(&knowledge.rules, &judged, Surface::Content, None, settings);
             let note = format!(
                 "Weights in log odds, fitted with `mcpinspect eval --fit` to {count} labelled definitions and messages\n\
                  (public collections of poisoned tools and real servers' definitions). Data, not prose: edit the\n\
                  `weight` of a rule in its pack and fit again."
             );
             let text = eval::weights_toml(&knowledge.rules, &note, &definition, &content);
-            std::fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))?;
+            std::fs::write(file, &text)
+                .with_context(|| format!("cannot write {}", file.display()))?;
             let rules = RuleSet::compile(&packs)?;
             let weights = Weights::parse(&text, &rules)?;
             knowledge = Arc::new(Knowledge { rules, weights });
-            (judged, spent) = eval::judge(&knowledge, judged.into_iter().map(|one| one.row).collect());
+            (judged, spent) =
+                eval::judge(&knowledge, judged.into_iter().map(|one| one.row).collect());
         }
         print!("{}", eval::table(&judged));
-        println!("\n{:.1} µs per row", spent.as_secs_f64() * 1e6 / count as f64);
+        println!(
+            "\n{:.1} µs per row",
+            spent.as_secs_f64() * 1e6 / count as f64
+        );
         if self.cross_validate {
             for surface in [Surface::Definition, Surface::Content] {
                 println!("\nwithout the group ({surface}):");
-                print!("{}", eval::left_out_table(&eval::cross_validate(&knowledge.rules, &judged, surface, settings)));
+                print!(
+                    "{}",
+                    eval::left_out_table(&eval::cross_validate(
+                        &knowledge.rules,
+                        &judged,
+                        surface,
+                        settings
+                    ))
+                );
             }
         }
-        for (title, malicious) in [("highest honest rows", false), ("attacks below alert", true)] {
+        for (title, malicious) in [
+            ("highest honest rows", false),
+            ("attacks below alert", true),
+        ] {
             if self.worst == 0 {
                 break;
             }
             println!("\n{title}:");
             for one in eval::worst(&judged, self.worst, malicious) {
-                let name = one.row.tool.as_ref().and_then(|tool| tool.get("name")).and_then(|name| name.as_str()).unwrap_or("(message)");
+                let name = one
+                    .row
+                    .tool
+                    .as_ref()
+                    .and_then(|tool| tool.get("name"))
+                    .and_then(|name| name.as_str())
+                    .unwrap_or("(message)");
                 println!(
                     "{} {:<6} {:.3} {:<18} {:<28} {}  {}",
                     one.row.id,
                     format!("{:?}", one.report.action).to_lowercase(),
                     one.report.score,
                     one.row.group,
-                    one.row.server.as_deref().unwrap_or_default().chars().take(28).collect::<String>(),
+                    one.row
+                        .server
+                        .as_deref()
+                        .unwrap_or_default()
+                        .chars()
+                        .take(28)
+                        .collect::<String>(),
                     name.chars().take(40).collect::<String>(),
                     eval::reasons(&knowledge, one)
                 );
                 for detection in one.report.detections.iter().filter(|_| self.explain) {
-                    let texts: Vec<&str> = detection.matches.iter().map(|found| found.text.as_str()).collect();
-                    println!("        {} [{}] {texts:?}", detection.pattern, detection.field);
+                    let texts: Vec<&str> = detection
+                        .matches
+                        .iter()
+                        .map(|found| found.text.as_str())
+                        .collect();
+                    println!(
+                        "        {} [{}] {texts:?}",
+                        detection.pattern, detection.field
+                    );
                 }
             }
         }
