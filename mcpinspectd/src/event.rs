@@ -10,7 +10,9 @@ use serde_json::Value;
 use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
 
 /// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing.
@@ -36,7 +38,9 @@ impl Severity {
 }
 
 /// What a finding asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Nothing to do.
@@ -299,5 +303,15 @@ pub enum Event {
         decision: String,
         /// Who did it.
         uid: u32,
+    },
+    /// The daemon itself could not carry events out to one of its sinks.
+    #[serde(rename = "mcp_events_dropped")]
+    EventsDropped {
+        /// When it was noticed.
+        timestamp: Timestamp,
+        /// Which sink, such as `journal`.
+        sink: String,
+        /// How many events it never got, since the last such event.
+        dropped: u64,
     },
 }

@@ -1,1 +1,16 @@
-//! (see the crate's front page)
+//! The kernel: loading the probes, emptying their ring, and nothing of what the bytes mean.
+
+mod btf;
+mod clock;
+mod involved;
+mod layout;
+mod operations;
+mod probes;
+mod record;
+mod ring;
+
+pub use clock::BootClock;
+pub use involved::InvolvedTable;
+pub use probes::{Hook, KERNEL_BTF, Options, ProbeError, Probes};
+pub use record::{Actor, Record, RecordError, decode};
+pub use ring::{Batch, Drain, start};

@@ -1,1 +1,17 @@
-//! (see the crate's front page)
+//! The protocol: JSON-RPC 2.0 messages and the Model Context Protocol's types, and nothing else.
+//!
+//! An observer sees all five published revisions on one machine, often through one client, and the
+//! mistakes of both sides besides. So nothing in here validates: a message of an unknown method is
+//! still a message, a member of an unexpected type is an absent member, and only what no peer could
+//! read is malformed. Text stays borrowed from the wire wherever it can.
+
+pub mod json;
+pub mod message;
+pub mod method;
+mod peek;
+pub mod sniff;
+pub mod view;
+
+pub use message::{Id, Irregularity, Malformed, Message, Outcome, Parsed, Payload, parse};
+pub use method::Sender;
+pub use sniff::{Evidence, NotMcpReason, evidence};

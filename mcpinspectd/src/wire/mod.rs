@@ -1,1 +1,3 @@
-//! (see the crate's front page)
+//! Bytes into frames: puts a stream's bytes in place, and cuts them at newlines.
+
+pub mod framing;

@@ -1,0 +1,84 @@
+//! What travels through the ring buffer: a header, and after it `len` bytes of payload.
+
+/// What a record says.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RecordKind {
+    /// Bytes of a stream; payload: the bytes.
+    Data = 1,
+    /// A reader saw the end of its stream.
+    EndOfStream = 2,
+    /// A process whose standard input or output may be an MCP wire started a program; payload:
+    /// [`EndpointReport`]s of descriptors 0 and 1.
+    Exec = 3,
+    /// A process that had been involved is gone.
+    Exit = 4,
+    /// An endpoint was registered outside of an exec; payload: one [`EndpointReport`].
+    Registered = 5,
+    /// Bytes moved on a watched stream in a way that cannot be copied; `aux`: an
+    /// [`crate::Operation`].
+    BlindSpot = 6,
+}
+
+impl RecordKind {
+    /// The kind that `value` encodes, if any.
+    pub const fn from_u8(value: u8) -> Option<Self> {
+        match value {
+            1 => Some(Self::Data),
+            2 => Some(Self::EndOfStream),
+            3 => Some(Self::Exec),
+            4 => Some(Self::Exit),
+            5 => Some(Self::Registered),
+            6 => Some(Self::BlindSpot),
+            _ => None,
+        }
+    }
+}
+
+/// Bits of [`RecordHeader::flags`].
+pub struct RecordFlags;
+
+impl RecordFlags {
+    /// The payload could not be copied (page not resident); `aux` holds its length, `len` is 0.
+    pub const FAULT: u16 = 1;
+}
+
+/// In front of every record.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// A [`RecordKind`].
+    pub kind: u8,
+    /// An [`crate::End`].
+    pub end: u8,
+    /// [`RecordFlags`].
+    pub flags: u16,
+    /// Payload bytes that follow and are valid.
+    pub len: u32,
+    /// The endpoint, for records that concern one.
+    pub key: crate::EndpointKey,
+    /// Stream position of the payload's first byte.
+    pub position: u64,
+    /// When, on `CLOCK_BOOTTIME`, in nanoseconds.
+    pub time: u64,
+    /// The calling process (thread group), in the initial pid namespace.
+    pub tgid: u32,
+    /// The calling thread.
+    pub tid: u32,
+    /// By kind: see [`RecordKind`] and [`RecordFlags`].
+    pub aux: u64,
+}
+
+/// What a registration found at one descriptor.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndpointReport {
+    /// The endpoint; all zero where the descriptor is neither a pipe nor a stream socket.
+    pub key: crate::EndpointKey,
+    /// For a socket: the inode number of its peer; 0 where not known.
+    pub peer_ino: u64,
+    /// Descriptor number it was found at.
+    pub fd: u32,
+    /// 1 if this registration made the endpoint known, 0 if it was known before.
+    pub fresh: u32,
+}

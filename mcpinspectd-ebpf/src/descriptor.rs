@@ -1,0 +1,58 @@
+//! From a descriptor to the kernel object behind it.
+
+use mcpinspect_common::{EndpointKey, EndpointKind};
+
+use crate::{
+    kernel::{Access, probe},
+    offsets::*,
+};
+
+const S_IFMT: u16 = 0o170_000;
+const S_IFIFO: u16 = 0o010_000;
+const S_IFSOCK: u16 = 0o140_000;
+
+/// `struct file` of descriptor `fd` of a task; 0 where there is none.
+#[inline(always)]
+pub fn file<A: Access>(task: u64, fd: u32) -> u64 {
+    let files: u64 = A::load(task, OFF_TASK_FILES.load());
+    if files == 0 {
+        return 0;
+    }
+    let table: u64 = A::load(files, OFF_FILES_FDT.load());
+    if table == 0 {
+        return 0;
+    }
+    let length: u32 = A::load(table, OFF_FDT_MAX_FDS.load());
+    if fd >= length {
+        return 0;
+    }
+    let slots: u64 = A::load(table, OFF_FDT_FD.load());
+    probe(slots + u64::from(fd) * 8, 0)
+}
+
+/// The endpoint that `file` is, with its inode; `None` for anything that is neither pipe nor
+/// socket.
+#[inline(always)]
+pub fn endpoint(file: u64) -> Option<(EndpointKey, u64)> {
+    if file == 0 {
+        return None;
+    }
+    let inode: u64 = probe(file, OFF_FILE_INODE.load());
+    let kind = match probe::<u16>(inode, OFF_INODE_MODE.load()) & S_IFMT {
+        S_IFIFO => EndpointKind::Pipe,
+        S_IFSOCK => EndpointKind::UnixSocket,
+        _ => return None,
+    };
+    Some((key(inode, kind), inode))
+}
+
+/// The name of an inode.
+#[inline(always)]
+pub fn key(inode: u64, kind: EndpointKind) -> EndpointKey {
+    let super_block: u64 = probe(inode, OFF_INODE_SB.load());
+    EndpointKey {
+        ino: probe(inode, OFF_INODE_INO.load()),
+        dev: probe(super_block, OFF_SB_DEV.load()),
+        kind: kind as u32,
+    }
+}

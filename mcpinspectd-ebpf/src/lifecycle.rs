@@ -1,0 +1,110 @@
+//! Processes come and go, and with them the holders of streams.
+
+use mcpinspect_common::{EndpointKey, EndpointReport, RecordKind};
+
+use crate::{
+    descriptor, emit, endpoint, involved,
+    kernel::{Access as _, Probed, probe},
+    maps::CANDIDATES,
+    offsets::*,
+};
+
+/// Ancestors that are marked at an exec: a launcher such as `npx` puts three processes between a
+/// client and its server.
+const ANCESTORS: u32 = 8;
+
+#[inline(always)]
+fn tgid(task: u64) -> u32 {
+    probe(task, OFF_TASK_TGID.load())
+}
+
+/// A child holds its parent's descriptors.
+#[inline(always)]
+pub fn on_fork(parent: u64, child: u64) {
+    let (parent, child) = (tgid(parent), tgid(child));
+    if parent != child && involved::is_involved(parent) {
+        involved::mark(child);
+    }
+}
+
+/// Registers standard input and output of a new program, and marks who may be at their other end.
+#[inline(always)]
+pub fn on_exec(task: u64) {
+    if tgid(task) == OWN_TGID.load() {
+        return;
+    }
+    let input = endpoint::register(descriptor::file::<Probed>(task, 0), 0);
+    let output = endpoint::register(descriptor::file::<Probed>(task, 1), 1);
+    if input.key.ino == 0 && output.key.ino == 0 {
+        return;
+    }
+    involved::mark(tgid(task));
+    let mut ancestor = task;
+    for _ in 0..ANCESTORS {
+        ancestor = probe(ancestor, OFF_TASK_REAL_PARENT.load());
+        let id = tgid(ancestor);
+        if id <= 1 {
+            break;
+        }
+        involved::mark(id);
+    }
+    let header = emit::header(RecordKind::Exec, 0, EndpointKey::default(), 0);
+    emit::fixed(header, [input, output]);
+}
+
+/// Tells user space that an involved process is gone, with its last thread.
+#[inline(always)]
+pub fn on_exit(task: u64) {
+    let id = tgid(task);
+    if !involved::is_involved(id) {
+        return;
+    }
+    let signal: u64 = probe(task, OFF_TASK_SIGNAL.load());
+    if Probed::load::<u32>(signal, OFF_SIGNAL_LIVE.load()) == 0 {
+        emit::bare(emit::header(RecordKind::Exit, 0, EndpointKey::default(), 0));
+    }
+}
+
+/// `struct bpf_iter__task_file`.
+#[repr(C)]
+pub struct DescriptorContext {
+    meta: u64,
+    task: u64,
+    fd: u32,
+    _padding: u32,
+    file: u64,
+}
+
+/// Registers a descriptor that user space has asked for.
+#[inline(always)]
+pub fn on_descriptor(context: *const DescriptorContext) {
+    // SAFETY: the kernel passes this context to iterators of this kind; the verifier checks each load.
+    let (task, fd, file) = unsafe {
+        (
+            (&raw const (*context).task).read_volatile(),
+            (&raw const (*context).fd).read_volatile(),
+            (&raw const (*context).file).read_volatile(),
+        )
+    };
+    if task == 0 || file == 0 {
+        return;
+    }
+    let Some((key, _)) = descriptor::endpoint(file) else {
+        return;
+    };
+    // SAFETY: only the presence of the entry is looked at.
+    if unsafe { CANDIDATES.get(key) }.is_none() {
+        return;
+    }
+    let id = tgid(task);
+    if id == OWN_TGID.load() {
+        return;
+    }
+    involved::mark(id);
+    let report: EndpointReport = endpoint::register(file, fd);
+    if report.fresh == 1 {
+        let mut header = emit::header(RecordKind::Registered, 0, key, 0);
+        header.tgid = id;
+        emit::fixed(header, report);
+    }
+}

@@ -1,0 +1,73 @@
+//! Where the fields of kernel structures are: set by the loader from the running kernel's BTF.
+//!
+//! They are read-only globals, so the verifier knows their values and folds them to constants.
+
+use aya_ebpf::Global;
+
+macro_rules! offsets {
+    ($($name:ident),+ $(,)?) => { $(
+        #[unsafe(no_mangle)]
+        pub static $name: Global<u32> = Global::new(0);
+    )+ };
+}
+
+offsets!(
+    // struct pt_regs
+    OFF_REGS_NUMBER,
+    OFF_REGS_ARG0,
+    OFF_REGS_ARG1,
+    OFF_REGS_ARG2,
+    OFF_REGS_ARG3,
+    OFF_REGS_CS,
+    // struct task_struct and what hangs on it
+    OFF_TASK_FILES,
+    OFF_TASK_TGID,
+    OFF_TASK_REAL_PARENT,
+    OFF_TASK_SIGNAL,
+    OFF_SIGNAL_LIVE,
+    OFF_FILES_FDT,
+    OFF_FDT_MAX_FDS,
+    OFF_FDT_FD,
+    // struct file, inode, super_block
+    OFF_FILE_INODE,
+    OFF_FILE_MODE,
+    OFF_FILE_PRIVATE_DATA,
+    OFF_INODE_MODE,
+    OFF_INODE_INO,
+    OFF_INODE_SB,
+    OFF_INODE_PIPE,
+    OFF_SB_DEV,
+    // struct pipe_inode_info and pipe_buffer
+    OFF_PIPE_HEAD,
+    OFF_PIPE_TAIL,
+    OFF_PIPE_RING_SIZE,
+    OFF_PIPE_BUFS,
+    OFF_PIPE_BUFFER_LEN,
+    SIZE_PIPE_BUFFER,
+    SIZE_PIPE_INDEX,
+    // sockets
+    OFF_SOCKET_TYPE,
+    OFF_SOCKET_SK,
+    OFF_SOCKET_ALLOC_INODE,
+    OFF_SOCK_FAMILY,
+    OFF_SOCK_SOCKET,
+    OFF_SOCK_QUEUE,
+    OFF_UNIX_PEER,
+    OFF_SKB_NEXT,
+    OFF_SKB_LEN,
+    OFF_SKB_CB,
+    OFF_UNIX_CB_CONSUMED,
+);
+
+/// 1 where the architecture runs programs of another system call table beside its own and `cs`
+/// tells them apart (x86-64).
+#[unsafe(no_mangle)]
+pub static COMPAT_BY_CS: Global<u32> = Global::new(0);
+
+/// The daemon's own process: never captured.
+#[unsafe(no_mangle)]
+pub static OWN_TGID: Global<u32> = Global::new(0);
+
+/// Bytes per end that are shipped of a stream that may or may not be MCP.
+#[unsafe(no_mangle)]
+pub static SNIFF_BUDGET: Global<u64> = Global::new(mcpinspect_common::SNIFF_BUDGET_DEFAULT);

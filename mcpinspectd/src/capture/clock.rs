@@ -1,0 +1,43 @@
+//! From the kernel's clock to the calendar.
+
+use nix::time::{ClockId, clock_gettime};
+
+use crate::model::Timestamp;
+
+/// Turns moments of `CLOCK_BOOTTIME` into calendar time. The distance is measured once and again
+/// now and then, because the calendar clock is set while machines run.
+#[derive(Clone, Copy, Debug)]
+pub struct BootClock {
+    /// Calendar time at boot, in nanoseconds since the epoch.
+    boot: u64,
+}
+
+impl BootClock {
+    /// Measures the distance.
+    ///
+    /// # Errors
+    /// A clock that every supported kernel has cannot be read.
+    pub fn measure() -> nix::Result<Self> {
+        let now = nanos(ClockId::CLOCK_REALTIME)?;
+        Ok(Self { boot: now.saturating_sub(Self::now_boot()?) })
+    }
+
+    /// The moment `boot_nanos` after boot.
+    pub fn at(self, boot_nanos: u64) -> Timestamp {
+        Timestamp(self.boot.saturating_add(boot_nanos))
+    }
+
+    /// Nanoseconds since boot.
+    ///
+    /// # Errors
+    /// As [`Self::measure`].
+    pub fn now_boot() -> nix::Result<u64> {
+        nanos(ClockId::CLOCK_BOOTTIME)
+    }
+}
+
+fn nanos(clock: ClockId) -> nix::Result<u64> {
+    let time = clock_gettime(clock)?;
+    let (seconds, nanos) = (u64::try_from(time.tv_sec()), u64::try_from(time.tv_nsec()));
+    Ok(seconds.unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(nanos.unwrap_or(0)))
+}

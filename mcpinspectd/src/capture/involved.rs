@@ -1,0 +1,78 @@
+//! The table of involved processes, shared with the probes as memory.
+//!
+//! The probes set marks at any time. Taking one back must not take back a mark that was set after
+//! the daemon looked, so it is a compare-and-swap on the mark's stamp; a map update could not do
+//! that.
+
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use mcpinspect_common::{INVOLVED_SLOTS, involved_slot};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+const BYTES: NonZeroUsize =
+    NonZeroUsize::new(INVOLVED_SLOTS as usize * size_of::<u32>()).expect("not zero");
+
+/// The mapped table.
+pub struct InvolvedTable {
+    base: NonNull<AtomicU32>,
+}
+
+// SAFETY: the memory is shared with the kernel anyway and only reached through atomics.
+unsafe impl Send for InvolvedTable {}
+
+impl InvolvedTable {
+    /// Maps the table behind `map`.
+    ///
+    /// # Errors
+    /// The kernel refuses the mapping.
+    pub fn new(map: impl AsFd) -> nix::Result<Self> {
+        // SAFETY: a new mapping of the map's whole value area, which lives until it is unmapped.
+        let base = unsafe {
+            mmap(None, BYTES, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, map, 0)?
+        };
+        Ok(Self { base: base.cast() })
+    }
+
+    fn slot(&self, tgid: u32) -> &AtomicU32 {
+        // SAFETY: `involved_slot` is below the number of slots, all of which are mapped and aligned.
+        unsafe { self.base.add(involved_slot(tgid) as usize).as_ref() }
+    }
+
+    /// The mark of `tgid`; 0 if it is not involved.
+    pub fn stamp(&self, tgid: u32) -> u32 {
+        self.slot(tgid).load(Ordering::Acquire)
+    }
+
+    /// Marks `tgid`.
+    pub fn mark(&self, tgid: u32) {
+        // Any value but 0 marks; a probe's later mark replaces it.
+        let _ = self.slot(tgid).compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Takes back the mark of `tgid`, if it is still the one that was seen.
+    pub fn clear(&self, tgid: u32, seen: u32) {
+        let _ = self.slot(tgid).compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// The slots that are marked, with their stamps.
+    pub fn marked(&self) -> Vec<(u32, u32)> {
+        (0..INVOLVED_SLOTS)
+            .filter_map(|slot| match self.stamp(slot) {
+                0 => None,
+                stamp => Some((slot, stamp)),
+            })
+            .collect()
+    }
+}
+
+impl Drop for InvolvedTable {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `new` mapped; nothing borrows it any more.
+        if let Err(error) = unsafe { munmap(self.base.cast(), BYTES.get()) } {
+            tracing::debug!(%error, "cannot unmap the table of involved processes");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Which kernel fields the probes read, and the values of their globals on the running kernel.
+
+use super::btf::{Btf, BtfError};
+
+/// What a global takes from a field.
+#[derive(Clone, Copy)]
+enum Take {
+    Offset,
+    /// Offset plus so many bytes: an array's element.
+    Element(u32),
+    Size,
+}
+
+/// A global of the probes and the field it comes from.
+struct Entry {
+    global: &'static str,
+    field: &'static str,
+    take: Take,
+    /// Missing fields leave the global 0, which turns the feature off.
+    optional: bool,
+}
+
+const fn offset(global: &'static str, field: &'static str) -> Entry {
+    Entry { global, field, take: Take::Offset, optional: false }
+}
+
+const fn optional(global: &'static str, field: &'static str) -> Entry {
+    Entry { global, field, take: Take::Offset, optional: true }
+}
+
+const fn size(global: &'static str, field: &'static str) -> Entry {
+    Entry { global, field, take: Take::Size, optional: false }
+}
+
+#[cfg(target_arch = "x86_64")]
+const REGISTERS: [Entry; 6] = [
+    offset("OFF_REGS_NUMBER", "pt_regs.orig_ax"),
+    offset("OFF_REGS_ARG0", "pt_regs.di"),
+    offset("OFF_REGS_ARG1", "pt_regs.si"),
+    offset("OFF_REGS_ARG2", "pt_regs.dx"),
+    offset("OFF_REGS_ARG3", "pt_regs.r10"),
+    offset("OFF_REGS_CS", "pt_regs.cs"),
+];
+
+#[cfg(target_arch = "aarch64")]
+const REGISTERS: [Entry; 5] = [
+    offset("OFF_REGS_NUMBER", "pt_regs.syscallno"),
+    // The first argument's register holds the result by now.
+    offset("OFF_REGS_ARG0", "pt_regs.orig_x0"),
+    element("OFF_REGS_ARG1", "pt_regs.regs", 8),
+    element("OFF_REGS_ARG2", "pt_regs.regs", 16),
+    element("OFF_REGS_ARG3", "pt_regs.regs", 24),
+];
+
+#[cfg(target_arch = "aarch64")]
+const fn element(global: &'static str, field: &'static str, at: u32) -> Entry {
+    Entry { global, field, take: Take::Element(at), optional: false }
+}
+
+const FIELDS: [Entry; 34] = [
+    offset("OFF_TASK_FILES", "task_struct.files"),
+    offset("OFF_TASK_TGID", "task_struct.tgid"),
+    offset("OFF_TASK_REAL_PARENT", "task_struct.real_parent"),
+    offset("OFF_TASK_SIGNAL", "task_struct.signal"),
+    offset("OFF_SIGNAL_LIVE", "signal_struct.live"),
+    offset("OFF_FILES_FDT", "files_struct.fdt"),
+    offset("OFF_FDT_MAX_FDS", "fdtable.max_fds"),
+    offset("OFF_FDT_FD", "fdtable.fd"),
+    offset("OFF_FILE_INODE", "file.f_inode"),
+    offset("OFF_FILE_MODE", "file.f_mode"),
+    offset("OFF_FILE_PRIVATE_DATA", "file.private_data"),
+    offset("OFF_INODE_MODE", "inode.i_mode"),
+    offset("OFF_INODE_INO", "inode.i_ino"),
+    offset("OFF_INODE_SB", "inode.i_sb"),
+    offset("OFF_INODE_PIPE", "inode.i_pipe"),
+    offset("OFF_SB_DEV", "super_block.s_dev"),
+    offset("OFF_PIPE_HEAD", "pipe_inode_info.head"),
+    offset("OFF_PIPE_TAIL", "pipe_inode_info.tail"),
+    offset("OFF_PIPE_RING_SIZE", "pipe_inode_info.ring_size"),
+    offset("OFF_PIPE_BUFS", "pipe_inode_info.bufs"),
+    offset("OFF_PIPE_BUFFER_LEN", "pipe_buffer.len"),
+    size("SIZE_PIPE_BUFFER", "pipe_buffer"),
+    size("SIZE_PIPE_INDEX", "pipe_inode_info.head"),
+    offset("OFF_SOCKET_TYPE", "socket.type"),
+    offset("OFF_SOCKET_SK", "socket.sk"),
+    offset("OFF_SOCKET_ALLOC_INODE", "socket_alloc.vfs_inode"),
+    offset("OFF_SOCK_FAMILY", "sock.__sk_common.skc_family"),
+    offset("OFF_SOCK_SOCKET", "sock.sk_socket"),
+    offset("OFF_SOCK_QUEUE", "sock.sk_receive_queue"),
+    optional("OFF_UNIX_PEER", "unix_sock.peer"),
+    offset("OFF_SKB_NEXT", "sk_buff.next"),
+    offset("OFF_SKB_LEN", "sk_buff.len"),
+    offset("OFF_SKB_CB", "sk_buff.cb"),
+    optional("OFF_UNIX_CB_CONSUMED", "unix_skb_parms.consumed"),
+];
+
+/// The globals' values.
+#[derive(Debug)]
+pub struct Layout {
+    /// Name and value of each global of the probes.
+    pub globals: Vec<(&'static str, u32)>,
+    /// Whether `AF_UNIX` sockets can be followed.
+    pub unix_sockets: bool,
+}
+
+impl Layout {
+    /// Looks every field up in `btf`.
+    ///
+    /// # Errors
+    /// A field that the probes cannot do without is missing: a kernel that they do not know.
+    pub fn resolve(btf: &Btf<'_>) -> Result<Self, BtfError> {
+        let mut globals = Vec::with_capacity(REGISTERS.len() + FIELDS.len());
+        let mut unix_sockets = true;
+        for entry in REGISTERS.iter().chain(&FIELDS) {
+            let value = match (btf.field(entry.field), entry.take) {
+                (Ok(field), Take::Offset) => field.offset,
+                (Ok(field), Take::Element(at)) => field.offset + at,
+                (Ok(field), Take::Size) => field.size,
+                (Err(BtfError::Missing(_)), _) if entry.optional => {
+                    unix_sockets = false;
+                    0
+                }
+                (Err(error), _) => return Err(error),
+            };
+            globals.push((entry.global, value));
+        }
+        Ok(Self { globals, unix_sockets })
+    }
+}

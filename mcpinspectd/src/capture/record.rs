@@ -1,0 +1,100 @@
+//! Records as they come out of the ring: bytes in, a typed view out.
+
+use mcpinspect_common::{
+    End, EndpointKey, EndpointReport, Operation, RecordFlags, RecordHeader, RecordKind,
+};
+use thiserror::Error;
+
+/// Why bytes are no record.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum RecordError {
+    /// Shorter than a header, or than the header says.
+    #[error("record cut short")]
+    Short,
+    /// A kind or end that this version does not know.
+    #[error("record of unknown kind")]
+    Unknown,
+}
+
+/// Who did something, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Actor {
+    /// Process (thread group).
+    pub tgid: u32,
+    /// Nanoseconds on `CLOCK_BOOTTIME`.
+    pub time: u64,
+}
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Record<'a> {
+    /// Bytes that crossed an end of a stream.
+    Data { key: EndpointKey, end: End, position: u64, bytes: &'a [u8] },
+    /// Bytes that crossed it and could not be copied.
+    Missing { key: EndpointKey, end: End, position: u64, length: u64 },
+    /// A reader saw the end.
+    EndOfStream { key: EndpointKey },
+    /// A program was started; what its descriptors 0 and 1 are.
+    Exec { input: EndpointReport, output: EndpointReport },
+    /// An involved process is gone.
+    Exit,
+    /// An endpoint was registered on request.
+    Registered(EndpointReport),
+    /// Bytes moved unseen on a stream (`Some`), or somewhere in this process (`None`).
+    BlindSpot { stream: Option<(EndpointKey, End)>, bytes: u64, operation: Operation },
+}
+
+/// Reads one record.
+///
+/// # Errors
+/// The bytes are not a record of this version; the caller counts and drops them.
+pub fn decode(data: &[u8]) -> Result<(Actor, Record<'_>), RecordError> {
+    let header: RecordHeader = plain(data)?;
+    let RecordHeader { kind, end, flags, len, key, position, time, tgid, tid: _, aux } = header;
+    let payload = data
+        .get(size_of::<RecordHeader>()..)
+        .and_then(|rest| rest.get(..len as usize))
+        .ok_or(RecordError::Short)?;
+    let end = End::from_u8(end).ok_or(RecordError::Unknown)?;
+    let record = match RecordKind::from_u8(kind).ok_or(RecordError::Unknown)? {
+        RecordKind::Data if flags & RecordFlags::FAULT != 0 => {
+            Record::Missing { key, end, position, length: aux }
+        }
+        RecordKind::Data => Record::Data { key, end, position, bytes: payload },
+        RecordKind::EndOfStream => Record::EndOfStream { key },
+        RecordKind::Exec => Record::Exec {
+            input: plain(payload)?,
+            output: plain(payload.get(size_of::<EndpointReport>()..).ok_or(RecordError::Short)?)?,
+        },
+        RecordKind::Exit => Record::Exit,
+        RecordKind::Registered => Record::Registered(plain(payload)?),
+        RecordKind::BlindSpot => Record::BlindSpot {
+            stream: (key.ino != 0).then_some((key, end)),
+            bytes: position,
+            operation: u8::try_from(aux).map_or(Operation::None, Operation::from_u8),
+        },
+    };
+    Ok((Actor { tgid, time }, record))
+}
+
+/// Structures that records are made of.
+trait Plain: Copy {}
+impl Plain for RecordHeader {}
+impl Plain for EndpointReport {}
+
+fn plain<T: Plain>(data: &[u8]) -> Result<T, RecordError> {
+    let bytes = data.get(..size_of::<T>()).ok_or(RecordError::Short)?;
+    // SAFETY: `Plain` types are `repr(C)` integers without padding, for which every bit pattern is
+    // valid, and `bytes` has exactly their size; the read does not assume alignment.
+    Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// Bytes that a record takes, header included; what a batch of records is walked by.
+///
+/// # Errors
+/// Fewer bytes than the header says.
+pub fn length(data: &[u8]) -> Result<usize, RecordError> {
+    let header: RecordHeader = plain(data)?;
+    let length = size_of::<RecordHeader>() + header.len as usize;
+    if data.len() < length { Err(RecordError::Short) } else { Ok(length) }
+}

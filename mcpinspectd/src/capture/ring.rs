@@ -1,0 +1,121 @@
+//! Emptying the ring, at once and always: what waits in it is what can be lost.
+//!
+//! A thread of its own copies records out into batches and hands those on through a bounded
+//! channel. When the rest of the daemon falls behind, this thread waits, the ring fills, and the
+//! probes count what they could not write.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use aya::maps::{MapData, RingBuf};
+use mcpinspect_common::RecordHeader;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::record;
+
+/// A batch is handed on when it holds this many bytes, or when the ring is empty.
+const BATCH_BYTES: usize = 128 * 1024;
+/// Batches that may wait. With the bytes of a batch this bounds what the daemon holds.
+const BATCHES_MAX: usize = 64;
+/// How often the thread looks whether it shall stop, in milliseconds.
+const STOP_LOOK: u16 = 50;
+
+/// Records, one behind the other as they came out of the ring.
+#[derive(Default)]
+pub struct Batch(Vec<u8>);
+
+impl Batch {
+    /// The records' bytes, each to be given to [`record::decode`].
+    pub fn records(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.0.as_slice();
+        std::iter::from_fn(move || {
+            // Only whole records were put in; anything else ends the batch.
+            let length = record::length(rest).ok()?;
+            let (record, tail) = rest.split_at(length);
+            rest = tail;
+            Some(record)
+        })
+    }
+}
+
+/// The running thread.
+pub struct Drain {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+/// Starts emptying `ring`. The receiver ends after [`Drain::stop`], when the ring is empty.
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn start(ring: RingBuf<MapData>) -> std::io::Result<(Drain, Receiver<Batch>)> {
+    let (sender, receiver) = sync_channel(BATCHES_MAX);
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let thread = std::thread::Builder::new()
+        .name("drain".into())
+        .spawn(move || drain(ring, &sender, &stopped))?;
+    Ok((Drain { stop, thread }, receiver))
+}
+
+impl Drain {
+    /// Asks the thread to end once the ring is empty. Detach the probes before.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Waits for the thread's end. The receiver must be read until it ends, or this waits forever.
+    pub fn join(self) {
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that empties the ring has panicked");
+        }
+    }
+}
+
+fn drain(mut ring: RingBuf<MapData>, sender: &SyncSender<Batch>, stop: &AtomicBool) {
+    raise_priority();
+    loop {
+        let stopping = stop.load(Ordering::Acquire);
+        let mut batch = Vec::new();
+        while let Some(item) = ring.next() {
+            // A record is as long as its size class; only the part in use is of interest.
+            let Ok(length) = record::length(&item) else {
+                tracing::warn!(bytes = item.len(), "a record that is shorter than it says");
+                continue;
+            };
+            if batch.capacity() == 0 {
+                batch.reserve(length.max(16 * size_of::<RecordHeader>()));
+            }
+            batch.extend_from_slice(&item[..length]);
+            drop(item);
+            if batch.len() >= BATCH_BYTES {
+                break;
+            }
+        }
+        if batch.is_empty() {
+            if stopping {
+                return;
+            }
+            wait(&ring);
+        } else if sender.send(Batch(batch)).is_err() {
+            return;
+        }
+    }
+}
+
+fn wait(ring: &RingBuf<MapData>) {
+    let mut descriptors = [PollFd::new(ring.as_fd(), PollFlags::POLLIN)];
+    // An interrupted wait is a short wait.
+    let _ = poll(&mut descriptors, PollTimeout::from(STOP_LOOK));
+}
+
+/// Asks to run before ordinary processes: they fill the ring that this thread empties.
+fn raise_priority() {
+    // SAFETY: no pointers; on Linux the value applies to the calling thread alone.
+    if unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, -15) } != 0 {
+        tracing::debug!("cannot raise the priority of the thread that empties the ring");
+    }
+}

@@ -1,0 +1,378 @@
+//! Tells from the first bytes of a stream whether it carries MCP, and which way.
+//!
+//! Discovery watches a new stream within a byte budget and asks here after each read. The judgement
+//! rests on what only MCP says: its method names, the shape of its handshake and of its results, its
+//! `_meta` keys. Plain JSON-RPC proves nothing, for editors and other agents speak it over newlines
+//! too. Every line given is looked at, an unfinished last one included, because the first message
+//! may be megabytes long while its method is in its first bytes.
+//!
+//! One stream is one party's word. A server decides what its output looks like and could open with a
+//! `Content-Length` header or a log line to be taken for something else, so a caller that has both
+//! directions lets [`Evidence::Mcp`] on one outweigh [`Evidence::NotMcp`] on the other.
+
+use std::borrow::Cow;
+
+use super::method::{self, Sender};
+use super::peek::{Peek, Stop};
+use crate::model::Direction;
+
+/// What the beginning of a stream says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// It carries MCP.
+    Mcp {
+        /// The direction that it carries, where the messages so far tell.
+        role: Option<Direction>,
+    },
+    /// It carries something else.
+    NotMcp {
+        /// What shows it.
+        reason: NotMcpReason,
+    },
+    /// Not to be told yet.
+    Undecided {
+        /// Whether what is there looks like JSON-RPC, so that more bytes are worth waiting for.
+        json_rpc_like: bool,
+    },
+}
+
+/// What shows that a stream carries no MCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotMcpReason {
+    /// A `Content-Length` or `Content-Type` header: language servers and debug adapters.
+    HeaderFraming,
+    /// An `initialize` that is not MCP's: the Agent Client Protocol's version is a number, others
+    /// have none.
+    OtherInitialize,
+    /// JSON lines of which none has a JSON-RPC member, such as a log.
+    JsonLines,
+}
+
+impl NotMcpReason {
+    /// The word for logs and events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::HeaderFraming => "header_framing",
+            Self::OtherInitialize => "other_initialize",
+            Self::JsonLines => "json_lines",
+        }
+    }
+}
+
+/// Judges a stream by its first bytes: whole lines, and perhaps an unfinished one.
+///
+/// Costs time linear in `prefix`, which the caller bounds. Never panics, whatever the bytes.
+pub fn evidence(prefix: &[u8]) -> Evidence {
+    let text = prefix.strip_prefix(b"\xef\xbb\xbf").unwrap_or(prefix);
+    let mut mcp = false;
+    let mut json_lines = false;
+    let mut json_rpc_like = false;
+    let mut first = true;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (line, complete) = match memchr::memchr(b'\n', rest) {
+            Some(end) => {
+                let line = &rest[..end];
+                rest = &rest[end + 1..];
+                (line, true)
+            }
+            None => (std::mem::take(&mut rest), false),
+        };
+        let line = line.trim_ascii_start();
+        if line.is_empty() {
+            continue;
+        }
+        if std::mem::take(&mut first) && is_header(line) {
+            return Evidence::NotMcp {
+                reason: NotMcpReason::HeaderFraming,
+            };
+        }
+        match judge(line, complete) {
+            Line::Mcp(sender) => match sender.direction() {
+                Some(direction) => {
+                    return Evidence::Mcp {
+                        role: Some(direction),
+                    };
+                }
+                None => mcp = true,
+            },
+            Line::OtherInitialize if !mcp => {
+                return Evidence::NotMcp {
+                    reason: NotMcpReason::OtherInitialize,
+                };
+            }
+            Line::JsonRpc => json_rpc_like = true,
+            Line::OtherJson => json_lines = true,
+            Line::OtherInitialize | Line::Text => {}
+        }
+    }
+    if mcp {
+        Evidence::Mcp { role: None }
+    } else if json_lines && !json_rpc_like {
+        Evidence::NotMcp {
+            reason: NotMcpReason::JsonLines,
+        }
+    } else {
+        Evidence::Undecided { json_rpc_like }
+    }
+}
+
+/// Whether a stream's first line is a header of the base protocol of LSP and DAP.
+fn is_header(line: &[u8]) -> bool {
+    let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+    line.len() > name.len()
+        && (name.eq_ignore_ascii_case(b"content-length")
+            || name.eq_ignore_ascii_case(b"content-type"))
+}
+
+/// What one line says.
+enum Line {
+    Mcp(Sender),
+    OtherInitialize,
+    JsonRpc,
+    OtherJson,
+    /// Nothing, such as a banner.
+    Text,
+}
+
+fn judge(line: &[u8], complete: bool) -> Line {
+    let mut peek = Peek::new(line);
+    match line.first() {
+        Some(b'{') => {
+            let mut seen = Seen::default();
+            let end = peek.object(|peek, key| seen.member(peek, key));
+            let whole = end.is_ok() && peek.at_end();
+            if end == Err(Stop::Invalid) || (complete && !whole) {
+                return Line::Text;
+            }
+            seen.judge(whole)
+        }
+        Some(b'[') => judge_batch(peek, complete),
+        _ => Line::Text,
+    }
+}
+
+/// A batch (revision 2025-03-26) says what its most telling message says.
+fn judge_batch(mut peek: Peek<'_>, complete: bool) -> Line {
+    let mut best = Line::Text;
+    let end = peek.array(|peek| {
+        if peek.next_byte()? != b'{' {
+            return peek.skip();
+        }
+        let mut seen = Seen::default();
+        let end = peek.object(|peek, key| seen.member(peek, key));
+        let line = seen.judge(end.is_ok());
+        if line.weight() > best.weight() {
+            best = line;
+        }
+        end
+    });
+    if end == Err(Stop::Invalid) || (complete && end.is_err()) {
+        return Line::Text;
+    }
+    match best {
+        // An array of things that are no messages is data of some sort; one line of it proves nothing.
+        Line::OtherJson => Line::Text,
+        line => line,
+    }
+}
+
+impl Line {
+    fn weight(&self) -> u8 {
+        match self {
+            Self::Text => 0,
+            Self::OtherJson => 1,
+            Self::JsonRpc => 2,
+            Self::OtherInitialize => 3,
+            Self::Mcp(Sender::Either) => 4,
+            Self::Mcp(Sender::Client | Sender::Server) => 5,
+        }
+    }
+}
+
+/// What has been seen of one message, perhaps of its beginning alone.
+#[derive(Default)]
+struct Seen<'a> {
+    json_rpc_2: bool,
+    method: Option<Cow<'a, str>>,
+    /// Any of `jsonrpc`, `method`, `result`, `error`: what every JSON-RPC message has at least one of.
+    strong_member: bool,
+    /// Members that JSON-RPC knows, the strong ones included.
+    members: u32,
+    /// Members that it does not know.
+    foreign_members: u32,
+    /// `io.modelcontextprotocol/…` in `_meta`: nobody else has it.
+    mcp_meta: bool,
+    version: Version,
+    /// `clientInfo` or `capabilities` in `params`.
+    client_introduction: bool,
+    result: Shape,
+}
+
+/// The `protocolVersion` of a handshake.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Version {
+    #[default]
+    Absent,
+    Text,
+    /// The Agent Client Protocol's.
+    Other,
+}
+
+/// What the members of a result say about its sender.
+#[derive(Default)]
+struct Shape {
+    server_introduction: bool,
+    /// Members that only results of MCP servers have, such as an array called `tools`.
+    from_server: bool,
+    /// Members that only results of MCP clients have.
+    from_client: bool,
+    role: bool,
+    model: bool,
+}
+
+impl<'a> Seen<'a> {
+    /// Takes in one member of the message.
+    fn member(&mut self, peek: &mut Peek<'a>, key: &str) -> Result<(), Stop> {
+        match key {
+            "jsonrpc" | "method" | "result" | "error" => {
+                self.strong_member = true;
+                self.members += 1;
+            }
+            "id" | "params" => self.members += 1,
+            _ => self.foreign_members += 1,
+        }
+        let first = peek.next_byte()?;
+        match (key, first) {
+            ("jsonrpc", b'"') => self.json_rpc_2 = peek.string()? == "2.0",
+            ("method", b'"') => self.method = Some(peek.string()?),
+            ("params", b'{') => peek.object(|peek, key| self.param(peek, key))?,
+            ("result", b'{') => peek.object(|peek, key| self.result_member(peek, key))?,
+            _ => peek.skip()?,
+        }
+        Ok(())
+    }
+
+    fn param(&mut self, peek: &mut Peek<'a>, key: &str) -> Result<(), Stop> {
+        match key {
+            "protocolVersion" => return self.protocol_version(peek),
+            "clientInfo" | "capabilities" => self.client_introduction = true,
+            "_meta" => return self.meta(peek),
+            _ => {}
+        }
+        peek.skip()
+    }
+
+    fn result_member(&mut self, peek: &mut Peek<'a>, key: &str) -> Result<(), Stop> {
+        let first = peek.next_byte()?;
+        match (key, first) {
+            ("protocolVersion", _) => return self.protocol_version(peek),
+            ("serverInfo" | "capabilities", b'{') => self.result.server_introduction = true,
+            (
+                "tools" | "resources" | "resourceTemplates" | "prompts" | "contents" | "messages"
+                | "supportedVersions",
+                b'[',
+            ) => self.result.from_server = true,
+            ("content", b'[') => return self.content(peek),
+            ("resultType", b'"') => self.result.from_server = true,
+            ("roots", b'[') => self.result.from_client = true,
+            ("role", b'"') => self.result.role = true,
+            ("model", b'"') => self.result.model = true,
+            ("_meta", _) => return self.meta(peek),
+            _ => {}
+        }
+        peek.skip()
+    }
+
+    fn protocol_version(&mut self, peek: &mut Peek<'a>) -> Result<(), Stop> {
+        self.version = if peek.next_byte()? == b'"' {
+            Version::Text
+        } else {
+            Version::Other
+        };
+        peek.skip()
+    }
+
+    fn meta(&mut self, peek: &mut Peek<'a>) -> Result<(), Stop> {
+        if peek.next_byte()? != b'{' {
+            return peek.skip();
+        }
+        peek.object(|peek, key| {
+            self.mcp_meta |= key.starts_with("io.modelcontextprotocol/");
+            peek.skip()
+        })
+    }
+
+    /// A tool's result is an array of blocks that each have a `type`; one block is enough to see it.
+    /// A client's answer to a sampling request has such an array too, beside its `role` and `model`.
+    fn content(&mut self, peek: &mut Peek<'a>) -> Result<(), Stop> {
+        let mut blocks = false;
+        let end = peek.array(|peek| {
+            if peek.next_byte()? != b'{' {
+                return peek.skip();
+            }
+            peek.object(|peek, key| {
+                blocks |= key == "type";
+                peek.skip()
+            })
+        });
+        self.result.from_server |= blocks;
+        end
+    }
+
+    fn judge(&self, whole: bool) -> Line {
+        if let Some(line) = self.mcp(whole) {
+            return line;
+        }
+        if self.strong_member || (!whole && self.members > 0 && self.foreign_members == 0) {
+            Line::JsonRpc
+        } else if whole {
+            Line::OtherJson
+        } else {
+            Line::Text
+        }
+    }
+
+    fn mcp(&self, whole: bool) -> Option<Line> {
+        // Some peers leave `jsonrpc` out. A log line that merely mentions a method has other members.
+        if !(self.json_rpc_2 || (self.strong_member && self.foreign_members == 0)) {
+            return None;
+        }
+        match self.method.as_deref() {
+            Some("initialize") => match self.version {
+                Version::Text if self.client_introduction => Some(Line::Mcp(Sender::Client)),
+                Version::Other => Some(Line::OtherInitialize),
+                Version::Absent if whole => Some(Line::OtherInitialize),
+                Version::Text if whole => Some(Line::Mcp(Sender::Client)),
+                Version::Text | Version::Absent => None,
+            },
+            Some(name) => match method::sender(name) {
+                Some(sender) => Some(Line::Mcp(sender)),
+                // Any request of the stateless revision says its version, extensions' too.
+                None => self.mcp_meta.then_some(Line::Mcp(Sender::Either)),
+            },
+            None => self.mcp_result(whole),
+        }
+    }
+
+    fn mcp_result(&self, whole: bool) -> Option<Line> {
+        let result = &self.result;
+        if result.from_client || (result.role && result.model) {
+            return Some(Line::Mcp(Sender::Client));
+        }
+        match self.version {
+            Version::Text if result.server_introduction => return Some(Line::Mcp(Sender::Server)),
+            Version::Other => return Some(Line::OtherInitialize),
+            Version::Text | Version::Absent => {}
+        }
+        // `role` and `model` may follow the content, so a result is a server's only once it is whole
+        // or is no sampling answer for sure.
+        if result.from_server && (whole || !result.role) {
+            return Some(Line::Mcp(Sender::Server));
+        }
+        self.mcp_meta.then_some(Line::Mcp(Sender::Either))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! What the product needs to know of MCP's own types, read from `params` and `result` on demand.
+//!
+//! A view takes the members that it knows and passes over the rest, the same for every revision. A
+//! member of an unexpected type counts as absent; of a repeated one the last counts.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::json;
+
+/// Names the key of one member, or `Other`.
+macro_rules! view {
+    (
+        $(#[$doc:meta])*
+        $name:ident { $( $(#[$field_doc:meta])* $field:ident: $type:ty = $key:literal => $read:expr, )+ }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default)]
+        pub struct $name<'a> { $( $(#[$field_doc])* pub $field: $type, )+ }
+
+        impl<'a> $name<'a> {
+            /// Reads it; all of it is absent where `raw` is no object.
+            pub fn read(raw: &'a RawValue) -> Self {
+                #[expect(non_camel_case_types, reason = "one variant a field, of the field's name")]
+                #[derive(Clone, Copy)]
+                enum Member { $( $field, )+ }
+                let mut view = Self::default();
+                // What stands before a mistake counts; the text was checked with its message anyway.
+                let _ = json::members(
+                    raw.get(),
+                    |key| {
+                        $( if key == $key.as_bytes() { return Some(Member::$field); } )+
+                        None
+                    },
+                    |member, value: &'a RawValue| match member {
+                        $( Some(Member::$field) => view.$field = $read(value), )+
+                        None => {}
+                    },
+                );
+                view
+            }
+        }
+    };
+}
+
+view! {
+    /// The parameters of any request or notification.
+    Params {
+        /// `_meta`.
+        meta: Option<Meta<'a>> = "_meta" => |raw| Some(Meta::read(raw)),
+        /// The tool or prompt that is asked for.
+        name: Option<Cow<'a, str>> = "name" => json::string,
+        /// What the tool or prompt is called with.
+        arguments: Option<&'a RawValue> = "arguments" => json::present,
+        /// Where the next page starts.
+        cursor: Option<Cow<'a, str>> = "cursor" => json::string,
+        /// The resource that is asked for or has changed.
+        uri: Option<Cow<'a, str>> = "uri" => json::string,
+        /// Answers to the `inputRequests` of an earlier result, by name (2026-07-28).
+        input_responses: Option<&'a RawValue> = "inputResponses" => json::present,
+        /// What an earlier result gave to be handed back (2026-07-28).
+        request_state: Option<Cow<'a, str>> = "requestState" => json::string,
+        /// The version that `initialize` asks for.
+        protocol_version: Option<Cow<'a, str>> = "protocolVersion" => json::string,
+        /// Who the client says it is, in `initialize`.
+        client_info: Option<&'a RawValue> = "clientInfo" => json::present,
+        /// What the client says it can do, in `initialize`.
+        capabilities: Option<&'a RawValue> = "capabilities" => json::present,
+        /// The request that `notifications/cancelled` is about.
+        request_id: Option<&'a RawValue> = "requestId" => json::present,
+        /// The request that `notifications/progress` is about, by its token.
+        progress_token: Option<&'a RawValue> = "progressToken" => json::present,
+    }
+}
+
+view! {
+    /// The result of any request, as far as it says something about the session or offers a list.
+    ServerResult {
+        /// `_meta`.
+        meta: Option<Meta<'a>> = "_meta" => |raw| Some(Meta::read(raw)),
+        /// The version that the server chose, in `initialize`.
+        protocol_version: Option<Cow<'a, str>> = "protocolVersion" => json::string,
+        /// The versions that the server knows, in `server/discover`.
+        supported_versions: Option<&'a RawValue> = "supportedVersions" => json::present,
+        /// Who the server says it is, in `initialize`.
+        server_info: Option<&'a RawValue> = "serverInfo" => json::present,
+        /// What the server says it can do.
+        capabilities: Option<&'a RawValue> = "capabilities" => json::present,
+        /// What the server tells the model about itself.
+        instructions: Option<Cow<'a, str>> = "instructions" => json::string,
+        /// A page of tools.
+        tools: Option<&'a RawValue> = "tools" => array,
+        /// A page of prompts.
+        prompts: Option<&'a RawValue> = "prompts" => array,
+        /// A page of resources.
+        resources: Option<&'a RawValue> = "resources" => array,
+        /// A page of resource templates.
+        resource_templates: Option<&'a RawValue> = "resourceTemplates" => array,
+        /// Where the next page starts; absent on the last one.
+        next_cursor: Option<Cow<'a, str>> = "nextCursor" => json::string,
+        /// `complete`, `input_required` or `task` (2026-07-28).
+        result_type: Option<Cow<'a, str>> = "resultType" => json::string,
+        /// What the server needs before it can go on (2026-07-28).
+        input_requests: Option<&'a RawValue> = "inputRequests" => json::present,
+        /// What the client hands back with the answers (2026-07-28).
+        request_state: Option<Cow<'a, str>> = "requestState" => json::string,
+        /// What a tool gives back, as blocks.
+        content: Option<&'a RawValue> = "content" => json::present,
+        /// What a tool gives back, as data.
+        structured_content: Option<&'a RawValue> = "structuredContent" => json::present,
+        /// Whether the tool says that it failed.
+        is_error: bool = "isError" => json::is_true,
+    }
+}
+
+view! {
+    /// `_meta` of a request, result or notification.
+    Meta {
+        /// The revision that a stateless request speaks.
+        protocol_version: Option<Cow<'a, str>> = "io.modelcontextprotocol/protocolVersion" => json::string,
+        /// Who the client says it is, in a stateless request.
+        client_info: Option<&'a RawValue> = "io.modelcontextprotocol/clientInfo" => json::present,
+        /// What the client says it can do, in a stateless request.
+        client_capabilities: Option<&'a RawValue> = "io.modelcontextprotocol/clientCapabilities" => json::present,
+        /// Who the server says it is, in a stateless result.
+        server_info: Option<&'a RawValue> = "io.modelcontextprotocol/serverInfo" => json::present,
+        /// The `subscriptions/listen` that a notification belongs to.
+        subscription_id: Option<&'a RawValue> = "io.modelcontextprotocol/subscriptionId" => json::present,
+        /// The token by which progress of a request is reported.
+        progress_token: Option<&'a RawValue> = "progressToken" => json::present,
+    }
+}
+
+view! {
+    /// A tool's definition.
+    Tool {
+        /// Its name; a definition without one cannot be called.
+        name: Option<Cow<'a, str>> = "name" => json::string,
+        /// Its name for people.
+        title: Option<Cow<'a, str>> = "title" => json::string,
+        /// What the model reads about it.
+        description: Option<Cow<'a, str>> = "description" => json::string,
+        /// What it takes.
+        input_schema: Option<&'a RawValue> = "inputSchema" => json::present,
+        /// What it gives.
+        output_schema: Option<&'a RawValue> = "outputSchema" => json::present,
+        /// What the server claims about its effects.
+        annotations: Option<&'a RawValue> = "annotations" => json::present,
+    }
+}
+
+view! {
+    /// A JSON-RPC error.
+    ErrorObject {
+        /// Its code, as text.
+        code: Option<&'a RawValue> = "code" => json::present,
+        /// Its message.
+        message: Option<Cow<'a, str>> = "message" => json::string,
+        /// What comes with it.
+        data: Option<&'a RawValue> = "data" => json::present,
+    }
+}
+
+/// `raw`, where it is an array.
+fn array(raw: &RawValue) -> Option<&RawValue> {
+    raw.get().starts_with('[').then_some(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn reads_what_it_knows_and_passes_over_the_rest() {
+        let params = Params::read(raw(
+            r#"{"x":[1],"name":"n","arguments":{"a":1},"cursor":null,"_meta":{"progressToken":0,
+               "io.modelcontextprotocol/protocolVersion":"2026-07-28","other":1},"name":"last"}"#,
+        ));
+        assert_eq!(params.name.as_deref(), Some("last"));
+        assert_eq!(params.arguments.unwrap().get(), r#"{"a":1}"#);
+        assert_eq!(params.cursor, None);
+        let meta = params.meta.unwrap();
+        assert_eq!(meta.protocol_version.as_deref(), Some("2026-07-28"));
+        assert_eq!(meta.progress_token.unwrap().get(), "0");
+    }
+
+    #[test]
+    fn an_unexpected_type_is_absent() {
+        let result = ServerResult::read(raw(
+            r#"{"tools":{},"nextCursor":7,"isError":"true","serverInfo":null}"#,
+        ));
+        assert!(
+            result.tools.is_none() && result.next_cursor.is_none() && result.server_info.is_none()
+        );
+        assert!(!result.is_error);
+        for text in ["[]", "1", "null", "\"x\""] {
+            assert!(ServerResult::read(raw(text)).content.is_none());
+        }
+        assert!(ServerResult::read(raw(r#"{"isError":true,"content":[]}"#)).is_error);
+    }
+
+    /// The specification's own examples, where they are at hand.
+    #[test]
+    fn the_examples_of_the_specification_read_as_what_they_are() {
+        let examples = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../shared/mcp-schema/2026-07-28/examples"
+        );
+        let Ok(folders) = std::fs::read_dir(examples) else {
+            return;
+        };
+        let mut messages = 0;
+        for folder in folders {
+            let folder = folder.unwrap().path();
+            let kind = folder.file_name().unwrap().to_str().unwrap().to_owned();
+            for file in std::fs::read_dir(&folder).unwrap() {
+                let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+                check_example(&kind, &text);
+                messages += 1;
+            }
+        }
+        assert!(messages > 50, "{messages} examples");
+    }
+
+    fn check_example(kind: &str, text: &str) {
+        use crate::mcp::message::{Message, Outcome, Payload, parse};
+        let message = || match parse(text.as_bytes()) {
+            Ok(Payload::Single(parsed)) if parsed.irregular.is_none() => Some(parsed.message),
+            _ => None,
+        };
+        match kind {
+            _ if kind.ends_with("ResultResponse") => {
+                let Some(Message::Response(response)) = message() else {
+                    unreachable!("{kind}")
+                };
+                assert!(
+                    response.id.is_some() && matches!(response.outcome, Outcome::Result(_)),
+                    "{kind}"
+                );
+                let Outcome::Result(result) = response.outcome else {
+                    return;
+                };
+                let view = ServerResult::read(result);
+                assert_eq!(view.result_type.as_deref(), Some("complete"), "{kind}");
+                match kind {
+                    "ListToolsResultResponse" => {
+                        assert!(view.tools.is_some() && view.next_cursor.is_some())
+                    }
+                    "DiscoverResultResponse" => {
+                        assert!(
+                            view.supported_versions.is_some()
+                                && view.meta.unwrap().server_info.is_some()
+                        );
+                    }
+                    "CallToolResultResponse" => assert!(view.content.is_some()),
+                    _ => {}
+                }
+            }
+            // Requests inside `inputRequests` have no envelope of their own.
+            "CreateMessageRequest" | "ElicitRequest" | "ListRootsRequest" => {}
+            _ if kind.ends_with("Request") => {
+                let Some(Message::Request(request)) = message() else {
+                    unreachable!("{kind}")
+                };
+                let meta = Params::read(request.params.unwrap()).meta.unwrap();
+                assert!(
+                    meta.protocol_version.is_some() && meta.client_capabilities.is_some(),
+                    "{kind}"
+                );
+            }
+            _ if kind.ends_with("Notification") => {
+                assert!(
+                    matches!(message(), Some(Message::Notification(_))),
+                    "{kind}"
+                );
+            }
+            "Tool" => {
+                let view = Tool::read(raw(text));
+                assert!(view.name.is_some() && view.input_schema.is_some());
+            }
+            "InputRequiredResult" => {
+                let view = ServerResult::read(raw(text));
+                assert_eq!(view.result_type.as_deref(), Some("input_required"));
+                assert!(view.request_state.is_some());
+            }
+            _ => drop(raw(text)),
+        }
+    }
+}

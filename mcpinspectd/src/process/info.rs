@@ -1,0 +1,262 @@
+//! One process and its ancestors.
+
+use std::fmt;
+use std::path::Path;
+
+use super::cgroup;
+use super::procfs::{Proc, ProcDir, Stat, real_uid, split_arguments};
+use crate::event::Party;
+use crate::model::Pid;
+use crate::text::{escape, redact};
+
+/// Most bytes of a command line that are read. Longer ones exist (2 MiB and more), but what tells one
+/// server from another stands in front.
+pub const MAX_COMMAND_BYTES: usize = 64 * 1024;
+/// Most arguments that are kept.
+pub const MAX_ARGUMENTS: usize = 1024;
+/// Most ancestors that are followed.
+pub const MAX_ANCESTORS: usize = 16;
+
+/// Longest single argument shown, in characters.
+const SHOWN_ARGUMENT: usize = 256;
+/// Most arguments shown.
+const SHOWN_ARGUMENTS: usize = 64;
+/// Longest path shown, in characters.
+const SHOWN_PATH: usize = 512;
+/// Longest name shown, in characters.
+const SHOWN_NAME: usize = 32;
+
+/// A process as `/proc` describes it at one moment. All text is raw: neither escaped nor redacted.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ProcessSnapshot {
+    /// Its pid.
+    pub pid: Pid,
+    /// When it started, in clock ticks since boot.
+    pub start_time: u64,
+    /// Its parent; 0 where there is none.
+    pub parent: Pid,
+    /// The short name that it goes by (`comm`).
+    pub name: String,
+    /// Path of its executable as the kernel has it, without the mark of a deleted one; empty where
+    /// it cannot be read.
+    pub exe: String,
+    /// Whether the executable's file is gone or was replaced since it started.
+    pub exe_deleted: bool,
+    /// Its arguments, at most [`MAX_ARGUMENTS`] out of at most [`MAX_COMMAND_BYTES`]. **Secret.**
+    pub argv: Vec<String>,
+    /// Its working directory, where it can be read.
+    pub cwd: Option<String>,
+    /// Its real user id.
+    pub uid: u32,
+    /// Its cgroup path.
+    pub cgroup: String,
+}
+
+impl fmt::Debug for ProcessSnapshot {
+    /// Masks the arguments: logs are read by others than the process' owner.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessSnapshot")
+            .field("pid", &self.pid)
+            .field("start_time", &self.start_time)
+            .field("parent", &self.parent)
+            .field("exe", &self.exe)
+            .field("argv", &shown_command(&self.argv))
+            .field("uid", &self.uid)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ProcessSnapshot {
+    fn read(pid: Pid, dir: &ProcDir) -> Option<Self> {
+        let Stat {
+            comm,
+            state: _,
+            parent,
+            start_time,
+        } = Stat::parse(&dir.read("stat", 4096).ok()?)?;
+        let uid = real_uid(&dir.read("status", 4096).ok()?)?;
+        let argv = dir.read("cmdline", MAX_COMMAND_BYTES).unwrap_or_default();
+        let exe = link(dir, "exe").unwrap_or_default();
+        let (exe, exe_deleted) = match exe.strip_suffix(" (deleted)") {
+            Some(exe) => (exe.to_owned(), true),
+            None => (exe, false),
+        };
+        Some(Self {
+            pid,
+            start_time,
+            parent,
+            name: comm,
+            exe,
+            exe_deleted,
+            argv: split_arguments(&argv, MAX_ARGUMENTS),
+            cwd: link(dir, "cwd"),
+            uid,
+            cgroup: cgroup::path(&dir.read("cgroup", 16 * 1024).unwrap_or_default()),
+        })
+    }
+
+    /// A name for people: what the command calls itself (`npm exec`, `node`, `uvx`), else the short
+    /// name. Escaped and bounded.
+    pub fn display_name(&self) -> String {
+        let name = match self.argv.as_slice() {
+            // A title in the place of the arguments: its first words, while they are words.
+            [title] if title.contains(' ') && !title.starts_with('/') => {
+                let mut words = title.split(' ');
+                let first = words.next().unwrap_or_default();
+                match words.next() {
+                    Some(second) if second.bytes().all(|b| b.is_ascii_lowercase()) => {
+                        title.get(..first.len() + 1 + second.len()).unwrap_or(first)
+                    }
+                    _ => first,
+                }
+            }
+            [first, ..] => file_name(first).trim_start_matches('-'),
+            [] => "",
+        };
+        let name = if name.is_empty() { &self.name } else { name };
+        escape::printable(&redact::secrets(name), SHOWN_NAME)
+    }
+}
+
+/// A process with its ancestors.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProcessInfo {
+    process: ProcessSnapshot,
+    /// From the parent upwards.
+    ancestors: Vec<ProcessSnapshot>,
+}
+
+impl ProcessInfo {
+    /// Reads a process and its ancestors; `None` where it is gone.
+    pub fn read(pid: Pid) -> Option<Self> {
+        Self::read_from(&Proc::system().ok()?, pid)
+    }
+
+    fn read_from(proc: &Proc, pid: Pid) -> Option<Self> {
+        let process = ProcessSnapshot::read(pid, &proc.open(pid).ok()?)?;
+        let mut ancestors: Vec<ProcessSnapshot> = Vec::new();
+        let (mut next, mut younger) = (process.parent, process.start_time);
+        while next.0 != 0 && ancestors.len() < MAX_ANCESTORS {
+            let Some(ancestor) = proc
+                .open(next)
+                .ok()
+                .and_then(|dir| ProcessSnapshot::read(next, &dir))
+            else {
+                break;
+            };
+            // A parent that is younger than its child has only its number in common with the real one.
+            if ancestor.start_time > younger {
+                break;
+            }
+            (next, younger) = (ancestor.parent, ancestor.start_time);
+            ancestors.push(ancestor);
+        }
+        Some(Self { process, ancestors })
+    }
+
+    /// The process itself, raw.
+    pub fn process(&self) -> &ProcessSnapshot {
+        &self.process
+    }
+
+    /// Its ancestors from the parent upwards, raw.
+    pub fn ancestors(&self) -> &[ProcessSnapshot] {
+        &self.ancestors
+    }
+
+    /// The systemd unit or container that its cgroup names, escaped.
+    pub fn unit(&self) -> Option<String> {
+        cgroup::unit(&self.process.cgroup).map(|unit| escape::printable(&unit, SHOWN_PATH))
+    }
+
+    /// What events say about it: masked, escaped and bounded.
+    pub fn to_party(&self) -> Party {
+        let process = &self.process;
+        Party {
+            pid: process.pid,
+            start_time: process.start_time,
+            exe: shown_path(&process.exe, process.exe_deleted),
+            command: shown_command(&process.argv),
+            uid: process.uid,
+            cgroup: escape::printable(&process.cgroup, SHOWN_PATH),
+            unit: self.unit(),
+            parents: self.ancestors.iter().map(numbered_name).collect(),
+        }
+    }
+
+    /// How it came about, eldest first and without the system's own: `npm exec(12) → sh(13) → node(14)`.
+    pub fn chain(&self) -> String {
+        let mut names: Vec<String> = self
+            .ancestors
+            .iter()
+            .take_while(|ancestor| ancestor.pid.0 != 1)
+            .map(numbered_name)
+            .collect();
+        names.reverse();
+        names.push(numbered_name(&self.process));
+        names.join(" → ")
+    }
+}
+
+/// One process; `None` where it is gone.
+pub fn snapshot(pid: Pid) -> Option<ProcessSnapshot> {
+    ProcessSnapshot::read(pid, &Proc::system().ok()?.open(pid).ok()?)
+}
+
+/// When a process started, in clock ticks since boot; `None` where it is gone.
+pub fn start_time(pid: Pid) -> Option<u64> {
+    let dir = Proc::system().ok()?.open(pid).ok()?;
+    Some(Stat::parse(&dir.read("stat", 4096).ok()?)?.start_time)
+}
+
+/// Every process that runs now. One that vanishes meanwhile is left out.
+pub fn all() -> Vec<ProcessSnapshot> {
+    let Ok(proc) = Proc::system() else {
+        return Vec::new();
+    };
+    let pids = proc.pids().unwrap_or_default();
+    pids.into_iter()
+        .filter_map(|pid| ProcessSnapshot::read(pid, &proc.open(pid).ok()?))
+        .collect()
+}
+
+fn link(dir: &ProcDir, name: &str) -> Option<String> {
+    Some(dir.link(name).ok()?.to_string_lossy().into_owned())
+}
+
+/// The last part of a path.
+pub(super) fn file_name(path: &str) -> &str {
+    Path::new(path)
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or(path)
+}
+
+fn numbered_name(process: &ProcessSnapshot) -> String {
+    format!("{}({})", process.display_name(), process.pid)
+}
+
+fn shown_path(path: &str, deleted: bool) -> String {
+    let mut shown = escape::printable(path, SHOWN_PATH);
+    if deleted {
+        shown.push_str(" (deleted)");
+    }
+    shown
+}
+
+/// A command line as it may be shown.
+pub fn shown_command(argv: &[String]) -> Vec<String> {
+    // A title in place of the arguments is a command line written as one text, and masked as one.
+    let shown = &argv[..argv.len().min(SHOWN_ARGUMENTS)];
+    let mut shown: Vec<String> = redact::command_line(shown)
+        .iter()
+        .map(|arg| escape::printable(arg, SHOWN_ARGUMENT))
+        .collect();
+    if argv.len() > SHOWN_ARGUMENTS {
+        shown.push("…".to_owned());
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Who the parties say they are.
+//!
+//! Up to 2025-11-25 they say so once, in `initialize`; from 2026-07-28 on with every message, in
+//! `_meta`. A client that knows both may begin with `server/discover` and fall back. Here it becomes
+//! one record, which says when it has something new to tell.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::mcp::json;
+use crate::mcp::view::{Meta, Params, ServerResult};
+
+/// A self-description above this many bytes of text is left out: nobody's name is that long.
+const MAX_INFO: usize = 16 * 1024;
+
+/// A version above this many bytes is cut.
+const MAX_VERSION: usize = 64;
+
+/// Who the parties say they are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Identity {
+    /// The revision that they speak.
+    pub protocol_version: Option<String>,
+    /// The server's own name and version.
+    pub server_info: Option<Value>,
+    /// The client's own name and version.
+    pub client_info: Option<Value>,
+    /// The server's capabilities.
+    pub capabilities: Option<Value>,
+    /// Whether the parties speak the stateless revision.
+    pub stateless: bool,
+}
+
+impl Identity {
+    /// Takes in what the parameters of `initialize` say of the client.
+    pub fn initialize_request(&mut self, params: &Params<'_>) {
+        self.stateless = false;
+        self.client_info = params.client_info.and_then(bounded);
+        self.protocol_version = params.protocol_version.as_deref().map(version);
+    }
+
+    /// Takes in what the result of `initialize` says of the server.
+    pub fn initialize_result(&mut self, result: &ServerResult<'_>) {
+        self.stateless = false;
+        self.protocol_version = result.protocol_version.as_deref().map(version);
+        self.server_info = result.server_info.and_then(bounded);
+        self.capabilities = result.capabilities.and_then(bounded);
+    }
+
+    /// Takes in what `_meta` of a stateless request says of the client.
+    pub fn request_meta(&mut self, meta: &Meta<'_>) {
+        if let Some(text) = &meta.protocol_version {
+            self.stateless = true;
+            if self.protocol_version.as_deref() != Some(text) {
+                self.protocol_version = Some(version(text));
+            }
+        }
+        update(&mut self.client_info, meta.client_info);
+    }
+
+    /// Takes in what a stateless result says of the server.
+    pub fn stateless_result(&mut self, result: &ServerResult<'_>) {
+        if let Some(meta) = &result.meta {
+            update(&mut self.server_info, meta.server_info);
+        }
+        if result.supported_versions.is_some() {
+            update(&mut self.capabilities, result.capabilities);
+        }
+    }
+}
+
+fn update(slot: &mut Option<Value>, raw: Option<&RawValue>) {
+    if let Some(value) = raw.and_then(bounded) {
+        *slot = Some(value);
+    }
+}
+
+fn bounded(raw: &RawValue) -> Option<Value> {
+    if raw.get().len() > MAX_INFO {
+        None
+    } else {
+        json::value(raw)
+    }
+}
+
+fn version(text: &str) -> String {
+    json::cut(text, MAX_VERSION).to_owned()
+}

@@ -1,0 +1,410 @@
+//! What is going on now, folded from the events themselves: servers, sessions, tools.
+//!
+//! The bus answers questions about the present. Asking the pipeline would make it wait for readers;
+//! so the picture is kept on this side of the fan-out, from the same events that everyone gets, and
+//! cannot disagree with them. Every table is bounded; what does not fit is counted.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+
+use crate::event::{Event, Party, Severity, ToolStatus};
+use crate::model::{Pid, ServerId, SessionId, Timestamp};
+use crate::text::{bound, escape::printable};
+
+/// Most sessions, servers and tools that are remembered.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveLimits {
+    /// Sessions under way.
+    pub sessions: usize,
+    /// Servers, running or not.
+    pub servers: usize,
+    /// Tools of one server.
+    pub tools_per_server: usize,
+}
+
+impl Default for LiveLimits {
+    fn default() -> Self {
+        Self {
+            sessions: 4096,
+            servers: 1024,
+            tools_per_server: 512,
+        }
+    }
+}
+
+/// One server as the bus tells of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Server {
+    /// Its stable name.
+    pub server_id: ServerId,
+    /// Fingerprint of its identity, hex.
+    pub fingerprint: String,
+    /// Sessions under way.
+    pub sessions: usize,
+    /// Tools known.
+    pub tools: usize,
+    /// The user it last ran as.
+    pub uid: Option<u32>,
+    /// When something was last heard of it.
+    pub last_seen: Timestamp,
+}
+
+/// One session under way.
+#[derive(Clone, Debug, Serialize)]
+pub struct Session {
+    /// Its id.
+    pub session_id: SessionId,
+    /// Its server.
+    pub server_id: ServerId,
+    /// When it was recognised.
+    pub started: Timestamp,
+    /// The server's process.
+    pub server: Option<Process>,
+    /// The client's process.
+    pub client: Option<Process>,
+    /// Protocol revision agreed on.
+    pub protocol_version: Option<String>,
+}
+
+/// A process as far as the bus tells of it: no command line, which may tell more than its owner likes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Process {
+    /// Its pid.
+    pub pid: Pid,
+    /// Its executable.
+    pub exe: String,
+    /// The user it runs as.
+    pub uid: u32,
+    /// Its unit or container.
+    pub unit: Option<String>,
+}
+
+impl From<&Party> for Process {
+    fn from(party: &Party) -> Self {
+        let unit = party.unit.as_deref().map(|unit| printable(unit, 256));
+        Self {
+            pid: party.pid,
+            exe: printable(&party.exe, 1024),
+            uid: party.uid,
+            unit,
+        }
+    }
+}
+
+/// One tool of a server.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tool {
+    /// Its name.
+    pub tool_name: String,
+    /// How it stands to its pin.
+    pub status: ToolStatus,
+    /// SHA-256 of its current definition, hex; empty once it is gone.
+    pub tool_hash: String,
+    /// The worst finding in it.
+    pub max_severity: Option<Severity>,
+    /// When it was last listed.
+    pub last_seen: Timestamp,
+}
+
+#[derive(Debug)]
+struct ServerEntry {
+    fingerprint: String,
+    sessions: usize,
+    uid: Option<u32>,
+    last_seen: Timestamp,
+    tools: BTreeMap<String, Tool>,
+}
+
+/// Whether an event made a server come or go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Its first session of now.
+    Appeared,
+    /// Its last session is over.
+    Vanished,
+}
+
+/// The picture.
+#[derive(Debug)]
+pub struct Live {
+    limits: LiveLimits,
+    sessions: HashMap<SessionId, Session>,
+    servers: BTreeMap<ServerId, ServerEntry>,
+    forgotten: u64,
+}
+
+impl Live {
+    /// Nothing yet.
+    pub fn new(limits: LiveLimits) -> Self {
+        Self {
+            limits,
+            sessions: HashMap::new(),
+            servers: BTreeMap::new(),
+            forgotten: 0,
+        }
+    }
+
+    /// The user that the server of this event runs as, where known. Ask before [`Live::apply`].
+    pub fn uid_of(&self, event: &Event) -> Option<u32> {
+        match event {
+            Event::SessionStarted { server, .. } => server.as_ref().map(|party| party.uid),
+            other => {
+                let session = &super::record::subject(other)?.session_id;
+                Some(self.sessions.get(session)?.server.as_ref()?.uid)
+            }
+        }
+    }
+
+    /// Entries that found no room since the start.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Takes in one event.
+    pub fn apply(&mut self, event: &Event) -> Option<Presence> {
+        match event {
+            Event::SessionStarted {
+                subject,
+                fingerprint,
+                server,
+                client,
+                ..
+            } => {
+                if self.sessions.contains_key(&subject.session_id) {
+                    return None;
+                }
+                if self.sessions.len() >= self.limits.sessions {
+                    self.forgotten += 1;
+                    return None;
+                }
+                let uid = server.as_ref().map(|party| party.uid);
+                self.sessions.insert(
+                    subject.session_id.clone(),
+                    Session {
+                        session_id: subject.session_id.clone(),
+                        server_id: subject.server_id.clone(),
+                        started: subject.timestamp,
+                        server: server.as_ref().map(Process::from),
+                        client: client.as_ref().map(Process::from),
+                        protocol_version: None,
+                    },
+                );
+                let entry = self.server(&subject.server_id, subject.timestamp)?;
+                entry.fingerprint = bound(fingerprint, 128).into_owned();
+                entry.uid = uid.or(entry.uid);
+                entry.sessions += 1;
+                (entry.sessions == 1).then_some(Presence::Appeared)
+            }
+            Event::SessionIdentified {
+                subject,
+                protocol_version,
+                ..
+            } => {
+                if let Some(session) = self.sessions.get_mut(&subject.session_id) {
+                    session.protocol_version =
+                        protocol_version.as_deref().map(|v| printable(v, 64));
+                }
+                None
+            }
+            Event::SessionEnded { subject, .. } => {
+                let session = self.sessions.remove(&subject.session_id)?;
+                let entry = self.server(&session.server_id, subject.timestamp)?;
+                entry.sessions = entry.sessions.saturating_sub(1);
+                (entry.sessions == 0).then_some(Presence::Vanished)
+            }
+            Event::ToolSeen {
+                subject,
+                tool_name,
+                tool_hash,
+                status,
+                max_severity,
+                ..
+            } => {
+                self.tool(
+                    &subject.server_id,
+                    Tool {
+                        tool_name: printable(tool_name, 128),
+                        status: *status,
+                        tool_hash: bound(tool_hash, 64).into_owned(),
+                        max_severity: *max_severity,
+                        last_seen: subject.timestamp,
+                    },
+                );
+                None
+            }
+            Event::ToolChanged {
+                subject,
+                tool_name,
+                new_hash,
+                status,
+                max_severity,
+                ..
+            } => {
+                self.tool(
+                    &subject.server_id,
+                    Tool {
+                        tool_name: printable(tool_name, 128),
+                        status: *status,
+                        tool_hash: bound(new_hash.as_deref().unwrap_or_default(), 64).into_owned(),
+                        max_severity: *max_severity,
+                        last_seen: subject.timestamp,
+                    },
+                );
+                None
+            }
+            Event::Detection { .. }
+            | Event::CaptureGap { .. }
+            | Event::BlindSpot { .. }
+            | Event::InvalidMessage { .. }
+            | Event::Policy { .. }
+            | Event::EventsDropped { .. } => None,
+        }
+    }
+
+    /// All servers, by name.
+    pub fn servers(&self) -> impl Iterator<Item = Server> {
+        self.servers.iter().map(|(id, entry)| Server {
+            server_id: id.clone(),
+            fingerprint: entry.fingerprint.clone(),
+            sessions: entry.sessions,
+            tools: entry.tools.len(),
+            uid: entry.uid,
+            last_seen: entry.last_seen,
+        })
+    }
+
+    /// All sessions under way, the oldest first.
+    pub fn sessions(&self) -> Vec<&Session> {
+        let mut sessions: Vec<_> = self.sessions.values().collect();
+        sessions.sort_by(|a, b| (a.started, &a.session_id).cmp(&(b.started, &b.session_id)));
+        sessions
+    }
+
+    /// The tools of one server by name; `None` for a server that is not known.
+    pub fn tools(&self, server: &str) -> Option<(Option<u32>, impl Iterator<Item = &Tool>)> {
+        let entry = self.servers.get(&ServerId(server.into()))?;
+        Some((entry.uid, entry.tools.values()))
+    }
+
+    fn tool(&mut self, server: &ServerId, tool: Tool) {
+        let most = self.limits.tools_per_server;
+        let Some(entry) = self.server(server, tool.last_seen) else {
+            return;
+        };
+        if entry.tools.len() < most || entry.tools.contains_key(&tool.tool_name) {
+            entry.tools.insert(tool.tool_name.clone(), tool);
+        } else {
+            self.forgotten += 1;
+        }
+    }
+
+    /// The entry of this server; a new one takes the place of the one that was idle the longest.
+    fn server(&mut self, id: &ServerId, now: Timestamp) -> Option<&mut ServerEntry> {
+        if !self.servers.contains_key(id) && self.servers.len() >= self.limits.servers {
+            let idle = self.servers.iter().filter(|(_, entry)| entry.sessions == 0);
+            let oldest = idle
+                .min_by_key(|(_, entry)| entry.last_seen)
+                .map(|(id, _)| id.clone());
+            self.forgotten += 1;
+            self.servers.remove(&oldest?);
+        }
+        let entry = self
+            .servers
+            .entry(id.clone())
+            .or_insert_with(|| ServerEntry {
+                fingerprint: String::new(),
+                sessions: 0,
+                uid: None,
+                last_seen: now,
+                tools: BTreeMap::new(),
+            });
+        entry.last_seen = entry.last_seen.max(now);
+        Some(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::sink::testing::{changed, session_started, subject};
+
+    fn in_session(mut event: Event, session: &str) -> Event {
+        match &mut event {
+            Event::SessionStarted { subject, .. } | Event::SessionEnded { subject, .. } => {
+                subject.session_id = SessionId(Arc::from(session));
+            }
+            _ => panic!("no session event"),
+        }
+        event
+    }
+
+    fn ended(server: &str) -> Event {
+        Event::SessionEnded {
+            subject: subject(server),
+            reason: "server_exited".to_owned(),
+            messages: 0,
+            bytes: 0,
+            bytes_lost: 0,
+            unanswered: 0,
+        }
+    }
+
+    #[test]
+    fn a_server_appears_with_its_first_session_and_vanishes_with_its_last() {
+        let mut live = Live::new(LiveLimits::default());
+        assert_eq!(
+            live.apply(&in_session(session_started("a", 7), "1")),
+            Some(Presence::Appeared)
+        );
+        assert_eq!(live.apply(&in_session(session_started("a", 7), "2")), None);
+        assert_eq!(
+            live.apply(&in_session(session_started("a", 7), "2")),
+            None,
+            "said twice"
+        );
+        assert_eq!(live.apply(&in_session(ended("a"), "1")), None);
+        assert_eq!(live.uid_of(&in_session(ended("a"), "2")), Some(7));
+        assert_eq!(
+            live.apply(&in_session(ended("a"), "2")),
+            Some(Presence::Vanished)
+        );
+        assert_eq!(
+            live.apply(&in_session(ended("a"), "2")),
+            None,
+            "ended twice"
+        );
+        assert_eq!(live.servers().next().unwrap().sessions, 0);
+    }
+
+    #[test]
+    fn tables_keep_their_limits() {
+        let limits = LiveLimits {
+            sessions: 2,
+            servers: 2,
+            tools_per_server: 1,
+        };
+        let mut live = Live::new(limits);
+        live.apply(&in_session(session_started("a", 1), "1"));
+        live.apply(&in_session(session_started("b", 1), "2"));
+        assert_eq!(live.apply(&in_session(session_started("c", 1), "3")), None);
+        assert_eq!(live.sessions().len(), 2);
+        assert_eq!(live.forgotten(), 1);
+        live.apply(&in_session(ended("a"), "1"));
+        // "a" is idle and makes room; "b" has a session and stays.
+        live.apply(&in_session(session_started("c", 1), "3"));
+        let names: Vec<_> = live.servers().map(|s| s.server_id.to_string()).collect();
+        assert_eq!(names, ["b", "c"]);
+        live.apply(&changed("c", "x"));
+        let mut other = changed("c", "x");
+        if let Event::ToolChanged { tool_name, .. } = &mut other {
+            "other".clone_into(tool_name);
+        }
+        live.apply(&other);
+        assert_eq!(live.tools("c").unwrap().1.count(), 1);
+        assert!(live.tools("nobody").is_none());
+    }
+}

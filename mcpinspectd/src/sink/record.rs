@@ -1,0 +1,281 @@
+//! An event made ready to leave: numbered, put in words, serialised once for every sink.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::json::event_json;
+use super::kind::EventKind;
+use super::live::Presence;
+use super::wording;
+use crate::event::{Event, Severity, Subject};
+use crate::model::{Pid, ServerId, SessionId, Timestamp};
+use crate::text::escape::printable;
+
+/// Names one event of one run of the daemon; orders events of a run by its number.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct EventId(Arc<str>);
+
+impl EventId {
+    /// The `number`th event of the run that began at `run`.
+    pub fn new(run: Timestamp, number: u64) -> Self {
+        Self(format!("{:x}-{number}", run.0 / 1_000_000).into())
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An event as sinks see it. All text in it is escaped and bounded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Its id.
+    pub id: EventId,
+    /// Its type.
+    pub kind: EventKind,
+    /// When it happened.
+    pub time: Timestamp,
+    /// How bad it is; `None` for the ordinary course of things.
+    pub severity: Option<Severity>,
+    /// The session it belongs to.
+    pub session: Option<SessionId>,
+    /// The server it is about.
+    pub server: Option<ServerId>,
+    /// The server's process.
+    pub pid: Option<Pid>,
+    /// The user that the server's process runs as.
+    pub uid: Option<u32>,
+    /// Whether the server came or went with it.
+    pub presence: Option<Presence>,
+    /// Names only: fit for every user of the machine.
+    pub title: String,
+    /// What happened, for whoever may read contents.
+    pub sentence: String,
+    /// The whole event, one JSON object without a line break.
+    pub json: String,
+    /// Whether something was cut from `json` to keep its limit.
+    pub truncated: bool,
+    /// What readers filter by beyond the above, named as in the journal (`MCPINSPECT_` in front).
+    pub details: Vec<(&'static str, String)>,
+}
+
+impl Record {
+    /// Makes `event` ready, its JSON at most `max_json` bytes long. `uid` is the user that the
+    /// server runs as, where known.
+    pub fn new(
+        event: &Event,
+        id: EventId,
+        uid: Option<u32>,
+        max_json: usize,
+    ) -> serde_json::Result<Self> {
+        let json = event_json(event, id.as_str(), max_json)?;
+        let subject = subject(event);
+        Ok(Self {
+            kind: EventKind::of(event),
+            time: time(event),
+            severity: wording::severity(event),
+            session: subject.map(|s| s.session_id.clone()),
+            server: subject.map(|s| s.server_id.clone()),
+            pid: subject.and_then(|s| s.server_pid),
+            uid,
+            presence: None,
+            title: wording::title(event),
+            sentence: wording::sentence(event),
+            json: json.text,
+            truncated: json.truncated,
+            details: details(event),
+            id,
+        })
+    }
+
+    /// Bytes of memory it takes, near enough for a budget.
+    pub fn size(&self) -> usize {
+        size_of::<Self>()
+            + self.json.len()
+            + self.title.len()
+            + self.sentence.len()
+            + self
+                .details
+                .iter()
+                .map(|(_, value)| value.len() + 40)
+                .sum::<usize>()
+    }
+}
+
+/// Whom the event is about, where it is about a session.
+pub fn subject(event: &Event) -> Option<&Subject> {
+    match event {
+        Event::ToolSeen { subject, .. }
+        | Event::ToolChanged { subject, .. }
+        | Event::Detection { subject, .. }
+        | Event::SessionStarted { subject, .. }
+        | Event::SessionIdentified { subject, .. }
+        | Event::SessionEnded { subject, .. }
+        | Event::CaptureGap { subject, .. }
+        | Event::BlindSpot { subject, .. }
+        | Event::InvalidMessage { subject, .. }
+        | Event::Policy { subject, .. } => Some(subject),
+        Event::EventsDropped { .. } => None,
+    }
+}
+
+fn time(event: &Event) -> Timestamp {
+    match event {
+        Event::EventsDropped { timestamp, .. } => *timestamp,
+        other => subject(other).map_or(Timestamp(0), |subject| subject.timestamp),
+    }
+}
+
+/// Longest value of a detail, characters.
+const MAX_DETAIL: usize = 256;
+
+fn details(event: &Event) -> Vec<(&'static str, String)> {
+    let mut details = Vec::new();
+    let mut add = |name, value: &str| details.push((name, printable(value, MAX_DETAIL)));
+    match event {
+        Event::ToolSeen {
+            tool_name,
+            tool_hash,
+            status,
+            detections,
+            ..
+        } => {
+            add("TOOL", tool_name);
+            add("HASH", tool_hash);
+            add("STATUS", wording::status_word(*status));
+            if let Some(found) = wording::worst(detections) {
+                add("CATEGORY", &found.category);
+            }
+        }
+        Event::ToolChanged {
+            tool_name,
+            status,
+            previous_hash,
+            new_hash,
+            detections,
+            ..
+        } => {
+            add("TOOL", tool_name);
+            add("STATUS", wording::status_word(*status));
+            add("PREVIOUS_HASH", previous_hash);
+            if let Some(hash) = new_hash {
+                add("HASH", hash);
+            }
+            if let Some(found) = wording::worst(detections) {
+                add("CATEGORY", &found.category);
+            }
+        }
+        Event::Detection {
+            tool_name,
+            detection,
+            action,
+            ..
+        } => {
+            if let Some(tool) = tool_name {
+                add("TOOL", tool);
+            }
+            add("CATEGORY", &detection.category);
+            add("PATTERN", &detection.pattern);
+            add("FIELD", &detection.field);
+            add("ACTION", wording::action_word(*action));
+        }
+        Event::SessionStarted {
+            fingerprint,
+            server,
+            client,
+            ..
+        } => {
+            add("FINGERPRINT", fingerprint);
+            for (role, party) in [("EXE", server), ("CLIENT_EXE", client)] {
+                if let Some(party) = party {
+                    add(role, &party.exe);
+                }
+            }
+            if let Some(client) = client {
+                add("CLIENT_PID", &client.pid.to_string());
+            }
+        }
+        Event::SessionIdentified {
+            protocol_version, ..
+        } => {
+            if let Some(version) = protocol_version {
+                add("PROTOCOL_VERSION", version);
+            }
+        }
+        Event::SessionEnded {
+            reason, bytes_lost, ..
+        } => {
+            add("REASON", reason);
+            add("BYTES_LOST", &bytes_lost.to_string());
+        }
+        Event::CaptureGap {
+            direction,
+            bytes_lost,
+            reason,
+            ..
+        } => {
+            add("DIRECTION", direction.as_str());
+            add("BYTES_LOST", &bytes_lost.to_string());
+            add("REASON", reason);
+        }
+        Event::BlindSpot { mechanism, .. } => add("MECHANISM", mechanism),
+        Event::InvalidMessage {
+            direction, reason, ..
+        } => {
+            add("DIRECTION", direction.as_str());
+            add("REASON", reason);
+        }
+        Event::Policy {
+            tool_name,
+            decision,
+            uid,
+            ..
+        } => {
+            if let Some(tool) = tool_name {
+                add("TOOL", tool);
+            }
+            add("DECISION", decision);
+            add("DECIDED_BY_UID", &uid.to_string());
+        }
+        Event::EventsDropped { sink, dropped, .. } => {
+            add("SINK", sink);
+            add("DROPPED", &dropped.to_string());
+        }
+    }
+    details
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use super::*;
+    use crate::sink::testing::examples;
+
+    #[test]
+    fn every_type_makes_a_record_and_its_json_names_the_type() {
+        let events = examples();
+        assert_eq!(
+            events.len(),
+            EventKind::ALL.len(),
+            "an event type has no example"
+        );
+        for (kind, event) in EventKind::ALL.into_iter().zip(&events) {
+            let id = EventId::new(Timestamp(1_760_000_000_000_000_000), 7);
+            let record = Record::new(event, id, None, 48 << 10).unwrap();
+            assert_eq!(record.kind, kind);
+            let value: serde_json::Value = serde_json::from_str(&record.json).unwrap();
+            assert_eq!(value["type"], kind.name());
+            assert_eq!(value["event_id"], "199c82cc000-7");
+            assert_ne!(record.time, Timestamp(0));
+        }
+    }
+}

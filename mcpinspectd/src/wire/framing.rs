@@ -1,0 +1,528 @@
+//! Cuts one direction of a session into frames at newlines.
+//!
+//! MCP over stdio puts one JSON text on a line. What stands between two newlines is handed out as
+//! it was sent, to the byte: hashes and tapes are made of it. A frame that lies within one chunk is
+//! borrowed from there; one that spans chunks is put together in a buffer that exists only while it
+//! is needed, so that a hundred idle servers cost nothing.
+//!
+//! Two things make it more than a split. A line may never end, so above a maximum it is no longer
+//! kept but only counted, and reported once it does end. And the capture may have a hole: what was
+//! begun before it is dropped, and the line after it may be the rest of something. Such a line is
+//! handed out as *tentative*, as is the first line of a stream that was joined under way. JSON text
+//! decides: no proper suffix of an object's text, up to the same end, is an object's text by itself,
+//! so a tentative line that parses as a message is one, and one that does not is a torn piece that
+//! nobody needs to hear about.
+
+/// The default for the largest line that is kept whole: 64 MiB.
+///
+/// Base64 images and documents of some ten mebibytes are real; above that, a line is more likely an
+/// accident or an attack, and every session may hold this much in either direction.
+pub const DEFAULT_MAX_FRAME: usize = 64 * 1024 * 1024;
+
+/// A buffer of up to this many bytes is kept between frames that span chunks; a larger one is freed.
+const KEPT_CAPACITY: usize = 16 * 1024;
+
+/// What stood between two newlines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The exact bytes; never blank. The newline is left out, a carriage return before it is not.
+    pub bytes: &'a [u8],
+    /// Where it starts, in bytes from the start of the stream.
+    pub position: u64,
+    /// Whether bytes were lost between the frame before and this one.
+    pub gap_before: bool,
+    /// Whether this may be the rest of a line whose beginning was not seen.
+    pub tentative: bool,
+    /// Whether the stream ended before a newline did.
+    pub unterminated: bool,
+}
+
+/// What comes out of a [`Framer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framed<'a> {
+    /// A line.
+    Frame(Frame<'a>),
+    /// A line above the maximum. Reported when it ends; its content was not kept.
+    Oversize {
+        /// Where it starts, in bytes from the start of the stream.
+        position: u64,
+        /// How long it was, without its newline.
+        bytes: u64,
+        /// Whether bytes were lost between the frame before and this one.
+        gap_before: bool,
+    },
+}
+
+/// What a [`Framer`] has seen so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FramerStats {
+    /// Frames handed out, the tentative ones included.
+    pub frames: u64,
+    /// Lines of nothing but blanks, skipped.
+    pub blank_lines: u64,
+    /// Lines above the maximum.
+    pub oversize: u64,
+    /// Bytes that were captured and belong to no frame, because a gap or the maximum cut their line.
+    pub bytes_discarded: u64,
+    /// Gaps.
+    pub gaps: u64,
+    /// Bytes known lost in gaps.
+    pub bytes_lost: u64,
+}
+
+/// Cuts one stream into frames. See the module's text.
+#[derive(Debug)]
+pub struct Framer {
+    max_frame: usize,
+    /// The line under way, as far as it came in earlier chunks; empty while `skipping`.
+    buffer: Vec<u8>,
+    /// Bytes of the line under way that were dropped because it is above the maximum.
+    skipped: u64,
+    skipping: bool,
+    tentative: bool,
+    gap_before: bool,
+    /// Where the line under way starts.
+    line_start: u64,
+    /// Where the next chunk is expected.
+    next: u64,
+    stats: FramerStats,
+}
+
+impl Framer {
+    /// A framer for a stream that is seen from its beginning.
+    pub fn new(max_frame: usize) -> Self {
+        Self {
+            max_frame,
+            buffer: Vec::new(),
+            skipped: 0,
+            skipping: false,
+            tentative: false,
+            gap_before: false,
+            line_start: 0,
+            next: 0,
+            stats: FramerStats::default(),
+        }
+    }
+
+    /// A framer for a stream that is joined under way at `position`.
+    pub fn joined_at(position: u64, max_frame: usize) -> Self {
+        Self {
+            tentative: true,
+            line_start: position,
+            next: position,
+            ..Self::new(max_frame)
+        }
+    }
+
+    /// What was seen so far.
+    pub fn stats(&self) -> FramerStats {
+        self.stats
+    }
+
+    /// Bytes of memory held for the line under way.
+    pub fn memory(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Takes in the stream's next bytes.
+    ///
+    /// Bytes that were taken in before are skipped, and a jump ahead is a gap, so that no caller's
+    /// mistake puts bytes in the wrong place.
+    pub fn push(&mut self, position: u64, chunk: &[u8], mut emit: impl FnMut(Framed<'_>)) {
+        if position > self.next {
+            self.gap(self.next, position - self.next);
+        }
+        let seen = usize::try_from(self.next - position).unwrap_or(usize::MAX);
+        let Some(chunk) = chunk.get(seen..) else {
+            return;
+        };
+        let mut start = 0;
+        for newline in memchr::memchr_iter(b'\n', chunk) {
+            let line = &chunk[start..newline];
+            start = newline + 1;
+            self.end_line(line, self.next + start as u64, false, &mut emit);
+        }
+        self.next += chunk.len() as u64;
+        self.keep(&chunk[start..]);
+    }
+
+    /// Notes that `bytes_lost` bytes from `position` on were lost. What was begun is dropped.
+    pub fn gap(&mut self, position: u64, bytes_lost: u64) {
+        self.stats.gaps += 1;
+        self.stats.bytes_lost += bytes_lost;
+        self.stats.bytes_discarded += self.skipped + self.buffer.len() as u64;
+        self.next = self.next.max(position.saturating_add(bytes_lost));
+        self.release();
+        self.line_start = self.next;
+        self.gap_before = true;
+        self.tentative = true;
+    }
+
+    /// Ends the stream. A last line without a newline is a frame like any other.
+    pub fn finish(&mut self, mut emit: impl FnMut(Framed<'_>)) {
+        if self.skipping || !self.buffer.is_empty() {
+            self.end_line(&[], self.next, true, &mut emit);
+        }
+    }
+
+    /// Ends the line under way with `tail`, its part in the current chunk.
+    fn end_line(
+        &mut self,
+        tail: &[u8],
+        next_line: u64,
+        unterminated: bool,
+        emit: &mut impl FnMut(Framed<'_>),
+    ) {
+        let position = std::mem::replace(&mut self.line_start, next_line);
+        let tentative = std::mem::take(&mut self.tentative);
+        let length = self.skipped + self.buffer.len() as u64 + tail.len() as u64;
+        if length > self.max_frame as u64 {
+            self.stats.oversize += 1;
+            self.stats.bytes_discarded += length;
+            self.release();
+            let gap_before = std::mem::take(&mut self.gap_before);
+            emit(Framed::Oversize {
+                position,
+                bytes: length,
+                gap_before,
+            });
+            return;
+        }
+        let spans_chunks = !self.buffer.is_empty();
+        if spans_chunks {
+            self.buffer.extend_from_slice(tail);
+        }
+        let bytes = if spans_chunks {
+            self.buffer.as_slice()
+        } else {
+            tail
+        };
+        if bytes.trim_ascii_start().is_empty() {
+            // The end of a torn line may look like a blank one; either way it says nothing.
+            self.stats.blank_lines += 1;
+        } else {
+            self.stats.frames += 1;
+            let gap_before = std::mem::take(&mut self.gap_before);
+            emit(Framed::Frame(Frame {
+                bytes,
+                position,
+                gap_before,
+                tentative,
+                unterminated,
+            }));
+        }
+        if spans_chunks {
+            self.release();
+        }
+    }
+
+    /// Keeps the beginning of a line for the next chunk.
+    fn keep(&mut self, part: &[u8]) {
+        if self.skipping {
+            self.skipped += part.len() as u64;
+        } else if self.buffer.len() + part.len() > self.max_frame {
+            let kept = self.buffer.len() as u64;
+            self.release();
+            self.skipping = true;
+            self.skipped = kept + part.len() as u64;
+        } else {
+            self.buffer.extend_from_slice(part);
+        }
+    }
+
+    /// Forgets the line under way, and the memory of a large one.
+    fn release(&mut self) {
+        self.skipping = false;
+        self.skipped = 0;
+        self.buffer.clear();
+        if self.buffer.capacity() > KEPT_CAPACITY {
+            self.buffer = Vec::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An owned [`Framed`].
+    #[derive(Clone, Debug, PartialEq)]
+    enum Seen {
+        Frame {
+            text: Vec<u8>,
+            position: u64,
+            gap: bool,
+            tentative: bool,
+            unterminated: bool,
+        },
+        Oversize {
+            position: u64,
+            bytes: u64,
+            gap: bool,
+        },
+    }
+
+    fn record(seen: &mut Vec<Seen>) -> impl FnMut(Framed<'_>) {
+        |framed| {
+            seen.push(match framed {
+                Framed::Frame(Frame {
+                    bytes,
+                    position,
+                    gap_before,
+                    tentative,
+                    unterminated,
+                }) => Seen::Frame {
+                    text: bytes.to_vec(),
+                    position,
+                    gap: gap_before,
+                    tentative,
+                    unterminated,
+                },
+                Framed::Oversize {
+                    position,
+                    bytes,
+                    gap_before,
+                } => Seen::Oversize {
+                    position,
+                    bytes,
+                    gap: gap_before,
+                },
+            });
+        }
+    }
+
+    fn frame(text: &str, position: u64) -> Seen {
+        Seen::Frame {
+            text: text.into(),
+            position,
+            gap: false,
+            tentative: false,
+            unterminated: false,
+        }
+    }
+
+    fn run(max: usize, chunks: &[&[u8]]) -> (Vec<Seen>, FramerStats) {
+        let mut framer = Framer::new(max);
+        let mut seen = Vec::new();
+        let mut position = 0;
+        for chunk in chunks {
+            framer.push(position, chunk, record(&mut seen));
+            position += chunk.len() as u64;
+        }
+        framer.finish(record(&mut seen));
+        (seen, framer.stats())
+    }
+
+    #[test]
+    fn cuts_at_newlines_and_keeps_the_exact_bytes() {
+        let (seen, stats) = run(100, &[b"a\nbb\r\n\n \t\r\nc", b"", b"c\n"]);
+        assert_eq!(seen, [frame("a", 0), frame("bb\r", 2), frame("cc", 11)]);
+        assert_eq!(
+            stats,
+            FramerStats {
+                frames: 3,
+                blank_lines: 2,
+                ..FramerStats::default()
+            }
+        );
+    }
+
+    #[test]
+    fn the_last_line_needs_no_newline() {
+        let (seen, _) = run(100, &[b"a\nb"]);
+        assert_eq!(seen.len(), 2);
+        assert!(matches!(&seen[1], Seen::Frame { text, unterminated: true, .. } if text == b"b"));
+        assert_eq!(run(100, &[b"a\n"]).0.len(), 1);
+        assert_eq!(run(100, &[]).0, []);
+    }
+
+    #[test]
+    fn the_maximum_is_exact() {
+        for (size, kept) in [
+            (0, true),
+            (1, true),
+            (7, true),
+            (8, true),
+            (9, false),
+            (100, false),
+        ] {
+            let line = [vec![b'x'; size], b"\nend\n".to_vec()].concat();
+            for chunk in [1, 3, 8, 200] {
+                let chunks: Vec<&[u8]> = line.chunks(chunk).collect();
+                let (seen, stats) = run(8, &chunks);
+                let end = frame("end", size as u64 + 1);
+                if size == 0 {
+                    assert_eq!(seen, [end]);
+                } else if kept {
+                    assert_eq!(seen, [frame(&"x".repeat(size), 0), end]);
+                } else {
+                    let over = Seen::Oversize {
+                        position: 0,
+                        bytes: size as u64,
+                        gap: false,
+                    };
+                    assert_eq!(seen, [over, end]);
+                    assert_eq!(stats.bytes_discarded, size as u64);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_endless_line_is_not_kept() {
+        let mut framer = Framer::new(1 << 20);
+        let chunk = vec![b'x'; 64 * 1024];
+        let mut seen = Vec::new();
+        for index in 0..1600_u64 {
+            framer.push(index * chunk.len() as u64, &chunk, record(&mut seen));
+            assert!(framer.memory() <= 2 << 20);
+        }
+        framer.finish(record(&mut seen));
+        assert_eq!(
+            seen,
+            [Seen::Oversize {
+                position: 0,
+                bytes: 1600 * 64 * 1024,
+                gap: false
+            }]
+        );
+    }
+
+    #[test]
+    fn memory_of_a_large_line_is_given_back() {
+        let mut framer = Framer::new(DEFAULT_MAX_FRAME);
+        framer.push(0, &vec![b'x'; 8 << 20], |_| {});
+        assert!(framer.memory() >= 8 << 20);
+        framer.push(8 << 20, b"\n{", |_| {});
+        assert!(framer.memory() <= KEPT_CAPACITY);
+    }
+
+    #[test]
+    fn a_gap_drops_the_torn_line_and_makes_the_next_tentative() {
+        let mut framer = Framer::new(100);
+        let mut seen = Vec::new();
+        framer.push(0, b"a\ntorn", record(&mut seen));
+        framer.gap(6, 10);
+        framer.push(16, b"rest\nwhole\n", record(&mut seen));
+        let rest = Seen::Frame {
+            text: b"rest".into(),
+            position: 16,
+            gap: true,
+            tentative: true,
+            unterminated: false,
+        };
+        assert_eq!(seen, [frame("a", 0), rest, frame("whole", 21)]);
+        let stats = framer.stats();
+        assert_eq!(
+            (stats.bytes_discarded, stats.bytes_lost, stats.gaps),
+            (4, 10, 1)
+        );
+    }
+
+    #[test]
+    fn a_gap_that_ends_before_a_newline_leaves_the_next_line_certain() {
+        let mut framer = Framer::new(100);
+        let mut seen = Vec::new();
+        framer.gap(0, 10);
+        framer.push(10, b"\nwhole\n", record(&mut seen));
+        let whole = Seen::Frame {
+            text: b"whole".into(),
+            position: 11,
+            gap: true,
+            tentative: false,
+            unterminated: false,
+        };
+        assert_eq!(seen, [whole]);
+    }
+
+    #[test]
+    fn a_gap_in_an_oversize_line_forgets_it() {
+        let mut framer = Framer::new(4);
+        let mut seen = Vec::new();
+        framer.push(0, b"oversize", record(&mut seen));
+        framer.gap(8, 1);
+        framer.push(9, b"ok\n", record(&mut seen));
+        assert!(matches!(
+            &seen[..],
+            [Seen::Frame {
+                tentative: true,
+                gap: true,
+                ..
+            }]
+        ));
+        assert_eq!(framer.stats().bytes_discarded, 8);
+    }
+
+    #[test]
+    fn positions_out_of_step_are_put_right() {
+        let mut framer = Framer::new(100);
+        let mut seen = Vec::new();
+        framer.push(0, b"ab", record(&mut seen));
+        framer.push(0, b"abc\n", record(&mut seen));
+        framer.push(1, b"b", record(&mut seen));
+        framer.push(7, b"d\n", record(&mut seen));
+        assert_eq!(seen[0], frame("abc", 0));
+        assert!(matches!(
+            &seen[1],
+            Seen::Frame {
+                gap: true,
+                position: 7,
+                ..
+            }
+        ));
+        assert_eq!(framer.stats().bytes_lost, 3);
+    }
+
+    #[test]
+    fn a_stream_joined_under_way_starts_tentative() {
+        let mut framer = Framer::joined_at(1000, 100);
+        let mut seen = Vec::new();
+        framer.push(1000, b"rest\nwhole\n", record(&mut seen));
+        assert!(matches!(
+            seen[0],
+            Seen::Frame {
+                tentative: true,
+                gap: false,
+                position: 1000,
+                ..
+            }
+        ));
+        assert_eq!(seen[1], frame("whole", 1005));
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_make_no_difference(
+            text in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(b' '), any::<u8>()], 0..400),
+            cuts in proptest::collection::vec(0_usize..400, 0..40),
+            max in 1_usize..40,
+        ) {
+            let whole = run(max, &[&text]);
+            let mut cuts: Vec<usize> = cuts.into_iter().filter(|&cut| cut <= text.len()).collect();
+            cuts.push(0);
+            cuts.push(text.len());
+            cuts.sort_unstable();
+            let chunks: Vec<&[u8]> = cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(run(max, &chunks), whole);
+        }
+
+        #[test]
+        fn every_byte_is_accounted_for(
+            text in proptest::collection::vec(prop_oneof![3 => Just(b'x'), 1 => Just(b'\n')], 0..200),
+            max in 1_usize..20,
+        ) {
+            let (seen, stats) = run(max, &[&text]);
+            let expected: Vec<&[u8]> = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).collect();
+            prop_assert_eq!(seen.len(), expected.len());
+            for (seen, line) in seen.iter().zip(expected) {
+                match seen {
+                    Seen::Frame { text, .. } => prop_assert_eq!(text.as_slice(), line),
+                    Seen::Oversize { bytes, .. } => prop_assert_eq!(*bytes, line.len() as u64),
+                }
+            }
+            prop_assert_eq!(stats.frames + stats.oversize, seen.len() as u64);
+        }
+    }
+}
