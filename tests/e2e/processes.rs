@@ -126,7 +126,7 @@ fn a_bash_coprocess() -> Result<()> {
         hear() {{ IFS= read -r line <&"${{SERVER[0]}}"; }}
         {SHELL_TALK}
         eval "exec ${{SERVER[1]}}>&-"
-        wait "$SERVER_PID"
+        wait
         "#
     );
     let truth = exact(shell_client("bash", &script)?, Pids::AtLast)?;
@@ -285,7 +285,7 @@ fn a_server_that_is_killed() -> Result<()> {
     std::fs::write(&half, r#"{"jsonrpc":"2.0","method":"notifications/mess"#)?;
     let mark = files.path().join("mark");
     let plan = format!(
-        "handshake; call 300; emit {}; mark {}; wait {}/never",
+        "handshake; call 300; trail {}; sleep 100; mark {}; wait {}/never",
         half.display(),
         mark.display(),
         files.path().display()

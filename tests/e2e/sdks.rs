@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use mcpinspect_tests::places;
 use mcpinspect_tests::verify::Pids;
+use tempfile::TempDir;
 
 use crate::{each_exact, exact};
 
@@ -145,13 +146,15 @@ fn rust(pipes: bool) -> Result<Server> {
     })
 }
 
-/// Starts a client's command line with a server's behind it.
-fn connect(client: &[OsString], server: &Server) -> Result<(String, Command)> {
+/// Starts a client's command line with a server's behind it; `files` keeps what it shall call.
+fn connect(files: &TempDir, client: &[OsString], server: &Server) -> Result<(String, Command)> {
+    let calls = files.path().join(server.name);
+    std::fs::write(&calls, &server.calls)?;
     let preload = places::script("node/wirelog.cjs")?;
     let mut command = Command::new(&client[0]);
     command
         .args(&client[1..])
-        .arg(&server.calls)
+        .arg(calls)
         .args(&server.command)
         .env("NODE_OPTIONS", format!("--require {}", preload.display()))
         // Where `npx` finds its packages.
@@ -166,62 +169,69 @@ fn python_client() -> Result<Vec<OsString>> {
     ])
 }
 
-fn sessions(client: &[OsString], servers: &[Server]) -> Result<Vec<(String, Command)>> {
+fn sessions(
+    files: &TempDir,
+    client: &[OsString],
+    servers: &[Server],
+) -> Result<Vec<(String, Command)>> {
     servers
         .iter()
-        .map(|server| connect(client, server))
+        .map(|server| connect(files, client, server))
         .collect()
 }
 
 #[test]
 fn python_client_and_node_servers() -> Result<()> {
-    let root = tempfile::tempdir()?;
+    let files = tempfile::tempdir()?;
     let servers = [
         everything()?,
-        filesystem(root.path())?,
-        memory(root.path())?,
+        filesystem(files.path())?,
+        memory(files.path())?,
     ];
-    each_exact(sessions(&python_client()?, &servers)?, Pids::AtLast)
+    each_exact(sessions(&files, &python_client()?, &servers)?, Pids::AtLast)
 }
 
 #[test]
 fn python_client_and_a_server_through_npx() -> Result<()> {
-    let (_, command) = connect(&python_client()?, &everything_by_npx())?;
+    let files = tempfile::tempdir()?;
+    let (_, command) = connect(&files, &python_client()?, &everything_by_npx())?;
     exact(command, Pids::AtLast)?;
     Ok(())
 }
 
 #[test]
 fn python_client_and_python_servers() -> Result<()> {
-    let root = tempfile::tempdir()?;
-    let servers = [time()?, git(root.path())?];
-    each_exact(sessions(&python_client()?, &servers)?, Pids::AtLast)
+    let files = tempfile::tempdir()?;
+    let servers = [time()?, git(files.path())?];
+    each_exact(sessions(&files, &python_client()?, &servers)?, Pids::AtLast)
 }
 
 #[test]
 fn python_client_and_rust_servers() -> Result<()> {
+    let files = tempfile::tempdir()?;
     let servers = [rust(false)?, rust(true)?];
-    each_exact(sessions(&python_client()?, &servers)?, Pids::AtLast)
+    each_exact(sessions(&files, &python_client()?, &servers)?, Pids::AtLast)
 }
 
 #[test]
 fn node_client() -> Result<()> {
     let script = places::node_directory()?.join("client.mjs");
     let client = ["node".into(), script.into()];
-    let root = tempfile::tempdir()?;
+    let files = tempfile::tempdir()?;
     let servers = [
         everything()?,
-        filesystem(root.path())?,
+        filesystem(files.path())?,
         typescript()?,
         time()?,
         rust(false)?,
         rust(true)?,
     ];
-    each_exact(sessions(&client, &servers)?, Pids::AtLast)
+    each_exact(sessions(&files, &client, &servers)?, Pids::AtLast)
 }
 
 #[test]
 fn rust_client() -> Result<()> {
+    let files = tempfile::tempdir()?;
     let client = [places::example("rmcp_client")?.into()];
     let servers = [
         rust(false)?,
@@ -231,21 +241,23 @@ fn rust_client() -> Result<()> {
         time()?,
         bun()?,
     ];
-    each_exact(sessions(&client, &servers)?, Pids::AtLast)
+    each_exact(sessions(&files, &client, &servers)?, Pids::AtLast)
 }
 
 #[test]
 fn bun_client_on_the_sdk() -> Result<()> {
+    let files = tempfile::tempdir()?;
     let script = places::node_directory()?.join("client.mjs");
     let client = [places::bun()?.into(), script.into()];
     let servers = [bun()?, everything()?, time()?, rust(true)?];
-    each_exact(sessions(&client, &servers)?, Pids::AtLast)
+    each_exact(sessions(&files, &client, &servers)?, Pids::AtLast)
 }
 
 #[test]
 fn bun_client_on_its_own_processes() -> Result<()> {
+    let files = tempfile::tempdir()?;
     let script = places::node_directory()?.join("bun-client.mjs");
     let client = [places::bun()?.into(), script.into()];
     let servers = [bun()?, everything()?, time()?, rust(false)?];
-    each_exact(sessions(&client, &servers)?, Pids::AtLast)
+    each_exact(sessions(&files, &client, &servers)?, Pids::AtLast)
 }

@@ -1,4 +1,5 @@
-//! A client on the Rust SDK: `rmcp_client '[[TOOL, ARGUMENTS], …]' SERVER ARGUMENT…`
+//! A client on the Rust SDK: `rmcp_client CALLS SERVER ARGUMENT…`, where CALLS is a file with
+//! `[[TOOL, ARGUMENTS], …]`.
 
 #[path = "shared/logged.rs"]
 mod logged;
@@ -15,7 +16,8 @@ use serde_json::{Map, Value};
 async fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let calls = arguments.next().context("no calls given")?;
-    let calls: Vec<(String, Map<String, Value>)> = serde_json::from_str(&calls)?;
+    let calls: Vec<(String, Map<String, Value>)> =
+        serde_json::from_str(&std::fs::read_to_string(calls)?)?;
     let mut server = tokio::process::Command::new(arguments.next().context("no server given")?)
         .args(arguments)
         .stdin(Stdio::piped())

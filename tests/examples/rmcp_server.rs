@@ -8,7 +8,7 @@ use anyhow::Result;
 use logged::{Logged, open_log};
 use rmcp::handler::server::{router::tool::ToolRouter, wrapper::Parameters};
 use rmcp::model::{ServerCapabilities, ServerConfig};
-use rmcp::{ServerHandler, ServiceExt, schemars, tool, tool_router};
+use rmcp::{ServerHandler, ServiceExt, schemars, tool, tool_handler, tool_router};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct EchoArguments {
@@ -30,6 +30,7 @@ impl Echo {
     }
 }
 
+#[tool_handler]
 impl ServerHandler for Echo {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())

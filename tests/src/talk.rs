@@ -86,8 +86,14 @@ impl Talk {
         Ok(())
     }
 
-    /// Waits for the end, which has to be a good one.
+    /// Waits for the end, which has to be a good one, and reads what was logged.
     pub fn finish(mut self, limit: Duration) -> Result<Truth> {
+        self.end(limit)?;
+        self.truth()
+    }
+
+    /// Waits for the end, which has to be a good one.
+    pub fn end(&mut self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
@@ -105,7 +111,7 @@ impl Talk {
             self.what,
             self.errors()
         );
-        self.truth()
+        Ok(())
     }
 
     /// What the peers have logged so far.

@@ -1,5 +1,7 @@
 // A client without an SDK on Bun's own process interface, which uses system calls that Node does not:
-// bun-client.mjs '[[TOOL, ARGUMENTS], …]' SERVER ARGUMENT…
+// bun-client.mjs CALLS SERVER ARGUMENT…
+// where CALLS is a file with [[TOOL, ARGUMENTS], …].
+import { readFileSync } from 'node:fs';
 import wirelog from './wirelog.cjs';
 
 const note = wirelog.wireLog('client');
@@ -38,6 +40,6 @@ async function request(method, params) {
 await request('initialize', { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'bun', version: '1.0.0' } });
 send({ method: 'notifications/initialized' });
 await request('tools/list', {});
-for (const [name, parameters] of JSON.parse(calls)) await request('tools/call', { name, arguments: parameters });
+for (const [name, parameters] of JSON.parse(readFileSync(calls, 'utf8'))) await request('tools/call', { name, arguments: parameters });
 server.stdin.end();
 await server.exited;

@@ -1,4 +1,6 @@
-// A client on the TypeScript SDK, for Node and Bun: client.mjs '[[TOOL, ARGUMENTS], …]' SERVER ARGUMENT…
+// A client on the TypeScript SDK, for Node and Bun: client.mjs CALLS SERVER ARGUMENT…
+// where CALLS is a file with [[TOOL, ARGUMENTS], …].
+import { readFileSync } from 'node:fs';
 import wirelog from './wirelog.cjs';
 
 wirelog.logChildren();
@@ -9,6 +11,6 @@ const [calls, command, ...args] = process.argv.slice(2);
 const client = new Client({ name: 'typescript', version: '1.0.0' });
 await client.connect(new StdioClientTransport({ command, args, env: process.env }));
 await client.listTools();
-for (const [name, parameters] of JSON.parse(calls)) await client.callTool({ name, arguments: parameters });
+for (const [name, parameters] of JSON.parse(readFileSync(calls, 'utf8'))) await client.callTool({ name, arguments: parameters });
 await client.listTools();
 await client.close();

@@ -1,7 +1,8 @@
-"""A client on the Python SDK: client.py '[[TOOL, ARGUMENTS], …]' SERVER ARGUMENT…"""
+"""A client on the Python SDK: client.py CALLS SERVER ARGUMENT… where CALLS is a file with [[TOOL, ARGUMENTS], …]"""
 
 import json
 import os
+import pathlib
 import sys
 
 import anyio
@@ -16,7 +17,7 @@ async def main():
     async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
         await session.list_tools()
-        for name, parameters in json.loads(calls):
+        for name, parameters in json.loads(pathlib.Path(calls).read_text()):
             await session.call_tool(name, parameters)
         await session.list_tools()
 

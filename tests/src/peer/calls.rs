@@ -168,7 +168,18 @@ pub fn read_once(
                     std::ptr::null_mut(),
                 )
             };
-            moved(result, &messages)
+            let count = usize::try_from(result).map_err(|_| io::Error::last_os_error())?;
+            let lengths: Vec<usize> = messages[..count]
+                .iter()
+                .map(|message| message.msg_len as usize)
+                .collect();
+            // The second message starts at its own place, however short the first one was.
+            if let [first, second] = lengths[..] {
+                let half = parts.len().div_ceil(2);
+                let start: usize = parts[..half].iter().map(|part| part.iov_len).sum();
+                buffer.copy_within(start..start + second, first);
+            }
+            Ok(lengths.iter().sum())
         }
         ReadCall::Splice => through_pipe(raw, buffer, |pipe, length| {
             // SAFETY: only descriptors and null offsets are passed.
@@ -266,8 +277,12 @@ pub fn write_once(
             })
         }
         WriteCall::Vmsplice => {
-            // SAFETY: as above; the pages stay untouched until this peer gets its next message.
-            checked(unsafe { libc::vmsplice(raw, parts.as_ptr(), parts.len(), 0) })
+            // SAFETY: as above; the pages stay untouched until the reader has taken them.
+            let count = checked(unsafe { libc::vmsplice(raw, parts.as_ptr(), parts.len(), 0) })?;
+            while unread(raw)? > 0 {
+                std::thread::yield_now();
+            }
+            Ok(count)
         }
         WriteCall::Sendfile => {
             let file = memory_file(bytes)?;
@@ -321,6 +336,14 @@ fn through_pipe(
         done += nix::unistd::read(&out, &mut buffer[done..length])?;
     }
     Ok(length)
+}
+
+/// How many bytes wait in a pipe.
+fn unread(raw: RawFd) -> io::Result<libc::c_int> {
+    let mut count: libc::c_int = 0;
+    // SAFETY: FIONREAD writes one int, to a local that outlives the call.
+    let result = unsafe { libc::ioctl(raw, libc::FIONREAD, &raw mut count) };
+    checked(result as isize).map(|_| count)
 }
 
 /// Repeats `step` until all of `length` has moved: what was taken from the source must arrive.

@@ -211,6 +211,9 @@ impl Client {
             Step::Emit(file) => {
                 self.tool("emit", json!({"file": file}))?;
             }
+            Step::Trail(file) => {
+                self.tool("trail", json!({"file": file}))?;
+            }
             Step::Mark(file) => std::fs::write(file, "")?,
             Step::Wait(file) => {
                 while !file.exists() {

@@ -39,6 +39,8 @@ pub enum Step {
     Send(PathBuf),
     /// `emit FILE`: has the server write the file's bytes.
     Emit(PathBuf),
+    /// `trail FILE`: has the server write the file's bytes after its answer.
+    Trail(PathBuf),
     /// `mark FILE`: creates the file.
     Mark(PathBuf),
     /// `wait FILE`: waits until the file exists.
@@ -99,6 +101,7 @@ fn parse(part: &str, steps: &mut Vec<Step>) -> Result<()> {
         "emit-junk" => Step::EmitJunk(one()?),
         "send" => Step::Send(path()),
         "emit" => Step::Emit(path()),
+        "trail" => Step::Trail(path()),
         "mark" => Step::Mark(path()),
         "wait" => Step::Wait(path()),
         "sleep" => Step::Sleep(u64::try_from(one()?)?),

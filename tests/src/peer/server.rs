@@ -169,6 +169,13 @@ impl Server {
                             self.link.send_line(&line)?;
                         }
                     }
+                    Some("trail") => {
+                        let file = arguments["file"].as_str().context("trail what?")?;
+                        let line = messages::echo_response(id, 0);
+                        self.link.send_line(&line)?;
+                        self.link.send(&std::fs::read(file)?)?;
+                        return Ok(None);
+                    }
                     Some("ask") => self.ask()?,
                     _ => {}
                 }
