@@ -18,7 +18,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         .parent()
         .ok_or("the crate has no parent folder")?
         .to_owned();
-    for watched in ["mcpinspectd-ebpf/src", "mcpinspectd-ebpf/Cargo.toml", "mcpinspectd-ebpf/Cargo.lock", "mcpinspect-common/src"] {
+    for watched in [
+        "mcpinspectd-ebpf/src",
+        "mcpinspectd-ebpf/Cargo.toml",
+        "mcpinspectd-ebpf/Cargo.lock",
+        "mcpinspect-common/src",
+    ] {
         println!("cargo::rerun-if-changed={}", root.join(watched).display());
     }
     println!("cargo::rerun-if-env-changed=PATH");
@@ -32,7 +37,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         Err(reason) => {
             println!("cargo::warning=built without the eBPF probes: {reason}");
-            println!("cargo::warning=`cargo xtask build-ebpf` sets up what is missing and builds them");
+            println!(
+                "cargo::warning=`cargo xtask build-ebpf` sets up what is missing and builds them"
+            );
             println!("cargo::rustc-env=MCPINSPECT_PROBES_MISSING={reason}");
             // Look again next time: the tool chain may have been set up without a source changing.
             println!("cargo::rerun-if-changed={}", out.join("never").display());
@@ -51,7 +58,9 @@ fn build(root: &Path, out: &Path) -> Result<PathBuf, String> {
         path.push(":");
         path.push(inherited);
     }
-    let linker = env::split_paths(&path).map(|folder| folder.join(LINKER)).find(|file| file.is_file());
+    let linker = env::split_paths(&path)
+        .map(|folder| folder.join(LINKER))
+        .find(|file| file.is_file());
     if linker.is_none() {
         return Err(format!("{LINKER} is not installed"));
     }
@@ -67,7 +76,11 @@ fn build(root: &Path, out: &Path) -> Result<PathBuf, String> {
     }
 
     let big_endian = env::var("CARGO_CFG_TARGET_ENDIAN").is_ok_and(|endian| endian == "big");
-    let target = if big_endian { "bpfeb-unknown-none" } else { "bpfel-unknown-none" };
+    let target = if big_endian {
+        "bpfeb-unknown-none"
+    } else {
+        "bpfel-unknown-none"
+    };
     let arch = env::var("CARGO_CFG_TARGET_ARCH").map_err(|error| error.to_string())?;
     // One folder for all profiles of the host build: the probes are the same in each.
     let folder = target_dir(root, out).join("bpf");

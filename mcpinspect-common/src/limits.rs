@@ -8,8 +8,8 @@ pub const ENDPOINTS_MAX: u32 = 16_384;
 pub const PAYLOAD_MAX: u32 = 64 * 1024;
 
 /// Payload capacities of the records: a reservation in the ring must have a constant size, so one
-/// class is picked per piece.
-pub const PAYLOAD_CLASSES: [u32; 4] = [256, 2 * 1024, 16 * 1024, PAYLOAD_MAX];
+/// class is picked per piece. A piece takes at most four times its size.
+pub const PAYLOAD_CLASSES: [u32; 5] = [256, 1024, 4 * 1024, 16 * 1024, PAYLOAD_MAX];
 
 /// Bytes per end that are shipped of a stream that may or may not be MCP.
 pub const SNIFF_BUDGET_DEFAULT: u64 = 256 * 1024;

@@ -290,6 +290,8 @@ pub enum Event {
         bytes: u64,
         /// Its beginning, escaped, redacted and bounded.
         excerpt: String,
+        /// How many others of this session were not told since the one before, to keep a flood down.
+        suppressed: u64,
     },
     /// A tool definition's pin was approved, rejected, set or lifted by a person.
     #[serde(rename = "mcp_policy")]

@@ -16,6 +16,8 @@ pub mod engine;
 pub mod event;
 pub mod mcp;
 pub mod model;
+pub mod monitor;
+pub mod preflight;
 pub mod process;
 pub mod registry;
 pub mod session;

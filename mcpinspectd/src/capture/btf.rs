@@ -71,7 +71,12 @@ impl<'a> Btf<'a> {
             .ok_or(BtfError::Malformed("type section out of bounds"))?;
         let strings = section(word(16)? as usize, word(20)? as usize)
             .ok_or(BtfError::Malformed("string section out of bounds"))?;
-        let mut btf = Self { types, strings, starts: vec![usize::MAX], structs: HashMap::new() };
+        let mut btf = Self {
+            types,
+            strings,
+            starts: vec![usize::MAX],
+            structs: HashMap::new(),
+        };
         btf.index()?;
         Ok(btf)
     }
@@ -115,7 +120,10 @@ impl<'a> Btf<'a> {
             id = found.0;
             offset += found.1;
         }
-        Ok(Field { offset, size: self.size(id)? })
+        Ok(Field {
+            offset,
+            size: self.size(id)?,
+        })
     }
 
     /// Type and byte offset of a member.
@@ -131,8 +139,11 @@ impl<'a> Btf<'a> {
         }
         for index in 0..length {
             let entry = at + 12 + index * 12;
-            let (member_name, kind, bits) =
-                (self.word(entry)?, self.word(entry + 4)?, self.word(entry + 8)?);
+            let (member_name, kind, bits) = (
+                self.word(entry)?,
+                self.word(entry + 4)?,
+                self.word(entry + 8)?,
+            );
             // With the flag set, the upper byte is a bit field's width.
             let offset = if flag { bits & 0x00ff_ffff } else { bits } / 8;
             let member_name = self.string(member_name);

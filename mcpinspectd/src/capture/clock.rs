@@ -19,7 +19,9 @@ impl BootClock {
     /// A clock that every supported kernel has cannot be read.
     pub fn measure() -> nix::Result<Self> {
         let now = nanos(ClockId::CLOCK_REALTIME)?;
-        Ok(Self { boot: now.saturating_sub(Self::now_boot()?) })
+        Ok(Self {
+            boot: now.saturating_sub(Self::now_boot()?),
+        })
     }
 
     /// The moment `boot_nanos` after boot.
@@ -39,5 +41,8 @@ impl BootClock {
 fn nanos(clock: ClockId) -> nix::Result<u64> {
     let time = clock_gettime(clock)?;
     let (seconds, nanos) = (u64::try_from(time.tv_sec()), u64::try_from(time.tv_nsec()));
-    Ok(seconds.unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(nanos.unwrap_or(0)))
+    Ok(seconds
+        .unwrap_or(0)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanos.unwrap_or(0)))
 }

@@ -31,7 +31,14 @@ impl InvolvedTable {
     pub fn new(map: impl AsFd) -> nix::Result<Self> {
         // SAFETY: a new mapping of the map's whole value area, which lives until it is unmapped.
         let base = unsafe {
-            mmap(None, BYTES, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, map, 0)?
+            mmap(
+                None,
+                BYTES,
+                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+                MapFlags::MAP_SHARED,
+                map,
+                0,
+            )?
         };
         Ok(Self { base: base.cast() })
     }
@@ -49,12 +56,16 @@ impl InvolvedTable {
     /// Marks `tgid`.
     pub fn mark(&self, tgid: u32) {
         // Any value but 0 marks; a probe's later mark replaces it.
-        let _ = self.slot(tgid).compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self
+            .slot(tgid)
+            .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Takes back the mark of `tgid`, if it is still the one that was seen.
     pub fn clear(&self, tgid: u32, seen: u32) {
-        let _ = self.slot(tgid).compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self
+            .slot(tgid)
+            .compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// The slots that are marked, with their stamps.

@@ -21,15 +21,30 @@ struct Entry {
 }
 
 const fn offset(global: &'static str, field: &'static str) -> Entry {
-    Entry { global, field, take: Take::Offset, optional: false }
+    Entry {
+        global,
+        field,
+        take: Take::Offset,
+        optional: false,
+    }
 }
 
 const fn optional(global: &'static str, field: &'static str) -> Entry {
-    Entry { global, field, take: Take::Offset, optional: true }
+    Entry {
+        global,
+        field,
+        take: Take::Offset,
+        optional: true,
+    }
 }
 
 const fn size(global: &'static str, field: &'static str) -> Entry {
-    Entry { global, field, take: Take::Size, optional: false }
+    Entry {
+        global,
+        field,
+        take: Take::Size,
+        optional: false,
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -54,7 +69,12 @@ const REGISTERS: [Entry; 5] = [
 
 #[cfg(target_arch = "aarch64")]
 const fn element(global: &'static str, field: &'static str, at: u32) -> Entry {
-    Entry { global, field, take: Take::Element(at), optional: false }
+    Entry {
+        global,
+        field,
+        take: Take::Element(at),
+        optional: false,
+    }
 }
 
 const FIELDS: [Entry; 34] = [
@@ -124,6 +144,9 @@ impl Layout {
             };
             globals.push((entry.global, value));
         }
-        Ok(Self { globals, unix_sockets })
+        Ok(Self {
+            globals,
+            unix_sockets,
+        })
     }
 }

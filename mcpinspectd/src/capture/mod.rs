@@ -9,8 +9,10 @@ mod probes;
 mod record;
 mod ring;
 
+pub use btf::BtfError;
 pub use clock::BootClock;
 pub use involved::InvolvedTable;
-pub use probes::{Hook, KERNEL_BTF, Options, ProbeError, Probes};
+pub use layout::Layout;
+pub use probes::{Hook, KERNEL_BTF, Options, ProbeError, Probes, probes_missing, resolve_layout};
 pub use record::{Actor, Record, RecordError, decode};
-pub use ring::{Batch, Drain, start};
+pub use ring::{Batch, Drain, raise_priority, start};

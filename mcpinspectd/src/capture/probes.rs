@@ -74,18 +74,24 @@ impl ProbeError {
     /// One sentence: what to do about it.
     pub fn advice(&self) -> &'static str {
         match self {
-            Self::NotBuilt(_) => "run `cargo xtask build-ebpf`, which installs what is missing and builds them.",
+            Self::NotBuilt(_) => {
+                "run `cargo xtask build-ebpf`, which installs what is missing and builds them."
+            }
             Self::NoBtf { .. } => {
                 "use a kernel with CONFIG_DEBUG_INFO_BTF=y, or point `[capture] btf` in the configuration to a BTF file of exactly this kernel."
             }
-            Self::Btf(_) => "report the kernel version: a field that the probes read has moved or gone.",
+            Self::Btf(_) => {
+                "report the kernel version: a field that the probes read has moved or gone."
+            }
             Self::NotPermitted => {
                 "run as root, or with the capabilities CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; kernels in lockdown mode `confidentiality` refuse everybody."
             }
             Self::NoRingBuffer => "use Linux 5.8 or newer.",
-            Self::Load(_) | Self::Program { .. } | Self::Map { .. } | Self::Incomplete(_) | Self::Io(_) => {
-                "run `mcpinspectd check` for what this kernel offers."
-            }
+            Self::Load(_)
+            | Self::Program { .. }
+            | Self::Map { .. }
+            | Self::Incomplete(_)
+            | Self::Io(_) => "run `mcpinspectd check` for what this kernel offers.",
         }
     }
 }
@@ -112,7 +118,8 @@ impl Hook {
         match self {
             Self::TypedTracepoint => {
                 const NAME: &str = "syscall_exit";
-                let btf = aya::Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
+                let btf =
+                    aya::Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
                 let program: &mut BtfTracePoint = program(ebpf, NAME)?;
                 program
                     .load("sys_exit", &btf)
@@ -157,20 +164,28 @@ impl Probes {
     /// # Errors
     /// See [`ProbeError`]; nothing stays attached.
     pub fn load(options: &Options) -> Result<(Self, RingBuf<MapData>), ProbeError> {
-        let missing = env!("MCPINSPECT_PROBES_MISSING");
-        if !missing.is_empty() {
-            return Err(ProbeError::NotBuilt(missing));
+        if let Some(reason) = probes_missing() {
+            return Err(ProbeError::NotBuilt(reason));
         }
         let path = options.btf.as_deref().unwrap_or(Path::new(KERNEL_BTF));
-        let types = std::fs::read(path)
-            .map_err(|error| ProbeError::NoBtf { path: path.to_owned(), error })?;
-        let layout = Layout::resolve(&Btf::parse(&types)?)?;
-        let hook =
-            if options.btf.is_none() { Hook::TypedTracepoint } else { Hook::RawTracepoint };
+        let types = std::fs::read(path).map_err(|error| ProbeError::NoBtf {
+            path: path.to_owned(),
+            error,
+        })?;
+        let layout = resolve_layout(&types)?;
+        let hook = if options.btf.is_none() {
+            Hook::TypedTracepoint
+        } else {
+            Hook::RawTracepoint
+        };
 
         let own_tgid = std::process::id();
         let compat_by_cs = u32::from(cfg!(target_arch = "x86_64"));
-        let log_level = if options.diagnostics { aya_log::Level::Trace as u8 } else { 0 };
+        let log_level = if options.diagnostics {
+            aya_log::Level::Trace as u8
+        } else {
+            0
+        };
         let mut loader = EbpfLoader::new();
         loader
             .map_max_entries("RECORDS", options.ring_size)
@@ -187,7 +202,10 @@ impl Probes {
         for (number, operation) in operations::table() {
             operations
                 .set(number, operation as u8, 0)
-                .map_err(|error| ProbeError::Map { map: "OPERATIONS", error })?;
+                .map_err(|error| ProbeError::Map {
+                    map: "OPERATIONS",
+                    error,
+                })?;
         }
         let ring = map(&mut ebpf, "RECORDS")?;
         let involved = match ebpf.map("INVOLVED") {
@@ -228,7 +246,9 @@ impl Probes {
             const NAME: &str = "descriptors";
             let btf = aya::Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
             let iterator: &mut Iter = program(&mut self.ebpf, NAME)?;
-            iterator.load("task_file", &btf).map_err(|error| refused(NAME, error))?;
+            iterator
+                .load("task_file", &btf)
+                .map_err(|error| refused(NAME, error))?;
         }
         Ok(())
     }
@@ -265,6 +285,16 @@ impl Probes {
         self.counters.get(&key, 0).ok()
     }
 
+    /// Device and inode of every endpoint that is shipped to some extent.
+    pub fn watched(&self) -> std::collections::HashSet<(u64, u64)> {
+        self.watches
+            .iter()
+            .filter_map(Result::ok)
+            .filter(|(_, watch)| watch.limit != [0, 0])
+            .map(|(key, _)| (u64::from(key.dev), key.ino))
+            .collect()
+    }
+
     /// Forgets an endpoint: its inode is gone.
     pub fn forget(&mut self, key: EndpointKey) {
         // The watch first: without it nothing is counted. Either may be missing by now.
@@ -277,7 +307,10 @@ impl Probes {
     ///
     /// # Errors
     /// The kernel refuses the iterator, or has none.
-    pub fn register(&mut self, keys: impl IntoIterator<Item = EndpointKey>) -> Result<(), ProbeError> {
+    pub fn register(
+        &mut self,
+        keys: impl IntoIterator<Item = EndpointKey>,
+    ) -> Result<(), ProbeError> {
         const NAME: &str = "descriptors";
         let mut inserted = Vec::new();
         for key in keys {
@@ -291,7 +324,9 @@ impl Probes {
         }
         let iterator: &mut Iter = program(&mut self.ebpf, NAME)?;
         let link = iterator.attach().map_err(|error| refused(NAME, error))?;
-        let link = iterator.take_link(link).map_err(|error| refused(NAME, error))?;
+        let link = iterator
+            .take_link(link)
+            .map_err(|error| refused(NAME, error))?;
         let mut walk = link.into_file().map_err(std::io::Error::other)?;
         // The walk happens while its (empty) output is read.
         std::io::copy(&mut walk, &mut std::io::sink())?;
@@ -303,7 +338,9 @@ impl Probes {
 
     /// A statistic of the probes, over all CPUs.
     pub fn stat(&self, stat: Stat) -> u64 {
-        self.stats.get(&(stat as u32), 0).map_or(0, |slots| slots.iter().sum())
+        self.stats
+            .get(&(stat as u32), 0)
+            .map_or(0, |slots| slots.iter().sum())
     }
 
     /// Writes what the probes have logged, if they were asked to.
@@ -312,6 +349,20 @@ impl Probes {
             logger.flush();
         }
     }
+}
+
+/// Why this program has no probes; `None` if it has them.
+pub fn probes_missing() -> Option<&'static str> {
+    let reason = env!("MCPINSPECT_PROBES_MISSING");
+    (!reason.is_empty()).then_some(reason)
+}
+
+/// Finds where the fields are that the probes read.
+///
+/// # Errors
+/// `types` is not BTF, or of a kernel that lacks one of them.
+pub fn resolve_layout(types: &[u8]) -> Result<Layout, BtfError> {
+    Layout::resolve(&Btf::parse(types)?)
 }
 
 fn map<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, ProbeError>
@@ -329,7 +380,10 @@ where
     ebpf.program_mut(name)
         .ok_or(ProbeError::Incomplete(name))?
         .try_into()
-        .map_err(|error| ProbeError::Program { program: name, error })
+        .map_err(|error| ProbeError::Program {
+            program: name,
+            error,
+        })
 }
 
 fn attach_raw(ebpf: &mut Ebpf, name: &'static str, tracepoint: &str) -> Result<(), ProbeError> {

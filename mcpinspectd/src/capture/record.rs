@@ -29,19 +29,36 @@ pub struct Actor {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Record<'a> {
     /// Bytes that crossed an end of a stream.
-    Data { key: EndpointKey, end: End, position: u64, bytes: &'a [u8] },
+    Data {
+        key: EndpointKey,
+        end: End,
+        position: u64,
+        bytes: &'a [u8],
+    },
     /// Bytes that crossed it and could not be copied.
-    Missing { key: EndpointKey, end: End, position: u64, length: u64 },
+    Missing {
+        key: EndpointKey,
+        end: End,
+        position: u64,
+        length: u64,
+    },
     /// A reader saw the end.
     EndOfStream { key: EndpointKey },
     /// A program was started; what its descriptors 0 and 1 are.
-    Exec { input: EndpointReport, output: EndpointReport },
+    Exec {
+        input: EndpointReport,
+        output: EndpointReport,
+    },
     /// An involved process is gone.
     Exit,
     /// An endpoint was registered on request.
     Registered(EndpointReport),
     /// Bytes moved unseen on a stream (`Some`), or somewhere in this process (`None`).
-    BlindSpot { stream: Option<(EndpointKey, End)>, bytes: u64, operation: Operation },
+    BlindSpot {
+        stream: Option<(EndpointKey, End)>,
+        bytes: u64,
+        operation: Operation,
+    },
 }
 
 /// Reads one record.
@@ -50,21 +67,44 @@ pub enum Record<'a> {
 /// The bytes are not a record of this version; the caller counts and drops them.
 pub fn decode(data: &[u8]) -> Result<(Actor, Record<'_>), RecordError> {
     let header: RecordHeader = plain(data)?;
-    let RecordHeader { kind, end, flags, len, key, position, time, tgid, tid: _, aux } = header;
+    let RecordHeader {
+        kind,
+        end,
+        flags,
+        len,
+        key,
+        position,
+        time,
+        tgid,
+        tid: _,
+        aux,
+    } = header;
     let payload = data
         .get(size_of::<RecordHeader>()..)
         .and_then(|rest| rest.get(..len as usize))
         .ok_or(RecordError::Short)?;
     let end = End::from_u8(end).ok_or(RecordError::Unknown)?;
     let record = match RecordKind::from_u8(kind).ok_or(RecordError::Unknown)? {
-        RecordKind::Data if flags & RecordFlags::FAULT != 0 => {
-            Record::Missing { key, end, position, length: aux }
-        }
-        RecordKind::Data => Record::Data { key, end, position, bytes: payload },
+        RecordKind::Data if flags & RecordFlags::FAULT != 0 => Record::Missing {
+            key,
+            end,
+            position,
+            length: aux,
+        },
+        RecordKind::Data => Record::Data {
+            key,
+            end,
+            position,
+            bytes: payload,
+        },
         RecordKind::EndOfStream => Record::EndOfStream { key },
         RecordKind::Exec => Record::Exec {
             input: plain(payload)?,
-            output: plain(payload.get(size_of::<EndpointReport>()..).ok_or(RecordError::Short)?)?,
+            output: plain(
+                payload
+                    .get(size_of::<EndpointReport>()..)
+                    .ok_or(RecordError::Short)?,
+            )?,
         },
         RecordKind::Exit => Record::Exit,
         RecordKind::Registered => Record::Registered(plain(payload)?),
@@ -96,5 +136,9 @@ fn plain<T: Plain>(data: &[u8]) -> Result<T, RecordError> {
 pub fn length(data: &[u8]) -> Result<usize, RecordError> {
     let header: RecordHeader = plain(data)?;
     let length = size_of::<RecordHeader>() + header.len as usize;
-    if data.len() < length { Err(RecordError::Short) } else { Ok(length) }
+    if data.len() < length {
+        Err(RecordError::Short)
+    } else {
+        Ok(length)
+    }
 }

@@ -19,7 +19,7 @@ use super::record;
 /// A batch is handed on when it holds this many bytes, or when the ring is empty.
 const BATCH_BYTES: usize = 128 * 1024;
 /// Batches that may wait. With the bytes of a batch this bounds what the daemon holds.
-const BATCHES_MAX: usize = 64;
+const BATCHES_MAX: usize = 192;
 /// How often the thread looks whether it shall stop, in milliseconds.
 const STOP_LOOK: u16 = 50;
 
@@ -76,7 +76,7 @@ impl Drain {
 }
 
 fn drain(mut ring: RingBuf<MapData>, sender: &SyncSender<Batch>, stop: &AtomicBool) {
-    raise_priority();
+    raise_priority(-15);
     loop {
         let stopping = stop.load(Ordering::Acquire);
         let mut batch = Vec::new();
@@ -112,10 +112,10 @@ fn wait(ring: &RingBuf<MapData>) {
     let _ = poll(&mut descriptors, PollTimeout::from(STOP_LOOK));
 }
 
-/// Asks to run before ordinary processes: they fill the ring that this thread empties.
-fn raise_priority() {
+/// Asks that the calling thread run before ordinary processes: they fill the ring that it empties.
+pub fn raise_priority(nice: i32) {
     // SAFETY: no pointers; on Linux the value applies to the calling thread alone.
-    if unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, -15) } != 0 {
-        tracing::debug!("cannot raise the priority of the thread that empties the ring");
+    if unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, nice) } != 0 {
+        tracing::debug!("cannot raise the priority of a thread that takes records in");
     }
 }

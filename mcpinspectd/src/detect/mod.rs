@@ -1,1 +1,28 @@
-//! (see the crate's front page)
+//! Offline detection of poisoned definitions and injected content.
+//!
+//! No single pattern tells a poisoned tool from an honest one. Attacks however have a *grammar*: an
+//! order to the agent, an object that has nothing to do with the tool, a reason why, and silence
+//! towards the user. So detection is built from what texts mean in small parts:
+//!
+//! ```text
+//! value ─▶ extract ─▶ document ─▶ token + automaton ─▶ matching ─▶ score ─▶ report
+//!          (texts)    (folded)    (words, names, …)    (rules)     (verdict)
+//! ```
+//!
+//! [`pack`] and [`rules`] hold what is looked for (data, in TOML), [`score`] and [`fit`] what it
+//! weighs and where the weights come from, [`eval`] how well it works.
+
+pub mod analyse;
+pub mod category;
+pub mod document;
+pub mod eval;
+pub mod extract;
+pub mod fit;
+pub mod hidden;
+pub mod matching;
+pub mod message;
+pub mod pack;
+pub mod rules;
+pub mod score;
+mod shown;
+pub mod token;

@@ -1,1 +1,26 @@
-//! (see the crate's front page)
+//! Which streams are MCP, who talks over them, and which two make a session.
+//!
+//! The problem: nobody tells the daemon. A process starts with pipes on its standard input and
+//! output, and so do compilers, pagers and language servers. The probes ship the first bytes of
+//! every such stream within a budget; here they are looked at until it is clear what they are.
+//! What is not MCP is not watched any further. What is becomes one direction of a session, and
+//! what was kept from the beginning is handed on first, so that no message is missing.
+//!
+//! - [`stream`]: one stream from its first byte: what it shows, and its bytes in order.
+//! - [`programs`]: which program was started between which two streams.
+//! - [`session`]: two streams that belong together, and the parties at their ends.
+//! - [`tracker`]: takes records in, keeps the above, and feeds the engine.
+//! - [`ending`]: what is over, and what is forgotten.
+//! - [`environment`]: what the tracker asks of the machine, so that tests can stand in for it.
+
+mod ending;
+mod environment;
+mod ledger;
+mod programs;
+mod session;
+mod stream;
+mod tracker;
+
+pub use environment::{Environment, Policy};
+pub use ledger::StreamLedger;
+pub use tracker::{Feed, Settings, Tracker};

@@ -1,1 +1,166 @@
-//! (see the crate's front page)
+//! From bytes to messages and events: the whole of it, without a kernel, a clock or a thread.
+//!
+//! The engine is a value that is fed [`Input`]s and tells an [`Output`] what they meant. All times
+//! come from the inputs, so the same inputs give the same outputs: live, from a tape, in a test.
+//!
+//! ```text
+//! Input ─▶ framing ─▶ mcp ─▶ session ─┬─▶ MessageSeen
+//!                                     ├─▶ registry ─┐
+//!                                     └─▶ detector ─┴─▶ Event
+//! ```
+//!
+//! Everything that it keeps is bounded: sessions by who feeds it, and per session the line under way,
+//! requests without an answer, listings under way and what was announced. What a flood pushes out is
+//! counted and said.
+
+pub mod detector;
+mod input;
+mod live;
+mod offers;
+mod output;
+mod shown;
+
+use std::collections::HashMap;
+
+pub use self::detector::{
+    Context, Detector, MessageInContext, NoDetector, ToolDefinition, Verdict,
+};
+pub use self::input::{Input, SessionStart};
+use self::live::LiveSession;
+pub use self::output::{MessageKind, MessageSeen, Output};
+use crate::model::SessionId;
+use crate::registry::Registry;
+use crate::session::DEFAULT_MAX_IN_FLIGHT;
+use crate::wire::framing::DEFAULT_MAX_FRAME;
+
+/// What bounds the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest message, in bytes; larger ones are reported as lost.
+    pub max_message: usize,
+    /// Requests of one session and direction that wait for their answer; above, the oldest are forgotten.
+    pub max_in_flight: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_message: DEFAULT_MAX_FRAME,
+            max_in_flight: DEFAULT_MAX_IN_FLIGHT,
+        }
+    }
+}
+
+/// Turns bytes into messages and events. See the module's text.
+pub struct Engine {
+    limits: Limits,
+    sessions: HashMap<SessionId, LiveSession>,
+    shared: Shared,
+}
+
+/// What all sessions share.
+struct Shared {
+    registry: Registry,
+    detector: Box<dyn Detector + Send>,
+}
+
+impl Engine {
+    /// An engine that holds servers to `registry` and lets `detector` look at what goes by.
+    pub fn new(limits: Limits, registry: Registry, detector: Box<dyn Detector + Send>) -> Self {
+        Self {
+            limits,
+            sessions: HashMap::new(),
+            shared: Shared { registry, detector },
+        }
+    }
+
+    /// The registry.
+    pub fn registry(&self) -> &Registry {
+        &self.shared.registry
+    }
+
+    /// The registry, to decide something.
+    pub fn registry_mut(&mut self) -> &mut Registry {
+        &mut self.shared.registry
+    }
+
+    /// How many sessions are under way.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Takes in what happened and tells `output` what it meant.
+    ///
+    /// Inputs of a session that is not known (any more) say nothing.
+    pub fn handle(&mut self, input: Input<'_>, output: &mut dyn Output) {
+        let id = match &input {
+            Input::SessionStarted(start) => {
+                let session = LiveSession::new(start, self.limits);
+                session.announce(start, output);
+                self.sessions.insert(start.id.clone(), session);
+                return;
+            }
+            Input::PartiesChanged { session, .. }
+            | Input::Bytes { session, .. }
+            | Input::Gap { session, .. }
+            | Input::BlindSpot { session, .. }
+            | Input::EndOfStream { session, .. }
+            | Input::SessionEnded { session, .. } => *session,
+        };
+        let Some(session) = self.sessions.get_mut(id) else {
+            tracing::debug!(session = %id, "input of a session that is not known");
+            return;
+        };
+        let shared = &mut self.shared;
+        match input {
+            Input::SessionStarted(_) => {}
+            Input::PartiesChanged {
+                server_pid,
+                client_pid,
+                ..
+            } => {
+                session.parties_changed(server_pid, client_pid);
+            }
+            Input::Bytes {
+                direction,
+                position,
+                time,
+                bytes,
+                ..
+            } => {
+                session.bytes(shared, direction, position, time, bytes, output);
+            }
+            Input::Gap {
+                direction,
+                position,
+                bytes_lost,
+                reason,
+                time,
+                ..
+            } => {
+                session.gap(direction, position, bytes_lost, reason, time, output);
+            }
+            Input::BlindSpot {
+                mechanism,
+                pid,
+                covered_by_other_end,
+                time,
+                ..
+            } => session.blind_spot(mechanism, pid, covered_by_other_end, time, output),
+            Input::EndOfStream {
+                direction, time, ..
+            } => {
+                session.end_of_stream(shared, direction, time, output);
+            }
+            Input::SessionEnded { reason, time, .. } => {
+                session.end(shared, reason, time, output);
+                shared.registry.save(time);
+                shared.detector.session_ended(id);
+                self.sessions.remove(id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -246,9 +246,16 @@ fn shown_path(path: &str, deleted: bool) -> String {
 
 /// A command line as it may be shown.
 pub fn shown_command(argv: &[String]) -> Vec<String> {
-    // A title in place of the arguments is a command line written as one text, and masked as one.
-    let shown = &argv[..argv.len().min(SHOWN_ARGUMENTS)];
-    let mut shown: Vec<String> = redact::command_line(shown)
+    // A title in the place of the arguments is a command line written as one text.
+    if let [title] = argv
+        && title.contains(' ')
+    {
+        let words: Vec<String> = title.split(' ').map(str::to_owned).collect();
+        let masked = redact::command_line(&words).join(" ");
+        return vec![escape::printable(&redact::secrets(&masked), SHOWN_PATH)];
+    }
+    let first = &argv[..argv.len().min(SHOWN_ARGUMENTS)];
+    let mut shown: Vec<String> = redact::command_line(first)
         .iter()
         .map(|arg| escape::printable(arg, SHOWN_ARGUMENT))
         .collect();

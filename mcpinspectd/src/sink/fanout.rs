@@ -5,7 +5,7 @@
 //! of the queue, the [`Inlet`], tells of the loss as an event of its own as soon as it moves again,
 //! so the loss is written where the events are missing.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -75,6 +75,7 @@ pub struct Counters {
     failed: AtomicU64,
     dropped: AtomicU64,
     unreported: AtomicU64,
+    reopen: AtomicBool,
 }
 
 /// The sum for one sink, for a status line or the end of a run.
@@ -97,7 +98,7 @@ pub struct Tally {
 pub enum Item {
     /// An event.
     Record(Arc<Record>),
-    /// A request to open the output again, after it was rotated away.
+    /// Nothing but a wake-up: see [`Inlet::take_reopen_request`].
     Reopen,
 }
 
@@ -132,6 +133,11 @@ impl Inlet {
     /// Whether the fan-out is closed: no time for patience any more.
     pub fn is_closing(&self) -> bool {
         self.queue.is_closed()
+    }
+
+    /// Whether the output is to be opened again; asking answers the request.
+    pub fn take_reopen_request(&self) -> bool {
+        self.counters.reopen.swap(false, Ordering::Relaxed)
     }
 
     /// Counts one event that arrived.
@@ -272,12 +278,12 @@ impl Sinks {
 
     /// Asks the sinks that write files to open them again.
     pub fn reopen(&self) {
-        for queue in lock(&self.outlets)
-            .iter()
-            .filter_map(|outlet| outlet.queue.as_ref())
-        {
-            // A full queue means that the sink is stuck on its output: there is nothing to reopen yet.
-            let _ = queue.try_send(Item::Reopen);
+        for outlet in lock(&self.outlets).iter() {
+            outlet.counters.reopen.store(true, Ordering::Relaxed);
+            if let Some(queue) = &outlet.queue {
+                // Only there to wake an idle sink: where the queue is full, the sink is awake.
+                let _ = queue.try_send(Item::Reopen);
+            }
         }
     }
 

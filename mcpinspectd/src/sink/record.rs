@@ -64,7 +64,7 @@ pub struct Record {
     pub json: String,
     /// Whether something was cut from `json` to keep its limit.
     pub truncated: bool,
-    /// What readers filter by beyond the above, named as in the journal (`MCPINSPECT_` in front).
+    /// What readers filter by beyond the above, named as in the journal.
     pub details: Vec<(&'static str, String)>,
 }
 
@@ -95,6 +95,15 @@ impl Record {
             details: details(event),
             id,
         })
+    }
+
+    /// Whether a listed tool is worth a signal of its own: a new one, or one with findings.
+    pub fn is_news(&self) -> bool {
+        let status = self
+            .details
+            .iter()
+            .find(|(name, _)| *name == "MCPINSPECT_STATUS");
+        self.severity.is_some() || status.is_some_and(|(_, status)| status == "new")
     }
 
     /// Bytes of memory it takes, near enough for a budget.
@@ -149,11 +158,11 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             detections,
             ..
         } => {
-            add("TOOL", tool_name);
-            add("HASH", tool_hash);
-            add("STATUS", wording::status_word(*status));
+            add("MCPINSPECT_TOOL", tool_name);
+            add("MCPINSPECT_HASH", tool_hash);
+            add("MCPINSPECT_STATUS", wording::status_word(*status));
             if let Some(found) = wording::worst(detections) {
-                add("CATEGORY", &found.category);
+                add("MCPINSPECT_CATEGORY", &found.category);
             }
         }
         Event::ToolChanged {
@@ -164,14 +173,14 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             detections,
             ..
         } => {
-            add("TOOL", tool_name);
-            add("STATUS", wording::status_word(*status));
-            add("PREVIOUS_HASH", previous_hash);
+            add("MCPINSPECT_TOOL", tool_name);
+            add("MCPINSPECT_STATUS", wording::status_word(*status));
+            add("MCPINSPECT_PREVIOUS_HASH", previous_hash);
             if let Some(hash) = new_hash {
-                add("HASH", hash);
+                add("MCPINSPECT_HASH", hash);
             }
             if let Some(found) = wording::worst(detections) {
-                add("CATEGORY", &found.category);
+                add("MCPINSPECT_CATEGORY", &found.category);
             }
         }
         Event::Detection {
@@ -181,12 +190,12 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             ..
         } => {
             if let Some(tool) = tool_name {
-                add("TOOL", tool);
+                add("MCPINSPECT_TOOL", tool);
             }
-            add("CATEGORY", &detection.category);
-            add("PATTERN", &detection.pattern);
-            add("FIELD", &detection.field);
-            add("ACTION", wording::action_word(*action));
+            add("MCPINSPECT_CATEGORY", &detection.category);
+            add("MCPINSPECT_PATTERN", &detection.pattern);
+            add("MCPINSPECT_FIELD", &detection.field);
+            add("MCPINSPECT_ACTION", wording::action_word(*action));
         }
         Event::SessionStarted {
             fingerprint,
@@ -194,28 +203,31 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             client,
             ..
         } => {
-            add("FINGERPRINT", fingerprint);
-            for (role, party) in [("EXE", server), ("CLIENT_EXE", client)] {
+            add("MCPINSPECT_FINGERPRINT", fingerprint);
+            for (role, party) in [
+                ("MCPINSPECT_EXE", server),
+                ("MCPINSPECT_CLIENT_EXE", client),
+            ] {
                 if let Some(party) = party {
                     add(role, &party.exe);
                 }
             }
             if let Some(client) = client {
-                add("CLIENT_PID", &client.pid.to_string());
+                add("MCPINSPECT_CLIENT_PID", &client.pid.to_string());
             }
         }
         Event::SessionIdentified {
             protocol_version, ..
         } => {
             if let Some(version) = protocol_version {
-                add("PROTOCOL_VERSION", version);
+                add("MCPINSPECT_PROTOCOL_VERSION", version);
             }
         }
         Event::SessionEnded {
             reason, bytes_lost, ..
         } => {
-            add("REASON", reason);
-            add("BYTES_LOST", &bytes_lost.to_string());
+            add("MCPINSPECT_REASON", reason);
+            add("MCPINSPECT_BYTES_LOST", &bytes_lost.to_string());
         }
         Event::CaptureGap {
             direction,
@@ -223,16 +235,16 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             reason,
             ..
         } => {
-            add("DIRECTION", direction.as_str());
-            add("BYTES_LOST", &bytes_lost.to_string());
-            add("REASON", reason);
+            add("MCPINSPECT_DIRECTION", direction.as_str());
+            add("MCPINSPECT_BYTES_LOST", &bytes_lost.to_string());
+            add("MCPINSPECT_REASON", reason);
         }
-        Event::BlindSpot { mechanism, .. } => add("MECHANISM", mechanism),
+        Event::BlindSpot { mechanism, .. } => add("MCPINSPECT_MECHANISM", mechanism),
         Event::InvalidMessage {
             direction, reason, ..
         } => {
-            add("DIRECTION", direction.as_str());
-            add("REASON", reason);
+            add("MCPINSPECT_DIRECTION", direction.as_str());
+            add("MCPINSPECT_REASON", reason);
         }
         Event::Policy {
             tool_name,
@@ -241,14 +253,14 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             ..
         } => {
             if let Some(tool) = tool_name {
-                add("TOOL", tool);
+                add("MCPINSPECT_TOOL", tool);
             }
-            add("DECISION", decision);
-            add("DECIDED_BY_UID", &uid.to_string());
+            add("MCPINSPECT_DECISION", decision);
+            add("MCPINSPECT_DECIDED_BY_UID", &uid.to_string());
         }
         Event::EventsDropped { sink, dropped, .. } => {
-            add("SINK", sink);
-            add("DROPPED", &dropped.to_string());
+            add("MCPINSPECT_SINK", sink);
+            add("MCPINSPECT_DROPPED", &dropped.to_string());
         }
     }
     details

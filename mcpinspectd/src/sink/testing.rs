@@ -139,6 +139,7 @@ pub fn examples() -> Vec<Event> {
             reason: "not_json".to_owned(),
             bytes: 17,
             excerpt: "Starting server…".to_owned(),
+            suppressed: 0,
         },
         Event::Policy {
             subject: subject("files"),

@@ -119,6 +119,11 @@ impl Framer {
         self.stats
     }
 
+    /// Where the next bytes are expected, in bytes from the start of the stream.
+    pub fn position(&self) -> u64 {
+        self.next
+    }
+
     /// Bytes of memory held for the line under way.
     pub fn memory(&self) -> usize {
         self.buffer.capacity()

@@ -113,6 +113,18 @@ fn hostile_command_lines_are_masked_escaped_and_bounded() {
     assert!(info.process().argv.iter().map(String::len).sum::<usize>() <= MAX_COMMAND_BYTES);
     assert!(!format!("{info:?}").contains("hunter2"));
 
+    proc.add(
+        42,
+        0,
+        1,
+        "x",
+        b"npm exec x --api-key correcthorse\0\0",
+        "/usr/bin/node",
+    );
+    assert_eq!(
+        proc.read(42).unwrap().to_party().command,
+        ["npm exec x --api-key «redacted:api_key»"]
+    );
     proc.add(41, 0, 1, "x", &b"a\0".repeat(100_000), "/x");
     let info = proc.read(41).unwrap();
     assert_eq!(info.process().argv.len(), MAX_ARGUMENTS);

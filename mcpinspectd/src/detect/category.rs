@@ -1,0 +1,157 @@
+//! What a finding can be: the kinds of attack, the kinds of evidence, and the places of text.
+//!
+//! A *category* answers "what is being tried" and is what people filter by. An *evidence kind*
+//! answers "what makes us think so"; the verdict wants several of them to agree, because any single
+//! one occurs in honest tools. A *surface* answers "who wrote this text and who reads it": the same
+//! sentence weighs differently in a tool's description and in an e-mail that a tool fetched.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum $name { $($(#[$doc])* #[serde(rename = $word)] $variant),* }
+
+        impl $name {
+            /// Every value, in the order of the documentation.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The word used on the outside.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),* }
+            }
+
+            /// The value that `word` names.
+            pub fn parse(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)* _ => None }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+words! {
+    /// What is being tried.
+    Category {
+        /// Orders to the agent inside text that should only describe.
+        HiddenInstructions = "hidden_instructions",
+        /// The agent is told to keep something from the user.
+        Concealment = "concealment",
+        /// Another tool or step must come first, for no reason of the task.
+        ForcedPrerequisite = "forced_prerequisite",
+        /// Arguments of a call are to be changed behind the user's back.
+        ArgumentHijack = "argument_hijack",
+        /// A tool of another server is impersonated, copied or talked about.
+        CrossServerShadowing = "cross_server_shadowing",
+        /// Credentials or key files are to be read.
+        CredentialAccess = "credential_access",
+        /// Data is to be sent somewhere.
+        Exfiltration = "exfiltration",
+        /// A parameter that collects the conversation, the prompt or secrets.
+        ContextLeak = "context_leak",
+        /// Characters that a person does not see and a model reads.
+        UnicodeSmuggling = "unicode_smuggling",
+        /// A payload in base64, hex or percent encoding.
+        EncodedPayload = "encoded_payload",
+        /// Shell commands or code to be run.
+        CommandInjection = "command_injection",
+        /// Paths that climb out of where they belong.
+        PathTraversal = "path_traversal",
+        /// The tool pushes itself before others.
+        PreferenceManipulation = "preference_manipulation",
+        /// Annotations that contradict what the tool says it does.
+        AnnotationDeception = "annotation_deception",
+        /// A definition that turned bad after it was trusted.
+        RugPull = "rug_pull",
+        /// Orders to the agent inside a tool's result.
+        ResultInjection = "result_injection",
+        /// A server that uses sampling to steer the model.
+        SamplingAbuse = "sampling_abuse",
+        /// A server that asks the user for secrets.
+        ElicitationAbuse = "elicitation_abuse",
+        /// Untrusted text, then private data, then a send.
+        ToxicFlow = "toxic_flow",
+        /// Calls or messages at an unusual rate.
+        RateAnomaly = "rate_anomaly",
+        /// A key or a password in plain sight.
+        SecretExposure = "secret_exposure",
+    }
+}
+
+words! {
+    /// What makes us think so. Independent kinds that agree make a verdict.
+    Evidence {
+        /// The agent is given an order.
+        Directive = "directive",
+        /// Something is kept from the user.
+        Secrecy = "secrecy",
+        /// The text ranks itself above the user or the system.
+        Priority = "priority",
+        /// Another tool is tied to this one.
+        Coupling = "coupling",
+        /// Values that the user chose are replaced.
+        Override = "override",
+        /// A sensitive file or credential is the object.
+        Sensitive = "sensitive",
+        /// A place where data is to go.
+        Destination = "destination",
+        /// Something is destroyed, disabled or spent.
+        Harm = "harm",
+        /// A command or code.
+        Execution = "execution",
+        /// The agent's context is the object.
+        Context = "context",
+        /// Urgency, threats, appeals to rules.
+        Pressure = "pressure",
+        /// The tool is advertised against others.
+        Preference = "preference",
+        /// Text is hidden or fenced off.
+        Disguise = "disguise",
+        /// A claimed property and the text disagree.
+        Contradiction = "contradiction",
+        /// Names or descriptions that imitate another server's.
+        Imitation = "imitation",
+        /// What was seen at run time.
+        Behaviour = "behaviour",
+        /// Ordinary in honest tools: speaks against an attack.
+        Honest = "honest",
+    }
+}
+
+words! {
+    /// Who wrote a text and who reads it.
+    Surface {
+        /// Tools, prompts, resources and instructions that a server declares.
+        Definition = "definition",
+        /// What a server answers or asks at run time.
+        Content = "content",
+        /// What the client sends to the server.
+        Argument = "argument",
+    }
+}
+
+words! {
+    /// Which part of a subject a text stands in.
+    Part {
+        /// The name.
+        Name = "name",
+        /// The title.
+        Title = "title",
+        /// The description, or a server's instructions.
+        Description = "description",
+        /// A key of a schema or of a structured value.
+        Key = "key",
+        /// A description, default, enum value or example in a schema.
+        Schema = "schema",
+        /// Anything else.
+        Text = "text",
+    }
+}

@@ -1,0 +1,246 @@
+//! Every text that an agent would read, out of a definition or a message.
+//!
+//! A model sees the whole definition: keys, enum values, defaults and examples as well as the
+//! description. So everything that is a string is taken, with its path, and keys of schemas are
+//! taken as text of their own. JSON escapes are gone by then: values come decoded.
+
+use serde_json::Value;
+
+use super::category::{Part, Surface};
+use super::document::{Document, NodeId, Segment};
+
+/// Deepest nesting that is followed.
+const DEPTH: usize = 64;
+/// Most values of one subject that are visited.
+const VISITS: usize = 200_000;
+
+/// What a message or a definition turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A tool's definition.
+    Tool,
+    /// A prompt's, resource's or template's definition, or a server's instructions.
+    Declaration,
+    /// A tool's result.
+    ToolResult,
+    /// A resource's content or a prompt's messages.
+    Content,
+    /// A request of the server to the model.
+    Sampling,
+    /// A request of the server to the user.
+    Elicitation,
+    /// An error.
+    Error,
+    /// A log message or another notification.
+    Notification,
+    /// Arguments of a call.
+    Arguments,
+}
+
+impl Subject {
+    /// Who wrote it and who reads it.
+    pub fn surface(self) -> Surface {
+        match self {
+            Self::Tool | Self::Declaration => Surface::Definition,
+            Self::Arguments => Surface::Argument,
+            Self::ToolResult
+            | Self::Content
+            | Self::Sampling
+            | Self::Elicitation
+            | Self::Error
+            | Self::Notification => Surface::Content,
+        }
+    }
+
+    /// The word used on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Declaration => "declaration",
+            Self::ToolResult => "tool_result",
+            Self::Content => "content",
+            Self::Sampling => "sampling",
+            Self::Elicitation => "elicitation",
+            Self::Error => "error",
+            Self::Notification => "notification",
+            Self::Arguments => "arguments",
+        }
+    }
+}
+
+/// Takes the texts of a tool's definition.
+pub fn tool<'a>(document: &mut Document<'a>, tool: &'a Value) {
+    let mut walker = Walker {
+        document,
+        visits: 0,
+    };
+    let Value::Object(fields) = tool else {
+        walker.value(NodeId::ROOT, Part::Text, tool, 0);
+        return;
+    };
+    for (key, value) in fields {
+        let part = match key.as_str() {
+            "name" => Part::Name,
+            "title" => Part::Title,
+            "description" => Part::Description,
+            "inputSchema" | "outputSchema" | "input_schema" | "parameters" => {
+                let node = walker.document.node(NodeId::ROOT, Segment::Key(key));
+                walker.schema(node, value, 0);
+                continue;
+            }
+            // Pictures: their bytes are no text.
+            "icons" => continue,
+            _ => Part::Text,
+        };
+        let node = walker.document.node(NodeId::ROOT, Segment::Key(key));
+        walker.value(node, part, value, 0);
+    }
+}
+
+/// Takes all strings of any other value.
+pub fn value<'a>(document: &mut Document<'a>, value: &'a Value) {
+    Walker {
+        document,
+        visits: 0,
+    }
+    .value(NodeId::ROOT, Part::Text, value, 0);
+}
+
+/// Names of a tool's parameters and enum values, lower case and sorted, into `names`. A text that
+/// mentions one of them speaks of the tool itself.
+pub fn own_names(tool: &Value, names: &mut Vec<String>) {
+    names.clear();
+    for key in ["inputSchema", "outputSchema", "input_schema", "parameters"] {
+        if let Some(schema) = tool.get(key) {
+            schema_names(schema, names, 0);
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+}
+
+fn schema_names(schema: &Value, names: &mut Vec<String>, depth: usize) {
+    if depth > DEPTH || names.len() > 4096 {
+        return;
+    }
+    match schema {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match (key.as_str(), value) {
+                    ("properties" | "$defs" | "definitions", Value::Object(properties)) => {
+                        names.extend(properties.keys().map(|name| name.to_lowercase()));
+                        for property in properties.values() {
+                            schema_names(property, names, depth + 1);
+                        }
+                    }
+                    ("enum" | "examples", Value::Array(values)) => {
+                        names.extend(
+                            values
+                                .iter()
+                                .filter_map(Value::as_str)
+                                .map(str::to_lowercase),
+                        );
+                    }
+                    ("const" | "default" | "format" | "type", Value::String(value)) => {
+                        names.push(value.to_lowercase())
+                    }
+                    (_, Value::Object(_) | Value::Array(_)) => {
+                        schema_names(value, names, depth + 1)
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Value::Array(values) => values
+            .iter()
+            .for_each(|value| schema_names(value, names, depth + 1)),
+        _ => {}
+    }
+}
+
+struct Walker<'d, 'a> {
+    document: &'d mut Document<'a>,
+    visits: usize,
+}
+
+impl<'a> Walker<'_, 'a> {
+    fn enough(&mut self, depth: usize) -> bool {
+        self.visits += 1;
+        depth > DEPTH || self.visits > VISITS
+    }
+
+    fn value(&mut self, node: NodeId, part: Part, value: &'a Value, depth: usize) {
+        if self.enough(depth) {
+            return;
+        }
+        match value {
+            Value::String(text) => self.document.push(node, part, text.as_str()),
+            Value::Array(values) => {
+                for (index, value) in values.iter().enumerate() {
+                    let node = self.document.node(node, Segment::Index(index));
+                    self.value(node, part, value, depth + 1);
+                }
+            }
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    // Pictures and sound travel as base64 beside their type; they are no text.
+                    let binary =
+                        matches!(key.as_str(), "data" | "blob") && fields.contains_key("mimeType");
+                    if binary {
+                        continue;
+                    }
+                    let node = self.document.node(node, Segment::Key(key));
+                    if key.contains(char::is_whitespace) || key.len() > 40 {
+                        self.document.push(node, Part::Key, key.as_str());
+                    }
+                    self.value(node, part, value, depth + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A JSON Schema: property names are text, keywords are not.
+    fn schema(&mut self, node: NodeId, schema: &'a Value, depth: usize) {
+        if self.enough(depth) {
+            return;
+        }
+        match schema {
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    let below = self.document.node(node, Segment::Key(key));
+                    match (key.as_str(), value) {
+                        (
+                            "properties" | "patternProperties" | "$defs" | "definitions"
+                            | "dependentSchemas",
+                            Value::Object(properties),
+                        ) => {
+                            for (name, property) in properties {
+                                let at = self.document.node(below, Segment::Key(name));
+                                self.document.push(at, Part::Key, name.as_str());
+                                self.schema(at, property, depth + 1);
+                            }
+                        }
+                        (
+                            "type" | "$schema" | "$ref" | "format" | "pattern" | "$id" | "required",
+                            Value::String(text),
+                        ) if text.len() < 200 => {}
+                        ("required" | "type", Value::Array(_)) => {}
+                        (_, Value::String(text)) => {
+                            self.document.push(below, Part::Schema, text.as_str())
+                        }
+                        _ => self.schema(below, value, depth + 1),
+                    }
+                }
+            }
+            Value::Array(values) => {
+                for (index, value) in values.iter().enumerate() {
+                    let below = self.document.node(node, Segment::Index(index));
+                    self.schema(below, value, depth + 1);
+                }
+            }
+            Value::String(text) => self.document.push(node, Part::Schema, text.as_str()),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Where the weights come from: a small logistic regression over labelled examples.
+//!
+//! A few hundred samples of a few attack families do not say what the next family looks like, so the
+//! fit only *corrects* what the authors of the rules believed: each weight is pulled towards the
+//! weight that its pack gives it, and leaves it only as far as the samples insist. A rule that no
+//! sample touches keeps its weight. Weights never change their sign: a sign of an attack cannot
+//! become a sign of honesty because one corpus happens to lack it. Families count alike, however
+//! many samples each has. The result depends on the samples alone, not on their order or on chance.
+
+use super::rules::RuleId;
+use super::score::Features;
+
+/// One labelled example.
+#[derive(Clone, Debug)]
+pub struct Example {
+    /// What was found in it.
+    pub features: Features,
+    /// Whether it is an attack.
+    pub malicious: bool,
+    /// Its family or source.
+    pub group: String,
+}
+
+/// How to fit.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Strength of the pull towards the packs' weights.
+    pub prior: f32,
+    /// Steps of gradient descent.
+    pub steps: usize,
+    /// How much all honest examples together weigh against all attacks together.
+    pub honest: f32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            prior: 0.02,
+            steps: 1500,
+            honest: 3.0,
+        }
+    }
+}
+
+/// The outcome: a bias and a weight per rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fitted {
+    /// Log odds of nothing found.
+    pub bias: f32,
+    /// Weight of each rule, by its index.
+    pub weights: Vec<f32>,
+}
+
+impl Fitted {
+    /// Log odds of an example's worst window.
+    pub fn log_odds(&self, features: &Features) -> f32 {
+        worst(self, features).1
+    }
+}
+
+fn worst<'f>(fitted: &Fitted, features: &'f Features) -> (&'f [RuleId], f32) {
+    let mut best: (&[RuleId], f32) = (&[], fitted.bias);
+    for window in &features.windows {
+        let sum = window
+            .iter()
+            .fold(fitted.bias, |sum, id| sum + fitted.weights[id.0 as usize]);
+        if sum > best.1 || best.0.is_empty() {
+            best = (window, sum);
+        }
+    }
+    best
+}
+
+/// Weight of each example: groups count by the square root of their size.
+fn importance(examples: &[&Example], honest: f32) -> Vec<f32> {
+    let mut sizes = std::collections::BTreeMap::new();
+    for example in examples {
+        *sizes
+            .entry((example.malicious, example.group.as_str()))
+            .or_insert(0usize) += 1;
+    }
+    let total = |malicious: bool| {
+        sizes
+            .iter()
+            .filter(|((bad, _), _)| *bad == malicious)
+            .map(|(_, size)| (*size as f32).sqrt())
+            .sum::<f32>()
+            .max(1.0)
+    };
+    let (bad, good) = (total(true), total(false));
+    examples
+        .iter()
+        .map(|example| {
+            let size = sizes[&(example.malicious, example.group.as_str())] as f32;
+            let share = 1.0 / size.sqrt();
+            if example.malicious {
+                share / bad
+            } else {
+                honest * share / good
+            }
+        })
+        .collect()
+}
+
+/// Fits weights to examples, starting from and pulled towards `prior`.
+pub fn fit(examples: &[&Example], prior: &[f32], bias: f32, settings: Settings) -> Fitted {
+    let mut fitted = Fitted {
+        bias,
+        weights: prior.to_vec(),
+    };
+    let importance = importance(examples, settings.honest);
+    let mut gradient = vec![0f32; prior.len()];
+    let mut squares = vec![0f32; prior.len() + 1];
+    for _ in 0..settings.steps {
+        gradient
+            .iter_mut()
+            .zip(&fitted.weights)
+            .zip(prior)
+            .for_each(|((slope, weight), prior)| *slope = settings.prior * (weight - prior));
+        let mut bias_slope = 0.0;
+        for (example, importance) in examples.iter().zip(&importance) {
+            let (window, sum) = worst(&fitted, &example.features);
+            let likely = 1.0 / (1.0 + (-sum).exp());
+            let slope = importance * (likely - f32::from(u8::from(example.malicious)));
+            bias_slope += slope;
+            for id in window {
+                gradient[id.0 as usize] += slope;
+            }
+        }
+        // Adagrad: each weight's step shrinks with what it has moved already.
+        for (index, slope) in gradient.iter().enumerate() {
+            squares[index] += slope * slope;
+            let moved = fitted.weights[index] - 0.3 * slope / (squares[index].sqrt() + 1e-8);
+            fitted.weights[index] = if prior[index] < 0.0 {
+                moved.min(0.0)
+            } else {
+                moved.max(0.0)
+            };
+        }
+        let last = prior.len();
+        squares[last] += bias_slope * bias_slope;
+        fitted.bias -= 0.3 * bias_slope / (squares[last].sqrt() + 1e-8);
+    }
+    fitted
+}

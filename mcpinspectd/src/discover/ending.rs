@@ -1,0 +1,413 @@
+//! What is over, and what is forgotten.
+//!
+//! Nothing tells that a pipe is gone. A session looks over when a reader saw the end of its stream
+//! or when one of its parties exited; it is over when nobody holds the server's side any more and
+//! all that was sent has been read or can no longer be. That takes a look at who holds what, which
+//! costs a walk through the process table, so it is done only when something looks over, and now
+//! and then for what went unnoticed.
+
+use mcpinspect_common::{End, EndpointKey, EndpointKind};
+
+use super::environment::Environment;
+use super::ledger::StreamLedger;
+use super::stream::{Fate, SessionIndex, Stream};
+use super::tracker::{Feed, OwnedPiece, Tracker};
+use crate::capture::Actor;
+use crate::engine::Input;
+use crate::model::Pid;
+use crate::process::fds::{Holder, Holders, InodeKey};
+
+/// How long a session looks over before it is looked at, so that a launcher can hand over.
+const CLOSING_PATIENCE: u64 = 50_000_000;
+/// How long bytes that were counted may take to arrive before they are given up.
+const ARRIVAL_PATIENCE: u64 = 2_000_000_000;
+/// How often everything known is checked against the process table.
+const SWEEP_INTERVAL: u64 = 3_000_000_000;
+/// How long a stream must have been still before its ends are compared.
+const STILL: u64 = 1_000_000_000;
+/// Accounts of ended sessions that are kept.
+const ENDED_MAX: usize = 20_000;
+
+impl<E: Environment> Tracker<E> {
+    /// Lets time pass. To be called about ten times a second, when all records so far are taken in.
+    pub fn tick(&mut self, now: u64, feed: &mut impl Feed) {
+        self.settle(now, feed);
+        self.compare_ends(now, feed);
+        let unpaired: Vec<_> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.to_server.is_none() || session.to_client.is_none())
+            .map(|(index, _)| *index)
+            .collect();
+        for index in unpaired {
+            self.complete(index, feed);
+        }
+        let closing: Vec<_> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| {
+                session
+                    .closing_since
+                    .is_some_and(|since| now.saturating_sub(since) > CLOSING_PATIENCE)
+            })
+            .map(|(index, _)| *index)
+            .collect();
+        let sweep = now >= self.next_sweep && !(self.streams.is_empty() && self.peers.is_empty());
+        if closing.is_empty() && !sweep {
+            return;
+        }
+        let holders = self.environment.holders();
+        for index in closing {
+            self.close_if_over(index, &holders, now, feed);
+        }
+        if sweep {
+            self.sweep(&holders, now, feed);
+            self.next_sweep = now + SWEEP_INTERVAL;
+        }
+    }
+
+    /// Ends all sessions: the daemon stops. All records must have been taken in.
+    pub fn finish(&mut self, now: u64, feed: &mut impl Feed) {
+        let mut indices: Vec<_> = self.sessions.keys().copied().collect();
+        indices.sort_unstable();
+        for index in indices {
+            self.end(index, "monitoring_stopped", now, feed);
+        }
+    }
+
+    /// The accounts of all ended sessions since the start, the oldest dropped where there are too
+    /// many.
+    pub fn ledger(&self) -> &[StreamLedger] {
+        &self.ended
+    }
+
+    fn settle(&mut self, now: u64, feed: &mut impl Feed) {
+        let waiting: Vec<_> = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| {
+                matches!(&stream.fate, Fate::Carried(flow) if flow.reassembly.is_waiting())
+            })
+            .map(|(key, _)| *key)
+            .collect();
+        for key in waiting {
+            self.pieces_of(key, "ring_full", now, feed, |flow, mut emit| {
+                flow.reassembly.settle(now, &mut emit);
+            });
+        }
+    }
+
+    fn pieces_of(
+        &mut self,
+        key: EndpointKey,
+        reason: &'static str,
+        now: u64,
+        feed: &mut impl Feed,
+        ask: impl FnOnce(&mut super::stream::Flow, &mut dyn FnMut(crate::wire::reassembly::Piece<'_>)),
+    ) {
+        let Some(Stream {
+            fate: Fate::Carried(flow),
+            ..
+        }) = self.streams.get_mut(&key)
+        else {
+            return;
+        };
+        let mut pieces = Vec::new();
+        ask(flow, &mut |piece| pieces.push(OwnedPiece::from(piece)));
+        self.hand_on(key, pieces, reason, now, feed);
+    }
+
+    /// What was counted at the two ends of a stream: bytes written, bytes read.
+    fn counted(&self, key: EndpointKey) -> (u64, u64) {
+        let position = |endpoint: Option<EndpointKey>, end: End| {
+            endpoint
+                .and_then(|endpoint| self.environment.counters(endpoint))
+                .map_or(0, |counters| counters.position[end as usize])
+        };
+        let written_at = self.streams.get(&key).and_then(|stream| stream.written_at);
+        (
+            position(written_at, End::Writer),
+            position(Some(key), End::Reader),
+        )
+    }
+
+    /// Looks at streams that stand still: are there bytes that were counted and never came, or
+    /// bytes that a reader took whom the probes do not see?
+    fn compare_ends(&mut self, now: u64, feed: &mut impl Feed) {
+        let carried: Vec<_> = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| matches!(stream.fate, Fate::Carried(_)))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in carried {
+            let (written, read) = self.counted(key);
+            let Some(Stream {
+                fate: Fate::Carried(flow),
+                ..
+            }) = self.streams.get_mut(&key)
+            else {
+                continue;
+            };
+            if (flow.still.0, flow.still.1) != (written, read) {
+                flow.still = (written, read, now);
+                continue;
+            }
+            if now.saturating_sub(flow.still.2) < STILL {
+                continue;
+            }
+            let counted = if flow.source == End::Reader {
+                read
+            } else {
+                written
+            };
+            if flow.reassembly.next() < counted {
+                self.pieces_of(key, "ring_full", now, feed, |flow, mut emit| {
+                    flow.reassembly.finish(counted, &mut emit);
+                });
+            } else if flow.source == End::Reader && written > read {
+                self.look_for_reader(key, written - read, now, feed);
+            }
+        }
+    }
+
+    /// Bytes were written and not seen being read. Where they do not wait in the stream any more,
+    /// somebody reads them in a way that the probes do not see: the writer's end is used instead.
+    fn look_for_reader(&mut self, key: EndpointKey, missing: u64, now: u64, feed: &mut impl Feed) {
+        let holders = self.environment.holders();
+        let readers: Vec<Holder> = holders
+            .get(&inode(key))
+            .into_iter()
+            .flatten()
+            .filter(|holder| holder.access.reads())
+            .copied()
+            .collect();
+        for reader in &readers {
+            self.environment.mark(reader.pid.0);
+        }
+        let Some(reader) = readers.first() else {
+            return;
+        };
+        let Some(unread) = self.environment.unread(reader) else {
+            return;
+        };
+        if unread >= missing {
+            return;
+        }
+        let Some(Stream {
+            fate: Fate::Carried(flow),
+            ..
+        }) = self.streams.get_mut(&key)
+        else {
+            return;
+        };
+        flow.source = End::Writer;
+        let index = flow.session;
+        let fallback = std::mem::take(&mut flow.fallback);
+        let writer = self
+            .streams
+            .get(&key)
+            .and_then(|s| s.actors[End::Writer as usize])
+            .unwrap_or(0);
+        self.watch(key, 0, u64::MAX);
+        let mut taken = false;
+        for (position, bytes, time) in fallback.pieces() {
+            taken = true;
+            self.deliver(key, position, bytes, Actor { tgid: writer, time }, feed);
+        }
+        tracing::debug!(
+            ?key,
+            taken,
+            "the reader is not seen: using the writer's end"
+        );
+        if let Some(session) = self.sessions.get(&index).filter(|session| session.opened) {
+            feed.input(Input::BlindSpot {
+                session: &session.id,
+                mechanism: "unseen_reader",
+                pid: Pid(reader.pid.0),
+                covered_by_other_end: true,
+                time: self.moment(now),
+            });
+        }
+    }
+
+    fn close_if_over(
+        &mut self,
+        index: SessionIndex,
+        holders: &Holders,
+        now: u64,
+        feed: &mut impl Feed,
+    ) {
+        let Some(session) = self.sessions.get(&index) else {
+            return;
+        };
+        let (to_server, to_client) = (session.to_server, session.to_client);
+        let held = |key: Option<EndpointKey>, end: End| self.is_held(key, end, holders);
+        let server_gone = match (to_client, to_server) {
+            (Some(_), _) => !held(to_client, End::Writer),
+            (None, _) => !held(to_server, End::Reader),
+        };
+        let since = session.closing_since.unwrap_or(now);
+        let client_gone = !held(to_client, End::Reader) && !held(to_server, End::Writer);
+        if !server_gone && !client_gone {
+            // The descriptors went to somebody else: the session goes on until that one leaves.
+            if now.saturating_sub(since) > ARRIVAL_PATIENCE
+                && let Some(session) = self.sessions.get_mut(&index)
+            {
+                session.closing_since = None;
+            }
+            return;
+        }
+        // What is unread is still to be read by whoever holds the other end.
+        let pending = [to_server, to_client].into_iter().flatten().any(|key| {
+            let (written, read) = self.counted(key);
+            let arriving = match self.streams.get(&key).map(|stream| &stream.fate) {
+                Some(Fate::Carried(flow)) => {
+                    flow.reassembly.next()
+                        < if flow.source == End::Reader {
+                            read
+                        } else {
+                            written
+                        }
+                }
+                _ => false,
+            };
+            arriving && now.saturating_sub(since) < ARRIVAL_PATIENCE
+                || written > read && held(Some(key), End::Reader)
+        });
+        if !pending {
+            let reason = session.closing_reason;
+            self.end(index, reason, now, feed);
+        }
+    }
+
+    /// Whether anybody holds an end of a stream.
+    fn is_held(&self, key: Option<EndpointKey>, end: End, holders: &Holders) -> bool {
+        let Some(key) = key else { return false };
+        let endpoint = match end {
+            End::Reader => Some(key),
+            End::Writer => self.streams.get(&key).and_then(|stream| stream.written_at),
+        };
+        endpoint
+            .and_then(|endpoint| holders.get(&inode(endpoint)))
+            .is_some_and(|holders| {
+                holders.iter().any(|holder| match end {
+                    End::Reader => holder.access.reads(),
+                    End::Writer => holder.access.writes(),
+                })
+            })
+    }
+
+    /// Ends a session: what has not come is lost, its account is closed and its streams are left
+    /// alone from now on.
+    fn end(&mut self, index: SessionIndex, reason: &'static str, now: u64, feed: &mut impl Feed) {
+        let Some(session) = self.sessions.get(&index) else {
+            return;
+        };
+        let (id, opened) = (session.id.clone(), session.opened);
+        let streams: Vec<_> = session.streams().collect();
+        for (key, direction) in streams {
+            let (written, read) = self.counted(key);
+            self.pieces_of(key, "ring_full", now, feed, |flow, mut emit| {
+                let end = if flow.source == End::Reader {
+                    read
+                } else {
+                    written
+                };
+                flow.reassembly.finish(end, &mut emit);
+            });
+            let Some(Stream {
+                fate: Fate::Carried(flow),
+                ..
+            }) = self.streams.get(&key)
+            else {
+                continue;
+            };
+            let ended = flow.ended;
+            if opened {
+                let account = StreamLedger {
+                    session_id: id.clone(),
+                    direction,
+                    bytes_written: written,
+                    bytes_read: read,
+                    bytes_captured: flow.reassembly.captured(),
+                    bytes_lost: flow.reassembly.lost(),
+                };
+                self.close_account(account);
+                if reason != "monitoring_stopped" && !ended {
+                    feed.input(Input::EndOfStream {
+                        session: &id,
+                        direction,
+                        time: self.moment(now),
+                    });
+                }
+            }
+            self.ignore(key);
+        }
+        if opened {
+            feed.input(Input::SessionEnded {
+                session: &id,
+                reason,
+                time: self.moment(now),
+            });
+        }
+        self.sessions.remove(&index);
+        self.next_sweep = self.next_sweep.min(now);
+    }
+
+    fn close_account(&mut self, account: StreamLedger) {
+        if self.ended.len() == ENDED_MAX {
+            self.ended.drain(..ENDED_MAX / 10);
+        }
+        self.ended.push(account);
+    }
+
+    /// Checks everything known against who holds what: ends sessions whose end went unnoticed,
+    /// forgets streams that are gone, and lets idle processes go.
+    fn sweep(&mut self, holders: &Holders, now: u64, feed: &mut impl Feed) {
+        let gone = |key: EndpointKey| !holders.contains_key(&inode(key));
+        for session in self.sessions.values_mut() {
+            let side_gone = session.streams().any(|(key, _)| gone(key));
+            if side_gone {
+                session.closing(now, "streams_closed");
+            }
+        }
+        let waiting: Vec<_> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.closing_since.is_some_and(|since| since != now))
+            .map(|(index, _)| *index)
+            .collect();
+        for index in waiting {
+            self.close_if_over(index, holders, now, feed);
+        }
+        let dead: Vec<_> = self
+            .streams
+            .iter()
+            .filter(|(key, stream)| {
+                !matches!(stream.fate, Fate::Carried(_))
+                    && gone(**key)
+                    && stream.written_at.is_none_or(gone)
+            })
+            .map(|(key, _)| *key)
+            .collect();
+        for key in dead {
+            self.ignore(key);
+            self.streams.remove(&key);
+            self.programs.forget(key);
+            if EndpointKind::from_u32(key.kind) == Some(EndpointKind::UnixSocket) {
+                self.peers.remove(&key);
+            }
+            self.environment.forget(key);
+        }
+        self.environment.unmark_idle();
+    }
+}
+
+/// How the process table names an endpoint.
+fn inode(key: EndpointKey) -> InodeKey {
+    InodeKey {
+        dev: u64::from(key.dev),
+        ino: key.ino,
+    }
+}

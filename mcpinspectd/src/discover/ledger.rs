@@ -1,0 +1,22 @@
+//! The ledger: how a session proves that its record is complete.
+
+use serde::Serialize;
+
+use crate::model::{Direction, SessionId};
+
+/// One direction's account. In a complete record the first three are equal and the fourth is zero.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StreamLedger {
+    /// The session.
+    pub session_id: SessionId,
+    /// The direction.
+    pub direction: Direction,
+    /// Bytes that the kernel saw being written.
+    pub bytes_written: u64,
+    /// Bytes that the kernel saw being read.
+    pub bytes_read: u64,
+    /// Bytes that were handed on for framing.
+    pub bytes_captured: u64,
+    /// Bytes that were declared lost, each in a gap event.
+    pub bytes_lost: u64,
+}

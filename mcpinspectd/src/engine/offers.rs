@@ -1,0 +1,246 @@
+//! What a server offers in a session: definitions into the registry, and what became of them told.
+//!
+//! A definition is told once in a session: with its first listing, and again only when it is another
+//! one. A client that lists its tools before every call thus makes no noise, and a changed tool that
+//! nobody has approved shows once in every session.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use serde_json::value::RawValue;
+
+use super::detector::ToolDefinition;
+use super::live::Body;
+use super::output::Output;
+use super::{Shared, shown};
+use crate::event::{Action, Event, ToolStatus};
+use crate::mcp::json;
+use crate::mcp::view::Tool;
+use crate::model::Timestamp;
+use crate::registry::listing::Listings;
+use crate::registry::{DefinitionHash, ItemKey, Kind, Observation, Sight, Standing};
+use crate::session::Observed;
+
+/// Definitions of one session that are remembered as told. A session that shows more starts over.
+const MAX_TOLD: usize = 16_384;
+
+/// Changes of one tool that are told in one session; after that, only those that ask for an alert.
+const MAX_CHANGES_TOLD: u16 = 32;
+
+/// What a server offers in a session.
+#[derive(Debug, Default)]
+pub(super) struct Offers {
+    listings: Listings,
+    told: HashSet<DefinitionHash>,
+    changes_told: HashMap<Box<str>, u16>,
+    removals_told: HashSet<Box<str>>,
+}
+
+impl Offers {
+    /// Notes that messages were lost.
+    pub(super) fn gap(&mut self) {
+        self.listings.gap();
+    }
+
+    /// Whether this definition is to be told.
+    fn is_news(&mut self, hash: DefinitionHash) -> bool {
+        if self.told.len() >= MAX_TOLD {
+            self.told.clear();
+            self.changes_told.clear();
+        }
+        self.told.insert(hash)
+    }
+
+    /// Whether one more change of this tool is to be told.
+    fn tells_change(&mut self, name: &str) -> bool {
+        let told = self
+            .changes_told
+            .entry(json::cut(name, crate::registry::MAX_NAME).into())
+            .or_default();
+        *told = told.saturating_add(1);
+        *told <= MAX_CHANGES_TOLD
+    }
+}
+
+/// A definition that is to be told.
+struct News<'a> {
+    name: Cow<'a, str>,
+    definition: &'a RawValue,
+    observation: Observation,
+}
+
+impl Body {
+    /// Takes in what a result offers, and tells what is new about it.
+    pub(super) fn take_offers(
+        &mut self,
+        shared: &mut Shared,
+        observed: &Observed<'_>,
+        time: Timestamp,
+        output: &mut dyn Output,
+    ) {
+        let Some(result) = &observed.result else {
+            return;
+        };
+        if let (Some(page), Some(tools)) = (&observed.page, result.tools) {
+            let mut names: Vec<Box<str>> = Vec::new();
+            let news = self.observe_tools(shared, tools, time, &mut names);
+            let whole =
+                self.offers
+                    .listings
+                    .page(page, names.into_iter(), result.next_cursor.as_deref());
+            let sight = Sight {
+                server: &self.server,
+                session: &self.id,
+                time,
+            };
+            let removed = whole
+                .map(|listed| shared.registry.listed(sight, &listed))
+                .unwrap_or_default();
+            // On disk before anybody is told.
+            shared.registry.save(time);
+            for news in &news {
+                self.tell_tool(shared, news, time, output);
+            }
+            for (name, hash) in removed {
+                self.tell_removed(name, hash, time, output);
+            }
+        }
+    }
+
+    /// Shows a page's tools to the registry. Returns those that are to be told, and puts all names in
+    /// `names`.
+    fn observe_tools<'a>(
+        &mut self,
+        shared: &mut Shared,
+        tools: &'a RawValue,
+        time: Timestamp,
+        names: &mut Vec<Box<str>>,
+    ) -> Vec<News<'a>> {
+        let mut news = Vec::new();
+        shared.registry.refresh();
+        let sight = Sight {
+            server: &self.server,
+            session: &self.id,
+            time,
+        };
+        // The text was read with its message, so it is an array to its end.
+        let _ = json::elements(tools.get(), |definition| {
+            // Without a name it cannot be called, and no client shows it to a model.
+            let Some(name) = Tool::read(definition).name else {
+                return true;
+            };
+            let observation = shared
+                .registry
+                .observe(sight, Kind::Tool, &name, definition);
+            names.push(json::cut(&name, crate::registry::MAX_NAME).into());
+            if self.offers.is_news(observation.hash) {
+                news.push(News {
+                    name,
+                    definition,
+                    observation,
+                });
+            }
+            true
+        });
+        news
+    }
+
+    fn tell_tool(
+        &mut self,
+        shared: &mut Shared,
+        news: &News<'_>,
+        time: Timestamp,
+        output: &mut dyn Output,
+    ) {
+        let News {
+            name,
+            definition,
+            observation: Observation { hash, standing },
+        } = news;
+        let (status, pinned) = match standing {
+            Standing::New | Standing::NoRoom => (ToolStatus::New, None),
+            Standing::AsPinned => (ToolStatus::Unchanged, None),
+            Standing::Changed { pinned } => (ToolStatus::Changed, Some(*pinned)),
+        };
+        let key = ItemKey::tool(json::cut(name, crate::registry::MAX_NAME));
+        let pinned_text = pinned.and_then(|hash| shared.registry.text(&self.server, &key, hash));
+        let tool = ToolDefinition {
+            name,
+            hash: *hash,
+            definition,
+            status,
+            pinned: pinned_text.as_deref(),
+        };
+        let verdict = shared.detector.tool(&self.context(time), &tool);
+        let alerts = verdict.action >= Action::Alert;
+        let tells = match standing {
+            Standing::NoRoom => alerts,
+            Standing::Changed { .. } => self.offers.tells_change(name) || alerts,
+            Standing::New | Standing::AsPinned => true,
+        };
+        if !tells {
+            return;
+        }
+        let subject = self.subject(time);
+        let tool_name = shown::name(name);
+        let detections = verdict.detections.clone();
+        let max_severity = verdict.max_severity;
+        output.event(match pinned {
+            Some(pinned) => Event::ToolChanged {
+                subject,
+                tool_name,
+                status,
+                previous_hash: pinned.to_string(),
+                new_hash: Some(hash.to_string()),
+                changes: shown::changes(
+                    pinned_text
+                        .map(|text| crate::registry::diff::diff(&text, definition))
+                        .unwrap_or_default(),
+                ),
+                detections,
+                max_severity,
+            },
+            None => Event::ToolSeen {
+                subject,
+                tool_name,
+                tool_hash: hash.to_string(),
+                description: shown::description(
+                    Tool::read(definition)
+                        .description
+                        .as_deref()
+                        .unwrap_or_default(),
+                ),
+                status,
+                detections,
+                max_severity,
+            },
+        });
+        if status != ToolStatus::Unchanged {
+            self.findings(&verdict, Some(name), time, output);
+        }
+    }
+
+    fn tell_removed(
+        &mut self,
+        name: Box<str>,
+        hash: DefinitionHash,
+        time: Timestamp,
+        output: &mut dyn Output,
+    ) {
+        if self.offers.removals_told.len() >= MAX_TOLD
+            || !self.offers.removals_told.insert(name.clone())
+        {
+            return;
+        }
+        output.event(Event::ToolChanged {
+            subject: self.subject(time),
+            tool_name: shown::name(&name),
+            status: ToolStatus::Removed,
+            previous_hash: hash.to_string(),
+            new_hash: None,
+            changes: Vec::new(),
+            detections: Vec::new(),
+            max_severity: None,
+        });
+    }
+}

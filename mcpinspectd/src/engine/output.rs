@@ -1,0 +1,79 @@
+//! What comes out of the engine.
+
+use crate::event::Event;
+use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
+
+/// Takes what the engine says, in the order in which it happened.
+pub trait Output {
+    /// A frame was seen.
+    fn message(&mut self, message: &MessageSeen<'_>);
+
+    /// Something worth telling happened.
+    fn event(&mut self, event: Event);
+}
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MessageKind {
+    /// A request.
+    Request,
+    /// A response.
+    Response,
+    /// A notification.
+    Notification,
+    /// Several messages in an array.
+    Batch,
+    /// No message.
+    Invalid,
+}
+
+impl MessageKind {
+    /// The word used on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Response => "response",
+            Self::Notification => "notification",
+            Self::Batch => "batch",
+            Self::Invalid => "invalid",
+        }
+    }
+}
+
+/// A frame, and what is known of it.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageSeen<'a> {
+    /// When its last byte was sent.
+    pub time: Timestamp,
+    /// The session it belongs to.
+    pub session_id: &'a SessionId,
+    /// The server of that session.
+    pub server_id: &'a ServerId,
+    /// Which way it went.
+    pub direction: Direction,
+    /// The server's process, where known.
+    pub server_pid: Option<Pid>,
+    /// The client's process, where known.
+    pub client_pid: Option<Pid>,
+    /// What it is.
+    pub kind: MessageKind,
+    /// Its method, as in the message.
+    pub method: Option<&'a str>,
+    /// Its id, as JSON text.
+    pub id: Option<&'a str>,
+    /// Exactly what stood between two newlines, a trailing carriage return included.
+    pub bytes: &'a [u8],
+    /// Whether bytes of this direction were lost since the frame before.
+    pub gap_before: bool,
+    /// The method of the request that this response answers.
+    pub reply_to: Option<&'a str>,
+    /// The tool that is called, or whose call is answered.
+    pub tool: Option<&'a str>,
+    /// Nanoseconds from the request to this response.
+    pub latency_ns: Option<u64>,
+    /// Whether it is an error, the protocol's or a tool's.
+    pub is_error: bool,
+    /// What is wrong with it, such as `not_json`; also of a message that can be read and is odd.
+    pub invalid_reason: Option<&'a str>,
+}

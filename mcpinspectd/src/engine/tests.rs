@@ -1,0 +1,734 @@
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed assumption fails the test"
+)]
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::event::{Action, Detection, Event, Severity, ToolStatus};
+use crate::model::Direction::{self, ClientToServer as Up, ServerToClient as Down};
+use crate::model::{ServerId, Timestamp};
+use crate::process::ServerIdentity;
+use crate::registry::{ItemKey, Who};
+
+/// Writes down what the engine says, one line each.
+#[derive(Default)]
+struct Log {
+    messages: Vec<Value>,
+    events: Vec<Value>,
+    /// Both, in order.
+    all: Vec<Value>,
+}
+
+impl Output for Log {
+    fn message(&mut self, message: &MessageSeen<'_>) {
+        let line = json!({
+            "time": message.time.0, "session": message.session_id.0, "server": message.server_id.0,
+            "direction": message.direction, "kind": message.kind, "method": message.method, "id": message.id,
+            "bytes": String::from_utf8_lossy(message.bytes), "gap": message.gap_before, "reply_to": message.reply_to,
+            "tool": message.tool, "latency": message.latency_ns, "error": message.is_error, "invalid": message.invalid_reason,
+        });
+        self.messages.push(line.clone());
+        self.all.push(line);
+    }
+
+    fn event(&mut self, event: Event) {
+        let line = serde_json::to_value(&event).unwrap();
+        self.events.push(line.clone());
+        self.all.push(line);
+    }
+}
+
+impl Log {
+    /// The events of one type since the last time, in short.
+    fn take(&mut self, kind: &str) -> Vec<Value> {
+        let all = std::mem::take(&mut self.events);
+        let (taken, kept) = all.into_iter().partition(|event| event["type"] == kind);
+        self.events = kept;
+        taken
+    }
+
+    /// `name status` of the tool events since the last time.
+    fn tools(&mut self) -> Vec<String> {
+        let all = std::mem::take(&mut self.events);
+        all.iter()
+            .filter(|event| event["type"] == "mcp_tool_seen" || event["type"] == "mcp_tool_changed")
+            .map(|event| {
+                format!(
+                    "{} {}",
+                    event["tool_name"].as_str().unwrap(),
+                    event["status"].as_str().unwrap()
+                )
+            })
+            .collect()
+    }
+}
+
+/// An engine, what it says, and a pair of peers that talk to each other.
+struct Wire {
+    engine: Engine,
+    log: Log,
+    positions: [u64; 2],
+    session: SessionId,
+    time: u64,
+    next_id: u64,
+}
+
+impl Wire {
+    fn new() -> Self {
+        Self::with(Box::new(NoDetector), Limits::default())
+    }
+
+    fn with(detector: Box<dyn Detector + Send>, limits: Limits) -> Self {
+        let engine = Engine::new(limits, Registry::in_memory().unwrap(), detector);
+        let mut wire = Self {
+            engine,
+            log: Log::default(),
+            positions: [0; 2],
+            session: SessionId("first".into()),
+            time: 1,
+            next_id: 0,
+        };
+        wire.start("first", false);
+        wire
+    }
+
+    fn start(&mut self, name: &str, joined_midstream: bool) {
+        self.session = SessionId(name.into());
+        self.positions = [0; 2];
+        let start = SessionStart {
+            id: self.session.clone(),
+            server: ServerIdentity {
+                server_id: ServerId("files".into()),
+                fingerprint: "f0".to_owned(),
+                name_source: "test".to_owned(),
+            },
+            server_party: None,
+            client_party: None,
+            joined_midstream,
+            time: Timestamp(self.time),
+        };
+        self.engine
+            .handle(Input::SessionStarted(start), &mut self.log);
+    }
+
+    fn bytes(&mut self, direction: Direction, bytes: &[u8]) {
+        let position = self.positions[direction as usize];
+        self.positions[direction as usize] += bytes.len() as u64;
+        let time = Timestamp(self.time);
+        let session = &self.session;
+        self.engine.handle(
+            Input::Bytes {
+                session,
+                direction,
+                position,
+                time,
+                bytes,
+            },
+            &mut self.log,
+        );
+    }
+
+    fn line(&mut self, direction: Direction, text: &str) {
+        self.time += 1;
+        self.bytes(direction, format!("{text}\n").as_bytes());
+    }
+
+    fn gap(&mut self, direction: Direction, bytes_lost: u64) {
+        let position = self.positions[direction as usize];
+        self.positions[direction as usize] += bytes_lost;
+        let (session, time) = (&self.session, Timestamp(self.time));
+        let gap = Input::Gap {
+            session,
+            direction,
+            position,
+            bytes_lost,
+            reason: "ring_full",
+            time,
+        };
+        self.engine.handle(gap, &mut self.log);
+    }
+
+    fn end(&mut self) {
+        let (session, time) = (&self.session, Timestamp(self.time));
+        self.engine.handle(
+            Input::SessionEnded {
+                session,
+                reason: "server_exited",
+                time,
+            },
+            &mut self.log,
+        );
+    }
+
+    /// The client asks, the server answers.
+    fn ask(&mut self, method: &str, params: Value, result: Value) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.line(
+            Up,
+            &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
+        );
+        self.line(
+            Down,
+            &json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string(),
+        );
+    }
+
+    fn list(&mut self, tools: &[Value]) {
+        self.ask("tools/list", json!({}), json!({ "tools": tools }));
+    }
+}
+
+fn tool(name: &str, description: &str) -> Value {
+    json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
+}
+
+#[test]
+fn a_session_from_start_to_end() {
+    let mut wire = Wire::new();
+    let initialize = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+    let answer = json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "2"}});
+    wire.ask("initialize", initialize, answer);
+    wire.line(
+        Up,
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+    );
+    wire.list(&[tool("read", "Reads a file")]);
+    wire.ask(
+        "tools/call",
+        json!({"name": "read"}),
+        json!({"content": [], "isError": true}),
+    );
+    wire.line(Up, r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
+    wire.end();
+
+    let started = &wire.log.take("mcp_session_started")[0];
+    assert_eq!(
+        (&started["server_id"], &started["fingerprint"]),
+        (&json!("files"), &json!("f0"))
+    );
+    let identified = wire.log.take("mcp_session_identified");
+    assert_eq!(identified.len(), 1);
+    assert_eq!(identified[0]["server_info"]["name"], "s");
+    assert_eq!(identified[0]["client_info"]["name"], "c");
+    assert_eq!(identified[0]["protocol_version"], "2025-06-18");
+    let ended = &wire.log.take("mcp_session_ended")[0];
+    assert_eq!(
+        (
+            &ended["messages"],
+            &ended["unanswered"],
+            &ended["bytes_lost"]
+        ),
+        (&json!(8), &json!(1), &json!(0))
+    );
+    assert_eq!(ended["bytes"], wire.positions[0] + wire.positions[1]);
+
+    let last = &wire.log.messages[6];
+    assert_eq!(
+        (&last["kind"], &last["reply_to"], &last["tool"]),
+        (&json!("response"), &json!("tools/call"), &json!("read"))
+    );
+    assert_eq!(
+        (&last["latency"], &last["error"], &last["id"]),
+        (&json!(1), &json!(true), &json!("2"))
+    );
+    assert_eq!(wire.log.messages[2]["kind"], "notification");
+    assert_eq!(wire.engine.sessions(), 0);
+}
+
+#[test]
+fn tools_are_new_then_unchanged_then_changed_until_approved() {
+    let mut wire = Wire::new();
+    wire.list(&[tool("a", "x"), tool("b", "y")]);
+    assert_eq!(wire.log.tools(), ["a new", "b new"]);
+    wire.list(&[tool("a", "x"), tool("b", "y")]);
+    assert_eq!(wire.log.tools(), [""; 0], "once a session");
+    wire.start("second", false);
+    wire.list(&[tool("a", "x"), tool("b", "evil")]);
+    let changed = &wire.log.take("mcp_tool_changed")[0];
+    assert_eq!(
+        changed["changes"],
+        json!([{"field": "description", "previous": "y", "new": "evil"}])
+    );
+    assert_ne!(changed["previous_hash"], changed["new_hash"]);
+    assert_eq!(wire.log.tools(), ["a unchanged"]);
+    wire.list(&[tool("a", "x"), tool("b", "evil")]);
+    assert_eq!(wire.log.tools(), [""; 0], "the same change once a session");
+    wire.list(&[tool("a", "x"), tool("b", "worse")]);
+    assert_eq!(wire.log.tools(), ["b changed"], "another change");
+    wire.start("third", false);
+    wire.list(&[tool("a", "x"), tool("b", "worse")]);
+    assert_eq!(
+        wire.log.tools(),
+        ["a unchanged", "b changed"],
+        "not approved, so told in every session"
+    );
+
+    let who = Who {
+        uid: 0,
+        time: Timestamp(0),
+        reason: "",
+    };
+    wire.engine
+        .registry_mut()
+        .approve("files", &ItemKey::tool("b"), None, who)
+        .unwrap();
+    wire.start("fourth", false);
+    wire.list(&[tool("a", "x"), tool("b", "worse")]);
+    assert_eq!(wire.log.tools(), ["a unchanged", "b unchanged"]);
+}
+
+#[test]
+fn a_page_is_no_removal_and_a_whole_listing_is() {
+    let mut wire = Wire::new();
+    wire.list(&[tool("a", ""), tool("b", "")]);
+    wire.log.tools();
+    wire.ask(
+        "tools/list",
+        json!({}),
+        json!({"tools": [tool("a", "")], "nextCursor": "2"}),
+    );
+    wire.ask(
+        "tools/list",
+        json!({"cursor": "2"}),
+        json!({"tools": [tool("b", "")]}),
+    );
+    assert_eq!(wire.log.tools(), [""; 0]);
+    wire.ask(
+        "tools/list",
+        json!({}),
+        json!({"tools": [tool("a", "")], "nextCursor": "2"}),
+    );
+    assert_eq!(wire.log.tools(), [""; 0]);
+    wire.ask("tools/list", json!({"cursor": "2"}), json!({"tools": []}));
+    assert_eq!(wire.log.tools(), ["b removed"]);
+    wire.list(&[tool("a", "")]);
+    assert_eq!(wire.log.tools(), [""; 0], "a removal is told once");
+}
+
+#[test]
+fn a_gap_is_told_and_never_a_change() {
+    let mut wire = Wire::new();
+    wire.list(&[tool("a", ""), tool("b", "")]);
+    wire.log.tools();
+    // The second page is lost, with its request still seen.
+    wire.ask(
+        "tools/list",
+        json!({}),
+        json!({"tools": [tool("a", "")], "nextCursor": "2"}),
+    );
+    wire.line(
+        Up,
+        r#"{"jsonrpc":"2.0","id":50,"method":"tools/list","params":{"cursor":"2"}}"#,
+    );
+    wire.bytes(
+        Down,
+        br#"{"jsonrpc":"2.0","id":50,"result":{"tools":[{"name":"b","descr"#,
+    );
+    wire.gap(Down, 40);
+    wire.bytes(Down, b"e\":\"not what it was\"}]}}\n");
+    // What comes after is read again, as soon as a line begins.
+    wire.line(
+        Down,
+        r#"{"jsonrpc":"2.0","method":"notifications/message"}"#,
+    );
+    wire.ask("tools/list", json!({"cursor": "2"}), json!({"tools": []}));
+    let gap = &wire.log.take("mcp_capture_gap")[0];
+    assert_eq!(
+        (&gap["bytes_lost"], &gap["reason"], &gap["direction"]),
+        (&json!(40), &json!("ring_full"), &json!("server_to_client"))
+    );
+    assert_eq!(wire.log.tools(), [""; 0]);
+    assert!(wire.log.take("mcp_invalid_message").is_empty());
+    let after = wire
+        .log
+        .messages
+        .iter()
+        .find(|message| message["method"] == "notifications/message")
+        .unwrap();
+    assert_eq!(after["gap"], true, "also where a torn line came between");
+    assert!(
+        wire.log
+            .messages
+            .iter()
+            .all(|message| message["kind"] != "invalid")
+    );
+}
+
+#[test]
+fn a_whole_message_right_after_a_gap_is_not_lost() {
+    let mut wire = Wire::new();
+    wire.gap(Up, 100);
+    wire.line(Up, r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    wire.line(Up, r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#);
+    let gaps: Vec<&Value> = wire
+        .log
+        .messages
+        .iter()
+        .map(|message| &message["gap"])
+        .collect();
+    assert_eq!(gaps, [true, false]);
+}
+
+#[test]
+fn bytes_that_jump_are_a_gap() {
+    let mut wire = Wire::new();
+    wire.positions[0] = 64;
+    wire.line(Up, r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    let gap = &wire.log.take("mcp_capture_gap")[0];
+    assert_eq!(
+        (&gap["bytes_lost"], &gap["position"], &gap["reason"]),
+        (&json!(64), &json!(0), &json!("position_jump"))
+    );
+    assert_eq!(wire.log.messages[0]["gap"], true);
+}
+
+#[test]
+fn a_session_joined_under_way_starts_with_the_next_line() {
+    let mut wire = Wire::new();
+    wire.start("joined", true);
+    wire.positions = [5000, 7000];
+    wire.bytes(Down, b"est of a line\"}]}}\n");
+    wire.line(
+        Up,
+        r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}"#,
+    );
+    wire.line(Down, r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+    // The answer to a request from before: a list, but nobody knows which page.
+    wire.line(
+        Down,
+        &json!({"jsonrpc": "2.0", "id": 3, "result": {"tools": [tool("a", "")]}}).to_string(),
+    );
+    assert_eq!(wire.log.messages.len(), 3);
+    assert!(
+        wire.log
+            .messages
+            .iter()
+            .all(|message| message["gap"] == false && message["kind"] != "invalid")
+    );
+    assert_eq!(wire.log.messages[1]["tool"], "t");
+    assert_eq!(wire.log.tools(), ["a new"]);
+    assert!(wire.log.take("mcp_capture_gap").is_empty());
+}
+
+#[test]
+fn lines_that_are_no_messages_are_told_and_a_flood_is_counted() {
+    let mut wire = Wire::new();
+    wire.line(Down, "Server \u{1b}[31mrunning password=hunter2secret");
+    let told = &wire.log.take("mcp_invalid_message")[0];
+    assert_eq!(
+        (&told["reason"], &told["bytes"]),
+        (&json!("not_json"), &json!(42))
+    );
+    let excerpt = told["excerpt"].as_str().unwrap();
+    assert!(
+        excerpt.contains("\\u{1b}") && !excerpt.contains("hunter2"),
+        "{excerpt}"
+    );
+    assert_eq!(wire.log.messages[0]["invalid"], "not_json");
+    for _ in 0..1000 {
+        wire.line(Down, "noise");
+    }
+    assert_eq!(wire.log.take("mcp_invalid_message").len(), 4);
+    assert_eq!(wire.log.messages.len(), 1001);
+    wire.time += 11_000_000_000;
+    wire.line(Down, "noise");
+    assert_eq!(wire.log.take("mcp_invalid_message")[0]["suppressed"], 996);
+}
+
+#[test]
+fn a_message_above_the_maximum_is_lost_and_said() {
+    let mut wire = Wire::with(
+        Box::new(NoDetector),
+        Limits {
+            max_message: 200,
+            ..Limits::default()
+        },
+    );
+    wire.line(
+        Down,
+        &json!({"jsonrpc": "2.0", "id": 1, "result": {"x": "y".repeat(500)}}).to_string(),
+    );
+    wire.line(
+        Down,
+        r#"{"jsonrpc":"2.0","method":"notifications/message"}"#,
+    );
+    let gap = &wire.log.take("mcp_capture_gap")[0];
+    assert_eq!(gap["reason"], "frame_too_large");
+    assert!(gap["bytes_lost"].as_u64().unwrap() > 500);
+    assert_eq!(wire.log.messages.len(), 1);
+    assert_eq!(wire.log.messages[0]["gap"], true);
+}
+
+#[test]
+fn batches_are_one_frame_of_many_messages() {
+    let mut wire = Wire::new();
+    wire.line(Up, r#"[{"jsonrpc":"2.0","id":1,"method":"tools/list"},{"jsonrpc":"2.0","id":2,"method":"ping"}]"#);
+    let tools = tool("a", "");
+    wire.line(Down, &json!([{"jsonrpc": "2.0", "id": 2, "result": {}}, {"jsonrpc": "2.0", "id": 1, "result": {"tools": [tools]}}]).to_string());
+    wire.end();
+    assert_eq!(wire.log.messages.len(), 2);
+    assert!(
+        wire.log
+            .messages
+            .iter()
+            .all(|message| message["kind"] == "batch")
+    );
+    assert_eq!(wire.log.take("mcp_session_ended")[0]["unanswered"], 0);
+    assert_eq!(wire.log.tools(), ["a new"]);
+}
+
+#[test]
+fn what_two_readers_may_read_differently_is_pointed_out() {
+    let mut wire = Wire::new();
+    wire.line(
+        Up,
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}"#,
+    );
+    let told = &wire.log.take("mcp_invalid_message")[0];
+    assert_eq!(told["reason"], "repeated_member");
+    let message = &wire.log.messages[0];
+    assert_eq!(
+        (&message["kind"], &message["method"], &message["invalid"]),
+        (
+            &json!("request"),
+            &json!("tools/call"),
+            &json!("repeated_member")
+        )
+    );
+}
+
+#[test]
+fn an_unfinished_last_line_is_seen_at_the_end() {
+    let mut wire = Wire::new();
+    wire.bytes(
+        Down,
+        br#"{"jsonrpc":"2.0","method":"notifications/message"}"#,
+    );
+    assert!(wire.log.messages.is_empty());
+    wire.end();
+    assert_eq!(wire.log.messages[0]["method"], "notifications/message");
+    // Nothing of it follows.
+    wire.line(
+        Down,
+        r#"{"jsonrpc":"2.0","method":"notifications/message"}"#,
+    );
+    assert_eq!(wire.log.messages.len(), 1);
+}
+
+#[test]
+fn ten_servers_with_the_same_handshake_are_kept_apart() {
+    let mut wire = Wire::new();
+    let names: Vec<String> = (0..10).map(|index| format!("s{index}")).collect();
+    for name in &names {
+        wire.start(name, false);
+    }
+    for direction in [Up, Down] {
+        for (index, name) in names.iter().enumerate() {
+            wire.session = SessionId(name.as_str().into());
+            wire.positions = [0; 2];
+            wire.time += 1;
+            let line = match direction {
+                Up => format!(
+                    r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t{index}"}}}}"#
+                ),
+                Down => r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.to_owned(),
+            };
+            wire.bytes(direction, format!("{line}\n").as_bytes());
+        }
+    }
+    for message in &wire.log.messages[10..] {
+        assert_eq!(
+            message["tool"].as_str().unwrap()[1..],
+            message["session"].as_str().unwrap()[1..]
+        );
+        assert_eq!(message["latency"], 10);
+    }
+}
+
+/// Finds something in every tool that says so, and in every call of it.
+struct Finder;
+
+fn finding(action: Action) -> Verdict {
+    let detection = Detection {
+        pattern: "test".to_owned(),
+        category: "hidden_instructions".to_owned(),
+        severity: Severity::High,
+        matches: Vec::new(),
+        field: "description".to_owned(),
+        explanation: String::new(),
+    };
+    Verdict {
+        detections: vec![detection],
+        max_severity: Some(Severity::High),
+        action,
+    }
+}
+
+impl Detector for Finder {
+    fn tool(&mut self, _: &Context<'_>, tool: &ToolDefinition<'_>) -> Verdict {
+        if !tool.definition.get().contains("evil") {
+            return Verdict::CLEAN;
+        }
+        assert_eq!(tool.pinned.is_some(), tool.status == ToolStatus::Changed);
+        finding(Action::Alert)
+    }
+
+    fn instructions(&mut self, _: &Context<'_>, _: &str, _: ToolStatus) -> Verdict {
+        Verdict::CLEAN
+    }
+
+    fn message(&mut self, _: &Context<'_>, message: &MessageInContext<'_>) -> Verdict {
+        if message.tool == Some("evil") {
+            finding(Action::Warn)
+        } else {
+            Verdict::CLEAN
+        }
+    }
+
+    fn session_ended(&mut self, _: &SessionId) {}
+}
+
+#[test]
+fn findings_come_with_the_tool_and_by_themselves() {
+    let mut wire = Wire::with(Box::new(Finder), Limits::default());
+    wire.list(&[tool("evil", ""), tool("good", "")]);
+    let seen = wire.log.take("mcp_tool_seen");
+    assert_eq!(
+        (&seen[0]["max_severity"], &seen[1]["max_severity"]),
+        (&json!("high"), &Value::Null)
+    );
+    assert_eq!(wire.log.take("mcp_detection")[0]["action"], "alert");
+    wire.list(&[tool("evil", ""), tool("good", "evil")]);
+    assert_eq!(
+        wire.log.take("mcp_tool_changed")[0]["detections"][0]["pattern"],
+        "test"
+    );
+    wire.log.take("mcp_detection");
+    wire.ask(
+        "tools/call",
+        json!({"name": "evil"}),
+        json!({"content": []}),
+    );
+    let found = wire.log.take("mcp_detection");
+    assert_eq!(found.len(), 2);
+    assert_eq!(
+        (&found[0]["action"], &found[0]["tool_name"]),
+        (&json!("warn"), &json!("evil"))
+    );
+}
+
+#[test]
+fn a_server_that_changes_all_the_time_is_not_told_all_the_time() {
+    let mut wire = Wire::new();
+    for index in 0..200 {
+        wire.list(&[tool("a", &index.to_string())]);
+    }
+    assert_eq!(wire.log.tools().len(), 33);
+}
+
+/// A conversation with something of everything in it, as bytes of both directions.
+fn conversation() -> [Vec<u8>; 2] {
+    let mut up = String::new();
+    let mut down = String::from("Starting up\n\n");
+    for (id, method, result) in [
+        (
+            0,
+            "initialize",
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "é😀"}}),
+        ),
+        (
+            1,
+            "tools/list",
+            json!({"tools": [tool("a", "x"), tool("b", &"long ".repeat(100))]}),
+        ),
+        (2, "tools/list", json!({"tools": [tool("a", "y")]})),
+        (
+            3,
+            "tools/call",
+            json!({"content": [{"type": "text", "text": "done"}]}),
+        ),
+    ] {
+        up += &format!(
+            "{}\r\n",
+            json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {"name": "a"}})
+        );
+        down += &format!(
+            "{}\n",
+            json!({"result": result, "jsonrpc": "2.0", "id": id})
+        );
+    }
+    down += "[{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"roots/list\"}]\n{\"torn\":";
+    [up.into_bytes(), down.into_bytes()]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn chunks_make_no_difference(cuts in proptest::collection::vec((0_usize..3, 1_usize..60), 0..60)) {
+        let run = |pieces: &dyn Fn(&[u8]) -> Vec<usize>| {
+            let mut wire = Wire::new();
+            for (direction, bytes) in [Up, Down].into_iter().zip(conversation()) {
+                let mut rest = &bytes[..];
+                for size in pieces(&bytes) {
+                    let (piece, after) = rest.split_at(size.min(rest.len()));
+                    wire.bytes(direction, piece);
+                    rest = after;
+                }
+                wire.bytes(direction, rest);
+            }
+            wire.end();
+            wire.log.all
+        };
+        let whole = run(&|_| Vec::new());
+        let pieces = run(&|_| cuts.iter().map(|(_, size)| *size).collect());
+        prop_assert_eq!(&pieces, &whole);
+        let bytewise = run(&|bytes| vec![1; bytes.len()]);
+        prop_assert_eq!(&bytewise, &whole);
+    }
+
+    #[test]
+    fn nothing_panics_and_every_byte_is_counted(
+        inputs in proptest::collection::vec((any::<bool>(), 0_u64..3, proptest::collection::vec(any::<u8>(), 0..50)), 0..40),
+        midstream in any::<bool>(),
+    ) {
+        let mut wire = Wire::new();
+        wire.start("random", midstream);
+        let (mut bytes, mut lost) = (0, 0);
+        for (up, gap, piece) in &inputs {
+            let direction = if *up { Up } else { Down };
+            if *gap > 0 {
+                wire.gap(direction, *gap);
+                lost += gap;
+            }
+            wire.bytes(direction, piece);
+            bytes += piece.len() as u64;
+        }
+        wire.end();
+        let ended = &wire.log.take("mcp_session_ended")[0];
+        prop_assert_eq!(&ended["bytes"], bytes);
+        prop_assert_eq!(&ended["bytes_lost"], lost);
+    }
+}
+
+#[test]
+fn the_same_inputs_give_the_same_outputs() {
+    let run = || {
+        let mut wire = Wire::new();
+        for round in 0..3 {
+            wire.start(&format!("s{round}"), false);
+            for (direction, bytes) in [Up, Down].into_iter().zip(conversation()) {
+                wire.bytes(direction, &bytes);
+            }
+            wire.list(&[]);
+            wire.end();
+        }
+        wire.log.all
+    };
+    let first = run();
+    assert!(first.len() > 30);
+    assert_eq!(first, run());
+}

@@ -1,0 +1,155 @@
+//! The machine as discovery sees it: the probes' maps and the process table.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use mcpinspect_common::{Counters, EndpointKey, EndpointKind, Watch, involved_slot};
+use nix::libc;
+
+use crate::capture::Probes;
+use crate::discover::{Environment, Policy};
+use crate::model::Pid;
+use crate::process::fds::{Holder, Holders, StreamKind, holders_snapshot, of_process};
+use crate::process::{ProcessInfo, ServerIdentity};
+
+/// Decides what the configuration says about a process.
+pub type PolicyOf = Box<dyn Fn(&ProcessInfo) -> Policy + Send>;
+/// Finds a server's stable name.
+pub type IdentityOf = Box<dyn FnMut(Option<&ProcessInfo>, Option<u32>) -> ServerIdentity + Send>;
+
+/// See the module's text.
+pub struct Machine {
+    probes: Probes,
+    policy: PolicyOf,
+    identity: IdentityOf,
+    /// The daemon's own output: never watched.
+    own: HashSet<EndpointKey>,
+}
+
+impl Machine {
+    /// The machine that `probes` run on.
+    pub fn new(probes: Probes, policy: PolicyOf, identity: IdentityOf) -> Self {
+        Self {
+            probes,
+            policy,
+            identity,
+            own: HashSet::new(),
+        }
+    }
+
+    /// The probes.
+    pub fn probes(&mut self) -> &mut Probes {
+        &mut self.probes
+    }
+
+    /// Makes the daemon's own pipes and sockets known as not to be watched, so that a program that
+    /// reads its output is not taken for part of a session.
+    pub(super) fn exclude_own_output(&mut self) {
+        for (_, target) in of_process(Pid(std::process::id())) {
+            let kind = match target.kind {
+                StreamKind::Pipe | StreamKind::Fifo => EndpointKind::Pipe,
+                StreamKind::UnixSocket => EndpointKind::UnixSocket,
+                StreamKind::Other => continue,
+            };
+            let Ok(dev) = u32::try_from(target.key.dev) else {
+                continue;
+            };
+            let key = EndpointKey {
+                ino: target.key.ino,
+                dev,
+                kind: kind as u32,
+            };
+            self.own.insert(key);
+            self.probes.watch(key, Watch { limit: [0, 0] });
+        }
+    }
+}
+
+impl Environment for Machine {
+    fn watch(&mut self, key: EndpointKey, watch: Watch) {
+        if self.own.contains(&key) {
+            return;
+        }
+        self.probes.watch(key, watch);
+    }
+
+    fn counters(&self, key: EndpointKey) -> Option<Counters> {
+        self.probes.counters(key)
+    }
+
+    fn forget(&mut self, key: EndpointKey) {
+        if !self.own.contains(&key) {
+            self.probes.forget(key);
+        }
+    }
+
+    fn holders(&mut self) -> Holders {
+        holders_snapshot()
+    }
+
+    fn unread(&mut self, holder: &Holder) -> Option<u64> {
+        let process = descriptor(libc::SYS_pidfd_open, i64::from(holder.pid.0), 0, 0)?;
+        let fd = i64::from(holder.fd);
+        let stream = descriptor(
+            libc::SYS_pidfd_getfd,
+            i64::from(process.as_fd().as_raw_fd()),
+            fd,
+            0,
+        )?;
+        let mut unread: libc::c_int = 0;
+        // SAFETY: FIONREAD writes one int, for which `unread` has room, and `stream` is open.
+        let result = unsafe { libc::ioctl(stream.as_raw_fd(), libc::FIONREAD, &raw mut unread) };
+        if result == 0 {
+            u64::try_from(unread).ok()
+        } else {
+            None
+        }
+    }
+
+    fn mark(&mut self, pid: u32) {
+        self.probes.involved.mark(pid);
+    }
+
+    fn unmark_idle(&mut self) {
+        // Marks first: one that is set from now on has another stamp and stays. Then what is
+        // watched, which the probes register before they mark. Then who holds it.
+        let marked = self.probes.involved.marked();
+        if marked.is_empty() {
+            return;
+        }
+        let watched = self.probes.watched();
+        let mut busy: HashSet<u32> = HashSet::new();
+        for (key, holders) in holders_snapshot() {
+            if watched.contains(&(key.dev, key.ino)) {
+                busy.extend(holders.iter().map(|holder| involved_slot(holder.pid.0)));
+            }
+        }
+        for (slot, stamp) in marked {
+            if !busy.contains(&slot) {
+                self.probes.involved.clear(slot, stamp);
+            }
+        }
+    }
+
+    fn describe(&mut self, pid: u32) -> Option<Arc<ProcessInfo>> {
+        ProcessInfo::read(Pid(pid)).map(Arc::new)
+    }
+
+    fn policy(&mut self, process: &ProcessInfo) -> Policy {
+        (self.policy)(process)
+    }
+
+    fn identify(&mut self, server: Option<&ProcessInfo>, client: Option<u32>) -> ServerIdentity {
+        (self.identity)(server, client)
+    }
+}
+
+/// A system call that gives a descriptor and that the C library has no wrapper for.
+fn descriptor(number: libc::c_long, a: i64, b: i64, c: i64) -> Option<OwnedFd> {
+    // SAFETY: both calls that come here take integers only and give a new descriptor or -1.
+    let result = unsafe { libc::syscall(number, a, b, c) };
+    let fd = i32::try_from(result).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: just opened, and owned by nobody else.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,178 @@
+//! Running it all on this machine: the probes at one end, the engine at the other.
+//!
+//! One thread empties the ring (see [`crate::capture`]), and one takes the records through
+//! discovery and the engine. That second one is whoever calls [`Monitor::run`].
+
+mod machine;
+mod startup;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use crate::capture::{self, Batch, BootClock, Drain, Options, ProbeError, Probes, decode};
+use crate::discover::{Feed, Settings, StreamLedger, Tracker};
+
+pub use machine::Machine;
+
+/// How often time passes for discovery.
+const TICK: Duration = Duration::from_millis(100);
+/// Bytes of undecided streams' beginnings that are kept at most.
+const BEGINNINGS_MAX: usize = 32 << 20;
+
+/// What the monitor needs to know.
+#[derive(Clone, Debug)]
+pub struct MonitorOptions {
+    /// For the probes.
+    pub probes: Options,
+    /// Bytes of a message that are kept at most.
+    pub max_message: u64,
+}
+
+/// The running capture.
+pub struct Monitor {
+    tracker: Tracker<Machine>,
+    records: Receiver<Batch>,
+    drain: Drain,
+    undecodable: u64,
+}
+
+/// What the capture did, at its end.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct CaptureTotals {
+    /// Records that the probes wrote.
+    pub records: u64,
+    /// Payload bytes in them.
+    pub bytes: u64,
+    /// Records that did not fit into the ring.
+    pub records_lost: u64,
+    /// Payload bytes lost with them, of streams that turned out to be MCP or not.
+    pub bytes_lost: u64,
+    /// Payload bytes that could not be read from a process.
+    pub bytes_faulted: u64,
+    /// Process and stream records that did not fit.
+    pub lifecycle_lost: u64,
+    /// Streams that could not be followed because too many were known.
+    pub registrations_failed: u64,
+    /// Records that were not understood.
+    pub undecodable: u64,
+}
+
+impl Monitor {
+    /// Loads the probes, and finds what is running already.
+    ///
+    /// # Errors
+    /// See [`ProbeError`].
+    pub fn start(
+        options: &MonitorOptions,
+        machine: impl FnOnce(Probes) -> Machine,
+    ) -> Result<Self, ProbeError> {
+        let (probes, ring) = Probes::load(&options.probes)?;
+        let clock = BootClock::measure().map_err(std::io::Error::from)?;
+        let now = BootClock::now_boot().map_err(std::io::Error::from)?;
+        let mut machine = machine(probes);
+        machine.exclude_own_output();
+        let (drain, records) = capture::start(ring)?;
+        let settings = Settings {
+            sniff_budget: options.probes.sniff_budget,
+            max_message: options.max_message,
+            beginnings_max: BEGINNINGS_MAX,
+        };
+        let mut monitor = Self {
+            tracker: Tracker::new(machine, settings, clock, now),
+            records,
+            drain,
+            undecodable: 0,
+        };
+        monitor.find_running()?;
+        Ok(monitor)
+    }
+
+    /// How system calls are hooked.
+    pub fn hook(&mut self) -> capture::Hook {
+        self.tracker.environment().probes().hook()
+    }
+
+    /// Feeds the engine until `stop` is set, then ends all sessions.
+    pub fn run(
+        &mut self,
+        stop: &AtomicBool,
+        feed: &mut impl Feed,
+        mut idle: impl FnMut(&mut Tracker<Machine>),
+    ) {
+        capture::raise_priority(-10);
+        let mut next_tick = 0;
+        while !stop.load(Ordering::Acquire) {
+            self.step(feed, &mut next_tick);
+            idle(&mut self.tracker);
+        }
+        self.tracker.environment().probes().detach();
+        self.drain.stop();
+        // Everything that was counted before the probes were detached is in the ring.
+        while let Ok(batch) = self.records.recv() {
+            self.take(&batch, feed);
+        }
+        self.tracker.finish(now(), feed);
+    }
+
+    fn step(&mut self, feed: &mut impl Feed, next_tick: &mut u64) {
+        match self.records.recv_timeout(TICK) {
+            Ok(batch) => self.take(&batch, feed),
+            Err(RecvTimeoutError::Timeout) => {}
+            // The thread that empties the ring is gone: nothing more will come.
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
+        }
+        let now = now();
+        if now >= *next_tick {
+            *next_tick = now + TICK.as_nanos() as u64;
+            // Only what is known by now may be judged missing.
+            while let Ok(batch) = self.records.try_recv() {
+                self.take(&batch, feed);
+                if self::now() > *next_tick {
+                    return;
+                }
+            }
+            self.tracker.tick(now, feed);
+            self.tracker.environment().probes().flush_log();
+        }
+    }
+
+    fn take(&mut self, batch: &Batch, feed: &mut impl Feed) {
+        for data in batch.records() {
+            match decode(data) {
+                Ok((actor, record)) => self.tracker.record(actor, record, feed),
+                Err(error) => {
+                    self.undecodable += 1;
+                    tracing::warn!(%error, "a record that is not understood");
+                }
+            }
+        }
+    }
+
+    /// The accounts of all ended sessions.
+    pub fn ledger(&self) -> &[StreamLedger] {
+        self.tracker.ledger()
+    }
+
+    /// What the capture did so far.
+    pub fn totals(&mut self) -> CaptureTotals {
+        use mcpinspect_common::Stat;
+        let undecodable = self.undecodable;
+        let probes = self.tracker.environment().probes();
+        CaptureTotals {
+            records: probes.stat(Stat::Records),
+            bytes: probes.stat(Stat::Bytes),
+            records_lost: probes.stat(Stat::RecordsLost),
+            bytes_lost: probes.stat(Stat::BytesLost),
+            bytes_faulted: probes.stat(Stat::BytesFaulted),
+            lifecycle_lost: probes.stat(Stat::LifecycleLost),
+            registrations_failed: probes.stat(Stat::RegistrationsFailed),
+            undecodable,
+        }
+    }
+}
+
+/// Nanoseconds since boot. The clock exists on every kernel that the probes load on.
+fn now() -> u64 {
+    BootClock::now_boot().unwrap_or(0)
+}

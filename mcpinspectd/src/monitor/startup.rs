@@ -1,0 +1,147 @@
+//! Servers that were running before the daemon.
+//!
+//! Their standard input and output are looked at like those of a program that starts now. Some
+//! servers move their wire away from descriptors 0 and 1 once they run (Python's SDK does), so
+//! pipes that a process shares with one of its ancestors, one in each direction, are looked at too.
+
+use std::collections::{HashMap, HashSet};
+
+use mcpinspect_common::{EndpointKey, EndpointKind};
+
+use super::Monitor;
+use crate::capture::ProbeError;
+use crate::discover::Feed;
+use crate::engine::Input;
+use crate::model::Pid;
+use crate::process::fds::{Holder, Holders, InodeKey, StreamKind, holders_snapshot};
+use crate::process::info::{ProcessSnapshot, all};
+
+/// A program found running, and the endpoints that may be its wire.
+#[derive(Debug, PartialEq, Eq)]
+struct Found {
+    pid: Pid,
+    input: Option<EndpointKey>,
+    output: Option<EndpointKey>,
+}
+
+impl Monitor {
+    /// Registers what may be a wire, and takes in what the probes answer.
+    pub(super) fn find_running(&mut self) -> Result<(), ProbeError> {
+        let found = candidates(&all(), &holders_snapshot());
+        let keys: HashSet<EndpointKey> = found
+            .iter()
+            .flat_map(|found| [found.input, found.output])
+            .flatten()
+            .collect();
+        self.tracker.environment().probes().register(keys)?;
+        // The answers are in the ring by now. A socket's peer must be known before its program is.
+        let mut early = Early::default();
+        while let Ok(batch) = self.records.recv_timeout(super::TICK) {
+            self.take(&batch, &mut early);
+        }
+        for Found { pid, input, output } in found {
+            self.tracker.found(pid.0, input, output);
+        }
+        Ok(())
+    }
+}
+
+/// Nothing can be fed before the programs are known: sessions need a message first, and what comes
+/// is kept as a beginning.
+#[derive(Default)]
+struct Early;
+
+impl Feed for Early {
+    fn input(&mut self, input: Input<'_>) {
+        tracing::debug!(?input, "too early");
+    }
+}
+
+fn endpoint(key: InodeKey, kind: StreamKind) -> Option<EndpointKey> {
+    let kind = match kind {
+        StreamKind::Pipe | StreamKind::Fifo => EndpointKind::Pipe,
+        StreamKind::UnixSocket => EndpointKind::UnixSocket,
+        StreamKind::Other => return None,
+    };
+    Some(EndpointKey {
+        ino: key.ino,
+        dev: u32::try_from(key.dev).ok()?,
+        kind: kind as u32,
+    })
+}
+
+/// The programs that may be servers.
+fn candidates(processes: &[ProcessSnapshot], holders: &Holders) -> Vec<Found> {
+    let parents: HashMap<Pid, Pid> = processes
+        .iter()
+        .map(|process| (process.pid, process.parent))
+        .collect();
+    let own = Pid(std::process::id());
+    let mut stdio: HashMap<Pid, Found> = HashMap::new();
+    let mut shared: HashMap<Pid, Found> = HashMap::new();
+    for (key, holders) in holders {
+        for holder in holders.iter().filter(|holder| holder.pid != own) {
+            let Some(endpoint) = endpoint(*key, holder.kind) else {
+                continue;
+            };
+            let found = |table: &mut HashMap<Pid, Found>, reads: bool| {
+                let found = table.entry(holder.pid).or_insert(Found {
+                    pid: holder.pid,
+                    input: None,
+                    output: None,
+                });
+                let side = if reads {
+                    &mut found.input
+                } else {
+                    &mut found.output
+                };
+                // The lowest inode is the oldest: a server's wire is older than what it makes itself.
+                if side.is_none_or(|known| endpoint.ino < known.ino) {
+                    *side = Some(endpoint);
+                }
+            };
+            match holder.fd {
+                0 if holder.access.reads() => found(&mut stdio, true),
+                1 if holder.access.writes() => found(&mut stdio, false),
+                _ if is_shared_with_ancestor(holder, holders, &parents) => {
+                    found(&mut shared, holder.access.reads());
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut found: Vec<Found> = stdio.into_values().collect();
+    // Only a pair in both directions is taken for a moved wire.
+    found.extend(
+        shared
+            .into_values()
+            .filter(|found| found.input.is_some() && found.output.is_some()),
+    );
+    found.sort_by_key(|found| found.pid);
+    found
+}
+
+/// Whether an ancestor of the holder has the other end of its pipe.
+fn is_shared_with_ancestor(
+    holder: &Holder,
+    holders: &[Holder],
+    parents: &HashMap<Pid, Pid>,
+) -> bool {
+    if holder.kind != StreamKind::Pipe || holder.access.reads() == holder.access.writes() {
+        return false;
+    }
+    let mut ancestor = holder.pid;
+    for _ in 0..8 {
+        let Some(parent) = parents.get(&ancestor) else {
+            return false;
+        };
+        ancestor = *parent;
+        let has_other_end = holders
+            .iter()
+            .any(|other| other.pid == ancestor && other.access.reads() != holder.access.reads());
+        if has_other_end {
+            return true;
+        }
+    }
+    false
+}

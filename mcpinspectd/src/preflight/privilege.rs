@@ -1,0 +1,76 @@
+//! Whether this process may load probes and look at others.
+
+use std::path::Path;
+
+use super::Check;
+
+/// Bits of the capability sets, by `linux/capability.h`.
+const CAP_DAC_READ_SEARCH: u32 = 2;
+const CAP_SYS_PTRACE: u32 = 19;
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+
+const NAME: &str = "capabilities";
+const BECOME_ROOT: &str = "run it as root (`sudo mcpinspectd …`), or give it CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
+
+/// Looks at the effective capabilities in `status` (as `/proc/self/status`).
+pub fn capabilities(status: &Path) -> Check {
+    let effective = std::fs::read_to_string(status)
+        .ok()
+        .and_then(|text| effective(&text));
+    let Some(set) = effective else {
+        return Check::failed(NAME, "cannot be read", "mount /proc");
+    };
+    let has = |bit: u32| set >> bit & 1 == 1;
+    if !has(CAP_SYS_ADMIN) && !(has(CAP_BPF) && has(CAP_PERFMON)) {
+        return Check::failed(NAME, "this process may not load eBPF programs", BECOME_ROOT);
+    }
+    if !has(CAP_SYS_PTRACE) || !has(CAP_DAC_READ_SEARCH) {
+        return Check::warning(
+            NAME,
+            "enough to load the probes, not to look at other users' processes",
+            "give it CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH too; without them servers of other users have no name",
+        );
+    }
+    Check::ok(
+        NAME,
+        if has(CAP_BPF) && has(CAP_PERFMON) {
+            "CAP_BPF, CAP_PERFMON"
+        } else {
+            "CAP_SYS_ADMIN"
+        },
+    )
+}
+
+fn effective(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::preflight::Verdict;
+
+    fn verdict_of(set: u64) -> Verdict {
+        let folder = tempfile::tempdir().unwrap();
+        let status = folder.path().join("status");
+        std::fs::write(&status, format!("Name:\tx\nCapEff:\t{set:016x}\n")).unwrap();
+        capabilities(&status).verdict
+    }
+
+    #[test]
+    fn asks_for_what_the_probes_need() {
+        let both = 1 << CAP_BPF | 1 << CAP_PERFMON;
+        let look = 1 << CAP_SYS_PTRACE | 1 << CAP_DAC_READ_SEARCH;
+        assert_eq!(verdict_of(0), Verdict::Failed);
+        assert_eq!(verdict_of(1 << CAP_BPF), Verdict::Failed);
+        assert_eq!(verdict_of(both), Verdict::Warning);
+        assert_eq!(verdict_of(both | look), Verdict::Ok);
+        assert_eq!(verdict_of(1 << CAP_SYS_ADMIN | look), Verdict::Ok);
+    }
+}

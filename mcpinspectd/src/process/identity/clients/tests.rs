@@ -1,0 +1,344 @@
+#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+use super::*;
+use crate::model::Pid;
+use crate::process::ProcessSnapshot;
+use proptest::prelude::*;
+use std::os::unix::fs::symlink;
+
+fn process(line: &str, cwd: &str) -> ProcessSnapshot {
+    ProcessSnapshot {
+        pid: Pid(1),
+        start_time: 1,
+        parent: Pid(0),
+        name: "x".to_owned(),
+        exe: match line.split(' ').next() {
+            Some("node" | "npm") => "/usr/bin/node".to_owned(),
+            Some("python") => "/usr/bin/python3.11".to_owned(),
+            _ => String::new(),
+        },
+        exe_deleted: false,
+        argv: match line.starts_with("npm exec") {
+            true => vec![line.to_owned()],
+            false => line.split(' ').map(str::to_owned).collect(),
+        },
+        cwd: Some(cwd.to_owned()),
+        uid: nix::unistd::getuid().as_raw(),
+        cgroup: "/".to_owned(),
+    }
+}
+
+/// A home directory with a project in it.
+struct Home {
+    dir: tempfile::TempDir,
+    configs: ClientConfigs,
+}
+
+impl Home {
+    fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            configs: ClientConfigs::default(),
+        }
+    }
+
+    fn path(&self, path: &str) -> String {
+        self.dir.path().join(path).to_str().unwrap().to_owned()
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn launch(&self, lines: &[&str]) -> Launch {
+        std::fs::create_dir_all(self.path("src/project")).unwrap();
+        Launch {
+            chain: lines
+                .iter()
+                .map(|line| process(line, &self.path("src/project")))
+                .collect(),
+            client: None,
+            home: Some(self.path("")).map(|home| home.trim_end_matches('/').to_owned()),
+        }
+    }
+
+    fn name(&self, lines: &[&str]) -> Option<(String, &'static str)> {
+        let Named { name, client } = self.configs.name_of(&self.launch(lines))?;
+        Some((name, client))
+    }
+}
+
+const NPX: &[&str] = &[
+    "node /h/.npm/_npx/0a/node_modules/.bin/mcp-server-filesystem /data",
+    "sh -c 'mcp-server-filesystem' /data",
+    "npm exec @modelcontextprotocol/server-filesystem /data",
+];
+const NPX_ENTRY: &str = r#"{"docs": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem@1.0", "/data"]}}"#;
+
+#[test]
+fn every_client_has_a_place() {
+    for (path, text, client) in [
+        (
+            ".config/Claude/claude_desktop_config.json",
+            r#"{"mcpServers": E}"#,
+            "claude-desktop",
+        ),
+        (
+            ".claude.json",
+            r#"{"numStartups": 3, "mcpServers": E}"#,
+            "claude-code",
+        ),
+        (
+            "src/project/.mcp.json",
+            r#"{"mcpServers": E}"#,
+            "claude-code",
+        ),
+        ("src/.mcp.json", r#"{"mcpServers": E}"#, "claude-code"),
+        (".cursor/mcp.json", r#"{"mcpServers": E}"#, "cursor"),
+        (
+            "src/project/.cursor/mcp.json",
+            r#"{"mcpServers": E}"#,
+            "cursor",
+        ),
+        (
+            "src/project/.vscode/mcp.json",
+            "{// c\n\"servers\": E, }",
+            "vscode",
+        ),
+        (".config/Code/User/mcp.json", r#"{"servers": E}"#, "vscode"),
+        (
+            ".config/Code/User/settings.json",
+            r#"{"a.b": 1, "mcp": {"servers": E,},}"#,
+            "vscode",
+        ),
+        (
+            ".codeium/windsurf/mcp_config.json",
+            r#"{"mcpServers": E}"#,
+            "windsurf",
+        ),
+        (
+            ".gemini/settings.json",
+            r#"{"theme": "x", "mcpServers": E}"#,
+            "gemini",
+        ),
+        (
+            ".config/zed/settings.json",
+            "{/* c */ \"context_servers\": E}",
+            "zed",
+        ),
+    ] {
+        let home = Home::new();
+        assert_eq!(home.name(NPX), None);
+        home.write(path, &text.replace('E', NPX_ENTRY));
+        assert_eq!(home.name(NPX), Some(("docs".to_owned(), client)), "{path}");
+        assert_eq!(home.name(&["node /x/other.js /data"]), None, "{path}");
+    }
+}
+
+#[test]
+fn claude_codes_projects_are_limited_to_their_directory() {
+    let home = Home::new();
+    let text = format!(
+        r#"{{"projects": {{"{}": {{"mcpServers": {NPX_ENTRY}}}, "/elsewhere": {{"mcpServers": {}}}}}}}"#,
+        home.path("src"),
+        NPX_ENTRY.replace("docs", "a-wrong"),
+    );
+    home.write(".claude.json", &text);
+    assert_eq!(home.name(NPX).unwrap().0, "docs");
+}
+
+#[test]
+fn launches_of_all_sorts() {
+    let home = Home::new();
+    let servers = r#"{
+        "zed-style": {"command": {"path": "/opt/x", "args": ["a"]}},
+        "bridge": {"url": "https://x/mcp"},
+        "broken": {"command": 7},
+        "git": {"command": "uvx", "args": ["mcp-server-git", "--repository", "${workspaceFolder}"]},
+        "time": {"command": "mcp-server-time", "args": ["--n", 3]},
+        "script": {"command": "python", "args": ["~/src/w/server.py"]},
+        "relative": {"command": "node", "args": ["build/index.js"]},
+        "image": {"command": "docker", "args": ["run", "-i", "--rm", "-e", "KEY", "ghcr.io/o/x:1"]}
+    }"#;
+    home.write(
+        ".cursor/mcp.json",
+        &format!(r#"{{"mcpServers": {servers}}}"#),
+    );
+    let name = |line: &str| home.name(&[line]).map(|(name, _)| name).unwrap_or_default();
+    assert_eq!(name("/opt/x a"), "zed-style");
+    assert_eq!(name("/opt/x b"), "");
+    assert_eq!(
+        name("python /v/bin/mcp-server-git --repository /any"),
+        "git"
+    );
+    assert_eq!(name("uvx mcp-server-git --repository /any"), "git");
+    assert_eq!(name("python /v/bin/mcp-server-time --n 3"), "time");
+    assert_eq!(
+        name(&format!("python {}", home.path("src/w/server.py"))),
+        "script"
+    );
+    assert_eq!(name("node build/index.js"), "relative");
+    assert_eq!(
+        name(&format!("node {}", home.path("src/project/build/index.js"))),
+        "relative"
+    );
+    assert_eq!(name("docker run -i --rm -e KEY=abc ghcr.io/o/x:1"), "image");
+}
+
+#[test]
+fn the_clients_own_file_comes_first() {
+    let home = Home::new();
+    home.write(".mcp.json", "{}");
+    home.write(".claude.json", &format!(r#"{{"mcpServers": {NPX_ENTRY}}}"#));
+    home.write(
+        ".gemini/settings.json",
+        &format!(
+            r#"{{"mcpServers": {}}}"#,
+            NPX_ENTRY.replace("docs", "other")
+        ),
+    );
+    let mut launch = home.launch(NPX);
+    assert_eq!(home.configs.name_of(&launch).unwrap().client, "claude-code");
+    launch.client = Some(process("gemini --x", "/"));
+    let named = home.configs.name_of(&launch).unwrap();
+    assert_eq!((named.name.as_str(), named.client), ("other", "gemini"));
+    assert_eq!(client_of("code-insiders", ""), Some("vscode"));
+    assert_eq!(client_of("node", "/x/claude"), Some("claude-code"));
+    assert_eq!(client_of("encode", ""), None);
+}
+
+#[test]
+fn traps_are_not_walked_into() {
+    let home = Home::new();
+    let good = format!(r#"{{"mcpServers": {NPX_ENTRY}}}"#);
+    let path = home.dir.path().join(".cursor/mcp.json");
+    home.write(".cursor/mcp.json", &good);
+    assert!(home.name(NPX).is_some());
+
+    // A link to somewhere else.
+    home.write("elsewhere.json", &good);
+    std::fs::remove_file(&path).unwrap();
+    symlink(home.path("elsewhere.json"), &path).unwrap();
+    assert_eq!(home.name(NPX), None);
+    // A named pipe must not hang the reader.
+    std::fs::remove_file(&path).unwrap();
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert_eq!(home.name(NPX), None);
+    // A directory, a device.
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert_eq!(home.name(NPX), None);
+    std::fs::remove_dir(&path).unwrap();
+    symlink("/dev/zero", &path).unwrap();
+    assert_eq!(home.name(NPX), None);
+    // Too large.
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(
+        &path,
+        format!("{good}{}", " ".repeat(usize::try_from(MAX_FILE).unwrap())),
+    )
+    .unwrap();
+    assert_eq!(home.name(NPX), None);
+    // Somebody else's.
+    std::fs::write(&path, &good).unwrap();
+    assert!(home.name(NPX).is_some());
+    if nix::unistd::getuid().is_root() {
+        nix::unistd::chown(&path, Some(12345.into()), None).unwrap();
+        assert_eq!(home.name(NPX), None);
+        // root's, reached by a link in the user's directory, and without one.
+        let mut launch = home.launch(NPX);
+        for process in &mut launch.chain {
+            process.uid = 4321;
+        }
+        nix::unistd::chown(&path, Some(0.into()), None).unwrap();
+        assert!(home.configs.name_of(&launch).is_some());
+        std::fs::rename(home.path(".cursor"), home.path("real")).unwrap();
+        symlink(home.path("real"), home.path(".cursor")).unwrap();
+        assert!(home.configs.name_of(&launch).is_none());
+    }
+}
+
+#[test]
+fn a_changed_file_is_read_again_and_an_unchanged_one_is_not() {
+    let home = Home::new();
+    home.write(
+        ".cursor/mcp.json",
+        &format!(r#"{{"mcpServers": {NPX_ENTRY}}}"#),
+    );
+    assert_eq!(home.name(NPX).unwrap().0, "docs");
+    let first = Arc::clone(
+        &home
+            .configs
+            .cache
+            .lock()
+            .unwrap()
+            .values()
+            .next()
+            .unwrap()
+            .1,
+    );
+    assert_eq!(home.name(NPX).unwrap().0, "docs");
+    let second = Arc::clone(
+        &home
+            .configs
+            .cache
+            .lock()
+            .unwrap()
+            .values()
+            .next()
+            .unwrap()
+            .1,
+    );
+    assert!(Arc::ptr_eq(&first, &second));
+    home.write(
+        ".cursor/mcp.json",
+        &format!(
+            r#"{{"mcpServers": {}}}"#,
+            NPX_ENTRY.replace("docs", "renamed")
+        ),
+    );
+    assert_eq!(home.name(NPX).unwrap().0, "renamed");
+}
+
+#[test]
+fn large_and_broken_files_stay_within_bounds() {
+    let many: Vec<String> = (0..2000)
+        .map(|i| format!(r#""s{i}":{{"command":"c{i}"}}"#))
+        .collect();
+    let text = format!(r#"{{"mcpServers":{{{}}}}}"#, many.join(","));
+    assert_eq!(parse(text.into_bytes(), MCP_SERVERS).len(), MAX_SERVERS);
+    let long = format!(
+        r#"{{"mcpServers":{{"a":{{"command":"{}"}},"b":{{"command":"x"}}}}}}"#,
+        "y".repeat(MAX_ENTRY)
+    );
+    let entries = parse(long.into_bytes(), MCP_SERVERS);
+    assert_eq!(entries.len(), 1);
+    for text in [
+        "",
+        "[",
+        "null",
+        "{\"mcpServers\": []}",
+        "{\"mcpServers\": {\"a\": 1}}",
+        "\u{feff}",
+        "{\"mcpServers\":",
+    ] {
+        assert_eq!(parse(text.as_bytes().to_vec(), MCP_SERVERS), []);
+    }
+    let deep = "[".repeat(1 << 20);
+    assert_eq!(
+        parse(format!("{{\"mcpServers\":{deep}").into_bytes(), MCP_SERVERS),
+        []
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_file(bytes in prop::collection::vec(any::<u8>(), 0..200), text in "[\\[\\]{}\":,/* a-c\\\\]{0,60}") {
+        for layout in [MCP_SERVERS, Layout::VsCodeSettings, Layout::ClaudeCode] {
+            let _ = parse(bytes.clone(), layout);
+            let _ = parse(text.clone().into_bytes(), layout);
+            let _ = parse(format!("{{\"mcpServers\":{{\"a\":{text}}}}}").into_bytes(), layout);
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! What a command line runs.
+//!
+//! Servers are hardly ever started as themselves. `npx -y @scope/pkg@1.2.3 /dir`, `uvx pkg`,
+//! `node …/node_modules/@scope/pkg/dist/index.js /dir` and `docker run -i image` all name a package
+//! somewhere, and it is the package with its own arguments that tells one server from another. This
+//! module knows the launchers' grammars just well enough to find both. Where the guess is wrong, the
+//! identity is still stable, only less readable.
+
+use super::normal;
+use crate::process::info::file_name;
+
+mod grammar;
+
+use grammar::{
+    DENO_VALUES, DOCKER_FLAGS, INTERPRETERS, NODE_VALUES, NPM_VALUES, PROJECT_TOOLS, PYTHON_VALUES,
+    RUNNERS, SHELLS, SURROUNDINGS, UV_VALUES, behind, is_command_option, option, positional,
+    program, script_launcher, shell_words,
+};
+
+/// Where the thing that runs comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Npm,
+    PyPi,
+    Image,
+    Deno,
+    Script,
+    Binary,
+}
+
+impl Kind {
+    /// The word used for it on the outside.
+    pub(super) fn source(self) -> &'static str {
+        match self {
+            Self::Npm => "package:npm",
+            Self::PyPi => "package:pypi",
+            Self::Image => "package:image",
+            Self::Deno => "package:deno",
+            Self::Script => "script",
+            Self::Binary => "binary",
+        }
+    }
+
+    pub(super) fn is_package(self) -> bool {
+        matches!(self, Self::Npm | Self::PyPi | Self::Image | Self::Deno)
+    }
+}
+
+/// What runs, and with which arguments of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Invocation {
+    pub(super) kind: Kind,
+    /// Package name without version, image without tag, absolute path of a script or executable (or
+    /// its bare name where no path is known).
+    pub(super) name: String,
+    /// As they were written.
+    pub(super) arguments: Vec<String>,
+    /// Whether the arguments were cut out of a title, where blanks no longer tell them apart.
+    pub(super) from_title: bool,
+}
+
+/// How deep launchers may stand in each other (`env` in `sh -c` in `uv run` …).
+const MAX_DEPTH: usize = 6;
+/// What a process runs, from its arguments and its executable's path.
+pub(super) fn recognise(argv: &[String], exe: &str, cwd: Option<&str>) -> Option<Invocation> {
+    // A title: one argument with blanks where there should be a command.
+    if let [title] = argv
+        && title.contains(' ')
+        && file_name(title.split(' ').next().unwrap_or_default()) != file_name(exe)
+    {
+        let words: Vec<String> = title.split_whitespace().map(str::to_owned).collect();
+        return Some(Invocation {
+            from_title: true,
+            ..Command {
+                argv: &words,
+                exe: "",
+                cwd,
+                depth: 0,
+            }
+            .recognise()?
+        });
+    }
+    Command {
+        argv,
+        exe,
+        cwd,
+        depth: 0,
+    }
+    .recognise()
+}
+
+/// Whether a process is a launcher that stays above what it launched. Only such a process is taken as
+/// part of a server where it is not known who the client is.
+pub(super) fn is_wrapper(argv: &[String], exe: &str) -> bool {
+    let words: Vec<&str> = match argv {
+        [title] => title.split_whitespace().collect(),
+        argv => argv.iter().map(String::as_str).collect(),
+    };
+    let Some(&first) = words.first() else {
+        return false;
+    };
+    let mut name = program(first);
+    let mut rest = &words[1..];
+    if name == "node" && (exe.is_empty() || program(exe) == "node") {
+        // npm before it has set its title.
+        let Some(&script) = rest.first() else {
+            return false;
+        };
+        name = script_launcher(script).unwrap_or("node");
+        rest = &rest[1..];
+    }
+    match name {
+        "npx" | "uvx" | "uv" | "bunx" | "pipx" | "pnpx" => true,
+        "npm" | "pnpm" | "yarn" => rest
+            .iter()
+            .any(|word| matches!(*word, "exec" | "x" | "dlx" | "run" | "start")),
+        name if SHELLS.contains(&name) => rest.iter().any(|word| is_command_option(word)),
+        name => {
+            SURROUNDINGS.iter().any(|(known, _)| *known == name)
+                || RUNNERS.contains(&name)
+                || PROJECT_TOOLS.contains(&name)
+                || name == "timeout"
+        }
+    }
+}
+/// A command line on its way to being understood.
+struct Command<'a> {
+    argv: &'a [String],
+    /// The executable that runs it, where a process does; empty in a config file's entry.
+    exe: &'a str,
+    cwd: Option<&'a str>,
+    depth: usize,
+}
+
+impl Command<'_> {
+    fn recognise(&self) -> Option<Invocation> {
+        if self.depth > MAX_DEPTH {
+            return None;
+        }
+        let Some(first) = self.argv.first().filter(|first| !first.is_empty()) else {
+            return (!self.exe.is_empty())
+                .then(|| self.invocation(Kind::Binary, self.path(self.exe), &[]));
+        };
+        let rest = &self.argv[1..];
+        // An interpreter's executable cannot be faked by a title; for all else the name it was
+        // called by says more than the file behind a link.
+        let name = match program(self.exe) {
+            known @ ("node" | "python" | "pypy" | "bun" | "deno" | "java") => {
+                match program(first) {
+                    called @ ("npm" | "npx" | "bunx") => called,
+                    _ => known,
+                }
+            }
+            _ => program(first),
+        };
+        match name {
+            "npx" | "bunx" | "pnpx" => self.npm(rest),
+            "npm" | "pnpm" | "yarn" => self.npm(behind(rest, &["exec", "x", "dlx"])?),
+            "bun" => self.bun(rest),
+            "uvx" => self.uv_tool(rest),
+            "uv" => self.uv(rest),
+            "pipx" => self.uv_tool(behind(rest, &["run"])?),
+            "python" | "pypy" => self.python(rest),
+            "node" => self.node(rest),
+            "deno" => self.deno(rest),
+            "docker" | "podman" | "nerdctl" => self.docker(rest),
+            "java" => self.java(rest),
+            "dotnet" => self.script(positional(rest, &[])),
+            "mcp" | "fastmcp" if behind(rest, &["run", "dev"]).is_some() => {
+                self.script(positional(behind(rest, &["run", "dev"])?, UV_VALUES))
+            }
+            name if SHELLS.contains(&name) => self.shell(rest),
+            name if INTERPRETERS.contains(&name) => self.node(rest),
+            name if PROJECT_TOOLS.contains(&name) => {
+                self.nested(positional(behind(rest, &["run"])?, UV_VALUES), self.cwd)
+            }
+            "timeout" => self.nested(positional(rest, &["-k", "-s"]).get(1..)?, self.cwd),
+            name if RUNNERS.contains(&name) => {
+                let dashes = rest.iter().position(|arg| arg == "--")?;
+                self.nested(&rest[dashes + 1..], self.cwd)
+            }
+            name => match SURROUNDINGS.iter().find(|(known, _)| *known == name) {
+                Some((_, values)) => {
+                    let mut command = positional(rest, values);
+                    while let [assignment, tail @ ..] = command
+                        && assignment.contains('=')
+                    {
+                        command = tail;
+                    }
+                    self.nested(command, self.cwd)
+                }
+                None => self.other(first, rest),
+            },
+        }
+    }
+
+    /// An executable of its own, or an interpreter that is not known here (an editor that runs
+    /// scripts with the runtime inside of it).
+    fn other(&self, first: &str, rest: &[String]) -> Option<Invocation> {
+        const SCRIPTS: [&str; 7] = ["js", "mjs", "cjs", "ts", "mts", "py", "rb"];
+        if let [script, ..] = rest
+            && script
+                .rsplit_once('.')
+                .is_some_and(|(stem, ext)| stem.contains('/') && SCRIPTS.contains(&ext))
+        {
+            return self.node(rest);
+        }
+        let path = if self.exe.is_empty() || first.starts_with('/') {
+            first
+        } else {
+            self.exe
+        };
+        if path.contains("/node_modules/") {
+            return self.script_or_package(path, rest);
+        }
+        Some(self.invocation(Kind::Binary, self.path(path), rest))
+    }
+
+    fn npm(&self, args: &[String]) -> Option<Invocation> {
+        if let Some(call) = option(args, &["-c", "--call"]) {
+            return self.shell_text(call);
+        }
+        let package = option(args, &["-p", "--package"]);
+        let [spec, arguments @ ..] = positional(args, NPM_VALUES) else {
+            return None;
+        };
+        let spec = package.unwrap_or(spec);
+        if spec.starts_with(['/', '.', '~']) {
+            return Some(self.invocation(Kind::Script, self.path(spec), arguments));
+        }
+        Some(self.invocation(Kind::Npm, normal::npm_name(spec), arguments))
+    }
+
+    fn bun(&self, args: &[String]) -> Option<Invocation> {
+        match args {
+            [word, rest @ ..] if word == "x" => self.npm(rest),
+            [word, rest @ ..] if word == "run" => self.node(rest),
+            args => self.node(args),
+        }
+    }
+
+    fn uv_tool(&self, args: &[String]) -> Option<Invocation> {
+        let [command, arguments @ ..] = positional(args, UV_VALUES) else {
+            return None;
+        };
+        let spec = option(args, &["--from", "--spec"]).unwrap_or(command);
+        Some(self.invocation(Kind::PyPi, normal::pypi_name(spec), arguments))
+    }
+
+    fn uv(&self, args: &[String]) -> Option<Invocation> {
+        let directory = option(args, &["--directory"]).map(|dir| self.path(dir));
+        let cwd = directory.as_deref().or(self.cwd);
+        let args = positional(args, UV_VALUES);
+        match args {
+            [tool, run, rest @ ..] if tool == "tool" && run == "run" => self.uv_tool(rest),
+            [run, rest @ ..] if run == "run" => {
+                let inner = option(rest, &["--directory"]).map(|dir| self.path(dir));
+                let cwd = inner.as_deref().or(cwd);
+                if let Some(module) = option(rest, &["-m", "--module"]) {
+                    let at = rest.iter().position(|arg| arg == module)?;
+                    let arguments = &rest[at + 1..];
+                    return Some(self.invocation(Kind::PyPi, normal::pypi_name(module), arguments));
+                }
+                let command = positional(rest, UV_VALUES);
+                match command {
+                    [script, ..] if script.ends_with(".py") => Command {
+                        argv: command,
+                        exe: "",
+                        cwd,
+                        depth: self.depth + 1,
+                    }
+                    .script(command),
+                    [program, arguments @ ..] if !program.contains('/') => {
+                        // A console script of the project, unless it is a launcher itself.
+                        let nested = self.nested(command, cwd)?;
+                        Some(match nested.kind {
+                            Kind::Binary => {
+                                self.invocation(Kind::PyPi, normal::pypi_name(program), arguments)
+                            }
+                            _ => nested,
+                        })
+                    }
+                    command => self.nested(command, cwd),
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn python(&self, args: &[String]) -> Option<Invocation> {
+        for (at, arg) in args.iter().enumerate() {
+            if arg == "-m" {
+                let arguments = args.get(at + 2..)?;
+                return Some(match args.get(at + 1)?.as_str() {
+                    // Launchers that are modules as well.
+                    "uv" => return self.uv(arguments),
+                    "pipx" => return self.uv_tool(behind(arguments, &["run"])?),
+                    module => self.invocation(Kind::PyPi, normal::pypi_name(module), arguments),
+                });
+            }
+            if arg == "-c" {
+                return Some(self.invocation(Kind::Binary, "python".to_owned(), &args[at..]));
+            }
+            if !arg.starts_with('-') {
+                break;
+            }
+        }
+        let command = positional(args, PYTHON_VALUES);
+        let [script, arguments @ ..] = command else {
+            return Some(self.invocation(Kind::Binary, "python".to_owned(), args));
+        };
+        let path = self.path(script);
+        let name = file_name(script);
+        if let Some((_, inside)) = path.rsplit_once("/site-packages/") {
+            let package = inside.split('/').next().unwrap_or(inside);
+            let package = package.strip_suffix(".py").unwrap_or(package);
+            return Some(self.invocation(Kind::PyPi, normal::pypi_name(package), arguments));
+        }
+        if matches!(name, "mcp" | "fastmcp" | "uvx" | "uv" | "pipx") {
+            return self.nested(command, self.cwd);
+        }
+        // A console script: its name is the package's more often than not.
+        if path.contains("/bin/") && !name.contains('.') {
+            return Some(self.invocation(Kind::PyPi, normal::pypi_name(name), arguments));
+        }
+        Some(self.invocation(Kind::Script, path, arguments))
+    }
+
+    fn node(&self, args: &[String]) -> Option<Invocation> {
+        let command = positional(args, NODE_VALUES);
+        match command {
+            [script, arguments @ ..] => {
+                if args.len() == command.len()
+                    && let Some(launcher) = script_launcher(script)
+                {
+                    let mut argv = vec![launcher.to_owned()];
+                    argv.extend_from_slice(arguments);
+                    return self.nested(&argv, self.cwd);
+                }
+                self.script_or_package(script, arguments)
+            }
+            // Code on the command line (`node -e`), or on standard input.
+            [] => Some(self.invocation(Kind::Binary, self.called(), args)),
+        }
+    }
+
+    fn deno(&self, args: &[String]) -> Option<Invocation> {
+        let args = match args {
+            [word, rest @ ..] if matches!(word.as_str(), "run" | "x" | "serve") => rest,
+            args => args,
+        };
+        let [spec, arguments @ ..] = positional(args, DENO_VALUES) else {
+            return None;
+        };
+        if let Some(package) = spec.strip_prefix("npm:") {
+            return Some(self.invocation(Kind::Npm, normal::npm_name(package), arguments));
+        }
+        if let Some(package) = spec.strip_prefix("jsr:") {
+            return Some(self.invocation(Kind::Deno, normal::npm_name(package), arguments));
+        }
+        if spec.contains("://") {
+            return Some(self.invocation(Kind::Deno, spec.clone(), arguments));
+        }
+        self.script_or_package(spec, arguments)
+    }
+
+    fn docker(&self, args: &[String]) -> Option<Invocation> {
+        let verb = args
+            .iter()
+            .position(|arg| matches!(arg.as_str(), "run" | "exec"))?;
+        // `docker mcp gateway run` and the like are plugins, not containers.
+        if args[..verb]
+            .iter()
+            .any(|arg| !arg.starts_with('-') && matches!(arg.as_str(), "mcp" | "compose" | "model"))
+        {
+            return Some(self.invocation(Kind::Binary, self.called(), args));
+        }
+        let mut rest = &args[verb + 1..];
+        while let [option, tail @ ..] = rest
+            && option.starts_with('-')
+        {
+            let alone = option.contains('=') || DOCKER_FLAGS.contains(&option.as_str());
+            rest = if alone { tail } else { tail.get(1..)? };
+        }
+        let [image, arguments @ ..] = rest else {
+            return None;
+        };
+        Some(self.invocation(Kind::Image, normal::image_name(image), arguments))
+    }
+
+    fn java(&self, args: &[String]) -> Option<Invocation> {
+        if let Some(at) = args.iter().position(|arg| arg == "-jar") {
+            return self.script(args.get(at + 1..)?);
+        }
+        let values = [
+            "-cp",
+            "-classpath",
+            "--class-path",
+            "-p",
+            "--module-path",
+            "-m",
+        ];
+        let [class, arguments @ ..] = positional(args, &values) else {
+            return None;
+        };
+        Some(self.invocation(Kind::Binary, class.clone(), arguments))
+    }
+
+    fn shell(&self, args: &[String]) -> Option<Invocation> {
+        if let Some(at) = args.iter().position(|arg| is_command_option(arg)) {
+            return self
+                .shell_text(args.get(at + 1)?)
+                .or_else(|| Some(self.invocation(Kind::Binary, self.called(), &args[at..])));
+        }
+        match positional(args, &["-o", "-O", "--rcfile", "--init-file"]) {
+            [] => None,
+            command => self.script(command),
+        }
+    }
+
+    /// A shell's command, where it is nothing but words.
+    fn shell_text(&self, text: &str) -> Option<Invocation> {
+        let last = text.rsplit("&&").next()?;
+        let mut words = shell_words(last)?;
+        let assignments = words
+            .iter()
+            .take_while(|word| word.contains('=') && !word.starts_with('-'))
+            .count();
+        words.drain(..assignments);
+        self.nested(&words, self.cwd)
+    }
+
+    fn nested(&self, argv: &[String], cwd: Option<&str>) -> Option<Invocation> {
+        if argv.is_empty() {
+            return None;
+        }
+        Command {
+            argv,
+            exe: "",
+            cwd,
+            depth: self.depth + 1,
+        }
+        .recognise()
+    }
+
+    fn script(&self, command: &[String]) -> Option<Invocation> {
+        let [script, arguments @ ..] = command else {
+            return None;
+        };
+        Some(self.invocation(Kind::Script, self.path(script), arguments))
+    }
+
+    /// A script, or the package whose directory it stands in.
+    fn script_or_package(&self, script: &str, arguments: &[String]) -> Option<Invocation> {
+        let path = self.path(script);
+        let Some((_, inside)) = path.rsplit_once("/node_modules/") else {
+            return Some(self.invocation(Kind::Script, path, arguments));
+        };
+        let mut parts = inside.split('/');
+        let package = match parts.next()? {
+            ".bin" => parts.next()?.to_owned(),
+            scope if scope.starts_with('@') => format!("{scope}/{}", parts.next()?),
+            name => name.to_owned(),
+        };
+        Some(self.invocation(Kind::Npm, package, arguments))
+    }
+
+    /// The program's name as it was called.
+    fn called(&self) -> String {
+        self.argv
+            .first()
+            .map_or_else(String::new, |first| program(first).to_owned())
+    }
+
+    /// A path made absolute; a bare word that no directory is known for stays one.
+    fn path(&self, path: &str) -> String {
+        match self.cwd {
+            Some(cwd)
+                if path.starts_with('.')
+                    || (path.contains('/') && !path.starts_with(['/', '~'])) =>
+            {
+                normal::join(cwd, path)
+            }
+            Some(cwd) if !path.contains('/') && path.contains('.') => normal::join(cwd, path),
+            _ => path.to_owned(),
+        }
+    }
+
+    fn invocation(&self, kind: Kind, name: String, arguments: &[String]) -> Invocation {
+        Invocation {
+            kind,
+            name,
+            arguments: arguments.to_vec(),
+            from_title: false,
+        }
+    }
+}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,308 @@
+#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+use super::*;
+use proptest::prelude::*;
+
+fn argv(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+fn of(line: &str, exe: &str) -> (Kind, String, String) {
+    let found = recognise(&argv(line), exe, Some("/home/me/src/weather"));
+    let Some(Invocation {
+        kind,
+        name,
+        arguments,
+        from_title: _,
+    }) = found
+    else {
+        unreachable!("nothing recognised in {line}");
+    };
+    (kind, name, arguments.join(" "))
+}
+
+#[test]
+fn command_lines_of_the_field() {
+    for (line, exe, kind, name, arguments) in [
+        (
+            "npx -y @a/server-x@1.2 /dir",
+            "",
+            Kind::Npm,
+            "@a/server-x",
+            "/dir",
+        ),
+        (
+            "npx --yes --package @a/x -- cmd --flag",
+            "",
+            Kind::Npm,
+            "@a/x",
+            "--flag",
+        ),
+        (
+            "node /usr/bin/npx -y @a/server-x /dir",
+            "/usr/bin/node",
+            Kind::Npm,
+            "@a/server-x",
+            "/dir",
+        ),
+        ("npm exec -- @a/x -v", "", Kind::Npm, "@a/x", "-v"),
+        ("pnpm dlx @a/x@latest a", "", Kind::Npm, "@a/x", "a"),
+        ("bunx @a/x a", "", Kind::Npm, "@a/x", "a"),
+        ("bun x @a/x a", "/usr/bin/bun", Kind::Npm, "@a/x", "a"),
+        (
+            "bun run src/index.ts",
+            "/usr/bin/bun",
+            Kind::Script,
+            "/home/me/src/weather/src/index.ts",
+            "",
+        ),
+        (
+            "node /h/.npm/_npx/0a1b/node_modules/@a/server-x/dist/index.js /dir",
+            "/usr/bin/node",
+            Kind::Npm,
+            "@a/server-x",
+            "/dir",
+        ),
+        (
+            "node /h/node_modules/.bin/server-x /dir",
+            "/usr/bin/node",
+            Kind::Npm,
+            "server-x",
+            "/dir",
+        ),
+        (
+            "node --enable-source-maps build/index.js a",
+            "/usr/bin/node",
+            Kind::Script,
+            "/home/me/src/weather/build/index.js",
+            "a",
+        ),
+        (
+            "uvx mcp-server-git@1 --repository X",
+            "",
+            Kind::PyPi,
+            "mcp-server-git",
+            "--repository X",
+        ),
+        (
+            "uvx --from git+https://github.com/o/serena serena start",
+            "",
+            Kind::PyPi,
+            "https://github.com/o/serena",
+            "start",
+        ),
+        (
+            "uv tool run --python 3.12 mcp-server-time",
+            "",
+            Kind::PyPi,
+            "mcp-server-time",
+            "",
+        ),
+        (
+            "uv run --with mcp mcp run server.py",
+            "",
+            Kind::Script,
+            "/home/me/src/weather/server.py",
+            "",
+        ),
+        (
+            "uv --directory /srv/w run server.py --x",
+            "",
+            Kind::Script,
+            "/srv/w/server.py",
+            "--x",
+        ),
+        (
+            "uv run mcp-server-time --local",
+            "",
+            Kind::PyPi,
+            "mcp-server-time",
+            "--local",
+        ),
+        (
+            "uv run -m mcp_server_time",
+            "",
+            Kind::PyPi,
+            "mcp-server-time",
+            "",
+        ),
+        (
+            "pipx run mcp-server-time",
+            "",
+            Kind::PyPi,
+            "mcp-server-time",
+            "",
+        ),
+        (
+            "python3.11 -u -m mcp_server_time --x",
+            "/usr/bin/python3.11",
+            Kind::PyPi,
+            "mcp-server-time",
+            "--x",
+        ),
+        (
+            "/v/bin/python /v/bin/mcp-server-time --x",
+            "/usr/bin/python3.11",
+            Kind::PyPi,
+            "mcp-server-time",
+            "--x",
+        ),
+        (
+            "python server.py --x",
+            "",
+            Kind::Script,
+            "/home/me/src/weather/server.py",
+            "--x",
+        ),
+        (
+            "python /v/lib/python3.11/site-packages/mcp_x/server.py",
+            "",
+            Kind::PyPi,
+            "mcp-x",
+            "",
+        ),
+        (
+            "poetry run python server.py",
+            "",
+            Kind::Script,
+            "/home/me/src/weather/server.py",
+            "",
+        ),
+        (
+            "docker run -i --rm -e A=b --mount type=bind,src=/a,dst=/b mcp/x:1 /p",
+            "",
+            Kind::Image,
+            "mcp/x",
+            "/p",
+        ),
+        (
+            "podman run -it --name=q -v /a:/b reg:5000/o/x",
+            "",
+            Kind::Image,
+            "reg:5000/o/x",
+            "",
+        ),
+        ("deno run -A npm:@a/x@1 b", "", Kind::Npm, "@a/x", "b"),
+        (
+            "deno run --allow-net jsr:@a/x b",
+            "",
+            Kind::Deno,
+            "@a/x",
+            "b",
+        ),
+        (
+            "java -Xmx1g -jar /opt/x/foo.jar --a",
+            "/usr/bin/java",
+            Kind::Script,
+            "/opt/x/foo.jar",
+            "--a",
+        ),
+        (
+            "/usr/local/bin/github-mcp-server stdio",
+            "",
+            Kind::Binary,
+            "/usr/local/bin/github-mcp-server",
+            "stdio",
+        ),
+        ("env A=b C=d npx -y foo", "", Kind::Npm, "foo", ""),
+        ("timeout -k 3 10 uvx foo", "", Kind::PyPi, "foo", ""),
+        ("op run --env-file x -- npx foo", "", Kind::Npm, "foo", ""),
+        (
+            "bash run.sh",
+            "/usr/bin/bash",
+            Kind::Script,
+            "/home/me/src/weather/run.sh",
+            "",
+        ),
+        (
+            "/usr/share/code/code /x/y/server.js --z",
+            "/usr/share/code/code",
+            Kind::Script,
+            "/x/y/server.js",
+            "--z",
+        ),
+        ("node", "/usr/bin/node", Kind::Binary, "node", ""),
+    ] {
+        let expected = (kind, name.to_owned(), arguments.to_owned());
+        assert_eq!(of(line, exe), expected, "{line}");
+    }
+}
+
+#[test]
+fn titles_and_shells() {
+    let title = vec!["npm exec @a/server-x /my dir".to_owned()];
+    let found = recognise(&title, "/usr/bin/node", None).unwrap();
+    assert_eq!(
+        (found.kind, found.name.as_str()),
+        (Kind::Npm, "@a/server-x")
+    );
+    assert_eq!(found.arguments, ["/my", "dir"]);
+    assert!(found.from_title);
+
+    let shell = |text: &str| {
+        recognise(
+            &["sh".to_owned(), "-c".to_owned(), text.to_owned()],
+            "",
+            None,
+        )
+        .unwrap()
+    };
+    assert_eq!(shell("A=b exec 'npx' -y \"foo bar\" x").name, "foo bar");
+    assert_eq!(shell("cd /x && uvx foo").name, "foo");
+    let script = shell("read x; echo $x | cat");
+    assert_eq!((script.kind, script.name.as_str()), (Kind::Binary, "sh"));
+    assert_eq!(
+        recognise(&[], "/usr/bin/foo", None).unwrap().name,
+        "/usr/bin/foo"
+    );
+    assert_eq!(recognise(&[], "", None), None);
+    assert_eq!(recognise(&[String::new()], "", None), None);
+}
+
+#[test]
+fn wrappers_stay_above_and_clients_are_none() {
+    for (line, exe) in [
+        ("npx -y foo", ""),
+        ("node /usr/bin/npx -y foo", "/usr/bin/node"),
+        ("uv run x", ""),
+        ("sh -c foo", ""),
+        ("bash -lc foo", ""),
+        ("env A=b foo", ""),
+        ("timeout 3 foo", ""),
+    ] {
+        assert!(is_wrapper(&argv(line), exe), "{line}");
+    }
+    assert!(is_wrapper(&["npm exec @a/x".to_owned()], "/usr/bin/node"));
+    for (line, exe) in [
+        ("bash", ""),
+        ("-bash", ""),
+        ("sh client.sh", ""),
+        ("python client.py", ""),
+        ("node /x/client.js", "/usr/bin/node"),
+        ("claude", "/x/claude"),
+        ("systemd --user", ""),
+    ] {
+        assert!(!is_wrapper(&argv(line), exe), "{line}");
+    }
+    assert!(!is_wrapper(&[], ""));
+}
+
+proptest! {
+    #[test]
+    fn any_command_line(
+        args in prop::collection::vec(
+            prop_oneof![
+                prop::sample::select(vec![
+                    "npx", "uv", "uvx", "run", "python", "node", "-c", "-m", "--", "sh", "docker", "env", "exec",
+                    "bun", "x", "deno", "--from", "-p", "timeout", "java", "-jar", "", "-", "node_modules/.bin/", "a=b",
+                    "/node_modules/@a", "poetry", "op",
+                ]).prop_map(str::to_owned),
+                ".*",
+            ],
+            0..8,
+        ),
+        exe in prop::sample::select(vec!["", "/usr/bin/node", "/usr/bin/python3", "/bin/x"]),
+    ) {
+        let _ = recognise(&args, exe, Some("/home/me"));
+        let _ = is_wrapper(&args, exe);
+    }
+}

@@ -1,0 +1,336 @@
+#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+use super::*;
+use proptest::prelude::*;
+
+struct Case<'a> {
+    lines: &'a [&'a str],
+    home: &'a str,
+}
+
+fn process(line: &str, home: &str, pid: u32) -> ProcessSnapshot {
+    let exe = match line.split(' ').next().unwrap() {
+        "node" | "npm" => "/usr/bin/node",
+        "python" => "/usr/bin/python3.11",
+        "sh" => "/usr/bin/dash",
+        _ => "",
+    };
+    ProcessSnapshot {
+        pid: Pid(pid),
+        start_time: u64::from(pid),
+        parent: Pid(pid - 1),
+        name: "x".to_owned(),
+        exe: exe.to_owned(),
+        exe_deleted: false,
+        argv: if line.starts_with("npm exec") {
+            vec![line.to_owned()]
+        } else {
+            line.split(' ').map(str::to_owned).collect()
+        },
+        cwd: Some(format!("{home}/src/weather")),
+        uid: 1000,
+        cgroup: "/".to_owned(),
+    }
+}
+
+fn identity(case: &Case<'_>) -> ServerIdentity {
+    let chain = case
+        .lines
+        .iter()
+        .map(|line| process(line, case.home, 9))
+        .collect();
+    ServerIdentity::of_launch(&Launch {
+        chain,
+        client: None,
+        home: Some(case.home.to_owned()),
+    })
+}
+
+fn of(lines: &[&str]) -> ServerIdentity {
+    identity(&Case {
+        lines,
+        home: "/home/me",
+    })
+}
+
+#[test]
+fn readable_names() {
+    for (lines, id, source) in [
+        (
+            &[
+                "node /home/me/.npm/_npx/0a1b2c/node_modules/.bin/mcp-server-filesystem /data",
+                "sh -c mcp-server-filesystem",
+                "npm exec @modelcontextprotocol/server-filesystem /data",
+            ][..],
+            "filesystem",
+            "package:npm",
+        ),
+        (&["python -m mcp_server_time"], "time", "package:pypi"),
+        (
+            &[
+                "python /home/me/.cache/uv/archive-v0/x/bin/mcp-server-git",
+                "uvx mcp-server-git",
+            ],
+            "git",
+            "package:pypi",
+        ),
+        (
+            &["node /usr/lib/node_modules/@modelcontextprotocol/server-everything/dist/index.js"],
+            "everything",
+            "package:npm",
+        ),
+        (
+            &["docker run -i --rm ghcr.io/github/github-mcp-server"],
+            "github",
+            "package:image",
+        ),
+        (&["node build/index.js"], "weather", "script"),
+        (
+            &["/usr/local/bin/github-mcp-server stdio"],
+            "github",
+            "binary",
+        ),
+        (
+            &["npx -y mcp-remote https://mcp.linear.app/sse"],
+            "mcp.linear.app",
+            "package:npm",
+        ),
+        (&["sh -c true;cat"], "sh", "binary"),
+    ] {
+        let identity = of(lines);
+        assert_eq!(
+            (&*identity.server_id.0, identity.name_source.as_str()),
+            (id, source),
+            "{lines:?}"
+        );
+        assert_eq!(identity.fingerprint.len(), 2 * FINGERPRINT_BYTES);
+    }
+    assert_eq!(&*of(&[""]).server_id.0, "unknown");
+}
+
+#[test]
+fn the_same_server_on_another_host_for_another_user_at_another_time() {
+    let same: &[&[Case<'_>]] = &[
+        &[
+            Case {
+                lines: &[
+                    "node /home/me/.npm/_npx/0a1b2c/node_modules/.bin/mcp-server-filesystem /home/me/a",
+                    "sh -c mcp-server-filesystem",
+                    "npm exec @modelcontextprotocol/server-filesystem@1.0.0 /home/me/a",
+                ],
+                home: "/home/me",
+            },
+            Case {
+                lines: &[
+                    "node /root/.npm/_npx/ffff/node_modules/.bin/mcp-server-filesystem /srv/b",
+                    "npm exec @modelcontextprotocol/server-filesystem@latest /srv/b",
+                ],
+                home: "/root",
+            },
+            Case {
+                lines: &["npx -y @modelcontextprotocol/server-filesystem /srv/b /srv/c"],
+                home: "/root",
+            },
+            Case {
+                lines: &[
+                    "node /usr/lib/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js /x",
+                ],
+                home: "/root",
+            },
+        ],
+        &[
+            Case {
+                lines: &[
+                    "python /home/me/.cache/uv/archive-v0/1a/bin/mcp-server-git -r /a",
+                    "uvx mcp-server-git@2 -r /a",
+                ],
+                home: "/home/me",
+            },
+            Case {
+                lines: &["python -m mcp_server_git -r /b"],
+                home: "/root",
+            },
+            Case {
+                lines: &["python /opt/v/bin/mcp-server-git -r ."],
+                home: "/root",
+            },
+        ],
+        &[
+            Case {
+                lines: &["python server.py --key k --port 4711 --api-key abc"],
+                home: "/home/me",
+            },
+            Case {
+                lines: &[
+                    "python /home/you/src/weather/server.py --key k --port 1147 --api-key xyz",
+                ],
+                home: "/home/you",
+            },
+        ],
+        &[
+            Case {
+                lines: &["docker run -i --rm -e TOKEN=1 mcp/x:1 a"],
+                home: "/home/me",
+            },
+            Case {
+                lines: &["podman run -i -v /a:/b docker.io/mcp/x@sha256:00 a"],
+                home: "/root",
+            },
+        ],
+        &[
+            Case {
+                lines: &["/home/me/.cargo/bin/foo --x"],
+                home: "/home/me",
+            },
+            Case {
+                lines: &["/usr/bin/foo --x"],
+                home: "/root",
+            },
+        ],
+    ];
+    let mut seen = Vec::new();
+    for group in same {
+        let first = identity(&group[0]);
+        for case in *group {
+            assert_eq!(identity(case), first, "{:?}", case.lines);
+        }
+        assert!(!seen.contains(&first.fingerprint));
+        seen.push(first.fingerprint);
+    }
+}
+
+#[test]
+fn what_makes_another_server() {
+    let fingerprint = |line: &str| of(&[line]).fingerprint;
+    let base = fingerprint("npx -y @a/server-x --toolsets a");
+    for other in [
+        "npx -y @a/server-x --toolsets b",
+        "npx -y @a/server-x",
+        "npx -y @b/server-x --toolsets a",
+        "uvx server-x --toolsets a",
+    ] {
+        assert_ne!(fingerprint(other), base, "{other}");
+    }
+    assert_ne!(
+        fingerprint("npx mcp-remote https://a.example/mcp"),
+        fingerprint("npx mcp-remote https://b.example/mcp")
+    );
+    assert_ne!(
+        fingerprint("python a/server.py"),
+        fingerprint("python b/server.py")
+    );
+    assert_ne!(
+        fingerprint("x --config /a/one.json"),
+        fingerprint("x --config /a/two.json")
+    );
+}
+
+#[test]
+fn the_fingerprint_is_an_interface() {
+    // Pins hang on it: whoever changes these values changes the recipe's version, knowingly.
+    assert_eq!(
+        of(&["npx -y @modelcontextprotocol/server-filesystem /data"]).fingerprint,
+        fingerprint_of(
+            "package:npm",
+            &["@modelcontextprotocol/server-filesystem", "<path>"]
+        )
+    );
+    assert_eq!(
+        of(&["python server.py -v"]).fingerprint,
+        fingerprint_of("script", &["~/src/weather/server.py", "-v"])
+    );
+}
+
+fn fingerprint_of(kind: &str, parts: &[&str]) -> String {
+    let text = format!("mcpinspect launch 1\n{kind}\0{}", parts.join("\0"));
+    let digest = Sha256::digest(text.as_bytes());
+    digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+#[test]
+fn blanks_in_arguments_survive_a_title() {
+    let mut launch = Launch {
+        chain: vec![
+            process("node /n/node_modules/.bin/x A --say B", "/home/me", 9),
+            process("npm exec @a/x hello world --say B", "/home/me", 8),
+        ],
+        client: None,
+        home: None,
+    };
+    launch.chain[0].argv[2] = "hello world".to_owned();
+    let exact = of(&["npx @a/x HELLO --say B"]);
+    let mut direct = launch.clone();
+    direct.chain[1].argv = ["npx", "@a/x", "hello world", "--say", "B"]
+        .map(str::to_owned)
+        .to_vec();
+    assert_eq!(
+        ServerIdentity::of_launch(&launch),
+        ServerIdentity::of_launch(&direct)
+    );
+    assert_ne!(ServerIdentity::of_launch(&launch), exact);
+}
+
+#[test]
+fn the_chain_ends_below_the_client_known_or_not() {
+    // The real ancestors of this test: cargo, a shell … none of them is part of a server.
+    let me = Pid(std::process::id());
+    let launch = Launch::gather(me, None).unwrap();
+    assert_eq!(launch.chain[0].pid, me);
+    let parent = launch.client.clone().map(|client| client.pid);
+    if let Some(parent) = parent {
+        assert_eq!(Launch::gather(me, Some(parent)).unwrap(), launch);
+    }
+    assert_eq!(Launch::gather(Pid(u32::MAX), None), None);
+}
+
+#[test]
+fn names_are_claimed_once() {
+    let mut book = NameBook::default();
+    let real = of(&["npx -y @github/github-mcp-server"]);
+    let fake = of(&["node /tmp/evil/github.js"]);
+    assert_eq!(real.server_id, fake.server_id);
+    assert_eq!(book.settle(real.clone()), real);
+    let renamed = book.settle(fake.clone());
+    assert_eq!(
+        *renamed.server_id.0,
+        *format!("github#{}", &fake.fingerprint[..4])
+    );
+    assert_eq!(book.settle(real.clone()), real);
+    assert_eq!(book.settle(fake.clone()), renamed);
+
+    // The same first digits: one more group of them tells the two apart.
+    let mut twin = fake.clone();
+    twin.fingerprint
+        .replace_range(8.., "0123456789abcdef01234567");
+    assert_eq!(
+        *book.settle(twin.clone()).server_id.0,
+        *format!("github#{}", &fake.fingerprint[..8])
+    );
+
+    // What was given out before holds after a restart, whoever comes first then.
+    let mut again = NameBook::with(
+        [&real, &renamed].map(|known| (known.server_id.to_string(), known.fingerprint.clone())),
+    );
+    assert_eq!(again.settle(fake), renamed);
+    assert_eq!(again.settle(real.clone()), real);
+}
+
+proptest! {
+    #[test]
+    fn any_launch_has_a_harmless_name(
+        argv in prop::collection::vec(".*", 0..5),
+        exe in ".*",
+        cwd in proptest::option::of(".*"),
+    ) {
+        let mut one = process("x", "/home/me", 9);
+        (one.argv, one.exe, one.cwd) = (argv, exe, cwd);
+        let launch = Launch { chain: vec![one], client: None, home: None };
+        let identity = ServerIdentity::of_launch(&launch);
+        prop_assert!(identity.server_id.0.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-')));
+        prop_assert!(!identity.server_id.0.is_empty() && identity.server_id.0.len() <= 48);
+        prop_assert_eq!(ServerIdentity::of_launch(&launch), identity);
+    }
+}

@@ -1,0 +1,260 @@
+//! What the registry keeps: items, their definitions' hashes, and what became of them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::{Digest, Sha256};
+
+use crate::event::FieldChange;
+use crate::model::Timestamp;
+
+/// SHA-256 of a definition's canonical text. Printed as lower-case hex.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DefinitionHash(pub [u8; 32]);
+
+impl DefinitionHash {
+    /// The hash of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Display for DefinitionHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for DefinitionHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The text is not the 64 hex digits of a hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a definition's hash is 64 hexadecimal digits")]
+pub struct NotAHash;
+
+impl FromStr for DefinitionHash {
+    type Err = NotAHash;
+
+    fn from_str(text: &str) -> Result<Self, NotAHash> {
+        let mut hash = [0; 32];
+        let digits = text.as_bytes();
+        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(NotAHash);
+        }
+        for (byte, pair) in hash.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| NotAHash)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| NotAHash)?;
+        }
+        Ok(Self(hash))
+    }
+}
+
+/// What sort of thing is pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A tool, by its name.
+    Tool,
+    /// What a server tells the model about itself. Its name is empty.
+    Instructions,
+    /// Who a server says it is. Its name is empty.
+    ServerInfo,
+}
+
+impl Kind {
+    /// The word in the database and on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Instructions => "instructions",
+            Self::ServerInfo => "server_info",
+        }
+    }
+
+    /// The kind that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Tool, Self::Instructions, Self::ServerInfo]
+            .into_iter()
+            .find(|kind| kind.as_str() == word)
+    }
+}
+
+/// Names an item.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ItemKey {
+    /// What it is.
+    pub kind: Kind,
+    /// Its name; empty for what a server has only one of.
+    pub name: Box<str>,
+}
+
+impl ItemKey {
+    /// The key of a tool.
+    pub fn tool(name: &str) -> Self {
+        Self {
+            kind: Kind::Tool,
+            name: name.into(),
+        }
+    }
+
+    /// The key of something that a server has only one of.
+    pub fn only(kind: Kind) -> Self {
+        Self {
+            kind,
+            name: "".into(),
+        }
+    }
+}
+
+/// How an item stands to its pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Never seen before; pinned now.
+    New,
+    /// As pinned.
+    AsPinned,
+    /// Not as pinned.
+    Changed {
+        /// The pinned hash.
+        pinned: DefinitionHash,
+    },
+    /// Never seen before, and there is no room for more items of this server. Not pinned.
+    NoRoom,
+}
+
+/// An item as a person sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemView {
+    /// The server's stable name.
+    pub server: String,
+    /// What it is and its name.
+    pub key: ItemKey,
+    /// What was accepted; `None` after `unpin`.
+    pub pinned: Option<DefinitionHash>,
+    /// When it was accepted.
+    pub pinned_at: Option<Timestamp>,
+    /// Who accepted it; `None` for first use.
+    pub pinned_by: Option<u32>,
+    /// What was seen last.
+    pub current: DefinitionHash,
+    /// When a complete listing lacked it; `None` while it is there.
+    pub removed_at: Option<Timestamp>,
+    /// The last decision on it, where there is one.
+    pub last_decision: Option<Decision>,
+}
+
+impl ItemView {
+    /// Whether what was seen last is not what was accepted.
+    pub fn is_changed(&self) -> bool {
+        self.pinned.is_some_and(|pinned| pinned != self.current)
+    }
+}
+
+/// A definition that was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// Its hash.
+    pub hash: DefinitionHash,
+    /// Its text as it was sent; JSON.
+    pub definition: String,
+    /// When it was seen first.
+    pub first_seen: Timestamp,
+    /// The session in which it was seen first.
+    pub first_session: String,
+    /// When it was seen last, exact to a day.
+    pub last_seen: Timestamp,
+}
+
+/// What a person did about an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Accept a definition.
+    Approve,
+    /// Refuse a definition: the pin stays, and so does the change.
+    Reject,
+    /// Hold the item to a definition of one's choice.
+    Pin,
+    /// Forget the pin: the next definition that is seen is accepted.
+    Unpin,
+}
+
+impl Verb {
+    /// The word in the database and on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Reject => "reject",
+            Self::Pin => "pin",
+            Self::Unpin => "unpin",
+        }
+    }
+
+    /// The verb that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Approve, Self::Reject, Self::Pin, Self::Unpin]
+            .into_iter()
+            .find(|verb| verb.as_str() == word)
+    }
+}
+
+/// What a person decided, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What was done.
+    pub verb: Verb,
+    /// The definition that it was done about.
+    pub hash: Option<DefinitionHash>,
+    /// Who did it.
+    pub uid: u32,
+    /// When.
+    pub time: Timestamp,
+    /// Why, in that person's words.
+    pub reason: String,
+}
+
+/// Two definitions of an item and what differs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// The older side.
+    pub previous: DefinitionHash,
+    /// The newer side.
+    pub new: DefinitionHash,
+    /// Field by field, in full and as it was sent: not escaped, not redacted.
+    pub changes: Vec<FieldChange>,
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
+    use super::*;
+
+    #[test]
+    fn hashes_as_text() {
+        let hash = DefinitionHash::of(b"");
+        let text = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(hash.to_string(), text);
+        assert_eq!(text.parse::<DefinitionHash>().unwrap(), hash);
+        for wrong in [
+            "",
+            &text[1..],
+            &format!("{text}0"),
+            &format!("+{}", &text[1..]),
+            &"é".repeat(32),
+        ] {
+            assert_eq!(wrong.parse::<DefinitionHash>(), Err(NotAHash));
+        }
+    }
+
+    #[test]
+    fn words() {
+        for kind in [Kind::Tool, Kind::Instructions, Kind::ServerInfo] {
+            assert_eq!(Kind::from_word(kind.as_str()), Some(kind));
+        }
+        for verb in [Verb::Approve, Verb::Reject, Verb::Pin, Verb::Unpin] {
+            assert_eq!(Verb::from_word(verb.as_str()), Some(verb));
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! The registry on disk.
+//!
+//! Pins are what a change is measured by, so losing one is silently accepting whatever a server says
+//! next. Hence every write is a transaction that is on disk when it returns (write-ahead log,
+//! `synchronous=FULL`), and a file that is damaged, of another program or of a newer version is an
+//! error that stops the start, never a fresh start. Several processes may have the file open (the
+//! daemon and a person's command); each sees what the others did by the file's data version.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, Row, Transaction, TransactionBehavior, params,
+};
+
+use super::item::{Decision, DefinitionHash, ItemKey, ItemView, Kind, Verb, Version};
+use crate::model::Timestamp;
+
+/// `mcpi`: tells the file from other programs' databases.
+const APPLICATION_ID: i32 = 0x6d63_7069;
+
+/// One step for each version of the schema, oldest first.
+const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+
+/// The version of the schema after all steps.
+const NEWEST: u32 = MIGRATIONS.len() as u32;
+
+/// Definitions kept of one item besides those that count; the longest unseen goes first.
+const MAX_VERSIONS: u32 = 64;
+
+/// How long to wait for another process that is writing.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why the registry could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file cannot be read or written.
+    #[error("cannot open the tool registry {path}: {source}")]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What the database says.
+        source: rusqlite::Error,
+    },
+    /// The file is damaged.
+    #[error(
+        "the tool registry {path} is damaged ({detail}); starting without it would accept every tool as it is now. \
+         Restore it from a backup, or move it aside to start anew"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The file is another program's.
+    #[error("{path} is a database of another program, not a tool registry")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file was written by a newer version of this program.
+    #[error(
+        "the tool registry {path} has version {found}, newer than the {known} that this program knows; upgrade it"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The file's version.
+        found: u32,
+        /// The newest version known.
+        known: u32,
+    },
+}
+
+/// One thing to write.
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// A definition was seen that was not seen before, or not for a while.
+    Seen {
+        /// The server.
+        server: Arc<str>,
+        /// The item.
+        key: ItemKey,
+        /// The definition's hash.
+        hash: DefinitionHash,
+        /// The definition's text.
+        definition: Arc<str>,
+        /// When.
+        time: Timestamp,
+        /// In which session.
+        session: Arc<str>,
+        /// Whether it is accepted as the item's first.
+        pin: bool,
+    },
+    /// A complete listing lacked it.
+    Removed {
+        /// The server.
+        server: Arc<str>,
+        /// The item.
+        key: ItemKey,
+        /// When.
+        time: Timestamp,
+    },
+}
+
+/// What the daemon needs to know of an item at hand.
+#[derive(Clone, Debug)]
+pub struct StoredItem {
+    /// The server.
+    pub server: String,
+    /// The item.
+    pub key: ItemKey,
+    /// What was accepted.
+    pub pinned: Option<DefinitionHash>,
+    /// What was seen last.
+    pub current: DefinitionHash,
+    /// Whether a complete listing lacked it.
+    pub removed: bool,
+    /// When `current` was seen last.
+    pub last_seen: Timestamp,
+}
+
+/// The database.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+}
+
+impl Store {
+    /// Opens the file at `path`, or makes it.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let unusable = |source| OpenError::Unusable {
+            path: path.to_owned(),
+            source,
+        };
+        let connection = Connection::open(path).map_err(unusable)?;
+        Self::prepare(connection, path).map_err(|error| match error {
+            PrepareError::Newer(found) => OpenError::Newer {
+                path: path.to_owned(),
+                found,
+                known: NEWEST,
+            },
+            PrepareError::Foreign => OpenError::Foreign {
+                path: path.to_owned(),
+            },
+            PrepareError::Damaged(detail) => OpenError::Damaged {
+                path: path.to_owned(),
+                detail,
+            },
+            PrepareError::Sqlite(source) if is_damage(&source) => OpenError::Damaged {
+                path: path.to_owned(),
+                detail: source.to_string(),
+            },
+            PrepareError::Sqlite(source) => unusable(source),
+        })
+    }
+
+    /// A database that is gone with the process.
+    pub fn in_memory() -> Result<Self, OpenError> {
+        let path = Path::new(":memory:");
+        let unusable = |source| OpenError::Unusable {
+            path: path.to_owned(),
+            source,
+        };
+        let connection = Connection::open_in_memory().map_err(unusable)?;
+        Self::prepare(connection, path).map_err(|error| match error {
+            PrepareError::Sqlite(source) => unusable(source),
+            // A new database has neither a past nor an owner.
+            _ => OpenError::Foreign {
+                path: path.to_owned(),
+            },
+        })
+    }
+
+    fn prepare(mut connection: Connection, path: &Path) -> Result<Self, PrepareError> {
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        let application: i32 =
+            connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+        let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        let tables: u32 =
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        if application != APPLICATION_ID && (tables > 0 || application != 0) {
+            return Err(PrepareError::Foreign);
+        }
+        if version > NEWEST {
+            return Err(PrepareError::Newer(version));
+        }
+        let check: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if check != "ok" {
+            return Err(PrepareError::Damaged(check));
+        }
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Another process may have come first.
+        let version: u32 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        for step in MIGRATIONS.iter().skip(version as usize) {
+            transaction.execute_batch(step)?;
+        }
+        if version < NEWEST {
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+            transaction.pragma_update(None, "user_version", NEWEST)?;
+            tracing::info!(path = %path.display(), from = version, to = NEWEST, "tool registry brought up to date");
+        }
+        transaction.commit()?;
+        Ok(Self { connection })
+    }
+
+    /// Changes whenever another connection has written.
+    pub fn data_version(&self) -> rusqlite::Result<i64> {
+        self.connection
+            .prepare_cached("PRAGMA data_version")?
+            .query_row([], |row| row.get(0))
+    }
+
+    /// All items.
+    pub fn load(&self) -> rusqlite::Result<Vec<StoredItem>> {
+        self.connection
+            .prepare_cached(
+                "SELECT server, kind, name, pinned, current, removed_at, version.last_seen
+                 FROM item LEFT JOIN version ON version.item = item.id AND version.hash = item.current",
+            )?
+            .query_map([], |row| {
+                Ok(StoredItem {
+                    server: row.get(0)?,
+                    key: key(row, 1)?,
+                    pinned: row.get(3)?,
+                    current: row.get(4)?,
+                    removed: row.get::<_, Option<Timestamp>>(5)?.is_some(),
+                    last_seen: row.get::<_, Option<Timestamp>>(6)?.unwrap_or_default(),
+                })
+            })?
+            .collect()
+    }
+
+    /// Writes all of `writes`, or none.
+    pub fn write<'w>(&mut self, writes: impl Iterator<Item = &'w Write>) -> rusqlite::Result<()> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for write in writes {
+            match write {
+                Write::Seen {
+                    server,
+                    key,
+                    hash,
+                    definition,
+                    time,
+                    session,
+                    pin,
+                } => {
+                    let item = upsert(&transaction, server, key, *hash, *time, *pin)?;
+                    transaction
+                        .prepare_cached(
+                            "INSERT INTO version (item, hash, definition, first_seen, first_session, last_seen)
+                             VALUES (?1, ?2, ?3, ?4, ?5, ?4)
+                             ON CONFLICT (item, hash) DO UPDATE SET last_seen = excluded.last_seen",
+                        )?
+                        .execute(params![item, hash, definition, time, session])?;
+                    prune(&transaction, item)?;
+                }
+                Write::Removed { server, key, time } => {
+                    transaction
+                        .prepare_cached("UPDATE item SET removed_at = ?4 WHERE server = ?1 AND kind = ?2 AND name = ?3")?
+                        .execute(params![server, key.kind.as_str(), key.name, time])?;
+                }
+            }
+        }
+        transaction.commit()
+    }
+
+    /// Notes a decision, and moves the pin to `pin` where it says so. Says whether there is such an
+    /// item, and such a definition of it.
+    pub fn decide(
+        &mut self,
+        server: &str,
+        key: &ItemKey,
+        decision: &Decision,
+        pin: Option<Option<DefinitionHash>>,
+    ) -> rusqlite::Result<bool> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let Some(item) = item_id(&transaction, server, key)? else {
+            return Ok(false);
+        };
+        if let Some(pin) = pin {
+            let by = pin.map(|_| decision.uid);
+            let at = pin.map(|_| decision.time);
+            transaction.execute(
+                "UPDATE item SET pinned = ?2, pinned_by = ?3, pinned_at = ?4 WHERE id = ?1",
+                params![item, pin, by, at],
+            )?;
+        }
+        transaction.execute(
+            "INSERT INTO decision (item, hash, decision, uid, time, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![item, decision.hash, decision.verb.as_str(), decision.uid, decision.time, decision.reason],
+        )?;
+        transaction.commit()?;
+        Ok(true)
+    }
+
+    /// The definition of this hash.
+    pub fn definition(
+        &self,
+        server: &str,
+        key: &ItemKey,
+        hash: DefinitionHash,
+    ) -> rusqlite::Result<Option<String>> {
+        self.connection
+            .prepare_cached(
+                "SELECT definition FROM version JOIN item ON item.id = version.item
+                 WHERE server = ?1 AND kind = ?2 AND name = ?3 AND hash = ?4",
+            )?
+            .query_row(params![server, key.kind.as_str(), key.name, hash], |row| {
+                row.get(0)
+            })
+            .optional()
+    }
+
+    /// All definitions of an item, oldest first.
+    pub fn versions(&self, server: &str, key: &ItemKey) -> rusqlite::Result<Vec<Version>> {
+        self.connection
+            .prepare_cached(
+                "SELECT hash, definition, first_seen, first_session, last_seen
+                 FROM version JOIN item ON item.id = version.item
+                 WHERE server = ?1 AND kind = ?2 AND name = ?3 ORDER BY first_seen, version.rowid",
+            )?
+            .query_map(params![server, key.kind.as_str(), key.name], |row| {
+                Ok(Version {
+                    hash: row.get(0)?,
+                    definition: row.get(1)?,
+                    first_seen: row.get(2)?,
+                    first_session: row.get(3)?,
+                    last_seen: row.get(4)?,
+                })
+            })?
+            .collect()
+    }
+
+    /// All decisions on an item, oldest first.
+    pub fn decisions(&self, server: &str, key: &ItemKey) -> rusqlite::Result<Vec<Decision>> {
+        self.connection
+            .prepare_cached(
+                "SELECT decision, hash, uid, time, reason FROM decision JOIN item ON item.id = decision.item
+                 WHERE server = ?1 AND kind = ?2 AND name = ?3 ORDER BY decision.id",
+            )?
+            .query_map(params![server, key.kind.as_str(), key.name], |row| decision(row, 0))?
+            .collect()
+    }
+
+    /// Lets the database grow to this many pages, as a full disk does.
+    #[cfg(test)]
+    pub fn limit_pages(&self, pages: Option<u32>) {
+        let pages = pages.unwrap_or(u32::MAX - 1);
+        let set =
+            self.connection
+                .query_row(&format!("PRAGMA max_page_count = {pages}"), [], |row| {
+                    row.get::<_, i64>(0)
+                });
+        assert!(set.is_ok(), "{set:?}");
+    }
+
+    /// All items, as people see them, in the order of their names.
+    pub fn views(&self) -> rusqlite::Result<Vec<ItemView>> {
+        self.connection
+            .prepare_cached(
+                "SELECT server, kind, name, pinned, pinned_at, pinned_by, current, removed_at,
+                        decision, hash, uid, time, reason
+                 FROM item LEFT JOIN decision ON decision.id =
+                     (SELECT max(id) FROM decision WHERE decision.item = item.id)
+                 ORDER BY server, kind, name",
+            )?
+            .query_map([], |row| {
+                Ok(ItemView {
+                    server: row.get(0)?,
+                    key: key(row, 1)?,
+                    pinned: row.get(3)?,
+                    pinned_at: row.get(4)?,
+                    pinned_by: row.get(5)?,
+                    current: row.get(6)?,
+                    removed_at: row.get(7)?,
+                    last_decision: match row.get_ref(8)? {
+                        ValueRef::Null => None,
+                        _ => Some(decision(row, 8)?),
+                    },
+                })
+            })?
+            .collect()
+    }
+}
+
+/// Why a database could not be made ready.
+enum PrepareError {
+    Sqlite(rusqlite::Error),
+    Foreign,
+    Newer(u32),
+    Damaged(String),
+}
+
+impl From<rusqlite::Error> for PrepareError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    )
+}
+
+fn item_id(
+    transaction: &Transaction<'_>,
+    server: &str,
+    key: &ItemKey,
+) -> rusqlite::Result<Option<i64>> {
+    transaction
+        .prepare_cached("SELECT id FROM item WHERE server = ?1 AND kind = ?2 AND name = ?3")?
+        .query_row(params![server, key.kind.as_str(), key.name], |row| {
+            row.get(0)
+        })
+        .optional()
+}
+
+fn upsert(
+    transaction: &Transaction<'_>,
+    server: &str,
+    key: &ItemKey,
+    hash: DefinitionHash,
+    time: Timestamp,
+    pin: bool,
+) -> rusqlite::Result<i64> {
+    let (pinned, pinned_at) = if pin {
+        (Some(hash), Some(time))
+    } else {
+        (None, None)
+    };
+    transaction
+        .prepare_cached(
+            // A pin that is there stays: another process may have set it since.
+            "INSERT INTO item (server, kind, name, pinned, pinned_at, current) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (server, kind, name) DO UPDATE SET
+                 current = excluded.current,
+                 removed_at = NULL,
+                 pinned_at = iif(pinned IS NULL, excluded.pinned_at, pinned_at),
+                 pinned = coalesce(pinned, excluded.pinned)
+             RETURNING id",
+        )?
+        .query_row(params![server, key.kind.as_str(), key.name, pinned, pinned_at, hash], |row| row.get(0))
+}
+
+/// Forgets the longest unseen of too many definitions: a server that changes with every listing must
+/// not fill the disk. What is pinned, current or decided on stays.
+fn prune(transaction: &Transaction<'_>, item: i64) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "DELETE FROM version WHERE item = ?1 AND hash IN (
+                 SELECT version.hash FROM version JOIN item ON item.id = version.item
+                 WHERE version.item = ?1
+                     AND version.hash IS NOT item.pinned AND version.hash IS NOT item.current
+                     AND version.hash NOT IN (SELECT hash FROM decision WHERE item = ?1 AND hash IS NOT NULL)
+                 ORDER BY version.last_seen DESC LIMIT -1 OFFSET ?2)",
+        )?
+        .execute(params![item, MAX_VERSIONS])?;
+    Ok(())
+}
+
+fn key(row: &Row<'_>, at: usize) -> rusqlite::Result<ItemKey> {
+    let word: String = row.get(at)?;
+    let kind = Kind::from_word(&word).ok_or_else(|| unknown_word(at, &word))?;
+    Ok(ItemKey {
+        kind,
+        name: row.get::<_, String>(at + 1)?.into(),
+    })
+}
+
+fn decision(row: &Row<'_>, at: usize) -> rusqlite::Result<Decision> {
+    let word: String = row.get(at)?;
+    Ok(Decision {
+        verb: Verb::from_word(&word).ok_or_else(|| unknown_word(at, &word))?,
+        hash: row.get(at + 1)?,
+        uid: row.get(at + 2)?,
+        time: row.get(at + 3)?,
+        reason: row.get(at + 4)?,
+    })
+}
+
+fn unknown_word(column: usize, word: &str) -> rusqlite::Error {
+    let error = format!("unknown word {word:?}").into();
+    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error)
+}
+
+impl ToSql for DefinitionHash {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(ValueRef::Blob(&self.0)))
+    }
+}
+
+impl FromSql for DefinitionHash {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let bytes = value.as_blob()?;
+        bytes
+            .try_into()
+            .map(Self)
+            .map_err(|_| FromSqlError::InvalidBlobSize {
+                expected_size: 32,
+                blob_size: bytes.len(),
+            })
+    }
+}
+
+impl ToSql for Timestamp {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        // Good until the year 2262.
+        Ok(i64::try_from(self.0).unwrap_or(i64::MAX).into())
+    }
+}
+
+impl FromSql for Timestamp {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        value
+            .as_i64()
+            .map(|nanoseconds| Self(u64::try_from(nanoseconds).unwrap_or(0)))
+    }
+}

@@ -1,0 +1,165 @@
+//! The system bus: events as signals, and an object to ask.
+//!
+//! Signals reach every user of the machine. They carry an id, a severity, the server's name and
+//! owner, and a title made of names; contents are fetched by id, by those who may read them
+//! ([`access`]). The bus is a guest: it may come later than the daemon, go away, or never be there.
+//! Events that find no bus are counted, and stay in the history that the object answers from.
+
+pub mod access;
+pub mod control;
+pub mod manager;
+pub mod polkit;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+use zbus::connection::Builder;
+use zbus::object_server::SignalEmitter;
+use zbus::{Connection, ObjectPath};
+
+use self::control::Control;
+use self::manager::{Manager, NAME, PATH};
+use super::fanout::{Inlet, Item, View};
+
+/// Which bus.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Endpoint {
+    /// The machine's: at `DBUS_SYSTEM_BUS_ADDRESS` where that is set, else at its well-known place.
+    #[default]
+    System,
+    /// The one at this D-Bus address.
+    At(String),
+}
+
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// A bus that takes longer than this to say hello is as good as none.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Carries events to the bus until the fan-out closes. `control` is asked to carry out decisions;
+/// without it they are refused.
+pub async fn run(
+    endpoint: Endpoint,
+    mut inlet: Inlet,
+    view: Arc<View>,
+    control: Option<Arc<dyn Control>>,
+) {
+    let manager = Manager::new(view, control);
+    let mut wait = FIRST_WAIT;
+    let mut told = false;
+    loop {
+        match connect(&endpoint, manager.clone()).await {
+            Ok(connection) => {
+                tracing::info!("on the system bus as {NAME}");
+                (wait, told) = (FIRST_WAIT, false);
+                let end = carry(&connection, &mut inlet).await;
+                // Lets what was sent last leave the process.
+                let _ = timeout(Duration::from_secs(1), connection.close()).await;
+                if end == End::Finished {
+                    return;
+                }
+                tracing::warn!("the system bus has gone; trying to get back");
+            }
+            Err(error) if !told => {
+                told = true;
+                tracing::warn!("not on the system bus: {error}; trying again in the background");
+            }
+            Err(error) => tracing::debug!("still not on the system bus: {error}"),
+        }
+        if skip(&mut inlet, Instant::now() + wait).await == End::Finished {
+            return;
+        }
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The fan-out is closed and everything was taken.
+    Finished,
+    /// Time to try the bus (again).
+    Disconnected,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ConnectError {
+    #[error("the bus does not answer")]
+    Timeout,
+    #[error("the name {NAME} is taken: another instance is running")]
+    NameTaken,
+    #[error(
+        "the bus does not let this process own {NAME}: install {NAME}.conf in /usr/share/dbus-1/system.d ({0})"
+    )]
+    NotAllowed(String),
+    #[error("{0}")]
+    Other(zbus::Error),
+}
+
+async fn connect(endpoint: &Endpoint, manager: Manager) -> Result<Connection, ConnectError> {
+    let builder = match endpoint {
+        Endpoint::System => Builder::system(),
+        Endpoint::At(address) => Builder::address(address.as_str()),
+    };
+    let builder = builder.serve_at(PATH, manager).name(NAME);
+    let result = timeout(PATIENCE, builder.build())
+        .await
+        .map_err(|_| ConnectError::Timeout)?;
+    result.map_err(|error| match &error {
+        zbus::Error::NameTaken => ConnectError::NameTaken,
+        zbus::Error::MethodError(name, text, _)
+            if name.as_str() == "org.freedesktop.DBus.Error.AccessDenied" =>
+        {
+            ConnectError::NotAllowed(text.clone().unwrap_or_default())
+        }
+        zbus::Error::FDO(fdo) => match &**fdo {
+            zbus::fdo::Error::AccessDenied(text) => ConnectError::NotAllowed(text.clone()),
+            _ => ConnectError::Other(error),
+        },
+        _ => ConnectError::Other(error),
+    })
+}
+
+/// Sends signals while the connection lasts.
+async fn carry(connection: &Connection, inlet: &mut Inlet) -> End {
+    let emitter = SignalEmitter::from_parts(
+        connection.clone(),
+        ObjectPath::from_static_str_unchecked(PATH),
+    );
+    loop {
+        let item = tokio::select! {
+            () = connection.closed() => return End::Disconnected,
+            item = inlet.recv() => item,
+        };
+        let record = match item {
+            None => return End::Finished,
+            Some(Item::Reopen) => continue,
+            Some(Item::Record(record)) => record,
+        };
+        match manager::emit(&emitter, &record).await {
+            Ok(()) => inlet.delivered(),
+            Err(error) => {
+                inlet.failed();
+                tracing::warn!(event_id = %record.id, %error, "an event could not be signalled");
+                if connection.is_closed() {
+                    return End::Disconnected;
+                }
+            }
+        }
+    }
+}
+
+/// Lets events pass until `deadline`: nobody is there to hear them.
+async fn skip(inlet: &mut Inlet, deadline: Instant) -> End {
+    loop {
+        let item = tokio::select! {
+            () = sleep_until(deadline) => return End::Disconnected,
+            item = inlet.recv() => item,
+        };
+        match item {
+            None => return End::Finished,
+            Some(Item::Record(_)) => inlet.failed(),
+            Some(Item::Reopen) => {}
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Asking polkit whether the sender of a call may change things.
+//!
+//! polkit judges the *sender's* connection, so nobody can borrow another's right, and it may ask
+//! the person for a password. Root needs no asking. Where there is no polkit, only root may.
+
+use std::collections::HashMap;
+
+use zbus::fdo;
+use zbus::message::Header;
+use zbus::{Connection, Variant};
+
+/// Approve, reject and suppress findings; turn monitoring on and off; reload.
+pub const MANAGE: &str = "org.mcpinspect1.manage";
+
+/// polkit may ask the person and wait for the answer.
+const ALLOW_USER_INTERACTION: u32 = 1;
+
+/// Answers `Ok` where the sender, who is `uid`, may do what `action` names.
+///
+/// # Errors
+/// `AccessDenied` with the reason.
+pub async fn authorise(
+    connection: &Connection,
+    header: &Header<'_>,
+    uid: u32,
+    action: &str,
+) -> fdo::Result<()> {
+    if uid == 0 {
+        return Ok(());
+    }
+    let sender = header
+        .sender()
+        .ok_or_else(|| fdo::Error::AccessDenied("a call without a sender".to_owned()))?;
+    let details = HashMap::from([("name", Variant::from(sender.as_str()))]);
+    let nothing: HashMap<&str, &str> = HashMap::new();
+    let reply = connection
+        .call_method(
+            Some("org.freedesktop.PolicyKit1"),
+            "/org/freedesktop/PolicyKit1/Authority",
+            Some("org.freedesktop.PolicyKit1.Authority"),
+            "CheckAuthorization",
+            &(
+                ("system-bus-name", details),
+                action,
+                nothing,
+                ALLOW_USER_INTERACTION,
+                "",
+            ),
+        )
+        .await
+        .map_err(|error| {
+            fdo::Error::AccessDenied(format!("polkit cannot be asked, so only root may: {error}"))
+        })?;
+    let ((allowed, _, _),): ((bool, bool, HashMap<String, String>),) =
+        reply.body().deserialize().map_err(|error| {
+            fdo::Error::AccessDenied(format!("polkit's answer is not understood: {error}"))
+        })?;
+    if allowed {
+        Ok(())
+    } else {
+        Err(fdo::Error::AccessDenied(format!(
+            "polkit does not allow {action}"
+        )))
+    }
+}

@@ -1,0 +1,172 @@
+//! The journal: one structured entry per event, by journald's native protocol.
+//!
+//! journald may be restarted, absent or stuck, and none of that may reach the pipeline or lose an
+//! event without a word. Sending blocks while journald is stuck, so this sink has a thread of its
+//! own. While nobody listens at the socket, the event in hand waits and the queue behind it absorbs
+//! what it can; the outage is logged once when it begins and once when it ends. An entry that
+//! journald is there for and that still cannot be sent is counted as failed, and the next one goes.
+//!
+//! An entry that is too large for a datagram travels in a sealed memory file; both ways, and the
+//! encoding of values with line breaks, are `libsystemd`'s work.
+
+use std::os::unix::net::UnixDatagram;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libsystemd::logging::{Priority, SD_JOURNAL_SOCK_PATH, journal_send};
+
+use super::fanout::{Inlet, Item};
+use super::record::Record;
+use crate::event::Severity;
+use crate::text::escape::printable;
+
+/// What `journalctl -t` selects.
+pub const IDENTIFIER: &str = "mcpinspectd";
+
+/// Longest name of a server or session, characters.
+const MAX_NAME: usize = 128;
+
+const FIRST_WAIT: Duration = Duration::from_millis(20);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// Carries events to the journal until the fan-out closes. Blocks: give it its own thread.
+pub fn run(mut inlet: Inlet) {
+    let mut outage = None;
+    while let Some(item) = inlet.blocking_recv() {
+        if let Item::Record(record) = item {
+            deliver(&record, &inlet, &mut outage);
+        }
+    }
+}
+
+/// Sends one record, waiting for journald where it is away. `outage` is when it went.
+fn deliver(record: &Record, inlet: &Inlet, outage: &mut Option<Instant>) {
+    let mut wait = FIRST_WAIT;
+    let mut refused = 0;
+    loop {
+        let error = match send(record) {
+            Ok(()) => {
+                inlet.delivered();
+                if let Some(since) = outage.take() {
+                    let seconds = since.elapsed().as_secs();
+                    tracing::info!(seconds, "journald is back");
+                }
+                return;
+            }
+            Err(error) => error,
+        };
+        if somebody_listens() {
+            // Once may be the moment of a restart; twice is about this entry.
+            refused += 1;
+            if refused == 2 {
+                tracing::warn!(event_id = %record.id, %error, "the journal refuses an event");
+                inlet.failed();
+                return;
+            }
+            continue;
+        }
+        if inlet.is_closing() {
+            inlet.failed();
+            return;
+        }
+        if outage.is_none() {
+            *outage = Some(Instant::now());
+            tracing::warn!(%error, "no journald: events wait for it, as many as fit in the queue");
+        }
+        thread::sleep(wait);
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+fn somebody_listens() -> bool {
+    UnixDatagram::unbound().is_ok_and(|socket| socket.connect(SD_JOURNAL_SOCK_PATH).is_ok())
+}
+
+fn send(record: &Record) -> Result<(), libsystemd::errors::SdError> {
+    journal_send(
+        priority(record.severity),
+        &record.sentence,
+        fields(record).into_iter(),
+    )
+}
+
+/// The entry's fields besides `MESSAGE` and `PRIORITY`.
+pub fn fields(record: &Record) -> Vec<(&'static str, String)> {
+    let mut fields = vec![
+        ("MESSAGE_ID", record.kind.message_id().to_owned()),
+        ("SYSLOG_IDENTIFIER", IDENTIFIER.to_owned()),
+        ("MCPINSPECT_EVENT", record.kind.name().to_owned()),
+        ("MCPINSPECT_EVENT_ID", record.id.to_string()),
+        ("MCPINSPECT_TIMESTAMP", record.time.to_string()),
+    ];
+    if let Some(severity) = record.severity {
+        fields.push(("MCPINSPECT_SEVERITY", severity.as_str().to_owned()));
+    }
+    if let Some(server) = &record.server {
+        fields.push(("MCPINSPECT_SERVER", printable(&server.0, MAX_NAME)));
+    }
+    if let Some(session) = &record.session {
+        fields.push(("MCPINSPECT_SESSION", printable(&session.0, MAX_NAME)));
+    }
+    if let Some(pid) = record.pid {
+        fields.push(("MCPINSPECT_PID", pid.to_string()));
+    }
+    if let Some(uid) = record.uid {
+        fields.push(("MCPINSPECT_UID", uid.to_string()));
+    }
+    if record.truncated {
+        fields.push(("MCPINSPECT_TRUNCATED", "1".to_owned()));
+    }
+    fields.extend(record.details.iter().cloned());
+    fields.push(("MCPINSPECT_JSON", record.json.clone()));
+    fields
+}
+
+/// `high` is what an administrator is woken up for, and syslog's word for that is `err`.
+fn priority(severity: Option<Severity>) -> Priority {
+    match severity {
+        None => Priority::Info,
+        Some(Severity::Low) => Priority::Notice,
+        Some(Severity::Medium) => Priority::Warning,
+        Some(Severity::High) => Priority::Error,
+        Some(Severity::Critical) => Priority::Critical,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use super::*;
+    use crate::model::Timestamp;
+    use crate::sink::record::EventId;
+    use crate::sink::testing::examples;
+
+    /// journald drops fields that it finds ill-named without a word, and so does the encoder.
+    #[test]
+    fn journald_accepts_every_field_name() {
+        for event in examples() {
+            let id = EventId::new(Timestamp(0), 1);
+            let record = Record::new(&event, id, Some(0), 4096).unwrap();
+            for (name, _) in fields(&record) {
+                assert!(name.len() <= 64 && !name.starts_with('_'), "{name}");
+                assert!(
+                    name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'),
+                    "{name}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_field_appears_once() {
+        for event in examples() {
+            let id = EventId::new(Timestamp(0), 1);
+            let record = Record::new(&event, id, Some(0), 4096).unwrap();
+            let mut names: Vec<_> = fields(&record).into_iter().map(|(name, _)| name).collect();
+            names.sort_unstable();
+            let all = names.len();
+            names.dedup();
+            assert_eq!(names.len(), all, "{:?}", record.kind);
+        }
+    }
+}

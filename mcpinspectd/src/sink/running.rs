@@ -1,0 +1,208 @@
+//! Starting the sinks that are wanted, and ending them in time.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use super::bus::{self, Endpoint, control::Control};
+use super::fanout::{Inlet, Limits, Sinks, Tally};
+use super::{journal, jsonl};
+
+/// Which sinks to start.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Structured entries in the journal.
+    pub journal: bool,
+    /// Signals and questions on a bus.
+    pub bus: Option<Endpoint>,
+    /// JSON lines, and where to.
+    pub jsonl: Option<jsonl::Target>,
+    /// How much may wait and is remembered.
+    pub limits: Limits,
+}
+
+/// Why the sinks did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The output of JSON lines cannot be opened.
+    #[error("cannot write JSON lines to {target}: {error}")]
+    Open {
+        /// The file.
+        target: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// No thread for a sink.
+    #[error("cannot start a thread for the {sink} sink: {error}")]
+    Thread {
+        /// The sink.
+        sink: &'static str,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+/// Sinks at work.
+#[derive(Debug)]
+pub struct Running {
+    sinks: Sinks,
+    ends: Vec<oneshot::Receiver<()>>,
+}
+
+impl Running {
+    /// Starts what `settings` asks for; `control` carries out what callers on the bus decide. Must
+    /// be called on a tokio runtime, which then runs the bus.
+    ///
+    /// # Errors
+    /// An output that cannot be opened now. The journal and the bus may come later.
+    pub fn start(
+        settings: Settings,
+        control: Option<Arc<dyn Control>>,
+    ) -> Result<Self, StartError> {
+        let sinks = Sinks::new(&settings.limits);
+        let mut ends = Vec::new();
+        if let Some(target) = settings.jsonl {
+            let name = target.to_string();
+            let lines = jsonl::Lines::open(target).map_err(|error| StartError::Open {
+                target: name,
+                error,
+            })?;
+            ends.push(on_thread("jsonl", sinks.add("jsonl"), move |inlet| {
+                lines.run(inlet)
+            })?);
+        }
+        if settings.journal {
+            ends.push(on_thread("journal", sinks.add("journal"), journal::run)?);
+        }
+        if let Some(endpoint) = settings.bus {
+            let (inlet, view) = (sinks.add("bus"), sinks.view());
+            let (ended, end) = oneshot::channel();
+            tokio::spawn(async move {
+                bus::run(endpoint, inlet, view, control).await;
+                let _ = ended.send(());
+            });
+            ends.push(end);
+        }
+        Ok(Self { sinks, ends })
+    }
+
+    /// Where events go in: a clone for whoever publishes.
+    pub fn sinks(&self) -> Sinks {
+        self.sinks.clone()
+    }
+
+    /// Lets every sink write what waits, for at most `patience` in all, and says what became of the
+    /// events. A sink that is stuck stays behind: its thread ends with the process.
+    pub async fn finish(self, patience: Duration) -> Vec<Tally> {
+        self.sinks.close();
+        let deadline = Instant::now() + patience;
+        for end in self.ends {
+            // Either way there is nothing more to wait for: the tally says what is missing.
+            let _ = timeout_at(deadline, end).await;
+        }
+        let tallies = self.sinks.tally();
+        for tally in &tallies {
+            let Tally {
+                sink,
+                delivered,
+                failed,
+                dropped,
+                waiting,
+            } = tally;
+            if failed + dropped + waiting > 0 {
+                tracing::warn!(
+                    sink,
+                    delivered,
+                    failed,
+                    dropped,
+                    waiting,
+                    "not every event arrived"
+                );
+            } else {
+                tracing::debug!(sink, delivered, "every event arrived");
+            }
+        }
+        tallies
+    }
+}
+
+fn on_thread(
+    sink: &'static str,
+    inlet: Inlet,
+    work: impl FnOnce(Inlet) + Send + 'static,
+) -> Result<oneshot::Receiver<()>, StartError> {
+    let (ended, end) = oneshot::channel();
+    thread::Builder::new()
+        .name(format!("sink-{sink}"))
+        .spawn(move || {
+            work(inlet);
+            let _ = ended.send(());
+        })
+        .map_err(|error| StartError::Thread { sink, error })?;
+    Ok(end)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use super::*;
+    use crate::sink::testing::detected;
+
+    #[tokio::test]
+    async fn everything_published_is_written_before_the_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("events.jsonl");
+        let settings = Settings {
+            jsonl: Some(jsonl::Target::File(path.clone())),
+            ..Settings::default()
+        };
+        let running = Running::start(settings, None).unwrap();
+        let sinks = running.sinks();
+        for _ in 0..1000 {
+            sinks.publish(&detected("a"));
+        }
+        let tallies = running.finish(Duration::from_secs(10)).await;
+        assert_eq!(tallies.len(), 1);
+        assert_eq!((tallies[0].delivered, tallies[0].waiting), (1000, 0));
+        assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), 1000);
+    }
+
+    #[tokio::test]
+    async fn a_stuck_sink_does_not_hold_up_the_end() {
+        // Opening a pipe for reading and writing, as `Lines` does, needs nobody at the other end;
+        // with nobody reading, the thread is soon stuck in a write.
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let settings = Settings {
+            jsonl: Some(jsonl::Target::File(path)),
+            ..Settings::default()
+        };
+        let running = Running::start(settings, None).unwrap();
+        let sinks = running.sinks();
+        for _ in 0..1000 {
+            sinks.publish(&detected("a"));
+        }
+        let tallies = running.finish(Duration::from_millis(50)).await;
+        assert!(tallies[0].waiting > 0, "{tallies:?}");
+        assert_eq!(tallies[0].delivered + tallies[0].waiting, 1000);
+    }
+
+    #[tokio::test]
+    async fn an_output_that_cannot_be_opened_is_named() {
+        let target = jsonl::Target::File("/nonexistent/events.jsonl".into());
+        let settings = Settings {
+            jsonl: Some(target),
+            ..Settings::default()
+        };
+        let error = Running::start(settings, None).unwrap_err();
+        assert!(
+            error.to_string().contains("/nonexistent/events.jsonl"),
+            "{error}"
+        );
+    }
+}
