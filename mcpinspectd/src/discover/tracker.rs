@@ -20,6 +20,9 @@ use crate::wire::reassembly::{Piece, Reassembly};
 pub trait Feed {
     /// The next thing that happened.
     fn input(&mut self, input: Input<'_>);
+
+    /// Nothing more is known for now: what was held back for company can go out.
+    fn idle(&mut self) {}
 }
 
 /// What the tracker is told.
@@ -822,6 +825,12 @@ impl<E: Environment> Tracker<E> {
             joined_midstream: session.joined,
             time: self.clock.at(time),
         }));
+        // A party that is gone by now still has a number.
+        feed.input(Input::PartiesChanged {
+            session: &session.id,
+            server_pid: session.server.map(Pid),
+            client_pid: session.client.map(Pid),
+        });
     }
 
     fn end_of_stream(&mut self, key: EndpointKey, actor: Actor, feed: &mut impl Feed) {

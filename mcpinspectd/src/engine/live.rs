@@ -20,6 +20,9 @@ const INVALID_EVERY: u64 = 10_000_000_000;
 /// Findings of one message or definition that become events of their own.
 const MAX_DETECTIONS: usize = 16;
 
+/// Blind spots of one session that are told.
+const MAX_BLIND_SPOTS: usize = 64;
+
 /// A session under way.
 pub(super) struct LiveSession {
     client_to_server: Stream,
@@ -49,6 +52,7 @@ pub(super) struct Body {
     bytes: u64,
     bytes_lost: u64,
     invalid: Throttle,
+    blind_spots: Vec<(&'static str, Pid)>,
 }
 
 /// Keeps a flood of like events down to a few, by the time of what they tell.
@@ -94,6 +98,7 @@ impl LiveSession {
                 bytes: 0,
                 bytes_lost: 0,
                 invalid: Throttle::default(),
+                blind_spots: Vec::new(),
             },
         }
     }
@@ -166,9 +171,11 @@ impl LiveSession {
         body.lost(direction, position, bytes_lost, reason, time, output);
     }
 
+    /// Tells of a blind spot, once for each process and mechanism: it lasts, and a call that shows
+    /// it is made for every message.
     pub(super) fn blind_spot(
         &mut self,
-        mechanism: &str,
+        mechanism: &'static str,
         pid: Pid,
         covered_by_other_end: bool,
         time: Timestamp,
@@ -179,8 +186,14 @@ impl LiveSession {
             self.body.session.gap();
             self.body.offers.gap();
         }
+        let body = &mut self.body;
+        let known = (mechanism, pid);
+        if body.blind_spots.len() == MAX_BLIND_SPOTS || body.blind_spots.contains(&known) {
+            return;
+        }
+        body.blind_spots.push(known);
         output.event(Event::BlindSpot {
-            subject: self.body.subject(time),
+            subject: body.subject(time),
             mechanism: mechanism.to_owned(),
             pid,
             covered_by_other_end,

@@ -9,6 +9,14 @@
 use super::normal;
 use crate::process::info::file_name;
 
+mod grammar;
+
+use grammar::{
+    DENO_VALUES, DOCKER_FLAGS, INTERPRETERS, NODE_VALUES, NPM_VALUES, PROJECT_TOOLS, PYTHON_VALUES,
+    RUNNERS, SHELLS, SURROUNDINGS, UV_VALUES, behind, is_command_option, option, positional,
+    program, script_launcher, shell_words,
+};
+
 /// Where the thing that runs comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
@@ -53,177 +61,6 @@ pub(super) struct Invocation {
 
 /// How deep launchers may stand in each other (`env` in `sh -c` in `uv run` …).
 const MAX_DEPTH: usize = 6;
-
-const NPM_VALUES: &[&str] = &[
-    "-p",
-    "--package",
-    "-c",
-    "--call",
-    "--registry",
-    "-w",
-    "--workspace",
-    "--prefix",
-    "--cache",
-    "--userconfig",
-    "--loglevel",
-    "-C",
-    "--dir",
-    "--filter",
-];
-const UV_VALUES: &[&str] = &[
-    "--from",
-    "--with",
-    "-w",
-    "--with-editable",
-    "--with-requirements",
-    "-p",
-    "--python",
-    "-i",
-    "--index-url",
-    "--extra-index-url",
-    "--index",
-    "--default-index",
-    "--directory",
-    "--project",
-    "--cache-dir",
-    "--config-file",
-    "--env-file",
-    "-f",
-    "--find-links",
-    "-c",
-    "--constraints",
-    "--overrides",
-    "--exclude-newer",
-    "--resolution",
-    "--prerelease",
-    "--link-mode",
-    "--extra",
-    "--group",
-    "--only-group",
-    "--no-group",
-    "--no-extra",
-    "--package",
-    "--color",
-    "-P",
-    "--upgrade-package",
-    "--refresh-package",
-    "--reinstall-package",
-    "--keyring-provider",
-    "--allow-insecure-host",
-    "--index-strategy",
-    "-C",
-    "--config-setting",
-    "--python-platform",
-    "--spec",
-    "--pip-args",
-    "--build-constraints",
-    "--torch-backend",
-];
-const PYTHON_VALUES: &[&str] = &["-W", "-X", "--check-hash-based-pycs"];
-const NODE_VALUES: &[&str] = &[
-    "-r",
-    "--require",
-    "--import",
-    "--loader",
-    "--experimental-loader",
-    "-C",
-    "--conditions",
-    "--title",
-    "--tsconfig",
-    "-P",
-    "--project",
-];
-const DENO_VALUES: &[&str] = &[
-    "-c",
-    "--config",
-    "--import-map",
-    "-L",
-    "--log-level",
-    "--cert",
-    "--ext",
-];
-/// docker's options that take no value; all others do.
-const DOCKER_FLAGS: &[&str] = &[
-    "-i",
-    "-t",
-    "-d",
-    "-P",
-    "-it",
-    "-ti",
-    "-dit",
-    "--rm",
-    "--init",
-    "--interactive",
-    "--tty",
-    "--detach",
-    "--privileged",
-    "--read-only",
-    "--no-healthcheck",
-    "--sig-proxy",
-    "--publish-all",
-    "--quiet",
-    "-q",
-    "--oom-kill-disable",
-    "--disable-content-trust",
-    "--debug",
-    "-D",
-    "--tls",
-    "--replace",
-    "--tls-verify",
-];
-/// Launchers that only change the surroundings, and the options of theirs that take a value.
-const SURROUNDINGS: &[(&str, &[&str])] = &[
-    (
-        "env",
-        &["-u", "--unset", "-C", "--chdir", "-S", "--split-string"],
-    ),
-    (
-        "sudo",
-        &[
-            "-u", "-g", "-C", "-D", "-p", "-h", "-r", "-t", "--user", "--group",
-        ],
-    ),
-    ("doas", &["-u", "-C"]),
-    ("nice", &["-n", "--adjustment"]),
-    ("ionice", &["-c", "-n", "--class", "--classdata"]),
-    ("nohup", &[]),
-    ("setsid", &[]),
-    ("exec", &[]),
-    ("stdbuf", &["-i", "-o", "-e"]),
-    ("tini", &["-p", "-e"]),
-    ("dumb-init", &["-r"]),
-    ("catatonit", &[]),
-    ("unbuffer", &[]),
-    ("cross-env", &[]),
-    ("time", &[]),
-];
-/// Launchers with a command behind `--` or behind a word of their own.
-const RUNNERS: &[&str] = &[
-    "op",
-    "doppler",
-    "dotenv",
-    "mise",
-    "direnv",
-    "infisical",
-    "systemd-run",
-    "flatpak-spawn",
-];
-/// Project tools whose `run` is followed by a command.
-const PROJECT_TOOLS: &[&str] = &[
-    "poetry",
-    "pdm",
-    "hatch",
-    "rye",
-    "pipenv",
-    "pixi",
-    "conda",
-    "micromamba",
-];
-const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ash", "ksh", "fish"];
-const INTERPRETERS: &[&str] = &[
-    "ruby", "perl", "php", "lua", "Rscript", "julia", "tsx", "ts-node", "jiti", "nodemon",
-];
-
 /// What a process runs, from its arguments and its executable's path.
 pub(super) fn recognise(argv: &[String], exe: &str, cwd: Option<&str>) -> Option<Invocation> {
     // A title: one argument with blanks where there should be a command.
@@ -286,35 +123,6 @@ pub(super) fn is_wrapper(argv: &[String], exe: &str) -> bool {
         }
     }
 }
-
-/// The bare name of a program: no directory, no login dash, no version (`python3.11` → `python`).
-fn program(path: &str) -> &str {
-    let name = file_name(path).trim_start_matches('-');
-    let name = name.strip_suffix(" (deleted)").unwrap_or(name);
-    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    match bare {
-        "python" | "pypy" | "node" | "ruby" | "perl" | "php" | "lua" | "java" => bare,
-        "nodejs" => "node",
-        _ => name,
-    }
-}
-
-/// The launcher that is itself a script: `node /usr/bin/npx …`.
-fn script_launcher(script: &str) -> Option<&'static str> {
-    match file_name(script) {
-        "npx" | "npx-cli.js" => Some("npx"),
-        "npm" | "npm-cli.js" => Some("npm"),
-        "pnpm" | "pnpm.cjs" => Some("pnpm"),
-        "pnpx" | "pnpx.cjs" => Some("npx"),
-        "yarn" | "yarn.js" | "yarn.cjs" => Some("yarn"),
-        _ => None,
-    }
-}
-
-fn is_command_option(word: &str) -> bool {
-    word.starts_with('-') && !word.starts_with("--") && word.ends_with('c')
-}
-
 /// A command line on its way to being understood.
 struct Command<'a> {
     argv: &'a [String],
@@ -687,86 +495,5 @@ impl Command<'_> {
         }
     }
 }
-
-/// What stands behind the first option that is none: options and their values are skipped.
-fn positional<'a>(args: &'a [String], with_value: &[&str]) -> &'a [String] {
-    let mut rest = args;
-    while let [first, tail @ ..] = rest {
-        if first == "--" {
-            return tail;
-        }
-        if !first.starts_with('-') || first == "-" {
-            return rest;
-        }
-        rest = if with_value.contains(&first.as_str()) {
-            tail.get(1..).unwrap_or_default()
-        } else {
-            tail
-        };
-    }
-    &[]
-}
-
-/// What stands behind the first of these words.
-fn behind<'a>(args: &'a [String], words: &[&str]) -> Option<&'a [String]> {
-    let at = args.iter().position(|arg| words.contains(&arg.as_str()))?;
-    Some(&args[at + 1..])
-}
-
-/// The value of an option (`--from X`, `--from=X`) among those in front of the first `--`.
-fn option<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
-    for (at, arg) in args.iter().enumerate() {
-        if arg == "--" {
-            return None;
-        }
-        if names.contains(&arg.as_str()) {
-            return args.get(at + 1).map(String::as_str);
-        }
-        if let Some((name, value)) = arg.split_once('=')
-            && names.contains(&name)
-        {
-            return Some(value);
-        }
-    }
-    None
-}
-
-/// Splits a shell's command into words; `None` where it is more than words and quotes.
-fn shell_words(text: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut chars = text.trim().chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\'' => {
-                let word = word.get_or_insert_default();
-                loop {
-                    match chars.next()? {
-                        '\'' => break,
-                        c => word.push(c),
-                    }
-                }
-            }
-            '"' => {
-                let word = word.get_or_insert_default();
-                loop {
-                    match chars.next()? {
-                        '"' => break,
-                        '\\' => word.push(chars.next()?),
-                        '`' => return None,
-                        c => word.push(c),
-                    }
-                }
-            }
-            '\\' => word.get_or_insert_default().push(chars.next()?),
-            ';' | '|' | '&' | '<' | '>' | '(' | ')' | '`' | '\n' | '#' => return None,
-            c if c.is_whitespace() => words.extend(word.take()),
-            c => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    (!words.is_empty()).then_some(words)
-}
-
 #[cfg(test)]
 mod tests;

@@ -21,8 +21,7 @@ use std::sync::Arc;
 use nix::unistd::{Uid, User};
 use sha2::{Digest, Sha256};
 
-use super::ProcessInfo;
-use super::info::ProcessSnapshot;
+use super::info::{ProcessInfo, ProcessSnapshot};
 use crate::model::{Pid, ServerId};
 
 pub mod clients;
@@ -102,6 +101,22 @@ impl ServerIdentity {
     pub fn of(launch: &Launch, configs: &ClientConfigs) -> Self {
         let named = configs.name_of(launch);
         Self::with_name(launch, named)
+    }
+
+    /// Who a server is by its process as it was when it started; a server of which nothing is known
+    /// without one. Reads small files, and the user database for the home directory.
+    pub fn of_process(
+        server: Option<&ProcessInfo>,
+        client: Option<Pid>,
+        configs: &ClientConfigs,
+    ) -> Self {
+        match server {
+            Some(info) => {
+                let home = home_of(info.process().uid);
+                Self::of(&Launch::of(info, client, home), configs)
+            }
+            None => Self::unknown(),
+        }
     }
 
     /// Who a server is by its launch alone.

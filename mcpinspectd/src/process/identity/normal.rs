@@ -310,8 +310,8 @@ fn essence(name: &str) -> Option<String> {
         .filter(|word| !word.is_empty())
         .collect();
     let telling = |word: &&str| !AFFIXES.iter().any(|affix| word.eq_ignore_ascii_case(affix));
-    let first = words.iter().position(|word| telling(word))?;
-    let last = words.iter().rposition(|word| telling(word))?;
+    let first = words.iter().position(telling)?;
+    let last = words.iter().rposition(telling)?;
     Some(words.get(first..=last)?.join("-"))
 }
 

@@ -286,19 +286,6 @@ fn wrappers_stay_above_and_clients_are_none() {
     assert!(!is_wrapper(&[], ""));
 }
 
-#[test]
-fn words_of_a_shell() {
-    assert_eq!(
-        shell_words("a 'b c' \"d\\\"e\" f\\ g ''").unwrap(),
-        ["a", "b c", "d\"e", "f g", ""]
-    );
-    for text in [
-        "", "a | b", "a; b", "$(x) (", "a > b", "'open", "\"open", "a \\",
-    ] {
-        assert_eq!(shell_words(text), None, "{text}");
-    }
-}
-
 proptest! {
     #[test]
     fn any_command_line(
