@@ -3,7 +3,8 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use mcpinspectd::preflight::{self, Check, Requirements, Verdict};
+use mcpinspectd::config::Config;
+use mcpinspectd::preflight::{self, Check, Verdict};
 
 /// Runs every check, also after one has failed.
 #[derive(Debug, clap::Args)]
@@ -11,28 +12,26 @@ pub struct Arguments {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// File with the kernel's types, for kernels that do not bring their own
+    /// Configuration file; without one, /etc/mcpinspectd/config.toml or the defaults
     #[arg(long, value_name = "FILE")]
-    btf: Option<std::path::PathBuf>,
+    config: Option<std::path::PathBuf>,
 }
 
 /// Exit code 0 where the daemon can run, 1 where it cannot.
-pub fn run(arguments: &Arguments) -> ExitCode {
-    let checks = preflight::run(&Requirements {
-        btf: arguments.btf.clone(),
-        ring_size: super::session::RING_SIZE,
-    });
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let config = Config::load(arguments.config.as_deref())?;
+    let checks = preflight::run(&super::session::requirements(&config));
     let failed = preflight::first_failure(&checks).is_some();
     let written = if arguments.json {
         json(&checks, failed)
     } else {
         table(&checks, failed)
     };
-    if failed || written.is_err() {
+    Ok(if failed || written.is_err() {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
-    }
+    })
 }
 
 fn json(checks: &[Check], failed: bool) -> std::io::Result<()> {

@@ -1,6 +1,7 @@
 //! The program's commands, one file each.
 
 mod check;
+mod run;
 mod session;
 mod tap;
 
@@ -18,6 +19,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Watch this machine: the daemon itself, usually started by systemd
+    Run(run::Arguments),
     /// Show every MCP message on this machine as it happens, in the foreground
     Tap(tap::Arguments),
     /// Check whether this machine offers what the probes need, and say what to do where it does not
@@ -28,11 +31,12 @@ impl Cli {
     /// Does what the command line asks for.
     pub fn run(self) -> ExitCode {
         let result = match self.command {
-            Command::Tap(arguments) => tap::run(arguments),
-            Command::Check(arguments) => return check::run(&arguments),
+            Command::Run(arguments) => run::run(&arguments).map(|()| ExitCode::SUCCESS),
+            Command::Tap(arguments) => tap::run(arguments).map(|()| ExitCode::SUCCESS),
+            Command::Check(arguments) => check::run(&arguments),
         };
         match result {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(code) => code,
             Err(error) => {
                 eprintln!("mcpinspectd: {error:#}");
                 ExitCode::FAILURE

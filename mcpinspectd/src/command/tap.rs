@@ -1,22 +1,18 @@
 //! `mcpinspectd tap`: tcpdump for MCP.
 
 use std::io::{self, BufWriter, Stdout, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mcpinspectd::capture::Options;
-use mcpinspectd::engine::{Engine, Limits, MessageSeen, NoDetector, Output};
+use mcpinspectd::config::Config;
+use mcpinspectd::engine::{Engine, MessageSeen, NoDetector, Output};
 use mcpinspectd::event::Event;
-use mcpinspectd::preflight::Requirements;
 use mcpinspectd::registry::Registry;
+use mcpinspectd::sink::logging;
 use mcpinspectd::tap::jsonl::Jsonl;
 
-use super::session::{self, Flush, Pipeline, RING_SIZE};
-
-/// Bytes of a message that are kept at most.
-const MAX_MESSAGE: u64 = 64 << 20;
-/// Bytes per end that are looked at before a stream is taken for something else than MCP.
-const SNIFF_BUDGET: u64 = 256 << 10;
+use super::session::{self, Flush, Pipeline};
 
 /// Needs root. Ends with a summary on Ctrl-C.
 #[derive(Debug, clap::Args)]
@@ -27,6 +23,12 @@ pub struct Arguments {
     /// Show messages in full: they contain secrets
     #[arg(long)]
     raw: bool,
+    /// Configuration file; without one, /etc/mcpinspectd/config.toml or the defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What to log to standard error: a level (error, warn, info, debug, trace) or a filter
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -37,27 +39,16 @@ enum Format {
 
 /// Runs until a signal, or until nobody reads the output any more.
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let requirements = Requirements {
-        btf: None,
-        ring_size: RING_SIZE,
-    };
-    session::preflight(&requirements)?;
+    let config = Config::load(arguments.config.as_deref())?;
+    logging::init(Some(arguments.log.as_deref().unwrap_or("warn")))?;
+    session::preflight(&config)?;
     let stop = session::stop_flag()?;
-    let options = Options {
-        ring_size: RING_SIZE,
-        sniff_budget: SNIFF_BUDGET,
-        btf: None,
-        diagnostics: false,
-    };
-    let mut monitor = session::start(options, MAX_MESSAGE)?;
+    let mut monitor = session::start(&config, arguments.log.as_deref() == Some("trace"))?;
 
+    // What is pinned is the daemon's business: a tap looks, and remembers nothing.
     let registry = Registry::in_memory()?;
-    let limits = Limits {
-        max_message: MAX_MESSAGE as usize,
-        ..Limits::default()
-    };
     let mut pipeline = Pipeline {
-        engine: Engine::new(limits, registry, Box::new(NoDetector)),
+        engine: Engine::new(session::limits(&config), registry, Box::new(NoDetector)),
         output: Tap {
             lines: Jsonl::new(
                 BufWriter::with_capacity(1 << 16, io::stdout()),
