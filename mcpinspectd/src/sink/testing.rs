@@ -140,7 +140,6 @@ pub fn examples() -> Vec<Event> {
             bytes: 17,
             excerpt: "Starting server…".to_owned(),
             suppressed: 0,
-            suppressed: 0,
         },
         Event::Policy {
             subject: subject("files"),
