@@ -9,6 +9,7 @@ use super::document::{Document, NodeId, Piece, Segment};
 use super::extract::{self, Subject};
 use super::hidden::{self, Hidden};
 use super::matching::{Firing, Matches};
+use super::neighbours::Neighbours;
 use super::pack::Probe;
 use super::rules::{RuleId, RuleSet};
 use super::score::{self, Features, Weights};
@@ -17,6 +18,8 @@ use crate::event::{Action, Detection, Match, Severity};
 
 /// Most detections of one report.
 const DETECTIONS: usize = 32;
+/// Most payloads of one subject that are decoded and looked at again.
+const DECODED: usize = 32;
 /// Most places of one detection.
 const PLACES: usize = 4;
 /// Longest excerpt in a match, in characters.
@@ -99,8 +102,8 @@ impl Report {
 pub struct Circumstances<'a> {
     /// Name of the server it comes from.
     pub server: Option<&'a str>,
-    /// Findings of others (other servers' tools, behaviour over time) that belong to this subject.
-    pub probes: &'a [(Probe, &'a str)],
+    /// What other servers offer, where known. Needs `server`.
+    pub neighbours: Option<&'a Neighbours>,
 }
 
 /// Looks at subjects, one after the other. Keeps its buffers; one per thread.
@@ -149,19 +152,23 @@ impl Analyser {
             .to_lowercase();
         let mut parameters = std::mem::take(&mut self.parameters);
         extract::own_names(tool, &mut parameters);
+        let neighbours = circumstances.neighbours.zip(circumstances.server);
         let names = Names {
             own: &own,
             parameters: &parameters,
+            neighbours,
         };
-        let mut probes = contradictions(tool);
-        probes.extend_from_slice(circumstances.probes);
-        let report = self.weigh(
-            document,
-            Subject::Tool,
-            &names,
-            circumstances.server,
-            &probes,
-        );
+        let mut noted = contradictions(tool);
+        if let Some((neighbours, server)) = neighbours {
+            let likenesses = neighbours.likenesses(server, tool);
+            noted.extend(likenesses.into_iter().map(|like| {
+                (
+                    like.probe,
+                    format!("It resembles `{}` of `{}`.", like.tool, like.server),
+                )
+            }));
+        }
+        let report = self.weigh(document, Subject::Tool, &names, circumstances.server, noted);
         self.parameters = parameters;
         report
     }
@@ -175,155 +182,143 @@ impl Analyser {
     ) -> Report {
         let mut document = Document::new();
         extract::value(&mut document, value);
-        self.weigh(
-            document,
-            subject,
-            &Names::default(),
-            circumstances.server,
-            circumstances.probes,
-        )
+        let names = Names {
+            neighbours: circumstances.neighbours.zip(circumstances.server),
+            ..Names::default()
+        };
+        self.weigh(document, subject, &names, circumstances.server, Vec::new())
     }
 
+    /// `noted` are findings about the subject as a whole, each with what to add to its explanation.
     fn weigh(
         &mut self,
         mut document: Document<'_>,
         subject: Subject,
         names: &Names<'_>,
         server: Option<&str>,
-        probes: &[(Probe, &str)],
+        noted: Vec<(Probe, String)>,
     ) -> Report {
         let knowledge = Arc::clone(&self.knowledge);
         let rules = &knowledge.rules;
         let surface = subject.surface();
-        let hidden = self.unhide(&mut document);
+        let weights = knowledge.weights.on(surface);
+        let originals = document.pieces().len();
+        let hidden = unhide(&mut document);
         self.matches.run(rules, &document, surface, names);
-        let mut firings: Vec<Firing> =
-            Vec::with_capacity(self.matches.firings.len() + hidden.len());
-        firings.extend(
-            self.matches
-                .firings
-                .iter()
-                .filter(|firing| rules.rule(firing.rule).for_server(server)),
-        );
-        let first_decoded = document
-            .pieces()
-            .iter()
-            .position(|piece| matches!(piece.raw, std::borrow::Cow::Owned(_)));
-        let decoded_from = first_decoded
-            .and_then(|index| document.pieces().get(index))
-            .map(|piece| piece.start as u32);
-        let mut found: Vec<(RuleId, Option<Hidden>, usize, &str)> = Vec::new();
+        let mut firings = std::mem::take(&mut self.matches.firings);
+        firings.retain(|firing| rules.rule(firing.rule).for_server(server));
+        let mut probes: Vec<Probed> = Vec::new();
+        let mut probe = |probe, piece, hidden, words| {
+            if let Some(rule) = rules
+                .probe(probe)
+                .filter(|rule| rules.rule(*rule).on(surface))
+            {
+                probes.push(Probed {
+                    rule,
+                    piece,
+                    hidden,
+                    words,
+                });
+            }
+        };
         for (piece, hidden) in hidden {
-            if let Some(rule) = rules
-                .probe(hidden.probe)
-                .filter(|rule| rules.rule(*rule).on(surface))
-            {
-                found.push((rule, Some(hidden), piece, ""));
-            }
+            probe(hidden.probe, piece, Some(hidden), String::new());
         }
-        if let Some(from) = decoded_from
-            && let Some(firing) = firings.iter().find(|firing| {
-                firing.start >= from
-                    && knowledge.weights.on(surface).rules[firing.rule.0 as usize] >= 1.0
-            })
-            && let Some(rule) = rules.probe(Probe::EncodedFinding)
-            && let Some((index, _)) = document.piece_at(firing.start as usize)
+        // Instructions in what was decoded: nobody encodes them by accident.
+        let decoded = document
+            .pieces()
+            .get(originals)
+            .map(|piece| piece.start as u32);
+        if let Some(from) = decoded
+            && let Some(firing) = firings
+                .iter()
+                .find(|firing| firing.start >= from && weights.rules[firing.rule.0 as usize] >= 1.0)
+            && let Some((piece, _)) = document.piece_at(firing.start as usize)
         {
-            found.push((rule, None, index, ""));
+            probe(Probe::EncodedFinding, piece, None, String::new());
         }
-        for (probe, words) in probes {
-            if let Some(rule) = rules
-                .probe(*probe)
-                .filter(|rule| rules.rule(*rule).on(surface))
-            {
-                found.push((rule, None, 0, words));
-            }
+        for (which, words) in noted {
+            probe(which, 0, None, words);
         }
-        for (rule, _, piece, _) in &found {
+        for probed in &probes {
             let at = document
                 .pieces()
-                .get(*piece)
+                .get(probed.piece)
                 .map_or(0, |piece| piece.start as u32);
             firings.push(Firing {
-                rule: *rule,
+                rule: probed.rule,
                 start: at,
                 end: at,
             });
         }
-        firings.sort_by_key(|firing| (firing.start, firing.rule));
+        firings.sort_unstable_by_key(|firing| (firing.start, firing.rule));
         self.features.collect(rules, &document, &firings);
-        let verdict = score::weigh(rules, knowledge.weights.on(surface), &self.features);
-        if verdict.action == Action::None {
-            return Report {
-                score: verdict.score(),
-                truncated: self.matches.truncated,
-                ..Report::clean()
-            };
-        }
+        let verdict = score::weigh(rules, weights, &self.features);
         let mut report = Report {
-            action: verdict.action,
-            severity: None,
             score: verdict.score(),
-            detections: Vec::new(),
             truncated: self.matches.truncated,
+            ..Report::clean()
         };
-        explain(rules, &document, &firings, &found, &mut report.detections);
-        report.severity = Some(severity(verdict.action, &report.detections));
+        if verdict.action != Action::None {
+            report.action = verdict.action;
+            explain(rules, &document, &firings, &probes, &mut report.detections);
+            report.severity = Some(severity(verdict.action, &report.detections));
+        }
+        self.matches.firings = firings;
         report
-    }
-
-    /// Finds hidden characters and decodes payloads; what was decoded becomes a piece of its own.
-    /// Returns each finding with the index of its piece.
-    fn unhide(&mut self, document: &mut Document<'_>) -> Vec<(usize, Hidden)> {
-        let mut all = Vec::new();
-        let mut found = Vec::new();
-        let mut decoded: Vec<(NodeId, Part, &'static str, String)> = Vec::new();
-        for (index, piece) in document.pieces().iter().enumerate() {
-            let raw = bounded(&piece.raw);
-            hidden::characters(raw, &mut found);
-            if found.iter().any(|hidden| {
-                matches!(
-                    hidden.probe,
-                    Probe::TagCharacters | Probe::VariationSelectors
-                )
-            }) && let Some(text) = hidden::spelled(raw)
-            {
-                decoded.push((piece.node, piece.part, "tag characters", text));
-            }
-            all.extend(found.drain(..).map(|hidden| (index, hidden)));
-            if raw.len() >= 24 {
-                for payload in hidden::payloads(raw) {
-                    all.push((
-                        index,
-                        Hidden {
-                            probe: Probe::EncodedText,
-                            start: payload.start,
-                            end: payload.end,
-                        },
-                    ));
-                    decoded.push((piece.node, piece.part, payload.how, payload.text));
-                }
-            }
-        }
-        for (node, part, how, text) in decoded.into_iter().take(32) {
-            let node = document.node(node, Segment::Decoded(how));
-            document.push(node, part, text);
-        }
-        all
     }
 }
 
-/// The start of a text, as far as it is looked at.
-fn bounded(text: &str) -> &str {
-    let mut end = text.len().min(super::document::VALUE_LIMIT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
+/// A finding that did not come from the matching of words.
+struct Probed {
+    rule: RuleId,
+    /// Index of the piece that it stands in.
+    piece: usize,
+    hidden: Option<Hidden>,
+    /// What to add to the rule's explanation.
+    words: String,
+}
+
+/// Finds hidden characters and decodes payloads; what was decoded becomes a piece of its own.
+/// Returns each finding with the index of its piece.
+fn unhide(document: &mut Document<'_>) -> Vec<(usize, Hidden)> {
+    let mut all = Vec::new();
+    let mut found = Vec::new();
+    let mut decoded: Vec<(NodeId, Part, &'static str, String)> = Vec::new();
+    for (index, piece) in document.pieces().iter().enumerate() {
+        let raw = crate::text::bound(&piece.raw, super::document::VALUE_LIMIT);
+        hidden::characters(&raw, &mut found);
+        if found.iter().any(|hidden| {
+            matches!(
+                hidden.probe,
+                Probe::TagCharacters | Probe::VariationSelectors
+            )
+        }) && let Some(text) = hidden::spelled(&raw)
+        {
+            decoded.push((piece.node, piece.part, "invisible", text));
+        }
+        all.extend(found.drain(..).map(|hidden| (index, hidden)));
+        for payload in hidden::payloads(&raw) {
+            all.push((
+                index,
+                Hidden {
+                    probe: Probe::EncodedText,
+                    start: payload.start,
+                    end: payload.end,
+                },
+            ));
+            decoded.push((piece.node, piece.part, payload.how, payload.text));
+        }
     }
-    &text[..end]
+    for (node, part, how, text) in decoded.into_iter().take(DECODED) {
+        let node = document.node(node, Segment::Decoded(how));
+        document.push(node, part, text);
+    }
+    all
 }
 
 /// Annotations that the tool's own name and description contradict.
-fn contradictions(tool: &Value) -> Vec<(Probe, &'static str)> {
+fn contradictions(tool: &Value) -> Vec<(Probe, String)> {
     let mut found = Vec::new();
     let Some(annotations) = tool.get("annotations").and_then(Value::as_object) else {
         return found;
@@ -333,10 +328,10 @@ fn contradictions(tool: &Value) -> Vec<(Probe, &'static str)> {
     let destroys = name_verbs(name).any(|verb| DESTROYS.contains(&verb.as_str()));
     let changes = destroys || name_verbs(name).any(|verb| CHANGES.contains(&verb.as_str()));
     if flag("readOnlyHint") == Some(true) && changes {
-        found.push((Probe::ReadOnlyContradiction, ""));
+        found.push((Probe::ReadOnlyContradiction, String::new()));
     }
     if flag("destructiveHint") == Some(false) && destroys {
-        found.push((Probe::DestructiveContradiction, ""));
+        found.push((Probe::DestructiveContradiction, String::new()));
     }
     found
 }
@@ -387,7 +382,7 @@ fn explain(
     rules: &RuleSet,
     document: &Document<'_>,
     firings: &[Firing],
-    found: &[(RuleId, Option<Hidden>, usize, &str)],
+    probes: &[Probed],
     out: &mut Vec<Detection>,
 ) {
     for firing in firings {
@@ -398,17 +393,18 @@ fn explain(
         if rule.weight < 0.0 {
             continue;
         }
-        let probe = found
+        let probed = probes
             .iter()
-            .find(|(id, _, at, _)| *id == firing.rule && *at == index);
-        let (range, words) = match probe {
-            Some((_, Some(hidden), _, _)) => ((hidden.start, hidden.end), ""),
-            Some((_, None, _, words)) => ((0, piece.raw.len().min(EXCERPT)), *words),
-            None => (
-                document.raw_range(piece, firing.start as usize, firing.end as usize),
-                "",
-            ),
+            .find(|probed| probed.rule == firing.rule && probed.piece == index);
+        let range = match probed {
+            Some(Probed {
+                hidden: Some(hidden),
+                ..
+            }) => (hidden.start, hidden.end),
+            Some(_) => (0, piece.raw.len()),
+            None => document.raw_range(piece, firing.start as usize, firing.end as usize),
         };
+        let words = probed.map_or("", |probed| probed.words.as_str());
         let place = place(piece, range);
         let field = document.path(piece.node);
         let known = out
@@ -426,7 +422,7 @@ fn explain(
                 explanation: if words.is_empty() {
                     rule.says.clone()
                 } else {
-                    format!("{} {words}", rule.says)
+                    format!("{} {}", rule.says, shown(words, EXCERPT))
                 },
             }),
             None => break,

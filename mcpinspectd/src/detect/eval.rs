@@ -170,7 +170,7 @@ pub fn judge(knowledge: &Arc<Knowledge>, rows: Vec<Row>) -> (Vec<Judged>, Durati
         let begin = Instant::now();
         let circumstances = Circumstances {
             server: row.server.as_deref(),
-            probes: &[],
+            neighbours: None,
         };
         let mut features = Default::default();
         let report = match (&row.tool, &row.message) {

@@ -21,6 +21,7 @@ pub mod fit;
 pub mod hidden;
 pub mod matching;
 pub mod message;
+pub mod neighbours;
 pub mod pack;
 pub mod rules;
 pub mod score;

@@ -48,6 +48,8 @@ pub enum Token {
     NumericUrl,
     /// Another thing's name that speaks of keys, passwords or tokens.
     TellingName,
+    /// A tool that another server has, and this one has not.
+    ForeignTool,
     /// `<word>`.
     Tag,
     /// `[word]`.
@@ -84,6 +86,7 @@ impl Token {
         ("RISKY_NAME", Self::RiskyName),
         ("NUMERIC_URL", Self::NumericUrl),
         ("TELLING_NAME", Self::TellingName),
+        ("FOREIGN_TOOL", Self::ForeignTool),
         ("TAG", Self::Tag),
         ("BRACKET", Self::Bracket),
         ("CAPITALS", Self::Capitals),
@@ -146,10 +149,6 @@ pub enum Probe {
     ReadOnlyContradiction,
     /// `destructiveHint: false` on a tool that says it destroys things.
     DestructiveContradiction,
-    /// Much of the description speaks of other tools and none of it of this one.
-    NoPurposeOfItsOwn,
-    /// A tool of another server is named.
-    ForeignTool,
     /// The tool's name equals one of another server's, and more than the name is alike.
     CopiedTool,
     /// The tool's name looks like one of another server's.
