@@ -1,6 +1,6 @@
 //! Looks at one subject: extracts its text, finds, weighs, and explains.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -8,13 +8,16 @@ use super::category::Part;
 use super::document::{Document, NodeId, Piece, Segment};
 use super::extract::{self, Subject};
 use super::hidden::{self, Hidden};
+use super::knowledge::Knowledge;
 use super::matching::{Firing, Matches};
 use super::neighbours::Neighbours;
 use super::pack::Probe;
 use super::rules::{RuleId, RuleSet};
-use super::score::{self, Features, Weights};
+use super::score::{self, Features};
+use super::suppress::Suppression;
 use super::token::Names;
 use crate::event::{Action, Detection, Match, Severity};
+use crate::model::Timestamp;
 
 /// Most detections of one report.
 const DETECTIONS: usize = 32;
@@ -26,38 +29,6 @@ const PLACES: usize = 4;
 const EXCERPT: usize = 160;
 /// Characters of context to each side of a match.
 const CONTEXT: usize = 60;
-
-/// Rules and weights: all that is known. Immutable and shared.
-#[derive(Debug)]
-pub struct Knowledge {
-    /// The rules.
-    pub rules: RuleSet,
-    /// What they weigh.
-    pub weights: Weights,
-}
-
-/// The packs that come with the program: (file name, text).
-pub const BUILTIN_PACKS: &[(&str, &str)] =
-    &[("builtin.toml", include_str!("../../rules/builtin.toml"))];
-/// The weights that come with the program.
-pub const BUILTIN_WEIGHTS: &str = include_str!("../../rules/weights.toml");
-
-impl Knowledge {
-    /// What comes with the program. Compiled once.
-    #[expect(
-        clippy::expect_used,
-        reason = "both files are part of the program, and a test compiles them"
-    )]
-    pub fn builtin() -> Arc<Self> {
-        static BUILTIN: LazyLock<Arc<Knowledge>> = LazyLock::new(|| {
-            let rules = RuleSet::compile(BUILTIN_PACKS).expect("the built-in rules are valid");
-            let weights =
-                Weights::parse(BUILTIN_WEIGHTS, &rules).expect("the built-in weights are valid");
-            Arc::new(Knowledge { rules, weights })
-        });
-        Arc::clone(&BUILTIN)
-    }
-}
 
 /// What was found in one subject.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +73,10 @@ impl Report {
 pub struct Circumstances<'a> {
     /// Name of the server it comes from.
     pub server: Option<&'a str>,
+    /// Name of the tool, where it is not the subject itself.
+    pub tool: Option<&'a str>,
+    /// When; suppressions end.
+    pub time: Timestamp,
     /// What other servers offer, where known. Needs `server`.
     pub neighbours: Option<&'a Neighbours>,
 }
@@ -145,11 +120,8 @@ impl Analyser {
     pub fn tool(&mut self, tool: &Value, circumstances: Circumstances<'_>) -> Report {
         let mut document = Document::new();
         extract::tool(&mut document, tool);
-        let own = tool
-            .get("name")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_lowercase();
+        let name = tool.get("name").and_then(Value::as_str);
+        let own = name.unwrap_or_default().to_lowercase();
         let mut parameters = std::mem::take(&mut self.parameters);
         extract::own_names(tool, &mut parameters);
         let neighbours = circumstances.neighbours.zip(circumstances.server);
@@ -168,7 +140,16 @@ impl Analyser {
                 )
             }));
         }
-        let report = self.weigh(document, Subject::Tool, &names, circumstances.server, noted);
+        let report = self.weigh(
+            document,
+            Subject::Tool,
+            &names,
+            Circumstances {
+                tool: name,
+                ..circumstances
+            },
+            noted,
+        );
         self.parameters = parameters;
         report
     }
@@ -186,7 +167,7 @@ impl Analyser {
             neighbours: circumstances.neighbours.zip(circumstances.server),
             ..Names::default()
         };
-        self.weigh(document, subject, &names, circumstances.server, Vec::new())
+        self.weigh(document, subject, &names, circumstances, Vec::new())
     }
 
     /// `noted` are findings about the subject as a whole, each with what to add to its explanation.
@@ -195,9 +176,12 @@ impl Analyser {
         mut document: Document<'_>,
         subject: Subject,
         names: &Names<'_>,
-        server: Option<&str>,
+        circumstances: Circumstances<'_>,
         noted: Vec<(Probe, String)>,
     ) -> Report {
+        let Circumstances {
+            server, tool, time, ..
+        } = circumstances;
         let knowledge = Arc::clone(&self.knowledge);
         let rules = &knowledge.rules;
         let surface = subject.surface();
@@ -206,13 +190,21 @@ impl Analyser {
         let hidden = unhide(&mut document);
         self.matches.run(rules, &document, surface, names);
         let mut firings = std::mem::take(&mut self.matches.firings);
-        firings.retain(|firing| rules.rule(firing.rule).for_server(server));
+        let silences: Vec<&Suppression> = rules
+            .suppressions()
+            .iter()
+            .filter(|one| one.concerns(server, tool, time))
+            .collect();
+        let counts = |id: RuleId| {
+            let rule = rules.rule(id);
+            rule.on(surface)
+                && rule.for_server(server)
+                && !silences.iter().any(|one| one.silences(rule))
+        };
+        firings.retain(|firing| counts(firing.rule));
         let mut probes: Vec<Probed> = Vec::new();
         let mut probe = |probe, piece, hidden, words| {
-            if let Some(rule) = rules
-                .probe(probe)
-                .filter(|rule| rules.rule(*rule).on(surface))
-            {
+            if let Some(rule) = rules.probe(probe).filter(|rule| counts(*rule)) {
                 probes.push(Probed {
                     rule,
                     piece,

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::category::{Category, Evidence, Part, Surface};
+use super::suppress::RawSuppression;
 use crate::event::Severity;
 
 /// Tokens found by form; usable in `all` and `none` beside the words of the pack.
@@ -233,6 +234,9 @@ pub struct RawPack {
     /// The rules.
     #[serde(default, rename = "rule")]
     pub rules: Vec<RawRule>,
+    /// Findings that are not to be told.
+    #[serde(default, rename = "suppress")]
+    pub suppressions: Vec<RawSuppression>,
 }
 
 /// What is wrong with a rule pack, and where.
