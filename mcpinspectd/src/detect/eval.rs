@@ -357,13 +357,12 @@ pub fn fit_surface(
         .filter(|one| !one.row.malicious() || TEXT_TIERS.contains(&one.row.tier()))
         .map(|one| &one.example)
         .collect();
-    let prior: Vec<f32> = rules.rules().iter().map(|rule| rule.weight).collect();
-    let fitted = fit(&examples, &prior, -4.0, settings);
+    let fitted = fit(rules, &examples, -4.0, settings);
     let limits = Limits::of(surface);
     let mut honest: Vec<f32> = examples
         .iter()
         .filter(|example| !example.malicious)
-        .map(|example| fitted.log_odds(&example.features))
+        .map(|example| fitted.log_odds(rules, &example.features))
         .collect();
     honest.sort_by(|a, b| b.total_cmp(a));
     let at = |share: f64, least: f32| threshold(&honest, share).max(least);

@@ -42,6 +42,12 @@ pub enum Token {
     TellingPath,
     /// A path with a hidden file in a place for temporary files.
     HiddenPath,
+    /// Another tool's name that says it sends, pays, changes or destroys.
+    RiskyName,
+    /// A web address with a bare IP address.
+    NumericUrl,
+    /// Another thing's name that speaks of keys, passwords or tokens.
+    TellingName,
     /// `<word>`.
     Tag,
     /// `[word]`.
@@ -75,6 +81,9 @@ impl Token {
         ("PATH", Self::Path),
         ("TELLING_PATH", Self::TellingPath),
         ("HIDDEN_PATH", Self::HiddenPath),
+        ("RISKY_NAME", Self::RiskyName),
+        ("NUMERIC_URL", Self::NumericUrl),
+        ("TELLING_NAME", Self::TellingName),
         ("TAG", Self::Tag),
         ("BRACKET", Self::Bracket),
         ("CAPITALS", Self::Capitals),

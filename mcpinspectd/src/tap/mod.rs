@@ -1,1 +1,3 @@
-//! (see the crate's front page)
+//! `tap`: live messages in the foreground, as lines for people or for programs.
+
+pub mod jsonl;
