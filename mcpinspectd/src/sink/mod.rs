@@ -21,6 +21,7 @@ pub mod jsonl;
 pub mod kind;
 pub mod live;
 pub mod logging;
+pub mod notify;
 pub mod record;
 pub mod running;
 pub mod wording;

@@ -12,6 +12,7 @@ use crate::discover::StreamLedger;
 use crate::engine::{MessageSeen, Output};
 use crate::event::Event;
 use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
+use crate::monitor::CaptureTotals;
 use crate::sink::record::subject;
 
 mod filter;
@@ -69,6 +70,8 @@ pub struct Summary {
     pub timestamp: Timestamp,
     /// Every stream's account.
     pub streams: Vec<StreamSummary>,
+    /// What the probes did, over all streams of the machine.
+    pub capture: CaptureTotals,
 }
 
 /// One stream's account.
@@ -154,7 +157,12 @@ impl<W: Write, F: Format> Tap<W, F> {
     ///
     /// # Errors
     /// What went wrong with the output at any time; a reader that went away is no error.
-    pub fn finish(mut self, now: Timestamp, ledger: &[StreamLedger]) -> io::Result<()> {
+    pub fn finish(
+        mut self,
+        now: Timestamp,
+        ledger: &[StreamLedger],
+        capture: CaptureTotals,
+    ) -> io::Result<()> {
         let mut streams: Vec<StreamSummary> = ledger
             .iter()
             .filter_map(|ledger| {
@@ -177,6 +185,7 @@ impl<W: Write, F: Format> Tap<W, F> {
         let summary = Summary {
             timestamp: now,
             streams,
+            capture,
         };
         self.format.summary(&summary, &mut self.gathered);
         self.flush();

@@ -76,7 +76,7 @@ fn run<F: Format>(
         ledger("s-1", Direction::ServerToClient, lost),
         ledger("s-1", Direction::ClientToServer, 0),
     ];
-    tap.finish(NOW, &ledgers).unwrap();
+    tap.finish(NOW, &ledgers, CaptureTotals::default()).unwrap();
     out
 }
 
@@ -215,7 +215,7 @@ fn lines_for_people() {
 fn a_clean_end_and_an_empty_one() {
     let out = Shared::default();
     Tap::new(out.clone(), Human::new(false, None), Filter::default())
-        .finish(NOW, &[])
+        .finish(NOW, &[], CaptureTotals::default())
         .unwrap();
     assert_eq!(out.text(), "No MCP session was seen.\n");
     let text = run(Human::new(false, Some(100)), Filter::default(), &[], &[], 0).text();
@@ -327,7 +327,10 @@ fn a_reader_that_leaves_ends_the_tap_and_an_error_is_told() {
         assert!(!tap.is_open());
         tap.message(&request("ping", "1", "{}").seen());
         assert!(tap.gathered.is_empty());
-        assert_eq!(tap.finish(NOW, &[]).is_err(), is_error);
+        assert_eq!(
+            tap.finish(NOW, &[], CaptureTotals::default()).is_err(),
+            is_error
+        );
     }
 }
 
@@ -355,7 +358,7 @@ fn a_slow_output_gets_every_line_whole() {
     for message in conversation() {
         tap.message(&message.seen());
     }
-    tap.finish(NOW, &[]).unwrap();
+    tap.finish(NOW, &[], CaptureTotals::default()).unwrap();
     assert_eq!(out.json().len(), conversation().len() + 1);
 }
 
