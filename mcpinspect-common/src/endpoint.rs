@@ -83,6 +83,9 @@ pub struct Counters {
     pub lost: [u64; 2],
     /// By [`End`]: the process that called last.
     pub last_tgid: [u32; 2],
+    /// By [`End`]: 1 where the first byte cannot begin a JSON value or a blank line: such a stream is
+    /// shipped for [`crate::PLAIN_BUDGET`] bytes only, as long as it is not watched in full.
+    pub plain: [u32; 2],
     /// For a socket: the inode number of the socket it is connected to; 0 where not known.
     pub peer_ino: u64,
 }

@@ -65,7 +65,7 @@ impl Default for Capture {
     fn default() -> Self {
         Self {
             ring_size: ByteSize(16 << 20),
-            sniff_budget: ByteSize(256 << 10),
+            sniff_budget: ByteSize(4 << 20),
             max_message: ByteSize(64 << 20),
             ends: Ends::default(),
             btf: None,

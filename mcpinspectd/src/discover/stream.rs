@@ -155,6 +155,8 @@ pub struct Stream {
     pub actors: [Option<u32>; 2],
     /// Whether it was under way when the daemon joined.
     pub joined: bool,
+    /// Whether nobody held it at the last look. Records of it may still be on their way.
+    pub unheld: bool,
 }
 
 impl Stream {
@@ -165,6 +167,7 @@ impl Stream {
             fate: Fate::Sniffed(Box::default()),
             actors: [None; 2],
             joined: false,
+            unheld: false,
         }
     }
 

@@ -46,6 +46,9 @@ impl Environment for Fake {
     fn holders(&mut self) -> Holders {
         self.0.borrow().holders.clone()
     }
+    fn holds(&self, _pid: u32, _endpoint: EndpointKey, _end: End) -> bool {
+        false
+    }
     fn unread(&mut self, _holder: &Holder) -> Option<u64> {
         Some(self.0.borrow().unread)
     }
