@@ -280,14 +280,19 @@ pub fn sentence(event: &Event) -> String {
             reason,
             bytes,
             excerpt,
+            suppressed,
             ..
-        } => push(
-            &mut text,
-            &format!(
-                "{}: {reason}, {bytes} bytes, begins {excerpt}",
-                direction.as_str()
-            ),
-        ),
+        } => {
+            let what = format!("{}: {reason}, {bytes} bytes", direction.as_str());
+            push(&mut text, &what);
+            if *suppressed > 0 {
+                push(
+                    &mut text,
+                    &format!("{suppressed} more before it were not told"),
+                );
+            }
+            push(&mut text, &format!("begins {excerpt}"));
+        }
         Event::Policy { uid, .. } => push(&mut text, &format!("by uid {uid}")),
         Event::EventsDropped { .. } => push(&mut text, "its queue was full"),
     }
@@ -426,7 +431,7 @@ mod tests {
         MCP session with files ended; server_exited; 12 messages, 3456 bytes, 0 bytes lost, 1 requests unanswered
         512 bytes of files were lost; server_to_client from byte 4096: ring_full
         files moves data by io_uring; pid 4242; its bytes are not seen
-        Invalid message in a session with files; server_to_client: not_json, 17 bytes, begins Starting server…
+        Invalid message in a session with files; server_to_client: not_json, 17 bytes; begins Starting server…
         approve for tool "read" of files; by uid 1000
         3 events did not reach the journal sink; its queue was full
         "#);
