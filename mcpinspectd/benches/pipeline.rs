@@ -6,10 +6,6 @@
     clippy::unwrap_used,
     reason = "a benchmark that cannot run has nothing to measure"
 )]
-#![expect(
-    missing_docs,
-    reason = "Criterion's macros make public functions without any"
-)]
 
 use std::fmt::Write as _;
 use std::hint::black_box;

@@ -11,13 +11,33 @@ use mcpinspectd::registry::Registry;
 
 #[derive(Arbitrary, Debug)]
 enum Step<'a> {
-    Text { up: bool, text: &'a str },
+    Text {
+        up: bool,
+        text: &'a str,
+    },
     /// A message that the fuzzer need not find by itself.
-    Ask { id: u8, method: u8, params: &'a str },
-    Answer { id: u8, result: &'a str },
-    Tools { id: u8, name: u8, description: &'a str, next: Option<u8> },
-    Gap { up: bool, bytes: u8 },
-    End { up: bool },
+    Ask {
+        id: u8,
+        method: u8,
+        params: &'a str,
+    },
+    Answer {
+        id: u8,
+        result: &'a str,
+    },
+    Tools {
+        id: u8,
+        name: u8,
+        description: &'a str,
+        next: Option<u8>,
+    },
+    Gap {
+        up: bool,
+        bytes: u8,
+    },
+    End {
+        up: bool,
+    },
 }
 
 #[derive(Default)]
@@ -32,18 +52,32 @@ impl Output for Log {
     }
 
     fn event(&mut self, event: Event) {
-        if let Event::SessionEnded { bytes, bytes_lost, .. } = event {
+        if let Event::SessionEnded {
+            bytes, bytes_lost, ..
+        } = event
+        {
             self.ended = Some((bytes, bytes_lost));
         }
         self.lines.push(format!("{event:?}"));
     }
 }
 
-const METHODS: [&str; 6] = ["initialize", "tools/list", "tools/call", "server/discover", "ping", "x"];
+const METHODS: [&str; 6] = [
+    "initialize",
+    "tools/list",
+    "tools/call",
+    "server/discover",
+    "ping",
+    "x",
+];
 
 fn run(steps: &[Step<'_>], midstream: bool, chunk: usize) -> Log {
     let registry = Registry::in_memory().expect("there is memory");
-    let limits = Limits { max_message: 4096, max_in_flight: 16 };
+    let limits = Limits {
+        max_message: 4096,
+        max_in_flight: 16,
+        ..Limits::default()
+    };
     let mut engine = Engine::new(limits, registry, Box::new(NoDetector));
     let mut log = Log::default();
     let id = SessionId("s".into());
@@ -69,14 +103,31 @@ fn run(steps: &[Step<'_>], midstream: bool, chunk: usize) -> Log {
             Step::Text { up, text } => (*up, (*text).to_owned()),
             Step::Ask { id, method, params } => {
                 let method = METHODS[usize::from(*method) % METHODS.len()];
-                let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n");
+                let line = format!(
+                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n"
+                );
                 (true, line)
             }
-            Step::Answer { id, result } => (false, format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n")),
-            Step::Tools { id, name, description, next } => {
-                let tool = serde_json::json!({"name": name.to_string(), "description": description});
-                let next = next.map_or_else(String::new, |next| format!(",\"nextCursor\":\"{next}\""));
-                (false, format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"tools\":[{tool}]{next}}}}}\n"))
+            Step::Answer { id, result } => (
+                false,
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n"),
+            ),
+            Step::Tools {
+                id,
+                name,
+                description,
+                next,
+            } => {
+                let tool =
+                    serde_json::json!({"name": name.to_string(), "description": description});
+                let next =
+                    next.map_or_else(String::new, |next| format!(",\"nextCursor\":\"{next}\""));
+                (
+                    false,
+                    format!(
+                        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"tools\":[{tool}]{next}}}}}\n"
+                    ),
+                )
             }
             Step::Gap { up, bytes } => {
                 let position = positions[usize::from(*up)];
@@ -94,7 +145,14 @@ fn run(steps: &[Step<'_>], midstream: bool, chunk: usize) -> Log {
                 continue;
             }
             Step::End { up } => {
-                engine.handle(Input::EndOfStream { session: &id, direction: direction(*up), time }, &mut log);
+                engine.handle(
+                    Input::EndOfStream {
+                        session: &id,
+                        direction: direction(*up),
+                        time,
+                    },
+                    &mut log,
+                );
                 continue;
             }
         };
@@ -102,11 +160,24 @@ fn run(steps: &[Step<'_>], midstream: bool, chunk: usize) -> Log {
             let position = positions[usize::from(up)];
             positions[usize::from(up)] += bytes.len() as u64;
             sent += bytes.len() as u64;
-            let input = Input::Bytes { session: &id, direction: direction(up), position, time, bytes };
+            let input = Input::Bytes {
+                session: &id,
+                direction: direction(up),
+                position,
+                time,
+                bytes,
+            };
             engine.handle(input, &mut log);
         }
     }
-    engine.handle(Input::SessionEnded { session: &id, reason: "end", time: Timestamp(0) }, &mut log);
+    engine.handle(
+        Input::SessionEnded {
+            session: &id,
+            reason: "end",
+            time: Timestamp(0),
+        },
+        &mut log,
+    );
     let (bytes, _) = log.ended.expect("the end is told");
     assert_eq!(bytes, sent);
     assert!(log.ended.is_some_and(|(_, bytes_lost)| bytes_lost >= lost));
@@ -114,7 +185,11 @@ fn run(steps: &[Step<'_>], midstream: bool, chunk: usize) -> Log {
 }
 
 fn direction(up: bool) -> Direction {
-    if up { Direction::ClientToServer } else { Direction::ServerToClient }
+    if up {
+        Direction::ClientToServer
+    } else {
+        Direction::ServerToClient
+    }
 }
 
 fuzz_target!(|input: (bool, u8, Vec<Step<'_>>)| {

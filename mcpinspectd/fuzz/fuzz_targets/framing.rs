@@ -11,10 +11,15 @@ fn frames(max: usize, chunks: &mut dyn Iterator<Item = &[u8]>) -> (Vec<Line>, Fr
     let mut lines = Vec::new();
     let mut take = |framed: Framed<'_>| {
         lines.push(match framed {
-            Framed::Frame(frame) => {
-                (frame.position, frame.bytes.len() as u64, frame.unterminated, Some(frame.bytes.to_vec()))
-            }
-            Framed::Oversize { position, bytes, .. } => (position, bytes, false, None),
+            Framed::Frame(frame) => (
+                frame.position,
+                frame.bytes.len() as u64,
+                frame.unterminated,
+                Some(frame.bytes.to_vec()),
+            ),
+            Framed::Oversize {
+                position, bytes, ..
+            } => (position, bytes, false, None),
         });
     };
     let mut position = 0;

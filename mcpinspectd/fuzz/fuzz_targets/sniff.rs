@@ -10,6 +10,9 @@ fuzz_target!(|data: &[u8]| {
     let half = evidence(&data[..data.len() / 2]);
     if let (Evidence::Mcp { role: Some(_) }, Evidence::NotMcp { .. }) = (half, whole) {
         let cut = data.len() / 2;
-        assert!(!data[cut..].contains(&b'\n') || data[..cut].contains(&b'\n'), "{half:?} {whole:?}");
+        assert!(
+            !data[cut..].contains(&b'\n') || data[..cut].contains(&b'\n'),
+            "{half:?} {whole:?}"
+        );
     }
 });
