@@ -192,9 +192,9 @@ impl Probes {
             .override_global("OWN_TGID", &own_tgid, true)
             .override_global("COMPAT_BY_CS", &compat_by_cs, true)
             .override_global("SNIFF_BUDGET", &options.sniff_budget, true)
-            .override_global(aya_log::LEVEL, &log_level, false);
+            .override_global(aya_log::LEVEL, &log_level, true);
         for (name, value) in &layout.globals {
-            loader.override_global(*name, value, true);
+            loader.override_global(name, value, true);
         }
         let mut ebpf = loader.load(OBJECT).map_err(not_loaded)?;
 

@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::analyse::{Analyser, Circumstances, Knowledge, Report};
+use super::analyse::{Analyser, Circumstances, Report};
 use super::category::Surface;
 use super::fit::{Example, Fitted, Settings, fit};
+use super::knowledge::Knowledge;
 use super::message;
 use super::rules::RuleSet;
 use super::score::{SurfaceWeights, weigh};
@@ -170,7 +171,7 @@ pub fn judge(knowledge: &Arc<Knowledge>, rows: Vec<Row>) -> (Vec<Judged>, Durati
         let begin = Instant::now();
         let circumstances = Circumstances {
             server: row.server.as_deref(),
-            probes: &[],
+            ..Circumstances::default()
         };
         let mut features = Default::default();
         let report = match (&row.tool, &row.message) {
@@ -357,13 +358,12 @@ pub fn fit_surface(
         .filter(|one| !one.row.malicious() || TEXT_TIERS.contains(&one.row.tier()))
         .map(|one| &one.example)
         .collect();
-    let prior: Vec<f32> = rules.rules().iter().map(|rule| rule.weight).collect();
-    let fitted = fit(&examples, &prior, -4.0, settings);
+    let fitted = fit(rules, &examples, -4.0, settings);
     let limits = Limits::of(surface);
     let mut honest: Vec<f32> = examples
         .iter()
         .filter(|example| !example.malicious)
-        .map(|example| fitted.log_odds(&example.features))
+        .map(|example| fitted.log_odds(rules, &example.features))
         .collect();
     honest.sort_by(|a, b| b.total_cmp(a));
     let at = |share: f64, least: f32| threshold(&honest, share).max(least);

@@ -7,8 +7,8 @@
 //! become a sign of honesty because one corpus happens to lack it. Families count alike, however
 //! many samples each has. The result depends on the samples alone, not on their order or on chance.
 
-use super::rules::RuleId;
-use super::score::Features;
+use super::rules::{RuleId, RuleSet};
+use super::score::{Features, shares};
 
 /// One labelled example.
 #[derive(Clone, Debug)]
@@ -53,22 +53,35 @@ pub struct Fitted {
 
 impl Fitted {
     /// Log odds of an example's worst window.
-    pub fn log_odds(&self, features: &Features) -> f32 {
-        worst(self, features).1
+    pub fn log_odds(&self, rules: &RuleSet, features: &Features) -> f32 {
+        worst(rules, self, features, &mut Vec::new(), &mut Vec::new()).1
     }
 }
 
-fn worst<'f>(fitted: &Fitted, features: &'f Features) -> (&'f [RuleId], f32) {
-    let mut best: (&[RuleId], f32) = (&[], fitted.bias);
+/// The heaviest window and its log odds; `best` gets the shares of its rules.
+fn worst<'f>(
+    rules: &RuleSet,
+    fitted: &Fitted,
+    features: &'f Features,
+    best: &mut Vec<f32>,
+    buffer: &mut Vec<f32>,
+) -> (&'f [RuleId], f32) {
+    let mut found: (&[RuleId], f32) = (&[], fitted.bias);
+    best.clear();
     for window in &features.windows {
+        shares(rules, &fitted.weights, window, buffer);
         let sum = window
             .iter()
-            .fold(fitted.bias, |sum, id| sum + fitted.weights[id.0 as usize]);
-        if sum > best.1 || best.0.is_empty() {
-            best = (window, sum);
+            .zip(buffer.iter())
+            .fold(fitted.bias, |sum, (id, share)| {
+                sum + share * fitted.weights[id.0 as usize]
+            });
+        if sum > found.1 || found.0.is_empty() {
+            found = (window, sum);
+            std::mem::swap(best, buffer);
         }
     }
-    best
+    found
 }
 
 /// Weight of each example: groups count by the square root of their size.
@@ -102,12 +115,14 @@ fn importance(examples: &[&Example], honest: f32) -> Vec<f32> {
         .collect()
 }
 
-/// Fits weights to examples, starting from and pulled towards `prior`.
-pub fn fit(examples: &[&Example], prior: &[f32], bias: f32, settings: Settings) -> Fitted {
+/// Fits weights to examples, starting from and pulled towards the weights of `rules`.
+pub fn fit(rules: &RuleSet, examples: &[&Example], bias: f32, settings: Settings) -> Fitted {
+    let prior: Vec<f32> = rules.rules().iter().map(|rule| rule.weight).collect();
     let mut fitted = Fitted {
         bias,
-        weights: prior.to_vec(),
+        weights: prior.clone(),
     };
+    let (mut best, mut buffer) = (Vec::new(), Vec::new());
     let importance = importance(examples, settings.honest);
     let mut gradient = vec![0f32; prior.len()];
     let mut squares = vec![0f32; prior.len() + 1];
@@ -115,16 +130,16 @@ pub fn fit(examples: &[&Example], prior: &[f32], bias: f32, settings: Settings) 
         gradient
             .iter_mut()
             .zip(&fitted.weights)
-            .zip(prior)
+            .zip(&prior)
             .for_each(|((slope, weight), prior)| *slope = settings.prior * (weight - prior));
         let mut bias_slope = 0.0;
         for (example, importance) in examples.iter().zip(&importance) {
-            let (window, sum) = worst(&fitted, &example.features);
+            let (window, sum) = worst(rules, &fitted, &example.features, &mut best, &mut buffer);
             let likely = 1.0 / (1.0 + (-sum).exp());
             let slope = importance * (likely - f32::from(u8::from(example.malicious)));
             bias_slope += slope;
-            for id in window {
-                gradient[id.0 as usize] += slope;
+            for (id, share) in window.iter().zip(&best) {
+                gradient[id.0 as usize] += share * slope;
             }
         }
         // Adagrad: each weight's step shrinks with what it has moved already.

@@ -21,6 +21,9 @@ use crate::event::Action;
 const WINDOW: u32 = 700;
 /// Most windows of one subject.
 const WINDOW_LIMIT: usize = 256;
+/// Share of a rule's weight that counts beside a heavier one of the same kind of evidence: two ways
+/// to say the same are hardly more than one.
+pub const REPEAT: f32 = 0.4;
 /// A weight below this is no evidence of its own.
 const MINOR: f32 = 0.4;
 /// How many kinds of evidence an alert needs.
@@ -195,22 +198,50 @@ pub fn weigh(rules: &RuleSet, weights: &SurfaceWeights, features: &Features) -> 
         action: Action::None,
         log_odds: weights.bias,
     };
+    let mut buffer = Vec::new();
     for window in &features.windows {
-        let (log_odds, action) = weigh_window(rules, weights, window);
+        let (log_odds, action) = weigh_window(rules, weights, window, &mut buffer);
         verdict.log_odds = verdict.log_odds.max(log_odds);
         verdict.action = verdict.action.max(action);
     }
     verdict
 }
 
-fn weigh_window(rules: &RuleSet, weights: &SurfaceWeights, window: &[RuleId]) -> (f32, Action) {
+/// How much of each rule's weight counts in a window: all of the heaviest of each kind of evidence,
+/// [`REPEAT`] of the others. `shares` gets one entry per rule of the window.
+pub fn shares(rules: &RuleSet, weights: &[f32], window: &[RuleId], shares: &mut Vec<f32>) {
+    let mut heaviest: [Option<usize>; Evidence::ALL.len()] = [None; Evidence::ALL.len()];
+    for (at, id) in window.iter().enumerate() {
+        let slot = &mut heaviest[rules.rule(*id).evidence as usize];
+        if slot.is_none_or(|best| weights[window[best].0 as usize] < weights[id.0 as usize]) {
+            *slot = Some(at);
+        }
+    }
+    shares.clear();
+    shares.extend(window.iter().enumerate().map(|(at, id)| {
+        let evidence = rules.rule(*id).evidence;
+        if evidence == Evidence::Honest || heaviest[evidence as usize] == Some(at) {
+            1.0
+        } else {
+            REPEAT
+        }
+    }));
+}
+
+fn weigh_window(
+    rules: &RuleSet,
+    weights: &SurfaceWeights,
+    window: &[RuleId],
+    buffer: &mut Vec<f32>,
+) -> (f32, Action) {
     let mut log_odds = weights.bias;
     let mut kinds = 0u32;
     let mut alone = None;
-    for id in window {
+    shares(rules, &weights.rules, window, buffer);
+    for (id, share) in window.iter().zip(buffer.iter()) {
         let weight = weights.rules[id.0 as usize];
         let rule = rules.rule(*id);
-        log_odds += weight;
+        log_odds += share * weight;
         alone = alone.max(rule.decides);
         if weight >= MINOR && rule.evidence != Evidence::Honest {
             kinds |= 1 << rule.evidence as u32;

@@ -5,6 +5,7 @@
 //! ends of sentences.
 
 use super::document::{Document, PIECE_END, Shape};
+use super::neighbours::Neighbours;
 use super::pack::Token;
 
 /// Something found at a place in the buffer.
@@ -25,6 +26,18 @@ pub struct Names<'a> {
     pub own: &'a str,
     /// Its parameters and enum values, lower case, sorted.
     pub parameters: &'a [String],
+    /// What other servers offer, and the name of the subject's server.
+    pub neighbours: Option<(&'a Neighbours, &'a str)>,
+}
+
+impl Names<'_> {
+    /// The bit of a name that only other servers' tools have.
+    fn foreign(&self, word: &str) -> u128 {
+        let foreign = self
+            .neighbours
+            .is_some_and(|(neighbours, server)| neighbours.is_foreign(server, word));
+        u128::from(foreign) << Token::ForeignTool as u32
+    }
 }
 
 /// What the paths of keys, credentials and accounts have in their names.
@@ -32,6 +45,57 @@ const TELLING: &[&str] = &[
     "passw", "secret", "cred", "token", "shadow", ".ssh", "history", "cookie", "wallet", "private",
     "id_rsa", "api_key", "apikey", "_key", "/.env", ".aws", ".kube", ".gnupg", "oauth", "keychain",
     "sudoers",
+];
+/// What the names of tools with effects have in them.
+const RISKY: &[&str] = &[
+    "delete",
+    "remove",
+    "drop_",
+    "drop-",
+    "reset",
+    "wipe",
+    "purge",
+    "kill",
+    "disable",
+    "revoke",
+    "transfer",
+    "payment",
+    "pay_",
+    "send",
+    "post_",
+    "upload",
+    "export",
+    "forward",
+    "write",
+    "execute",
+    "exec_",
+    "run_",
+    "shell",
+    "overwrite",
+    "push_",
+    "share",
+    "grant",
+    "move",
+    "update",
+    "edit_",
+    "create_or",
+    "truncate",
+    "destroy",
+    "terminate",
+    "withdraw",
+    "purchase",
+    "refund",
+    "reply",
+    "publish",
+    "merge",
+    "close_",
+    "evaluate",
+    "command",
+    "deploy",
+    "install",
+    "invite",
+    "put_",
+    "migrate",
 ];
 /// Longest sentence; a longer one is cut, so that work per sentence is bounded.
 const SENTENCE_LIMIT: usize = 600;
@@ -122,6 +186,13 @@ fn ends_sentence(text: &[u8], at: usize) -> bool {
         || before.ends_with(b" etc"))
 }
 
+/// What another tool's or thing's name says about it.
+fn traits(name: &str) -> u128 {
+    let risky = name.len() > 4 && RISKY.iter().any(|verb| name.contains(verb));
+    let telling = TELLING.iter().any(|word| name.contains(word));
+    u128::from(risky) << Token::RiskyName as u32 | u128::from(telling) << Token::TellingName as u32
+}
+
 struct Scanner<'a> {
     text: &'a [u8],
     names: &'a Names<'a>,
@@ -144,19 +215,19 @@ impl Scanner<'_> {
             return;
         };
         let word = word.trim_matches(|c: char| matches!(c, '`' | '\'' | '"' | '(' | ')'));
-        let token = if word == self.names.own {
-            Token::OwnName
+        let concepts = if word == self.names.own {
+            bit(Token::OwnName)
         } else if self
             .names
             .parameters
             .binary_search_by(|name| name.as_str().cmp(word))
             .is_ok()
         {
-            Token::OwnParameter
+            bit(Token::OwnParameter)
         } else {
-            Token::Identifier
+            bit(Token::Identifier) | traits(word) | self.names.foreign(word)
         };
-        self.push(start, end, bit(token));
+        self.push(start, end, concepts);
     }
 
     /// A quoted value that starts at `at`; returns its last byte (or `at` when it is none).
@@ -204,9 +275,12 @@ impl Scanner<'_> {
             {
                 bit(Token::OwnParameter)
             } else if joined {
-                bit(Token::Identifier) | bit(Token::QuotedWord)
+                bit(Token::Identifier)
+                    | bit(Token::QuotedWord)
+                    | traits(word)
+                    | self.names.foreign(word)
             } else {
-                bit(Token::QuotedWord)
+                bit(Token::QuotedWord) | self.names.foreign(word)
             };
             self.push(start, end, token);
             return end;
@@ -284,7 +358,22 @@ impl Scanner<'_> {
             b"file" => Token::Path,
             _ => Token::Resource,
         };
-        self.push(at - scheme, at + 3 + rest, bit(token));
+        let host: &[u8] = &self.text[at + 3..at + 3 + rest];
+        let host = host
+            .split(|byte| matches!(byte, b'/' | b':' | b'?'))
+            .next()
+            .unwrap_or_default();
+        let numeric = token == Token::Url
+            && host.iter().filter(|byte| **byte == b'.').count() == 3
+            && host
+                .iter()
+                .all(|byte| byte.is_ascii_digit() || *byte == b'.');
+        let numeric = numeric && !host.starts_with(b"127.") && !host.starts_with(b"0.");
+        self.push(
+            at - scheme,
+            at + 3 + rest,
+            bit(token) | u128::from(numeric) << Token::NumericUrl as u32,
+        );
     }
 
     /// An absolute, home or climbing path around the slash at `at`; returns its last byte.

@@ -20,6 +20,9 @@ use crate::wire::reassembly::{Piece, Reassembly};
 pub trait Feed {
     /// The next thing that happened.
     fn input(&mut self, input: Input<'_>);
+
+    /// Nothing more is known for now: what was held back for company can go out.
+    fn idle(&mut self) {}
 }
 
 /// What the tracker is told.

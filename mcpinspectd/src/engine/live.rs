@@ -181,6 +181,11 @@ impl LiveSession {
         time: Timestamp,
         output: &mut dyn Output,
     ) {
+        if !covered_by_other_end {
+            // What went that way may have been a request or a page.
+            self.body.session.gap();
+            self.body.offers.gap();
+        }
         let body = &mut self.body;
         let known = (mechanism, pid);
         if body.blind_spots.len() == MAX_BLIND_SPOTS || body.blind_spots.contains(&known) {

@@ -146,7 +146,9 @@ impl Engine {
                 covered_by_other_end,
                 time,
                 ..
-            } => session.blind_spot(mechanism, pid, covered_by_other_end, time, output),
+            } => {
+                session.blind_spot(mechanism, pid, covered_by_other_end, time, output);
+            }
             Input::EndOfStream {
                 direction, time, ..
             } => {

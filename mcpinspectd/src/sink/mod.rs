@@ -28,4 +28,4 @@ pub mod running;
 pub mod wording;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;

@@ -52,6 +52,10 @@ pub fn title(event: &Event) -> String {
                 server(subject)
             ),
         },
+        Event::ServerChanged { subject, item, .. } => match item.as_str() {
+            "instructions" => format!("Instructions of {} have changed", server(subject)),
+            _ => format!("{} calls itself something else", server(subject)),
+        },
         Event::Detection {
             subject,
             tool_name,
@@ -175,6 +179,22 @@ pub fn sentence(event: &Event) -> String {
             } else {
                 push(&mut text, &format!("pinned {}", short(previous_hash)));
             }
+            if let Some(found) = worst(detections) {
+                push(&mut text, &findings(found, detections.len()));
+            }
+        }
+        Event::ServerChanged {
+            changes,
+            previous_hash,
+            new_hash,
+            detections,
+            ..
+        } => {
+            push(&mut text, &fields(changes));
+            push(
+                &mut text,
+                &format!("pinned {}, now {}", short(previous_hash), short(new_hash)),
+            );
             if let Some(found) = worst(detections) {
                 push(&mut text, &findings(found, detections.len()));
             }
@@ -303,6 +323,16 @@ pub fn severity(event: &Event) -> Option<Severity> {
         Event::ToolChanged { max_severity, .. } => {
             Some(max_severity.map_or(Severity::Medium, |found| found.max(Severity::Medium)))
         }
+        // New instructions reach the model like a tool's description; a new version is an update.
+        Event::ServerChanged {
+            item, max_severity, ..
+        } => {
+            let least = match item.as_str() {
+                "instructions" => Severity::Medium,
+                _ => Severity::Low,
+            };
+            Some(max_severity.map_or(least, |found| found.max(least)))
+        }
         Event::Detection { detection, .. } => Some(detection.severity),
         Event::CaptureGap { .. } | Event::EventsDropped { .. } => Some(Severity::Medium),
         Event::BlindSpot {
@@ -410,6 +440,7 @@ mod tests {
         insta::assert_snapshot!(lines.join("\n"), @r#"
         New tool "read" on files; sha256 aaaaaaaaaaaa
         Tool "read" of files has changed; field description; pinned aaaaaaaaaaaa, now bbbbbbbbbbbb; Credential access: The description asks the agent to read /etc/shadow
+        Instructions of files have changed; field definition; pinned aaaaaaaaaaaa, now bbbbbbbbbbbb
         Credential access in tool "read" of files; high, asks for alert; The description asks the agent to read /etc/shadow; field description
         MCP session with files started; server pid 4242 uid 1000 /usr/bin/node; client pid 4241 uid 1000 /usr/bin/node; named by package:npm
         files speaks MCP 2025-06-18; server calls itself files 1.2; client calls itself agent ?
@@ -428,6 +459,7 @@ mod tests {
         insta::assert_snapshot!(lines.join("\n"), @r#"
         New tool "read" on files
         Tool "read" of files has changed
+        Instructions of files have changed
         Credential access in tool "read" of files
         MCP session with files started
         files speaks MCP 2025-06-18

@@ -5,13 +5,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use mcpinspectd::detect::analyse::{BUILTIN_PACKS, BUILTIN_WEIGHTS, Knowledge};
 use mcpinspectd::detect::category::Surface;
 use mcpinspectd::detect::eval;
 use mcpinspectd::detect::fit::Settings;
+use mcpinspectd::detect::knowledge::{BUILTIN_PACKS, BUILTIN_WEIGHTS, Knowledge};
 use mcpinspectd::detect::rules::RuleSet;
 use mcpinspectd::detect::score::Weights;
 
+/// Measure detection on labelled files, or fit its weights to them
+///
 /// Reads `*.jsonl` files with labelled definitions and messages, and prints recall and false alerts
 /// per group.
 #[derive(clap::Args)]
@@ -31,6 +33,12 @@ pub struct Eval {
     /// A rule pack to use in place of the built-in one.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
+    /// A weights file to use in place of the built-in one.
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// Show what was found in the worst mistakes.
+    #[arg(long)]
+    explain: bool,
     /// How strongly the fit keeps to the weights of the rule pack.
     #[arg(long, default_value_t = Settings::default().prior)]
     prior: f32,
@@ -55,7 +63,14 @@ impl Eval {
             |text| vec![(name.as_str(), text.as_str())],
         );
         let rules = RuleSet::compile(&packs)?;
-        let weights = Weights::parse(BUILTIN_WEIGHTS, &rules)?;
+        let weights = match &self.weights {
+            Some(file) => Weights::parse(
+                &std::fs::read_to_string(file)
+                    .with_context(|| format!("cannot read {}", file.display()))?,
+                &rules,
+            )?,
+            None => Weights::parse(BUILTIN_WEIGHTS, &rules)?,
+        };
         let mut knowledge = Arc::new(Knowledge { rules, weights });
         let mut rows = Vec::new();
         for path in &self.paths {
@@ -142,6 +157,17 @@ impl Eval {
                     name.chars().take(40).collect::<String>(),
                     eval::reasons(&knowledge, one)
                 );
+                for detection in one.report.detections.iter().filter(|_| self.explain) {
+                    let texts: Vec<&str> = detection
+                        .matches
+                        .iter()
+                        .map(|found| found.text.as_str())
+                        .collect();
+                    println!(
+                        "        {} [{}] {texts:?}",
+                        detection.pattern, detection.field
+                    );
+                }
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -1,0 +1,1 @@
+//! A tool that changes under its user, from the wire to the event.
