@@ -18,6 +18,7 @@ use zbus::{Connection, OwnedVariant, interface};
 
 #[path = "support/mod.rs"]
 mod support;
+#[allow(dead_code, reason = "each test binary uses its part")]
 #[path = "../src/sink/testing.rs"]
 mod testing;
 

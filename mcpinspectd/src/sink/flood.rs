@@ -137,6 +137,7 @@ fn is_bounded_by_nature(kind: EventKind) -> bool {
     match kind {
         EventKind::ToolSeen
         | EventKind::ToolChanged
+        | EventKind::ServerChanged
         | EventKind::Detection
         | EventKind::InvalidMessage => false,
         EventKind::SessionStarted
