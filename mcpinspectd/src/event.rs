@@ -325,14 +325,18 @@ pub enum Event {
         /// Who did it.
         uid: u32,
     },
-    /// The daemon itself could not carry events out to one of its sinks.
+    /// The daemon itself left events out: a sink was too slow for them, or a server made too many.
     #[serde(rename = "mcp_events_dropped")]
     EventsDropped {
         /// When it was noticed.
         timestamp: Timestamp,
-        /// Which sink, such as `journal`.
-        sink: String,
-        /// How many events it never got, since the last such event.
+        /// The sink that missed them, such as `journal`; `null` where all of them did.
+        sink: Option<String>,
+        /// The server that they were about; `null` where they were about several.
+        server_id: Option<ServerId>,
+        /// Why: `queue_full` or `flood`.
+        reason: &'static str,
+        /// How many events, since the last such event.
         dropped: u64,
     },
 }

@@ -7,6 +7,7 @@
 )]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -62,7 +63,7 @@ fn everyone_hears_the_signals_and_no_contents() {
     }
     assert_eq!(
         heard.matches(&format!("{MANAGER}.Event (")).count(),
-        12,
+        testing::examples().len() + 1,
         "{heard}"
     );
     assert!(
@@ -74,7 +75,10 @@ fn everyone_hears_the_signals_and_no_contents() {
         "contents in a signal: {heard}"
     );
     let tally = daemon.finish();
-    assert_eq!((tally.delivered, tally.failed, tally.dropped), (12, 0, 0));
+    assert_eq!(
+        (tally.delivered, tally.failed, tally.dropped),
+        (testing::examples().len() as u64 + 1, 0, 0)
+    );
 }
 
 #[test]
@@ -128,20 +132,15 @@ fn evidence_is_for_root_the_group_and_the_owner() {
 fn members_of_the_group_read_everything() {
     let Some(bus) = Bus::start() else { return };
     // A group of the name must exist: in a mount namespace of this thread, it does.
-    let thread = std::thread::spawn(move || {
-        use nix::mount::{MsFlags, mount};
-        let none: Option<&str> = None;
-        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
-        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+    support::in_own_mounts(move || {
         let groups = bus.directory.path().join("group");
         let known = fs::read_to_string("/etc/group").unwrap();
-        let known: String = known
+        let others = known
             .lines()
-            .filter(|line| !line.starts_with("mcpinspect:"))
-            .map(|l| format!("{l}\n"))
-            .collect();
-        fs::write(&groups, format!("{known}mcpinspect:x:64125:\n")).unwrap();
-        mount(Some(&groups), "/etc/group", none, MsFlags::MS_BIND, none).unwrap();
+            .filter(|line| !line.starts_with("mcpinspect:"));
+        let others: String = others.map(|line| format!("{line}\n")).collect();
+        fs::write(&groups, format!("{others}mcpinspect:x:64125:\n")).unwrap();
+        support::put_in_place(&groups, "/etc/group");
 
         let daemon = Daemon::on(&bus, None);
         daemon
@@ -166,9 +165,60 @@ fn members_of_the_group_read_everything() {
         assert!(text(&get(&[64125])).contains("mcp_session_started"));
         refusal(&get(&[64126]));
     });
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
+}
+
+/// The real polkit, with our actions and a rule that lets `nobody` decide and `daemon` not.
+#[test]
+fn polkit_decides_who_decides() {
+    const POLKITD: &str = "/usr/lib/polkit-1/polkitd";
+    if !support::ready(&[(POLKITD, std::path::Path::new(POLKITD).exists())]) {
+        return;
     }
+    let Some(bus) = Bus::start() else { return };
+    support::in_own_mounts(move || {
+        support::empty("/usr/share/polkit-1/actions");
+        support::empty("/etc/polkit-1/rules.d");
+        let action = "/usr/share/polkit-1/actions/org.mcpinspect1.policy";
+        fs::copy(packaged("org.mcpinspect1.policy"), action).unwrap();
+        let rule = r#"polkit.addRule(function(action, subject) {
+            if (action.id == "org.mcpinspect1.manage" && subject.user == "nobody")
+                return polkit.Result.YES;
+        });"#;
+        fs::write("/etc/polkit-1/rules.d/10-test.rules", rule).unwrap();
+        for directory in ["/etc/polkit-1/rules.d", "/usr/share/polkit-1/actions"] {
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let polkitd = Command::new(POLKITD)
+            .arg("--no-debug")
+            .env("DBUS_SYSTEM_BUS_ADDRESS", bus.address())
+            .spawn()
+            .unwrap();
+        let _polkitd = Listener::of(polkitd);
+        eventually("polkit has its name", || {
+            let mut command = Command::new("busctl");
+            command.arg(format!("--address={}", bus.address()));
+            let output = command
+                .args(["status", "org.freedesktop.PolicyKit1"])
+                .output()
+                .unwrap();
+            output.status.success().then_some(())
+        });
+
+        let recorder = Arc::new(Recorder::default());
+        let control: Arc<dyn Control> = Arc::<Recorder>::clone(&recorder);
+        let _daemon = Daemon::on(&bus, Some(control));
+        let suppress = ["Suppress", "ssssu", "files", "", "rule", "why", "7"];
+        text(&bus.call_as(STRANGER, &suppress));
+        let decided = recorder.0.lock().unwrap().clone();
+        assert_eq!(decided.len(), 1);
+        assert_eq!(decided[0].1, STRANGER);
+        let error = bus.refused_as(OWNER, "Approve", &["files", "read", "abc"]);
+        assert!(
+            error.contains("polkit does not allow org.mcpinspect1.manage"),
+            "{error}"
+        );
+        assert_eq!(recorder.0.lock().unwrap().len(), 1);
+    });
 }
 
 #[test]

@@ -15,6 +15,7 @@ use mcpinspectd::registry::Registry;
 use mcpinspectd::sink::bus::Endpoint;
 use mcpinspectd::sink::fanout::Sinks;
 use mcpinspectd::sink::jsonl::Target;
+use mcpinspectd::sink::notify::{self, Heartbeat, Watchdog};
 use mcpinspectd::sink::running::{Running, Settings};
 use mcpinspectd::sink::{fanout, logging};
 use nix::fcntl::{Flock, FlockArg};
@@ -67,14 +68,21 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         registry = %path.display(),
         "watching every MCP server on this machine"
     );
+    notify::ready("watching every MCP server on this machine");
+    let heartbeat = Heartbeat::default();
+    if let Some(watchdog) = Watchdog::new(heartbeat.clone()) {
+        runtime.spawn(watchdog.run());
+    }
     let mut pipeline = Pipeline {
         engine: Engine::new(session::limits(&config), registry, Box::new(NoDetector)),
         output: Publish {
             sinks: running.sinks(),
             reopen,
+            heartbeat,
         },
     };
     monitor.run(&stop, &mut pipeline);
+    notify::stopping();
     pipeline.engine.registry_mut().save(fanout::now());
     let totals = monitor.totals();
     tracing::info!(
@@ -143,6 +151,7 @@ fn lock(registry: &Path) -> anyhow::Result<Flock<File>> {
 struct Publish {
     sinks: Sinks,
     reopen: Arc<std::sync::atomic::AtomicBool>,
+    heartbeat: Heartbeat,
 }
 
 impl Output for Publish {
@@ -155,8 +164,11 @@ impl Output for Publish {
 
 impl Flush for Publish {
     fn flush(&mut self) {
+        self.heartbeat.beat();
         if self.reopen.swap(false, Ordering::AcqRel) {
+            notify::reloading();
             self.sinks.reopen();
+            notify::ready("watching every MCP server on this machine");
         }
     }
 }

@@ -14,6 +14,7 @@
 
 pub mod bus;
 pub mod fanout;
+pub mod flood;
 pub mod history;
 pub mod journal;
 pub mod json;

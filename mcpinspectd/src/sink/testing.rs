@@ -162,7 +162,9 @@ pub fn examples() -> Vec<Event> {
         },
         Event::EventsDropped {
             timestamp: Timestamp(1_760_000_000_000_000_000),
-            sink: "journal".to_owned(),
+            sink: Some("journal".to_owned()),
+            server_id: None,
+            reason: "queue_full",
             dropped: 3,
         },
     ]

@@ -131,12 +131,22 @@ pub fn title(event: &Event) -> String {
             ),
             None => format!("{} for {}", printable(decision, MAX_NAME), server(subject)),
         },
-        Event::EventsDropped { sink, dropped, .. } => {
-            format!(
+        Event::EventsDropped {
+            sink,
+            server_id,
+            dropped,
+            ..
+        } => match (sink, server_id) {
+            (Some(sink), _) => format!(
                 "{dropped} events did not reach the {} sink",
                 printable(sink, MAX_NAME)
-            )
-        }
+            ),
+            (None, Some(server)) => format!(
+                "{dropped} events about {} were left out",
+                printable(&server.0, MAX_NAME)
+            ),
+            (None, None) => format!("{dropped} events were left out"),
+        },
     };
     printable(&text, MAX_TITLE)
 }
@@ -294,7 +304,13 @@ pub fn sentence(event: &Event) -> String {
             push(&mut text, &format!("begins {excerpt}"));
         }
         Event::Policy { uid, .. } => push(&mut text, &format!("by uid {uid}")),
-        Event::EventsDropped { .. } => push(&mut text, "its queue was full"),
+        Event::EventsDropped { reason, .. } => push(
+            &mut text,
+            match *reason {
+                "flood" => "there were too many in too short a time",
+                _ => "its queue was full",
+            },
+        ),
     }
     printable(&text, MAX_SENTENCE)
 }

@@ -302,22 +302,27 @@ pub struct Listener {
 
 impl Listener {
     pub fn start(mut command: Command) -> Self {
-        let mut child = command
+        command
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
+            .stdin(Stdio::null());
+        Self::of(command.spawn().unwrap())
+    }
+
+    /// Listens to a program that runs already, and ends it in the end.
+    pub fn of(mut child: Child) -> Self {
         let heard = Arc::new(Mutex::new(String::new()));
-        let (mut output, into) = (child.stdout.take().unwrap(), Arc::clone(&heard));
-        std::thread::spawn(move || {
-            let mut piece = [0; 4096];
-            while let Ok(count @ 1..) = output.read(&mut piece) {
-                into.lock()
-                    .unwrap()
-                    .push_str(&String::from_utf8_lossy(&piece[..count]));
-            }
-        });
+        if let Some(mut output) = child.stdout.take() {
+            let into = Arc::clone(&heard);
+            std::thread::spawn(move || {
+                let mut piece = [0; 4096];
+                while let Ok(count @ 1..) = output.read(&mut piece) {
+                    into.lock()
+                        .unwrap()
+                        .push_str(&String::from_utf8_lossy(&piece[..count]));
+                }
+            });
+        }
         Self { child, heard }
     }
 

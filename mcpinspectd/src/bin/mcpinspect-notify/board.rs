@@ -233,7 +233,7 @@ impl Group {
     fn card(&self, server: &str, replaces: u32, left_out: u64) -> Card {
         let mut lines: Vec<_> = self.titles.iter().cloned().collect();
         let summary = if self.count == 1 {
-            lines.clear();
+            lines = vec![format!("Severity: {}", self.severity.as_str())];
             self.latest.title.clone()
         } else {
             format!(
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(board.groups.len(), MOST);
         let cards = board.due(now);
         assert_eq!(
-            cards[0].lines,
+            cards[0].lines[1..],
             ["936 alerts about other servers: see mcpinspect events"]
         );
         for number in 0..1000 {
