@@ -181,14 +181,14 @@ impl<'a> Document<'a> {
 
     fn raw_position(&self, position: usize) -> usize {
         let position = u32::try_from(position).unwrap_or(u32::MAX);
-        let index = self.shifts.partition_point(|(at, _)| *at <= position);
-        match index
-            .checked_sub(1)
-            .and_then(|index| self.shifts.get(index))
-        {
-            Some((at, raw)) => (raw + (position - at)) as usize,
-            None => position as usize,
-        }
+        let next = self.shifts.partition_point(|(at, _)| *at <= position);
+        let Some((at, raw)) = next.checked_sub(1).and_then(|index| self.shifts.get(index)) else {
+            return position as usize;
+        };
+        // A character that folds to several stands for all of them.
+        let limit = self.shifts.get(next).map_or(u32::MAX, |(_, raw)| *raw);
+        let here = raw.saturating_add(position - at);
+        (if limit >= *raw { here.min(limit) } else { here }) as usize
     }
 
     /// Adds a piece of text.

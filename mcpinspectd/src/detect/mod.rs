@@ -32,3 +32,6 @@ pub mod score;
 mod shown;
 pub mod suppress;
 pub mod token;
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,7 @@ use crate::engine::{Context, Detector, MessageInContext, ToolDefinition, Verdict
 use crate::event::{Action, Detection, Match, Severity, ToolStatus};
 use crate::mcp::{Message, Outcome};
 use crate::model::{Direction, SessionId};
+use crate::registry::DefinitionHash;
 use crate::text::redact;
 use flow::{Flow, Leak, Origin};
 use rate::Rate;
@@ -64,7 +65,7 @@ pub struct Watch {
     generation: u64,
     analyser: Analyser,
     neighbours: Neighbours,
-    cache: HashMap<(Arc<str>, String), Verdict>,
+    cache: HashMap<(Arc<str>, DefinitionHash), Verdict>,
     sessions: HashMap<SessionId, Behaviour>,
     flow: Flow,
 }
@@ -296,7 +297,7 @@ impl Watch {
 impl Detector for Watch {
     fn tool(&mut self, context: &Context<'_>, tool: &ToolDefinition<'_>) -> Verdict {
         self.refresh();
-        let key = (Arc::clone(&context.server_id.0), tool.hash.to_string());
+        let key = (Arc::clone(&context.server_id.0), tool.hash);
         if tool.status != ToolStatus::Changed
             && let Some(known) = self.cache.get(&key)
         {
