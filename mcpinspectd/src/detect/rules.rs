@@ -313,10 +313,12 @@ impl Compiler {
         } else {
             raw.on.iter().fold(0, |mask, s| mask | 1 << *s as u8)
         };
-        let parts = if raw.parts.is_empty() {
-            u8::MAX
-        } else {
-            raw.parts.iter().fold(0, |mask, p| mask | 1 << *p as u8)
+        // Names are made of the same words as sentences and mean less: only rules that ask for them
+        // see them.
+        let parts = match raw.parts.as_slice() {
+            [] if raw.all.is_empty() => u8::MAX,
+            [] => !(1 << Part::Key as u8 | 1 << Part::Name as u8),
+            parts => parts.iter().fold(0, |mask, part| mask | 1 << *part as u8),
         };
         let servers = self.servers(source, &raw)?;
         self.rules.push(Rule {
