@@ -422,6 +422,8 @@ impl<'a> Document<'a> {
                 (true, _) => self.text.push(c.to_ascii_lowercase()),
                 (_, Base::Latin(base)) => self.text.push(base),
                 (_, Base::LookAlike(base)) if fold => self.text.push(base),
+                // Greek, Cyrillic, Armenian, Hebrew, Arabic: nothing to compose.
+                _ if matches!(c, '\u{370}'..='\u{6ff}') => self.text.extend(c.to_lowercase()),
                 _ => self.text.extend(c.nfkc().flat_map(char::to_lowercase)),
             }
             self.shift(after);

@@ -100,7 +100,7 @@ impl Token {
 }
 
 /// How far apart the elements of `all` may stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// In one sentence.
