@@ -174,21 +174,24 @@ impl<'a> Document<'a> {
 
     /// Range of the original text behind a range of the buffer; both lie in `piece`.
     pub fn raw_range(&self, piece: &Piece<'a>, start: usize, end: usize) -> (usize, usize) {
-        let from = floor_boundary(&piece.raw, self.raw_position(start));
-        let to = ceil_boundary(&piece.raw, self.raw_position(end).max(from));
+        let from = floor_boundary(&piece.raw, self.raw_position(piece, start));
+        let to = ceil_boundary(&piece.raw, self.raw_position(piece, end).max(from));
         (from, to)
     }
 
-    fn raw_position(&self, position: usize) -> usize {
+    fn raw_position(&self, piece: &Piece<'a>, position: usize) -> usize {
         let position = u32::try_from(position).unwrap_or(u32::MAX);
-        let index = self.shifts.partition_point(|(at, _)| *at <= position);
-        match index
-            .checked_sub(1)
-            .and_then(|index| self.shifts.get(index))
-        {
-            Some((at, raw)) => (raw + (position - at)) as usize,
-            None => position as usize,
-        }
+        let next = self.shifts.partition_point(|(at, _)| *at <= position);
+        let Some((at, raw)) = next.checked_sub(1).and_then(|index| self.shifts.get(index)) else {
+            return position as usize;
+        };
+        // A character that folds to several stands for all of them.
+        let following = self
+            .shifts
+            .get(next)
+            .filter(|(at, _)| (*at as usize) <= piece.end);
+        let limit = following.map_or(u32::MAX, |(_, raw)| *raw);
+        raw.saturating_add(position - at).min(limit) as usize
     }
 
     /// Adds a piece of text.
@@ -419,6 +422,8 @@ impl<'a> Document<'a> {
                 (true, _) => self.text.push(c.to_ascii_lowercase()),
                 (_, Base::Latin(base)) => self.text.push(base),
                 (_, Base::LookAlike(base)) if fold => self.text.push(base),
+                // Greek, Cyrillic, Armenian, Hebrew, Arabic: nothing to compose.
+                _ if matches!(c, '\u{370}'..='\u{6ff}') => self.text.extend(c.to_lowercase()),
                 _ => self.text.extend(c.nfkc().flat_map(char::to_lowercase)),
             }
             self.shift(after);

@@ -217,7 +217,13 @@ impl<'a> Walker<'_, 'a> {
                         ) => {
                             for (name, property) in properties {
                                 let at = self.document.node(below, Segment::Key(name));
-                                self.document.push(at, Part::Key, name.as_str());
+                                // A key long enough for a sentence is read as one.
+                                let part = if name.len() > 48 {
+                                    Part::Schema
+                                } else {
+                                    Part::Key
+                                };
+                                self.document.push(at, part, name.as_str());
                                 self.schema(at, property, depth + 1);
                             }
                         }

@@ -241,7 +241,7 @@ fn decode(run: &str) -> Option<(&'static str, String)> {
     }
     let escaped = run.replace("\\x", "");
     let digits = escaped.strip_prefix("0x").unwrap_or(&escaped);
-    if digits.len() % 2 == 0 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if digits.len().is_multiple_of(2) && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return readable(hex(digits)).map(|text| ("hex", text));
     }
     let mixed =

@@ -228,32 +228,20 @@ impl Matches {
         surface: Surface,
     ) {
         let present = hits.iter().fold(0, |mask, hit| mask | hit.concepts);
-        for (index, rule) in rules.rules().iter().enumerate() {
-            let How::Together {
-                all,
-                none,
-                scope: wanted,
-                ordered,
-                within,
-            } = &rule.how
-            else {
-                continue;
-            };
-            if *wanted != scope
-                || present & none != 0
-                || !all.iter().all(|element| present & element != 0)
+        self.work += 1;
+        for plan in rules.plans(surface, scope) {
+            if present & plan.rarest == 0
+                || present & plan.none != 0
+                || !plan.all.iter().all(|element| present & element != 0)
+                || !rules.rule(plan.rule).in_part(part)
             {
                 continue;
             }
-            if !rule.on(surface) || !rule.in_part(part) {
-                continue;
-            }
             self.work += hits.len() as u64;
-            if let Some((start, end)) = locate(hits, all, *ordered, *within) {
-                self.fire(RuleId(index as u16), start as usize, end as usize);
+            if let Some((start, end)) = locate(hits, &plan.all, plan.ordered, plan.within) {
+                self.fire(plan.rule, start as usize, end as usize);
             }
         }
-        self.work += 1;
     }
 }
 

@@ -26,8 +26,12 @@ pub mod message;
 pub mod neighbours;
 pub mod pack;
 pub mod rules;
+pub mod runtime;
 pub mod scan;
 pub mod score;
 mod shown;
 pub mod suppress;
 pub mod token;
+
+#[cfg(test)]
+mod tests;

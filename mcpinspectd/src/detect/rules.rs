@@ -22,6 +22,9 @@ const CONCEPT_LIMIT: usize = 128;
 const RULE_LIMIT: usize = 4096;
 /// Most bytes of pattern text of all packs together; keeps the automaton within its memory.
 const PATTERN_LIMIT: usize = 256 * 1024;
+/// Up to how many bytes of pattern text the automaton is laid out for speed; about 300 bytes of
+/// memory for each.
+const DFA_LIMIT: usize = 40 * 1024;
 /// Most bytes that one compiled regular expression may take.
 const REGEX_LIMIT: usize = 256 * 1024;
 /// Shortest anchor: shorter ones occur everywhere.
@@ -85,20 +88,27 @@ impl Rule {
 /// How a rule is found.
 #[derive(Debug)]
 pub(super) enum How {
-    /// Words that stand together.
-    Together {
-        all: Vec<u128>,
-        none: u128,
-        scope: Scope,
-        ordered: bool,
-        within: u32,
-    },
+    /// Words that stand together; see [`Plan`].
+    Together,
     /// A literal, straight from the automaton.
     Literal,
     /// A regular expression around an anchor.
     Pattern { regex: Regex, window: u32 },
     /// Code.
     Probe,
+}
+
+/// A rule about words that stand together, laid out for being tested on every sentence: nearly all
+/// tests end at `rarest`.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// The element of `all` that is met least.
+    pub rarest: u128,
+    pub none: u128,
+    pub all: Box<[u128]>,
+    pub rule: RuleId,
+    pub ordered: bool,
+    pub within: u32,
 }
 
 /// What one pattern of the automaton stands for.
@@ -117,6 +127,7 @@ pub struct RuleSet {
     rules: Vec<Rule>,
     pub(super) automaton: AhoCorasick,
     pub(super) meanings: Vec<Meaning>,
+    plans: HashMap<(Surface, Scope), Vec<Plan>>,
     probes: HashMap<Probe, RuleId>,
     suppressions: Vec<Suppression>,
 }
@@ -155,6 +166,11 @@ impl RuleSet {
     /// One rule.
     pub fn rule(&self, id: RuleId) -> &Rule {
         &self.rules[id.0 as usize]
+    }
+
+    /// The rules about words that stand together, for a surface and a scope.
+    pub(super) fn plans(&self, surface: Surface, scope: Scope) -> &[Plan] {
+        self.plans.get(&(surface, scope)).map_or(&[], Vec::as_slice)
     }
 
     /// What is not to be told.
@@ -200,6 +216,7 @@ struct Compiler {
     pattern_bytes: usize,
     rules: Vec<Rule>,
     names: HashMap<String, usize>,
+    plans: HashMap<(Surface, Scope), Vec<Plan>>,
     probes: HashMap<Probe, RuleId>,
     suppressions: Vec<Suppression>,
 }
@@ -216,6 +233,7 @@ impl Compiler {
             pattern_bytes: 0,
             rules: Vec::new(),
             names: HashMap::new(),
+            plans: HashMap::new(),
             probes: HashMap::new(),
             suppressions: Vec::new(),
         }
@@ -313,10 +331,12 @@ impl Compiler {
         } else {
             raw.on.iter().fold(0, |mask, s| mask | 1 << *s as u8)
         };
-        let parts = if raw.parts.is_empty() {
-            u8::MAX
-        } else {
-            raw.parts.iter().fold(0, |mask, p| mask | 1 << *p as u8)
+        // Names are made of the same words as sentences and mean less: only rules that ask for them
+        // see them.
+        let parts = match raw.parts.as_slice() {
+            [] if raw.all.is_empty() => u8::MAX,
+            [] => !(1 << Part::Key as u8 | 1 << Part::Name as u8),
+            parts => parts.iter().fold(0, |mask, part| mask | 1 << *part as u8),
         };
         let servers = self.servers(source, &raw)?;
         self.rules.push(Rule {
@@ -398,13 +418,41 @@ impl Compiler {
             .iter()
             .map(|element| self.mask(source, element))
             .try_fold(0, |mask, next| next.map(|next| mask | next))?;
-        Ok(How::Together {
-            all,
+        let plan = Plan {
+            rarest: all
+                .iter()
+                .copied()
+                .min_by_key(|element| self.commonness(*element))
+                .unwrap_or_default(),
             none,
-            scope: raw.scope,
+            all: all.into(),
+            rule: id,
             ordered: raw.ordered,
             within: raw.within.unwrap_or(u32::MAX),
-        })
+        };
+        for surface in Surface::ALL
+            .iter()
+            .filter(|surface| raw.on.is_empty() || raw.on.contains(surface))
+        {
+            self.plans
+                .entry((*surface, raw.scope))
+                .or_default()
+                .push(plan.clone());
+        }
+        Ok(How::Together)
+    }
+
+    /// How often an element is met in ordinary text, roughly: short words are common.
+    fn commonness(&self, element: u128) -> u64 {
+        let words = self
+            .patterns
+            .iter()
+            .filter(|(_, meaning)| meaning.concepts & element != 0);
+        let words: u64 = words
+            .map(|((text, ..), _)| 100_000 >> text.len().min(16))
+            .sum();
+        let tokens = (element & ((1u128 << Token::ALL.len()) - 1)).count_ones();
+        words + u64::from(tokens) * 20_000
     }
 
     fn regex(
@@ -470,7 +518,7 @@ impl Compiler {
 
     fn finish(self) -> Result<RuleSet, PackError> {
         let (keys, meanings): (Vec<_>, Vec<_>) = self.patterns.into_iter().unzip();
-        let kind = if self.pattern_bytes <= 24 * 1024 {
+        let kind = if self.pattern_bytes <= DFA_LIMIT {
             AhoCorasickKind::DFA
         } else {
             AhoCorasickKind::ContiguousNFA
@@ -488,6 +536,7 @@ impl Compiler {
             rules: self.rules,
             automaton,
             meanings,
+            plans: self.plans,
             probes: self.probes,
             suppressions: self.suppressions,
         })

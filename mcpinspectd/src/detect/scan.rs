@@ -188,14 +188,27 @@ impl From<Value> for Content {
 }
 
 impl Content {
-    /// A message of a server that was listened to.
-    pub fn message(server: &str, message: Value) -> Self {
-        Self {
-            value: message,
-            shape: Shape::Message,
+    /// What a server said that was listened to: its tools one by one, the rest of the message whole.
+    pub fn heard(server: &str, mut message: Value) -> Vec<Self> {
+        let content = |value, shape| Self {
+            value,
+            shape,
             server: Some(server.to_owned()),
             extra: Map::new(),
+        };
+        let tools = message
+            .pointer_mut("/result/tools")
+            .and_then(Value::as_array_mut)
+            .map(std::mem::take);
+        let mut contents: Vec<Self> = tools
+            .into_iter()
+            .flatten()
+            .map(|tool| content(tool, Shape::Tool))
+            .collect();
+        if contents.is_empty() {
+            contents.push(content(message, Shape::Message));
         }
+        contents
     }
 
     /// The definitions of tools in it.

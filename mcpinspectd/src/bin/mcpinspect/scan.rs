@@ -97,10 +97,14 @@ impl Scan {
     fn lines(&self) -> anyhow::Result<(Vec<Line>, String)> {
         if !self.command.is_empty() {
             let offer = launch::listen(&self.command, Duration::from_secs(self.timeout))?;
-            let messages = offer.messages.into_iter().enumerate();
-            let lines = messages.map(|(index, message)| Line {
+            let contents = offer
+                .messages
+                .into_iter()
+                .flat_map(|message| Content::heard(&offer.server, message))
+                .enumerate();
+            let lines = contents.map(|(index, content)| Line {
                 number: index + 1,
-                content: Ok(Content::message(&offer.server, message)),
+                content: Ok(content),
             });
             return Ok((lines.collect(), offer.server));
         }

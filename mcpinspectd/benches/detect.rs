@@ -1,0 +1,132 @@
+//! How fast detection looks at definitions, messages and large results, and at text made to be slow.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use mcpinspectd::detect::analyse::{Analyser, Circumstances};
+use mcpinspectd::detect::extract::Subject;
+use mcpinspectd::detect::knowledge::Knowledge;
+use mcpinspectd::detect::message;
+use serde_json::{Value, json};
+
+/// A definition of the usual size (about 1.1 KB), different for each number.
+fn definition(number: usize) -> Value {
+    json!({
+        "name": format!("search_records_{number}"),
+        "description": format!(
+            "Searches records in the archive and returns those that match, newest first.\n\nUse this tool when the user asks \
+             for records by name, number or date. Call list_archives_{number} first to get the id of an archive. Results are \
+             limited to 100 records; pass `offset` to get more. Dates must be in ISO 8601 format, for example 2026-05-01.\n\n\
+             Args:\n  query: words to look for\n  archive_id: the archive to search\n  limit: most records to return\n\n\
+             Returns:\n  A list of records with id, title, date and a snippet of the matching text."
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "query": { "type": "string", "description": "Words to look for; quotes search for a phrase" },
+                "archive_id": { "type": "string", "description": "Identifier of the archive" },
+                "limit": { "type": "integer", "default": 20, "minimum": 1, "maximum": 100, "description": "Most records to return" },
+                "order": { "type": "string", "enum": ["newest", "oldest", "relevance"], "default": "newest" },
+            },
+            "required": ["query", "archive_id"],
+        },
+    })
+}
+
+fn result(text: String) -> Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": [{ "type": "text", "text": text }] } })
+}
+
+fn definitions(c: &mut Criterion) {
+    let tools: Vec<String> = (0..1000)
+        .map(|number| definition(number).to_string())
+        .collect();
+    let bytes: usize = tools.iter().map(String::len).sum();
+    let mut analyser = Analyser::new(Knowledge::builtin());
+    let mut group = c.benchmark_group("definitions");
+    group.throughput(Throughput::Elements(tools.len() as u64));
+    group.bench_function(
+        BenchmarkId::new("parse and look at", bytes / tools.len()),
+        |b| {
+            b.iter(|| {
+                for tool in &tools {
+                    let tool: Value = serde_json::from_str(tool).unwrap_or_default();
+                    black_box(analyser.tool(&tool, Circumstances::default()));
+                }
+            });
+        },
+    );
+    let parsed: Vec<Value> = (0..1000).map(definition).collect();
+    group.bench_function("look at", |b| {
+        b.iter(|| {
+            parsed
+                .iter()
+                .for_each(|tool| drop(black_box(analyser.tool(tool, Circumstances::default()))))
+        });
+    });
+    group.finish();
+}
+
+fn messages(c: &mut Criterion) {
+    let mut analyser = Analyser::new(Knowledge::builtin());
+    let texts: Vec<String> = (0..1000)
+        .map(|number| match number % 3 {
+            0 => result(format!("Thread {number}: {}", "the meeting was moved to Thursday at ten. ".repeat(8))).to_string(),
+            1 => json!({ "jsonrpc": "2.0", "id": number, "method": "tools/call", "params": { "name": "search_records", "arguments": { "query": "budget ".repeat(50) } } }).to_string(),
+            _ => json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": "worker started ".repeat(24) } }).to_string(),
+        })
+        .collect();
+    let mut group = c.benchmark_group("messages");
+    group.throughput(Throughput::Elements(texts.len() as u64));
+    group.bench_function("440 B mixed", |b| {
+        b.iter(|| {
+            for text in &texts {
+                let value: Value = serde_json::from_str(text).unwrap_or_default();
+                black_box(message::report(
+                    &mut analyser,
+                    &value,
+                    Circumstances::default(),
+                ));
+            }
+        });
+    });
+    group.finish();
+}
+
+fn large(c: &mut Criterion) {
+    let mut analyser = Analyser::new(Arc::clone(&Knowledge::builtin()));
+    let prose = "The committee met on Monday and agreed on the budget for the next year. Members asked for details on the new building. ";
+    let code = "fn add(a: i64, b: i64) -> i64 {\n    // TODO: check for overflow\n    a + b\n}\n";
+    let wide = "Комитет собрался в понедельник и утвердил бюджет. 委員会は月曜日に開かれ、予算を承認した。";
+    let inputs = [
+        ("prose 64 KiB", prose.repeat(64 * 1024 / prose.len())),
+        ("code 64 KiB", code.repeat(64 * 1024 / code.len())),
+        ("wide 64 KiB", wide.repeat(64 * 1024 / wide.len())),
+        ("blanks 10 MB", " ".repeat(10_000_000)),
+        (
+            "anchors 1 MB",
+            "you must first call `x_y` with 'z' ".repeat(1_000_000 / 36),
+        ),
+        ("quotes 1 MB", "'".repeat(1_000_000)),
+    ];
+    let mut group = c.benchmark_group("results");
+    group.sample_size(10);
+    for (name, text) in inputs {
+        group.throughput(Throughput::Bytes(text.len() as u64));
+        let value = result(text);
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                black_box(analyser.value(
+                    &value["result"],
+                    Subject::ToolResult,
+                    Circumstances::default(),
+                ))
+            })
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, definitions, messages, large);
+criterion_main!(benches);
