@@ -186,6 +186,25 @@ pub enum Event {
         /// The worst of them.
         max_severity: Option<Severity>,
     },
+    /// What a server says of itself is not what was pinned.
+    #[serde(rename = "mcp_server_changed")]
+    ServerChanged {
+        #[serde(flatten)]
+        /// Whom it is about.
+        subject: Subject,
+        /// What changed: `instructions` or `server_info`.
+        item: String,
+        /// The pinned hash.
+        previous_hash: String,
+        /// The current hash.
+        new_hash: String,
+        /// Field by field.
+        changes: Vec<FieldChange>,
+        /// What detection found in it.
+        detections: Vec<Detection>,
+        /// The worst of them.
+        max_severity: Option<Severity>,
+    },
     /// Detection found something in a definition or a message.
     #[serde(rename = "mcp_detection")]
     Detection {

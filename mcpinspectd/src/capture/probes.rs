@@ -194,7 +194,7 @@ impl Probes {
             .override_global("SNIFF_BUDGET", &options.sniff_budget, true)
             .override_global(aya_log::LEVEL, &log_level, true);
         for (name, value) in &layout.globals {
-            loader.override_global(*name, value, true);
+            loader.override_global(name, value, true);
         }
         let mut ebpf = loader.load(OBJECT).map_err(not_loaded)?;
 

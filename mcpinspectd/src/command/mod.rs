@@ -32,7 +32,7 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         let result = match self.command {
             Command::Run(arguments) => run::run(&arguments).map(|()| ExitCode::SUCCESS),
-            Command::Tap(arguments) => tap::run(arguments).map(|()| ExitCode::SUCCESS),
+            Command::Tap(arguments) => tap::run(&arguments).map(|()| ExitCode::SUCCESS),
             Command::Check(arguments) => check::run(&arguments),
         };
         match result {

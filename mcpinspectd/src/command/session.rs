@@ -91,6 +91,25 @@ pub fn start(config: &Config, diagnostics: bool) -> anyhow::Result<Monitor> {
     })
 }
 
+/// Columns of the terminal on standard output; `None` where there is none.
+pub fn terminal_width() -> Option<usize> {
+    let mut size = nix::libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: TIOCGWINSZ writes one `winsize`, for which `size` has room.
+    let result = unsafe {
+        nix::libc::ioctl(
+            nix::libc::STDOUT_FILENO,
+            nix::libc::TIOCGWINSZ,
+            &raw mut size,
+        )
+    };
+    (result == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
 /// A flag that SIGINT and SIGTERM set. A second signal ends the program at once.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));

@@ -1,6 +1,6 @@
 //! Looks at one subject: extracts its text, finds, weighs, and explains.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -8,53 +8,27 @@ use super::category::Part;
 use super::document::{Document, NodeId, Piece, Segment};
 use super::extract::{self, Subject};
 use super::hidden::{self, Hidden};
+use super::knowledge::Knowledge;
 use super::matching::{Firing, Matches};
+use super::neighbours::Neighbours;
 use super::pack::Probe;
 use super::rules::{RuleId, RuleSet};
-use super::score::{self, Features, Weights};
+use super::score::{self, Features};
+use super::suppress::Suppression;
 use super::token::Names;
 use crate::event::{Action, Detection, Match, Severity};
+use crate::model::Timestamp;
 
 /// Most detections of one report.
 const DETECTIONS: usize = 32;
+/// Most payloads of one subject that are decoded and looked at again.
+const DECODED: usize = 32;
 /// Most places of one detection.
 const PLACES: usize = 4;
 /// Longest excerpt in a match, in characters.
 const EXCERPT: usize = 160;
 /// Characters of context to each side of a match.
 const CONTEXT: usize = 60;
-
-/// Rules and weights: all that is known. Immutable and shared.
-#[derive(Debug)]
-pub struct Knowledge {
-    /// The rules.
-    pub rules: RuleSet,
-    /// What they weigh.
-    pub weights: Weights,
-}
-
-/// The packs that come with the program: (file name, text).
-pub const BUILTIN_PACKS: &[(&str, &str)] =
-    &[("builtin.toml", include_str!("../../rules/builtin.toml"))];
-/// The weights that come with the program.
-pub const BUILTIN_WEIGHTS: &str = include_str!("../../rules/weights.toml");
-
-impl Knowledge {
-    /// What comes with the program. Compiled once.
-    #[expect(
-        clippy::expect_used,
-        reason = "both files are part of the program, and a test compiles them"
-    )]
-    pub fn builtin() -> Arc<Self> {
-        static BUILTIN: LazyLock<Arc<Knowledge>> = LazyLock::new(|| {
-            let rules = RuleSet::compile(BUILTIN_PACKS).expect("the built-in rules are valid");
-            let weights =
-                Weights::parse(BUILTIN_WEIGHTS, &rules).expect("the built-in weights are valid");
-            Arc::new(Knowledge { rules, weights })
-        });
-        Arc::clone(&BUILTIN)
-    }
-}
 
 /// What was found in one subject.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,8 +73,12 @@ impl Report {
 pub struct Circumstances<'a> {
     /// Name of the server it comes from.
     pub server: Option<&'a str>,
-    /// Findings of others (other servers' tools, behaviour over time) that belong to this subject.
-    pub probes: &'a [(Probe, &'a str)],
+    /// Name of the tool, where it is not the subject itself.
+    pub tool: Option<&'a str>,
+    /// When; suppressions end.
+    pub time: Timestamp,
+    /// What other servers offer, where known. Needs `server`.
+    pub neighbours: Option<&'a Neighbours>,
 }
 
 /// Looks at subjects, one after the other. Keeps its buffers; one per thread.
@@ -142,25 +120,35 @@ impl Analyser {
     pub fn tool(&mut self, tool: &Value, circumstances: Circumstances<'_>) -> Report {
         let mut document = Document::new();
         extract::tool(&mut document, tool);
-        let own = tool
-            .get("name")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_lowercase();
+        let name = tool.get("name").and_then(Value::as_str);
+        let own = name.unwrap_or_default().to_lowercase();
         let mut parameters = std::mem::take(&mut self.parameters);
         extract::own_names(tool, &mut parameters);
+        let neighbours = circumstances.neighbours.zip(circumstances.server);
         let names = Names {
             own: &own,
             parameters: &parameters,
+            neighbours,
         };
-        let mut probes = contradictions(tool);
-        probes.extend_from_slice(circumstances.probes);
+        let mut noted = contradictions(tool);
+        if let Some((neighbours, server)) = neighbours {
+            let likenesses = neighbours.likenesses(server, tool);
+            noted.extend(likenesses.into_iter().map(|like| {
+                (
+                    like.probe,
+                    format!("It resembles `{}` of `{}`.", like.tool, like.server),
+                )
+            }));
+        }
         let report = self.weigh(
             document,
             Subject::Tool,
             &names,
-            circumstances.server,
-            &probes,
+            Circumstances {
+                tool: name,
+                ..circumstances
+            },
+            noted,
         );
         self.parameters = parameters;
         report
@@ -175,155 +163,154 @@ impl Analyser {
     ) -> Report {
         let mut document = Document::new();
         extract::value(&mut document, value);
-        self.weigh(
-            document,
-            subject,
-            &Names::default(),
-            circumstances.server,
-            circumstances.probes,
-        )
+        let names = Names {
+            neighbours: circumstances.neighbours.zip(circumstances.server),
+            ..Names::default()
+        };
+        self.weigh(document, subject, &names, circumstances, Vec::new())
     }
 
+    /// `noted` are findings about the subject as a whole, each with what to add to its explanation.
     fn weigh(
         &mut self,
         mut document: Document<'_>,
         subject: Subject,
         names: &Names<'_>,
-        server: Option<&str>,
-        probes: &[(Probe, &str)],
+        circumstances: Circumstances<'_>,
+        noted: Vec<(Probe, String)>,
     ) -> Report {
+        let Circumstances {
+            server, tool, time, ..
+        } = circumstances;
         let knowledge = Arc::clone(&self.knowledge);
         let rules = &knowledge.rules;
         let surface = subject.surface();
-        let hidden = self.unhide(&mut document);
+        let weights = knowledge.weights.on(surface);
+        let originals = document.pieces().len();
+        let hidden = unhide(&mut document);
         self.matches.run(rules, &document, surface, names);
-        let mut firings: Vec<Firing> =
-            Vec::with_capacity(self.matches.firings.len() + hidden.len());
-        firings.extend(
-            self.matches
-                .firings
-                .iter()
-                .filter(|firing| rules.rule(firing.rule).for_server(server)),
-        );
-        let first_decoded = document
-            .pieces()
+        let mut firings = std::mem::take(&mut self.matches.firings);
+        let silences: Vec<&Suppression> = rules
+            .suppressions()
             .iter()
-            .position(|piece| matches!(piece.raw, std::borrow::Cow::Owned(_)));
-        let decoded_from = first_decoded
-            .and_then(|index| document.pieces().get(index))
-            .map(|piece| piece.start as u32);
-        let mut found: Vec<(RuleId, Option<Hidden>, usize, &str)> = Vec::new();
+            .filter(|one| one.concerns(server, tool, time))
+            .collect();
+        let counts = |id: RuleId| {
+            let rule = rules.rule(id);
+            rule.on(surface)
+                && rule.for_server(server)
+                && !silences.iter().any(|one| one.silences(rule))
+        };
+        firings.retain(|firing| counts(firing.rule));
+        let mut probes: Vec<Probed> = Vec::new();
+        let mut probe = |probe, piece, hidden, words| {
+            if let Some(rule) = rules.probe(probe).filter(|rule| counts(*rule)) {
+                probes.push(Probed {
+                    rule,
+                    piece,
+                    hidden,
+                    words,
+                });
+            }
+        };
         for (piece, hidden) in hidden {
-            if let Some(rule) = rules
-                .probe(hidden.probe)
-                .filter(|rule| rules.rule(*rule).on(surface))
-            {
-                found.push((rule, Some(hidden), piece, ""));
-            }
+            probe(hidden.probe, piece, Some(hidden), String::new());
         }
-        if let Some(from) = decoded_from
-            && let Some(firing) = firings.iter().find(|firing| {
-                firing.start >= from
-                    && knowledge.weights.on(surface).rules[firing.rule.0 as usize] >= 1.0
-            })
-            && let Some(rule) = rules.probe(Probe::EncodedFinding)
-            && let Some((index, _)) = document.piece_at(firing.start as usize)
+        // Instructions in what was decoded: nobody encodes them by accident.
+        let decoded = document
+            .pieces()
+            .get(originals)
+            .map(|piece| piece.start as u32);
+        if let Some(from) = decoded
+            && let Some(firing) = firings
+                .iter()
+                .find(|firing| firing.start >= from && weights.rules[firing.rule.0 as usize] >= 1.0)
+            && let Some((piece, _)) = document.piece_at(firing.start as usize)
         {
-            found.push((rule, None, index, ""));
+            probe(Probe::EncodedFinding, piece, None, String::new());
         }
-        for (probe, words) in probes {
-            if let Some(rule) = rules
-                .probe(*probe)
-                .filter(|rule| rules.rule(*rule).on(surface))
-            {
-                found.push((rule, None, 0, words));
-            }
+        for (which, words) in noted {
+            probe(which, 0, None, words);
         }
-        for (rule, _, piece, _) in &found {
+        for probed in &probes {
             let at = document
                 .pieces()
-                .get(*piece)
+                .get(probed.piece)
                 .map_or(0, |piece| piece.start as u32);
             firings.push(Firing {
-                rule: *rule,
+                rule: probed.rule,
                 start: at,
                 end: at,
             });
         }
-        firings.sort_by_key(|firing| (firing.start, firing.rule));
+        firings.sort_unstable_by_key(|firing| (firing.start, firing.rule));
         self.features.collect(rules, &document, &firings);
-        let verdict = score::weigh(rules, knowledge.weights.on(surface), &self.features);
-        if verdict.action == Action::None {
-            return Report {
-                score: verdict.score(),
-                truncated: self.matches.truncated,
-                ..Report::clean()
-            };
-        }
+        let verdict = score::weigh(rules, weights, &self.features);
         let mut report = Report {
-            action: verdict.action,
-            severity: None,
             score: verdict.score(),
-            detections: Vec::new(),
             truncated: self.matches.truncated,
+            ..Report::clean()
         };
-        explain(rules, &document, &firings, &found, &mut report.detections);
-        report.severity = Some(severity(verdict.action, &report.detections));
+        if verdict.action != Action::None {
+            report.action = verdict.action;
+            explain(rules, &document, &firings, &probes, &mut report.detections);
+            report.severity = Some(severity(verdict.action, &report.detections));
+        }
+        self.matches.firings = firings;
         report
-    }
-
-    /// Finds hidden characters and decodes payloads; what was decoded becomes a piece of its own.
-    /// Returns each finding with the index of its piece.
-    fn unhide(&mut self, document: &mut Document<'_>) -> Vec<(usize, Hidden)> {
-        let mut all = Vec::new();
-        let mut found = Vec::new();
-        let mut decoded: Vec<(NodeId, Part, &'static str, String)> = Vec::new();
-        for (index, piece) in document.pieces().iter().enumerate() {
-            let raw = bounded(&piece.raw);
-            hidden::characters(raw, &mut found);
-            if found.iter().any(|hidden| {
-                matches!(
-                    hidden.probe,
-                    Probe::TagCharacters | Probe::VariationSelectors
-                )
-            }) && let Some(text) = hidden::spelled(raw)
-            {
-                decoded.push((piece.node, piece.part, "tag characters", text));
-            }
-            all.extend(found.drain(..).map(|hidden| (index, hidden)));
-            if raw.len() >= 24 {
-                for payload in hidden::payloads(raw) {
-                    all.push((
-                        index,
-                        Hidden {
-                            probe: Probe::EncodedText,
-                            start: payload.start,
-                            end: payload.end,
-                        },
-                    ));
-                    decoded.push((piece.node, piece.part, payload.how, payload.text));
-                }
-            }
-        }
-        for (node, part, how, text) in decoded.into_iter().take(32) {
-            let node = document.node(node, Segment::Decoded(how));
-            document.push(node, part, text);
-        }
-        all
     }
 }
 
-/// The start of a text, as far as it is looked at.
-fn bounded(text: &str) -> &str {
-    let mut end = text.len().min(super::document::VALUE_LIMIT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
+/// A finding that did not come from the matching of words.
+struct Probed {
+    rule: RuleId,
+    /// Index of the piece that it stands in.
+    piece: usize,
+    hidden: Option<Hidden>,
+    /// What to add to the rule's explanation.
+    words: String,
+}
+
+/// Finds hidden characters and decodes payloads; what was decoded becomes a piece of its own.
+/// Returns each finding with the index of its piece.
+fn unhide(document: &mut Document<'_>) -> Vec<(usize, Hidden)> {
+    let mut all = Vec::new();
+    let mut found = Vec::new();
+    let mut decoded: Vec<(NodeId, Part, &'static str, String)> = Vec::new();
+    for (index, piece) in document.pieces().iter().enumerate() {
+        let raw = crate::text::bound(&piece.raw, super::document::VALUE_LIMIT);
+        hidden::characters(&raw, &mut found);
+        if found.iter().any(|hidden| {
+            matches!(
+                hidden.probe,
+                Probe::TagCharacters | Probe::VariationSelectors
+            )
+        }) && let Some(text) = hidden::spelled(&raw)
+        {
+            decoded.push((piece.node, piece.part, "invisible", text));
+        }
+        all.extend(found.drain(..).map(|hidden| (index, hidden)));
+        for payload in hidden::payloads(&raw) {
+            all.push((
+                index,
+                Hidden {
+                    probe: Probe::EncodedText,
+                    start: payload.start,
+                    end: payload.end,
+                },
+            ));
+            decoded.push((piece.node, piece.part, payload.how, payload.text));
+        }
     }
-    &text[..end]
+    for (node, part, how, text) in decoded.into_iter().take(DECODED) {
+        let node = document.node(node, Segment::Decoded(how));
+        document.push(node, part, text);
+    }
+    all
 }
 
 /// Annotations that the tool's own name and description contradict.
-fn contradictions(tool: &Value) -> Vec<(Probe, &'static str)> {
+fn contradictions(tool: &Value) -> Vec<(Probe, String)> {
     let mut found = Vec::new();
     let Some(annotations) = tool.get("annotations").and_then(Value::as_object) else {
         return found;
@@ -333,10 +320,10 @@ fn contradictions(tool: &Value) -> Vec<(Probe, &'static str)> {
     let destroys = name_verbs(name).any(|verb| DESTROYS.contains(&verb.as_str()));
     let changes = destroys || name_verbs(name).any(|verb| CHANGES.contains(&verb.as_str()));
     if flag("readOnlyHint") == Some(true) && changes {
-        found.push((Probe::ReadOnlyContradiction, ""));
+        found.push((Probe::ReadOnlyContradiction, String::new()));
     }
     if flag("destructiveHint") == Some(false) && destroys {
-        found.push((Probe::DestructiveContradiction, ""));
+        found.push((Probe::DestructiveContradiction, String::new()));
     }
     found
 }
@@ -387,7 +374,7 @@ fn explain(
     rules: &RuleSet,
     document: &Document<'_>,
     firings: &[Firing],
-    found: &[(RuleId, Option<Hidden>, usize, &str)],
+    probes: &[Probed],
     out: &mut Vec<Detection>,
 ) {
     for firing in firings {
@@ -398,17 +385,18 @@ fn explain(
         if rule.weight < 0.0 {
             continue;
         }
-        let probe = found
+        let probed = probes
             .iter()
-            .find(|(id, _, at, _)| *id == firing.rule && *at == index);
-        let (range, words) = match probe {
-            Some((_, Some(hidden), _, _)) => ((hidden.start, hidden.end), ""),
-            Some((_, None, _, words)) => ((0, piece.raw.len().min(EXCERPT)), *words),
-            None => (
-                document.raw_range(piece, firing.start as usize, firing.end as usize),
-                "",
-            ),
+            .find(|probed| probed.rule == firing.rule && probed.piece == index);
+        let range = match probed {
+            Some(Probed {
+                hidden: Some(hidden),
+                ..
+            }) => (hidden.start, hidden.end),
+            Some(_) => (0, piece.raw.len()),
+            None => document.raw_range(piece, firing.start as usize, firing.end as usize),
         };
+        let words = probed.map_or("", |probed| probed.words.as_str());
         let place = place(piece, range);
         let field = document.path(piece.node);
         let known = out
@@ -426,7 +414,7 @@ fn explain(
                 explanation: if words.is_empty() {
                     rule.says.clone()
                 } else {
-                    format!("{} {words}", rule.says)
+                    format!("{} {}", rule.says, shown(words, EXCERPT))
                 },
             }),
             None => break,

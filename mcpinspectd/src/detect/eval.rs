@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::analyse::{Analyser, Circumstances, Knowledge, Report};
+use super::analyse::{Analyser, Circumstances, Report};
 use super::category::Surface;
 use super::fit::{Example, Fitted, Settings, fit};
+use super::knowledge::Knowledge;
 use super::message;
 use super::rules::RuleSet;
 use super::score::{SurfaceWeights, weigh};
@@ -170,7 +171,7 @@ pub fn judge(knowledge: &Arc<Knowledge>, rows: Vec<Row>) -> (Vec<Judged>, Durati
         let begin = Instant::now();
         let circumstances = Circumstances {
             server: row.server.as_deref(),
-            probes: &[],
+            ..Circumstances::default()
         };
         let mut features = Default::default();
         let report = match (&row.tool, &row.message) {

@@ -11,82 +11,140 @@ use super::category::Surface;
 use super::extract::Subject;
 
 /// A subject in a message.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Found<'a> {
     /// What it is.
     pub subject: Subject,
     /// Its value.
     pub value: &'a Value,
+    /// Where it stands in the message, such as `result.tools[2]`.
+    pub place: String,
+    /// The tool that it is about, where it is not the tool itself.
+    pub tool: Option<&'a str>,
 }
+
+/// Most subjects of one message.
+const SUBJECTS: usize = 4096;
 
 /// The subjects of a message (or of a batch of them), in order; at most 4,096.
 pub fn subjects(message: &Value) -> Vec<Found<'_>> {
     let mut found = Vec::new();
     match message {
-        Value::Array(batch) => batch.iter().for_each(|message| one(message, &mut found)),
-        _ => one(message, &mut found),
+        Value::Array(batch) => {
+            for (index, message) in batch.iter().enumerate().take(SUBJECTS) {
+                one(message, &format!("[{index}]."), &mut found);
+            }
+        }
+        _ => one(message, "", &mut found),
     }
-    found.truncate(4096);
+    found.truncate(SUBJECTS);
     found
 }
 
-fn one<'a>(message: &'a Value, found: &mut Vec<Found<'a>>) {
-    let mut add = |subject, value: &'a Value| found.push(Found { subject, value });
+fn one<'a>(message: &'a Value, at: &str, found: &mut Vec<Found<'a>>) {
+    let method = message.get("method").and_then(Value::as_str);
+    let tool = message
+        .get("params")
+        .filter(|_| method == Some("tools/call"))
+        .and_then(|params| params.get("name"))
+        .and_then(Value::as_str);
+    let mut add = |subject, value: &'a Value, place: String| {
+        found.push(Found {
+            subject,
+            value,
+            place: format!("{at}{place}"),
+            tool,
+        })
+    };
     if let Some(error) = message.get("error") {
-        add(Subject::Error, error);
+        add(Subject::Error, error, "error".into());
     }
-    let params = message.get("params");
-    match (message.get("method").and_then(Value::as_str), params) {
-        (Some("tools/call"), Some(params)) => {
-            if let Some(arguments) = params.get("arguments") {
-                add(Subject::Arguments, arguments);
-            }
-        }
-        (Some("sampling/createMessage"), Some(params)) => add(Subject::Sampling, params),
-        (Some("elicitation/create"), Some(params)) => add(Subject::Elicitation, params),
-        (Some(method), Some(params)) if method.starts_with("notifications/") => {
-            add(Subject::Notification, params)
-        }
-        (Some(_), Some(params)) => add(Subject::Arguments, params),
-        _ => {}
+    if let (Some(method), Some(params)) = (method, message.get("params")) {
+        let (subject, value, place) = match method {
+            "tools/call" => (
+                Subject::Arguments,
+                params.get("arguments").unwrap_or(params),
+                "params.arguments",
+            ),
+            "sampling/createMessage" => (Subject::Sampling, params, "params"),
+            "elicitation/create" => (Subject::Elicitation, params, "params"),
+            _ if method.starts_with("notifications/") => (Subject::Notification, params, "params"),
+            _ => (Subject::Arguments, params, "params"),
+        };
+        add(subject, value, place.into());
     }
     let Some(result) = message.get("result") else {
         return;
     };
-    let mut definitions = false;
-    for (list, subject) in [
+    let before = found.len();
+    result_subjects(result, &mut |subject, value, place: String| {
+        found.push(Found {
+            subject,
+            value,
+            place: format!("{at}result{place}"),
+            tool: None,
+        });
+    });
+    if found.len() == before
+        && result.get("serverInfo").is_none()
+        && result.get("supportedVersions").is_none()
+    {
+        let subject =
+            if result.get("content").is_some() || result.get("structuredContent").is_some() {
+                Subject::ToolResult
+            } else {
+                Subject::Content
+            };
+        found.push(Found {
+            subject,
+            value: result,
+            place: format!("{at}result"),
+            tool: None,
+        });
+    }
+}
+
+/// Subjects inside a result that stand for themselves: definitions, and questions of the server.
+fn result_subjects<'a>(result: &'a Value, add: &mut dyn FnMut(Subject, &'a Value, String)) {
+    const LISTS: [(&str, Subject); 4] = [
         ("tools", Subject::Tool),
         ("prompts", Subject::Declaration),
         ("resources", Subject::Declaration),
         ("resourceTemplates", Subject::Declaration),
-    ] {
-        if let Some(values) = result.get(list).and_then(Value::as_array) {
-            definitions = true;
-            values.iter().for_each(|value| add(subject, value));
+    ];
+    for (list, subject) in LISTS {
+        for (index, value) in result
+            .get(list)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .enumerate()
+            .take(SUBJECTS)
+        {
+            add(subject, value, format!(".{list}[{index}]"));
         }
     }
     if let Some(instructions) = result.get("instructions") {
-        definitions = true;
-        add(Subject::Declaration, instructions);
+        add(Subject::Declaration, instructions, ".instructions".into());
     }
-    if let Some(requests) = result.get("inputRequests").and_then(Value::as_object) {
-        for request in requests.values() {
-            let subject = match request.get("method").and_then(Value::as_str) {
-                Some("sampling/createMessage") => Subject::Sampling,
-                _ => Subject::Elicitation,
-            };
-            add(subject, request.get("params").unwrap_or(request));
-        }
-    }
-    if definitions {
-        return;
-    }
-    if result.get("content").is_some() || result.get("structuredContent").is_some() {
-        add(Subject::ToolResult, result);
-    } else if result.get("contents").is_some() || result.get("messages").is_some() {
-        add(Subject::Content, result);
-    } else if result.get("serverInfo").is_none() && result.get("inputRequests").is_none() {
-        add(Subject::Content, result);
+    for (key, request) in result
+        .get("inputRequests")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        let sampling =
+            request.get("method").and_then(Value::as_str) == Some("sampling/createMessage");
+        let subject = if sampling {
+            Subject::Sampling
+        } else {
+            Subject::Elicitation
+        };
+        add(
+            subject,
+            request.get("params").unwrap_or(request),
+            format!(".inputRequests.{}.params", crate::text::bound(key, 60)),
+        );
     }
 }
 
@@ -97,7 +155,8 @@ pub fn surface(message: &Value) -> Surface {
         .map_or(Surface::Content, |found| found.subject.surface())
 }
 
-/// Looks at every subject of a message; one report for all of them.
+/// Looks at every subject of a message; one report for all of them, with paths from the message's
+/// root.
 pub fn report(
     analyser: &mut Analyser,
     message: &Value,
@@ -105,7 +164,16 @@ pub fn report(
 ) -> Report {
     let mut whole = Report::clean();
     for found in subjects(message) {
-        whole.absorb(analyse(analyser, found, circumstances));
+        let mut report = analyse(analyser, &found, circumstances);
+        for detection in &mut report.detections {
+            let dot = if detection.field.is_empty() || detection.field.starts_with('[') {
+                ""
+            } else {
+                "."
+            };
+            detection.field = format!("{}{dot}{}", found.place, detection.field);
+        }
+        whole.absorb(report);
     }
     whole
 }
@@ -113,11 +181,18 @@ pub fn report(
 /// Looks at one subject.
 pub fn analyse(
     analyser: &mut Analyser,
-    found: Found<'_>,
+    found: &Found<'_>,
     circumstances: Circumstances<'_>,
 ) -> Report {
     match found.subject {
         Subject::Tool => analyser.tool(found.value, circumstances),
-        subject => analyser.value(found.value, subject, circumstances),
+        subject => analyser.value(
+            found.value,
+            subject,
+            Circumstances {
+                tool: found.tool.or(circumstances.tool),
+                ..circumstances
+            },
+        ),
     }
 }

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::category::{Category, Evidence, Part, Surface};
+use super::suppress::RawSuppression;
 use crate::event::Severity;
 
 /// Tokens found by form; usable in `all` and `none` beside the words of the pack.
@@ -48,6 +49,8 @@ pub enum Token {
     NumericUrl,
     /// Another thing's name that speaks of keys, passwords or tokens.
     TellingName,
+    /// A tool that another server has, and this one has not.
+    ForeignTool,
     /// `<word>`.
     Tag,
     /// `[word]`.
@@ -84,6 +87,7 @@ impl Token {
         ("RISKY_NAME", Self::RiskyName),
         ("NUMERIC_URL", Self::NumericUrl),
         ("TELLING_NAME", Self::TellingName),
+        ("FOREIGN_TOOL", Self::ForeignTool),
         ("TAG", Self::Tag),
         ("BRACKET", Self::Bracket),
         ("CAPITALS", Self::Capitals),
@@ -146,10 +150,6 @@ pub enum Probe {
     ReadOnlyContradiction,
     /// `destructiveHint: false` on a tool that says it destroys things.
     DestructiveContradiction,
-    /// Much of the description speaks of other tools and none of it of this one.
-    NoPurposeOfItsOwn,
-    /// A tool of another server is named.
-    ForeignTool,
     /// The tool's name equals one of another server's, and more than the name is alike.
     CopiedTool,
     /// The tool's name looks like one of another server's.
@@ -234,6 +234,9 @@ pub struct RawPack {
     /// The rules.
     #[serde(default, rename = "rule")]
     pub rules: Vec<RawRule>,
+    /// Findings that are not to be told.
+    #[serde(default, rename = "suppress")]
+    pub suppressions: Vec<RawSuppression>,
 }
 
 /// What is wrong with a rule pack, and where.

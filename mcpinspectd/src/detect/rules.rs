@@ -13,6 +13,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use super::category::{Category, Evidence, Part, Surface};
 use super::document::Document;
 use super::pack::{Decides, PackError, Probe, RawPack, RawRule, Scope, Token, line_of, parse};
+use super::suppress::Suppression;
 use crate::event::Severity;
 
 /// Most concepts (tokens and word lists) that a rule set can have.
@@ -117,6 +118,7 @@ pub struct RuleSet {
     pub(super) automaton: AhoCorasick,
     pub(super) meanings: Vec<Meaning>,
     probes: HashMap<Probe, RuleId>,
+    suppressions: Vec<Suppression>,
 }
 
 impl RuleSet {
@@ -134,6 +136,13 @@ impl RuleSet {
             for rule in pack.rules {
                 compiler.rule(&source, rule, index == 0)?;
             }
+            for suppression in pack.suppressions {
+                compiler.suppressions.push(
+                    suppression
+                        .check()
+                        .map_err(|(position, problem)| source.error(position, problem))?,
+                );
+            }
         }
         compiler.finish()
     }
@@ -146,6 +155,11 @@ impl RuleSet {
     /// One rule.
     pub fn rule(&self, id: RuleId) -> &Rule {
         &self.rules[id.0 as usize]
+    }
+
+    /// What is not to be told.
+    pub fn suppressions(&self) -> &[Suppression] {
+        &self.suppressions
     }
 
     /// The rule of a probe.
@@ -187,6 +201,7 @@ struct Compiler {
     rules: Vec<Rule>,
     names: HashMap<String, usize>,
     probes: HashMap<Probe, RuleId>,
+    suppressions: Vec<Suppression>,
 }
 
 impl Compiler {
@@ -202,6 +217,7 @@ impl Compiler {
             rules: Vec::new(),
             names: HashMap::new(),
             probes: HashMap::new(),
+            suppressions: Vec::new(),
         }
     }
 
@@ -473,6 +489,7 @@ impl Compiler {
             automaton,
             meanings,
             probes: self.probes,
+            suppressions: self.suppressions,
         })
     }
 }

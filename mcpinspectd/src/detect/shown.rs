@@ -1,20 +1,10 @@
-//! Excerpts of untrusted text that are fit for an event: bounded, and nothing in them is invisible.
+//! Excerpts of untrusted text that are fit for an event: secrets masked, nothing invisible, bounded.
 
-use super::document::is_ignorable;
+use crate::text::{escape, redact};
 
-/// At most `limit` characters of `text`, with everything that a person would not see written out.
+/// At most `limit` characters of `text`.
 pub fn excerpt(text: &str, limit: usize) -> String {
-    let mut out = String::new();
-    for (count, c) in text.chars().enumerate() {
-        if count >= limit {
-            out.push('…');
-            break;
-        }
-        if (c.is_control() && !matches!(c, '\n' | '\t')) || is_ignorable(c) {
-            out.push_str(&format!("\\u{{{:x}}}", c as u32));
-        } else {
-            out.push(c);
-        }
-    }
-    out
+    // What is cut off need not be searched; a secret at the cut is still recognised by its beginning.
+    let bounded = crate::text::bound(text, limit.saturating_mul(8).max(1024));
+    escape::printable(&redact::secrets(&bounded), limit)
 }

@@ -5,6 +5,7 @@
 //! ends of sentences.
 
 use super::document::{Document, PIECE_END, Shape};
+use super::neighbours::Neighbours;
 use super::pack::Token;
 
 /// Something found at a place in the buffer.
@@ -25,6 +26,18 @@ pub struct Names<'a> {
     pub own: &'a str,
     /// Its parameters and enum values, lower case, sorted.
     pub parameters: &'a [String],
+    /// What other servers offer, and the name of the subject's server.
+    pub neighbours: Option<(&'a Neighbours, &'a str)>,
+}
+
+impl Names<'_> {
+    /// The bit of a name that only other servers' tools have.
+    fn foreign(&self, word: &str) -> u128 {
+        let foreign = self
+            .neighbours
+            .is_some_and(|(neighbours, server)| neighbours.is_foreign(server, word));
+        u128::from(foreign) << Token::ForeignTool as u32
+    }
 }
 
 /// What the paths of keys, credentials and accounts have in their names.
@@ -212,7 +225,7 @@ impl Scanner<'_> {
         {
             bit(Token::OwnParameter)
         } else {
-            bit(Token::Identifier) | traits(word)
+            bit(Token::Identifier) | traits(word) | self.names.foreign(word)
         };
         self.push(start, end, concepts);
     }
@@ -262,9 +275,12 @@ impl Scanner<'_> {
             {
                 bit(Token::OwnParameter)
             } else if joined {
-                bit(Token::Identifier) | bit(Token::QuotedWord) | traits(word)
+                bit(Token::Identifier)
+                    | bit(Token::QuotedWord)
+                    | traits(word)
+                    | self.names.foreign(word)
             } else {
-                bit(Token::QuotedWord)
+                bit(Token::QuotedWord) | self.names.foreign(word)
             };
             self.push(start, end, token);
             return end;

@@ -114,11 +114,6 @@ impl Prefix {
         true
     }
 
-    /// Whether nothing was kept.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
     /// The pieces: position, bytes, time.
     pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8], u64)> {
         let mut start = 0;

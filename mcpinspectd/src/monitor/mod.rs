@@ -38,7 +38,7 @@ pub struct Monitor {
 }
 
 /// What the capture did, at its end.
-#[derive(Clone, Debug, Default, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CaptureTotals {
     /// Records that the probes wrote.
     pub records: u64,

@@ -35,7 +35,7 @@ impl Monitor {
             .collect();
         self.tracker.environment().probes().register(keys)?;
         // The answers are in the ring by now. A socket's peer must be known before its program is.
-        let mut early = Early::default();
+        let mut early = Early;
         while let Ok(batch) = self.records.recv_timeout(super::TICK) {
             self.take(&batch, &mut early);
         }
@@ -48,7 +48,6 @@ impl Monitor {
 
 /// Nothing can be fed before the programs are known: sessions need a message first, and what comes
 /// is kept as a beginning.
-#[derive(Default)]
 struct Early;
 
 impl Feed for Early {

@@ -21,9 +21,10 @@ pub mod jsonl;
 pub mod kind;
 pub mod live;
 pub mod logging;
+pub mod notify;
 pub mod record;
 pub mod running;
 pub mod wording;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;

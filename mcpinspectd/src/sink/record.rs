@@ -125,6 +125,7 @@ pub fn subject(event: &Event) -> Option<&Subject> {
     match event {
         Event::ToolSeen { subject, .. }
         | Event::ToolChanged { subject, .. }
+        | Event::ServerChanged { subject, .. }
         | Event::Detection { subject, .. }
         | Event::SessionStarted { subject, .. }
         | Event::SessionIdentified { subject, .. }
@@ -179,6 +180,20 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             if let Some(hash) = new_hash {
                 add("MCPINSPECT_HASH", hash);
             }
+            if let Some(found) = wording::worst(detections) {
+                add("MCPINSPECT_CATEGORY", &found.category);
+            }
+        }
+        Event::ServerChanged {
+            item,
+            previous_hash,
+            new_hash,
+            detections,
+            ..
+        } => {
+            add("MCPINSPECT_ITEM", item);
+            add("MCPINSPECT_PREVIOUS_HASH", previous_hash);
+            add("MCPINSPECT_HASH", new_hash);
             if let Some(found) = wording::worst(detections) {
                 add("MCPINSPECT_CATEGORY", &found.category);
             }

@@ -1,167 +1,162 @@
-//! The JSON lines of `tap`: an interface that scripts rely on.
+//! Messages as JSON lines: an interface for programs.
 //!
-//! One object a line: `tap_ready` first, then an `mcp_message` per message and an
-//! `mcp_capture_gap` per loss, and `tap_summary` at the end. Field names and meanings stay.
+//! | `type` | when |
+//! |---|---|
+//! | `tap_ready` | first, once the probes are attached |
+//! | `mcp_message` | for each frame |
+//! | `mcp_capture_gap`, `mcp_blind_spot` | where bytes were lost, or move out of sight |
+//! | `tap_summary` | last |
+//!
+//! `bytes` and `sha256` are over the exact bytes between two line feeds, a carriage return before
+//! the second one included. `id` is the JSON value of the message. `method` is what the message
+//! itself says, so a response has none. With `raw` asked for, the bytes follow as a string, or, where
+//! they are no UTF-8, in `raw_base64`. Characters without a glyph are written as `\u` escapes: a
+//! parser gets the exact text, a terminal no surprise.
 
-use std::collections::HashMap;
-use std::io::{self, Write};
+use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::discover::StreamLedger;
+use super::{Format, Ready, Summary};
 use crate::engine::{MessageKind, MessageSeen};
 use crate::event::Event;
 use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
-use crate::monitor::CaptureTotals;
+use crate::sink::json::TerminalSafe;
+
+/// See the module's text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Jsonl {
+    /// Whether the messages themselves are written. They are secret.
+    pub raw: bool,
+}
 
 #[derive(Serialize)]
-#[serde(tag = "type")]
+#[serde(tag = "type", rename_all = "snake_case")]
 enum Line<'a> {
-    #[serde(rename = "tap_ready")]
-    Ready {
-        version: &'static str,
-        hook: &'static str,
-    },
-    #[serde(rename = "mcp_message")]
-    Message {
-        timestamp: Timestamp,
-        session_id: &'a SessionId,
-        server_id: &'a ServerId,
-        direction: Direction,
-        server_pid: Option<Pid>,
-        client_pid: Option<Pid>,
-        kind: MessageKind,
-        method: Option<&'a str>,
-        id: Option<&'a RawValue>,
-        bytes: usize,
-        sha256: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        raw: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        raw_base64: Option<String>,
-        gap_before: bool,
-    },
-    #[serde(rename = "tap_summary")]
-    Summary {
-        streams: Vec<StreamSummary<'a>>,
-        capture: &'a CaptureTotals,
-    },
+    TapReady(&'a Ready),
+    McpMessage(Message<'a>),
+    TapSummary(&'a Summary),
 }
 
-/// One direction of a session in the summary.
 #[derive(Serialize)]
-struct StreamSummary<'a> {
-    #[serde(flatten)]
-    ledger: &'a StreamLedger,
-    /// Frames that were told.
-    frames: u64,
+struct Message<'a> {
+    timestamp: Timestamp,
+    session_id: &'a SessionId,
+    server_id: &'a ServerId,
+    direction: Direction,
+    server_pid: Option<Pid>,
+    client_pid: Option<Pid>,
+    kind: MessageKind,
+    method: Option<&'a str>,
+    id: Option<Id<'a>>,
+    bytes: usize,
+    sha256: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw_base64: Option<String>,
+    gap_before: bool,
 }
 
-/// Writes the lines.
-pub struct Jsonl<W> {
-    out: W,
-    raw: bool,
-    frames: HashMap<(SessionId, Direction), u64>,
+/// An id as it stands in the message: digits that no number type holds stay what they are.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Id<'a> {
+    Raw(&'a RawValue),
+    Value(Value),
+    Text(Cow<'a, str>),
 }
 
-impl<W: Write> Jsonl<W> {
-    /// Lines to `out`; with `raw`, messages in full.
-    pub fn new(out: W, raw: bool) -> Self {
-        Self {
-            out,
-            raw,
-            frames: HashMap::new(),
+impl<'a> Id<'a> {
+    fn of(json: &'a str) -> Self {
+        // Copied as it is only where nothing in it acts on a terminal.
+        if json.is_ascii()
+            && !json.contains('\x7f')
+            && let Ok(raw) = serde_json::from_str(json)
+        {
+            return Self::Raw(raw);
+        }
+        match serde_json::from_str(json) {
+            Ok(value) => Self::Value(value),
+            Err(_) => Self::Text(Cow::Borrowed(json)),
         }
     }
+}
 
-    /// The probes are attached: from now on nothing is missed.
-    ///
-    /// # Errors
-    /// Writing fails.
-    pub fn ready(&mut self, hook: &'static str) -> io::Result<()> {
-        self.line(&Line::Ready {
-            version: env!("CARGO_PKG_VERSION"),
-            hook,
-        })?;
-        self.flush()
+impl Format for Jsonl {
+    fn ready(&mut self, ready: &Ready, out: &mut Vec<u8>) {
+        line(&Line::TapReady(ready), out);
     }
 
-    /// Lets buffered lines go out.
-    ///
-    /// # Errors
-    /// Writing fails.
-    pub fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-
-    /// A message.
-    ///
-    /// # Errors
-    /// Writing fails.
-    pub fn message(&mut self, message: &MessageSeen<'_>) -> io::Result<()> {
-        let frames = self
-            .frames
-            .entry((message.session_id.clone(), message.direction));
-        *frames.or_default() += 1;
-        let text = std::str::from_utf8(message.bytes);
-        let encoded = self.raw && text.is_err();
-        let line = Line::Message {
-            timestamp: message.time,
-            session_id: message.session_id,
-            server_id: message.server_id,
-            direction: message.direction,
-            server_pid: message.server_pid,
-            client_pid: message.client_pid,
-            kind: message.kind,
-            method: message.method,
-            id: message.id.and_then(|id| serde_json::from_str(id).ok()),
-            bytes: message.bytes.len(),
-            sha256: format!("{:x}", Sha256::digest(message.bytes)),
-            raw: text.ok().filter(|_| self.raw),
-            raw_base64: encoded.then(|| STANDARD.encode(message.bytes)),
-            gap_before: message.gap_before,
+    fn message(&mut self, message: &MessageSeen<'_>, out: &mut Vec<u8>) {
+        let MessageSeen {
+            time,
+            session_id,
+            server_id,
+            direction,
+            server_pid,
+            client_pid,
+            kind,
+            method,
+            id,
+            bytes,
+            gap_before,
+            // What the message does not say itself is for people.
+            reply_to: _,
+            tool: _,
+            latency_ns: _,
+            is_error: _,
+            invalid_reason: _,
+        } = *message;
+        let (raw, raw_base64) = match std::str::from_utf8(bytes) {
+            _ if !self.raw => (None, None),
+            Ok(text) => (Some(text), None),
+            Err(_) => (None, Some(STANDARD.encode(bytes))),
         };
-        self.line(&line)
+        let message = Message {
+            timestamp: time,
+            session_id,
+            server_id,
+            direction,
+            server_pid,
+            client_pid,
+            kind,
+            method,
+            id: id.map(Id::of),
+            bytes: bytes.len(),
+            sha256: format!("{:x}", Sha256::digest(bytes)),
+            raw,
+            raw_base64,
+            gap_before,
+        };
+        line(&Line::McpMessage(message), out);
     }
 
-    /// An event. Of the events only losses are lines of `tap`; the others are the daemon's.
-    ///
-    /// # Errors
-    /// Writing fails.
-    pub fn event(&mut self, event: &Event) -> io::Result<()> {
-        match event {
-            Event::CaptureGap { .. } | Event::BlindSpot { .. } => self.line(event),
-            _ => Ok(()),
+    fn event(&mut self, event: &Event, out: &mut Vec<u8>) {
+        if matches!(event, Event::CaptureGap { .. } | Event::BlindSpot { .. }) {
+            line(event, out);
         }
     }
 
-    /// The end: what the streams' ledgers say.
-    ///
-    /// # Errors
-    /// Writing fails.
-    pub fn summary(&mut self, ledger: &[StreamLedger], capture: &CaptureTotals) -> io::Result<()> {
-        let streams = ledger
-            .iter()
-            .map(|ledger| {
-                let key = (ledger.session_id.clone(), ledger.direction);
-                let frames = self.frames.get(&key).copied().unwrap_or(0);
-                StreamSummary { ledger, frames }
-            })
-            .collect();
-        write(&mut self.out, &Line::Summary { streams, capture })?;
-        self.flush()
-    }
-
-    fn line(&mut self, line: &impl Serialize) -> io::Result<()> {
-        write(&mut self.out, line)
+    fn summary(&mut self, summary: &Summary, out: &mut Vec<u8>) {
+        line(&Line::TapSummary(summary), out);
     }
 }
 
-fn write(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, line)?;
-    out.write_all(b"\n")
+fn line(value: &impl Serialize, out: &mut Vec<u8>) {
+    let start = out.len();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut *out, TerminalSafe);
+    match value.serialize(&mut serializer) {
+        Ok(()) => out.push(b'\n'),
+        // Nothing here has a map with keys that are no strings, which is all that can go wrong.
+        Err(error) => {
+            out.truncate(start);
+            tracing::error!(%error, "a line of the tap cannot be written");
+        }
+    }
 }

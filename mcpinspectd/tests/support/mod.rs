@@ -1,6 +1,8 @@
 //! What the sinks' integration tests share: needs that are met or reported, programs, waiting.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod bus;
+
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +37,13 @@ pub fn have(program: &str) -> bool {
         .arg("--version")
         .output()
         .is_ok_and(|output| output.status.success())
+}
+
+/// Whether a program of this name is found, for those that know no `--version`.
+pub fn installed(program: &str) -> bool {
+    run("sh", &["-c", &format!("command -v {program}")])
+        .status
+        .success()
 }
 
 /// Runs a program to its end.

@@ -5,13 +5,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use mcpinspectd::detect::analyse::{BUILTIN_PACKS, BUILTIN_WEIGHTS, Knowledge};
 use mcpinspectd::detect::category::Surface;
 use mcpinspectd::detect::eval;
 use mcpinspectd::detect::fit::Settings;
+use mcpinspectd::detect::knowledge::{BUILTIN_PACKS, BUILTIN_WEIGHTS, Knowledge};
 use mcpinspectd::detect::rules::RuleSet;
 use mcpinspectd::detect::score::Weights;
 
+/// Measure detection on labelled files, or fit its weights to them
+///
 /// Reads `*.jsonl` files with labelled definitions and messages, and prints recall and false alerts
 /// per group.
 #[derive(clap::Args)]

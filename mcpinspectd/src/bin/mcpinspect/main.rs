@@ -1,6 +1,11 @@
 //! `mcpinspect`: what a person types.
 
 mod eval;
+mod explain;
+mod launch;
+mod report;
+mod rules;
+mod scan;
 
 use std::process::ExitCode;
 
@@ -16,12 +21,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure detection on labelled files, or fit its weights to them.
+    Scan(scan::Scan),
+    Explain(explain::Explain),
+    Rules(rules::Rules),
     Eval(eval::Eval),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
+        Command::Scan(command) => command.run(),
+        Command::Explain(command) => command.run(),
+        Command::Rules(command) => command.run(),
         Command::Eval(command) => command.run(),
     };
     match outcome {

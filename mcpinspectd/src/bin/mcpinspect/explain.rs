@@ -1,0 +1,38 @@
+//! `mcpinspect explain CATEGORY`: what a finding means, and what to do about it.
+
+use std::process::ExitCode;
+
+use mcpinspectd::detect::category::Category;
+use mcpinspectd::detect::explain;
+
+/// Explain a category of findings: what triggers it, what does not, how to silence it
+#[derive(clap::Args)]
+pub struct Explain {
+    /// The category, such as `hidden_instructions`; all of them when absent.
+    category: Option<String>,
+}
+
+impl Explain {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let Some(word) = self.category else {
+            for category in Category::ALL {
+                println!(
+                    "{:<26} {}",
+                    category.as_str(),
+                    explain::page(*category).title
+                );
+            }
+            println!("\nmcpinspect explain CATEGORY tells more.");
+            return Ok(ExitCode::SUCCESS);
+        };
+        let Some(category) = Category::parse(&word.replace('-', "_")) else {
+            let known: Vec<&str> = Category::ALL
+                .iter()
+                .map(|category| category.as_str())
+                .collect();
+            anyhow::bail!("no category `{word}`; there are {}", known.join(", "));
+        };
+        print!("{}", explain::text(category));
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,179 @@
+//! The forms in which a scan is told: for people, for scripts, for code scanning.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use mcpinspectd::detect::knowledge::Knowledge;
+use mcpinspectd::detect::scan::Outcome;
+use mcpinspectd::event::{Action, Detection, Severity};
+use mcpinspectd::text::escape;
+use serde_json::{Value, json};
+
+/// Findings of one line that the human form shows.
+const SHOWN: usize = 6;
+
+/// One JSON object a line.
+pub fn jsonl(out: &mut impl Write, outcomes: &[Outcome]) -> io::Result<()> {
+    for outcome in outcomes {
+        serde_json::to_writer(&mut *out, outcome)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// For people: what is wrong, where, and why; then the count.
+pub fn human(out: &mut impl Write, outcomes: &[Outcome], colour: bool) -> io::Result<()> {
+    let paint = |style: Style, text: &str| {
+        if colour {
+            format!("{style}{text}{style:#}")
+        } else {
+            text.to_owned()
+        }
+    };
+    for outcome in outcomes
+        .iter()
+        .filter(|outcome| outcome.verdict != Action::None)
+    {
+        let (word, style) = verdict(outcome.verdict);
+        let name = outcome
+            .tool
+            .as_deref()
+            .or_else(|| outcome.id.as_str())
+            .unwrap_or("message");
+        writeln!(
+            out,
+            "{} line {}: {}  (score {:.2})",
+            paint(style, word),
+            outcome.line,
+            escape::printable(name, 80),
+            outcome.score
+        )?;
+        for detection in outcome.detections.iter().take(SHOWN) {
+            finding(out, detection, &paint)?;
+        }
+        if outcome.detections.len() > SHOWN {
+            writeln!(
+                out,
+                "    and {} more; see --format jsonl",
+                outcome.detections.len() - SHOWN
+            )?;
+        }
+    }
+    let count = |action: Action| {
+        outcomes
+            .iter()
+            .filter(|outcome| outcome.verdict == action)
+            .count()
+    };
+    writeln!(
+        out,
+        "{} looked at: {} block, {} alert, {} warn, {} clean",
+        outcomes.len(),
+        count(Action::Block),
+        count(Action::Alert),
+        count(Action::Warn),
+        count(Action::None)
+    )
+}
+
+fn finding(
+    out: &mut impl Write,
+    detection: &Detection,
+    paint: &dyn Fn(Style, &str) -> String,
+) -> io::Result<()> {
+    let dim = Style::new().dimmed();
+    writeln!(
+        out,
+        "  {:<8} {:<24} {}",
+        detection.severity.as_str(),
+        detection.category,
+        detection.explanation
+    )?;
+    for place in detection.matches.iter().take(1) {
+        writeln!(
+            out,
+            "           {} {}",
+            paint(dim, &format!("{}:{}", detection.field, place.position)),
+            paint(dim, &place.context)
+        )?;
+    }
+    Ok(())
+}
+
+fn verdict(action: Action) -> (&'static str, Style) {
+    match action {
+        Action::None => ("clean", Style::new()),
+        Action::Warn => ("warn ", AnsiColor::Yellow.on_default()),
+        Action::Alert => ("ALERT", AnsiColor::Red.on_default().bold()),
+        Action::Block => ("BLOCK", AnsiColor::Red.on_default().bold().invert()),
+    }
+}
+
+/// SARIF 2.1.0: one result per finding of a line, at that line of the input.
+pub fn sarif(
+    out: &mut impl Write,
+    outcomes: &[Outcome],
+    knowledge: &Knowledge,
+    source: &str,
+) -> io::Result<()> {
+    let results: Vec<Value> = outcomes
+        .iter()
+        .flat_map(|outcome| {
+            outcome
+                .detections
+                .iter()
+                .map(move |detection| result(outcome, detection, source))
+        })
+        .collect();
+    let used: BTreeSet<&str> = outcomes
+        .iter()
+        .flat_map(|outcome| &outcome.detections)
+        .map(|detection| detection.pattern.as_str())
+        .collect();
+    let rules: Vec<Value> = knowledge
+        .rules
+        .rules()
+        .iter()
+        .filter(|rule| used.contains(rule.id.as_str()))
+        .map(|rule| {
+            json!({
+                "id": rule.id,
+                "shortDescription": { "text": rule.says },
+                "properties": { "category": rule.category, "severity": rule.severity },
+            })
+        })
+        .collect();
+    let log = json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "mcpinspect", "version": env!("CARGO_PKG_VERSION"), "rules": rules } },
+            "results": results,
+        }],
+    });
+    serde_json::to_writer_pretty(&mut *out, &log)?;
+    out.write_all(b"\n")
+}
+
+fn result(outcome: &Outcome, detection: &Detection, source: &str) -> Value {
+    let context = detection
+        .matches
+        .first()
+        .map_or("", |place| place.context.as_str());
+    let name = outcome.tool.as_deref().unwrap_or("message");
+    json!({
+        "ruleId": detection.pattern,
+        "level": match (outcome.verdict, detection.severity) {
+            (Action::Alert | Action::Block, Severity::High | Severity::Critical) => "error",
+            (Action::None, _) => "note",
+            _ => "warning",
+        },
+        "message": { "text": format!("{}: {} ({})", escape::printable(name, 80), detection.explanation, context) },
+        "locations": [{
+            "physicalLocation": { "artifactLocation": { "uri": source }, "region": { "startLine": outcome.line } },
+            "logicalLocations": [{ "fullyQualifiedName": detection.field }],
+        }],
+        "properties": { "verdict": outcome.verdict, "score": outcome.score, "category": detection.category },
+    })
+}

@@ -1,0 +1,777 @@
+//! What the other servers on the machine offer.
+//!
+//! A model sees the tools of all its servers in one list and tells them apart by name and
+//! description alone. A server can therefore speak for another one: take its tool's name, a name that
+//! looks like it, its description, or simply talk about it. None of this shows in the definition by
+//! itself; it takes the other definitions beside it.
+//!
+//! Honest servers collide as well: many offer `search` or `read_file`, some run twice under two
+//! names. So an equal name is only evidence when the name is distinctive, or when more than the name
+//! is alike; and a server that resembles another one as a whole is that server again, not its
+//! impostor. Who was there first is the owner.
+//!
+//! Everything is bounded: [`SERVERS`], [`TOOLS`], and a fixed-size card per tool.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::pack::Probe;
+
+/// Most servers that are remembered.
+pub const SERVERS: usize = 1024;
+/// Most tools of all servers together that are remembered.
+pub const TOOLS: usize = 20_000;
+/// Longest name that is compared, in bytes.
+const NAME_LIMIT: usize = 96;
+/// Most word pairs of a description that are compared.
+const PAIRS: usize = 64;
+/// Bands of the index of descriptions; each is two hashes.
+const BANDS: usize = 8;
+/// Share of equal word pairs from which two descriptions are the same text.
+const SAME_TEXT: f32 = 0.7;
+/// Fewest word pairs of a description that make it comparable.
+const TEXT_MIN: usize = 6;
+/// From how many common tools on, and which share of both, two servers are the same server.
+const TWINS_MIN: usize = 3;
+const TWINS_SHARE: f32 = 0.5;
+
+/// What is kept of a tool.
+#[derive(Clone, Debug)]
+struct Card {
+    server: Arc<str>,
+    /// Order of arrival: the owner of a name is who had it first.
+    order: u64,
+    name: Box<str>,
+    /// The name without case, separators and look-alikes.
+    skeleton: Box<str>,
+    parameters: Box<[u32]>,
+    pairs: Box<[u32]>,
+}
+
+/// The tools of all servers.
+#[derive(Debug, Default)]
+pub struct Neighbours {
+    cards: HashMap<u32, Card>,
+    next: u32,
+    order: u64,
+    servers: HashMap<Arc<str>, Vec<u32>>,
+    by_name: HashMap<Box<str>, Vec<u32>>,
+    by_skeleton: HashMap<Box<str>, Vec<u32>>,
+    by_half: HashMap<(bool, u32), Vec<u32>>,
+    by_band: HashMap<(u8, u32), Vec<u32>>,
+}
+
+/// What a tool has from another server's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Likeness {
+    /// In which way.
+    pub probe: Probe,
+    /// The other server's name.
+    pub server: Arc<str>,
+    /// The other server's tool.
+    pub tool: String,
+}
+
+impl Neighbours {
+    /// Nothing known yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many tools are known.
+    pub fn len(&self) -> usize {
+        self.cards.len()
+    }
+
+    /// Whether no tool is known.
+    pub fn is_empty(&self) -> bool {
+        self.cards.is_empty()
+    }
+
+    /// Remembers a tool of a server, in place of what was known under its name.
+    pub fn learn(&mut self, server: &str, tool: &Value) {
+        let Some(name) = name_of(tool) else { return };
+        if let Some(known) = self.find(server, name) {
+            self.forget_card(known);
+        }
+        let full = self.cards.len() >= TOOLS
+            || (self.servers.len() >= SERVERS && !self.servers.contains_key(server));
+        if full {
+            return;
+        }
+        let server: Arc<str> = match self.servers.get_key_value(server) {
+            Some((known, _)) => Arc::clone(known),
+            None => Arc::from(server),
+        };
+        let id = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.order += 1;
+        let card = Card::new(Arc::clone(&server), self.order, name, tool);
+        self.servers.entry(server).or_default().push(id);
+        self.by_name.entry(card.name.clone()).or_default().push(id);
+        self.by_skeleton
+            .entry(card.skeleton.clone())
+            .or_default()
+            .push(id);
+        for key in halves(&card.skeleton, card.skeleton.len()) {
+            self.by_half.entry(key).or_default().push(id);
+        }
+        for band in card.bands() {
+            self.by_band.entry(band).or_default().push(id);
+        }
+        self.cards.insert(id, card);
+    }
+
+    /// Forgets a server's tools.
+    pub fn forget(&mut self, server: &str) {
+        for id in self.servers.get(server).cloned().unwrap_or_default() {
+            self.forget_card(id);
+        }
+    }
+
+    fn forget_card(&mut self, id: u32) {
+        let Some(card) = self.cards.remove(&id) else {
+            return;
+        };
+        drop_from(&mut self.by_name, &card.name, id);
+        drop_from(&mut self.by_skeleton, &card.skeleton, id);
+        for key in halves(&card.skeleton, card.skeleton.len()) {
+            drop_from(&mut self.by_half, &key, id);
+        }
+        for band in card.bands() {
+            drop_from(&mut self.by_band, &band, id);
+        }
+        drop_from(&mut self.servers, &card.server, id);
+    }
+
+    fn find(&self, server: &str, name: &str) -> Option<u32> {
+        let name = folded(name);
+        let ids = self.by_name.get(&*name)?;
+        ids.iter().copied().find(|id| {
+            self.cards
+                .get(id)
+                .is_some_and(|card| &*card.server == server)
+        })
+    }
+
+    /// Whether `word` in a text of `server` names a tool that only other servers have. Words that
+    /// any text may use are no names.
+    pub fn is_foreign(&self, server: &str, word: &str) -> bool {
+        let joined = word.contains(|c: char| !c.is_alphanumeric());
+        self.named(server, word)
+            .is_some_and(|card| joined || distinctive(&card.name) || !COMMON.contains(&&*card.name))
+    }
+
+    /// The other server's tool that `word` names.
+    fn named(&self, server: &str, word: &str) -> Option<&Card> {
+        // Clients show tools as `server.tool`, `mcp__server__tool`, `server/tool`.
+        let bare = word.rsplit(['.', '/', ':']).next().unwrap_or(word);
+        let bare = bare.rsplit("__").next().unwrap_or(bare);
+        let unprefixed = bare
+            .strip_prefix("mcp_tool_")
+            .or_else(|| bare.strip_prefix("mcp_"))
+            .unwrap_or(bare);
+        [bare, unprefixed].into_iter().find_map(|name| {
+            let ids = self.by_name.get(name)?;
+            let mut cards = ids.iter().filter_map(|id| self.cards.get(id));
+            if cards.clone().any(|card| &*card.server == server) {
+                return None;
+            }
+            cards.next()
+        })
+    }
+
+    /// What `tool` of `server` has from tools of other servers. At most one likeness per kind.
+    pub fn likenesses(&self, server: &str, tool: &Value) -> Vec<Likeness> {
+        let Some(name) = name_of(tool) else {
+            return Vec::new();
+        };
+        let own = self.find(server, name).and_then(|id| self.cards.get(&id));
+        let order = own.map_or(u64::MAX, |card| card.order);
+        let card = Card::new(Arc::from(server), order, name, tool);
+        let mut found: Vec<Likeness> = Vec::new();
+        let mut twins: HashMap<Arc<str>, bool> = HashMap::new();
+        let mut add = |probe, other: &Card| {
+            if found.iter().any(|likeness| likeness.probe == probe) {
+                return;
+            }
+            let twin = *twins
+                .entry(Arc::clone(&other.server))
+                .or_insert_with(|| self.twins(server, &other.server));
+            if !twin {
+                found.push(Likeness {
+                    probe,
+                    server: Arc::clone(&other.server),
+                    tool: other.name.to_string(),
+                });
+            }
+        };
+        for other in self.candidates(&card) {
+            if *other.server == *server {
+                continue;
+            }
+            let alike = card.likeness_of_text(other);
+            let same_parameters =
+                card.parameters.len() >= 2 && overlap(&card.parameters, &other.parameters) >= 0.75;
+            let later = card.order > other.order;
+            if card.name == other.name || card.skeleton == other.skeleton {
+                let differs_in_writing =
+                    card.name != other.name && !same_words(&card.name, &other.name);
+                if later && differs_in_writing {
+                    add(Probe::LookAlikeName, other);
+                } else if later
+                    && (alike >= SAME_TEXT
+                        || (distinctive(&card.name)
+                            && (same_parameters || alike >= 0.3 || other.pairs.len() < TEXT_MIN)))
+                {
+                    add(Probe::CopiedTool, other);
+                }
+            } else if let Some(base) = without_affix(&card.name)
+                && skeleton(&base) == *other.skeleton
+                && self.find(server, &other.name).is_none()
+            {
+                // The one with the affix is the newcomer, whoever was seen first.
+                if base.contains(' ') || alike >= 0.3 || same_parameters {
+                    add(Probe::LookAlikeName, other);
+                }
+            } else if later
+                && near(&card.skeleton, &other.skeleton)
+                && (alike >= 0.3 || same_parameters || distinctive(&other.name))
+            {
+                add(Probe::LookAlikeName, other);
+            } else if later && alike >= SAME_TEXT && card.pairs.len() >= TEXT_MIN {
+                add(Probe::CopiedDescription, other);
+            }
+        }
+        found
+    }
+
+    /// Whether two servers offer the same tools: one server under two names.
+    fn twins(&self, a: &str, b: &str) -> bool {
+        let (Some(a), Some(b)) = (self.servers.get(a), self.servers.get(b)) else {
+            return false;
+        };
+        let names = |ids: &[u32]| -> Vec<&str> {
+            ids.iter()
+                .filter_map(|id| self.cards.get(id))
+                .map(|card| &*card.name)
+                .collect()
+        };
+        let (a, mut b) = (names(a), names(b));
+        b.sort_unstable();
+        let common = a
+            .iter()
+            .filter(|name| b.binary_search(name).is_ok())
+            .count();
+        common >= TWINS_MIN
+            && common as f32 >= TWINS_SHARE * a.len().min(b.len()) as f32
+            && common as f32 >= 0.25 * a.len().max(b.len()) as f32
+    }
+
+    /// Tools that could be alike: by name, by near name, by name without an affix, by description.
+    fn candidates(&self, card: &Card) -> Vec<&Card> {
+        let mut ids: Vec<u32> = Vec::new();
+        let mut take = |list: Option<&Vec<u32>>| ids.extend(list.into_iter().flatten().take(256));
+        take(self.by_skeleton.get(&card.skeleton));
+        for length in card.skeleton.len().saturating_sub(1)..=card.skeleton.len() + 1 {
+            for key in halves(&card.skeleton, length) {
+                take(self.by_half.get(&key));
+            }
+        }
+        if let Some(base) = without_affix(&card.name) {
+            take(self.by_skeleton.get(skeleton(&base).as_str()));
+        }
+        for band in card.bands() {
+            take(self.by_band.get(&band));
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        ids.into_iter()
+            .filter_map(|id| self.cards.get(&id))
+            .collect()
+    }
+}
+
+fn drop_from<K: Hash + Eq>(index: &mut HashMap<K, Vec<u32>>, key: &K, id: u32) {
+    if let Some(ids) = index.get_mut(key) {
+        ids.retain(|known| *known != id);
+        if ids.is_empty() {
+            index.remove(key);
+        }
+    }
+}
+
+impl Card {
+    fn new(server: Arc<str>, order: u64, name: &str, tool: &Value) -> Self {
+        let description = tool
+            .get("description")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let mut parameters: Vec<u32> = tool
+            .get("inputSchema")
+            .and_then(|schema| schema.get("properties"))
+            .and_then(Value::as_object)
+            .map(|properties| {
+                properties
+                    .keys()
+                    .take(PAIRS)
+                    .map(|key| hash(&skeleton(key)))
+                    .collect()
+            })
+            .unwrap_or_default();
+        parameters.sort_unstable();
+        let name = folded(name);
+        Self {
+            server,
+            order,
+            skeleton: skeleton(&name).into(),
+            name,
+            parameters: parameters.into(),
+            pairs: pairs(description).into(),
+        }
+    }
+
+    /// Keys of the index of descriptions: texts that are mostly equal share at least one.
+    fn bands(&self) -> Vec<(u8, u32)> {
+        if self.pairs.len() < TEXT_MIN {
+            return Vec::new();
+        }
+        let least = |seed: u32| {
+            self.pairs
+                .iter()
+                .map(|pair| mix(*pair, seed))
+                .min()
+                .unwrap_or_default()
+        };
+        (0..BANDS as u32)
+            .map(|band| (band as u8, mix(least(2 * band), least(2 * band + 1))))
+            .collect()
+    }
+
+    /// How much of the shorter description stands in the longer one, 0 to 1.
+    fn likeness_of_text(&self, other: &Self) -> f32 {
+        if self.pairs.len().min(other.pairs.len()) < TEXT_MIN {
+            0.0
+        } else {
+            overlap(&self.pairs, &other.pairs)
+        }
+    }
+}
+
+/// Hashes of the pairs of neighbouring words of a text's beginning, sorted.
+fn pairs(text: &str) -> Vec<u32> {
+    let mut previous = 0;
+    let mut pairs = Vec::with_capacity(PAIRS);
+    for word in text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .take(PAIRS)
+    {
+        let word = hash(&word.to_lowercase());
+        pairs.push(mix(previous, word));
+        previous = word;
+    }
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
+}
+
+/// Share of the elements that two sorted lists have in common.
+fn overlap(a: &[u32], b: &[u32]) -> f32 {
+    if a.is_empty() || b.is_empty() {
+        return 0.0;
+    }
+    let common = a
+        .iter()
+        .filter(|pair| b.binary_search(pair).is_ok())
+        .count();
+    common as f32 / a.len().max(b.len()) as f32
+}
+
+fn name_of(tool: &Value) -> Option<&str> {
+    tool.get("name")
+        .and_then(Value::as_str)
+        .filter(|name| !name.is_empty())
+}
+
+/// A name in lower case, bounded.
+fn folded(name: &str) -> Box<str> {
+    crate::text::bound(name, NAME_LIMIT).to_lowercase().into()
+}
+
+/// A name without case, separators and look-alikes.
+fn skeleton(name: &str) -> String {
+    let folded = super::rules::fold(name);
+    folded
+        .chars()
+        .filter(|c| c.is_alphanumeric())
+        .map(|c| match c {
+            '0' => 'o',
+            '1' | 'i' => 'l',
+            '5' => 's',
+            '3' => 'e',
+            _ => c,
+        })
+        .collect()
+}
+
+/// Whether two names are the same words, written differently: `read_file`, `readFile`, `read-file`.
+fn same_words(a: &str, b: &str) -> bool {
+    let letters = |name: &str| {
+        name.chars()
+            .filter(|c| c.is_alphanumeric())
+            .collect::<String>()
+    };
+    letters(a) == letters(b)
+}
+
+/// Words that honest servers put before or behind a name to tell versions apart, and impostors too.
+const AFFIXES: &[&str] = &[
+    "v1",
+    "v2",
+    "v3",
+    "v4",
+    "2",
+    "3",
+    "new",
+    "pro",
+    "plus",
+    "ex",
+    "safe",
+    "secure",
+    "secured",
+    "enhanced",
+    "improved",
+    "better",
+    "best",
+    "fast",
+    "faster",
+    "official",
+    "updated",
+    "latest",
+    "fixed",
+    "advanced",
+    "extended",
+    "premium",
+    "trusted",
+    "verified",
+    "real",
+    "next",
+    "modern",
+    "smart",
+    "super",
+    "ultra",
+    "optimized",
+    "stable",
+    "beta",
+    "final",
+    "tool",
+    "wrapper",
+    "proxy",
+    "alt",
+    "malicious",
+    "evil",
+];
+
+/// The name without a word such as `v2` or `secure` at an end, words separated by blanks.
+fn without_affix(name: &str) -> Option<String> {
+    let words: Vec<&str> = name
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect();
+    let rest = match words.as_slice() {
+        [rest @ .., last] if !rest.is_empty() && AFFIXES.contains(last) => rest,
+        [first, rest @ ..] if !rest.is_empty() && AFFIXES.contains(first) => rest,
+        [only] => {
+            let stem = only.trim_end_matches(|c: char| c.is_ascii_digit());
+            let stem = stem.strip_suffix('v').unwrap_or(stem);
+            return (stem.len() >= 4 && stem.len() < only.len()).then(|| stem.to_owned());
+        }
+        _ => return None,
+    };
+    Some(rest.join(" "))
+}
+
+/// Words that many servers name their tools by.
+const COMMON: &[&str] = &[
+    "get",
+    "list",
+    "read",
+    "write",
+    "create",
+    "update",
+    "delete",
+    "remove",
+    "search",
+    "find",
+    "fetch",
+    "query",
+    "run",
+    "execute",
+    "add",
+    "set",
+    "send",
+    "edit",
+    "move",
+    "copy",
+    "make",
+    "open",
+    "close",
+    "start",
+    "stop",
+    "check",
+    "show",
+    "describe",
+    "load",
+    "save",
+    "export",
+    "import",
+    "upload",
+    "download",
+    "file",
+    "files",
+    "directory",
+    "dir",
+    "folder",
+    "path",
+    "item",
+    "items",
+    "user",
+    "users",
+    "message",
+    "messages",
+    "issue",
+    "issues",
+    "comment",
+    "comments",
+    "project",
+    "projects",
+    "task",
+    "tasks",
+    "page",
+    "pages",
+    "url",
+    "web",
+    "website",
+    "content",
+    "data",
+    "database",
+    "table",
+    "tables",
+    "schema",
+    "sql",
+    "command",
+    "shell",
+    "code",
+    "text",
+    "document",
+    "documents",
+    "doc",
+    "docs",
+    "note",
+    "notes",
+    "memory",
+    "email",
+    "emails",
+    "mail",
+    "event",
+    "events",
+    "calendar",
+    "time",
+    "date",
+    "current",
+    "weather",
+    "forecast",
+    "info",
+    "information",
+    "details",
+    "status",
+    "health",
+    "help",
+    "version",
+    "by",
+    "id",
+    "name",
+    "all",
+    "in",
+    "for",
+    "to",
+    "from",
+    "and",
+    "of",
+    "image",
+    "images",
+    "channel",
+    "channels",
+    "contact",
+    "contacts",
+    "team",
+    "teams",
+    "repository",
+    "repositories",
+    "repo",
+    "branch",
+    "pull",
+    "request",
+    "multiple",
+    "screenshot",
+    "navigate",
+    "click",
+    "type",
+    "scroll",
+    "wait",
+    "echo",
+    "ping",
+    "test",
+    "calculate",
+    "convert",
+    "summarize",
+    "translate",
+    "news",
+    "price",
+    "stock",
+    "map",
+    "maps",
+    "location",
+    "address",
+    "geocode",
+    "context",
+    "session",
+    "config",
+    "settings",
+    "log",
+    "logs",
+    "metrics",
+    "report",
+    "record",
+    "records",
+    "entity",
+    "entities",
+    "node",
+    "nodes",
+    "tree",
+    "graph",
+    "history",
+    "profile",
+    "account",
+    "balance",
+    "order",
+    "orders",
+    "product",
+    "products",
+    "customer",
+    "customers",
+    "invoice",
+    "payment",
+    "tool",
+    "tools",
+    "resource",
+    "resources",
+    "think",
+    "thinking",
+    "sequential",
+    "latest",
+    "new",
+    "api",
+    "workflow",
+    "workflows",
+    "label",
+    "labels",
+    "tag",
+    "tags",
+    "member",
+    "members",
+    "post",
+    "posts",
+    "video",
+    "videos",
+    "transcript",
+    "result",
+    "results",
+    "job",
+    "jobs",
+    "bucket",
+    "object",
+    "objects",
+    "key",
+    "keys",
+    "value",
+    "values",
+    "cell",
+    "row",
+    "rows",
+    "column",
+    "columns",
+    "sheet",
+    "range",
+];
+
+/// Whether a name is unlikely to be chosen twice by chance.
+fn distinctive(name: &str) -> bool {
+    let mut words = 0;
+    let mut rare = 0;
+    for word in name
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+    {
+        words += 1;
+        rare += usize::from(!COMMON.contains(&word));
+    }
+    (rare >= 1 && words >= 2) || words >= 4
+}
+
+/// Whether two skeletons differ in one letter, and not by a plural.
+fn near(a: &str, b: &str) -> bool {
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    if short.len() < 5
+        || long.len() - short.len() > 1
+        || long.strip_suffix('s') == Some(short)
+        || short == long
+    {
+        return false;
+    }
+    let (short, long) = (short.as_bytes(), long.as_bytes());
+    let front = short.iter().zip(long).take_while(|(a, b)| a == b).count();
+    let back = short
+        .iter()
+        .rev()
+        .zip(long.iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let transposed = short.len() == long.len()
+        && front + 2 + back == short.len()
+        && short[front] == long[front + 1]
+        && short[front + 1] == long[front];
+    transposed || front + back + 1 >= long.len()
+}
+
+/// Keys under which a skeleton is found by those that differ in one letter: whatever is changed, one
+/// half stays.
+fn halves(skeleton: &str, of_length: usize) -> [(bool, u32); 2] {
+    let bytes = skeleton.as_bytes();
+    let half = (of_length / 2).min(bytes.len());
+    let rest = (of_length - of_length / 2).min(bytes.len());
+    [
+        (true, hash_bytes(&bytes[..half])),
+        (false, hash_bytes(&bytes[bytes.len() - rest..])),
+    ]
+}
+
+fn hash(text: &str) -> u32 {
+    hash_bytes(text.as_bytes())
+}
+
+/// FNV-1a: quick, and the same on every machine.
+fn hash_bytes(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+fn mix(a: u32, b: u32) -> u32 {
+    let mixed = (a ^ b.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
+    mixed ^ (mixed >> 15)
+}
