@@ -275,17 +275,25 @@ fn side(direction: Direction) -> usize {
 /// non-blocking mode says so instead of waiting.
 fn write_whole(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        match out.write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => bytes = &bytes[n..],
+        match again(|| out.write(bytes))? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n => bytes = &bytes[n..],
+        }
+    }
+    again(|| out.flush())
+}
+
+/// Does it until it is neither interrupted nor told to wait.
+fn again<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match attempt() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            Err(error) => return Err(error),
+            result => return result,
         }
     }
-    out.flush()
 }
 
 #[cfg(test)]

@@ -172,11 +172,23 @@ fn ids_stay_what_they_are() {
 
 #[test]
 fn lines_for_people() {
+    let events: Vec<Event> = examples()
+        .into_iter()
+        .filter(|event| {
+            matches!(
+                event,
+                Event::SessionStarted { .. }
+                    | Event::ToolChanged { .. }
+                    | Event::CaptureGap { .. }
+                    | Event::EventsDropped { .. }
+            )
+        })
+        .collect();
     let text = run(
         Human::new(false, Some(150)),
         Filter::default(),
         &conversation(),
-        &examples(),
+        &events,
         7,
     )
     .text();
@@ -192,15 +204,9 @@ fn lines_for_people() {
     08:53:20.123  filesystem(4242)       ← sampling/createMessage             12345…               92 B  {"maxTokens":100}
     08:53:20.123  filesystem(4242)       ← [gap] batch                                             19 B  [{"jsonrpc":"2.0"}]
     08:53:20.123  filesystem(4242)       ← invalid: not_json                                       17 B  Starting� server\u{7}
-    08:53:20.000  files(4242)            · New tool "read" on files; sha256 aaaaaaaaaaaa
     08:53:20.000  files(4242)            ▲ Tool "read" of files has changed; field description; pinned aaaaaaaaaaaa, now bbbbbbbbbbbb; Credential access: The description asks the agent to read /etc/shadow
-    08:53:20.000  files(4242)            ▲ Credential access in tool "read" of files; high, asks for alert; The description asks the agent to read /etc/shadow; field description
     08:53:20.000  files(4242)            · MCP session with files started; server pid 4242 uid 1000 /usr/bin/node; client pid 4241 uid 1000 /usr/bin/node; named by package:npm
-    08:53:20.000  files(4242)            · files speaks MCP 2025-06-18; server calls itself files 1.2; client calls itself agent ?
-    08:53:20.000  files(4242)            · MCP session with files ended; server_exited; 12 messages, 3456 bytes, 0 bytes lost, 1 requests unanswered
     08:53:20.000  files(4242)            ! 512 bytes of files were lost; server_to_client from byte 4096: ring_full
-    08:53:20.000  files(4242)            ▲ files moves data by io_uring; pid 4242; its bytes are not seen
-    08:53:20.000  files(4242)            · approve for tool "read" of files; by uid 1000
     08:53:20.000                         ! 3 events did not reach the journal sink; its queue was full
 
     server                 direction             written         read     captured         lost   frames
@@ -347,7 +353,11 @@ impl Write for Slow {
         }
     }
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.1 += 1;
+        match self.1 % 2 {
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(()),
+        }
     }
 }
 
