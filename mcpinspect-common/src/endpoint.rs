@@ -67,6 +67,8 @@ pub struct Watch {
     /// By [`End`]: payload is shipped for stream positions below this. 0 ships nothing and
     /// `u64::MAX` everything.
     pub limit: [u64; 2],
+    /// Not 0 where bytes are counted at both ends, also where none are shipped.
+    pub counted: u64,
 }
 
 /// What the probes count at an endpoint, also where no payload is shipped. Written by the probes.

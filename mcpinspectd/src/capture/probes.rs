@@ -285,12 +285,12 @@ impl Probes {
         self.counters.get(&key, 0).ok()
     }
 
-    /// Device and inode of every endpoint that is shipped to some extent.
+    /// Device and inode of every endpoint that is counted.
     pub fn watched(&self) -> std::collections::HashSet<(u64, u64)> {
         self.watches
             .iter()
             .filter_map(Result::ok)
-            .filter(|(_, watch)| watch.limit != [0, 0])
+            .filter(|(_, watch)| watch.counted != 0)
             .map(|(key, _)| (u64::from(key.dev), key.ino))
             .collect()
     }
@@ -305,13 +305,18 @@ impl Probes {
     /// Registers endpoints that exist already, wherever they are open, and marks the holders. Each
     /// comes back as a record.
     ///
+    /// Does nothing with [`Hook::RawTracepoint`]: iterators need the kernel's own types.
+    ///
     /// # Errors
-    /// The kernel refuses the iterator, or has none.
+    /// The kernel refuses the iterator.
     pub fn register(
         &mut self,
         keys: impl IntoIterator<Item = EndpointKey>,
     ) -> Result<(), ProbeError> {
         const NAME: &str = "descriptors";
+        if self.hook == Hook::RawTracepoint {
+            return Ok(());
+        }
         let mut inserted = Vec::new();
         for key in keys {
             match self.candidates.insert(key, 1, 0) {

@@ -305,6 +305,7 @@ impl<E: Environment> Tracker<E> {
             return;
         };
         let (id, opened) = (session.id.clone(), session.opened);
+        tracing::trace!(session = %id, opened, reason, "ended");
         let streams: Vec<_> = session.streams().collect();
         for (key, direction) in streams {
             let (written, read) = self.counted(key);
@@ -392,6 +393,7 @@ impl<E: Environment> Tracker<E> {
             .map(|(key, _)| *key)
             .collect();
         for key in dead {
+            tracing::trace!(?key, "forgotten");
             self.ignore(key);
             self.streams.remove(&key);
             self.programs.forget(key);

@@ -85,6 +85,9 @@ impl<E: Environment> Tracker<E> {
 
     /// Takes a record in.
     pub fn record(&mut self, actor: Actor, record: Record<'_>, feed: &mut impl Feed) {
+        if !matches!(record, Record::Data { .. }) {
+            tracing::trace!(?actor, ?record);
+        }
         match record {
             Record::Data {
                 key,
@@ -357,6 +360,7 @@ impl<E: Environment> Tracker<E> {
 
     /// Stops watching a stream. It stays known, so that it is not taken for a new one.
     pub(super) fn ignore(&mut self, key: EndpointKey) {
+        tracing::trace!(?key, "not watched");
         if let Some(stream) = self.streams.get_mut(&key) {
             if let Fate::Sniffed(beginning) = &stream.fate {
                 self.beginnings -= beginning.memory();
@@ -407,35 +411,32 @@ impl<E: Environment> Tracker<E> {
     /// Sets how far a stream is shipped, by end.
     pub(super) fn watch(&mut self, key: EndpointKey, reader: u64, writer: u64) {
         let written_at = self.streams.get(&key).and_then(|stream| stream.written_at);
+        let counted = u64::from(!self.is_ignored(key));
         if written_at == Some(key) {
-            self.environment.watch(
-                key,
-                Watch {
-                    limit: [reader, writer],
-                },
-            );
+            let limit = [reader, writer];
+            self.environment.watch(key, Watch { limit, counted });
             return;
         }
-        // A socket reads one stream and writes the other: each keeps the other's limit.
-        let limits = |tracker: &Self, stream: Option<EndpointKey>, end: End| {
-            stream.map_or(0, |stream| tracker.limit(stream, end))
-        };
-        let own_writes = limits(self, self.peers.get(&key).copied(), End::Writer);
-        self.environment.watch(
-            key,
-            Watch {
-                limit: [reader, own_writes],
-            },
-        );
+        // A socket reads one stream and writes the other: each endpoint serves both.
+        let reverse = self.peers.get(&key).copied();
+        let (own_writes, counts_writes) = reverse.map_or((0, 0), |reverse| {
+            let counted = u64::from(!self.is_ignored(reverse));
+            (self.limit(reverse, End::Writer), counted)
+        });
+        let counted = counted | counts_writes;
+        let limit = [reader, own_writes];
+        self.environment.watch(key, Watch { limit, counted });
         if let Some(peer) = written_at {
-            let peer_reads = limits(self, Some(peer), End::Reader);
-            self.environment.watch(
-                peer,
-                Watch {
-                    limit: [peer_reads, writer],
-                },
-            );
+            let limit = [self.limit(peer, End::Reader), writer];
+            self.environment.watch(peer, Watch { limit, counted });
         }
+    }
+
+    /// Whether nothing needs to be known of a stream.
+    fn is_ignored(&self, key: EndpointKey) -> bool {
+        self.streams
+            .get(&key)
+            .is_none_or(|stream| matches!(stream.fate, Fate::Ignored))
     }
 
     /// How far a stream is to be shipped by what has become of it.
@@ -616,6 +617,12 @@ impl<E: Environment> Tracker<E> {
         direction: Direction,
         feed: &mut impl Feed,
     ) {
+        tracing::trace!(
+            ?key,
+            direction = direction.as_str(),
+            session = index,
+            "part of a session"
+        );
         let stream = self.ensure(key);
         let joined = stream.joined;
         let Fate::Sniffed(beginning) = &mut stream.fate else {

@@ -61,7 +61,7 @@ impl Machine {
                 kind: kind as u32,
             };
             self.own.insert(key);
-            self.probes.watch(key, Watch { limit: [0, 0] });
+            self.probes.watch(key, Watch::default());
         }
     }
 }
