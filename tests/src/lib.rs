@@ -10,8 +10,10 @@
 //! * [`wirelog`] is the peers' own account of the wire;
 //! * [`talk`] starts peers in a directory of their own and reads that account back;
 //! * [`tap`] runs the daemon and collects its JSON lines;
-//! * [`verify`] compares the two.
+//! * [`verify`] compares the two;
+//! * [`daemon`] runs `mcpinspectd run` and reads its events.
 
+pub mod daemon;
 pub mod peer;
 pub mod places;
 pub mod talk;

@@ -41,6 +41,24 @@ impl<'a> Reported<'a> {
         self.to_server.iter().chain(&self.to_client).copied()
     }
 
+    /// Who took part in how much, in one line.
+    fn outline(&self) -> String {
+        let pids = |pid: fn(&Message) -> Option<u32>| {
+            let mut pids: Vec<Option<u32>> = self.messages().map(pid).collect();
+            pids.sort_unstable();
+            pids.dedup();
+            pids
+        };
+        format!(
+            "{}: server {:?}, client {:?}, {} to the server, {} to the client",
+            self.id,
+            pids(|m| m.server_pid),
+            pids(|m| m.client_pid),
+            self.to_server.len(),
+            self.to_client.len()
+        )
+    }
+
     /// One direction's ledger.
     pub fn stream(&self, direction: &str) -> Result<&'a Stream> {
         let mut found = self.streams.iter().filter(|s| s.direction == direction);
@@ -87,31 +105,21 @@ pub fn session_of<'a>(truth: &Truth, capture: &'a Capture) -> Result<Reported<'a
         all.retain(|s| s.involves(truth));
         return all.pop().context("the session just counted");
     }
-    let seen: Vec<String> = all
-        .iter()
-        .map(|s| {
-            let pids = |pid: fn(&Message) -> Option<u32>| {
-                let mut pids: Vec<Option<u32>> = s.messages().map(pid).collect();
-                pids.sort_unstable();
-                pids.dedup();
-                pids
-            };
-            format!(
-                "{}: server {:?}, client {:?}, {} to the server, {} to the client",
-                s.id,
-                pids(|m| m.server_pid),
-                pids(|m| m.client_pid),
-                s.to_server.len(),
-                s.to_client.len()
-            )
-        })
-        .collect();
+    // Those next to it in time are the ones that it may have been mistaken for.
+    let distance = |session: &Reported<'_>| {
+        let pids = session.messages().filter_map(|m| m.server_pid);
+        let from = truth.server_pid.or(truth.client_pid).unwrap_or_default();
+        pids.map(|pid| pid.abs_diff(from)).min().unwrap_or(u32::MAX)
+    };
+    all.sort_by_key(distance);
+    let seen: Vec<String> = all.iter().take(5).map(Reported::outline).collect();
     bail!(
-        "{count} sessions reported for server {:?} and client {:?}, which exchanged {} and {} frames; all sessions: {seen:#?}",
+        "{count} sessions reported for server {:?} and client {:?}, which exchanged {} and {} frames; {} sessions in all, the nearest: {seen:#?}",
         truth.server_pid,
         truth.client_pid,
         truth.to_server.len(),
-        truth.to_client.len()
+        truth.to_client.len(),
+        all.len()
     )
 }
 

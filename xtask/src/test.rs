@@ -1,8 +1,8 @@
 //! `cargo xtask test`.
 //!
 //! Everything is compiled first, as the user. Then the tests that need nothing run, and then, as
-//! root, the ones against the real kernel. Their number at a time is small: they measure memory and
-//! provoke losses, and a machine of two cores has to cope.
+//! root, the ones against the real kernel. Those run one at a time unless asked otherwise: they
+//! provoke losses and measure memory, and a machine of two cores has to cope.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ pub struct Options {
     /// Only the tests against the real kernel
     #[arg(long)]
     e2e: bool,
-    /// End-to-end tests that run at one time
-    #[arg(long, default_value_t = 2)]
+    /// End-to-end tests that run at one time; each runs a daemon that watches all of them
+    #[arg(long, default_value_t = 1)]
     threads: usize,
     /// Only tests whose name contains one of these
     filters: Vec<String>,
@@ -144,8 +144,16 @@ fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
     let mut command = if suite.privileged {
         let path = shell::path();
         let home = std::env::var_os("HOME").unwrap_or_default();
+        let quiet = "0".as_ref();
         // The tests' servers run as root as well; what they find is what this user has.
-        shell::as_root(&suite.program, &[("PATH", &path), ("HOME", &home)])?
+        shell::as_root(
+            &suite.program,
+            &[
+                ("PATH", &path),
+                ("HOME", &home),
+                ("RUST_LIB_BACKTRACE", quiet),
+            ],
+        )?
     } else {
         let mut command = Command::new(&suite.program);
         command.env("PATH", shell::path());
@@ -159,6 +167,8 @@ fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
         .current_dir(&suite.package)
         // Some test libraries ask for it to find their files.
         .env("CARGO_MANIFEST_DIR", &suite.package)
+        // An error names its cause; where in the harness it came up helps nobody.
+        .env("RUST_LIB_BACKTRACE", "0")
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("starting {}", suite.name))?;

@@ -181,6 +181,11 @@ impl Client {
                 }
                 self.answers(ids)?;
             }
+            Step::Unanswered(count) => {
+                for _ in 0..*count {
+                    self.send_request("tools/call", json!({"name": "never", "arguments": {}}))?;
+                }
+            }
             Step::Notify(count, size) => {
                 for number in 0..*count {
                     let line = messages::notification(number as u64, *size);

@@ -23,6 +23,8 @@ pub enum Step {
     IdLast,
     /// `flight COUNT`: that many calls sent before any answer is read.
     Flight(usize),
+    /// `unanswered COUNT`: that many calls that the server never answers.
+    Unanswered(usize),
     /// `notify COUNT SIZE`: notifications to the server.
     Notify(usize, usize),
     /// `burst COUNT SIZE`: has the server send notifications.
@@ -93,6 +95,7 @@ fn parse(part: &str, steps: &mut Vec<Step>) -> Result<()> {
         "id" => Step::Id(serde_json::from_str(rest)?),
         "idlast" => Step::IdLast,
         "flight" => Step::Flight(one()?),
+        "unanswered" => Step::Unanswered(one()?),
         "notify" => two().map(|(count, size)| Step::Notify(count, size))?,
         "burst" => two().map(|(count, size)| Step::Burst(count, size))?,
         "batch" => Step::Batch(one()?),

@@ -158,6 +158,7 @@ impl Server {
                 let size = number(&arguments["size"]);
                 match message["params"]["name"].as_str() {
                     Some("echo") => return Ok(Some(messages::echo_response(id, size))),
+                    Some("never") => return Ok(None),
                     Some("emit") => {
                         let file = arguments["file"].as_str().context("emit what?")?;
                         self.link.send(&std::fs::read(file)?)?;
