@@ -199,7 +199,9 @@ impl Analyser {
             let rule = rules.rule(id);
             rule.on(surface)
                 && rule.for_server(server)
-                && !silences.iter().any(|one| one.silences(rule))
+                && !silences
+                    .iter()
+                    .any(|one| one.silences(&rule.id, rule.category.as_str()))
         };
         firings.retain(|firing| counts(firing.rule));
         let mut probes: Vec<Probed> = Vec::new();

@@ -26,6 +26,7 @@ pub mod message;
 pub mod neighbours;
 pub mod pack;
 pub mod rules;
+pub mod runtime;
 pub mod scan;
 pub mod score;
 mod shown;

@@ -34,6 +34,14 @@ const BANDS: usize = 8;
 const SAME_TEXT: f32 = 0.7;
 /// Fewest word pairs of a description that make it comparable.
 const TEXT_MIN: usize = 6;
+/// Share of equal word pairs from which two descriptions speak of the same.
+const RELATED_TEXT: f32 = 0.3;
+/// Fewest word pairs of a description for it to be worth copying.
+const TEXT_COPIED: usize = 8;
+/// Fewest word pairs of a description for it to be recognised inside a longer one.
+const TEXT_QUOTED: usize = 14;
+/// Up to how many servers an equal, distinctive name is no coincidence.
+const FEW_SERVERS: usize = 40;
 /// From how many common tools on, and which share of both, two servers are the same server.
 const TWINS_MIN: usize = 3;
 const TWINS_SHARE: f32 = 0.5;
@@ -192,6 +200,7 @@ impl Neighbours {
         let own = self.find(server, name).and_then(|id| self.cards.get(&id));
         let order = own.map_or(u64::MAX, |card| card.order);
         let card = Card::new(Arc::from(server), order, name, tool);
+        let few = self.servers.len() <= FEW_SERVERS;
         let mut found: Vec<Likeness> = Vec::new();
         let mut twins: HashMap<Arc<str>, bool> = HashMap::new();
         let mut add = |probe, other: &Card| {
@@ -214,39 +223,60 @@ impl Neighbours {
                 continue;
             }
             let alike = card.likeness_of_text(other);
-            let same_parameters =
-                card.parameters.len() >= 2 && overlap(&card.parameters, &other.parameters) >= 0.75;
+            let same_parameters = card.same_parameters(other);
             let later = card.order > other.order;
-            if card.name == other.name || card.skeleton == other.skeleton {
-                let differs_in_writing =
-                    card.name != other.name && !same_words(&card.name, &other.name);
-                if later && differs_in_writing {
+            if card.skeleton == other.skeleton {
+                if later && !same_words(&card.name, &other.name) {
                     add(Probe::LookAlikeName, other);
-                } else if later
-                    && (alike >= SAME_TEXT
-                        || (distinctive(&card.name)
-                            && (same_parameters || alike >= 0.3 || other.pairs.len() < TEXT_MIN)))
-                {
+                } else if later && self.copies(&card, other) {
                     add(Probe::CopiedTool, other);
+                } else if later && distinctive(&card.name) {
+                    // Among a few servers chance does not explain it; among hundreds it does.
+                    add(
+                        if few {
+                            Probe::CopiedTool
+                        } else {
+                            Probe::SameName
+                        },
+                        other,
+                    );
                 }
-            } else if let Some(base) = without_affix(&card.name)
-                && skeleton(&base) == *other.skeleton
-                && self.find(server, &other.name).is_none()
-            {
+            } else if self.takes_after(&card, other) {
                 // The one with the affix is the newcomer, whoever was seen first.
-                if base.contains(' ') || alike >= 0.3 || same_parameters {
+                if alike >= RELATED_TEXT
+                    || same_parameters
+                    || other.name.contains(|c: char| !c.is_alphanumeric())
+                {
                     add(Probe::LookAlikeName, other);
                 }
             } else if later
                 && near(&card.skeleton, &other.skeleton)
-                && (alike >= 0.3 || same_parameters || distinctive(&other.name))
+                && (alike >= 0.5
+                    || (distinctive(&other.name) && rare_word_changed(&card.name, &other.name)))
             {
                 add(Probe::LookAlikeName, other);
-            } else if later && alike >= SAME_TEXT && card.pairs.len() >= TEXT_MIN {
+            } else if later && card.same_text(other, few) {
                 add(Probe::CopiedDescription, other);
             }
         }
         found
+    }
+
+    /// Whether a tool of the same name was copied, rather than named alike by chance.
+    fn copies(&self, card: &Card, other: &Card) -> bool {
+        let few = self.servers.len() <= FEW_SERVERS;
+        if card.same_text(other, few) {
+            return true;
+        }
+        let related = card.likeness_of_text(other) >= RELATED_TEXT && card.same_parameters(other);
+        related && distinctive(&card.name) && few
+    }
+
+    /// Whether a name is another's with a word such as `v2` at an end, and no version of its own
+    /// server's tool.
+    fn takes_after(&self, card: &Card, other: &Card) -> bool {
+        without_affix(&card.name).is_some_and(|base| skeleton(&base) == *other.skeleton)
+            && self.find(&card.server, &other.name).is_none()
     }
 
     /// Whether two servers offer the same tools: one server under two names.
@@ -351,13 +381,35 @@ impl Card {
             .collect()
     }
 
-    /// How much of the shorter description stands in the longer one, 0 to 1.
+    /// How much of the shorter description stands in the longer one, 0 to 1. Of texts that are too
+    /// short for that, only equal ones are alike.
     fn likeness_of_text(&self, other: &Self) -> f32 {
-        if self.pairs.len().min(other.pairs.len()) < TEXT_MIN {
-            0.0
+        let shorter = self.pairs.len().min(other.pairs.len());
+        if shorter >= TEXT_MIN {
+            common(&self.pairs, &other.pairs) as f32 / shorter as f32
+        } else if shorter > 0 && self.pairs == other.pairs {
+            RELATED_TEXT
         } else {
-            overlap(&self.pairs, &other.pairs)
+            0.0
         }
+    }
+
+    /// Whether the descriptions are the same text, long enough to be no commonplace.
+    fn same_text(&self, other: &Self, few: bool) -> bool {
+        let least = if few { TEXT_COPIED } else { TEXT_COPIED + 3 };
+        let (shorter, longer) = (
+            self.pairs.len().min(other.pairs.len()),
+            self.pairs.len().max(other.pairs.len()),
+        );
+        let common = common(&self.pairs, &other.pairs) as f32;
+        (shorter >= least && common >= SAME_TEXT * longer as f32)
+            || (shorter >= TEXT_QUOTED && common >= 0.85 * shorter as f32)
+    }
+
+    /// Whether both take the same parameters, for the most part.
+    fn same_parameters(&self, other: &Self) -> bool {
+        let (a, b) = (&self.parameters, &other.parameters);
+        a.len().min(b.len()) >= 1 && common(a, b) * 4 >= a.len().max(b.len()) * 3
     }
 }
 
@@ -379,16 +431,11 @@ fn pairs(text: &str) -> Vec<u32> {
     pairs
 }
 
-/// Share of the elements that two sorted lists have in common.
-fn overlap(a: &[u32], b: &[u32]) -> f32 {
-    if a.is_empty() || b.is_empty() {
-        return 0.0;
-    }
-    let common = a
-        .iter()
+/// How many elements two sorted lists have in common.
+fn common(a: &[u32], b: &[u32]) -> usize {
+    a.iter()
         .filter(|pair| b.binary_search(pair).is_ok())
-        .count();
-    common as f32 / a.len().max(b.len()) as f32
+        .count()
 }
 
 fn name_of(tool: &Value) -> Option<&str> {
@@ -746,6 +793,22 @@ fn near(a: &str, b: &str) -> bool {
         && short[front] == long[front + 1]
         && short[front + 1] == long[front];
     transposed || front + back + 1 >= long.len()
+}
+
+/// Whether two names differ in a long word, or in one that few use: `lists` and `gists` are two
+/// words, `weahter` is none.
+fn rare_word_changed(a: &str, b: &str) -> bool {
+    let words = |name: &str| {
+        name.split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let (a, b) = (words(a), words(b));
+    a.len() != b.len()
+        || a.iter()
+            .zip(&b)
+            .any(|(a, b)| a != b && a.len().min(b.len()) >= 5 && !COMMON.contains(&a.as_str()))
 }
 
 /// Keys under which a skeleton is found by those that differ in one letter: whatever is changed, one

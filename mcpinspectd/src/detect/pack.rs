@@ -152,6 +152,8 @@ pub enum Probe {
     DestructiveContradiction,
     /// The tool's name equals one of another server's, and more than the name is alike.
     CopiedTool,
+    /// The tool's distinctive name equals one of another server's, and nothing else is alike.
+    SameName,
     /// The tool's name looks like one of another server's.
     LookAlikeName,
     /// The description was copied from another server's tool.

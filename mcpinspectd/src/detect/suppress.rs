@@ -8,7 +8,6 @@ use globset::{Glob, GlobMatcher};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::rules::Rule;
 use crate::model::Timestamp;
 
 /// A suppression as written.
@@ -83,9 +82,9 @@ impl Suppression {
         now < self.until && matches(&self.server, server) && matches(&self.tool, tool)
     }
 
-    /// Whether it silences a rule.
-    pub fn silences(&self, rule: &Rule) -> bool {
-        self.rule.is_match(&rule.id) || self.rule.is_match(rule.category.as_str())
+    /// Whether it silences a rule, by its id or category.
+    pub fn silences(&self, id: &str, category: &str) -> bool {
+        self.rule.is_match(id) || self.rule.is_match(category)
     }
 }
 
