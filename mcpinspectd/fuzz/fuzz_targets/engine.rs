@@ -43,7 +43,7 @@ const METHODS: [&str; 6] = ["initialize", "tools/list", "tools/call", "server/di
 
 fn run(steps: &[Step<'_>], midstream: bool, chunk: usize) -> Log {
     let registry = Registry::in_memory().expect("there is memory");
-    let limits = Limits { max_message: 4096, max_in_flight: 16 };
+    let limits = Limits { max_message: 4096, max_in_flight: 16, ..Limits::default() };
     let mut engine = Engine::new(limits, registry, Box::new(NoDetector));
     let mut log = Log::default();
     let id = SessionId("s".into());

@@ -45,6 +45,7 @@ fn ring_size(config: &Config) -> u32 {
 pub fn limits(config: &Config) -> Limits {
     Limits {
         max_message: config.capture.max_message.as_usize(),
+        max_unfinished: config.capture.max_message.as_usize().saturating_mul(4),
         max_in_flight: config.limits.requests_in_flight,
     }
 }

@@ -157,6 +157,22 @@ impl LiveSession {
         });
     }
 
+    /// Bytes of memory that unfinished messages take.
+    pub(super) fn unfinished(&self) -> usize {
+        [&self.client_to_server, &self.server_to_client]
+            .iter()
+            .filter_map(|stream| stream.framer.as_ref())
+            .map(Framer::memory)
+            .sum()
+    }
+
+    /// Keeps no more of a direction's unfinished message.
+    pub(super) fn abandon_line(&mut self, direction: Direction) {
+        if let Some(framer) = &mut self.stream(direction).0.framer {
+            framer.abandon_line();
+        }
+    }
+
     pub(super) fn gap(
         &mut self,
         direction: Direction,

@@ -460,6 +460,38 @@ fn a_message_above_the_maximum_is_lost_and_said() {
 }
 
 #[test]
+fn many_unfinished_messages_share_one_budget() {
+    let limits = Limits {
+        max_unfinished: 1 << 20,
+        ..Limits::default()
+    };
+    let mut wire = Wire::with(Box::new(NoDetector), limits);
+    let names: Vec<String> = (0..40).map(|index| format!("s{index}")).collect();
+    for name in &names {
+        wire.start(name, false);
+        for _ in 0..16 {
+            wire.bytes(Down, &[b'x'; 16 << 10]);
+        }
+        assert!(
+            wire.engine.unfinished <= 2 << 20,
+            "{}",
+            wire.engine.unfinished
+        );
+    }
+    for name in &names {
+        wire.session = SessionId(name.as_str().into());
+        wire.end();
+    }
+    assert_eq!(wire.engine.unfinished, 0);
+    let lost = wire.log.take("mcp_capture_gap");
+    assert!(
+        lost.len() >= 30,
+        "what was given up is said: {}",
+        lost.len()
+    );
+}
+
+#[test]
 fn batches_are_one_frame_of_many_messages() {
     let mut wire = Wire::new();
     wire.line(Up, r#"[{"jsonrpc":"2.0","id":1,"method":"tools/list"},{"jsonrpc":"2.0","id":2,"method":"ping"}]"#);
