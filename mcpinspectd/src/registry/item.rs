@@ -142,6 +142,10 @@ pub struct ItemView {
     pub current: DefinitionHash,
     /// When a complete listing lacked it; `None` while it is there.
     pub removed_at: Option<Timestamp>,
+    /// When a definition of it was seen first.
+    pub first_seen: Timestamp,
+    /// When `current` was seen last, exact to a day.
+    pub last_seen: Timestamp,
     /// The last decision on it, where there is one.
     pub last_decision: Option<Decision>,
 }
@@ -168,11 +172,13 @@ pub struct Version {
     pub last_seen: Timestamp,
 }
 
-/// What a person did about an item.
+/// What was done about an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Accept a definition.
     Approve,
+    /// Accept a definition, as the configuration says and no person.
+    AutoApprove,
     /// Refuse a definition: the pin stays, and so does the change.
     Reject,
     /// Hold the item to a definition of one's choice.
@@ -182,10 +188,20 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Approve,
+        Self::AutoApprove,
+        Self::Reject,
+        Self::Pin,
+        Self::Unpin,
+    ];
+
     /// The word in the database and on the outside.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Approve => "approve",
+            Self::AutoApprove => "auto_approve",
             Self::Reject => "reject",
             Self::Pin => "pin",
             Self::Unpin => "unpin",
@@ -194,25 +210,34 @@ impl Verb {
 
     /// The verb that `word` names.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Approve, Self::Reject, Self::Pin, Self::Unpin]
-            .into_iter()
-            .find(|verb| verb.as_str() == word)
+        Self::ALL.into_iter().find(|verb| verb.as_str() == word)
     }
 }
 
-/// What a person decided, and when.
+/// What was decided, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// What was done.
     pub verb: Verb,
     /// The definition that it was done about.
     pub hash: Option<DefinitionHash>,
-    /// Who did it.
+    /// Who did it; 0 for what the configuration says.
     pub uid: u32,
     /// When.
     pub time: Timestamp,
     /// Why, in that person's words.
     pub reason: String,
+}
+
+/// A decision with what it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The server's stable name.
+    pub server: String,
+    /// The item.
+    pub key: ItemKey,
+    /// What was decided.
+    pub decision: Decision,
 }
 
 /// Two definitions of an item and what differs.
@@ -253,7 +278,7 @@ mod tests {
         for kind in [Kind::Tool, Kind::Instructions, Kind::ServerInfo] {
             assert_eq!(Kind::from_word(kind.as_str()), Some(kind));
         }
-        for verb in [Verb::Approve, Verb::Reject, Verb::Pin, Verb::Unpin] {
+        for verb in Verb::ALL {
             assert_eq!(Verb::from_word(verb.as_str()), Some(verb));
         }
     }
