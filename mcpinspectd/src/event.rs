@@ -325,10 +325,9 @@ pub enum Event {
         tool_name: Option<String>,
         /// The hash of the definition that it was done about.
         hash: Option<String>,
-        /// What was done: `approve`, `reject`, `pin`, `unpin`, or `auto_approve` as the configuration
-        /// says.
+        /// What was done: `approve`, `reject`, `pin` or `unpin`.
         decision: String,
-        /// Who did it; 0 for `auto_approve`.
+        /// Who did it.
         uid: u32,
         /// Why, in that person's words, redacted and bounded.
         reason: String,

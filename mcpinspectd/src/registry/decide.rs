@@ -129,7 +129,7 @@ impl Registry {
             return Err(DecideError::UnknownDefinition { hash });
         }
         let pin = match verb {
-            Verb::Approve | Verb::AutoApprove | Verb::Pin => Some(Some(hash)),
+            Verb::Approve | Verb::Pin => Some(Some(hash)),
             Verb::Unpin => Some(None),
             Verb::Reject => None,
         };

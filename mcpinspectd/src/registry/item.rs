@@ -172,13 +172,11 @@ pub struct Version {
     pub last_seen: Timestamp,
 }
 
-/// What was done about an item.
+/// What a person did about an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Accept a definition.
     Approve,
-    /// Accept a definition, as the configuration says and no person.
-    AutoApprove,
     /// Refuse a definition: the pin stays, and so does the change.
     Reject,
     /// Hold the item to a definition of one's choice.
@@ -189,19 +187,12 @@ pub enum Verb {
 
 impl Verb {
     /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Approve,
-        Self::AutoApprove,
-        Self::Reject,
-        Self::Pin,
-        Self::Unpin,
-    ];
+    pub const ALL: [Self; 4] = [Self::Approve, Self::Reject, Self::Pin, Self::Unpin];
 
     /// The word in the database and on the outside.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Approve => "approve",
-            Self::AutoApprove => "auto_approve",
             Self::Reject => "reject",
             Self::Pin => "pin",
             Self::Unpin => "unpin",
@@ -214,14 +205,14 @@ impl Verb {
     }
 }
 
-/// What was decided, and when.
+/// What a person decided, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// What was done.
     pub verb: Verb,
     /// The definition that it was done about.
     pub hash: Option<DefinitionHash>,
-    /// Who did it; 0 for what the configuration says.
+    /// Who did it.
     pub uid: u32,
     /// When.
     pub time: Timestamp,
