@@ -312,18 +312,25 @@ pub enum Event {
         /// How many others of this session were not told since the one before, to keep a flood down.
         suppressed: u64,
     },
-    /// A tool definition's pin was approved, rejected, set or lifted by a person.
+    /// A definition was approved or rejected, or its pin set or lifted. No session has part in that:
+    /// the subject's `session_id` is empty, and its time is when it was decided.
     #[serde(rename = "mcp_policy")]
     Policy {
         #[serde(flatten)]
         /// Whom it is about.
         subject: Subject,
-        /// The tool concerned.
+        /// What it is about: `tool`, `instructions` or `server_info`.
+        item: String,
+        /// The tool concerned; `null` for the rest.
         tool_name: Option<String>,
-        /// What was done, such as `approve`.
+        /// The hash of the definition that it was done about.
+        hash: Option<String>,
+        /// What was done: `approve`, `reject`, `pin` or `unpin`.
         decision: String,
         /// Who did it.
         uid: u32,
+        /// Why, in that person's words, redacted and bounded.
+        reason: String,
     },
     /// The daemon itself left events out: a sink was too slow for them, or a server made too many.
     #[serde(rename = "mcp_events_dropped")]

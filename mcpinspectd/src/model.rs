@@ -65,6 +65,13 @@ impl Direction {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct SessionId(pub Arc<str>);
 
+impl SessionId {
+    /// Stands where no session is concerned: the empty text.
+    pub fn none() -> Self {
+        Self(Arc::from(""))
+    }
+}
+
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail};
 use mcpinspectd::config::Config;
 use mcpinspectd::engine::{Engine, MessageSeen, NoDetector, Output};
 use mcpinspectd::event::Event;
+use mcpinspectd::process::identity::NameBook;
 use mcpinspectd::registry::Registry;
 use mcpinspectd::sink::bus::Endpoint;
 use mcpinspectd::sink::fanout::Sinks;
@@ -47,6 +48,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let _lock = lock(path)?;
     let registry = Registry::open(path)
         .with_context(|| format!("cannot use the registry {}", path.display()))?;
+    let names = NameBook::with(
+        registry
+            .names()
+            .map(|(name, fingerprint)| (name.to_owned(), fingerprint.to_owned())),
+    );
     tracing::debug!(folder = %folder.display(), "state");
     let stop = session::stop_flag()?;
     let reopen = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -62,7 +68,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let _runtime = runtime.enter();
         Running::start(settings(&config), None)?
     };
-    let mut monitor = session::start(&config, arguments.log.as_deref() == Some("trace"))?;
+    let mut monitor = session::start(&config, names, arguments.log.as_deref() == Some("trace"))?;
     tracing::info!(
         hook = monitor.hook().as_str(),
         registry = %path.display(),

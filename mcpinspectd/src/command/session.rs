@@ -13,6 +13,7 @@ use mcpinspectd::monitor::{Machine, Monitor, MonitorOptions};
 use mcpinspectd::preflight::{self, Requirements};
 use mcpinspectd::process::identity::{NameBook, clients::ClientConfigs};
 use mcpinspectd::process::{ProcessInfo, ServerIdentity};
+use mcpinspectd::sink::fanout;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Refuses where the probes cannot run, with what to do about it.
@@ -50,8 +51,8 @@ pub fn limits(config: &Config) -> Limits {
     }
 }
 
-/// Loads the probes and finds what runs already.
-pub fn start(config: &Config, diagnostics: bool) -> anyhow::Result<Monitor> {
+/// Loads the probes and finds what runs already. Servers keep the names in `names`.
+pub fn start(config: &Config, mut names: NameBook, diagnostics: bool) -> anyhow::Result<Monitor> {
     let options = MonitorOptions {
         probes: Options {
             ring_size: ring_size(config),
@@ -60,9 +61,9 @@ pub fn start(config: &Config, diagnostics: bool) -> anyhow::Result<Monitor> {
             diagnostics,
         },
         max_message: config.capture.max_message.0,
+        max_sessions: config.limits.sessions,
     };
     let tags = config.tags();
-    let mut names = NameBook::default();
     let configs = Arc::new(ClientConfigs::default());
     let tag_configs = Arc::clone(&configs);
     let policy = move |info: &ProcessInfo| {
@@ -142,6 +143,7 @@ impl<O: Output + Flush> Feed for Pipeline<O> {
     }
 
     fn idle(&mut self) {
+        self.engine.idle(fanout::now(), &mut self.output);
         self.output.flush();
     }
 }

@@ -10,6 +10,7 @@ use mcpinspectd::config::Config;
 use mcpinspectd::engine::{Engine, MessageSeen, NoDetector, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::model::Pid;
+use mcpinspectd::process::identity::NameBook;
 use mcpinspectd::registry::Registry;
 use mcpinspectd::sink::{fanout, logging};
 use mcpinspectd::tap::human::colour_wanted;
@@ -71,7 +72,7 @@ fn watch(
     format: impl Format,
 ) -> anyhow::Result<()> {
     let stop = session::stop_flag()?;
-    let mut monitor = session::start(config, arguments.log == "trace")?;
+    let mut monitor = session::start(config, NameBook::default(), arguments.log == "trace")?;
     // What is pinned is the daemon's business: a tap looks, and remembers nothing.
     let registry = Registry::in_memory()?;
     let mut pipeline = Pipeline {

@@ -55,8 +55,6 @@ pub struct Capture {
     /// Largest message that is kept whole: 64 KiB to 1 GiB. A larger one is an event and a gap.
     #[serde(deserialize_with = "size::message")]
     pub max_message: ByteSize,
-    /// Which ends of a stream have their bytes copied; both are always counted.
-    pub ends: Ends,
     /// Type information (BTF) of the running kernel, where it does not bring its own.
     pub btf: Option<PathBuf>,
 }
@@ -67,21 +65,9 @@ impl Default for Capture {
             ring_size: ByteSize(16 << 20),
             sniff_budget: ByteSize(4 << 20),
             max_message: ByteSize(64 << 20),
-            ends: Ends::default(),
             btf: None,
         }
     }
-}
-
-/// Which ends of a stream have their bytes copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ends {
-    /// The end that reads: what the peer really got.
-    #[default]
-    Reader,
-    /// Both, and they are compared: a server cannot show one thing and send another. Costs twice.
-    Both,
 }
 
 /// Which processes are looked at.
@@ -138,7 +124,8 @@ pub struct Limits {
     /// it, the oldest is forgotten, and its answer is reported without its request.
     #[serde(deserialize_with = "size::requests")]
     pub requests_in_flight: usize,
-    /// Sessions that are followed at one time: 1 to 100,000.
+    /// Sessions that are followed at one time: 1 to 100,000. One that comes above it is not followed
+    /// at all, counted, and said in the log.
     #[serde(deserialize_with = "size::sessions")]
     pub sessions: usize,
 }

@@ -30,7 +30,6 @@ fn the_packaged_file_says_what_the_defaults_are() {
         "ring_size",
         "sniff_budget",
         "max_message",
-        "ends",
         "btf",
         "action",
         "exe",
@@ -77,7 +76,6 @@ fn everything_can_be_set() {
         ring_size = "64KiB"
         sniff_budget = 4096
         max_message = "1GiB"
-        ends = "both"
         btf = "/x/btf"
         [[discover.tag]]
         action = "watch"
@@ -94,7 +92,6 @@ fn everything_can_be_set() {
     "#;
     let config = Config::parse(text, Path::new("x")).unwrap();
     assert_eq!(config.capture.ring_size, ByteSize(65536));
-    assert_eq!(config.capture.ends, Ends::Both);
     assert_eq!(config.events.jsonl.as_deref(), Some(Path::new("-")));
     assert_eq!(config.limits.sessions, 1);
     assert!(!config.tags().is_empty());
@@ -102,11 +99,10 @@ fn everything_can_be_set() {
 
 #[test]
 fn mistakes_are_named_with_their_line() {
-    insta::assert_snapshot!(error("[capture]\n\nrign_size = 1\n"), @r#"/etc/x.toml:3: unknown field `rign_size`, expected one of `ring_size`, `sniff_budget`, `max_message`, `ends`, `btf`"#);
+    insta::assert_snapshot!(error("[capture]\n\nrign_size = 1\n"), @r#"/etc/x.toml:3: unknown field `rign_size`, expected one of `ring_size`, `sniff_budget`, `max_message`, `btf`"#);
     insta::assert_snapshot!(error("[capture]\nring_size = 100000\n"), @r#"/etc/x.toml:2: ring_size must be a power of two, and 100000 is none; the next larger one is "128KiB""#);
     insta::assert_snapshot!(error("[capture]\nring_size = '32KiB'\n"), @r#"/etc/x.toml:2: ring_size must be from 64KiB to 1GiB, and is 32KiB"#);
     insta::assert_snapshot!(error("[capture]\nring_size = '1MB'\n"), @r#"/etc/x.toml:2: invalid value: string "1MB", expected a size in bytes, such as 65536, "64KiB" or "16MiB""#);
-    insta::assert_snapshot!(error("[capture]\nends = 'all'\n"), @r#"/etc/x.toml:2: unknown variant `all`, expected `reader` or `both`"#);
     insta::assert_snapshot!(error("[limits]\n# x\nsessions = 0\n"), @r#"/etc/x.toml:3: sessions must be from 1 to 100000, and is 0"#);
     insta::assert_snapshot!(error("[limits]\nsessions = 'many'\n"), @r#"/etc/x.toml:2: expected a whole number"#);
     insta::assert_snapshot!(error("[event]\n"), @r#"/etc/x.toml:1: unknown field `event`, expected one of `capture`, `discover`, `events`, `registry`, `limits`"#);

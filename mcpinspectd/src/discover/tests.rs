@@ -117,6 +117,7 @@ impl Bench {
             sniff_budget: 1024,
             max_message: 1 << 20,
             beginnings_max: 1 << 20,
+            max_sessions: 4,
         };
         let clock = BootClock::at_epoch();
         Self {
@@ -447,4 +448,45 @@ fn beginnings_are_kept_within_bounds() {
         bench.passes(pipe(ino * 2 + 1), CLIENT, 1000, &[b'{'; 300]);
         assert!(bench.tracker.beginnings <= 4096);
     }
+}
+
+/// A server on the pipes `2 * number` and the next one, that answers its client.
+fn serve(bench: &mut Bench, number: u64) {
+    let (input, output) = (pipe(2 * number), pipe(2 * number + 1));
+    let server = 1000 + number as u32;
+    for (key, reader, writer) in [(input, server, CLIENT), (output, CLIENT, server)] {
+        bench.hold(key, reader, Access::Read);
+        bench.hold(key, writer, Access::Write);
+    }
+    bench.exec(server, input, output);
+    bench.passes(input, CLIENT, server, INITIALIZE);
+    bench.passes(output, server, CLIENT, INITIALIZED);
+}
+
+#[test]
+fn sessions_above_the_limit_are_counted_and_left_alone() {
+    let mut bench = Bench::new();
+    for number in 1..=4 {
+        serve(&mut bench, number);
+    }
+    assert_eq!((bench.tracker.sessions(), bench.tracker.refused()), (4, 0));
+    serve(&mut bench, 5);
+    serve(&mut bench, 6);
+    assert_eq!((bench.tracker.sessions(), bench.tracker.refused()), (4, 2));
+    assert_eq!(bench.told.lines, ["started"; 4]);
+    assert_eq!(bench.limit(pipe(10)), [0, 0]);
+    assert_eq!(bench.limit(pipe(11)), [0, 0]);
+
+    // One that ends makes room for one.
+    bench.record(1001, Record::Exit);
+    let closed = |ino: u64| InodeKey { dev: 15, ino };
+    for ino in [2, 3] {
+        bench.world.borrow_mut().holders.remove(&closed(ino));
+    }
+    bench.wait(SECOND);
+    bench.wait(SECOND);
+    assert_eq!(bench.tracker.sessions(), 3, "{:?}", bench.told.lines);
+    serve(&mut bench, 7);
+    serve(&mut bench, 8);
+    assert_eq!((bench.tracker.sessions(), bench.tracker.refused()), (4, 3));
 }

@@ -37,6 +37,8 @@ pub struct Settings {
     pub max_message: u64,
     /// Bytes of beginnings that are kept at most, over all streams.
     pub beginnings_max: usize,
+    /// Sessions that are followed at one time; one that comes above that is left alone.
+    pub max_sessions: usize,
 }
 
 /// See the module's text.
@@ -50,6 +52,10 @@ pub struct Tracker<E> {
     pub(super) programs: Programs,
     pub(super) sessions: HashMap<SessionIndex, Session>,
     next_session: SessionIndex,
+    /// Sessions that were left alone because too many were under way.
+    refused: u64,
+    /// Whether that was said since there was room last.
+    refusal_told: bool,
     /// Distinguishes the sessions of this run from those of others.
     run: String,
     pub(super) ended: Vec<StreamLedger>,
@@ -72,6 +78,8 @@ impl<E: Environment> Tracker<E> {
             programs: Programs::default(),
             sessions: HashMap::new(),
             next_session: 0,
+            refused: 0,
+            refusal_told: false,
             ended: Vec::new(),
             beginnings: 0,
             next_sweep: now.saturating_add(super::ending::SWEEP_INTERVAL),
@@ -87,6 +95,11 @@ impl<E: Environment> Tracker<E> {
     /// Sessions under way.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// Sessions that were not followed because too many were under way.
+    pub fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Takes a record in.
@@ -471,28 +484,58 @@ impl<E: Environment> Tracker<E> {
                 Direction::ClientToServer
             }
         });
-        let index = match direction {
+        let place = match direction {
             Direction::ClientToServer => self.session_of_input(key),
-            Direction::ServerToClient => match self.session_of_output(key) {
+            Direction::ServerToClient => self.session_of_output(key),
+        };
+        let index = match place {
+            Place::In(index) => index,
+            Place::Copy => return self.ignore(key),
+            Place::New => match self.new_session() {
                 Some(index) => index,
-                // A copy that a program in the pipeline passes on.
-                None => return self.ignore(key),
+                None => return self.leave_alone(key),
             },
         };
         self.carry(index, key, direction, feed);
         self.complete(index, feed);
     }
 
-    fn new_session(&mut self) -> SessionIndex {
+    /// A session more; `None` where there are as many as may be.
+    fn new_session(&mut self) -> Option<SessionIndex> {
+        if self.sessions.len() >= self.settings.max_sessions {
+            self.refused += 1;
+            if !std::mem::replace(&mut self.refusal_told, true) {
+                tracing::warn!(
+                    sessions = self.sessions.len(),
+                    refused = self.refused,
+                    "as many sessions as `limits.sessions` allows; new ones are not followed until one ends"
+                );
+            }
+            return None;
+        }
+        self.refusal_told = false;
         let index = self.next_session;
         self.next_session += 1;
         let id = SessionId(Arc::from(format!("{}-{index}", self.run)));
         self.sessions.insert(index, Session::new(id));
-        index
+        Some(index)
     }
 
-    /// The session whose server reads `key`: one whose output is known already, or a new one.
-    fn session_of_input(&mut self, key: EndpointKey) -> SessionIndex {
+    /// Follows neither a stream nor the other direction of its programs.
+    fn leave_alone(&mut self, key: EndpointKey) {
+        let outputs = self.programs.readers(key).filter_map(|p| p.output);
+        let inputs = self.programs.writers(key).filter_map(|p| p.input);
+        let others: Vec<_> = outputs.chain(inputs).collect();
+        self.ignore(key);
+        for other in others {
+            if self.is_free(other) {
+                self.ignore(other);
+            }
+        }
+    }
+
+    /// The session whose server reads `key`: one whose output is known already.
+    fn session_of_input(&self, key: EndpointKey) -> Place {
         let outputs: Vec<_> = self
             .programs
             .readers(key)
@@ -511,11 +554,11 @@ impl<E: Environment> Tracker<E> {
                 session.server.is_some() && session.server == actors[End::Reader as usize];
             (open && (by_program || by_parties)).then_some(*index)
         });
-        known.unwrap_or_else(|| self.new_session())
+        known.map_or(Place::New, Place::In)
     }
 
-    /// The session whose server writes `key`; `None` if that server's output is another stream.
-    fn session_of_output(&mut self, key: EndpointKey) -> Option<SessionIndex> {
+    /// The session whose server writes `key`.
+    fn session_of_output(&self, key: EndpointKey) -> Place {
         let inputs: Vec<_> = self
             .programs
             .writers(key)
@@ -546,7 +589,10 @@ impl<E: Environment> Tracker<E> {
                 .is_some_and(|input| inputs.contains(&input))
         });
         if let Some((index, session)) = by_input {
-            return session.to_client.is_none().then_some(*index);
+            return match session.to_client {
+                None => Place::In(*index),
+                Some(_) => Place::Copy,
+            };
         }
         let by_parties = self.sessions.iter().find(|(_, session)| {
             let writer = actors[End::Writer as usize];
@@ -555,10 +601,7 @@ impl<E: Environment> Tracker<E> {
                 && ((session.server.is_some() && session.server == writer)
                     || (session.client.is_some() && session.client == reader))
         });
-        if let Some((index, _)) = by_parties {
-            return Some(*index);
-        }
-        Some(self.new_session())
+        by_parties.map_or(Place::New, |(index, _)| Place::In(*index))
     }
 
     /// Finds the other direction of a session by the programs between its streams.
@@ -980,6 +1023,16 @@ impl<E: Environment> Tracker<E> {
     pub(super) fn moment(&self, boot: u64) -> crate::model::Timestamp {
         self.clock.at(boot)
     }
+}
+
+/// Where a stream belongs.
+enum Place {
+    /// To a session under way, whose other direction is known.
+    In(SessionIndex),
+    /// To a session that is not known yet.
+    New,
+    /// Nowhere: it repeats a session's other stream, as a program in a pipeline passes it on.
+    Copy,
 }
 
 /// A [`Piece`] that was taken out of its stream.

@@ -18,6 +18,7 @@ mod input;
 mod live;
 mod offers;
 mod output;
+mod policy;
 mod shown;
 
 use std::collections::HashMap;
@@ -28,10 +29,13 @@ pub use self::detector::{
 pub use self::input::{Input, SessionStart};
 use self::live::LiveSession;
 pub use self::output::{MessageKind, MessageSeen, Output};
-use crate::model::SessionId;
+use crate::model::{SessionId, Timestamp};
 use crate::registry::Registry;
 use crate::session::DEFAULT_MAX_IN_FLIGHT;
 use crate::wire::framing::DEFAULT_MAX_FRAME;
+
+/// How often decisions are looked for, in nanoseconds.
+const LOOK_EVERY: u64 = 100_000_000;
 
 /// What bounds the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,8 @@ pub struct Engine {
     sessions: HashMap<SessionId, LiveSession>,
     /// Bytes of memory that unfinished messages take.
     unfinished: usize,
+    /// When decisions were last looked for.
+    looked: Timestamp,
     shared: Shared,
 }
 
@@ -76,6 +82,7 @@ impl Engine {
             limits,
             sessions: HashMap::new(),
             unfinished: 0,
+            looked: Timestamp(0),
             shared: Shared { registry, detector },
         }
     }
@@ -95,12 +102,30 @@ impl Engine {
         self.sessions.len()
     }
 
+    /// Nothing is happening for now: tells what people decided about pins since the last time, in this
+    /// process or another. To be called often; it does nothing most of the time.
+    pub fn idle(&mut self, now: Timestamp, output: &mut dyn Output) {
+        // A clock that was set back is looked at as a new one.
+        if now >= self.looked && now.nanos_since(self.looked) < LOOK_EVERY {
+            return;
+        }
+        self.looked = now;
+        let registry = &mut self.shared.registry;
+        for decided in registry.take_decisions() {
+            output.event(policy::event(decided));
+        }
+        registry.save(now);
+    }
+
     /// Takes in what happened and tells `output` what it meant.
     ///
     /// Inputs of a session that is not known (any more) say nothing.
     pub fn handle(&mut self, input: Input<'_>, output: &mut dyn Output) {
         let id = match &input {
             Input::SessionStarted(start) => {
+                // On disk before anybody is told: the name must not be another's after a restart.
+                self.shared.registry.name_given(&start.server, start.time);
+                self.shared.registry.save(start.time);
                 let session = LiveSession::new(start, self.limits);
                 session.announce(start, output);
                 self.sessions.insert(start.id.clone(), session);

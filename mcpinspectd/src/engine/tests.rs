@@ -7,7 +7,7 @@ use crate::event::{Action, Detection, Event, Severity, ToolStatus};
 use crate::model::Direction::{self, ClientToServer as Up, ServerToClient as Down};
 use crate::model::{ServerId, Timestamp};
 use crate::process::ServerIdentity;
-use crate::registry::{ItemKey, Who};
+use crate::registry::{ItemKey, Kind, Who};
 
 /// Writes down what the engine says, one line each.
 #[derive(Default)]
@@ -796,4 +796,65 @@ fn the_same_inputs_give_the_same_outputs() {
     let first = run();
     assert!(first.len() > 30);
     assert_eq!(first, run());
+}
+
+#[test]
+fn decisions_become_events_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("registry.db");
+    let mut wire = Wire::new();
+    let registry = Registry::open(&path).unwrap();
+    wire.engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
+    wire.start("again", false);
+    wire.ask(
+        "initialize",
+        json!({}),
+        json!({"serverInfo": {"name": "s"}}),
+    );
+    wire.list(&[tool("read", "x")]);
+    wire.log.events.clear();
+
+    let mut person = Registry::open_existing(&path).unwrap();
+    let by = Who {
+        uid: 1000,
+        time: Timestamp(77_000),
+        reason: "password=hunter2hunter2",
+    };
+    let read = ItemKey::tool("read");
+    let hash = person.reject("files", &read, None, by).unwrap();
+    let instructions = ItemKey::only(Kind::Instructions);
+    person.unpin("files", &instructions, by).unwrap();
+    let idle = |wire: &mut Wire, now| {
+        wire.engine.idle(Timestamp(now), &mut wire.log);
+        std::mem::take(&mut wire.log.events)
+    };
+    let events = idle(&mut wire, LOOK_EVERY);
+    assert_eq!(events.len(), 2);
+    assert_eq!(
+        events[0],
+        json!({
+            "type": "mcp_policy", "timestamp": "1970-01-01T00:00:00.000077Z", "session_id": "",
+            "server_id": "files", "server_type": "stdio", "server_pid": null,
+            "item": "tool", "tool_name": "read", "hash": hash.to_string(),
+            "decision": "reject", "uid": 1000, "reason": events[0]["reason"],
+        })
+    );
+    let reason = events[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("«redacted"), "{reason}");
+    assert_eq!(
+        [
+            &events[1]["item"],
+            &events[1]["tool_name"],
+            &events[1]["decision"]
+        ],
+        [&json!("instructions"), &json!(null), &json!("unpin")]
+    );
+    assert_eq!(idle(&mut wire, 10 * LOOK_EVERY), [""; 0]);
+
+    // Looked for ten times a second at most, and at once where the clock was set back.
+    person.unpin("files", &instructions, by).unwrap();
+    assert_eq!(idle(&mut wire, 11 * LOOK_EVERY - 1), [""; 0]);
+    assert_eq!(idle(&mut wire, 11 * LOOK_EVERY).len(), 1);
+    person.unpin("files", &instructions, by).unwrap();
+    assert_eq!(idle(&mut wire, 1).len(), 1);
 }

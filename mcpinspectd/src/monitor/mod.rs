@@ -27,6 +27,8 @@ pub struct MonitorOptions {
     pub probes: Options,
     /// Bytes of a message that are kept at most.
     pub max_message: u64,
+    /// Sessions that are followed at one time.
+    pub max_sessions: usize,
 }
 
 /// The running capture.
@@ -56,6 +58,8 @@ pub struct CaptureTotals {
     pub registrations_failed: u64,
     /// Records that were not understood.
     pub undecodable: u64,
+    /// Sessions that were not followed because too many were under way.
+    pub sessions_refused: u64,
 }
 
 impl Monitor {
@@ -77,6 +81,7 @@ impl Monitor {
             sniff_budget: options.probes.sniff_budget,
             max_message: options.max_message,
             beginnings_max: BEGINNINGS_MAX,
+            max_sessions: options.max_sessions,
         };
         let mut monitor = Self {
             tracker: Tracker::new(machine, settings, clock, now),
@@ -153,6 +158,7 @@ impl Monitor {
     pub fn totals(&mut self) -> CaptureTotals {
         use mcpinspect_common::Stat;
         let undecodable = self.undecodable;
+        let sessions_refused = self.tracker.refused();
         let probes = self.tracker.environment().probes();
         CaptureTotals {
             records: probes.stat(Stat::Records),
@@ -163,6 +169,7 @@ impl Monitor {
             lifecycle_lost: probes.stat(Stat::LifecycleLost),
             registrations_failed: probes.stat(Stat::RegistrationsFailed),
             undecodable,
+            sessions_refused,
         }
     }
 }

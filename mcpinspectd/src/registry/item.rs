@@ -142,6 +142,10 @@ pub struct ItemView {
     pub current: DefinitionHash,
     /// When a complete listing lacked it; `None` while it is there.
     pub removed_at: Option<Timestamp>,
+    /// When a definition of it was seen first.
+    pub first_seen: Timestamp,
+    /// When `current` was seen last, exact to a day.
+    pub last_seen: Timestamp,
     /// The last decision on it, where there is one.
     pub last_decision: Option<Decision>,
 }
@@ -182,6 +186,9 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Approve, Self::Reject, Self::Pin, Self::Unpin];
+
     /// The word in the database and on the outside.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -194,9 +201,7 @@ impl Verb {
 
     /// The verb that `word` names.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Approve, Self::Reject, Self::Pin, Self::Unpin]
-            .into_iter()
-            .find(|verb| verb.as_str() == word)
+        Self::ALL.into_iter().find(|verb| verb.as_str() == word)
     }
 }
 
@@ -213,6 +218,17 @@ pub struct Decision {
     pub time: Timestamp,
     /// Why, in that person's words.
     pub reason: String,
+}
+
+/// A decision with what it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The server's stable name.
+    pub server: String,
+    /// The item.
+    pub key: ItemKey,
+    /// What was decided.
+    pub decision: Decision,
 }
 
 /// Two definitions of an item and what differs.
@@ -253,7 +269,7 @@ mod tests {
         for kind in [Kind::Tool, Kind::Instructions, Kind::ServerInfo] {
             assert_eq!(Kind::from_word(kind.as_str()), Some(kind));
         }
-        for verb in [Verb::Approve, Verb::Reject, Verb::Pin, Verb::Unpin] {
+        for verb in Verb::ALL {
             assert_eq!(Verb::from_word(verb.as_str()), Some(verb));
         }
     }

@@ -11,27 +11,33 @@
 //! disk fails, memory goes on and the writes are tried again.
 
 pub mod canonical;
+mod decide;
 pub mod diff;
 mod hashes;
 pub mod item;
 pub mod listing;
+mod open;
 mod store;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use rusqlite::Connection;
 use serde_json::value::RawValue;
 
+pub use self::decide::{DecideError, Who};
 use self::hashes::HashMemory;
 pub use self::item::{
-    Comparison, Decision, DefinitionHash, ItemKey, ItemView, Kind, NotAHash, Standing, Verb,
-    Version,
+    Comparison, Decided, Decision, DefinitionHash, ItemKey, ItemView, Kind, NotAHash, Standing,
+    Verb, Version,
 };
-pub use self::store::OpenError;
+pub use self::open::OpenError;
 use self::store::{Store, Write};
 use crate::mcp::json;
 use crate::model::{ServerId, SessionId, Timestamp};
+use crate::process::ServerIdentity;
+use crate::process::identity::NameBook;
 
 /// Items of one server that are kept; more are reported and not pinned.
 pub const MAX_ITEMS_PER_SERVER: usize = 4096;
@@ -75,23 +81,6 @@ pub struct Observation {
     pub standing: Standing,
 }
 
-/// Why a decision was not carried out.
-#[derive(Debug, thiserror::Error)]
-pub enum DecideError {
-    /// There is no such item.
-    #[error("no such item is known")]
-    UnknownItem,
-    /// The item never had such a definition.
-    #[error("{hash} is not a definition that was seen of this item")]
-    UnknownDefinition {
-        /// The hash that was given.
-        hash: DefinitionHash,
-    },
-    /// The database does not do it.
-    #[error("the tool registry could not be written: {0}")]
-    Storage(#[from] rusqlite::Error),
-}
-
 /// How the registry's disk is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
@@ -111,6 +100,12 @@ pub struct Registry {
     items: usize,
     data_version: i64,
     hashes: HashMemory,
+    /// Names that were given out, with their fingerprints.
+    names: HashMap<Arc<str>, Arc<str>>,
+    /// Whether there may be decisions that are no events yet.
+    undelivered: bool,
+    /// The last decision that was taken out.
+    delivered: i64,
     unsaved: Vec<Write>,
     retry_at: Timestamp,
     health: Health,
@@ -132,10 +127,24 @@ impl Registry {
     /// Where the file cannot be used as it is; [`OpenError`] says what to do. Never starts over by
     /// itself: that would accept every tool as it is now.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        Self::with_store(Store::open(path)?).map_err(|source| OpenError::Unusable {
-            path: path.to_owned(),
-            source,
-        })
+        Self::with_connection(open::create(path)?, path)
+    }
+
+    /// Opens the registry at `path`, which another process made, to read it and to decide.
+    ///
+    /// # Errors
+    /// Where there is none, or it cannot be used as it is.
+    pub fn open_existing(path: &Path) -> Result<Self, OpenError> {
+        Self::with_connection(open::existing(path)?, path)
+    }
+
+    /// Opens the registry at `path`, which another process made, to read it. Everything that would
+    /// write fails.
+    ///
+    /// # Errors
+    /// Where there is none, or it cannot be used as it is.
+    pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
+        Self::with_connection(open::read_only(path)?, path)
     }
 
     /// A registry that is gone with the process.
@@ -143,8 +152,12 @@ impl Registry {
     /// # Errors
     /// Where there is no memory for it.
     pub fn in_memory() -> Result<Self, OpenError> {
-        Self::with_store(Store::in_memory()?).map_err(|source| OpenError::Unusable {
-            path: Path::new(":memory:").to_owned(),
+        Self::with_connection(open::in_memory()?, Path::new(":memory:"))
+    }
+
+    fn with_connection(connection: Connection, path: &Path) -> Result<Self, OpenError> {
+        Self::with_store(Store::new(connection)).map_err(|source| OpenError::Unusable {
+            path: path.to_owned(),
             source,
         })
     }
@@ -156,11 +169,18 @@ impl Registry {
             servers: HashMap::new(),
             items: 0,
             hashes: HashMemory::default(),
+            names: HashMap::new(),
+            undelivered: true,
+            delivered: 0,
             unsaved: Vec::new(),
             retry_at: Timestamp(0),
             health: Health::default(),
         };
         registry.load()?;
+        let names = registry.store.names()?.into_iter();
+        registry.names = names
+            .map(|(name, fingerprint)| (name.into(), fingerprint.into()))
+            .collect();
         Ok(registry)
     }
 
@@ -196,11 +216,37 @@ impl Registry {
             // Memory knows more than the disk until the rest is written.
             Ok(_) if !self.unsaved.is_empty() => {}
             Ok(version) => match self.load() {
-                Ok(()) => self.data_version = version,
+                Ok(()) => {
+                    self.data_version = version;
+                    self.undelivered = true;
+                }
                 Err(error) => self.failed(&error),
             },
             Err(error) => self.failed(&error),
         }
+    }
+
+    /// The servers' names that were given out, with the fingerprints that they belong to.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.names
+            .iter()
+            .map(|(name, fingerprint)| (&**name, &**fingerprint))
+    }
+
+    /// Notes that a server has its name from now on, unless the name is another's. Call
+    /// [`Self::save`] after it.
+    pub fn name_given(&mut self, server: &ServerIdentity, time: Timestamp) {
+        let name = &server.server_id.0;
+        if self.names.contains_key(name) || self.names.len() >= NameBook::MAX_NAMES {
+            return;
+        }
+        let fingerprint: Arc<str> = server.fingerprint.as_str().into();
+        self.names.insert(name.clone(), fingerprint.clone());
+        self.unsaved.push(Write::Named {
+            name: name.clone(),
+            fingerprint,
+            time,
+        });
     }
 
     /// Takes in one definition. Call [`Self::save`] after the last one of a listing.
@@ -363,105 +409,6 @@ impl Registry {
         self.health.error = Some(error.to_string());
     }
 
-    /// Accepts a definition of an item: the one of `hash`, or else the one that was seen last.
-    /// Returns its hash.
-    ///
-    /// # Errors
-    /// Where there is no such item or definition, or it cannot be written.
-    pub fn approve(
-        &mut self,
-        server: &str,
-        key: &ItemKey,
-        hash: Option<DefinitionHash>,
-        by: Who<'_>,
-    ) -> Result<DefinitionHash, DecideError> {
-        self.decide(server, key, Verb::Approve, hash, by)
-    }
-
-    /// Refuses a definition of an item: the pin stays, and so does the change.
-    ///
-    /// # Errors
-    /// Where there is no such item or definition, or it cannot be written.
-    pub fn reject(
-        &mut self,
-        server: &str,
-        key: &ItemKey,
-        hash: Option<DefinitionHash>,
-        by: Who<'_>,
-    ) -> Result<DefinitionHash, DecideError> {
-        self.decide(server, key, Verb::Reject, hash, by)
-    }
-
-    /// Holds an item to a definition: the one of `hash`, or else the one that was seen last.
-    ///
-    /// # Errors
-    /// Where there is no such item or definition, or it cannot be written.
-    pub fn pin(
-        &mut self,
-        server: &str,
-        key: &ItemKey,
-        hash: Option<DefinitionHash>,
-        by: Who<'_>,
-    ) -> Result<DefinitionHash, DecideError> {
-        self.decide(server, key, Verb::Pin, hash, by)
-    }
-
-    /// Forgets an item's pin: the next definition that is seen is accepted.
-    ///
-    /// # Errors
-    /// Where there is no such item, or it cannot be written.
-    pub fn unpin(
-        &mut self,
-        server: &str,
-        key: &ItemKey,
-        by: Who<'_>,
-    ) -> Result<DefinitionHash, DecideError> {
-        self.decide(server, key, Verb::Unpin, None, by)
-    }
-
-    fn decide(
-        &mut self,
-        server: &str,
-        key: &ItemKey,
-        verb: Verb,
-        hash: Option<DefinitionHash>,
-        by: Who<'_>,
-    ) -> Result<DefinitionHash, DecideError> {
-        if !self.unsaved.is_empty() {
-            self.retry_at = Timestamp(0);
-            self.save(by.time);
-        }
-        self.refresh();
-        let item = self
-            .servers
-            .get_mut(server)
-            .and_then(|items| items.get_mut(key))
-            .ok_or(DecideError::UnknownItem)?;
-        let hash = hash.unwrap_or(item.current);
-        if self.store.definition(server, key, hash)?.is_none() {
-            return Err(DecideError::UnknownDefinition { hash });
-        }
-        let pin = match verb {
-            Verb::Approve | Verb::Pin => Some(Some(hash)),
-            Verb::Unpin => Some(None),
-            Verb::Reject => None,
-        };
-        let decision = Decision {
-            verb,
-            hash: Some(hash),
-            uid: by.uid,
-            time: by.time,
-            reason: json::cut(by.reason, MAX_REASON).to_owned(),
-        };
-        if !self.store.decide(server, key, &decision, pin)? {
-            return Err(DecideError::UnknownItem);
-        }
-        if let Some(pin) = pin {
-            item.pinned = pin;
-        }
-        Ok(hash)
-    }
-
     /// All items, in the order of their names.
     ///
     /// # Errors
@@ -554,20 +501,6 @@ impl Registry {
         };
         Ok(text.and_then(|text| RawValue::from_string(text).ok()))
     }
-}
-
-/// How much of a reason is kept, in bytes.
-const MAX_REASON: usize = 1024;
-
-/// Who decides, when, and why.
-#[derive(Clone, Copy, Debug)]
-pub struct Who<'a> {
-    /// The person's user id.
-    pub uid: u32,
-    /// When.
-    pub time: Timestamp,
-    /// Why, in that person's words.
-    pub reason: &'a str,
 }
 
 #[cfg(test)]

@@ -2,78 +2,19 @@
 //!
 //! Pins are what a change is measured by, so losing one is silently accepting whatever a server says
 //! next. Hence every write is a transaction that is on disk when it returns (write-ahead log,
-//! `synchronous=FULL`), and a file that is damaged, of another program or of a newer version is an
-//! error that stops the start, never a fresh start. Several processes may have the file open (the
-//! daemon and a person's command); each sees what the others did by the file's data version.
+//! `synchronous=FULL`). Several processes may have the file open (the daemon and a person's command);
+//! each sees what the others did by the file's data version.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{
-    Connection, ErrorCode, OptionalExtension, Row, Transaction, TransactionBehavior, params,
-};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
-use super::item::{Decision, DefinitionHash, ItemKey, ItemView, Kind, Verb, Version};
+use super::item::{Decided, Decision, DefinitionHash, ItemKey, ItemView, Kind, Verb, Version};
 use crate::model::Timestamp;
-
-/// `mcpi`: tells the file from other programs' databases.
-const APPLICATION_ID: i32 = 0x6d63_7069;
-
-/// One step for each version of the schema, oldest first.
-const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
-
-/// The version of the schema after all steps.
-const NEWEST: u32 = MIGRATIONS.len() as u32;
 
 /// Definitions kept of one item besides those that count; the longest unseen goes first.
 const MAX_VERSIONS: u32 = 64;
-
-/// How long to wait for another process that is writing.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Why the registry could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The file cannot be read or written.
-    #[error("cannot open the tool registry {path}: {source}")]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// What the database says.
-        source: rusqlite::Error,
-    },
-    /// The file is damaged.
-    #[error(
-        "the tool registry {path} is damaged ({detail}); starting without it would accept every tool as it is now. \
-         Restore it from a backup, or move it aside to start anew"
-    )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        detail: String,
-    },
-    /// The file is another program's.
-    #[error("{path} is a database of another program, not a tool registry")]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file was written by a newer version of this program.
-    #[error(
-        "the tool registry {path} has version {found}, newer than the {known} that this program knows; upgrade it"
-    )]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// The file's version.
-        found: u32,
-        /// The newest version known.
-        known: u32,
-    },
-}
 
 /// One thing to write.
 #[derive(Clone, Debug)]
@@ -104,6 +45,20 @@ pub enum Write {
         /// When.
         time: Timestamp,
     },
+    /// A server has this name from now on.
+    Named {
+        /// The name.
+        name: Arc<str>,
+        /// The fingerprint of the server's identity.
+        fingerprint: Arc<str>,
+        /// When it was given.
+        time: Timestamp,
+    },
+    /// A decision became an event.
+    Told {
+        /// Its number.
+        decision: i64,
+    },
 }
 
 /// What the daemon needs to know of an item at hand.
@@ -130,84 +85,9 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the file at `path`, or makes it.
-    pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let unusable = |source| OpenError::Unusable {
-            path: path.to_owned(),
-            source,
-        };
-        let connection = Connection::open(path).map_err(unusable)?;
-        Self::prepare(connection, path).map_err(|error| match error {
-            PrepareError::Newer(found) => OpenError::Newer {
-                path: path.to_owned(),
-                found,
-                known: NEWEST,
-            },
-            PrepareError::Foreign => OpenError::Foreign {
-                path: path.to_owned(),
-            },
-            PrepareError::Damaged(detail) => OpenError::Damaged {
-                path: path.to_owned(),
-                detail,
-            },
-            PrepareError::Sqlite(source) if is_damage(&source) => OpenError::Damaged {
-                path: path.to_owned(),
-                detail: source.to_string(),
-            },
-            PrepareError::Sqlite(source) => unusable(source),
-        })
-    }
-
-    /// A database that is gone with the process.
-    pub fn in_memory() -> Result<Self, OpenError> {
-        let path = Path::new(":memory:");
-        let unusable = |source| OpenError::Unusable {
-            path: path.to_owned(),
-            source,
-        };
-        let connection = Connection::open_in_memory().map_err(unusable)?;
-        Self::prepare(connection, path).map_err(|error| match error {
-            PrepareError::Sqlite(source) => unusable(source),
-            // A new database has neither a past nor an owner.
-            _ => OpenError::Foreign {
-                path: path.to_owned(),
-            },
-        })
-    }
-
-    fn prepare(mut connection: Connection, path: &Path) -> Result<Self, PrepareError> {
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        let application: i32 =
-            connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-        let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-        let tables: u32 =
-            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-        if application != APPLICATION_ID && (tables > 0 || application != 0) {
-            return Err(PrepareError::Foreign);
-        }
-        if version > NEWEST {
-            return Err(PrepareError::Newer(version));
-        }
-        let check: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-        if check != "ok" {
-            return Err(PrepareError::Damaged(check));
-        }
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.pragma_update(None, "foreign_keys", true)?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Another process may have come first.
-        let version: u32 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-        for step in MIGRATIONS.iter().skip(version as usize) {
-            transaction.execute_batch(step)?;
-        }
-        if version < NEWEST {
-            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-            transaction.pragma_update(None, "user_version", NEWEST)?;
-            tracing::info!(path = %path.display(), from = version, to = NEWEST, "tool registry brought up to date");
-        }
-        transaction.commit()?;
-        Ok(Self { connection })
+    /// The database behind `connection`, which [`open`](super::open) made ready.
+    pub fn new(connection: Connection) -> Self {
+        Self { connection }
     }
 
     /// Changes whenever another connection has written.
@@ -268,9 +148,57 @@ impl Store {
                         .prepare_cached("UPDATE item SET removed_at = ?4 WHERE server = ?1 AND kind = ?2 AND name = ?3")?
                         .execute(params![server, key.kind.as_str(), key.name, time])?;
                 }
+                Write::Named {
+                    name,
+                    fingerprint,
+                    time,
+                } => {
+                    transaction
+                        .prepare_cached(
+                            "INSERT INTO name (name, fingerprint, first_seen) VALUES (?1, ?2, ?3)
+                             ON CONFLICT (name) DO NOTHING",
+                        )?
+                        .execute(params![name, fingerprint, time])?;
+                }
+                Write::Told { decision } => {
+                    transaction
+                        .prepare_cached("UPDATE decision SET told = 1 WHERE id = ?1")?
+                        .execute([decision])?;
+                }
             }
         }
         transaction.commit()
+    }
+
+    /// The servers' names with the fingerprints that they belong to, oldest first.
+    pub fn names(&self) -> rusqlite::Result<Vec<(String, String)>> {
+        self.connection
+            .prepare_cached("SELECT name, fingerprint FROM name ORDER BY first_seen, rowid")?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect()
+    }
+
+    /// The first `count` decisions after the one of number `after` that are no events yet, with
+    /// their numbers, oldest first.
+    pub fn untold(&self, after: i64, count: usize) -> rusqlite::Result<Vec<(i64, Decided)>> {
+        self.connection
+            .prepare_cached(
+                "SELECT decision.id, server, kind, name, decision, hash, uid, time, reason
+                 FROM decision JOIN item ON item.id = decision.item
+                 WHERE told = 0 AND decision.id > ?1 ORDER BY decision.id LIMIT ?2",
+            )?
+            .query_map(
+                params![after, i64::try_from(count).unwrap_or(i64::MAX)],
+                |row| {
+                    let decided = Decided {
+                        server: row.get(1)?,
+                        key: key(row, 2)?,
+                        decision: decision(row, 4)?,
+                    };
+                    Ok((row.get(0)?, decided))
+                },
+            )?
+            .collect()
     }
 
     /// Notes a decision, and moves the pin to `pin` where it says so. Says whether there is such an
@@ -370,8 +298,11 @@ impl Store {
         self.connection
             .prepare_cached(
                 "SELECT server, kind, name, pinned, pinned_at, pinned_by, current, removed_at,
-                        decision, hash, uid, time, reason
-                 FROM item LEFT JOIN decision ON decision.id =
+                        (SELECT min(first_seen) FROM version WHERE version.item = item.id),
+                        version.last_seen, decision, decision.hash, uid, time, reason
+                 FROM item
+                 LEFT JOIN version ON version.item = item.id AND version.hash = item.current
+                 LEFT JOIN decision ON decision.id =
                      (SELECT max(id) FROM decision WHERE decision.item = item.id)
                  ORDER BY server, kind, name",
             )?
@@ -384,35 +315,16 @@ impl Store {
                     pinned_by: row.get(5)?,
                     current: row.get(6)?,
                     removed_at: row.get(7)?,
-                    last_decision: match row.get_ref(8)? {
+                    first_seen: row.get::<_, Option<Timestamp>>(8)?.unwrap_or_default(),
+                    last_seen: row.get::<_, Option<Timestamp>>(9)?.unwrap_or_default(),
+                    last_decision: match row.get_ref(10)? {
                         ValueRef::Null => None,
-                        _ => Some(decision(row, 8)?),
+                        _ => Some(decision(row, 10)?),
                     },
                 })
             })?
             .collect()
     }
-}
-
-/// Why a database could not be made ready.
-enum PrepareError {
-    Sqlite(rusqlite::Error),
-    Foreign,
-    Newer(u32),
-    Damaged(String),
-}
-
-impl From<rusqlite::Error> for PrepareError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Sqlite(error)
-    }
-}
-
-fn is_damage(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
-    )
 }
 
 fn item_id(

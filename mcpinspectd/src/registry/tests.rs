@@ -239,7 +239,7 @@ fn a_damaged_foreign_or_newer_file_stops_the_start() {
     assert!(matches!(open(), OpenError::Damaged { .. }), "{:?}", open());
 
     std::fs::remove_file(&path).unwrap();
-    rusqlite::Connection::open(&path)
+    Connection::open(&path)
         .unwrap()
         .execute_batch("CREATE TABLE other (x)")
         .unwrap();
@@ -247,7 +247,7 @@ fn a_damaged_foreign_or_newer_file_stops_the_start() {
 
     std::fs::remove_file(&path).unwrap();
     drop(Registry::open(&path).unwrap());
-    rusqlite::Connection::open(&path)
+    Connection::open(&path)
         .unwrap()
         .pragma_update(None, "user_version", 99)
         .unwrap();
@@ -392,5 +392,117 @@ fn a_killed_process_loses_nothing_that_was_saved() {
             names.len()
         );
         assert!(names.iter().all(|item| item.pinned == Some(hash(OLD))));
+    }
+}
+
+fn decide_elsewhere(path: &Path, verb: Verb, reason: &str) {
+    let mut person = Registry::open_existing(path).unwrap();
+    let by = Who { reason, ..ALICE };
+    person
+        .decide("a", &ItemKey::tool("t"), verb, None, by)
+        .unwrap();
+}
+
+fn taken(registry: &mut Registry) -> Vec<(Verb, String)> {
+    let taken = registry.take_decisions();
+    registry.save(Timestamp(0));
+    taken
+        .into_iter()
+        .map(
+            |Decided {
+                 server,
+                 key,
+                 decision,
+             }| {
+                assert_eq!((server.as_str(), &key), ("a", &ItemKey::tool("t")));
+                assert_eq!((decision.uid, decision.time), (ALICE.uid, ALICE.time));
+                (decision.verb, decision.reason)
+            },
+        )
+        .collect()
+}
+
+#[test]
+fn each_decision_is_taken_out_once_whoever_made_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("registry.db");
+    let mut daemon = Registry::open(&path).unwrap();
+    see(&mut daemon, "a", 1, "t", OLD);
+    see(&mut daemon, "a", 2, "t", NEW);
+    assert_eq!(taken(&mut daemon), []);
+
+    decide_elsewhere(&path, Verb::Reject, "one");
+    decide_elsewhere(&path, Verb::Approve, "two");
+    let one_two = [
+        (Verb::Reject, "one".to_owned()),
+        (Verb::Approve, "two".to_owned()),
+    ];
+    assert_eq!(taken(&mut daemon), one_two);
+    assert_eq!(taken(&mut daemon), []);
+    assert_eq!(see(&mut daemon, "a", 3, "t", NEW), Standing::AsPinned);
+
+    daemon.unpin("a", &ItemKey::tool("t"), ALICE).unwrap();
+    let own = (Verb::Unpin, ALICE.reason.to_owned());
+    assert_eq!(taken(&mut daemon), [own]);
+
+    // While nobody was there, and more than are taken at one time.
+    drop(daemon);
+    for number in 0..65 {
+        decide_elsewhere(&path, Verb::Pin, &number.to_string());
+    }
+    let mut daemon = Registry::open(&path).unwrap();
+    let first = taken(&mut daemon);
+    assert_eq!((first.len(), first[63].1.as_str()), (64, "63"));
+    assert_eq!(taken(&mut daemon), [(Verb::Pin, "64".to_owned())]);
+    assert_eq!(taken(&mut daemon), []);
+    drop(daemon);
+    assert_eq!(taken(&mut Registry::open(&path).unwrap()), []);
+}
+
+#[test]
+fn what_is_taken_and_not_saved_comes_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("registry.db");
+    let mut daemon = Registry::open(&path).unwrap();
+    see(&mut daemon, "a", 1, "t", OLD);
+    decide_elsewhere(&path, Verb::Reject, "");
+    assert_eq!(daemon.take_decisions().len(), 1);
+    assert_eq!(daemon.take_decisions().len(), 0);
+    drop(daemon);
+    assert_eq!(taken(&mut Registry::open(&path).unwrap()).len(), 1);
+}
+
+/// What the daemon does at the start of a session.
+fn start_session(registry: &mut Registry, book: &mut NameBook, launch: &str) -> String {
+    let identity = book.settle(ServerIdentity {
+        server_id: server("github"),
+        fingerprint: launch.to_owned(),
+        name_source: "test".to_owned(),
+    });
+    registry.name_given(&identity, Timestamp(1));
+    registry.save(Timestamp(1));
+    identity.server_id.to_string()
+}
+
+#[test]
+fn a_look_alike_that_starts_first_does_not_take_the_name() {
+    const GENUINE: &str = "aaaaaaaabbbbbbbb";
+    const IMPOSTOR: &str = "ccccccccdddddddd";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("registry.db");
+    let open = || {
+        let registry = Registry::open(&path).unwrap();
+        let owned = |(name, fingerprint): (&str, &str)| (name.to_owned(), fingerprint.to_owned());
+        let book = NameBook::with(registry.names().map(owned));
+        (registry, book)
+    };
+    let (mut registry, mut book) = open();
+    assert_eq!(start_session(&mut registry, &mut book, GENUINE), "github");
+    drop(registry);
+    for _ in 0..2 {
+        let (mut registry, mut book) = open();
+        let impostor = start_session(&mut registry, &mut book, IMPOSTOR);
+        assert_eq!(impostor, "github#cccc");
+        assert_eq!(start_session(&mut registry, &mut book, GENUINE), "github");
     }
 }

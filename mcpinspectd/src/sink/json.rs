@@ -121,7 +121,8 @@ fn shrink(value: &mut Value, max_string: usize, max_items: usize) {
     }
 }
 
-fn terminal_safe<T: Serialize>(value: &T) -> serde_json::Result<String> {
+/// `value` as compact JSON that can be printed: every character without a glyph is a `\u` escape.
+pub fn terminal_safe<T: Serialize>(value: &T) -> serde_json::Result<String> {
     let mut out = Vec::with_capacity(512);
     let mut serializer = serde_json::Serializer::with_formatter(&mut out, TerminalSafe);
     value.serialize(&mut serializer)?;

@@ -83,7 +83,9 @@ impl Record {
             kind: EventKind::of(event),
             time: time(event),
             severity: wording::severity(event),
-            session: subject.map(|s| s.session_id.clone()),
+            session: subject
+                .map(|subject| subject.session_id.clone())
+                .filter(|session| *session != SessionId::none()),
             server: server(event).cloned(),
             pid: subject.and_then(|s| s.server_pid),
             uid,
@@ -271,13 +273,23 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             add("MCPINSPECT_REASON", reason);
         }
         Event::Policy {
+            subject: _,
+            item,
             tool_name,
+            hash,
             decision,
             uid,
-            ..
+            reason,
         } => {
+            add("MCPINSPECT_ITEM", item);
             if let Some(tool) = tool_name {
                 add("MCPINSPECT_TOOL", tool);
+            }
+            if let Some(hash) = hash {
+                add("MCPINSPECT_HASH", hash);
+            }
+            if !reason.is_empty() {
+                add("MCPINSPECT_REASON", reason);
             }
             add("MCPINSPECT_DECISION", decision);
             add("MCPINSPECT_DECIDED_BY_UID", &uid.to_string());

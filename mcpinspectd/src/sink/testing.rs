@@ -155,10 +155,16 @@ pub fn examples() -> Vec<Event> {
             suppressed: 0,
         },
         Event::Policy {
-            subject: subject("files"),
+            subject: Subject {
+                session_id: SessionId::none(),
+                ..subject("files")
+            },
+            item: "tool".to_owned(),
             tool_name: Some("read".to_owned()),
+            hash: Some("b".repeat(64)),
             decision: "approve".to_owned(),
             uid: 1000,
+            reason: "looked at it".to_owned(),
         },
         Event::EventsDropped {
             timestamp: Timestamp(1_760_000_000_000_000_000),

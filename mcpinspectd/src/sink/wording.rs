@@ -119,6 +119,7 @@ pub fn title(event: &Event) -> String {
         }
         Event::Policy {
             subject,
+            item,
             tool_name,
             decision,
             ..
@@ -129,7 +130,12 @@ pub fn title(event: &Event) -> String {
                 name(tool),
                 server(subject)
             ),
-            None => format!("{} for {}", printable(decision, MAX_NAME), server(subject)),
+            None => format!(
+                "{} for {} of {}",
+                printable(decision, MAX_NAME),
+                printable(item, MAX_NAME),
+                server(subject)
+            ),
         },
         Event::EventsDropped {
             sink,

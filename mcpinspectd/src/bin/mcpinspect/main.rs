@@ -1,11 +1,16 @@
 //! `mcpinspect`: what a person types.
 
+mod decide;
+mod diff;
 mod eval;
 mod explain;
 mod launch;
+mod pins;
 mod report;
 mod rules;
 mod scan;
+mod tools;
+mod words;
 
 use std::process::ExitCode;
 
@@ -21,6 +26,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Tools(tools::Tools),
+    Diff(diff::Diff),
+    Approve(decide::Approve),
+    Reject(decide::Reject),
+    Pin(decide::Pin),
+    Unpin(decide::Unpin),
     Scan(scan::Scan),
     Explain(explain::Explain),
     Rules(rules::Rules),
@@ -29,6 +40,12 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
+        Command::Tools(command) => command.run(),
+        Command::Diff(command) => command.run(),
+        Command::Approve(command) => command.run(),
+        Command::Reject(command) => command.run(),
+        Command::Pin(command) => command.run(),
+        Command::Unpin(command) => command.run(),
         Command::Scan(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Rules(command) => command.run(),

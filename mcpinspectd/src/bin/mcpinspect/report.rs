@@ -77,8 +77,9 @@ pub fn human(out: &mut impl Write, outcomes: &[Outcome], colour: bool) -> io::Re
     )
 }
 
-fn finding(
-    out: &mut impl Write,
+/// One finding, with its place.
+pub fn finding(
+    out: &mut (impl Write + ?Sized),
     detection: &Detection,
     paint: &dyn Fn(Style, &str) -> String,
 ) -> io::Result<()> {

@@ -1,0 +1,202 @@
+//! `mcpinspect diff`: what a changed definition says now, beside what was accepted.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anstyle::Style;
+use anyhow::Context as _;
+use mcpinspectd::detect::knowledge::USER_RULES;
+use mcpinspectd::detect::scan::Outcome;
+use mcpinspectd::event::{Action, Detection, FieldChange};
+use mcpinspectd::registry::{Comparison, ItemView, Kind};
+use mcpinspectd::sink::json::terminal_safe;
+use mcpinspectd::tap::human::colour_wanted;
+use mcpinspectd::text::escape;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::pins::{self, Item, NAME, Place};
+use super::report;
+use super::words::{self, Look};
+
+/// Findings that are shown.
+const FINDINGS: usize = 6;
+
+/// Show how a tool differs from what was accepted
+///
+/// Shows each field that differs, with the words marked that went [-so-] and that came {+so+}. The
+/// exit status is 0 where nothing differs, 1 where something does, 2 on errors.
+#[derive(clap::Args)]
+pub struct Diff {
+    #[command(flatten)]
+    item: Item,
+    /// Print one JSON object, with the fields in full.
+    #[arg(long)]
+    json: bool,
+    /// Leave nothing out of long texts.
+    #[arg(long)]
+    full: bool,
+    /// Directory (or file) with detection rules and suppressions of your own.
+    #[arg(long, value_name = "DIR", default_value = USER_RULES)]
+    rules: PathBuf,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// The comparison in JSON.
+#[derive(Serialize)]
+struct Compared<'a> {
+    server_id: &'a str,
+    item: &'static str,
+    tool_name: Option<&'a str>,
+    pinned: bool,
+    removed: bool,
+    previous_hash: String,
+    new_hash: String,
+    changes: &'a [FieldChange],
+    verdict: Action,
+    detections: &'a [Detection],
+}
+
+impl Diff {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let registry = self.place.read()?;
+        let item = self.item.find(&registry)?;
+        let comparison = registry
+            .compare(&item.server, &item.key, None, None)
+            .context("cannot compare the two definitions")?;
+        let items = pins::all(&registry)?;
+        let outcomes = pins::findings(&registry, &items, &self.rules, pins::now());
+        let mut outcomes = items.iter().zip(outcomes);
+        let outcome = outcomes
+            .find(|(other, _)| other.server == item.server && other.key == item.key)
+            .map(|(_, outcome)| outcome)
+            .context("the item is gone")?;
+        if self.json {
+            let text = terminal_safe(&compared(&item, &comparison, &outcome))?;
+            pins::print(|out| writeln!(out, "{text}"))?;
+        } else {
+            let look = Look {
+                colour: colour_wanted(io::stdout().is_terminal()),
+                full: self.full,
+            };
+            pins::print(|out| human(out, &item, &comparison, &outcome, look))?;
+        }
+        Ok(if comparison.changes.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+fn compared<'a>(
+    item: &'a ItemView,
+    comparison: &'a Comparison,
+    outcome: &'a Outcome,
+) -> Compared<'a> {
+    let is_tool = item.key.kind == Kind::Tool;
+    Compared {
+        server_id: &item.server,
+        item: item.key.kind.as_str(),
+        tool_name: is_tool.then_some(&*item.key.name),
+        pinned: item.pinned.is_some(),
+        removed: item.removed_at.is_some(),
+        previous_hash: comparison.previous.to_string(),
+        new_hash: comparison.new.to_string(),
+        changes: &comparison.changes,
+        verdict: outcome.verdict,
+        detections: &outcome.detections,
+    }
+}
+
+fn human(
+    out: &mut dyn Write,
+    item: &ItemView,
+    comparison: &Comparison,
+    outcome: &Outcome,
+    look: Look,
+) -> io::Result<()> {
+    let bold = if look.colour {
+        Style::new().bold()
+    } else {
+        Style::new()
+    };
+    let server = escape::printable(&item.server, NAME);
+    writeln!(out, "{bold}{server} {}{bold:#}", pins::noun(&item.key))?;
+    match (item.pinned, item.pinned_at) {
+        (Some(pinned), at) => {
+            let by = item
+                .pinned_by
+                .map_or("first use".to_owned(), |uid| format!("uid {uid}"));
+            let at = at.map_or(String::new(), |at| format!(", {}", pins::day(at)));
+            writeln!(out, "pinned   {}  by {by}{at}", pins::short(pinned))?;
+        }
+        (None, _) => writeln!(
+            out,
+            "not pinned: the next definition that is seen is accepted"
+        )?,
+    }
+    writeln!(
+        out,
+        "current  {}  last seen {}",
+        pins::short(item.current),
+        pins::day(item.last_seen)
+    )?;
+    if let Some(removed) = item.removed_at {
+        writeln!(out, "no longer offered since {}", pins::day(removed))?;
+    }
+    if comparison.changes.is_empty() {
+        return writeln!(out, "\nNothing differs.");
+    }
+    for change in &comparison.changes {
+        field(out, change, look, bold)?;
+    }
+    if outcome.verdict != Action::None {
+        writeln!(out, "\n{bold}What the current definition shows{bold:#}")?;
+        let paint = |style: Style, text: &str| match look.colour {
+            true => format!("{style}{text}{style:#}"),
+            false => text.to_owned(),
+        };
+        for detection in outcome.detections.iter().take(FINDINGS) {
+            report::finding(out, detection, &paint)?;
+        }
+    }
+    let arguments = format!(
+        "--hash {} {}",
+        pins::short(item.current),
+        pins::arguments(item)
+    );
+    let differ = match comparison.changes.len() {
+        1 => "1 field differs".to_owned(),
+        count => format!("{count} fields differ"),
+    };
+    writeln!(
+        out,
+        "\n{differ}.\n  to accept it  sudo mcpinspect approve {arguments}\n  to refuse it  sudo mcpinspect reject {arguments}"
+    )
+}
+
+fn field(out: &mut dyn Write, change: &FieldChange, look: Look, bold: Style) -> io::Result<()> {
+    let note = match (&change.previous, &change.new) {
+        (Value::Null, _) => "  (added)",
+        (_, Value::Null) => "  (removed)",
+        _ => "",
+    };
+    let name = escape::printable(&change.field, 4 * NAME);
+    writeln!(out, "\n{bold}{name}{bold:#}{note}")?;
+    let (previous, new) = match (&change.previous, &change.new) {
+        (Value::String(previous), Value::String(new)) => (previous.clone(), new.clone()),
+        (Value::Null, Value::String(new)) => (String::new(), new.clone()),
+        (Value::String(previous), Value::Null) => (previous.clone(), String::new()),
+        (Value::Null, new) => (String::new(), new.to_string()),
+        (previous, Value::Null) => (previous.to_string(), String::new()),
+        (previous, new) => (previous.to_string(), new.to_string()),
+    };
+    writeln!(
+        out,
+        "{}",
+        words::render(&words::pieces(&previous, &new), look)
+    )
+}

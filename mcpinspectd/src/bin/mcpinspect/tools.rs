@@ -1,0 +1,307 @@
+//! `mcpinspect tools`: what the servers of this machine offer, and how it stands to what was accepted.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use mcpinspectd::detect::knowledge::USER_RULES;
+use mcpinspectd::detect::scan::Outcome;
+use mcpinspectd::event::{Action, Detection, Severity};
+use mcpinspectd::model::Timestamp;
+use mcpinspectd::registry::{ItemView, Kind, Verb};
+use mcpinspectd::sink::json::terminal_safe;
+use mcpinspectd::tap::human::colour_wanted;
+use mcpinspectd::text::escape;
+use serde::Serialize;
+
+use super::pins::{self, Place};
+
+/// How long something counts as new that nobody decided on, in nanoseconds: a day.
+const NEW_FOR: u64 = 86_400_000_000_000;
+
+/// Characters of a column that a name may take.
+const WIDTH: usize = 40;
+
+/// List the tools of all servers, and how they stand to their pins
+///
+/// `new` was pinned at its first sight, within a day, and nobody has decided on it; `unchanged` is as
+/// pinned; `changed` is not; `removed` is no longer offered; `unpinned` is pinned as soon as it is
+/// seen again. What a server says of itself is listed as (instructions) and (server info).
+#[derive(clap::Args)]
+pub struct Tools {
+    /// List this server alone.
+    server: Option<String>,
+    /// Print one JSON array.
+    #[arg(long)]
+    json: bool,
+    /// List only what is changed or removed.
+    #[arg(long)]
+    changed: bool,
+    /// Directory (or file) with detection rules and suppressions of your own.
+    #[arg(long, value_name = "DIR", default_value = USER_RULES)]
+    rules: PathBuf,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// How something stands, for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    New,
+    Unchanged,
+    Changed,
+    Removed,
+    Unpinned,
+}
+
+impl Status {
+    fn of(item: &ItemView, now: Timestamp) -> Self {
+        let undecided = item.pinned_by.is_none() && item.last_decision.is_none();
+        match item.pinned {
+            _ if item.removed_at.is_some() => Self::Removed,
+            None => Self::Unpinned,
+            Some(pinned) if pinned != item.current => Self::Changed,
+            Some(_) if undecided && now.nanos_since(item.first_seen) < NEW_FOR => Self::New,
+            Some(_) => Self::Unchanged,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Unchanged => "unchanged",
+            Self::Changed => "changed",
+            Self::Removed => "removed",
+            Self::Unpinned => "unpinned",
+        }
+    }
+
+    fn style(self) -> Style {
+        match self {
+            Self::Changed => AnsiColor::Red.on_default().bold(),
+            Self::Removed | Self::Unpinned => AnsiColor::Yellow.on_default(),
+            Self::New => AnsiColor::Green.on_default(),
+            Self::Unchanged => Style::new(),
+        }
+    }
+
+    fn is_difference(self) -> bool {
+        matches!(self, Self::Changed | Self::Removed)
+    }
+}
+
+/// An item in JSON.
+#[derive(Serialize)]
+struct Listed<'a> {
+    server_id: &'a str,
+    item: &'static str,
+    tool_name: Option<&'a str>,
+    status: Status,
+    pinned_hash: Option<String>,
+    pinned_at: Option<Timestamp>,
+    pinned_by: Option<u32>,
+    current_hash: String,
+    first_seen: Timestamp,
+    last_seen: Timestamp,
+    removed_at: Option<Timestamp>,
+    decision: Option<LastDecision<'a>>,
+    verdict: Action,
+    max_severity: Option<Severity>,
+    category: Option<&'a str>,
+}
+
+/// The last decision in JSON.
+#[derive(Serialize)]
+struct LastDecision<'a> {
+    decision: &'static str,
+    hash: Option<String>,
+    uid: u32,
+    timestamp: Timestamp,
+    reason: &'a str,
+}
+
+/// An item with what is known of it.
+struct Row<'a> {
+    item: &'a ItemView,
+    status: Status,
+    outcome: &'a Outcome,
+}
+
+impl Tools {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let registry = self.place.read()?;
+        let now = pins::now();
+        // All of them are looked at: one server's tool may shadow another's.
+        let items = pins::all(&registry)?;
+        if let Some(server) = &self.server {
+            pins::of_server(&registry, server)?;
+        }
+        let outcomes = pins::findings(&registry, &items, &self.rules, now);
+        let rows: Vec<Row<'_>> = items
+            .iter()
+            .zip(&outcomes)
+            .map(|(item, outcome)| Row {
+                item,
+                status: Status::of(item, now),
+                outcome,
+            })
+            .filter(|row| {
+                let server = self.server.as_ref();
+                server.is_none_or(|server| row.item.server == *server)
+                    && (!self.changed || row.status.is_difference())
+            })
+            .collect();
+        if self.json {
+            let listed: Vec<Listed<'_>> = rows.iter().map(Row::listed).collect();
+            let text = terminal_safe(&listed)?;
+            pins::print(|out| writeln!(out, "{text}"))?;
+        } else {
+            let colour = colour_wanted(io::stdout().is_terminal());
+            pins::print(|out| table(out, &rows, items.is_empty(), self.changed, colour))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The worst finding.
+fn worst(outcome: &Outcome) -> Option<&Detection> {
+    outcome
+        .detections
+        .iter()
+        .rev()
+        .max_by_key(|detection| detection.severity)
+        .filter(|_| outcome.verdict != Action::None)
+}
+
+impl Row<'_> {
+    fn listed(&self) -> Listed<'_> {
+        let item = self.item;
+        let is_tool = item.key.kind == Kind::Tool;
+        Listed {
+            server_id: &item.server,
+            item: item.key.kind.as_str(),
+            tool_name: is_tool.then_some(&*item.key.name),
+            status: self.status,
+            pinned_hash: item.pinned.map(|hash| hash.to_string()),
+            pinned_at: item.pinned_at,
+            pinned_by: item.pinned_by,
+            current_hash: item.current.to_string(),
+            first_seen: item.first_seen,
+            last_seen: item.last_seen,
+            removed_at: item.removed_at,
+            decision: item.last_decision.as_ref().map(|decision| LastDecision {
+                decision: decision.verb.as_str(),
+                hash: decision.hash.map(|hash| hash.to_string()),
+                uid: decision.uid,
+                timestamp: decision.time,
+                reason: &decision.reason,
+            }),
+            verdict: self.outcome.verdict,
+            max_severity: self.outcome.max_severity,
+            category: worst(self.outcome).map(|detection| detection.category.as_str()),
+        }
+    }
+
+    fn status(&self) -> String {
+        let item = self.item;
+        let rejected = item.last_decision.as_ref().is_some_and(|decision| {
+            decision.verb == Verb::Reject && decision.hash == Some(item.current)
+        });
+        match (self.status, rejected) {
+            (Status::Changed, true) => "changed, rejected".to_owned(),
+            (status, _) => status.word().to_owned(),
+        }
+    }
+
+    fn finding(&self) -> String {
+        let Some(detection) = worst(self.outcome) else {
+            return "-".to_owned();
+        };
+        let verdict = match self.outcome.verdict {
+            Action::None => "",
+            Action::Warn => "warn",
+            Action::Alert => "ALERT",
+            Action::Block => "BLOCK",
+        };
+        format!(
+            "{verdict} {} ({})",
+            detection.category,
+            detection.severity.as_str()
+        )
+    }
+}
+
+fn table(
+    out: &mut dyn Write,
+    rows: &[Row<'_>],
+    nothing_known: bool,
+    changed: bool,
+    colour: bool,
+) -> io::Result<()> {
+    if rows.is_empty() {
+        let why = match (nothing_known, changed) {
+            (false, true) => "Everything is as pinned.",
+            _ => "No server has been seen yet: use an MCP client while mcpinspectd runs.",
+        };
+        return writeln!(out, "{why}");
+    }
+    let heads = ["SERVER", "TOOL", "STATUS", "PIN", "LAST SEEN", "FINDING"];
+    let cells: Vec<[String; 6]> = rows
+        .iter()
+        .map(|row| {
+            [
+                escape::printable(&row.item.server, WIDTH),
+                escape::printable(&pins::noun(&row.item.key), WIDTH),
+                row.status(),
+                row.item.pinned.map_or_else(|| "-".to_owned(), pins::short),
+                pins::day(row.item.last_seen),
+                row.finding(),
+            ]
+        })
+        .collect();
+    let mut widths = heads.map(str::len);
+    for row in &cells {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let plain = [Style::new(); 6];
+    line(out, &heads.map(str::to_owned), &widths, &plain)?;
+    for (row, cells) in rows.iter().zip(&cells) {
+        let mut styles = plain;
+        if colour {
+            styles[2] = row.status.style();
+            if row.outcome.verdict >= Action::Alert {
+                styles[5] = AnsiColor::Red.on_default();
+            }
+        }
+        line(out, cells, &widths, &styles)?;
+    }
+    let differ = rows.iter().filter(|row| row.status.is_difference()).count();
+    if differ > 0 {
+        writeln!(
+            out,
+            "\n{differ} of {} not as pinned; `mcpinspect diff SERVER TOOL` shows what is different.",
+            rows.len()
+        )?;
+    }
+    Ok(())
+}
+
+fn line(
+    out: &mut dyn Write,
+    cells: &[String; 6],
+    widths: &[usize; 6],
+    styles: &[Style; 6],
+) -> io::Result<()> {
+    for (index, ((cell, width), style)) in cells.iter().zip(widths).zip(styles).enumerate() {
+        write!(out, "{style}{cell}{style:#}")?;
+        if index + 1 < cells.len() {
+            let blank = width - cell.chars().count() + 2;
+            write!(out, "{:blank$}", "")?;
+        }
+    }
+    writeln!(out)
+}

@@ -1,0 +1,285 @@
+//! Opening the registry's file, and refusing to where its pins could be lost by it.
+//!
+//! A file that is damaged, of another program or of a newer version stops the start: going on without
+//! it would accept every tool as it is now. Who only reads needs no right to write, not even for the
+//! files that a database makes beside itself.
+
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+/// `mcpi`: tells the file from other programs' databases.
+const APPLICATION_ID: i32 = 0x6d63_7069;
+
+/// One step for each version of the schema, oldest first.
+const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema_2.sql")];
+
+/// The version of the schema after all steps.
+const NEWEST: u32 = MIGRATIONS.len() as u32;
+
+/// How long to wait for another process that is writing.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why the registry could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file cannot be read or written.
+    #[error("cannot open the tool registry {path}: {source}")]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What the database says.
+        source: rusqlite::Error,
+    },
+    /// The file may not be written.
+    #[error("not permitted to write the tool registry {path}")]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is damaged.
+    #[error(
+        "the tool registry {path} is damaged ({detail}); starting without it would accept every tool as it is now. \
+         Restore it from a backup, or move it aside to start anew"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The file is another program's.
+    #[error("{path} is a database of another program, not a tool registry")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file was written by an older version of this program, and is only to be read.
+    #[error(
+        "the tool registry {path} has version {found}, older than the {known} that this program reads; \
+         restart the daemon, which brings it up to date"
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// The file's version.
+        found: u32,
+        /// The version that is read.
+        known: u32,
+    },
+    /// The file was written by a newer version of this program.
+    #[error(
+        "the tool registry {path} has version {found}, newer than the {known} that this program knows; upgrade it"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The file's version.
+        found: u32,
+        /// The newest version known.
+        known: u32,
+    },
+}
+
+/// Opens the file at `path`, or makes it.
+pub(super) fn create(path: &Path) -> Result<Connection, OpenError> {
+    Connection::open(path)
+        .map_err(Problem::from)
+        .and_then(|connection| prepare(connection, path))
+        .map_err(|problem| problem.at(path))
+}
+
+/// Opens the file at `path`, which must be there.
+pub(super) fn existing(path: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags)
+        .map_err(Problem::from)
+        .and_then(|connection| prepare(connection, path))
+        .map_err(|problem| problem.at(path))
+}
+
+/// Opens the file at `path`, which must be there, and never writes it.
+pub(super) fn read_only(path: &Path) -> Result<Connection, OpenError> {
+    let open = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(read_only_uri(path), flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        match check(&connection)? {
+            NEWEST => Ok(connection),
+            older => Err(Problem::Older(older)),
+        }
+    };
+    open().map_err(|problem| problem.at(path))
+}
+
+/// A database that is gone with the process.
+pub(super) fn in_memory() -> Result<Connection, OpenError> {
+    let path = Path::new(":memory:");
+    Connection::open_in_memory()
+        .map_err(Problem::from)
+        .and_then(|connection| prepare(connection, path))
+        .map_err(|problem| problem.at(path))
+}
+
+/// The file as an URI. Where no log of writes lies beside it, nobody has it open, and it is declared
+/// unchanging: whoever may not make files there could not read it otherwise.
+fn read_only_uri(path: &Path) -> String {
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => {
+                uri.push(char::from(*byte));
+            }
+            other => {
+                // Writing to a string cannot fail.
+                let _ = write!(uri, "%{other:02x}");
+            }
+        }
+    }
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if !Path::new(&log).exists() {
+        uri.push_str("?immutable=1");
+    }
+    uri
+}
+
+/// The version of the schema, of a file that is whole and one of ours.
+fn check(connection: &Connection) -> Result<u32, Problem> {
+    let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let tables: u32 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if application != APPLICATION_ID && (tables > 0 || application != 0) {
+        return Err(Problem::Foreign);
+    }
+    if version > NEWEST {
+        return Err(Problem::Newer(version));
+    }
+    let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if verdict != "ok" {
+        return Err(Problem::Damaged(verdict));
+    }
+    Ok(version)
+}
+
+fn prepare(mut connection: Connection, path: &Path) -> Result<Connection, Problem> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    check(&connection)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have come first.
+    let version: u32 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    for step in MIGRATIONS.iter().skip(version as usize) {
+        transaction.execute_batch(step)?;
+    }
+    if version < NEWEST {
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", NEWEST)?;
+        tracing::info!(path = %path.display(), from = version, to = NEWEST, "tool registry brought up to date");
+    }
+    transaction.commit()?;
+    Ok(connection)
+}
+
+/// Why a database could not be made ready.
+enum Problem {
+    Sqlite(rusqlite::Error),
+    Foreign,
+    Newer(u32),
+    Older(u32),
+    Damaged(String),
+}
+
+impl From<rusqlite::Error> for Problem {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl Problem {
+    /// The error of the file at `path`.
+    fn at(self, path: &Path) -> OpenError {
+        let path = path.to_owned();
+        let known = NEWEST;
+        match self {
+            Self::Newer(found) => OpenError::Newer { path, found, known },
+            Self::Older(found) => OpenError::Older { path, found, known },
+            Self::Foreign => OpenError::Foreign { path },
+            Self::Damaged(detail) => OpenError::Damaged { path, detail },
+            Self::Sqlite(source) => match source.sqlite_error_code() {
+                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => OpenError::Damaged {
+                    path,
+                    detail: source.to_string(),
+                },
+                Some(ErrorCode::ReadOnly) => OpenError::ReadOnly { path },
+                _ => OpenError::Unusable { path, source },
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
+    use super::*;
+
+    #[test]
+    fn an_older_file_keeps_what_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a registry?#%.db");
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch(MIGRATIONS[0]).unwrap();
+        old.execute_batch(
+            "INSERT INTO item VALUES (1, 'files', 'tool', 'read', x'00', 1, NULL, x'00', NULL);
+             INSERT INTO decision VALUES (1, 1, NULL, 'unpin', 0, 5, '');",
+        )
+        .unwrap();
+        old.pragma_update(None, "application_id", APPLICATION_ID)
+            .unwrap();
+        old.pragma_update(None, "user_version", 1).unwrap();
+        drop(old);
+        assert!(matches!(
+            read_only(&path),
+            Err(OpenError::Older {
+                found: 1,
+                known: NEWEST,
+                ..
+            })
+        ));
+        let told = |connection: Connection| -> u32 {
+            connection
+                .query_row(
+                    "SELECT told FROM decision JOIN item ON item.id = item WHERE server = 'files'",
+                    [],
+                    |row| row.get(0),
+                )
+                .unwrap()
+        };
+        assert_eq!(told(create(&path).unwrap()), 1);
+        assert_eq!(told(read_only(&path).unwrap()), 1);
+    }
+
+    #[test]
+    fn reading_makes_nothing_and_writes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.db");
+        assert!(read_only(&path).is_err() && existing(&path).is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        let daemon = create(&path).unwrap();
+        let reader = read_only(&path).unwrap();
+        assert!(reader.execute("DELETE FROM item", []).is_err());
+        let count = |sql| reader.query_row(sql, [], |row| row.get::<_, u32>(0));
+        daemon
+            .execute("INSERT INTO name VALUES ('a', 'f', 1)", [])
+            .unwrap();
+        assert_eq!(count("SELECT count(*) FROM name").unwrap(), 1);
+    }
+}

@@ -1,0 +1,354 @@
+//! `mcpinspect tools | diff | approve | reject | pin | unpin`, as a person types them, on a registry
+//! that the library made.
+#![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use mcpinspectd::model::{ServerId, SessionId, Timestamp};
+use mcpinspectd::registry::{ItemKey, Kind, Registry, Sight, Verb};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+const OLD: &str = r#"{"name":"read_file","description":"Reads a file from the disk.","inputSchema":{"type":"object","properties":{"path":{"type":"string"}}}}"#;
+const NEW: &str = r#"{"name":"read_file","description":"Reads a text file from the disk.\u001b[2J","inputSchema":{"type":"object","properties":{"path":{"type":"string","description":"Where."}}}}"#;
+/// 2026-01-02T00:00:00Z in nanoseconds.
+const DAY: u64 = 1_767_312_000_000_000_000;
+
+/// A folder with a registry in it.
+struct Machine {
+    _folder: tempfile::TempDir,
+    registry: PathBuf,
+}
+
+fn see(registry: &mut Registry, time: u64, kind: Kind, name: &str, definition: &str) {
+    let (server, session) = (ServerId("files".into()), SessionId("s".into()));
+    let time = Timestamp(time);
+    let sight = Sight {
+        server: &server,
+        session: &session,
+        time,
+    };
+    let definition = RawValue::from_string(definition.to_owned()).unwrap();
+    registry.observe(sight, kind, name, &definition);
+    registry.save(time);
+}
+
+impl Machine {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // Another user must get as far as the file.
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let machine = Self {
+            registry: folder.path().join("registry.db"),
+            _folder: folder,
+        };
+        let mut registry = machine.open();
+        see(&mut registry, DAY, Kind::Instructions, "", "null");
+        see(&mut registry, DAY, Kind::Tool, "read_file", OLD);
+        see(
+            &mut registry,
+            DAY,
+            Kind::Tool,
+            "it's; $(x)",
+            r#"{"name":"it's; $(x)"}"#,
+        );
+        see(
+            &mut registry,
+            DAY + 86_400_000_000_000,
+            Kind::Tool,
+            "read_file",
+            NEW,
+        );
+        machine
+    }
+
+    fn open(&self) -> Registry {
+        Registry::open(&self.registry).unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mcpinspect"));
+        command
+            .args(arguments)
+            .arg("--registry")
+            .arg(&self.registry)
+            .env_remove("SUDO_UID")
+            .env_remove("PKEXEC_UID");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> (i32, String) {
+        told(&self.command(arguments).output().unwrap())
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let (_, text) = self.run(arguments);
+        serde_json::from_str(&text).unwrap()
+    }
+}
+
+/// Exit status, and what was said on either stream.
+fn told(output: &Output) -> (i32, String) {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(text).unwrap(),
+    )
+}
+
+#[test]
+fn tools_are_listed_with_their_standing() {
+    let machine = Machine::new();
+    let (status, table) = machine.run(&["tools"]);
+    insta::assert_snapshot!(format!("{status}\n{table}"), @r"
+    0
+    SERVER  TOOL            STATUS     PIN           LAST SEEN   FINDING
+    files   (instructions)  unchanged  74234e98afe7  2026-01-02  -
+    files   it's; $(x)      unchanged  4b4ce7de4cf4  2026-01-02  -
+    files   read_file       changed    ba8881219e2f  2026-01-03  ALERT unicode_smuggling (high)
+
+    1 of 3 not as pinned; `mcpinspect diff SERVER TOOL` shows what is different.
+    ");
+    let all = machine.json(&["tools", "--json"]);
+    assert_eq!(all.as_array().unwrap().len(), 3);
+    let changed = machine.json(&["tools", "files", "--json", "--changed"]);
+    let [tool] = changed.as_array().unwrap().as_slice() else {
+        panic!("{changed}")
+    };
+    assert_eq!(
+        [
+            &tool["server_id"],
+            &tool["item"],
+            &tool["tool_name"],
+            &tool["status"]
+        ],
+        ["files", "tool", "read_file", "changed"]
+    );
+    assert_ne!(tool["pinned_hash"], tool["current_hash"]);
+    assert_eq!(tool["last_seen"], "2026-01-03T00:00:00.000000Z");
+}
+
+#[test]
+fn a_difference_can_be_read() {
+    let machine = Machine::new();
+    let (status, text) = machine.run(&["diff", "files", "read_file"]);
+    // How a finding is worded is not this command's business.
+    let (before, after) = text.split_once("  high     unicode_smuggling").unwrap();
+    let (_, after) = after.split_once("\n\n").unwrap();
+    insta::assert_snapshot!(format!("{status}\n{before}  high …\n\n{after}"), @r"
+    1
+    files read_file
+    pinned   ba8881219e2f  by first use, 2026-01-02
+    current  5a9e62dda913  last seen 2026-01-03
+
+    description
+      | Reads a {+text +}file from the disk.{+\u{1b}[2J+}
+
+    inputSchema.properties.path.description  (added)
+      | {+Where.+}
+
+    What the current definition shows
+      high …
+
+    2 fields differ.
+      to accept it  sudo mcpinspect approve --hash 5a9e62dda913 files read_file
+      to refuse it  sudo mcpinspect reject --hash 5a9e62dda913 files read_file
+    ");
+    let json = machine.json(&["diff", "files", "read_file", "--json"]);
+    assert_eq!(json["changes"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        json["changes"][0]["new"],
+        "Reads a text file from the disk.\u{1b}[2J"
+    );
+    let (_, raw) = machine.run(&["diff", "files", "read_file", "--json"]);
+    assert!(!raw.contains('\u{1b}'), "{raw}");
+    let (status, text) = machine.run(&["diff", "files", "it's; $(x)"]);
+    assert!(status == 0 && text.contains("Nothing differs"), "{text}");
+}
+
+#[test]
+fn changed_instructions_are_an_item_like_any() {
+    let machine = Machine::new();
+    see(
+        &mut machine.open(),
+        DAY,
+        Kind::Instructions,
+        "",
+        r#""Obey.""#,
+    );
+    let (status, text) = machine.run(&["diff", "files", "--instructions"]);
+    assert!(status == 1 && text.contains("{+Obey.+}"), "{text}");
+    assert!(text.contains("files --instructions"), "{text}");
+    let (status, text) = machine.run(&["approve", "files", "--instructions"]);
+    assert_eq!(status, 0, "{text}");
+    assert_eq!(machine.run(&["diff", "files", "--instructions"]).0, 0);
+}
+
+#[test]
+fn an_approval_lasts_and_says_who() {
+    let machine = Machine::new();
+    let hash = machine.json(&["diff", "files", "read_file", "--json"])["new_hash"].clone();
+    let hash = hash.as_str().unwrap();
+    let approve = [
+        "approve",
+        "files",
+        "read_file",
+        "--hash",
+        &hash[..12],
+        "--reason",
+        "ok",
+    ];
+    let output = machine
+        .command(&approve)
+        .env("SUDO_UID", "4242")
+        .output()
+        .unwrap();
+    let (status, text) = told(&output);
+    assert_eq!(status, 0, "{text}");
+    assert!(text.starts_with("approved files read_file at "), "{text}");
+
+    let registry = machine.open();
+    let key = ItemKey::tool("read_file");
+    let [decision] = &registry.decisions("files", &key).unwrap()[..] else {
+        panic!("one decision")
+    };
+    let own = nix::unistd::getuid().as_raw();
+    assert_eq!(decision.uid, if own == 0 { 4242 } else { own });
+    assert_eq!(
+        (decision.verb, decision.reason.as_str()),
+        (Verb::Approve, "ok")
+    );
+    assert_eq!(decision.hash.unwrap().to_string(), hash);
+    assert_eq!(machine.run(&["diff", "files", "read_file"]).0, 0);
+    let (_, text) = machine.run(&["tools", "--changed"]);
+    assert_eq!(text, "Everything is as pinned.\n");
+}
+
+#[test]
+fn rejecting_pinning_and_unpinning() {
+    let machine = Machine::new();
+    assert_eq!(machine.run(&["reject", "files", "read_file"]).0, 0);
+    let (_, table) = machine.run(&["tools"]);
+    assert!(table.contains("changed, rejected"), "{table}");
+    assert_eq!(machine.run(&["unpin", "files", "read_file"]).0, 0);
+    let (_, table) = machine.run(&["tools"]);
+    assert!(table.contains("unpinned"), "{table}");
+    let key = ItemKey::tool("read_file");
+    let first = machine.open().versions("files", &key).unwrap()[0].hash;
+    let pin = ["pin", "files", "read_file", "--hash", &first.to_string()];
+    assert_eq!(machine.run(&pin).0, 0);
+    let json = machine.json(&["diff", "files", "read_file", "--json"]);
+    assert_eq!(json["previous_hash"], first.to_string());
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let machine = Machine::new();
+    let lines: Vec<String> = [
+        &["diff", "fils", "read_file"][..],
+        &["diff", "files", "read"],
+        &["diff", "files", "--server-info"],
+        &["approve", "files", "read_file", "--hash", "12"],
+        &["approve", "files", "read_file", "--hash", "0123456789"],
+    ]
+    .iter()
+    .map(|arguments| {
+        let (status, text) = machine.run(arguments);
+        format!("{status} {text}")
+    })
+    .collect();
+    insta::assert_snapshot!(lines.concat(), @r"
+    2 mcpinspect: no server is called fils; there are: files
+    2 mcpinspect: the server files has no tool read; it has: it's; $(x), read_file
+    2 mcpinspect: the server files has shown no (server info)
+    2 mcpinspect: --hash takes at least 8 hexadecimal digits of a definition's hash
+    2 mcpinspect: no definition of read_file has a hash that starts with 0123456789; seen were 5a9e62dda913, ba8881219e2f
+    ");
+
+    let path = machine.registry.with_file_name("other.db");
+    let other = Machine {
+        registry: path.clone(),
+        ..machine
+    };
+    for command in [&["tools"][..], &["approve", "a", "b"]] {
+        let (status, text) = other.run(command);
+        assert!(
+            status == 2 && text.contains("there is no tool registry"),
+            "{text}"
+        );
+        assert!(!path.exists(), "a question makes no registry");
+    }
+    std::fs::write(
+        &path,
+        "no database at all, but long enough to be looked at as one",
+    )
+    .unwrap();
+    let (status, text) = other.run(&["tools"]);
+    assert!(status == 2 && text.contains("is damaged"), "{text}");
+}
+
+/// The command as a user who is neither root nor in any group of root's.
+fn as_nobody(machine: &Machine, arguments: &[&str]) -> (i32, String) {
+    const NOBODY: u32 = 65_534;
+    let folder = machine.registry.parent().unwrap();
+    let program = folder.join("mcpinspect");
+    // Where the build is, nobody may be shut out.
+    if !program.exists() {
+        std::fs::copy(env!("CARGO_BIN_EXE_mcpinspect"), &program).unwrap();
+    }
+    let mut command = Command::new(&program);
+    command
+        .args(arguments)
+        .arg("--registry")
+        .arg(&machine.registry);
+    command.current_dir(folder).uid(NOBODY).gid(NOBODY);
+    told(&command.output().unwrap())
+}
+
+fn mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn other_users_read_and_change_as_far_as_they_may() {
+    assert!(
+        nix::unistd::getuid().is_root(),
+        "needs root, to become somebody else"
+    );
+    let machine = Machine::new();
+    mode(&machine.registry, 0o600);
+    for arguments in [&["tools"][..], &["approve", "files", "read_file"]] {
+        let (status, text) = as_nobody(&machine, arguments);
+        assert_eq!(status, 2, "{text}");
+        assert!(
+            text.contains("not permitted") && text.contains("sudo"),
+            "{text}"
+        );
+    }
+    // A member of the group reads, while the daemon runs and while it does not; and changes nothing.
+    chown(&machine.registry, None, Some(65_534)).unwrap();
+    mode(&machine.registry, 0o640);
+    let before = machine.json(&["tools", "--json"]);
+    let (status, text) = as_nobody(&machine, &["tools", "--json"]);
+    assert_eq!(status, 0, "{text}");
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), before);
+    let mut daemon = machine.open();
+    see(&mut daemon, DAY, Kind::Tool, "late", r#"{"name":"late"}"#);
+    let (status, text) = as_nobody(&machine, &["tools"]);
+    assert!(status == 0 && text.contains("late"), "{text}");
+    let (status, text) = as_nobody(&machine, &["approve", "files", "read_file"]);
+    assert!(
+        status == 2 && text.contains("not permitted to change"),
+        "{text}"
+    );
+    assert_eq!(
+        machine
+            .open()
+            .decisions("files", &ItemKey::tool("read_file"))
+            .unwrap(),
+        []
+    );
+}
