@@ -1,6 +1,7 @@
 //! The program's commands, one file each.
 
 mod check;
+mod detection;
 mod run;
 mod session;
 mod tap;

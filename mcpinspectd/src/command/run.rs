@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use mcpinspectd::config::Config;
-use mcpinspectd::engine::{Engine, MessageSeen, NoDetector, Output};
+use mcpinspectd::detect::knowledge::Current;
+use mcpinspectd::detect::runtime::Watch;
+use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::process::identity::NameBook;
 use mcpinspectd::registry::Registry;
@@ -22,12 +24,14 @@ use mcpinspectd::sink::{fanout, logging};
 use nix::fcntl::{Flock, FlockArg};
 use signal_hook::consts::SIGHUP;
 
+use super::detection;
 use super::session::{self, Flush, Pipeline};
 
 /// How long the sinks may take at the end to write what waits.
 const FINISH: Duration = Duration::from_millis(800);
 
-/// Needs root. Stops on SIGTERM or Ctrl-C; reopens its JSON lines file on SIGHUP.
+/// Needs root. Stops on SIGTERM or Ctrl-C; reads its rules again and
+/// reopens its JSON lines file on SIGHUP.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Configuration file; without one, /etc/mcpinspectd/config.toml or the defaults
@@ -79,9 +83,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(watchdog) = Watchdog::new(heartbeat.clone()) {
         runtime.spawn(watchdog.run());
     }
+    let rules = detection::load();
+    let detector = Watch::new(Arc::clone(&rules));
     let mut pipeline = Pipeline {
-        engine: Engine::new(session::limits(&config), registry, Box::new(NoDetector)),
+        engine: Engine::new(session::limits(&config), registry, Box::new(detector)),
         output: Publish {
+            rules,
             sinks: running.sinks(),
             reopen,
             heartbeat,
@@ -155,6 +162,7 @@ fn lock(registry: &Path) -> anyhow::Result<Flock<File>> {
 
 /// Gives events to the sinks.
 struct Publish {
+    rules: Arc<Current>,
     sinks: Sinks,
     reopen: Arc<std::sync::atomic::AtomicBool>,
     heartbeat: Heartbeat,
@@ -173,6 +181,7 @@ impl Flush for Publish {
         self.heartbeat.beat();
         if self.reopen.swap(false, Ordering::AcqRel) {
             notify::reloading();
+            detection::reload(&self.rules);
             self.sinks.reopen();
             notify::ready("watching every MCP server on this machine");
         }

@@ -8,7 +8,7 @@ use mcpinspectd::capture::Options;
 use mcpinspectd::config::{Config, TagAction};
 use mcpinspectd::discover::{Feed, Policy};
 use mcpinspectd::engine::{Engine, Input, Limits, Output};
-use mcpinspectd::model::Pid;
+use mcpinspectd::model::{Pid, ServerId};
 use mcpinspectd::monitor::{Machine, Monitor, MonitorOptions};
 use mcpinspectd::preflight::{self, Requirements};
 use mcpinspectd::process::identity::{NameBook, clients::ClientConfigs};
@@ -63,6 +63,7 @@ pub fn start(config: &Config, mut names: NameBook, diagnostics: bool) -> anyhow:
         max_message: config.capture.max_message.0,
         max_sessions: config.limits.sessions,
     };
+    let run = format!("{:x}", fanout::now().0 / 1_000_000_000);
     let tags = config.tags();
     let configs = Arc::new(ClientConfigs::default());
     let tag_configs = Arc::clone(&configs);
@@ -77,12 +78,16 @@ pub fn start(config: &Config, mut names: NameBook, diagnostics: bool) -> anyhow:
             Some(TagAction::Exclude) => Policy::Exclude,
         }
     };
+    let mut unnamed: u64 = 0;
     let identity = move |server: Option<&ProcessInfo>, client: Option<u32>| {
-        names.settle(ServerIdentity::of_process(
-            server,
-            client.map(Pid),
-            &configs,
-        ))
+        let mut identity = ServerIdentity::of_process(server, client.map(Pid), &configs);
+        if identity.name_source == "unknown" {
+            // Nothing is known of it: it must not be held to the pins of others like it.
+            unnamed += 1;
+            identity.server_id = ServerId(format!("unknown-{run}-{unnamed}").into());
+            return identity;
+        }
+        names.settle(identity)
     };
     Monitor::start(&options, |probes| {
         Machine::new(probes, Box::new(policy), Box::new(identity))

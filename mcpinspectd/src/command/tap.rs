@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use mcpinspectd::config::Config;
-use mcpinspectd::engine::{Engine, MessageSeen, NoDetector, Output};
+use mcpinspectd::detect::runtime::Watch;
+use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::model::Pid;
 use mcpinspectd::process::identity::NameBook;
@@ -16,6 +17,7 @@ use mcpinspectd::sink::{fanout, logging};
 use mcpinspectd::tap::human::colour_wanted;
 use mcpinspectd::tap::{Filter, Format, Human, Jsonl, Ready, Tap};
 
+use super::detection;
 use super::session::{self, Flush, Pipeline};
 
 /// Needs root. Ends with a summary on Ctrl-C.
@@ -76,7 +78,11 @@ fn watch(
     // What is pinned is the daemon's business: a tap looks, and remembers nothing.
     let registry = Registry::in_memory()?;
     let mut pipeline = Pipeline {
-        engine: Engine::new(session::limits(config), registry, Box::new(NoDetector)),
+        engine: Engine::new(
+            session::limits(config),
+            registry,
+            Box::new(Watch::new(detection::load())),
+        ),
         output: Live {
             tap: Tap::new(io::stdout(), format, filter),
             stop: Arc::clone(&stop),
