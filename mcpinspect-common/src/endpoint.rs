@@ -67,6 +67,8 @@ pub struct Watch {
     /// By [`End`]: payload is shipped for stream positions below this. 0 ships nothing and
     /// `u64::MAX` everything.
     pub limit: [u64; 2],
+    /// Not 0 where bytes are counted at both ends, also where none are shipped.
+    pub counted: u64,
 }
 
 /// What the probes count at an endpoint, also where no payload is shipped. Written by the probes.
@@ -81,6 +83,9 @@ pub struct Counters {
     pub lost: [u64; 2],
     /// By [`End`]: the process that called last.
     pub last_tgid: [u32; 2],
+    /// By [`End`]: 1 where the first byte cannot begin a JSON value or a blank line: such a stream is
+    /// shipped for [`crate::PLAIN_BUDGET`] bytes only, as long as it is not watched in full.
+    pub plain: [u32; 2],
     /// For a socket: the inode number of the socket it is connected to; 0 where not known.
     pub peer_ino: u64,
 }

@@ -12,8 +12,8 @@ mod syscall;
 
 pub use endpoint::{Counters, End, EndpointKey, EndpointKind, Watch};
 pub use limits::{
-    ENDPOINTS_MAX, INVOLVED_SLOTS, PAYLOAD_CLASSES, PAYLOAD_MAX, SNIFF_BUDGET_DEFAULT,
-    SYSCALL_TABLE_LEN, involved_slot,
+    ENDPOINTS_MAX, INVOLVED_SLOTS, PAYLOAD_CLASSES, PAYLOAD_MAX, PLAIN_BUDGET,
+    SNIFF_BUDGET_DEFAULT, SYSCALL_TABLE_LEN, involved_slot,
 };
 pub use record::{EndpointReport, RecordFlags, RecordHeader, RecordKind};
 pub use stats::Stat;

@@ -11,8 +11,13 @@ pub const PAYLOAD_MAX: u32 = 64 * 1024;
 /// class is picked per piece. A piece takes at most four times its size.
 pub const PAYLOAD_CLASSES: [u32; 5] = [256, 1024, 4 * 1024, 16 * 1024, PAYLOAD_MAX];
 
-/// Bytes per end that are shipped of a stream that may or may not be MCP.
-pub const SNIFF_BUDGET_DEFAULT: u64 = 256 * 1024;
+/// Bytes per end that are shipped of a stream that may or may not be MCP and begins like JSON. User
+/// space usually knows after the first line; the rest is for the moments until it has looked.
+pub const SNIFF_BUDGET_DEFAULT: u64 = 4 << 20;
+
+/// Bytes per end that are shipped of a stream that begins like something else: a server may print
+/// text before it speaks, but not much.
+pub const PLAIN_BUDGET: u64 = 64 * 1024;
 
 /// System call numbers that the probes can tell apart.
 pub const SYSCALL_TABLE_LEN: u32 = 512;

@@ -26,7 +26,7 @@ pub fn notice<A: Access>(operation: u8, arguments: &Arguments, moved: u64) {
     let first = arguments.first::<A>() as u32;
     let (from, to) = match operation {
         SPLICE => (Some(first), Some(arguments.third::<A>() as u32)),
-        TEE => (None, Some(arguments.second::<A>() as u32)),
+        TEE => (Some(first), Some(arguments.second::<A>() as u32)),
         SEND_FILE => (None, Some(first)),
         VM_SPLICE => {
             let file = descriptor::file::<A>(A::current_task(), first);
@@ -39,7 +39,9 @@ pub fn notice<A: Access>(operation: u8, arguments: &Arguments, moved: u64) {
         _ => return,
     };
     if let Some(key) = from.and_then(watched::<A>) {
-        report(operation, key, End::Reader, moved);
+        // What `tee` duplicates stays in the stream, to be taken out by another call.
+        let taken = if operation == TEE { 0 } else { moved };
+        report(operation, key, End::Reader, taken);
     }
     if let Some(key) = to.and_then(watched::<A>) {
         report(operation, key, End::Writer, moved);

@@ -11,7 +11,7 @@ use core::{
 
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, generated::bpf_loop};
 use mcpinspect_common::{
-    Counters, End, EndpointKey, PAYLOAD_CLASSES, PAYLOAD_MAX, RecordKind, Watch,
+    Counters, End, EndpointKey, PAYLOAD_CLASSES, PAYLOAD_MAX, PLAIN_BUDGET, RecordKind, Watch,
 };
 
 use crate::{
@@ -79,6 +79,25 @@ struct Extent {
     bytes: u64,
 }
 
+/// Notes whether a stream whose first byte is at `address` begins like text.
+#[inline(always)]
+fn look_at_beginning(key: &EndpointKey, end: usize, address: u64) {
+    let Some(counters) = COUNTERS.get_ptr_mut(key) else {
+        return;
+    };
+    // SAFETY: aligned words of a map entry that stays allocated while the program runs.
+    unsafe {
+        if (&raw const (*counters).position[end & 1]).read_volatile() == 0
+            && !matches!(
+                user::<u8>(address),
+                Some(b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n' | 0xef)
+            )
+        {
+            (&raw mut (*counters).plain[end & 1]).write_volatile(1);
+        }
+    }
+}
+
 /// Accounts for `total` bytes that the running process moved at `end` of `key`, and ships them as
 /// far as the watch asks for it.
 #[inline(always)]
@@ -87,6 +106,9 @@ pub fn moved(key: EndpointKey, end: End, source: Source, total: u64) {
         position: 0,
         bytes: 0,
     };
+    if let Source::Buffer(address) = source {
+        look_at_beginning(&key, end as usize, address);
+    }
     if !matches!(source, Source::Messages(..)) {
         extent = account(&key, end as usize, total);
         if extent.bytes == 0 {
@@ -165,7 +187,12 @@ fn account(key: &EndpointKey, end: usize, total: u64) -> Extent {
         };
     };
     let position = advance(counters, end, total);
-    let limit = WATCHES.get_ptr(key).map_or(0, |watch| limit(watch, end));
+    let mut limit = WATCHES.get_ptr(key).map_or(0, |watch| limit(watch, end));
+    // SAFETY: as in `advance`.
+    let plain = unsafe { (&raw const (*counters).plain[end & 1]).read_volatile() } != 0;
+    if plain && limit != u64::MAX && limit > PLAIN_BUDGET {
+        limit = PLAIN_BUDGET;
+    }
     let wanted = limit.saturating_sub(position);
     Extent {
         position,

@@ -54,6 +54,7 @@ fn insert(key: EndpointKey, peer_ino: u64, written_unread: u64) -> bool {
         .is_ok();
     let watch = Watch {
         limit: [SNIFF_BUDGET.load(); 2],
+        counted: 1,
     };
     let watched = WATCHES.insert(key, watch, u64::from(BPF_NOEXIST)).is_ok();
     // SAFETY: only the presence of the entry is looked at.

@@ -1,5 +1,7 @@
 //! Processes come and go, and with them the holders of streams.
 
+use aya_ebpf::EbpfContext;
+use aya_log_ebpf::debug;
 use mcpinspect_common::{EndpointKey, EndpointReport, RecordKind};
 
 use crate::{
@@ -29,7 +31,7 @@ pub fn on_fork(parent: u64, child: u64) {
 
 /// Registers standard input and output of a new program, and marks who may be at their other end.
 #[inline(always)]
-pub fn on_exec(task: u64) {
+pub fn on_exec<C: EbpfContext>(context: &C, task: u64) {
     if tgid(task) == OWN_TGID.load() {
         return;
     }
@@ -38,6 +40,13 @@ pub fn on_exec(task: u64) {
     if input.key.ino == 0 && output.key.ino == 0 {
         return;
     }
+    debug!(
+        context,
+        "exec: process {} reads inode {} and writes inode {}",
+        tgid(task),
+        input.key.ino,
+        output.key.ino,
+    );
     involved::mark(tgid(task));
     let mut ancestor = task;
     for _ in 0..ANCESTORS {
@@ -54,13 +63,14 @@ pub fn on_exec(task: u64) {
 
 /// Tells user space that an involved process is gone, with its last thread.
 #[inline(always)]
-pub fn on_exit(task: u64) {
+pub fn on_exit<C: EbpfContext>(context: &C, task: u64) {
     let id = tgid(task);
     if !involved::is_involved(id) {
         return;
     }
     let signal: u64 = probe(task, OFF_TASK_SIGNAL.load());
     if Probed::load::<u32>(signal, OFF_SIGNAL_LIVE.load()) == 0 {
+        debug!(context, "exit: process {} was involved", id);
         emit::bare(emit::header(RecordKind::Exit, 0, EndpointKey::default(), 0));
     }
 }

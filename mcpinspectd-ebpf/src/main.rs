@@ -56,14 +56,16 @@ pub fn process_fork(ctx: RawTracePointContext) -> i32 {
 /// A process started a program: its standard input and output may be an MCP wire.
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub fn process_exec(ctx: RawTracePointContext) -> i32 {
-    lifecycle::on_exec(ctx.arg::<u64>(0));
+    let task = ctx.arg::<u64>(0);
+    lifecycle::on_exec(&ctx, task);
     0
 }
 
 /// A process ended.
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub fn process_exit(ctx: RawTracePointContext) -> i32 {
-    lifecycle::on_exit(ctx.arg::<u64>(0));
+    let task = ctx.arg::<u64>(0);
+    lifecycle::on_exit(&ctx, task);
     0
 }
 

@@ -18,10 +18,10 @@ pub static RECORDS: RingBuf = RingBuf::with_byte_size(16 << 20, 0);
 #[map]
 pub static OPERATIONS: Array<u8> = Array::with_max_entries(SYSCALL_TABLE_LEN, 0);
 
-/// Involved processes by slot: 0, or a stamp of when the process was last marked. User space maps
-/// it and takes a mark back by compare-and-swap on the stamp, so that a mark set meanwhile stays.
+/// Involved processes by slot: 0, or a stamp of when the process was last marked. Eight bytes each,
+/// which is how far the kernel spaces an array's values anyway. User space maps it and takes a mark back by compare-and-swap on the stamp, so that a mark set meanwhile stays.
 #[map]
-pub static INVOLVED: Array<u32> = Array::with_max_entries(INVOLVED_SLOTS, BPF_F_MMAPABLE);
+pub static INVOLVED: Array<u64> = Array::with_max_entries(INVOLVED_SLOTS, BPF_F_MMAPABLE);
 
 /// Known endpoints and how far they are watched. Entries are changed by user space alone.
 #[map]

@@ -137,9 +137,9 @@ pub fn watched<A: Access>(fd: u32) -> Option<EndpointKey> {
     let (key, _) = descriptor::endpoint(descriptor::file::<A>(A::current_task(), fd))?;
     // An ignored stream stays in the map, so that it is not taken for a new one.
     let watch = WATCHES.get_ptr(key)?;
-    // SAFETY: aligned words of a map entry.
-    let limits = unsafe { (*watch).limit };
-    (limits[0] | limits[1] != 0).then_some(key)
+    // SAFETY: an aligned word of a map entry.
+    let counted = unsafe { (&raw const (*watch).counted).read_volatile() };
+    (counted != 0).then_some(key)
 }
 
 /// A result of 0 is the end of the stream only if there was room for a byte.

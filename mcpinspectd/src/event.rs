@@ -186,6 +186,25 @@ pub enum Event {
         /// The worst of them.
         max_severity: Option<Severity>,
     },
+    /// What a server says of itself is not what was pinned.
+    #[serde(rename = "mcp_server_changed")]
+    ServerChanged {
+        #[serde(flatten)]
+        /// Whom it is about.
+        subject: Subject,
+        /// What changed: `instructions` or `server_info`.
+        item: String,
+        /// The pinned hash.
+        previous_hash: String,
+        /// The current hash.
+        new_hash: String,
+        /// Field by field.
+        changes: Vec<FieldChange>,
+        /// What detection found in it.
+        detections: Vec<Detection>,
+        /// The worst of them.
+        max_severity: Option<Severity>,
+    },
     /// Detection found something in a definition or a message.
     #[serde(rename = "mcp_detection")]
     Detection {
@@ -306,14 +325,18 @@ pub enum Event {
         /// Who did it.
         uid: u32,
     },
-    /// The daemon itself could not carry events out to one of its sinks.
+    /// The daemon itself left events out: a sink was too slow for them, or a server made too many.
     #[serde(rename = "mcp_events_dropped")]
     EventsDropped {
         /// When it was noticed.
         timestamp: Timestamp,
-        /// Which sink, such as `journal`.
-        sink: String,
-        /// How many events it never got, since the last such event.
+        /// The sink that missed them, such as `journal`; `null` where all of them did.
+        sink: Option<String>,
+        /// The server that they were about; `null` where they were about several.
+        server_id: Option<ServerId>,
+        /// Why: `queue_full` or `flood`.
+        reason: &'static str,
+        /// How many events, since the last such event.
         dropped: u64,
     },
 }

@@ -1,1 +1,22 @@
-//! End-to-end tests.
+//! What the end-to-end tests are made of.
+//!
+//! A test starts `mcpinspectd tap`, lets real peers talk, and compares what the daemon reported
+//! with what the *peers themselves* logged: every peer here writes down the size and SHA-256 of
+//! each line it sent and received ([`wirelog`]). Nothing is compared with a second capture, so a
+//! blind daemon cannot agree with a blind test.
+//!
+//! * [`peer`] is one flexible client and server that moves its bytes by whatever system call it is
+//!   told to use;
+//! * [`wirelog`] is the peers' own account of the wire;
+//! * [`talk`] starts peers in a directory of their own and reads that account back;
+//! * [`tap`] runs the daemon and collects its JSON lines;
+//! * [`verify`] compares the two;
+//! * [`daemon`] runs `mcpinspectd run` and reads its events.
+
+pub mod daemon;
+pub mod peer;
+pub mod places;
+pub mod talk;
+pub mod tap;
+pub mod verify;
+pub mod wirelog;

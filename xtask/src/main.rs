@@ -1,2 +1,73 @@
-//! xtask
-fn main() {}
+//! The project's own commands: `cargo xtask run`, `test`, `bench` and the rest.
+//!
+//! Each sets up what it needs and is not there yet, says so in a line, and does its work. Whatever
+//! needs no privileges runs as the user; the daemon and the tests that load probes run through
+//! `sudo`, unless this is root already.
+
+mod bench;
+mod check;
+mod peers;
+mod run;
+mod setup;
+mod shell;
+mod test;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about, version)]
+enum Command {
+    /// Build the daemon and watch this machine; further arguments go to mcpinspectd
+    Run(run::Options),
+    /// Run all tests: without privileges, then against the real kernel
+    Test(test::Options),
+    /// Measure what watching costs, and print it as tables
+    Bench(bench::Options),
+    /// Build the probes alone, and say what they amount to
+    BuildEbpf,
+    /// Measure detection on labelled definitions
+    Eval {
+        /// Folder with the labelled files
+        directory: PathBuf,
+        /// Further arguments for the evaluation
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Check format, lints and the dependencies' licences, as CI does
+    Check(check::Options),
+    /// Set up everything that the other commands need, and nothing else
+    Setup,
+}
+
+fn main() -> ExitCode {
+    match dispatch(Command::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<()> {
+    match command {
+        Command::Run(options) => run::run(&options),
+        Command::Test(options) => test::run(&options),
+        Command::Bench(options) => bench::run(&options),
+        Command::BuildEbpf => run::build_ebpf(),
+        Command::Eval {
+            directory,
+            arguments,
+        } => check::eval(&directory, &arguments),
+        Command::Check(options) => check::run(&options),
+        Command::Setup => {
+            setup::toolchain()?;
+            setup::kernel()?;
+            peers::install()
+        }
+    }
+}

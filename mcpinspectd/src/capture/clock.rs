@@ -24,6 +24,11 @@ impl BootClock {
         })
     }
 
+    /// A machine that was booted at the epoch: for replays and tests.
+    pub fn at_epoch() -> Self {
+        Self { boot: 0 }
+    }
+
     /// The moment `boot_nanos` after boot.
     pub fn at(self, boot_nanos: u64) -> Timestamp {
         Timestamp(self.boot.saturating_add(boot_nanos))

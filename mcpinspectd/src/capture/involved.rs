@@ -7,17 +7,17 @@
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use mcpinspect_common::{INVOLVED_SLOTS, involved_slot};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 const BYTES: NonZeroUsize =
-    NonZeroUsize::new(INVOLVED_SLOTS as usize * size_of::<u32>()).expect("not zero");
+    NonZeroUsize::new(INVOLVED_SLOTS as usize * size_of::<u64>()).expect("not zero");
 
 /// The mapped table.
 pub struct InvolvedTable {
-    base: NonNull<AtomicU32>,
+    base: NonNull<AtomicU64>,
 }
 
 // SAFETY: the memory is shared with the kernel anyway and only reached through atomics.
@@ -43,13 +43,13 @@ impl InvolvedTable {
         Ok(Self { base: base.cast() })
     }
 
-    fn slot(&self, tgid: u32) -> &AtomicU32 {
+    fn slot(&self, tgid: u32) -> &AtomicU64 {
         // SAFETY: `involved_slot` is below the number of slots, all of which are mapped and aligned.
         unsafe { self.base.add(involved_slot(tgid) as usize).as_ref() }
     }
 
     /// The mark of `tgid`; 0 if it is not involved.
-    pub fn stamp(&self, tgid: u32) -> u32 {
+    pub fn stamp(&self, tgid: u32) -> u64 {
         self.slot(tgid).load(Ordering::Acquire)
     }
 
@@ -62,14 +62,14 @@ impl InvolvedTable {
     }
 
     /// Takes back the mark of `tgid`, if it is still the one that was seen.
-    pub fn clear(&self, tgid: u32, seen: u32) {
+    pub fn clear(&self, tgid: u32, seen: u64) {
         let _ = self
             .slot(tgid)
             .compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// The slots that are marked, with their stamps.
-    pub fn marked(&self) -> Vec<(u32, u32)> {
+    pub fn marked(&self) -> Vec<(u32, u64)> {
         (0..INVOLVED_SLOTS)
             .filter_map(|slot| match self.stamp(slot) {
                 0 => None,

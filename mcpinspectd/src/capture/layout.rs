@@ -7,6 +7,7 @@ use super::btf::{Btf, BtfError};
 enum Take {
     Offset,
     /// Offset plus so many bytes: an array's element.
+    #[cfg(target_arch = "aarch64")]
     Element(u32),
     Size,
 }
@@ -134,6 +135,7 @@ impl Layout {
         for entry in REGISTERS.iter().chain(&FIELDS) {
             let value = match (btf.field(entry.field), entry.take) {
                 (Ok(field), Take::Offset) => field.offset,
+                #[cfg(target_arch = "aarch64")]
                 (Ok(field), Take::Element(at)) => field.offset + at,
                 (Ok(field), Take::Size) => field.size,
                 (Err(BtfError::Missing(_)), _) if entry.optional => {

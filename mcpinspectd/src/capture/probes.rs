@@ -192,9 +192,9 @@ impl Probes {
             .override_global("OWN_TGID", &own_tgid, true)
             .override_global("COMPAT_BY_CS", &compat_by_cs, true)
             .override_global("SNIFF_BUDGET", &options.sniff_budget, true)
-            .override_global(aya_log::LEVEL, &log_level, false);
+            .override_global(aya_log::LEVEL, &log_level, true);
         for (name, value) in &layout.globals {
-            loader.override_global(*name, value, true);
+            loader.override_global(name, value, true);
         }
         let mut ebpf = loader.load(OBJECT).map_err(not_loaded)?;
 
@@ -285,12 +285,12 @@ impl Probes {
         self.counters.get(&key, 0).ok()
     }
 
-    /// Device and inode of every endpoint that is shipped to some extent.
+    /// Device and inode of every endpoint that is counted.
     pub fn watched(&self) -> std::collections::HashSet<(u64, u64)> {
         self.watches
             .iter()
             .filter_map(Result::ok)
-            .filter(|(_, watch)| watch.limit != [0, 0])
+            .filter(|(_, watch)| watch.counted != 0)
             .map(|(key, _)| (u64::from(key.dev), key.ino))
             .collect()
     }
@@ -305,13 +305,18 @@ impl Probes {
     /// Registers endpoints that exist already, wherever they are open, and marks the holders. Each
     /// comes back as a record.
     ///
+    /// Does nothing with [`Hook::RawTracepoint`]: iterators need the kernel's own types.
+    ///
     /// # Errors
-    /// The kernel refuses the iterator, or has none.
+    /// The kernel refuses the iterator.
     pub fn register(
         &mut self,
         keys: impl IntoIterator<Item = EndpointKey>,
     ) -> Result<(), ProbeError> {
         const NAME: &str = "descriptors";
+        if self.hook == Hook::RawTracepoint {
+            return Ok(());
+        }
         let mut inserted = Vec::new();
         for key in keys {
             match self.candidates.insert(key, 1, 0) {

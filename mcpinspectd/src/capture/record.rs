@@ -25,8 +25,9 @@ pub struct Actor {
     pub time: u64,
 }
 
-/// One record.
+/// One record. The fields are those of [`RecordHeader`], which documents them.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the header documents the fields")]
 pub enum Record<'a> {
     /// Bytes that crossed an end of a stream.
     Data {

@@ -1,1 +1,240 @@
-//! (see the crate's front page)
+//! `/etc/mcpinspectd/config.toml`.
+//!
+//! The daemon works with no configuration at all, so every setting has a default, and a file holds
+//! only what differs. A mistake in it is an error and not a warning: a misspelt `exclude` that is
+//! silently ignored watches somebody who was promised otherwise. The message names file, line and
+//! what would have been allowed.
+//!
+//! - here: the settings, their defaults and how they are read
+//! - [`size`]: sizes such as `16MiB`
+//! - [`tags`]: which processes are always watched, or never
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+pub mod size;
+pub mod tags;
+
+pub use size::ByteSize;
+pub use tags::{Tag, TagAction, Tags};
+
+/// Where the configuration is looked for when none is named.
+pub const DEFAULT_PATH: &str = "/etc/mcpinspectd/config.toml";
+
+/// Largest file that is read, in bytes.
+const MAX_FILE: u64 = 1024 * 1024;
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// What is copied in the kernel.
+    pub capture: Capture,
+    /// Which processes are looked at.
+    pub discover: Discover,
+    /// Where events go.
+    pub events: Events,
+    /// What is remembered about tools.
+    pub registry: Registry,
+    /// Bounds on memory.
+    pub limits: Limits,
+}
+
+/// What is copied in the kernel.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Capture {
+    /// Size of the ring between kernel and daemon: a power of two from 64 KiB to 1 GiB.
+    #[serde(deserialize_with = "size::ring")]
+    pub ring_size: ByteSize,
+    /// How much of a stream is looked at, at each end, before it is decided whether it is MCP: 4 KiB
+    /// to 16 MiB.
+    #[serde(deserialize_with = "size::budget")]
+    pub sniff_budget: ByteSize,
+    /// Largest message that is kept whole: 64 KiB to 1 GiB. A larger one is an event and a gap.
+    #[serde(deserialize_with = "size::message")]
+    pub max_message: ByteSize,
+    /// Which ends of a stream have their bytes copied; both are always counted.
+    pub ends: Ends,
+    /// Type information (BTF) of the running kernel, where it does not bring its own.
+    pub btf: Option<PathBuf>,
+}
+
+impl Default for Capture {
+    fn default() -> Self {
+        Self {
+            ring_size: ByteSize(16 << 20),
+            sniff_budget: ByteSize(4 << 20),
+            max_message: ByteSize(64 << 20),
+            ends: Ends::default(),
+            btf: None,
+        }
+    }
+}
+
+/// Which ends of a stream have their bytes copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ends {
+    /// The end that reads: what the peer really got.
+    #[default]
+    Reader,
+    /// Both, and they are compared: a server cannot show one thing and send another. Costs twice.
+    Both,
+}
+
+/// Which processes are looked at.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Discover {
+    /// What is decided without looking at the bytes; the first tag that fits counts.
+    pub tag: Vec<Tag>,
+}
+
+/// Where events go.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Events {
+    /// To the systemd journal, where there is one.
+    pub journal: bool,
+    /// To the system bus as signals of `org.mcpinspect1`, where there is one.
+    pub dbus: bool,
+    /// As JSON lines to a file, or to standard output (`-`).
+    pub jsonl: Option<PathBuf>,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self {
+            journal: true,
+            dbus: true,
+            jsonl: None,
+        }
+    }
+}
+
+/// What is remembered about tools.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Registry {
+    /// The data base of pinned tools.
+    pub path: PathBuf,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self {
+            path: PathBuf::from("/var/lib/mcpinspectd/registry.db"),
+        }
+    }
+}
+
+/// Bounds on memory.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Requests of one session that wait for an answer and are remembered: 16 to 1,000,000. Above
+    /// it, the oldest is forgotten, and its answer is reported without its request.
+    #[serde(deserialize_with = "size::requests")]
+    pub requests_in_flight: usize,
+    /// Sessions that are followed at one time: 1 to 100,000.
+    #[serde(deserialize_with = "size::sessions")]
+    pub sessions: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            requests_in_flight: 65_536,
+            sessions: 4096,
+        }
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: cannot be read: {reason}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        reason: std::io::Error,
+    },
+    /// The file is longer than any configuration.
+    #[error("{}: is larger than {MAX_FILE} bytes", path.display())]
+    TooLarge {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It does not say what a configuration says.
+    #[error("{}:{line}: {reason}", path.display())]
+    Wrong {
+        /// Which.
+        path: PathBuf,
+        /// Line of the mistake, counted from 1.
+        line: usize,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+}
+
+impl Config {
+    /// Reads the file that was named; without one the usual file, and the defaults where that does
+    /// not exist.
+    pub fn load(named: Option<&Path>) -> Result<Self, ConfigError> {
+        let path = named.unwrap_or(Path::new(DEFAULT_PATH));
+        match read(path) {
+            Ok(text) => Self::parse(&text, path),
+            Err(ConfigError::Unreadable { reason, .. })
+                if named.is_none() && reason.kind() == std::io::ErrorKind::NotFound =>
+            {
+                Ok(Self::default())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the text of a file; `path` is for messages.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start);
+            let before = text.as_bytes().get(..start).unwrap_or_default();
+            ConfigError::Wrong {
+                path: path.to_owned(),
+                line: 1 + memchr::memchr_iter(b'\n', before).count(),
+                reason: error.message().replace('\n', " "),
+            }
+        })
+    }
+
+    /// The tags, ready to be matched.
+    pub fn tags(&self) -> Tags {
+        Tags::new(self.discover.tag.clone())
+    }
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    use std::io::Read as _;
+    let unreadable = |reason| ConfigError::Unreadable {
+        path: path.to_owned(),
+        reason,
+    };
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut text = String::new();
+    file.take(MAX_FILE + 1)
+        .read_to_string(&mut text)
+        .map_err(unreadable)?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(ConfigError::TooLarge {
+            path: path.to_owned(),
+        });
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,6 @@ use super::stream::{Fate, SessionIndex, Stream};
 use super::tracker::{Feed, OwnedPiece, Tracker};
 use crate::capture::Actor;
 use crate::engine::Input;
-use crate::model::Pid;
 use crate::process::fds::{Holder, Holders, InodeKey};
 
 /// How long a session looks over before it is looked at, so that a launcher can hand over.
@@ -22,7 +21,7 @@ const CLOSING_PATIENCE: u64 = 50_000_000;
 /// How long bytes that were counted may take to arrive before they are given up.
 const ARRIVAL_PATIENCE: u64 = 2_000_000_000;
 /// How often everything known is checked against the process table.
-const SWEEP_INTERVAL: u64 = 3_000_000_000;
+pub(super) const SWEEP_INTERVAL: u64 = 3_000_000_000;
 /// How long a stream must have been still before its ends are compared.
 const STILL: u64 = 1_000_000_000;
 /// Accounts of ended sessions that are kept.
@@ -194,40 +193,21 @@ impl<E: Environment> Tracker<E> {
         if unread >= missing {
             return;
         }
+        let reader = reader.pid.0;
         let Some(Stream {
             fate: Fate::Carried(flow),
             ..
-        }) = self.streams.get_mut(&key)
+        }) = self.streams.get(&key)
         else {
             return;
         };
-        flow.source = End::Writer;
         let index = flow.session;
-        let fallback = std::mem::take(&mut flow.fallback);
-        let writer = self
-            .streams
-            .get(&key)
-            .and_then(|s| s.actors[End::Writer as usize])
-            .unwrap_or(0);
-        self.watch(key, 0, u64::MAX);
-        let mut taken = false;
-        for (position, bytes, time) in fallback.pieces() {
-            taken = true;
-            self.deliver(key, position, bytes, Actor { tgid: writer, time }, feed);
-        }
-        tracing::debug!(
-            ?key,
-            taken,
-            "the reader is not seen: using the writer's end"
-        );
-        if let Some(session) = self.sessions.get(&index).filter(|session| session.opened) {
-            feed.input(Input::BlindSpot {
-                session: &session.id,
-                mechanism: "unseen_reader",
-                pid: Pid(reader.pid.0),
-                covered_by_other_end: true,
-                time: self.moment(now),
-            });
+        if self.use_writer(key, feed) {
+            let actor = Actor {
+                tgid: reader,
+                time: now,
+            };
+            self.tell_blind_spot(index, "unseen_reader", actor, true, feed);
         }
     }
 
@@ -305,9 +285,14 @@ impl<E: Environment> Tracker<E> {
             return;
         };
         let (id, opened) = (session.id.clone(), session.opened);
+        tracing::trace!(session = %id, opened, reason, "ended");
         let streams: Vec<_> = session.streams().collect();
         for (key, direction) in streams {
             let (written, read) = self.counted(key);
+            if read == 0 && written > 0 {
+                // Nobody was seen reading it, and nobody will be.
+                self.use_writer(key, feed);
+            }
             self.pieces_of(key, "ring_full", now, feed, |flow, mut emit| {
                 let end = if flow.source == End::Reader {
                     read
@@ -316,6 +301,16 @@ impl<E: Environment> Tracker<E> {
                 };
                 flow.reassembly.finish(end, &mut emit);
             });
+            if reason != "monitoring_stopped" {
+                self.pieces_of(key, "never_read", now, feed, |flow, mut emit| {
+                    flow.reassembly.finish(written, &mut emit);
+                });
+            }
+            let opened = opened
+                || self
+                    .sessions
+                    .get(&index)
+                    .is_some_and(|session| session.opened);
             let Some(Stream {
                 fate: Fate::Carried(flow),
                 ..
@@ -344,6 +339,10 @@ impl<E: Environment> Tracker<E> {
             }
             self.ignore(key);
         }
+        let opened = self
+            .sessions
+            .get(&index)
+            .is_some_and(|session| session.opened);
         if opened {
             feed.input(Input::SessionEnded {
                 session: &id,
@@ -352,7 +351,6 @@ impl<E: Environment> Tracker<E> {
             });
         }
         self.sessions.remove(&index);
-        self.next_sweep = self.next_sweep.min(now);
     }
 
     fn close_account(&mut self, account: StreamLedger) {
@@ -381,17 +379,17 @@ impl<E: Environment> Tracker<E> {
         for index in waiting {
             self.close_if_over(index, holders, now, feed);
         }
-        let dead: Vec<_> = self
-            .streams
-            .iter()
-            .filter(|(key, stream)| {
-                !matches!(stream.fate, Fate::Carried(_))
-                    && gone(**key)
-                    && stream.written_at.is_none_or(gone)
-            })
-            .map(|(key, _)| *key)
-            .collect();
+        let mut dead = Vec::new();
+        for (key, stream) in &mut self.streams {
+            let unheld = gone(*key) && stream.written_at.is_none_or(gone);
+            // A process may come and go faster than its records arrive: it has to be gone twice.
+            let was_unheld = std::mem::replace(&mut stream.unheld, unheld);
+            if unheld && was_unheld && !matches!(stream.fate, Fate::Carried(_)) {
+                dead.push(*key);
+            }
+        }
         for key in dead {
+            tracing::trace!(?key, "forgotten");
             self.ignore(key);
             self.streams.remove(&key);
             self.programs.forget(key);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcpinspect_common::{Counters, EndpointKey, Watch};
+use mcpinspect_common::{Counters, End, EndpointKey, Watch};
 
 use crate::process::fds::{Holder, Holders};
 use crate::process::{ProcessInfo, ServerIdentity};
@@ -29,6 +29,8 @@ pub trait Environment {
     fn forget(&mut self, key: EndpointKey);
     /// Who holds which stream now.
     fn holders(&mut self) -> Holders;
+    /// Whether a process holds an end of an endpoint now.
+    fn holds(&self, pid: u32, endpoint: EndpointKey, end: End) -> bool;
     /// Bytes that wait to be read at a descriptor of another process.
     fn unread(&mut self, holder: &Holder) -> Option<u64>;
     /// Marks a process, so that its calls are looked at.

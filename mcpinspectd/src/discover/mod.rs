@@ -24,3 +24,6 @@ mod tracker;
 pub use environment::{Environment, Policy};
 pub use ledger::StreamLedger;
 pub use tracker::{Feed, Settings, Tracker};
+
+#[cfg(test)]
+mod tests;

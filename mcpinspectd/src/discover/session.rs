@@ -43,14 +43,6 @@ impl Session {
         }
     }
 
-    /// The stream of a direction.
-    pub fn stream(&self, direction: Direction) -> Option<EndpointKey> {
-        match direction {
-            Direction::ClientToServer => self.to_server,
-            Direction::ServerToClient => self.to_client,
-        }
-    }
-
     /// Its streams with their directions.
     pub fn streams(&self) -> impl Iterator<Item = (EndpointKey, Direction)> {
         let to_server = self.to_server.map(|key| (key, Direction::ClientToServer));

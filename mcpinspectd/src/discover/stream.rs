@@ -114,11 +114,6 @@ impl Prefix {
         true
     }
 
-    /// Whether nothing was kept.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
     /// The pieces: position, bytes, time.
     pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8], u64)> {
         let mut start = 0;
@@ -160,6 +155,8 @@ pub struct Stream {
     pub actors: [Option<u32>; 2],
     /// Whether it was under way when the daemon joined.
     pub joined: bool,
+    /// Whether nobody held it at the last look. Records of it may still be on their way.
+    pub unheld: bool,
 }
 
 impl Stream {
@@ -170,6 +167,7 @@ impl Stream {
             fate: Fate::Sniffed(Box::default()),
             actors: [None; 2],
             joined: false,
+            unheld: false,
         }
     }
 

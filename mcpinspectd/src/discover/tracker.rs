@@ -20,7 +20,13 @@ use crate::wire::reassembly::{Piece, Reassembly};
 pub trait Feed {
     /// The next thing that happened.
     fn input(&mut self, input: Input<'_>);
+
+    /// Nothing more is known for now: what was held back for company can go out.
+    fn idle(&mut self) {}
 }
+
+/// Processes with a hidden way of moving bytes that are remembered.
+const BLIND_MAX: usize = 4096;
 
 /// What the tracker is told.
 #[derive(Clone, Debug)]
@@ -49,6 +55,8 @@ pub struct Tracker<E> {
     pub(super) ended: Vec<StreamLedger>,
     pub(super) beginnings: usize,
     pub(super) next_sweep: u64,
+    /// Processes that use a mechanism which does not tell the stream that it concerns.
+    blind: HashMap<u32, Operation>,
 }
 
 impl<E: Environment> Tracker<E> {
@@ -66,7 +74,8 @@ impl<E: Environment> Tracker<E> {
             next_session: 0,
             ended: Vec::new(),
             beginnings: 0,
-            next_sweep: 0,
+            next_sweep: now.saturating_add(super::ending::SWEEP_INTERVAL),
+            blind: HashMap::new(),
         }
     }
 
@@ -82,6 +91,9 @@ impl<E: Environment> Tracker<E> {
 
     /// Takes a record in.
     pub fn record(&mut self, actor: Actor, record: Record<'_>, feed: &mut impl Feed) {
+        if !matches!(record, Record::Data { .. }) {
+            tracing::trace!(?actor, ?record);
+        }
         match record {
             Record::Data {
                 key,
@@ -187,6 +199,8 @@ impl<E: Environment> Tracker<E> {
         output: EndpointReport,
         feed: &mut impl Feed,
     ) {
+        // Whatever its process did before, this is another program.
+        self.blind.remove(&actor.tgid);
         let input = self.endpoint(input);
         let output = self
             .endpoint(output)
@@ -354,6 +368,7 @@ impl<E: Environment> Tracker<E> {
 
     /// Stops watching a stream. It stays known, so that it is not taken for a new one.
     pub(super) fn ignore(&mut self, key: EndpointKey) {
+        tracing::trace!(?key, "not watched");
         if let Some(stream) = self.streams.get_mut(&key) {
             if let Fate::Sniffed(beginning) = &stream.fate {
                 self.beginnings -= beginning.memory();
@@ -404,35 +419,32 @@ impl<E: Environment> Tracker<E> {
     /// Sets how far a stream is shipped, by end.
     pub(super) fn watch(&mut self, key: EndpointKey, reader: u64, writer: u64) {
         let written_at = self.streams.get(&key).and_then(|stream| stream.written_at);
+        let counted = u64::from(!self.is_ignored(key));
         if written_at == Some(key) {
-            self.environment.watch(
-                key,
-                Watch {
-                    limit: [reader, writer],
-                },
-            );
+            let limit = [reader, writer];
+            self.environment.watch(key, Watch { limit, counted });
             return;
         }
-        // A socket reads one stream and writes the other: each keeps the other's limit.
-        let limits = |tracker: &Self, stream: Option<EndpointKey>, end: End| {
-            stream.map_or(0, |stream| tracker.limit(stream, end))
-        };
-        let own_writes = limits(self, self.peers.get(&key).copied(), End::Writer);
-        self.environment.watch(
-            key,
-            Watch {
-                limit: [reader, own_writes],
-            },
-        );
+        // A socket reads one stream and writes the other: each endpoint serves both.
+        let reverse = self.peers.get(&key).copied();
+        let (own_writes, counts_writes) = reverse.map_or((0, 0), |reverse| {
+            let counted = u64::from(!self.is_ignored(reverse));
+            (self.limit(reverse, End::Writer), counted)
+        });
+        let counted = counted | counts_writes;
+        let limit = [reader, own_writes];
+        self.environment.watch(key, Watch { limit, counted });
         if let Some(peer) = written_at {
-            let peer_reads = limits(self, Some(peer), End::Reader);
-            self.environment.watch(
-                peer,
-                Watch {
-                    limit: [peer_reads, writer],
-                },
-            );
+            let limit = [self.limit(peer, End::Reader), writer];
+            self.environment.watch(peer, Watch { limit, counted });
         }
+    }
+
+    /// Whether nothing needs to be known of a stream.
+    fn is_ignored(&self, key: EndpointKey) -> bool {
+        self.streams
+            .get(&key)
+            .is_none_or(|stream| matches!(stream.fate, Fate::Ignored))
     }
 
     /// How far a stream is to be shipped by what has become of it.
@@ -613,6 +625,12 @@ impl<E: Environment> Tracker<E> {
         direction: Direction,
         feed: &mut impl Feed,
     ) {
+        tracing::trace!(
+            ?key,
+            direction = direction.as_str(),
+            session = index,
+            "part of a session"
+        );
         let stream = self.ensure(key);
         let joined = stream.joined;
         let Fate::Sniffed(beginning) = &mut stream.fate else {
@@ -806,6 +824,16 @@ impl<E: Environment> Tracker<E> {
         let server_info = server
             .and_then(|pid| self.environment.describe(pid))
             .or(remembered);
+        // A client that wrote before its server's program was known has not been seen; it is the
+        // nearest ancestor that holds the other end.
+        let client = client.or_else(|| {
+            let written_at = self.streams.get(&session.to_server?)?.written_at?;
+            let ancestors = server_info.as_ref()?.ancestors();
+            ancestors
+                .iter()
+                .map(|ancestor| ancestor.pid.0)
+                .find(|pid| self.environment.holds(*pid, written_at, End::Writer))
+        });
         let client_info = client.and_then(|pid| self.environment.describe(pid));
         let identity = self.environment.identify(server_info.as_deref(), client);
         let Some(session) = self.sessions.get_mut(&index) else {
@@ -828,6 +856,7 @@ impl<E: Environment> Tracker<E> {
             server_pid: session.server.map(Pid),
             client_pid: session.client.map(Pid),
         });
+        self.tell_blind_processes(time, feed);
     }
 
     fn end_of_stream(&mut self, key: EndpointKey, actor: Actor, feed: &mut impl Feed) {
@@ -867,35 +896,84 @@ impl<E: Environment> Tracker<E> {
         actor: Actor,
         feed: &mut impl Feed,
     ) {
-        let stream = stream.and_then(|(key, end)| Some((self.stream_of(key, end)?, end)));
-        let sessions: Vec<_> = match stream {
-            Some((key, _)) => match self.streams.get(&key).map(|stream| &stream.fate) {
-                Some(Fate::Carried(flow)) => vec![flow.session],
-                _ => return,
-            },
-            None => self
-                .sessions
-                .iter()
-                .filter(|(_, session)| {
-                    session.server == Some(actor.tgid) || session.client == Some(actor.tgid)
-                })
-                .map(|(index, _)| *index)
-                .collect(),
+        let Some((key, end)) = stream else {
+            // Which stream it concerns shows only by what is missing.
+            if self.blind.len() == BLIND_MAX {
+                self.blind.clear();
+            }
+            self.blind.insert(actor.tgid, operation);
+            return self.tell_blind_processes(actor.time, feed);
         };
-        // The reader's copy is what is used, so bytes that a writer hides are seen all the same.
-        let covered = stream.is_some_and(|(_, end)| end == End::Writer);
-        for index in sessions {
-            let Some(session) = self.sessions.get(&index).filter(|session| session.opened) else {
-                continue;
-            };
+        let Some(key) = self.stream_of(key, end) else {
+            return;
+        };
+        if end == End::Reader {
+            self.use_writer(key, feed);
+        }
+        let Some(Stream {
+            fate: Fate::Carried(flow),
+            ..
+        }) = self.streams.get(&key)
+        else {
+            return;
+        };
+        let covered = flow.source != end;
+        self.tell_blind_spot(flow.session, operation.as_str(), actor, covered, feed);
+    }
+
+    /// Tells of the sessions whose parties move bytes in a way that hides them.
+    fn tell_blind_processes(&self, time: u64, feed: &mut impl Feed) {
+        for (index, session) in &self.sessions {
+            for tgid in [session.server, session.client].into_iter().flatten() {
+                if let Some(operation) = self.blind.get(&tgid) {
+                    let actor = Actor { tgid, time };
+                    self.tell_blind_spot(*index, operation.as_str(), actor, true, feed);
+                }
+            }
+        }
+    }
+
+    pub(super) fn tell_blind_spot(
+        &self,
+        index: SessionIndex,
+        mechanism: &'static str,
+        actor: Actor,
+        covered_by_other_end: bool,
+        feed: &mut impl Feed,
+    ) {
+        if let Some(session) = self.sessions.get(&index).filter(|session| session.opened) {
             feed.input(Input::BlindSpot {
                 session: &session.id,
-                mechanism: operation.as_str(),
+                mechanism,
                 pid: Pid(actor.tgid),
-                covered_by_other_end: covered,
+                covered_by_other_end,
                 time: self.clock.at(actor.time),
             });
         }
+    }
+
+    /// Goes over to the writer's end of a stream whose reader cannot be seen, with what was kept of
+    /// it. Gives whether that changed anything.
+    pub(super) fn use_writer(&mut self, key: EndpointKey, feed: &mut impl Feed) -> bool {
+        let Some(Stream {
+            fate: Fate::Carried(flow),
+            actors,
+            ..
+        }) = self.streams.get_mut(&key)
+        else {
+            return false;
+        };
+        if flow.source == End::Writer {
+            return false;
+        }
+        flow.source = End::Writer;
+        let kept = std::mem::take(&mut flow.fallback);
+        let tgid = actors[End::Writer as usize].unwrap_or(0);
+        self.watch(key, 0, u64::MAX);
+        for (position, bytes, time) in kept.pieces() {
+            self.deliver(key, position, bytes, Actor { tgid, time }, feed);
+        }
+        true
     }
 
     /// The moment of a kernel time.

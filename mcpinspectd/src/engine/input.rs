@@ -67,7 +67,7 @@ pub enum Input<'a> {
         /// When it was noticed.
         time: Timestamp,
     },
-    /// A party moves bytes in a way that the probes cannot copy.
+    /// A party moves bytes in a way that cannot be copied.
     BlindSpot {
         /// The session.
         session: &'a SessionId,

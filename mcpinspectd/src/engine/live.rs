@@ -157,6 +157,22 @@ impl LiveSession {
         });
     }
 
+    /// Bytes of memory that unfinished messages take.
+    pub(super) fn unfinished(&self) -> usize {
+        [&self.client_to_server, &self.server_to_client]
+            .iter()
+            .filter_map(|stream| stream.framer.as_ref())
+            .map(Framer::memory)
+            .sum()
+    }
+
+    /// Keeps no more of a direction's unfinished message.
+    pub(super) fn abandon_line(&mut self, direction: Direction) {
+        if let Some(framer) = &mut self.stream(direction).0.framer {
+            framer.abandon_line();
+        }
+    }
+
     pub(super) fn gap(
         &mut self,
         direction: Direction,
@@ -181,6 +197,11 @@ impl LiveSession {
         time: Timestamp,
         output: &mut dyn Output,
     ) {
+        if !covered_by_other_end {
+            // What went that way may have been a request or a page.
+            self.body.session.gap();
+            self.body.offers.gap();
+        }
         let body = &mut self.body;
         let known = (mechanism, pid);
         if body.blind_spots.len() == MAX_BLIND_SPOTS || body.blind_spots.contains(&known) {

@@ -38,6 +38,8 @@ use crate::wire::framing::DEFAULT_MAX_FRAME;
 pub struct Limits {
     /// The largest message, in bytes; larger ones are reported as lost.
     pub max_message: usize,
+    /// Bytes of unfinished messages of all sessions together; above, the one that grows is given up.
+    pub max_unfinished: usize,
     /// Requests of one session and direction that wait for their answer; above, the oldest are forgotten.
     pub max_in_flight: usize,
 }
@@ -46,6 +48,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_message: DEFAULT_MAX_FRAME,
+            max_unfinished: 4 * DEFAULT_MAX_FRAME,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
         }
     }
@@ -55,6 +58,8 @@ impl Default for Limits {
 pub struct Engine {
     limits: Limits,
     sessions: HashMap<SessionId, LiveSession>,
+    /// Bytes of memory that unfinished messages take.
+    unfinished: usize,
     shared: Shared,
 }
 
@@ -70,6 +75,7 @@ impl Engine {
         Self {
             limits,
             sessions: HashMap::new(),
+            unfinished: 0,
             shared: Shared { registry, detector },
         }
     }
@@ -112,6 +118,7 @@ impl Engine {
             return;
         };
         let shared = &mut self.shared;
+        let before = session.unfinished();
         match input {
             Input::SessionStarted(_) => {}
             Input::PartiesChanged {
@@ -129,6 +136,9 @@ impl Engine {
                 ..
             } => {
                 session.bytes(shared, direction, position, time, bytes, output);
+                if self.unfinished - before + session.unfinished() > self.limits.max_unfinished {
+                    session.abandon_line(direction);
+                }
             }
             Input::Gap {
                 direction,
@@ -146,7 +156,9 @@ impl Engine {
                 covered_by_other_end,
                 time,
                 ..
-            } => session.blind_spot(mechanism, pid, covered_by_other_end, time, output),
+            } => {
+                session.blind_spot(mechanism, pid, covered_by_other_end, time, output);
+            }
             Input::EndOfStream {
                 direction, time, ..
             } => {
@@ -157,8 +169,11 @@ impl Engine {
                 shared.registry.save(time);
                 shared.detector.session_ended(id);
                 self.sessions.remove(id);
+                self.unfinished -= before;
+                return;
             }
         }
+        self.unfinished = self.unfinished - before + session.unfinished();
     }
 }
 

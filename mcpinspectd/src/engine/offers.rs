@@ -9,17 +9,19 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::value::RawValue;
 
-use super::detector::ToolDefinition;
+use super::detector::{ToolDefinition, Verdict};
 use super::live::Body;
 use super::output::Output;
 use super::{Shared, shown};
-use crate::event::{Action, Event, ToolStatus};
+use crate::event::{Action, Event, FieldChange, ToolStatus};
 use crate::mcp::json;
-use crate::mcp::view::Tool;
+use crate::mcp::view::{ServerResult, Tool};
 use crate::model::Timestamp;
 use crate::registry::listing::Listings;
-use crate::registry::{DefinitionHash, ItemKey, Kind, Observation, Sight, Standing};
-use crate::session::Observed;
+use crate::registry::{
+    DefinitionHash, ItemKey, Kind, MAX_NAME, Observation, Sight, Standing, diff,
+};
+use crate::session::{Observed, Page};
 
 /// Definitions of one session that are remembered as told. A session that shows more starts over.
 const MAX_TOLD: usize = 16_384;
@@ -31,7 +33,7 @@ const MAX_CHANGES_TOLD: u16 = 32;
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     listings: Listings,
-    told: HashSet<DefinitionHash>,
+    told: HashSet<(Kind, DefinitionHash)>,
     changes_told: HashMap<Box<str>, u16>,
     removals_told: HashSet<Box<str>>,
 }
@@ -43,19 +45,19 @@ impl Offers {
     }
 
     /// Whether this definition is to be told.
-    fn is_news(&mut self, hash: DefinitionHash) -> bool {
+    fn is_news(&mut self, kind: Kind, hash: DefinitionHash) -> bool {
         if self.told.len() >= MAX_TOLD {
             self.told.clear();
             self.changes_told.clear();
         }
-        self.told.insert(hash)
+        self.told.insert((kind, hash))
     }
 
     /// Whether one more change of this tool is to be told.
     fn tells_change(&mut self, name: &str) -> bool {
         let told = self
             .changes_told
-            .entry(json::cut(name, crate::registry::MAX_NAME).into())
+            .entry(json::cut(name, MAX_NAME).into())
             .or_default();
         *told = told.saturating_add(1);
         *told <= MAX_CHANGES_TOLD
@@ -81,29 +83,113 @@ impl Body {
         let Some(result) = &observed.result else {
             return;
         };
+        if observed.introduces {
+            self.take_introduction(shared, result, time, output);
+        }
         if let (Some(page), Some(tools)) = (&observed.page, result.tools) {
-            let mut names: Vec<Box<str>> = Vec::new();
-            let news = self.observe_tools(shared, tools, time, &mut names);
-            let whole =
-                self.offers
-                    .listings
-                    .page(page, names.into_iter(), result.next_cursor.as_deref());
-            let sight = Sight {
-                server: &self.server,
-                session: &self.id,
-                time,
-            };
-            let removed = whole
-                .map(|listed| shared.registry.listed(sight, &listed))
-                .unwrap_or_default();
-            // On disk before anybody is told.
-            shared.registry.save(time);
-            for news in &news {
-                self.tell_tool(shared, news, time, output);
-            }
-            for (name, hash) in removed {
-                self.tell_removed(name, hash, time, output);
-            }
+            let next = result.next_cursor.as_deref();
+            self.take_tools(shared, page, tools, next, time, output);
+        }
+    }
+
+    /// Takes in what a server says of itself. That it says nothing counts too: instructions that
+    /// appear later are a change.
+    fn take_introduction(
+        &mut self,
+        shared: &mut Shared,
+        result: &ServerResult<'_>,
+        time: Timestamp,
+        output: &mut dyn Output,
+    ) {
+        let server_info = result
+            .server_info
+            .or(result.meta.as_ref().and_then(|meta| meta.server_info));
+        let instructions = Some(result.instructions.unwrap_or(RawValue::NULL));
+        shared.registry.refresh();
+        let sight = self.sight(time);
+        let mut news = Vec::new();
+        for (kind, said) in [
+            (Kind::ServerInfo, server_info),
+            (Kind::Instructions, instructions),
+        ] {
+            let Some(said) = said else { continue };
+            let observation = shared.registry.observe(sight, kind, "", said);
+            news.push((kind, said, observation));
+        }
+        news.retain(|(kind, _, observation)| self.offers.is_news(*kind, observation.hash));
+        shared.registry.save(time);
+        for (kind, said, observation) in news {
+            self.tell_introduction(shared, kind, said, observation, time, output);
+        }
+    }
+
+    fn tell_introduction(
+        &mut self,
+        shared: &mut Shared,
+        kind: Kind,
+        said: &RawValue,
+        observation: Observation,
+        time: Timestamp,
+        output: &mut dyn Output,
+    ) {
+        let (status, pinned) = standing(observation.standing);
+        let text = json::string(said).filter(|_| kind == Kind::Instructions);
+        let verdict = text.map_or(Verdict::CLEAN, |text| {
+            shared
+                .detector
+                .instructions(&self.context(time), &text, status)
+        });
+        if let Some(pinned) = pinned
+            && (self.offers.tells_change(kind.as_str()) || verdict.action >= Action::Alert)
+        {
+            let pinned_text = shared
+                .registry
+                .text(&self.server, &ItemKey::only(kind), pinned);
+            output.event(Event::ServerChanged {
+                subject: self.subject(time),
+                item: kind.as_str().to_owned(),
+                previous_hash: pinned.to_string(),
+                new_hash: observation.hash.to_string(),
+                changes: changes(pinned_text.as_deref(), said),
+                detections: verdict.detections.clone(),
+                max_severity: verdict.max_severity,
+            });
+        }
+        if status != ToolStatus::Unchanged {
+            self.findings(&verdict, None, time, output);
+        }
+    }
+
+    fn sight(&self, time: Timestamp) -> Sight<'_> {
+        Sight {
+            server: &self.server,
+            session: &self.id,
+            time,
+        }
+    }
+
+    fn take_tools(
+        &mut self,
+        shared: &mut Shared,
+        page: &Page,
+        tools: &RawValue,
+        next: Option<&str>,
+        time: Timestamp,
+        output: &mut dyn Output,
+    ) {
+        let mut names: Vec<Box<str>> = Vec::new();
+        let news = self.observe_tools(shared, tools, time, &mut names);
+        let whole = self.offers.listings.page(page, names.into_iter(), next);
+        let removed = whole
+            .map(|listed| shared.registry.listed(self.sight(time), &listed))
+            .unwrap_or_default();
+        // On disk before anybody is told.
+        shared.registry.save(time);
+        for news in &news {
+            self.tell_tool(shared, news, time, output);
+        }
+        for (name, hash) in removed {
+            self.tell_removed(name, hash, time, output);
         }
     }
 
@@ -132,8 +218,8 @@ impl Body {
             let observation = shared
                 .registry
                 .observe(sight, Kind::Tool, &name, definition);
-            names.push(json::cut(&name, crate::registry::MAX_NAME).into());
-            if self.offers.is_news(observation.hash) {
+            names.push(json::cut(&name, MAX_NAME).into());
+            if self.offers.is_news(Kind::Tool, observation.hash) {
                 news.push(News {
                     name,
                     definition,
@@ -155,14 +241,14 @@ impl Body {
         let News {
             name,
             definition,
-            observation: Observation { hash, standing },
+            observation:
+                Observation {
+                    hash,
+                    standing: standing_now,
+                },
         } = news;
-        let (status, pinned) = match standing {
-            Standing::New | Standing::NoRoom => (ToolStatus::New, None),
-            Standing::AsPinned => (ToolStatus::Unchanged, None),
-            Standing::Changed { pinned } => (ToolStatus::Changed, Some(*pinned)),
-        };
-        let key = ItemKey::tool(json::cut(name, crate::registry::MAX_NAME));
+        let (status, pinned) = standing(*standing_now);
+        let key = ItemKey::tool(json::cut(name, MAX_NAME));
         let pinned_text = pinned.and_then(|hash| shared.registry.text(&self.server, &key, hash));
         let tool = ToolDefinition {
             name,
@@ -173,7 +259,7 @@ impl Body {
         };
         let verdict = shared.detector.tool(&self.context(time), &tool);
         let alerts = verdict.action >= Action::Alert;
-        let tells = match standing {
+        let tells = match standing_now {
             Standing::NoRoom => alerts,
             Standing::Changed { .. } => self.offers.tells_change(name) || alerts,
             Standing::New | Standing::AsPinned => true,
@@ -192,11 +278,7 @@ impl Body {
                 status,
                 previous_hash: pinned.to_string(),
                 new_hash: Some(hash.to_string()),
-                changes: shown::changes(
-                    pinned_text
-                        .map(|text| crate::registry::diff::diff(&text, definition))
-                        .unwrap_or_default(),
-                ),
+                changes: changes(pinned_text.as_deref(), definition),
                 detections,
                 max_severity,
             },
@@ -243,4 +325,18 @@ impl Body {
             max_severity: None,
         });
     }
+}
+
+/// The word for how something stands to its pin, and the pin where it is another.
+fn standing(standing: Standing) -> (ToolStatus, Option<DefinitionHash>) {
+    match standing {
+        Standing::New | Standing::NoRoom => (ToolStatus::New, None),
+        Standing::AsPinned => (ToolStatus::Unchanged, None),
+        Standing::Changed { pinned } => (ToolStatus::Changed, Some(pinned)),
+    }
+}
+
+/// What differs from the pinned text, fit for an event; nothing where that text is not at hand.
+fn changes(pinned: Option<&RawValue>, now: &RawValue) -> Vec<FieldChange> {
+    pinned.map_or_else(Vec::new, |pinned| shown::changes(diff::diff(pinned, now)))
 }

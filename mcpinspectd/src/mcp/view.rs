@@ -88,7 +88,7 @@ view! {
         /// What the server says it can do.
         capabilities: Option<&'a RawValue> = "capabilities" => json::present,
         /// What the server tells the model about itself.
-        instructions: Option<Cow<'a, str>> = "instructions" => json::string,
+        instructions: Option<&'a RawValue> = "instructions" => json::present,
         /// A page of tools.
         tools: Option<&'a RawValue> = "tools" => array,
         /// A page of prompts.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use mcpinspect_common::{Counters, EndpointKey, EndpointKind, Watch, involved_slot};
+use mcpinspect_common::{Counters, End, EndpointKey, EndpointKind, Watch, involved_slot};
 use nix::libc;
 
 use crate::capture::Probes;
@@ -61,7 +61,7 @@ impl Machine {
                 kind: kind as u32,
             };
             self.own.insert(key);
-            self.probes.watch(key, Watch { limit: [0, 0] });
+            self.probes.watch(key, Watch::default());
         }
     }
 }
@@ -86,6 +86,16 @@ impl Environment for Machine {
 
     fn holders(&mut self) -> Holders {
         holders_snapshot()
+    }
+
+    fn holds(&self, pid: u32, endpoint: EndpointKey, end: End) -> bool {
+        of_process(Pid(pid)).iter().any(|(_, target)| {
+            let same = target.key.ino == endpoint.ino && target.key.dev == u64::from(endpoint.dev);
+            same && match end {
+                End::Reader => target.access.reads(),
+                End::Writer => target.access.writes(),
+            }
+        })
     }
 
     fn unread(&mut self, holder: &Holder) -> Option<u64> {

@@ -38,7 +38,7 @@ pub struct Monitor {
 }
 
 /// What the capture did, at its end.
-#[derive(Clone, Debug, Default, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CaptureTotals {
     /// Records that the probes wrote.
     pub records: u64,
@@ -94,17 +94,12 @@ impl Monitor {
     }
 
     /// Feeds the engine until `stop` is set, then ends all sessions.
-    pub fn run(
-        &mut self,
-        stop: &AtomicBool,
-        feed: &mut impl Feed,
-        mut idle: impl FnMut(&mut Tracker<Machine>),
-    ) {
+    pub fn run(&mut self, stop: &AtomicBool, feed: &mut impl Feed) {
         capture::raise_priority(-10);
         let mut next_tick = 0;
         while !stop.load(Ordering::Acquire) {
             self.step(feed, &mut next_tick);
-            idle(&mut self.tracker);
+            feed.idle();
         }
         self.tracker.environment().probes().detach();
         self.drain.stop();

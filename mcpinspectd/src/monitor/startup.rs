@@ -35,7 +35,7 @@ impl Monitor {
             .collect();
         self.tracker.environment().probes().register(keys)?;
         // The answers are in the ring by now. A socket's peer must be known before its program is.
-        let mut early = Early::default();
+        let mut early = Early;
         while let Ok(batch) = self.records.recv_timeout(super::TICK) {
             self.take(&batch, &mut early);
         }
@@ -48,7 +48,6 @@ impl Monitor {
 
 /// Nothing can be fed before the programs are known: sessions need a message first, and what comes
 /// is kept as a beginning.
-#[derive(Default)]
 struct Early;
 
 impl Feed for Early {
@@ -70,6 +69,9 @@ fn endpoint(key: InodeKey, kind: StreamKind) -> Option<EndpointKey> {
     })
 }
 
+/// Pipes per process and direction that are looked at beside its standard input and output.
+const SHARED_MAX: usize = 4;
+
 /// The programs that may be servers.
 fn candidates(processes: &[ProcessSnapshot], holders: &Holders) -> Vec<Found> {
     let parents: HashMap<Pid, Pid> = processes
@@ -78,45 +80,46 @@ fn candidates(processes: &[ProcessSnapshot], holders: &Holders) -> Vec<Found> {
         .collect();
     let own = Pid(std::process::id());
     let mut stdio: HashMap<Pid, Found> = HashMap::new();
-    let mut shared: HashMap<Pid, Found> = HashMap::new();
+    let mut shared: HashMap<Pid, [Vec<EndpointKey>; 2]> = HashMap::new();
     for (key, holders) in holders {
         for holder in holders.iter().filter(|holder| holder.pid != own) {
             let Some(endpoint) = endpoint(*key, holder.kind) else {
                 continue;
             };
-            let found = |table: &mut HashMap<Pid, Found>, reads: bool| {
-                let found = table.entry(holder.pid).or_insert(Found {
-                    pid: holder.pid,
-                    input: None,
-                    output: None,
-                });
-                let side = if reads {
-                    &mut found.input
-                } else {
-                    &mut found.output
-                };
-                // The lowest inode is the oldest: a server's wire is older than what it makes itself.
-                if side.is_none_or(|known| endpoint.ino < known.ino) {
-                    *side = Some(endpoint);
-                }
-            };
+            let found = stdio.entry(holder.pid).or_insert(Found {
+                pid: holder.pid,
+                input: None,
+                output: None,
+            });
             match holder.fd {
-                0 if holder.access.reads() => found(&mut stdio, true),
-                1 if holder.access.writes() => found(&mut stdio, false),
+                0 if holder.access.reads() => found.input = Some(endpoint),
+                1 if holder.access.writes() => found.output = Some(endpoint),
+                // Standard error is shared with ancestors everywhere.
+                2 => {}
                 _ if is_shared_with_ancestor(holder, holders, &parents) => {
-                    found(&mut shared, holder.access.reads());
+                    let side = usize::from(holder.access.writes());
+                    shared.entry(holder.pid).or_default()[side].push(endpoint);
                 }
                 _ => {}
             }
         }
     }
-    let mut found: Vec<Found> = stdio.into_values().collect();
-    // Only a pair in both directions is taken for a moved wire.
-    found.extend(
-        shared
-            .into_values()
-            .filter(|found| found.input.is_some() && found.output.is_some()),
-    );
+    let mut found: Vec<Found> = stdio
+        .into_values()
+        .filter(|found| found.input.is_some() || found.output.is_some())
+        .collect();
+    // Only pairs in both directions are taken for a moved wire; which pair it is will show.
+    for (pid, [inputs, outputs]) in shared {
+        for input in inputs.iter().take(SHARED_MAX) {
+            for output in outputs.iter().take(SHARED_MAX) {
+                found.push(Found {
+                    pid,
+                    input: Some(*input),
+                    output: Some(*output),
+                });
+            }
+        }
+    }
     found.sort_by_key(|found| found.pid);
     found
 }

@@ -23,7 +23,8 @@ pub fn capabilities(status: &Path) -> Check {
         return Check::failed(NAME, "cannot be read", "mount /proc");
     };
     let has = |bit: u32| set >> bit & 1 == 1;
-    if !has(CAP_SYS_ADMIN) && !(has(CAP_BPF) && has(CAP_PERFMON)) {
+    let may_load = has(CAP_SYS_ADMIN) || has(CAP_BPF) && has(CAP_PERFMON);
+    if !may_load {
         return Check::failed(NAME, "this process may not load eBPF programs", BECOME_ROOT);
     }
     if !has(CAP_SYS_PTRACE) || !has(CAP_DAC_READ_SEARCH) {

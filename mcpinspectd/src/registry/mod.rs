@@ -12,6 +12,7 @@
 
 pub mod canonical;
 pub mod diff;
+mod hashes;
 pub mod item;
 pub mod listing;
 mod store;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use self::hashes::HashMemory;
 pub use self::item::{
     Comparison, Decision, DefinitionHash, ItemKey, ItemView, Kind, NotAHash, Standing, Verb,
     Version,
@@ -42,9 +44,6 @@ pub const MAX_NAME: usize = 1024;
 
 /// A definition above this many bytes is hashed, and its text is not kept.
 pub const MAX_DEFINITION: usize = 1 << 20;
-
-/// Bytes whose canonical hash is remembered; twice as many at most.
-const MAX_REMEMBERED: usize = 8192;
 
 /// Writes that wait for the disk to work again. Above that, the oldest are dropped: pins stay in
 /// memory until the daemon ends.
@@ -569,33 +568,6 @@ pub struct Who<'a> {
     pub time: Timestamp,
     /// Why, in that person's words.
     pub reason: &'a str,
-}
-
-/// Remembers the canonical hash of bytes that were seen, so that an unchanged definition need not be
-/// brought into its canonical form. The bytes are known by their SHA-256: whoever writes them may be
-/// hostile. Two generations, so that what is in use stays.
-#[derive(Debug, Default)]
-struct HashMemory {
-    young: HashMap<[u8; 32], DefinitionHash>,
-    old: HashMap<[u8; 32], DefinitionHash>,
-}
-
-impl HashMemory {
-    fn hash(&mut self, definition: &RawValue) -> DefinitionHash {
-        let bytes = DefinitionHash::of(definition.get().as_bytes()).0;
-        if let Some(hash) = self.young.get(&bytes) {
-            return *hash;
-        }
-        let hash = match self.old.remove(&bytes) {
-            Some(hash) => hash,
-            None => DefinitionHash::of(&canonical::definition(definition)),
-        };
-        if self.young.len() >= MAX_REMEMBERED {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(bytes, hash);
-        hash
-    }
 }
 
 #[cfg(test)]

@@ -340,18 +340,6 @@ fn the_number_of_items_and_definitions_is_bounded() {
     );
 }
 
-#[test]
-fn bytes_that_are_known_need_no_second_look() {
-    let mut memory = HashMemory::default();
-    for index in 0..3 * MAX_REMEMBERED {
-        let definition = raw(&format!(r#"{{"b":{index},"a":1}}"#));
-        let expected = hash(definition.get());
-        assert_eq!(memory.hash(&definition), expected);
-        assert_eq!(memory.hash(&definition), expected);
-    }
-    assert!(memory.young.len() <= MAX_REMEMBERED && memory.old.len() <= MAX_REMEMBERED);
-}
-
 /// The process is killed while it writes, again and again: whatever was said to be saved is there.
 #[test]
 fn a_killed_process_loses_nothing_that_was_saved() {

@@ -58,6 +58,8 @@ pub struct Observed<'a> {
     pub result: Option<ServerResult<'a>>,
     /// Where `result` is a page of tools, which page it is.
     pub page: Option<Page>,
+    /// Whether `result` is where the server says who it is and what the model should know.
+    pub introduces: bool,
 }
 
 /// Which page of a list a result is.
@@ -216,7 +218,11 @@ impl Session {
     ) {
         observed.is_error |= result.is_error;
         match answers.map(|request| &*request.method) {
-            Some("initialize") => self.identity.initialize_result(&result),
+            Some("initialize") => {
+                self.identity.initialize_result(&result);
+                observed.introduces = true;
+            }
+            Some("server/discover") => observed.introduces = true,
             Some("tools/list") if result.tools.is_some() => {
                 let cursor = answers.and_then(|request| request.cursor.clone());
                 observed.page = Some(cursor.map_or(Page::First, Page::At));
@@ -225,6 +231,7 @@ impl Session {
                 // Its request was not seen; what it looks like has to do.
                 if result.protocol_version.is_some() && result.server_info.is_some() {
                     self.identity.initialize_result(&result);
+                    observed.introduces = true;
                 }
                 if result.tools.is_some() {
                     observed.page = Some(Page::Unknown);

@@ -146,7 +146,10 @@ fn initialize_identifies_once() {
     let result = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s"},"instructions":"i"}}"#;
     tell(&mut session, Down, 1, result, |observed| {
         assert!(observed.identified);
-        assert_eq!(observed.result.unwrap().instructions.unwrap(), "i");
+        assert_eq!(
+            observed.result.unwrap().instructions.unwrap().get(),
+            "\"i\""
+        );
     });
     let identity = session.identity();
     assert_eq!(identity.protocol_version.as_deref(), Some("2025-06-18"));

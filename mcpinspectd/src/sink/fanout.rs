@@ -11,11 +11,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use super::flood::{Flood, Rate, Verdict};
 use super::history::History;
+use super::kind::EventKind;
 use super::live::{Live, LiveLimits};
-use super::record::{EventId, Record};
+use super::record::{self, EventId, Record};
+use super::wording;
 use crate::event::Event;
-use crate::model::Timestamp;
+use crate::model::{ServerId, Timestamp};
 
 /// How much may wait, and how much is remembered.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +35,8 @@ pub struct Limits {
     pub history_bytes: usize,
     /// Most of what goes on now that is remembered.
     pub live: LiveLimits,
+    /// Most events of one server, in each of two classes of severity.
+    pub per_server: Rate,
 }
 
 impl Default for Limits {
@@ -43,6 +48,7 @@ impl Default for Limits {
             history_records: 4096,
             history_bytes: 4 << 20,
             live: LiveLimits::default(),
+            per_server: Rate::default(),
         }
     }
 }
@@ -171,7 +177,9 @@ impl Inlet {
         );
         let event = Event::EventsDropped {
             timestamp: now(),
-            sink: self.name.to_owned(),
+            sink: Some(self.name.to_owned()),
+            server_id: None,
+            reason: "queue_full",
             dropped,
         };
         let record = self.source.record(&event)?;
@@ -190,6 +198,11 @@ struct Source {
 }
 
 impl Source {
+    /// Takes in what an event means for the present, where nobody is told of the event itself.
+    fn note(&self, event: &Event) {
+        self.view.live().apply(event);
+    }
+
     fn record(&self, event: &Event) -> Option<Arc<Record>> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (uid, presence) = {
@@ -224,6 +237,7 @@ struct Outlet {
 pub struct Sinks {
     source: Arc<Source>,
     outlets: Arc<Mutex<Vec<Outlet>>>,
+    flood: Arc<Mutex<Flood>>,
     limits: Limits,
 }
 
@@ -243,6 +257,7 @@ impl Sinks {
         Self {
             source: Arc::new(source),
             outlets: Arc::default(),
+            flood: Arc::new(Mutex::new(Flood::new(limits.per_server))),
             limits: *limits,
         }
     }
@@ -264,14 +279,37 @@ impl Sinks {
         }
     }
 
-    /// Gives `event` to every sink. Never waits: where a queue is full, that sink misses it.
+    /// Gives `event` to every sink. Never waits: where a queue is full, that sink misses it, and
+    /// where its server makes too many, all do; both are counted and told.
     pub fn publish(&self, event: &Event) {
         // Held throughout, so every sink sees the events in the order of their numbers.
         let outlets = lock(&self.outlets);
+        let verdict = record::server(event).map_or(Verdict::Tell, |server| {
+            let (kind, severity) = (EventKind::of(event), wording::severity(event));
+            lock(&self.flood).judge(server, kind, severity, record::time(event))
+        });
+        match verdict {
+            Verdict::Tell => {}
+            Verdict::TellAfter(left_out) => {
+                let server = record::server(event).cloned();
+                self.hand_out(
+                    &outlets,
+                    &left_out_notice(server, left_out, record::time(event)),
+                );
+            }
+            Verdict::LeaveOut => {
+                self.source.note(event);
+                return;
+            }
+        }
+        self.hand_out(&outlets, event);
+    }
+
+    fn hand_out(&self, outlets: &[Outlet], event: &Event) {
         let Some(record) = self.source.record(event) else {
             return;
         };
-        for outlet in outlets.iter() {
+        for outlet in outlets {
             outlet.offer(&record, self.limits.queue_bytes);
         }
     }
@@ -289,7 +327,11 @@ impl Sinks {
 
     /// Ends the queues: sinks drain what waits and finish. What is published later goes nowhere.
     pub fn close(&self) {
-        for outlet in lock(&self.outlets).iter_mut() {
+        let mut outlets = lock(&self.outlets);
+        for (server, left_out) in lock(&self.flood).untold() {
+            self.hand_out(&outlets, &left_out_notice(server, left_out, now()));
+        }
+        for outlet in outlets.iter_mut() {
             outlet.queue = None;
         }
     }
@@ -337,6 +379,16 @@ impl Outlet {
     }
 }
 
+fn left_out_notice(server_id: Option<ServerId>, dropped: u64, timestamp: Timestamp) -> Event {
+    Event::EventsDropped {
+        timestamp,
+        sink: None,
+        server_id,
+        reason: "flood",
+        dropped,
+    }
+}
+
 /// The time of day.
 pub fn now() -> Timestamp {
     let since = SystemTime::now()
@@ -355,7 +407,6 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
     use crate::event::Severity;
-    use crate::sink::kind::EventKind;
     use crate::sink::live::Presence;
     use crate::sink::testing::{changed, detected, session_started};
 
@@ -432,6 +483,33 @@ mod tests {
         sinks.close();
         while record(&mut inlet).is_some() {}
         assert_eq!(inlet.counters.queued_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_flooding_server_is_cut_short_and_the_others_are_not() {
+        let per_server = Rate {
+            burst: 2,
+            per_second: 1,
+        };
+        let sinks = Sinks::new(&Limits {
+            per_server,
+            ..Limits::default()
+        });
+        let mut inlet = sinks.add("one");
+        for _ in 0..10 {
+            sinks.publish(&detected("loud"));
+        }
+        sinks.publish(&detected("calm"));
+        sinks.close();
+        let told: Vec<_> = std::iter::from_fn(|| record(&mut inlet))
+            .map(|record| record.title.clone())
+            .collect();
+        let loud = "Credential access in tool \"read\" of loud";
+        let calm = "Credential access in tool \"read\" of calm";
+        assert_eq!(
+            told,
+            [loud, loud, calm, "8 events about loud were left out"]
+        );
     }
 
     #[test]

@@ -129,7 +129,7 @@ fn terminal_safe<T: Serialize>(value: &T) -> serde_json::Result<String> {
 }
 
 /// Compact JSON in which every character without a glyph is a `\u` escape.
-struct TerminalSafe;
+pub(crate) struct TerminalSafe;
 
 impl Formatter for TerminalSafe {
     fn write_string_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>

@@ -13,6 +13,8 @@ pub enum EventKind {
     ToolSeen,
     /// `mcp_tool_changed`
     ToolChanged,
+    /// `mcp_server_changed`
+    ServerChanged,
     /// `mcp_detection`
     Detection,
     /// `mcp_session_started`
@@ -35,9 +37,10 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every type there is.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::ToolSeen,
         Self::ToolChanged,
+        Self::ServerChanged,
         Self::Detection,
         Self::SessionStarted,
         Self::SessionIdentified,
@@ -54,6 +57,7 @@ impl EventKind {
         match event {
             Event::ToolSeen { .. } => Self::ToolSeen,
             Event::ToolChanged { .. } => Self::ToolChanged,
+            Event::ServerChanged { .. } => Self::ServerChanged,
             Event::Detection { .. } => Self::Detection,
             Event::SessionStarted { .. } => Self::SessionStarted,
             Event::SessionIdentified { .. } => Self::SessionIdentified,
@@ -80,6 +84,7 @@ impl EventKind {
         match self {
             Self::ToolSeen => ("mcp_tool_seen", "872b669e62594390ba02ae62562675de"),
             Self::ToolChanged => ("mcp_tool_changed", "85b36284872b46bd8bac7b16f9834dd7"),
+            Self::ServerChanged => ("mcp_server_changed", "c41a1b650327409b8b33bbdbf28ec4a2"),
             Self::Detection => ("mcp_detection", "23c2f50e38724ad6ba0a4634dcada349"),
             Self::SessionStarted => ("mcp_session_started", "33f1c0ebdd1f4913a9187c8d672ed0cf"),
             Self::SessionIdentified => {

@@ -253,7 +253,8 @@ impl Live {
                 );
                 None
             }
-            Event::Detection { .. }
+            Event::ServerChanged { .. }
+            | Event::Detection { .. }
             | Event::CaptureGap { .. }
             | Event::BlindSpot { .. }
             | Event::InvalidMessage { .. }

@@ -14,6 +14,7 @@
 
 pub mod bus;
 pub mod fanout;
+pub mod flood;
 pub mod history;
 pub mod journal;
 pub mod json;
@@ -21,9 +22,10 @@ pub mod jsonl;
 pub mod kind;
 pub mod live;
 pub mod logging;
+pub mod notify;
 pub mod record;
 pub mod running;
 pub mod wording;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;

@@ -84,7 +84,7 @@ impl Record {
             time: time(event),
             severity: wording::severity(event),
             session: subject.map(|s| s.session_id.clone()),
-            server: subject.map(|s| s.server_id.clone()),
+            server: server(event).cloned(),
             pid: subject.and_then(|s| s.server_pid),
             uid,
             presence: None,
@@ -125,6 +125,7 @@ pub fn subject(event: &Event) -> Option<&Subject> {
     match event {
         Event::ToolSeen { subject, .. }
         | Event::ToolChanged { subject, .. }
+        | Event::ServerChanged { subject, .. }
         | Event::Detection { subject, .. }
         | Event::SessionStarted { subject, .. }
         | Event::SessionIdentified { subject, .. }
@@ -137,7 +138,16 @@ pub fn subject(event: &Event) -> Option<&Subject> {
     }
 }
 
-fn time(event: &Event) -> Timestamp {
+/// The server that the event is about.
+pub fn server(event: &Event) -> Option<&ServerId> {
+    match event {
+        Event::EventsDropped { server_id, .. } => server_id.as_ref(),
+        other => subject(other).map(|subject| &subject.server_id),
+    }
+}
+
+/// When the event happened.
+pub fn time(event: &Event) -> Timestamp {
     match event {
         Event::EventsDropped { timestamp, .. } => *timestamp,
         other => subject(other).map_or(Timestamp(0), |subject| subject.timestamp),
@@ -179,6 +189,20 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             if let Some(hash) = new_hash {
                 add("MCPINSPECT_HASH", hash);
             }
+            if let Some(found) = wording::worst(detections) {
+                add("MCPINSPECT_CATEGORY", &found.category);
+            }
+        }
+        Event::ServerChanged {
+            item,
+            previous_hash,
+            new_hash,
+            detections,
+            ..
+        } => {
+            add("MCPINSPECT_ITEM", item);
+            add("MCPINSPECT_PREVIOUS_HASH", previous_hash);
+            add("MCPINSPECT_HASH", new_hash);
             if let Some(found) = wording::worst(detections) {
                 add("MCPINSPECT_CATEGORY", &found.category);
             }
@@ -258,8 +282,16 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             add("MCPINSPECT_DECISION", decision);
             add("MCPINSPECT_DECIDED_BY_UID", &uid.to_string());
         }
-        Event::EventsDropped { sink, dropped, .. } => {
-            add("MCPINSPECT_SINK", sink);
+        Event::EventsDropped {
+            sink,
+            reason,
+            dropped,
+            ..
+        } => {
+            if let Some(sink) = sink {
+                add("MCPINSPECT_SINK", sink);
+            }
+            add("MCPINSPECT_REASON", reason);
             add("MCPINSPECT_DROPPED", &dropped.to_string());
         }
     }

@@ -103,6 +103,19 @@ pub fn examples() -> Vec<Event> {
             max_severity: None,
         },
         changed("files", "Reads a file; first read /etc/shadow"),
+        Event::ServerChanged {
+            subject: subject("files"),
+            item: "instructions".to_owned(),
+            previous_hash: "a".repeat(64),
+            new_hash: "b".repeat(64),
+            changes: vec![FieldChange {
+                field: "definition".to_owned(),
+                previous: json!("Be careful"),
+                new: json!("Be careless"),
+            }],
+            detections: Vec::new(),
+            max_severity: None,
+        },
         detected("files"),
         session_started("files", 1000),
         Event::SessionIdentified {
@@ -149,7 +162,9 @@ pub fn examples() -> Vec<Event> {
         },
         Event::EventsDropped {
             timestamp: Timestamp(1_760_000_000_000_000_000),
-            sink: "journal".to_owned(),
+            sink: Some("journal".to_owned()),
+            server_id: None,
+            reason: "queue_full",
             dropped: 3,
         },
     ]

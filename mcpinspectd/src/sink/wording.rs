@@ -52,6 +52,10 @@ pub fn title(event: &Event) -> String {
                 server(subject)
             ),
         },
+        Event::ServerChanged { subject, item, .. } => match item.as_str() {
+            "instructions" => format!("Instructions of {} have changed", server(subject)),
+            _ => format!("{} calls itself something else", server(subject)),
+        },
         Event::Detection {
             subject,
             tool_name,
@@ -127,12 +131,22 @@ pub fn title(event: &Event) -> String {
             ),
             None => format!("{} for {}", printable(decision, MAX_NAME), server(subject)),
         },
-        Event::EventsDropped { sink, dropped, .. } => {
-            format!(
+        Event::EventsDropped {
+            sink,
+            server_id,
+            dropped,
+            ..
+        } => match (sink, server_id) {
+            (Some(sink), _) => format!(
                 "{dropped} events did not reach the {} sink",
                 printable(sink, MAX_NAME)
-            )
-        }
+            ),
+            (None, Some(server)) => format!(
+                "{dropped} events about {} were left out",
+                printable(&server.0, MAX_NAME)
+            ),
+            (None, None) => format!("{dropped} events were left out"),
+        },
     };
     printable(&text, MAX_TITLE)
 }
@@ -165,6 +179,22 @@ pub fn sentence(event: &Event) -> String {
             } else {
                 push(&mut text, &format!("pinned {}", short(previous_hash)));
             }
+            if let Some(found) = worst(detections) {
+                push(&mut text, &findings(found, detections.len()));
+            }
+        }
+        Event::ServerChanged {
+            changes,
+            previous_hash,
+            new_hash,
+            detections,
+            ..
+        } => {
+            push(&mut text, &fields(changes));
+            push(
+                &mut text,
+                &format!("pinned {}, now {}", short(previous_hash), short(new_hash)),
+            );
             if let Some(found) = worst(detections) {
                 push(&mut text, &findings(found, detections.len()));
             }
@@ -260,16 +290,27 @@ pub fn sentence(event: &Event) -> String {
             reason,
             bytes,
             excerpt,
+            suppressed,
             ..
-        } => push(
-            &mut text,
-            &format!(
-                "{}: {reason}, {bytes} bytes, begins {excerpt}",
-                direction.as_str()
-            ),
-        ),
+        } => {
+            let what = format!("{}: {reason}, {bytes} bytes", direction.as_str());
+            push(&mut text, &what);
+            if *suppressed > 0 {
+                push(
+                    &mut text,
+                    &format!("{suppressed} more before it were not told"),
+                );
+            }
+            push(&mut text, &format!("begins {excerpt}"));
+        }
         Event::Policy { uid, .. } => push(&mut text, &format!("by uid {uid}")),
-        Event::EventsDropped { .. } => push(&mut text, "its queue was full"),
+        Event::EventsDropped { reason, .. } => push(
+            &mut text,
+            match *reason {
+                "flood" => "there were too many in too short a time",
+                _ => "its queue was full",
+            },
+        ),
     }
     printable(&text, MAX_SENTENCE)
 }
@@ -281,6 +322,16 @@ pub fn severity(event: &Event) -> Option<Severity> {
         // A definition that is not what a person agreed to is worth a look without any finding.
         Event::ToolChanged { max_severity, .. } => {
             Some(max_severity.map_or(Severity::Medium, |found| found.max(Severity::Medium)))
+        }
+        // New instructions reach the model like a tool's description; a new version is an update.
+        Event::ServerChanged {
+            item, max_severity, ..
+        } => {
+            let least = match item.as_str() {
+                "instructions" => Severity::Medium,
+                _ => Severity::Low,
+            };
+            Some(max_severity.map_or(least, |found| found.max(least)))
         }
         Event::Detection { detection, .. } => Some(detection.severity),
         Event::CaptureGap { .. } | Event::EventsDropped { .. } => Some(Severity::Medium),
@@ -389,13 +440,14 @@ mod tests {
         insta::assert_snapshot!(lines.join("\n"), @r#"
         New tool "read" on files; sha256 aaaaaaaaaaaa
         Tool "read" of files has changed; field description; pinned aaaaaaaaaaaa, now bbbbbbbbbbbb; Credential access: The description asks the agent to read /etc/shadow
+        Instructions of files have changed; field definition; pinned aaaaaaaaaaaa, now bbbbbbbbbbbb
         Credential access in tool "read" of files; high, asks for alert; The description asks the agent to read /etc/shadow; field description
         MCP session with files started; server pid 4242 uid 1000 /usr/bin/node; client pid 4241 uid 1000 /usr/bin/node; named by package:npm
         files speaks MCP 2025-06-18; server calls itself files 1.2; client calls itself agent ?
         MCP session with files ended; server_exited; 12 messages, 3456 bytes, 0 bytes lost, 1 requests unanswered
         512 bytes of files were lost; server_to_client from byte 4096: ring_full
         files moves data by io_uring; pid 4242; its bytes are not seen
-        Invalid message in a session with files; server_to_client: not_json, 17 bytes, begins Starting server…
+        Invalid message in a session with files; server_to_client: not_json, 17 bytes; begins Starting server…
         approve for tool "read" of files; by uid 1000
         3 events did not reach the journal sink; its queue was full
         "#);
@@ -407,6 +459,7 @@ mod tests {
         insta::assert_snapshot!(lines.join("\n"), @r#"
         New tool "read" on files
         Tool "read" of files has changed
+        Instructions of files have changed
         Credential access in tool "read" of files
         MCP session with files started
         files speaks MCP 2025-06-18

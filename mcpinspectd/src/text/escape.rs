@@ -66,7 +66,9 @@ pub fn markup(text: &str) -> String {
 
 /// `text` as one line with nothing hidden, unbounded; borrowed where there is nothing to do.
 pub fn plain(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_hidden) {
+    // Most text is plain ASCII, and looked at by the machine word.
+    let harmless = text.bytes().all(|b| matches!(b, b' '..=b'~'));
+    if harmless || !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);

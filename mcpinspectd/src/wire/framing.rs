@@ -129,6 +129,17 @@ impl Framer {
         self.buffer.capacity()
     }
 
+    /// Keeps no more of the line under way, as if it were above the maximum already. For a caller
+    /// whose memory for all its streams is used up.
+    pub fn abandon_line(&mut self) {
+        if !self.buffer.is_empty() {
+            let kept = self.buffer.len() as u64;
+            self.release();
+            self.skipping = true;
+            self.skipped = kept;
+        }
+    }
+
     /// Takes in the stream's next bytes.
     ///
     /// Bytes that were taken in before are skipped, and a jump ahead is a gap, so that no caller's
@@ -181,7 +192,7 @@ impl Framer {
         let position = std::mem::replace(&mut self.line_start, next_line);
         let tentative = std::mem::take(&mut self.tentative);
         let length = self.skipped + self.buffer.len() as u64 + tail.len() as u64;
-        if length > self.max_frame as u64 {
+        if self.skipping || length > self.max_frame as u64 {
             self.stats.oversize += 1;
             self.stats.bytes_discarded += length;
             self.release();
@@ -226,10 +237,9 @@ impl Framer {
         if self.skipping {
             self.skipped += part.len() as u64;
         } else if self.buffer.len() + part.len() > self.max_frame {
-            let kept = self.buffer.len() as u64;
-            self.release();
+            self.abandon_line();
             self.skipping = true;
-            self.skipped = kept + part.len() as u64;
+            self.skipped += part.len() as u64;
         } else {
             self.buffer.extend_from_slice(part);
         }
@@ -393,6 +403,22 @@ mod tests {
                 gap: false
             }]
         );
+    }
+
+    #[test]
+    fn an_abandoned_line_is_reported_like_one_above_the_maximum() {
+        let mut framer = Framer::new(1000);
+        let mut seen = Vec::new();
+        framer.abandon_line();
+        framer.push(0, b"short", record(&mut seen));
+        framer.abandon_line();
+        framer.push(5, b" line\nnext\n", record(&mut seen));
+        let over = Seen::Oversize {
+            position: 0,
+            bytes: 10,
+            gap: false,
+        };
+        assert_eq!(seen, [over, frame("next", 11)]);
     }
 
     #[test]

@@ -252,7 +252,10 @@ impl Command<'_> {
         let cwd = directory.as_deref().or(self.cwd);
         let args = positional(args, UV_VALUES);
         match args {
-            [tool, run, rest @ ..] if tool == "tool" && run == "run" => self.uv_tool(rest),
+            // `uvx` replaces itself by `uv tool uvx`.
+            [tool, run, rest @ ..] if tool == "tool" && matches!(run.as_str(), "run" | "uvx") => {
+                self.uv_tool(rest)
+            }
             [run, rest @ ..] if run == "run" => {
                 let inner = option(rest, &["--directory"]).map(|dir| self.path(dir));
                 let cwd = inner.as_deref().or(cwd);

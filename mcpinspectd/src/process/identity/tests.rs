@@ -334,3 +334,47 @@ proptest! {
         prop_assert_eq!(ServerIdentity::of_launch(&launch), identity);
     }
 }
+
+#[test]
+fn a_real_launcher_is_part_of_the_launch_and_its_parent_is_not() {
+    let me = Pid(std::process::id());
+    let mut shell = std::process::Command::new("sh")
+        .args(["-c", "sleep 61 --token=hunter22 2>/dev/null || sleep 61; :"])
+        .env("LC_ALL", "C")
+        .spawn()
+        .unwrap();
+    let shell_pid = Pid(shell.id());
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let server = loop {
+        let found = crate::process::info::all()
+            .into_iter()
+            .find(|process| process.parent == shell_pid && process.argv == ["sleep", "61"]);
+        if let Some(found) = found {
+            break found.pid;
+        }
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    let launch = Launch::gather(server, None).unwrap();
+    let known = Launch::gather(server, Some(me)).unwrap();
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(server.0.cast_signed()),
+        nix::sys::signal::SIGKILL,
+    )
+    .unwrap();
+    shell.wait().unwrap();
+
+    assert_eq!(
+        launch.chain.iter().map(|p| p.pid).collect::<Vec<_>>(),
+        [server, shell_pid]
+    );
+    assert_eq!(launch.client.as_ref().map(|client| client.pid), Some(me));
+    assert_eq!(launch, known);
+    assert!(!format!("{launch:?}").contains("hunter22"));
+    let identity = ServerIdentity::of(&launch, &ClientConfigs::default());
+    assert_eq!(
+        (&*identity.server_id.0, identity.name_source.as_str()),
+        ("sleep", "binary")
+    );
+    assert_eq!(Launch::gather(server, None), None);
+}

@@ -17,6 +17,7 @@ use crate::sink::kind::EventKind;
 use crate::sink::live::{self, Presence};
 use crate::sink::record::Record;
 use crate::sink::wording::status_word;
+use crate::text::escape::printable;
 
 /// The name on the bus.
 pub const NAME: &str = "org.mcpinspect1";
@@ -69,6 +70,28 @@ pub struct ToolRow {
     tool_hash: String,
     max_severity: Option<String>,
     last_seen: String,
+}
+
+/// An Event signal's arguments: type, id, severity, server, uid, title.
+#[derive(Debug, serde::Serialize, Type)]
+pub struct SignalRow(String, String, String, String, u32, String);
+
+impl From<&Record> for SignalRow {
+    fn from(record: &Record) -> Self {
+        let server = record.server.as_ref().map_or("", |server| &server.0);
+        Self(
+            record.kind.name().to_owned(),
+            record.id.to_string(),
+            record
+                .severity
+                .map_or("", |severity| severity.as_str())
+                .to_owned(),
+            // Names in the title are escaped by its wording; this one stands alone.
+            printable(server, 128),
+            record.uid.unwrap_or(NO_UID),
+            record.title.clone(),
+        )
+    }
 }
 
 /// The object.
@@ -248,6 +271,18 @@ impl Manager {
         let mut events: Vec<_> = newest_that_fit.map(|record| record.json.clone()).collect();
         events.reverse();
         Ok(events)
+    }
+
+    /// The Event signals after the one named (all that are kept, for an empty id), oldest first: for
+    /// those who were not there to hear them.
+    #[zbus(out_args("signals"))]
+    fn list_signals(&self, after_event_id: &str) -> Vec<SignalRow> {
+        let most = usize::try_from(MAX_LISTED).unwrap_or(usize::MAX);
+        let records = self.view.history().after(after_event_id, most, |_| true);
+        records
+            .iter()
+            .map(|record| SignalRow::from(&**record))
+            .collect()
     }
 
     /// The servers that the caller may know of.
@@ -463,23 +498,9 @@ impl Manager {
 
 /// Sends the signals of one record.
 pub async fn emit(emitter: &SignalEmitter<'_>, record: &Record) -> zbus::Result<()> {
-    let id = record.id.as_str();
-    let severity = record.severity.map_or("", |severity| severity.as_str());
-    let server = record.server.as_ref().map_or("", |server| &server.0);
-    // Names in other events are escaped by their wording; this one stands alone.
-    let server = &*crate::text::escape::printable(server, 128);
-    let uid = record.uid.unwrap_or(NO_UID);
-    let title = record.title.as_str();
-    Manager::event(
-        emitter,
-        record.kind.name(),
-        id,
-        severity,
-        server,
-        uid,
-        title,
-    )
-    .await?;
+    let SignalRow(kind, id, severity, server, uid, title) = &SignalRow::from(record);
+    let uid = *uid;
+    Manager::event(emitter, kind, id, severity, server, uid, title).await?;
     match record.kind {
         EventKind::ToolSeen if record.is_news() => {
             Manager::tool_seen(emitter, id, severity, server, uid, title).await?;

@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 
 use zbus::fdo;
-use zbus::message::Header;
+use zbus::message::{Flags, Header};
 use zbus::{Connection, Variant};
 
 /// Approve, reject and suppress findings; turn monitoring on and off; reload.
 pub const MANAGE: &str = "org.mcpinspect1.manage";
 
-/// polkit may ask the person and wait for the answer.
+/// polkit may ask the person and wait for the answer: where the caller said that it will wait.
 const ALLOW_USER_INTERACTION: u32 = 1;
 
 /// Answers `Ok` where the sender, who is `uid`, may do what `action` names.
@@ -32,6 +32,11 @@ pub async fn authorise(
         .sender()
         .ok_or_else(|| fdo::Error::AccessDenied("a call without a sender".to_owned()))?;
     let details = HashMap::from([("name", Variant::from(sender.as_str()))]);
+    let waits = header
+        .primary()
+        .flags()
+        .contains(Flags::ALLOW_INTERACTIVE_AUTH);
+    let flags = if waits { ALLOW_USER_INTERACTION } else { 0 };
     let nothing: HashMap<&str, &str> = HashMap::new();
     let reply = connection
         .call_method(
@@ -39,13 +44,7 @@ pub async fn authorise(
             "/org/freedesktop/PolicyKit1/Authority",
             Some("org.freedesktop.PolicyKit1.Authority"),
             "CheckAuthorization",
-            &(
-                ("system-bus-name", details),
-                action,
-                nothing,
-                ALLOW_USER_INTERACTION,
-                "",
-            ),
+            &(("system-bus-name", details), action, nothing, flags, ""),
         )
         .await
         .map_err(|error| {

@@ -181,15 +181,12 @@ pub(super) fn value_after(text: &str, at: usize, after: usize) -> Option<SecretH
     if bytes.get(name_end).is_some_and(|&b| is_name_letter(b)) {
         return None;
     }
+    let closed = cursor.quote(name_end);
+    let quoted_name = closed != name_end;
     let name_start = (at.saturating_sub(NAME_MAX)..at)
         .rev()
         .find(|&i| !is_name_letter(bytes[i]))
         .map_or(at.saturating_sub(NAME_MAX), |i| i + 1);
-    // The window may open inside a character; names are ASCII, so it then holds none before `at`.
-    let kind = secret_name(text.get(name_start..name_end)?)?;
-
-    let closed = cursor.quote(name_end);
-    let quoted_name = closed != name_end;
     let blank_end = cursor.skip(closed, 8, |b| matches!(b, b' ' | b'\t'));
     let (tie, mut start) = match bytes.get(blank_end..)? {
         [b'=', b'=' | b'~', ..] | [b':', b':' | b'/', ..] => return None,
@@ -204,6 +201,8 @@ pub(super) fn value_after(text: &str, at: usize, after: usize) -> Option<SecretH
         }
         _ => return None,
     };
+    // The window may open inside a character; names are ASCII, so it then holds none before `at`.
+    let kind = secret_name(text.get(name_start..name_end)?)?;
     if tie != Tie::Option {
         let blank =
             |b: u8| matches!(b, b' ' | b'\t') || (quoted_name && matches!(b, b'\r' | b'\n'));
@@ -220,20 +219,10 @@ pub(super) fn value_after(text: &str, at: usize, after: usize) -> Option<SecretH
     let (start, end) = if quoted {
         (value_start, cursor.closing(start, value_start))
     } else if header {
-        (
-            start,
-            cursor.skip(start, 8192, |b| {
-                !matches!(b, b'\r' | b'\n' | b'"' | b'\'' | b'\\')
-            }),
-        )
+        let stops = |b| matches!(b, b'\r' | b'\n' | b'"' | b'\'' | b'\\');
+        (start, cursor.run_end(start, stops))
     } else {
-        (start, cursor.skip(start, usize::MAX, |b| !is_delimiter(b)))
-    };
-    // Letters of a character that the run's limit cut through are left in the text.
-    let end = text.floor_char_boundary(end);
-    let end = match text.get(start..end)?.find('«') {
-        Some(n) if !quoted => start + n,
-        _ => end,
+        (start, cursor.run_end(start, is_delimiter))
     };
     let start = if header {
         skip_scheme(text, start, end)
@@ -332,6 +321,17 @@ impl Cursor<'_> {
             .take_while(|&&b| test(b))
             .count();
         from + count
+    }
+
+    /// Where a value without quotation marks ends: before a byte that `stops` it, or before what stands
+    /// in the place of a secret already.
+    fn run_end(&self, from: usize, stops: impl Fn(u8) -> bool) -> usize {
+        const GUILLEMET: &[u8] = "«".as_bytes();
+        let rest = &self.bytes[from..];
+        let length = (0..rest.len())
+            .find(|&at| stops(rest[at]) || rest[at..].starts_with(GUILLEMET))
+            .unwrap_or(rest.len());
+        from + length
     }
 
     /// Behind a quotation mark at `from`, with the backslashes that stand before it where text

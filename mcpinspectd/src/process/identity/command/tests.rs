@@ -91,6 +91,13 @@ fn command_lines_of_the_field() {
             "start",
         ),
         (
+            "/v/bin/uv tool uvx mcp-server-time --x",
+            "/v/bin/uv",
+            Kind::PyPi,
+            "mcp-server-time",
+            "--x",
+        ),
+        (
             "uv tool run --python 3.12 mcp-server-time",
             "",
             Kind::PyPi,

@@ -1,0 +1,200 @@
+//! Any inputs in any order: no panic, no byte uncounted, and chunks make no difference.
+#![no_main]
+
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use libfuzzer_sys::fuzz_target;
+use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, NoDetector, Output, SessionStart};
+use mcpinspectd::event::Event;
+use mcpinspectd::model::{Direction, ServerId, SessionId, Timestamp};
+use mcpinspectd::process::ServerIdentity;
+use mcpinspectd::registry::Registry;
+
+#[derive(Arbitrary, Debug)]
+enum Step<'a> {
+    Text {
+        up: bool,
+        text: &'a str,
+    },
+    /// A message that the fuzzer need not find by itself.
+    Ask {
+        id: u8,
+        method: u8,
+        params: &'a str,
+    },
+    Answer {
+        id: u8,
+        result: &'a str,
+    },
+    Tools {
+        id: u8,
+        name: u8,
+        description: &'a str,
+        next: Option<u8>,
+    },
+    Gap {
+        up: bool,
+        bytes: u8,
+    },
+    End {
+        up: bool,
+    },
+}
+
+#[derive(Default)]
+struct Log {
+    lines: Vec<String>,
+    ended: Option<(u64, u64)>,
+}
+
+impl Output for Log {
+    fn message(&mut self, message: &MessageSeen<'_>) {
+        self.lines.push(format!("{message:?}"));
+    }
+
+    fn event(&mut self, event: Event) {
+        if let Event::SessionEnded {
+            bytes, bytes_lost, ..
+        } = event
+        {
+            self.ended = Some((bytes, bytes_lost));
+        }
+        self.lines.push(format!("{event:?}"));
+    }
+}
+
+const METHODS: [&str; 6] = [
+    "initialize",
+    "tools/list",
+    "tools/call",
+    "server/discover",
+    "ping",
+    "x",
+];
+
+fn run(steps: &[Step<'_>], midstream: bool, chunk: usize) -> Log {
+    let registry = Registry::in_memory().expect("there is memory");
+    let limits = Limits {
+        max_message: 4096,
+        max_in_flight: 16,
+        ..Limits::default()
+    };
+    let mut engine = Engine::new(limits, registry, Box::new(NoDetector));
+    let mut log = Log::default();
+    let id = SessionId("s".into());
+    let server = ServerIdentity {
+        server_id: ServerId("server".into()),
+        fingerprint: String::new(),
+        name_source: String::new(),
+    };
+    let start = SessionStart {
+        id: id.clone(),
+        server,
+        server_party: None,
+        client_party: None,
+        joined_midstream: midstream,
+        time: Timestamp(0),
+    };
+    engine.handle(Input::SessionStarted(start), &mut log);
+    let mut positions = [0_u64; 2];
+    let (mut sent, mut lost) = (0, 0);
+    for (index, step) in steps.iter().enumerate() {
+        let time = Timestamp(index as u64);
+        let (up, text) = match step {
+            Step::Text { up, text } => (*up, (*text).to_owned()),
+            Step::Ask { id, method, params } => {
+                let method = METHODS[usize::from(*method) % METHODS.len()];
+                let line = format!(
+                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n"
+                );
+                (true, line)
+            }
+            Step::Answer { id, result } => (
+                false,
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n"),
+            ),
+            Step::Tools {
+                id,
+                name,
+                description,
+                next,
+            } => {
+                let tool =
+                    serde_json::json!({"name": name.to_string(), "description": description});
+                let next =
+                    next.map_or_else(String::new, |next| format!(",\"nextCursor\":\"{next}\""));
+                (
+                    false,
+                    format!(
+                        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"tools\":[{tool}]{next}}}}}\n"
+                    ),
+                )
+            }
+            Step::Gap { up, bytes } => {
+                let position = positions[usize::from(*up)];
+                positions[usize::from(*up)] += u64::from(*bytes);
+                lost += u64::from(*bytes);
+                let gap = Input::Gap {
+                    session: &id,
+                    direction: direction(*up),
+                    position,
+                    bytes_lost: u64::from(*bytes),
+                    reason: "ring_full",
+                    time,
+                };
+                engine.handle(gap, &mut log);
+                continue;
+            }
+            Step::End { up } => {
+                engine.handle(
+                    Input::EndOfStream {
+                        session: &id,
+                        direction: direction(*up),
+                        time,
+                    },
+                    &mut log,
+                );
+                continue;
+            }
+        };
+        for bytes in text.as_bytes().chunks(chunk) {
+            let position = positions[usize::from(up)];
+            positions[usize::from(up)] += bytes.len() as u64;
+            sent += bytes.len() as u64;
+            let input = Input::Bytes {
+                session: &id,
+                direction: direction(up),
+                position,
+                time,
+                bytes,
+            };
+            engine.handle(input, &mut log);
+        }
+    }
+    engine.handle(
+        Input::SessionEnded {
+            session: &id,
+            reason: "end",
+            time: Timestamp(0),
+        },
+        &mut log,
+    );
+    let (bytes, _) = log.ended.expect("the end is told");
+    assert_eq!(bytes, sent);
+    assert!(log.ended.is_some_and(|(_, bytes_lost)| bytes_lost >= lost));
+    log
+}
+
+fn direction(up: bool) -> Direction {
+    if up {
+        Direction::ClientToServer
+    } else {
+        Direction::ServerToClient
+    }
+}
+
+fuzz_target!(|input: (bool, u8, Vec<Step<'_>>)| {
+    let (midstream, chunk, steps) = input;
+    let whole = run(&steps, midstream, usize::MAX);
+    let pieces = run(&steps, midstream, usize::from(chunk) + 1);
+    assert_eq!(whole.lines, pieces.lines);
+});

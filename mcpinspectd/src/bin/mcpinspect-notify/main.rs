@@ -1,0 +1,58 @@
+//! `mcpinspect-notify`: the session agent that shows a person, on their desktop, what the daemon
+//! found out about their MCP servers.
+//!
+//! It runs as the person, started by the user's service manager, and needs no rights: the daemon's
+//! signals reach every user, and hold names only. It shows those that concern servers that run as
+//! this user; the evidence is fetched when the person asks for it.
+
+mod agent;
+mod alert;
+mod board;
+mod desktop;
+mod details;
+mod watch;
+
+use clap::Parser;
+use mcpinspectd::event::Severity;
+use mcpinspectd::sink::logging;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::alert::{Filter, parse};
+
+/// Shows desktop notifications for what mcpinspectd finds out about your MCP servers.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// Show alerts about everyone's servers, not just your own.
+    #[arg(long)]
+    all: bool,
+    /// The least severity to show: low, medium, high or critical.
+    #[arg(long, default_value = "medium", value_parser = severity)]
+    min_severity: Severity,
+    /// What to log, such as `debug`; else RUST_LOG says, else `info`.
+    #[arg(long)]
+    log: Option<String>,
+}
+
+fn severity(word: &str) -> Result<Severity, String> {
+    parse(word).ok_or_else(|| "neither low, medium, high nor critical".to_owned())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    logging::init(arguments.log.as_deref())?;
+    let own = nix::unistd::Uid::current().as_raw();
+    let filter = Filter {
+        uid: (!arguments.all).then_some(own),
+        least: arguments.min_severity,
+    };
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        () = agent::run(filter) => {}
+        _ = terminated.recv() => {}
+        _ = interrupted.recv() => {}
+    }
+    Ok(())
+}

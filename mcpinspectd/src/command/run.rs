@@ -1,0 +1,174 @@
+//! `mcpinspectd run`: the daemon.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use mcpinspectd::config::Config;
+use mcpinspectd::engine::{Engine, MessageSeen, NoDetector, Output};
+use mcpinspectd::event::Event;
+use mcpinspectd::registry::Registry;
+use mcpinspectd::sink::bus::Endpoint;
+use mcpinspectd::sink::fanout::Sinks;
+use mcpinspectd::sink::jsonl::Target;
+use mcpinspectd::sink::notify::{self, Heartbeat, Watchdog};
+use mcpinspectd::sink::running::{Running, Settings};
+use mcpinspectd::sink::{fanout, logging};
+use nix::fcntl::{Flock, FlockArg};
+use signal_hook::consts::SIGHUP;
+
+use super::session::{self, Flush, Pipeline};
+
+/// How long the sinks may take at the end to write what waits.
+const FINISH: Duration = Duration::from_millis(800);
+
+/// Needs root. Stops on SIGTERM or Ctrl-C; reopens its JSON lines file on SIGHUP.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Configuration file; without one, /etc/mcpinspectd/config.toml or the defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What to log: a level (error, warn, info, debug, trace) or a filter like RUST_LOG's
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+}
+
+/// Runs until a signal.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let config = Config::load(arguments.config.as_deref())?;
+    logging::init(arguments.log.as_deref())?;
+    session::preflight(&config)?;
+    let path = &config.registry.path;
+    let folder = make_folder(path)?;
+    let _lock = lock(path)?;
+    let registry = Registry::open(path)
+        .with_context(|| format!("cannot use the registry {}", path.display()))?;
+    tracing::debug!(folder = %folder.display(), "state");
+    let stop = session::stop_flag()?;
+    let reopen = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, Arc::clone(&reopen)).context("cannot handle SIGHUP")?;
+
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("sinks")
+        .enable_all()
+        .build()
+        .context("cannot start the runtime of the sinks")?;
+    let running = {
+        let _runtime = runtime.enter();
+        Running::start(settings(&config), None)?
+    };
+    let mut monitor = session::start(&config, arguments.log.as_deref() == Some("trace"))?;
+    tracing::info!(
+        hook = monitor.hook().as_str(),
+        registry = %path.display(),
+        "watching every MCP server on this machine"
+    );
+    notify::ready("watching every MCP server on this machine");
+    let heartbeat = Heartbeat::default();
+    if let Some(watchdog) = Watchdog::new(heartbeat.clone()) {
+        runtime.spawn(watchdog.run());
+    }
+    let mut pipeline = Pipeline {
+        engine: Engine::new(session::limits(&config), registry, Box::new(NoDetector)),
+        output: Publish {
+            sinks: running.sinks(),
+            reopen,
+            heartbeat,
+        },
+    };
+    monitor.run(&stop, &mut pipeline);
+    notify::stopping();
+    pipeline.engine.registry_mut().save(fanout::now());
+    let totals = monitor.totals();
+    tracing::info!(
+        records = totals.records,
+        bytes = totals.bytes,
+        records_lost = totals.records_lost,
+        bytes_lost = totals.bytes_lost,
+        "stopped"
+    );
+    runtime.block_on(running.finish(FINISH));
+    Ok(())
+}
+
+fn settings(config: &Config) -> Settings {
+    let jsonl = config.events.jsonl.as_ref().map(|path| {
+        if path == Path::new("-") {
+            Target::Stdout
+        } else {
+            Target::File(path.clone())
+        }
+    });
+    Settings {
+        journal: config.events.journal,
+        bus: config.events.dbus.then_some(Endpoint::System),
+        jsonl,
+        ..Settings::default()
+    }
+}
+
+/// The registry's folder; made for root and the group that owns the parent, and nobody else.
+fn make_folder(registry: &Path) -> anyhow::Result<PathBuf> {
+    let folder = registry.parent().unwrap_or(Path::new("."));
+    if !folder.as_os_str().is_empty() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o750)
+            .create(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    Ok(folder.to_owned())
+}
+
+/// Makes sure that one daemon alone writes a registry.
+fn lock(registry: &Path) -> anyhow::Result<Flock<File>> {
+    let mut path = registry.as_os_str().to_owned();
+    path.push(".lock");
+    let path = PathBuf::from(path);
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(lock),
+        Err((_, nix::errno::Errno::EWOULDBLOCK)) => bail!(
+            "another mcpinspectd is running with the registry {}; stop it (`systemctl stop mcpinspectd`) or name another registry in the configuration",
+            registry.display()
+        ),
+        Err((_, error)) => bail!("cannot lock {}: {error}", path.display()),
+    }
+}
+
+/// Gives events to the sinks.
+struct Publish {
+    sinks: Sinks,
+    reopen: Arc<std::sync::atomic::AtomicBool>,
+    heartbeat: Heartbeat,
+}
+
+impl Output for Publish {
+    fn message(&mut self, _message: &MessageSeen<'_>) {}
+
+    fn event(&mut self, event: Event) {
+        self.sinks.publish(&event);
+    }
+}
+
+impl Flush for Publish {
+    fn flush(&mut self) {
+        self.heartbeat.beat();
+        if self.reopen.swap(false, Ordering::AcqRel) {
+            notify::reloading();
+            self.sinks.reopen();
+            notify::ready("watching every MCP server on this machine");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What `run` and `tap` share: checks, the monitor, the engine, and signals that end them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, bail};
+use mcpinspectd::capture::Options;
+use mcpinspectd::config::{Config, TagAction};
+use mcpinspectd::discover::{Feed, Policy};
+use mcpinspectd::engine::{Engine, Input, Limits, Output};
+use mcpinspectd::model::Pid;
+use mcpinspectd::monitor::{Machine, Monitor, MonitorOptions};
+use mcpinspectd::preflight::{self, Requirements};
+use mcpinspectd::process::identity::{NameBook, clients::ClientConfigs};
+use mcpinspectd::process::{ProcessInfo, ServerIdentity};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// Refuses where the probes cannot run, with what to do about it.
+pub fn preflight(config: &Config) -> anyhow::Result<()> {
+    let checks = preflight::run(&requirements(config));
+    if let Some(check) = preflight::first_failure(&checks) {
+        bail!(
+            "{}: {}. To fix it: {}.",
+            check.name,
+            check.found,
+            check.advice
+        );
+    }
+    Ok(())
+}
+
+/// What the checks need to know of the configuration.
+pub fn requirements(config: &Config) -> Requirements {
+    Requirements {
+        btf: config.capture.btf.clone(),
+        ring_size: ring_size(config),
+    }
+}
+
+fn ring_size(config: &Config) -> u32 {
+    u32::try_from(config.capture.ring_size.0).unwrap_or(u32::MAX)
+}
+
+/// The engine's bounds.
+pub fn limits(config: &Config) -> Limits {
+    Limits {
+        max_message: config.capture.max_message.as_usize(),
+        max_unfinished: config.capture.max_message.as_usize().saturating_mul(4),
+        max_in_flight: config.limits.requests_in_flight,
+    }
+}
+
+/// Loads the probes and finds what runs already.
+pub fn start(config: &Config, diagnostics: bool) -> anyhow::Result<Monitor> {
+    let options = MonitorOptions {
+        probes: Options {
+            ring_size: ring_size(config),
+            sniff_budget: config.capture.sniff_budget.0,
+            btf: config.capture.btf.clone(),
+            diagnostics,
+        },
+        max_message: config.capture.max_message.0,
+    };
+    let tags = config.tags();
+    let mut names = NameBook::default();
+    let configs = Arc::new(ClientConfigs::default());
+    let tag_configs = Arc::clone(&configs);
+    let policy = move |info: &ProcessInfo| {
+        let name = || {
+            let identity = ServerIdentity::of_process(Some(info), None, &tag_configs);
+            Some(identity.server_id.to_string())
+        };
+        match tags.decide(info.process(), name) {
+            None => Policy::Sniff,
+            Some(TagAction::Watch) => Policy::Watch,
+            Some(TagAction::Exclude) => Policy::Exclude,
+        }
+    };
+    let identity = move |server: Option<&ProcessInfo>, client: Option<u32>| {
+        names.settle(ServerIdentity::of_process(
+            server,
+            client.map(Pid),
+            &configs,
+        ))
+    };
+    Monitor::start(&options, |probes| {
+        Machine::new(probes, Box::new(policy), Box::new(identity))
+    })
+    .map_err(|error| {
+        let advice = error.advice();
+        anyhow::Error::new(error).context(format!("the probes do not run; {advice}"))
+    })
+}
+
+/// Columns of the terminal on standard output; `None` where there is none.
+pub fn terminal_width() -> Option<usize> {
+    let mut size = nix::libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: TIOCGWINSZ writes one `winsize`, for which `size` has room.
+    let result = unsafe {
+        nix::libc::ioctl(
+            nix::libc::STDOUT_FILENO,
+            nix::libc::TIOCGWINSZ,
+            &raw mut size,
+        )
+    };
+    (result == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+/// A flag that SIGINT and SIGTERM set. A second signal ends the program at once.
+pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot handle signals")?;
+    }
+    Ok(stop)
+}
+
+/// Takes discovery's findings through the engine to an output.
+pub struct Pipeline<O> {
+    /// The engine.
+    pub engine: Engine,
+    /// Where its messages and events go.
+    pub output: O,
+}
+
+/// An output that may hold lines back until there is nothing else to do.
+pub trait Flush {
+    /// Lets what was held back go out.
+    fn flush(&mut self);
+}
+
+impl<O: Output + Flush> Feed for Pipeline<O> {
+    fn input(&mut self, input: Input<'_>) {
+        self.engine.handle(input, &mut self.output);
+    }
+
+    fn idle(&mut self) {
+        self.output.flush();
+    }
+}

@@ -1,0 +1,115 @@
+//! `mcpinspectd tap`: tcpdump for MCP.
+
+use std::io::{self, IsTerminal as _, Stdout};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use mcpinspectd::config::Config;
+use mcpinspectd::engine::{Engine, MessageSeen, NoDetector, Output};
+use mcpinspectd::event::Event;
+use mcpinspectd::model::Pid;
+use mcpinspectd::registry::Registry;
+use mcpinspectd::sink::{fanout, logging};
+use mcpinspectd::tap::human::colour_wanted;
+use mcpinspectd::tap::{Filter, Format, Human, Jsonl, Ready, Tap};
+
+use super::session::{self, Flush, Pipeline};
+
+/// Needs root. Ends with a summary on Ctrl-C.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Lines for people, or JSON lines for programs
+    #[arg(long, value_enum, default_value = "human")]
+    format: Shape,
+    /// Show messages in full: they contain secrets
+    #[arg(long)]
+    raw: bool,
+    /// Show only servers whose name fits this pattern, such as 'github*'
+    #[arg(long, value_name = "GLOB")]
+    server: Option<String>,
+    /// Show only sessions of this process, be it the server or the client
+    #[arg(long, value_name = "N")]
+    pid: Option<u32>,
+    /// Configuration file; without one, /etc/mcpinspectd/config.toml or the defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What to log to standard error: a level (error, warn, info, debug, trace) or a filter
+    #[arg(long, value_name = "FILTER", default_value = "warn")]
+    log: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Shape {
+    Human,
+    Jsonl,
+}
+
+/// Runs until a signal, or until nobody reads the output any more.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let config = Config::load(arguments.config.as_deref())?;
+    logging::init(Some(&arguments.log))?;
+    let filter = Filter::new(arguments.server.as_deref(), arguments.pid.map(Pid))
+        .context("the pattern given with --server is not understood")?;
+    session::preflight(&config)?;
+    let raw = arguments.raw;
+    match arguments.format {
+        Shape::Jsonl => watch(arguments, &config, filter, Jsonl { raw }),
+        Shape::Human => {
+            let colour = colour_wanted(io::stdout().is_terminal());
+            let format = Human::new(colour, session::terminal_width()).with_raw(raw);
+            watch(arguments, &config, filter, format)
+        }
+    }
+}
+
+fn watch(
+    arguments: &Arguments,
+    config: &Config,
+    filter: Filter,
+    format: impl Format,
+) -> anyhow::Result<()> {
+    let stop = session::stop_flag()?;
+    let mut monitor = session::start(config, arguments.log == "trace")?;
+    // What is pinned is the daemon's business: a tap looks, and remembers nothing.
+    let registry = Registry::in_memory()?;
+    let mut pipeline = Pipeline {
+        engine: Engine::new(session::limits(config), registry, Box::new(NoDetector)),
+        output: Live {
+            tap: Tap::new(io::stdout(), format, filter),
+            stop: Arc::clone(&stop),
+        },
+    };
+    pipeline.output.tap.ready(&Ready::now(fanout::now()));
+    monitor.run(&stop, &mut pipeline);
+    let totals = monitor.totals();
+    let tap = pipeline.output.tap;
+    tap.finish(fanout::now(), monitor.ledger(), totals)
+        .context("cannot write")
+}
+
+/// A tap that ends the program when nobody reads it any more.
+struct Live<F> {
+    tap: Tap<Stdout, F>,
+    stop: Arc<AtomicBool>,
+}
+
+impl<F: Format> Output for Live<F> {
+    fn message(&mut self, message: &MessageSeen<'_>) {
+        self.tap.message(message);
+    }
+
+    fn event(&mut self, event: Event) {
+        self.tap.event(event);
+    }
+}
+
+impl<F: Format> Flush for Live<F> {
+    fn flush(&mut self) {
+        self.tap.flush();
+        if !self.tap.is_open() {
+            self.stop.store(true, Ordering::Release);
+        }
+    }
+}

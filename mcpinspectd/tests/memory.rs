@@ -1,0 +1,118 @@
+//! What a hundred servers cost in memory. By itself in a process, for the process is what is measured.
+#![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
+
+use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, NoDetector, Output, SessionStart};
+use mcpinspectd::event::Event;
+use mcpinspectd::model::{Direction, ServerId, SessionId, Timestamp};
+use mcpinspectd::process::ServerIdentity;
+use mcpinspectd::registry::Registry;
+use serde_json::json;
+
+#[derive(Default)]
+struct Count(u64);
+
+impl Output for Count {
+    fn message(&mut self, _: &MessageSeen<'_>) {
+        self.0 += 1;
+    }
+
+    fn event(&mut self, _: Event) {}
+}
+
+/// One session and how far its streams are.
+struct Peer {
+    id: SessionId,
+    positions: [u64; 2],
+}
+
+impl Peer {
+    fn send(&mut self, engine: &mut Engine, count: &mut Count, direction: Direction, text: &str) {
+        for bytes in [text.as_bytes(), b"\n"]
+            .iter()
+            .flat_map(|part| part.chunks(64 << 10))
+        {
+            let position = self.positions[direction as usize];
+            self.positions[direction as usize] += bytes.len() as u64;
+            let input = Input::Bytes {
+                session: &self.id,
+                direction,
+                position,
+                time: Timestamp(position),
+                bytes,
+            };
+            engine.handle(input, count);
+        }
+    }
+}
+
+/// Resident memory in bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
+    line.split_whitespace()
+        .next()
+        .unwrap()
+        .parse::<usize>()
+        .unwrap()
+        * 1024
+}
+
+#[test]
+fn a_hundred_servers_with_ten_thousand_requests_under_way_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = Registry::open(&folder.path().join("registry.db")).unwrap();
+    let mut engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
+    let mut count = Count::default();
+    let mut peers: Vec<Peer> = Vec::new();
+    for index in 0..100 {
+        let id = SessionId(format!("session-{index}").into());
+        let server = ServerIdentity {
+            server_id: ServerId(format!("server-{index}").into()),
+            fingerprint: String::new(),
+            name_source: String::new(),
+        };
+        engine.handle(
+            Input::SessionStarted(SessionStart {
+                id: id.clone(),
+                server,
+                server_party: None,
+                client_party: None,
+                joined_midstream: false,
+                time: Timestamp(0),
+            }),
+            &mut count,
+        );
+        peers.push(Peer {
+            id,
+            positions: [0; 2],
+        });
+    }
+    let tools: Vec<_> = (0..20)
+        .map(|index| json!({"name": format!("tool_{index}"), "description": "x".repeat(1000), "inputSchema": {"type": "object"}}))
+        .collect();
+    let list = json!({"jsonrpc": "2.0", "id": -1, "result": {"tools": tools}}).to_string();
+    let large = json!({"jsonrpc": "2.0", "id": -2, "result": {"content": [{"type": "text", "text": "y".repeat(8 << 20)}]}}).to_string();
+    for peer in &mut peers {
+        let mut send = |direction, text: &str| peer.send(&mut engine, &mut count, direction, text);
+        send(
+            Direction::ClientToServer,
+            r#"{"jsonrpc":"2.0","id":-1,"method":"tools/list"}"#,
+        );
+        send(Direction::ServerToClient, &list);
+        for id in 0..100 {
+            let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "tool_1", "arguments": {"a": "b"}}});
+            send(Direction::ClientToServer, &call.to_string());
+        }
+    }
+    for peer in peers.iter_mut().take(5) {
+        peer.send(&mut engine, &mut count, Direction::ServerToClient, &large);
+    }
+    assert_eq!(count.0, 100 * 102 + 5);
+    // The two texts above are the test's own.
+    let engine_and_all = resident() - large.len() - list.len();
+    println!("resident: {} KiB", engine_and_all / 1024);
+    assert!(engine_and_all < 64 << 20, "{} KiB", engine_and_all / 1024);
+}

@@ -1,0 +1,417 @@
+//! The session agent between two private buses: what it shows, and what it survives.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failing test may panic"
+)]
+
+use std::collections::HashMap;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use mcpinspectd::sink::bus::control::{Control, ControlError, Decision, Status};
+use mcpinspectd::{event, model};
+use zbus::object_server::SignalEmitter;
+use zbus::{Connection, OwnedVariant, interface};
+
+#[path = "support/mod.rs"]
+mod support;
+#[allow(dead_code, reason = "each test binary uses its part")]
+#[path = "../src/sink/testing.rs"]
+mod testing;
+
+use support::bus::{Bus, Daemon};
+use support::{eventually, installed, ready, stdout};
+
+/// A notification as the desktop gets it.
+#[derive(Clone, Debug)]
+struct Shown {
+    id: u32,
+    replaces: u32,
+    summary: String,
+    body: String,
+    actions: Vec<String>,
+    urgency: u8,
+}
+
+/// A notification daemon that remembers.
+#[derive(Clone, Default)]
+struct Desktop {
+    shown: Arc<Mutex<Vec<Shown>>>,
+    next: Arc<AtomicU32>,
+}
+
+#[interface(name = "org.freedesktop.Notifications")]
+impl Desktop {
+    fn get_capabilities(&self) -> Vec<&'static str> {
+        vec!["actions", "body", "body-markup"]
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the specification's")]
+    fn notify(
+        &self,
+        _app_name: String,
+        replaces: u32,
+        _icon: String,
+        summary: String,
+        body: String,
+        actions: Vec<String>,
+        hints: HashMap<String, OwnedVariant>,
+        _timeout: i32,
+    ) -> u32 {
+        let id = match replaces {
+            0 => self.next.fetch_add(1, Ordering::Relaxed) + 1,
+            id => id,
+        };
+        let urgency = u8::try_from(&hints["urgency"]).unwrap();
+        self.shown.lock().unwrap().push(Shown {
+            id,
+            replaces,
+            summary,
+            body,
+            actions,
+            urgency,
+        });
+        id
+    }
+
+    #[zbus(signal)]
+    async fn action_invoked(emitter: &SignalEmitter<'_>, id: u32, key: &str) -> zbus::Result<()>;
+}
+
+impl Desktop {
+    fn on(&self, bus: &Bus, daemon: &Daemon) -> Connection {
+        let address = bus.address();
+        daemon.runtime.block_on(async {
+            zbus::connection::Builder::address(address.as_str())
+                .serve_at("/org/freedesktop/Notifications", self.clone())
+                .name("org.freedesktop.Notifications")
+                .build()
+                .await
+                .unwrap()
+        })
+    }
+
+    fn wait_for(&self, what: &str, is_it: impl Fn(&Shown) -> bool) -> Shown {
+        eventually(what, || {
+            self.shown
+                .lock()
+                .unwrap()
+                .iter()
+                .find(|shown| is_it(shown))
+                .cloned()
+        })
+    }
+
+    fn press(connection: &Connection, daemon: &Daemon, id: u32, key: &str) {
+        let path = "/org/freedesktop/Notifications";
+        let emitter = SignalEmitter::new(connection, path).unwrap();
+        daemon
+            .runtime
+            .block_on(Self::action_invoked(&emitter, id, key))
+            .unwrap();
+    }
+}
+
+/// The program itself, ended with the test.
+struct Agent(Child);
+
+impl Agent {
+    fn start(system: &Bus, session: &Bus) -> Self {
+        let child = Command::new(env!("CARGO_BIN_EXE_mcpinspect-notify"))
+            .args(["--log", "debug,zbus=warn"])
+            .env("DBUS_SYSTEM_BUS_ADDRESS", system.address())
+            .env("DBUS_SESSION_BUS_ADDRESS", session.address())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let agent = Self(child);
+        // Its subscription is in place once it has a name on the system bus beside ours.
+        eventually("the agent listens", || {
+            let address = format!("--address={}", system.address());
+            let names = stdout("busctl", &[&address, "list", "--unique", "--no-legend"]);
+            names.contains("mcpinspect-noti").then_some(())
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        agent
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[derive(Default)]
+struct Recorder(Mutex<Vec<Decision>>);
+
+impl Control for Recorder {
+    fn status(&self) -> Status {
+        Status::default()
+    }
+
+    fn decide(&self, decision: Decision, _uid: u32) -> Result<(), ControlError> {
+        self.0.lock().unwrap().push(decision);
+        Ok(())
+    }
+}
+
+/// The user of the servers whose alerts the agent shows: itself.
+fn own_uid() -> u32 {
+    nix::unistd::Uid::current().as_raw()
+}
+
+fn session_of(server: &str, uid: u32) -> event::Event {
+    with_session(testing::session_started(server, uid), server)
+}
+
+fn detected_in(server: &str) -> event::Event {
+    with_session(testing::detected(server), server)
+}
+
+/// Each server in a session of its own.
+fn with_session(mut event: event::Event, session: &str) -> event::Event {
+    match &mut event {
+        event::Event::SessionStarted { subject, .. }
+        | event::Event::Detection { subject, .. }
+        | event::Event::ToolChanged { subject, .. } => {
+            subject.session_id = model::SessionId(session.into());
+        }
+        _ => unreachable!("no other events here"),
+    }
+    event
+}
+
+#[test]
+fn alerts_are_shown_and_their_buttons_work() {
+    let Some(system) = Bus::start() else { return };
+    let session = Bus::session();
+    let recorder = Arc::new(Recorder::default());
+    let control: Arc<dyn Control> = Arc::<Recorder>::clone(&recorder);
+    let daemon = Daemon::on(&system, Some(control));
+    let desktop = Desktop::default();
+    let connection = desktop.on(&session, &daemon);
+    let _agent = Agent::start(&system, &session);
+
+    daemon.sinks.publish(&session_of("files", own_uid()));
+    daemon.sinks.publish(&session_of("foreign", 65_534));
+    daemon.sinks.publish(&detected_in("foreign"));
+    daemon.sinks.publish(&with_session(
+        testing::changed("files", "<b>read</b> /etc/shadow"),
+        "files",
+    ));
+    let shown = desktop.wait_for("the change", |shown| shown.summary.contains("has changed"));
+    assert_eq!(shown.summary, "Tool \"read\" of files has changed");
+    assert_eq!(
+        (shown.urgency, shown.replaces, shown.body.as_str()),
+        (2, 0, "Severity: high")
+    );
+    assert_eq!(shown.actions, ["default", "Details", "approve", "Approve"]);
+
+    Desktop::press(&connection, &daemon, shown.id, "default");
+    let details = desktop.wait_for("the details", |shown| shown.body.contains("is now"));
+    assert!(
+        details
+            .body
+            .contains("description is now: &lt;b&gt;read&lt;/b&gt; /etc/shadow")
+    );
+    Desktop::press(&connection, &daemon, shown.id, "approve");
+    desktop.wait_for("the approval", |shown| shown.body.contains("is approved"));
+    let approved = Decision::Approve {
+        server: "files".to_owned(),
+        tool: "read".to_owned(),
+        hash: "b".repeat(64),
+    };
+    assert_eq!(*recorder.0.lock().unwrap(), [approved]);
+    let all = desktop.shown.lock().unwrap().clone();
+    assert!(
+        all.iter().all(|shown| !shown.summary.contains("foreign")),
+        "{all:?}"
+    );
+}
+
+#[test]
+fn a_flood_stays_a_few_cards() {
+    let Some(system) = Bus::start() else { return };
+    let session = Bus::session();
+    let daemon = Daemon::on(&system, None);
+    let desktop = Desktop::default();
+    let _connection = desktop.on(&session, &daemon);
+    let _agent = Agent::start(&system, &session);
+    for server in 0..20 {
+        let server = format!("server-{server}");
+        daemon.sinks.publish(&session_of(&server, own_uid()));
+        for _ in 0..50 {
+            daemon.sinks.publish(&detected_in(&server));
+        }
+    }
+    let start = Instant::now();
+    desktop.wait_for("a card that sums up", |shown| {
+        shown.summary.contains("50 alerts about")
+    });
+    std::thread::sleep(Duration::from_secs(3).saturating_sub(start.elapsed()));
+    let shown = desktop.shown.lock().unwrap();
+    let new = shown.iter().filter(|shown| shown.replaces == 0).count();
+    assert!((1..=4).contains(&new), "{new} cards popped up");
+    assert!(shown.len() <= 4 * 3, "{} updates", shown.len());
+}
+
+#[test]
+fn either_bus_and_the_desktop_may_come_and_go() {
+    let Some(mut system) = Bus::start() else {
+        return;
+    };
+    let mut session = Bus::session();
+    let daemon = Daemon::on(&system, None);
+    let desktop = Desktop::default();
+    // No notification daemon yet.
+    let _agent = Agent::start(&system, &session);
+    daemon.sinks.publish(&session_of("early", own_uid()));
+    daemon.sinks.publish(&detected_in("early"));
+    std::thread::sleep(Duration::from_millis(300));
+    let connection = desktop.on(&session, &daemon);
+    desktop.wait_for("what waited for the desktop", |shown| {
+        shown.summary.contains("early")
+    });
+
+    drop(connection);
+    session.stop();
+    daemon.sinks.publish(&session_of("no-session", own_uid()));
+    daemon.sinks.publish(&detected_in("no-session"));
+    session.run();
+    let connection = desktop.on(&session, &daemon);
+    desktop.wait_for("what waited for the session bus", |shown| {
+        shown.summary.contains("no-session")
+    });
+
+    system.stop();
+    eventually("the daemon notices", || {
+        daemon.sinks.publish(&session_of("no-system", own_uid()));
+        (daemon.sinks.tally()[0].failed > 0).then_some(())
+    });
+    // Nobody could hear this one.
+    daemon.sinks.publish(&detected_in("no-system"));
+    system.run();
+    daemon.wait_for_name(&system);
+    desktop.wait_for("what was missed", |shown| {
+        shown.summary.contains("no-system")
+    });
+    drop(connection);
+}
+
+/// A real desktop: an X server, a notification daemon that people use, and what it looks like.
+#[test]
+fn a_real_notification_daemon_shows_it() {
+    let needs =
+        ["Xvfb", "dunst", "dunstctl", "import"].map(|program| (program, installed(program)));
+    if !ready(&needs) {
+        return;
+    }
+    let Some(system) = Bus::start() else { return };
+    let session = Bus::session();
+    let daemon = Daemon::on(&system, None);
+    let directory = tempfile::tempdir().unwrap();
+
+    // The server picks a free display and says which.
+    let mut x = Command::new("Xvfb")
+        .args([
+            "-displayfd",
+            "1",
+            "-screen",
+            "0",
+            "800x400x24",
+            "-nolisten",
+            "tcp",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut number = String::new();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(x.stdout.take().unwrap()),
+        &mut number,
+    )
+    .unwrap();
+    let display = format!(":{}", number.trim());
+    let x = Agent(x);
+    let rc = directory.path().join("dunstrc");
+    std::fs::write(
+        &rc,
+        "[global]\nfont = Sans 12\nwidth = 600\nhistory_length = 20\n",
+    )
+    .unwrap();
+    let dunst = Command::new("dunst")
+        .arg("-conf")
+        .arg(&rc)
+        .env("DISPLAY", &display)
+        .env("DBUS_SESSION_BUS_ADDRESS", session.address())
+        .env("XDG_CONFIG_HOME", directory.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let dunst = Agent(dunst);
+    let in_session = |program: &str, arguments: &[&str]| {
+        Command::new(program)
+            .args(arguments)
+            .env("DISPLAY", &display)
+            .env("DBUS_SESSION_BUS_ADDRESS", session.address())
+            .output()
+            .unwrap()
+    };
+    eventually("dunst is there", || {
+        in_session("dunstctl", &["count"])
+            .status
+            .success()
+            .then_some(())
+    });
+    let _agent = Agent::start(&system, &session);
+
+    let screen = |name: &str| {
+        let path = directory.path().join(name);
+        let output = in_session("import", &["-window", "root", path.to_str().unwrap()]);
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        path
+    };
+    let colours = |path: &std::path::Path| -> usize {
+        let text = stdout("identify", &["-format", "%k", path.to_str().unwrap()]);
+        text.trim().parse().unwrap()
+    };
+    assert_eq!(colours(&screen("before.png")), 1, "an empty screen");
+
+    daemon.sinks.publish(&session_of("files", own_uid()));
+    daemon.sinks.publish(&with_session(
+        testing::changed("files", "<i>hello</i>"),
+        "files",
+    ));
+    let shown = || {
+        let output = in_session("dunstctl", &["count", "displayed"]);
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    eventually("dunst shows a card", || (shown() == "1").then_some(()));
+    std::thread::sleep(Duration::from_millis(500));
+    let screenshot = screen("notification.png");
+    assert!(colours(&screenshot) > 10, "the card is drawn");
+    if let Some(keep) = std::env::var_os("MCPINSPECT_SCREENSHOT") {
+        std::fs::copy(&screenshot, keep).unwrap();
+    }
+    in_session("dunstctl", &["close-all"]);
+    let history = in_session("dunstctl", &["history"]);
+    let history: serde_json::Value = serde_json::from_slice(&history.stdout).unwrap();
+    let card = &history["data"][0][0];
+    assert_eq!(
+        card["summary"]["data"],
+        "Tool \"read\" of files has changed"
+    );
+    assert_eq!(card["appname"]["data"], "MCP inspector");
+    drop((dunst, x));
+}

@@ -1,0 +1,474 @@
+//! The bus sink against a real `dbus-daemon` that runs with the system bus's own rules and the
+//! policy we ship, asked by the real `busctl` and `gdbus` as several users. Needs root.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failing test may panic"
+)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use mcpinspectd::sink::bus::control::{Control, ControlError, Decision, Status};
+use mcpinspectd::{event, model};
+
+#[path = "support/mod.rs"]
+mod support;
+#[path = "../src/sink/testing.rs"]
+mod testing;
+
+use support::bus::{
+    Bus, Daemon, Listener, MANAGER, OWNER, STRANGER, as_user, packaged, refusal, text,
+};
+use support::eventually;
+
+#[test]
+fn everyone_hears_the_signals_and_no_contents() {
+    let Some(bus) = Bus::start() else { return };
+    let daemon = Daemon::on(&bus, None);
+    let mut command = as_user(STRANGER, &[], "gdbus");
+    command.args([
+        "monitor",
+        "--address",
+        &bus.address(),
+        "--dest",
+        "org.mcpinspect1",
+    ]);
+    let listener = Listener::start(command);
+    listener.wait_for("is owned by");
+
+    daemon
+        .sinks
+        .publish(&testing::session_started("files", OWNER));
+    for event in testing::examples() {
+        daemon.sinks.publish(&event);
+    }
+    let heard = listener.wait_for("mcp_events_dropped");
+    for signal in [
+        "ToolSeen",
+        "ToolChanged",
+        "Detection",
+        "CaptureGap",
+        "ServerAppeared",
+        "ServerVanished",
+    ] {
+        assert!(
+            heard.contains(&format!("{MANAGER}.{signal} (")),
+            "no {signal} in {heard}"
+        );
+    }
+    assert_eq!(
+        heard.matches(&format!("{MANAGER}.Event (")).count(),
+        testing::examples().len() + 1,
+        "{heard}"
+    );
+    assert!(
+        heard.contains(r#"'high', 'files', uint32 1, 'Credential access in tool "read" of files'"#),
+        "{heard}"
+    );
+    assert!(
+        !heard.contains("/etc/shadow"),
+        "contents in a signal: {heard}"
+    );
+    let tally = daemon.finish();
+    assert_eq!(
+        (tally.delivered, tally.failed, tally.dropped),
+        (testing::examples().len() as u64 + 1, 0, 0)
+    );
+}
+
+#[test]
+fn evidence_is_for_root_the_group_and_the_owner() {
+    let Some(bus) = Bus::start() else { return };
+    let daemon = Daemon::on(&bus, None);
+    daemon
+        .sinks
+        .publish(&testing::session_started("files", OWNER));
+    daemon.sinks.publish(&testing::detected("files"));
+    let id = daemon.latest_id();
+
+    for uid in [0, OWNER] {
+        let event = text(&bus.call_as(uid, &["GetEvent", "s", &id]));
+        assert!(event.contains("/etc/shadow"), "{event}");
+        let events = text(&bus.call_as(uid, &["ListEvents", "su", "", "0"]));
+        assert!(events.contains("mcp_session_started") && events.contains("mcp_detection"));
+        assert!(text(&bus.call_as(uid, &["ListServers"])).contains("files"));
+        assert!(text(&bus.call_as(uid, &["ListSessions"])).contains("/usr/bin/node"));
+    }
+    let limited = text(&bus.call_as(0, &["ListEvents", "su", "", "1"]));
+    assert!(!limited.contains("mcp_session_started") && limited.contains("mcp_detection"));
+
+    let error = bus.refused_as(STRANGER, "GetEvent", &[&id]);
+    assert!(
+        error.contains("AccessDenied: events are for root"),
+        "{error}"
+    );
+    // The same words for an id that does not exist.
+    assert_eq!(bus.refused_as(STRANGER, "GetEvent", &["0-0"]), error);
+    assert!(
+        bus.refused_as(0, "GetEvent", &["0-0"])
+            .contains("no event of this id")
+    );
+    let nothing = r#"{"type":"as","data":[[]]}"#;
+    assert_eq!(
+        text(&bus.call_as(STRANGER, &["ListEvents", "su", "", "0"])).trim(),
+        nothing
+    );
+    for list in ["ListServers", "ListSessions"] {
+        let rows = text(&bus.call_as(STRANGER, &[list]));
+        assert!(!rows.contains("files"), "{rows}");
+    }
+    assert!(
+        bus.refused_as(STRANGER, "ListTools", &["files"])
+            .contains("no server")
+    );
+}
+
+#[test]
+fn members_of_the_group_read_everything() {
+    let Some(bus) = Bus::start() else { return };
+    // A group of the name must exist: in a mount namespace of this thread, it does.
+    support::in_own_mounts(move || {
+        let groups = bus.directory.path().join("group");
+        let known = fs::read_to_string("/etc/group").unwrap();
+        let others = known
+            .lines()
+            .filter(|line| !line.starts_with("mcpinspect:"));
+        let others: String = others.map(|line| format!("{line}\n")).collect();
+        fs::write(&groups, format!("{others}mcpinspect:x:64125:\n")).unwrap();
+        support::put_in_place(&groups, "/etc/group");
+
+        let daemon = Daemon::on(&bus, None);
+        daemon
+            .sinks
+            .publish(&testing::session_started("files", OWNER));
+        let id = daemon.latest_id();
+        let get = |groups: &[u32]| {
+            as_user(STRANGER, groups, "busctl")
+                .arg(format!("--address={}", bus.address()))
+                .args([
+                    "call",
+                    "org.mcpinspect1",
+                    "/org/mcpinspect1",
+                    MANAGER,
+                    "GetEvent",
+                    "s",
+                    &id,
+                ])
+                .output()
+                .unwrap()
+        };
+        assert!(text(&get(&[64125])).contains("mcp_session_started"));
+        refusal(&get(&[64126]));
+    });
+}
+
+/// The real polkit, with our actions and a rule that lets `nobody` decide and `daemon` not.
+#[test]
+fn polkit_decides_who_decides() {
+    const POLKITD: &str = "/usr/lib/polkit-1/polkitd";
+    if !support::ready(&[(POLKITD, std::path::Path::new(POLKITD).exists())]) {
+        return;
+    }
+    let Some(bus) = Bus::start() else { return };
+    support::in_own_mounts(move || {
+        support::empty("/usr/share/polkit-1/actions");
+        support::empty("/etc/polkit-1/rules.d");
+        let action = "/usr/share/polkit-1/actions/org.mcpinspect1.policy";
+        fs::copy(packaged("org.mcpinspect1.policy"), action).unwrap();
+        let rule = r#"polkit.addRule(function(action, subject) {
+            if (action.id == "org.mcpinspect1.manage" && subject.user == "nobody")
+                return polkit.Result.YES;
+        });"#;
+        fs::write("/etc/polkit-1/rules.d/10-test.rules", rule).unwrap();
+        for directory in ["/etc/polkit-1/rules.d", "/usr/share/polkit-1/actions"] {
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let polkitd = Command::new(POLKITD)
+            .arg("--no-debug")
+            .env("DBUS_SYSTEM_BUS_ADDRESS", bus.address())
+            .spawn()
+            .unwrap();
+        let _polkitd = Listener::of(polkitd);
+        eventually("polkit has its name", || {
+            let mut command = Command::new("busctl");
+            command.arg(format!("--address={}", bus.address()));
+            let output = command
+                .args(["status", "org.freedesktop.PolicyKit1"])
+                .output()
+                .unwrap();
+            output.status.success().then_some(())
+        });
+
+        let recorder = Arc::new(Recorder::default());
+        let control: Arc<dyn Control> = Arc::<Recorder>::clone(&recorder);
+        let _daemon = Daemon::on(&bus, Some(control));
+        let suppress = ["Suppress", "ssssu", "files", "", "rule", "why", "7"];
+        text(&bus.call_as(STRANGER, &suppress));
+        let decided = recorder.0.lock().unwrap().clone();
+        assert_eq!(decided.len(), 1);
+        assert_eq!(decided[0].1, STRANGER);
+        let error = bus.refused_as(OWNER, "Approve", &["files", "read", "abc"]);
+        assert!(
+            error.contains("polkit does not allow org.mcpinspect1.manage"),
+            "{error}"
+        );
+        assert_eq!(recorder.0.lock().unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn nobody_but_root_speaks_for_the_daemon() {
+    let Some(bus) = Bus::start() else { return };
+    let daemon = Daemon::on(&bus, None);
+    let mut signals = daemon.signals(&bus, None);
+    let emit = |uid, id| {
+        let emitted = as_user(uid, &[], "dbus-send")
+            .arg(format!("--bus={}", bus.address()))
+            .args([
+                "--type=signal",
+                "/org/mcpinspect1",
+                &format!("{MANAGER}.Detection"),
+            ])
+            .args([
+                id,
+                "string:high",
+                "string:files",
+                "uint32:0",
+                "string:title",
+            ])
+            .output()
+            .unwrap();
+        // It does not wait for the bus's verdict.
+        text(&emitted);
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    let mut next_id = || {
+        let patience = Duration::from_secs(10);
+        let next = async { tokio::time::timeout(patience, signals.next()).await };
+        let signal = daemon
+            .runtime
+            .block_on(next)
+            .expect("a signal in time")
+            .unwrap()
+            .unwrap();
+        let (id, ..): (String, String, String, u32, String) = signal.body().deserialize().unwrap();
+        id
+    };
+    emit(0, "string:by-root");
+    assert_eq!(next_id(), "by-root");
+    emit(STRANGER, "string:by-stranger");
+    daemon.sinks.publish(&testing::detected("genuine"));
+    assert_eq!(next_id(), daemon.latest_id());
+
+    let name = as_user(STRANGER, &[], "gdbus")
+        .args([
+            "call",
+            "--address",
+            &bus.address(),
+            "--dest",
+            "org.freedesktop.DBus",
+        ])
+        .args([
+            "--object-path",
+            "/org/freedesktop/DBus",
+            "--method",
+            "org.freedesktop.DBus.RequestName",
+        ])
+        .args(["org.mcpinspect1", "uint32 0"])
+        .output()
+        .unwrap();
+    assert!(refusal(&name).contains("AccessDenied"));
+}
+
+#[test]
+fn a_restarted_bus_is_joined_again() {
+    let Some(mut bus) = Bus::start() else { return };
+    let daemon = Daemon::on(&bus, None);
+    daemon.sinks.publish(&testing::detected("before"));
+    eventually("first signal", || {
+        (daemon.sinks.tally()[0].delivered == 1).then_some(())
+    });
+    bus.stop();
+    eventually("the daemon notices", || {
+        daemon.sinks.publish(&testing::detected("during"));
+        (daemon.sinks.tally()[0].failed > 0).then_some(())
+    });
+    bus.run();
+    daemon.wait_for_name(&bus);
+    let mut command = as_user(STRANGER, &[], "gdbus");
+    command.args([
+        "monitor",
+        "--address",
+        &bus.address(),
+        "--dest",
+        "org.mcpinspect1",
+    ]);
+    let listener = Listener::start(command);
+    listener.wait_for("is owned by");
+    daemon.sinks.publish(&testing::detected("after"));
+    listener.wait_for("'after'");
+    // What happened while there was no bus can still be asked for.
+    assert!(text(&bus.call_as(0, &["ListEvents", "su", "", "0"])).contains("during"));
+    let tally = daemon.finish();
+    assert_eq!((tally.dropped, tally.waiting), (0, 0));
+}
+
+#[test]
+fn no_bus_at_all_is_no_reason_to_wait() {
+    let daemon = Daemon::start("unix:path=/nonexistent/socket".to_owned(), None);
+    for _ in 0..100 {
+        daemon.sinks.publish(&testing::detected("files"));
+    }
+    let start = Instant::now();
+    let tally = daemon.finish();
+    assert!(start.elapsed() < Duration::from_secs(2));
+    assert_eq!(
+        (tally.delivered, tally.failed, tally.dropped, tally.waiting),
+        (0, 100, 0, 0)
+    );
+}
+
+#[derive(Default)]
+struct Recorder(Mutex<Vec<(Decision, u32)>>);
+
+impl Control for Recorder {
+    fn status(&self) -> Status {
+        Status {
+            state: "watching".to_owned(),
+            bytes_written: 3,
+            bytes_captured: 2,
+            bytes_lost: 1,
+        }
+    }
+
+    fn decide(&self, decision: Decision, uid: u32) -> Result<(), ControlError> {
+        if decision == Decision::Reload {
+            return Err(ControlError::Failed("config.toml line 3: no".to_owned()));
+        }
+        self.0.lock().unwrap().push((decision, uid));
+        Ok(())
+    }
+}
+
+#[test]
+fn decisions_need_a_right_and_reach_the_daemon() {
+    let Some(bus) = Bus::start() else { return };
+    let recorder = Arc::new(Recorder::default());
+    let control: Arc<dyn Control> = Arc::<Recorder>::clone(&recorder);
+    let daemon = Daemon::on(&bus, Some(control));
+    let approve = ["Approve", "sss", "files", "read", "abc"];
+    text(&bus.call_as(0, &approve));
+    let decision = Decision::Approve {
+        server: "files".to_owned(),
+        tool: "read".to_owned(),
+        hash: "abc".to_owned(),
+    };
+    assert_eq!(*recorder.0.lock().unwrap(), [(decision, 0)]);
+    for (method, arguments) in [
+        ("Approve", &["files", "read", "abc"][..]),
+        ("Reject", &["files", "read", "abc"]),
+        ("Suppress", &["files", "", "rule", "why", "7"]),
+        ("SetMonitoring", &["files", "false"]),
+        ("Reload", &[]),
+    ] {
+        let error = bus.refused_as(STRANGER, method, arguments);
+        assert!(
+            error.contains("AccessDenied: polkit cannot be asked"),
+            "{error}"
+        );
+    }
+    assert_eq!(recorder.0.lock().unwrap().len(), 1);
+    assert!(bus.refused_as(0, "Reload", &[]).contains("line 3"));
+    let zero_days = ["files", "", "rule", "why", "0"];
+    assert!(
+        bus.refused_as(0, "Suppress", &zero_days)
+            .contains("at least one day")
+    );
+
+    let property = |name| {
+        let mut command = as_user(STRANGER, &[], "busctl");
+        command.arg(format!("--address={}", bus.address()));
+        command.args([
+            "get-property",
+            "org.mcpinspect1",
+            "/org/mcpinspect1",
+            MANAGER,
+            name,
+        ]);
+        text(&command.output().unwrap())
+    };
+    assert_eq!(property("CaptureState").trim(), "s \"watching\"");
+    assert_eq!(property("Ledger").trim(), "(ttt) 3 2 1");
+    assert_eq!(
+        property("Version").trim(),
+        format!("s \"{}\"", env!("CARGO_PKG_VERSION"))
+    );
+    drop(daemon);
+}
+
+#[test]
+fn the_shipped_introspection_is_what_the_object_says() {
+    let Some(bus) = Bus::start() else { return };
+    let daemon = Daemon::on(&bus, None);
+    let said = text(
+        &Command::new("gdbus")
+            .args(["introspect", "--xml", "--address", &bus.address()])
+            .args([
+                "--dest",
+                "org.mcpinspect1",
+                "--object-path",
+                "/org/mcpinspect1",
+            ])
+            .output()
+            .unwrap(),
+    );
+    let start = said
+        .find(&format!("<interface name=\"{MANAGER}\">"))
+        .unwrap();
+    let end = start + said[start..].find("</interface>").unwrap() + "</interface>".len();
+    let path = packaged("org.mcpinspect1.Manager.xml");
+    if std::env::var_os("UPDATE_INTROSPECTION").is_some() {
+        let header = "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\"\n \"http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd\">\n<node>\n  ";
+        fs::write(&path, format!("{header}{}\n</node>\n", &said[start..end])).unwrap();
+    }
+    let shipped = fs::read_to_string(&path).unwrap();
+    let words = |text: &str| {
+        text.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let start_shipped = shipped.find("<interface ").unwrap();
+    let end_shipped = shipped.rfind("</interface>").unwrap() + "</interface>".len();
+    assert_eq!(
+        words(&shipped[start_shipped..end_shipped]),
+        words(&said[start..end]),
+        "write it anew with UPDATE_INTROSPECTION=1"
+    );
+    drop(daemon);
+}
+
+/// From publishing to a subscriber's hands: the part of the way that is ours, under the 10 ms that
+/// the whole way has.
+#[test]
+fn a_signal_takes_less_than_ten_milliseconds() {
+    let Some(bus) = Bus::start() else { return };
+    let daemon = Daemon::on(&bus, None);
+    let mut signals = daemon.signals(&bus, Some("org.mcpinspect1"));
+    let mut times: Vec<Duration> = (0..300)
+        .map(|_| {
+            let start = Instant::now();
+            daemon.sinks.publish(&testing::detected("files"));
+            daemon.runtime.block_on(signals.next()).unwrap().unwrap();
+            start.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    let (median, p99) = (times[times.len() / 2], times[times.len() * 99 / 100]);
+    println!("publish to signal: median {median:?}, p99 {p99:?}");
+    assert!(p99 < Duration::from_millis(10), "p99 {p99:?}");
+}

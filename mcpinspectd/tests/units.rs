@@ -1,0 +1,124 @@
+//! The shipped systemd files, as systemd itself reads and rates them.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failing test may panic"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[path = "support/mod.rs"]
+mod support;
+
+use support::{have, ready, run, stdout};
+
+fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../systemd")
+        .join(name)
+}
+
+/// 0 is a service that can do nothing, 10 one that can do everything; the goal is 2.0.
+#[test]
+fn the_service_can_do_little() {
+    if !ready(&[("systemd-analyze", have("systemd-analyze"))]) {
+        return;
+    }
+    let unit = shipped("mcpinspectd.service");
+    let rating = run(
+        "systemd-analyze",
+        &[
+            "security",
+            "--offline=true",
+            "--threshold=20",
+            "--no-pager",
+            unit.to_str().unwrap(),
+        ],
+    );
+    let text = String::from_utf8(rating.stdout).unwrap();
+    let overall = text
+        .lines()
+        .find(|line| line.contains("Overall exposure"))
+        .expect("a rating");
+    println!("{overall}");
+    assert!(rating.status.success(), "{text}");
+}
+
+#[test]
+fn systemd_understands_the_units() {
+    if !ready(&[("systemd-analyze", have("systemd-analyze"))]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for (name, program, arguments) in [
+        (
+            "mcpinspectd.service",
+            "/usr/bin/mcpinspectd",
+            &["verify", "--man=no"][..],
+        ),
+        (
+            "mcpinspect-notify.service",
+            "/usr/bin/mcpinspect-notify",
+            &["verify", "--man=no", "--user"],
+        ),
+    ] {
+        let text = fs::read_to_string(shipped(name)).unwrap();
+        assert!(text.contains(&format!("ExecStart={program}")), "{name}");
+        // The program itself is not installed where this runs.
+        let unit = directory.path().join(name);
+        fs::write(&unit, text.replace(program, "/bin/true")).unwrap();
+        let mut arguments = arguments.to_vec();
+        arguments.push(unit.to_str().unwrap());
+        let output = run("systemd-analyze", &arguments);
+        let complaints = String::from_utf8(output.stderr).unwrap();
+        let of_ours = complaints.lines().filter(|line| {
+            // Newer systemd knows these two; older says that it leaves them out.
+            let newer = line.contains("RestartSteps") || line.contains("RestartMaxDelaySec");
+            line.contains(name) && !newer
+        });
+        assert_eq!(of_ours.count(), 0, "{complaints}");
+    }
+}
+
+#[test]
+fn systemd_makes_the_group_and_the_directories() {
+    let needs = [
+        ("root", support::is_root()),
+        ("systemd-sysusers", have("systemd-sysusers")),
+        ("systemd-tmpfiles", have("systemd-tmpfiles")),
+    ];
+    if !ready(&needs) {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("etc")).unwrap();
+    let at = format!("--root={}", root.path().display());
+    stdout(
+        "systemd-sysusers",
+        &[&at, shipped("mcpinspectd.sysusers").to_str().unwrap()],
+    );
+    let groups = fs::read_to_string(root.path().join("etc/group")).unwrap();
+    assert!(
+        groups.lines().any(|line| line.starts_with("mcpinspect:")),
+        "{groups}"
+    );
+    // The user that the directories belong to.
+    fs::write(
+        root.path().join("etc/passwd"),
+        "root:x:0:0::/root:/bin/sh\n",
+    )
+    .unwrap();
+    stdout(
+        "systemd-tmpfiles",
+        &[
+            &at,
+            "--create",
+            shipped("mcpinspectd.tmpfiles").to_str().unwrap(),
+        ],
+    );
+    use std::os::unix::fs::MetadataExt;
+    let state = fs::metadata(root.path().join("var/lib/mcpinspectd")).unwrap();
+    assert_eq!((state.mode() & 0o7777, state.uid()), (0o750, 0));
+    assert_ne!(state.gid(), 0);
+}

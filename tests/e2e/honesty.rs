@@ -1,0 +1,119 @@
+//! When the daemon cannot keep up it says what it lost, and what it reports is still right.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use mcpinspect_tests::talk::{Talk, oddpeers};
+use mcpinspect_tests::tap::Tap;
+use mcpinspect_tests::verify::{self, TO_CLIENT, TO_SERVER};
+use nix::sys::signal::Signal;
+
+use crate::SESSION;
+
+/// The daemon is stopped for two seconds under a burst of 50,000 messages.
+fn stopped_under_a_burst(transport: &str, size: usize) -> Result<()> {
+    let files = tempfile::tempdir()?;
+    let (ready, go) = (files.path().join("ready"), files.path().join("go"));
+    let plan = format!(
+        "handshake; list; call 300; mark {}; wait {}; burst 25000 {size}; notify 25000 {size}; call 301; sleep 2500; call 302 70000 303",
+        ready.display(),
+        go.display()
+    );
+    let tap = Tap::start()?;
+    let mut talk = Talk::start(oddpeers(&["--transport", transport], &plan, &[])?)?;
+    talk.wait_for(&ready, SESSION)?;
+    tap.signal(Signal::SIGSTOP)?;
+    std::fs::write(&go, "")?;
+    std::thread::sleep(Duration::from_secs(2));
+    tap.signal(Signal::SIGCONT)?;
+    let truth = talk.finish(SESSION)?;
+    let finished = tap.finish()?;
+
+    let session = verify::session_of(&truth, &finished.capture)?;
+    for (direction, sent, reported) in [
+        (TO_SERVER, &truth.to_server, &session.to_server),
+        (TO_CLIENT, &truth.to_client, &session.to_client),
+    ] {
+        let missing = verify::in_order(sent, reported)?;
+        let stream = session.stream(direction)?;
+        let written: u64 = sent.iter().map(|frame| frame.bytes + 1).sum();
+        ensure!(
+            stream.bytes_written == written
+                && stream.bytes_read == written
+                && stream.bytes_captured + stream.bytes_lost == written,
+            "{written} bytes were written: {stream:?}"
+        );
+        let told: u64 = session
+            .gaps
+            .iter()
+            .filter(|gap| gap.direction == direction)
+            .map(|gap| gap.bytes_lost)
+            .sum();
+        ensure!(
+            told == stream.bytes_lost,
+            "{direction}: events tell of {told} lost bytes, the ledger of {}",
+            stream.bytes_lost
+        );
+        ensure!(
+            (missing == 0) == (stream.bytes_lost == 0),
+            "{direction}: {missing} frames missing, {} bytes lost",
+            stream.bytes_lost
+        );
+        ensure!(
+            (missing == 0) || reported.iter().any(|message| message.gap_before),
+            "{direction}: no message says that a gap precedes it"
+        );
+        // Once the daemon runs again, the stream is whole again.
+        let tail = 3;
+        let end = |n: usize| n.saturating_sub(tail);
+        let recovered = sent[end(sent.len())..]
+            .iter()
+            .zip(&reported[end(reported.len())..])
+            .all(|(frame, message)| frame.sha256 == message.sha256);
+        ensure!(recovered, "{direction}: the last frames are missing");
+    }
+    let changed = |event: &serde_json::Value| event["type"] == "mcp_tool_changed";
+    ensure!(
+        !finished.capture.others.iter().any(changed),
+        "a loss made a tool look changed"
+    );
+    Ok(())
+}
+
+#[test]
+fn stopped_under_a_burst_on_pipes() -> Result<()> {
+    stopped_under_a_burst("pipe", 300)
+}
+
+#[test]
+fn stopped_under_a_burst_on_socket_pairs() -> Result<()> {
+    stopped_under_a_burst("socketpairs", 300)
+}
+
+/// Enough bytes to overflow any ring for sure.
+#[test]
+fn stopped_under_a_flood() -> Result<()> {
+    stopped_under_a_burst("pipe", 6_000)
+}
+
+/// A server that floods without end: memory stays bounded while it does.
+#[test]
+fn a_flood_costs_bounded_memory() -> Result<()> {
+    let plan = "handshake; burst 100000 1000; call 300";
+    let tap = Tap::start()?;
+    let truth = Talk::start(oddpeers(&[], plan, &[])?)?.finish(SESSION)?;
+    let finished = tap.finish()?;
+    let session = verify::session_of(&truth, &finished.capture)?;
+    verify::in_order(&truth.to_client, &session.to_client)?;
+    let stream = session.stream(TO_CLIENT)?;
+    ensure!(
+        stream.bytes_written == stream.bytes_captured + stream.bytes_lost,
+        "{stream:?}"
+    );
+    ensure!(
+        finished.peak_memory < 128 << 20,
+        "the daemon grew to {} MiB",
+        finished.peak_memory >> 20
+    );
+    Ok(())
+}

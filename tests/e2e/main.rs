@@ -1,0 +1,65 @@
+//! Real probes in the real kernel, real peers; see the library for how the truth is known.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod errors;
+mod framing;
+mod honesty;
+mod neighbours;
+mod processes;
+mod rugpull;
+mod scale;
+mod sdks;
+mod syscalls;
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use mcpinspect_tests::talk::{Talk, Truth};
+use mcpinspect_tests::tap::Tap;
+use mcpinspect_tests::verify::{self, Pids};
+
+/// Longest that one session may take.
+const SESSION: Duration = Duration::from_secs(120);
+
+/// Runs one session under a tap of its own and demands that it was reported exactly.
+fn exact(command: Command, pids: Pids) -> Result<Truth> {
+    let tap = Tap::start()?;
+    let truth = Talk::start(command)?.finish(SESSION)?;
+    let finished = tap.finish()?;
+    verify::exact(&truth, &finished.capture, pids)?;
+    Ok(truth)
+}
+
+/// Runs sessions one after another under one tap and demands that each was reported exactly. Each
+/// is tried before the verdict, which names all that failed.
+fn each_exact(sessions: Vec<(String, Command)>, pids: Pids) -> Result<()> {
+    let count = sessions.len();
+    let tap = Tap::start()?;
+    let mut truths = Vec::new();
+    for (name, command) in sessions {
+        let truth = Talk::start(command)
+            .and_then(|talk| talk.finish(SESSION))
+            .with_context(|| name.clone())?;
+        truths.push((name, truth));
+    }
+    let finished = tap.finish()?;
+    verdict(
+        count,
+        truths.iter().filter_map(|(name, truth)| {
+            let error = verify::exact(truth, &finished.capture, pids).err()?;
+            Some(format!("{name}: {error:#}"))
+        }),
+    )
+}
+
+fn verdict(count: usize, failures: impl Iterator<Item = String>) -> Result<()> {
+    let failures: Vec<String> = failures.collect();
+    anyhow::ensure!(
+        failures.is_empty(),
+        "{} of {count} sessions were not reported exactly:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+    Ok(())
+}

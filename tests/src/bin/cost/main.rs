@@ -1,0 +1,88 @@
+//! `cargo xtask bench`: what being watched costs, paired with not being watched, in one run.
+//!
+//! The conditions alternate within each round, because a machine's speed drifts by more than the
+//! differences of interest. Minimum and median are both printed: the minimum is the code path's own
+//! cost, the median what one meets.
+
+mod calls;
+mod daemon;
+mod kernel;
+mod stats;
+
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use mcpinspect_tests::places;
+
+#[derive(Parser)]
+struct Options {
+    /// Fewer rounds
+    #[arg(long)]
+    quick: bool,
+    /// One part of the measurement, in a process of its own (used by this program itself)
+    #[arg(long, value_enum, hide = true)]
+    part: Option<kernel::Part>,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let result = match options.part {
+        Some(part) => kernel::work(part),
+        None => measure(options.quick),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(quick: bool) -> Result<()> {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let cores = std::thread::available_parallelism()?;
+    println!("\nLinux {}, {cores} cores\n", kernel.trim());
+    let rounds = if quick { 3 } else { 10 };
+    kernel::measure(rounds)?;
+    calls::measure(rounds)?;
+    daemon::measure(if quick { 3 } else { 10 })
+}
+
+/// A daemon that watches while this value lives; its messages go nowhere.
+struct Watching(Child);
+
+impl Watching {
+    fn start() -> Result<Self> {
+        use std::io::{BufRead, BufReader};
+        let mut child = Command::new(places::daemon()?)
+            .args(["tap", "--format", "jsonl"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting mcpinspectd")?;
+        let mut output = BufReader::new(child.stdout.take().context("its output")?);
+        let mut line = String::new();
+        output.read_line(&mut line)?;
+        anyhow::ensure!(
+            line.contains("tap_ready"),
+            "mcpinspectd does not watch: {line}"
+        );
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        Ok(Self(child))
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let pid = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
+        // It may be gone already; then there is nothing to end.
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT);
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,13 @@
+//! One client and one server that do what real peers do in every way that the kernel offers.
+//!
+//! `oddpeer client [OPTIONS] --plan '…' -- oddpeer server [OPTIONS]` holds a whole MCP session. How
+//! bytes move ([`calls`]), in which portions ([`link`]), over what kind of stream and from which
+//! process and thread is all options.
+
+pub mod calls;
+pub mod client;
+pub mod handover;
+pub mod link;
+pub mod messages;
+pub mod plan;
+pub mod server;

@@ -1,0 +1,44 @@
+//! `cargo xtask bench`: what watching costs others, and what the daemon achieves.
+
+use anyhow::Result;
+
+use crate::run::built;
+use crate::shell::{self, say};
+use crate::{peers, setup};
+
+/// The command line of `cargo xtask bench`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Fewer rounds: figures in a minute, and rougher
+    #[arg(long)]
+    quick: bool,
+    /// Only the figures against the real kernel
+    #[arg(long)]
+    kernel: bool,
+}
+
+/// Measures and prints.
+pub fn run(options: &Options) -> Result<()> {
+    setup::toolchain()?;
+    setup::kernel()?;
+    setup::programs(&[("strace", "strace")])?;
+    peers::install()?;
+    say("building with optimisations");
+    let mut build = shell::cargo();
+    build.args(["build", "--release", "--bins"]);
+    build.args(["--package", "mcpinspectd", "--package", "mcpinspect-tests"]);
+    shell::run(&mut build)?;
+    let path = shell::path();
+    let mut cost = shell::as_root(built("release", "cost"), &[("PATH", &path)])?;
+    if options.quick {
+        cost.arg("--quick");
+    }
+    shell::run(&mut cost)?;
+    if !options.kernel {
+        say("measuring the library");
+        let mut library = shell::cargo();
+        library.args(["bench", "--package", "mcpinspectd"]);
+        shell::run(&mut library)?;
+    }
+    Ok(())
+}

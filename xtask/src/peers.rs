@@ -1,0 +1,104 @@
+//! Installs the real MCP clients and servers that the tests talk to, in versions that are written
+//! down in `tests/peers`, below `target` and nowhere else.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::setup;
+use crate::shell::{self, say};
+
+/// Programs that the tests start, and the Debian packages that have them.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("python3", "python3-venv"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+    ("npx", "npm"),
+    ("git", "git"),
+    ("bash", "bash"),
+    ("setpriv", "util-linux"),
+    ("dbus-daemon", "dbus-daemon"),
+];
+
+/// Installs all of them.
+pub fn install() -> Result<()> {
+    setup::programs(PROGRAMS)?;
+    python()?;
+    node()
+}
+
+/// Whether `stamp` says that `wanted` is installed already.
+fn installed(stamp: &Path, wanted: &str) -> bool {
+    std::fs::read_to_string(stamp).is_ok_and(|have| have == wanted)
+}
+
+fn python() -> Result<()> {
+    let source = shell::root().join("tests/peers/python/requirements.txt");
+    let wanted = std::fs::read_to_string(&source).context("the Python requirements")?;
+    let place = shell::target().join("peers/python");
+    let stamp = place.join("installed.txt");
+    if installed(&stamp, &wanted) {
+        return Ok(());
+    }
+    say(&format!("installing Python peers to {}", place.display()));
+    let mut environment = Command::new("python3");
+    environment.args(["-m", "venv", "--clear"]).arg(&place);
+    shell::run(environment.stdout(Stdio::null()))
+        .context("python3 cannot make a virtual environment; on Debian or Ubuntu: sudo apt-get install python3-venv")?;
+    let mut pip = Command::new(place.join("bin/python"));
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]);
+    pip.arg("--requirement").arg(&source);
+    shell::run(&mut pip)?;
+    std::fs::write(stamp, wanted)?;
+    Ok(())
+}
+
+fn node() -> Result<()> {
+    let source = shell::root().join("tests/peers/node");
+    let place = shell::target().join("peers/node");
+    std::fs::create_dir_all(&place)?;
+    // The scripts stand beside the packages: that is how Node finds what they import.
+    for entry in std::fs::read_dir(&source)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            std::fs::copy(entry.path(), place.join(entry.file_name()))?;
+        }
+    }
+    let wanted = std::fs::read_to_string(source.join("package-lock.json"))?;
+    let stamp = place.join("installed.json");
+    if installed(&stamp, &wanted) {
+        return Ok(());
+    }
+    say(&format!("installing Node peers to {}", place.display()));
+    let mut npm = Command::new("npm");
+    npm.args(["ci", "--silent", "--prefix"]).arg(&place);
+    shell::run(&mut npm)?;
+    bun(&place)?;
+    std::fs::write(stamp, wanted)?;
+    Ok(())
+}
+
+/// Bun's package puts its program in place after installation, which npm may be told not to do.
+fn bun(place: &Path) -> Result<()> {
+    let works = || {
+        let mut bun = Command::new(place.join("node_modules/.bin/bun"));
+        bun.arg("--version").stdout(Stdio::null());
+        bun.stderr(Stdio::null());
+        bun.status().is_ok_and(|status| status.success())
+    };
+    if !works() {
+        let package = place.join("node_modules/bun");
+        let mut install = Command::new("node");
+        install.arg("install.js").current_dir(package);
+        shell::run(&mut install)?;
+        ensure!(works(), "Bun does not run here");
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! `cargo xtask run` and `build-ebpf`.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::setup;
+use crate::shell::{self, say};
+
+/// The command line of `cargo xtask run`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Shows the daemon at work on a small live session whose tool turns bad
+    #[arg(long)]
+    demo: bool,
+    /// Builds with optimisations
+    #[arg(long)]
+    release: bool,
+    /// Arguments for mcpinspectd; without any, `tap`: every message as it happens
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// Builds and watches.
+pub fn run(options: &Options) -> Result<()> {
+    setup::toolchain()?;
+    setup::kernel()?;
+    let mut build = shell::cargo();
+    build.args(["build", "--package", "mcpinspectd"]);
+    if options.demo {
+        build.args(["--package", "mcpinspect-tests", "--bins"]);
+    }
+    if options.release {
+        build.arg("--release");
+    }
+    say("building");
+    shell::run(&mut build)?;
+    let programs = shell::target().join(if options.release { "release" } else { "debug" });
+    let program = programs.join(if options.demo { "demo" } else { "mcpinspectd" });
+    let mut command = shell::as_root(&program, &[])?;
+    if !options.demo && options.arguments.is_empty() {
+        say("watching every MCP server on this machine; Ctrl-C ends it");
+        command.arg("tap");
+    }
+    command.args(&options.arguments);
+    // From here on Ctrl-C is the daemon's alone.
+    Err(command.exec()).with_context(|| format!("starting {}", program.display()))
+}
+
+/// Builds the probes and prints what is in them.
+pub fn build_ebpf() -> Result<()> {
+    setup::toolchain()?;
+    let object = probes()?;
+    let size = std::fs::metadata(&object)?.len();
+    println!("{} ({size} bytes)", object.display());
+    for (name, instructions) in programs(&std::fs::read(&object)?)? {
+        println!("{instructions:>8} instructions  {name}");
+    }
+    Ok(())
+}
+
+/// The object file that the daemon's build script made.
+fn probes() -> Result<PathBuf> {
+    let mut build = shell::cargo();
+    build.args(["build", "--package", "mcpinspectd", "--lib"]);
+    build.arg("--message-format=json-render-diagnostics");
+    let said = shell::output(&mut build)?;
+    let out = said
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["reason"] == "build-script-executed")
+        .filter(|message| {
+            let package = message["package_id"].as_str().unwrap_or_default();
+            package.contains("/mcpinspectd#")
+        })
+        .find_map(|message| message["out_dir"].as_str().map(PathBuf::from))
+        .context("the daemon's build script did not run")?;
+    let object = out.join("probes.o");
+    let size = std::fs::metadata(&object).map(|data| data.len());
+    ensure!(
+        size.is_ok_and(|size| size > 0),
+        "the probes were not built: see the warnings above"
+    );
+    Ok(object)
+}
+
+/// The executable sections of a 64-bit ELF object, with their length in BPF instructions.
+fn programs(object: &[u8]) -> Result<Vec<(String, u64)>> {
+    let number = |at: u64, size: usize| -> Result<u64> {
+        let at = usize::try_from(at)?;
+        let bytes = object.get(at..at + size).context("the object is cut off")?;
+        let little = bytes
+            .iter()
+            .rev()
+            .fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        Ok(little)
+    };
+    ensure!(
+        object.starts_with(b"\x7fELF\x02\x01"),
+        "no little-endian ELF object"
+    );
+    let (table, size, count, names) = (
+        number(40, 8)?,
+        number(58, 2)?,
+        number(60, 2)?,
+        number(62, 2)?,
+    );
+    let names = number(table + names * size + 24, 8)?;
+    let mut found = Vec::new();
+    for section in (0..count).map(|n| table + n * size) {
+        let (kind, flags, length) = (
+            number(section + 4, 4)?,
+            number(section + 8, 8)?,
+            number(section + 32, 8)?,
+        );
+        let (program_bits, executable) = (1, 4);
+        if kind != program_bits || flags & executable == 0 || length == 0 {
+            continue;
+        }
+        let start = usize::try_from(names + number(section, 4)?)?;
+        let name = object.get(start..).context("the object is cut off")?;
+        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+        found.push((String::from_utf8_lossy(name).into_owned(), length / 8));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// A program's place in `target`, for commands that build first.
+pub fn built(profile: &str, name: impl AsRef<Path>) -> PathBuf {
+    shell::target().join(profile).join(name)
+}

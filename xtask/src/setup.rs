@@ -1,0 +1,122 @@
+//! What building and watching need: core's source, the BPF linker, tracefs.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell::{self, say};
+
+/// The linker's version. It carries no LLVM of its own but uses the compiler's, so the two go
+/// together: newer ones want an LLVM that the pinned compiler does not have.
+const BPF_LINKER: &str = "0.10.4";
+
+/// Installs what compiling the probes needs.
+pub fn toolchain() -> Result<()> {
+    rust_source()?;
+    bpf_linker()
+}
+
+fn rust_source() -> Result<()> {
+    let rustc = Command::new("rustc")
+        .args(["--print", "sysroot"])
+        .current_dir(shell::root())
+        .output()
+        .context("rustc cannot be started")?;
+    let sysroot = String::from_utf8_lossy(&rustc.stdout);
+    let source = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/core");
+    if source.is_dir() {
+        return Ok(());
+    }
+    say("installing rust-src: the probes need core for a target without a shipped one");
+    let mut rustup = Command::new("rustup");
+    rustup.args(["component", "add", "rust-src"]);
+    rustup.current_dir(shell::root());
+    shell::run(&mut rustup).context(
+        "rust-src is needed; without rustup, install the source of the Rust library yourself",
+    )
+}
+
+fn bpf_linker() -> Result<()> {
+    let have = Command::new("bpf-linker")
+        .arg("--version")
+        .env("PATH", shell::path())
+        .stderr(Stdio::null())
+        .output();
+    let have = have.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    if have.is_ok_and(|version| version.split_whitespace().nth(1) == Some(BPF_LINKER)) {
+        return Ok(());
+    }
+    let tools = shell::target().join("tools");
+    say(&format!(
+        "installing bpf-linker {BPF_LINKER} to {} (takes a minute or two)",
+        tools.display()
+    ));
+    let mut install = shell::cargo();
+    install
+        .args(["install", "--quiet", "--locked", "bpf-linker"])
+        .args(["--version", BPF_LINKER])
+        .arg("--root")
+        .arg(&tools)
+        // Built by itself: nothing of it is shared with this workspace.
+        .env("CARGO_TARGET_DIR", shell::target().join("tools/build"));
+    shell::run(&mut install).with_context(|| format!("bpf-linker {BPF_LINKER} is needed"))?;
+    // Hundreds of megabytes that nobody needs twice.
+    let _ = std::fs::remove_dir_all(shell::target().join("tools/build"));
+    Ok(())
+}
+
+/// Mounts what attaching the probes needs.
+pub fn kernel() -> Result<()> {
+    let place = "/sys/kernel/tracing";
+    if mounted(place)? || mounted("/sys/kernel/debug/tracing")? {
+        return Ok(());
+    }
+    say(&format!("mounting tracefs on {place}"));
+    let mut mount = shell::as_root("mount", &[])?;
+    mount.args(["-t", "tracefs", "tracefs", place]);
+    shell::run(&mut mount).context("the probes attach through tracefs")
+}
+
+fn mounted(place: &str) -> Result<bool> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
+    Ok(mounts
+        .lines()
+        .any(|line| line.split(' ').nth(1) == Some(place)))
+}
+
+/// Makes sure of programs that tests start; each comes with the Debian package that has it.
+pub fn programs(needed: &[(&str, &str)]) -> Result<()> {
+    let missing = |&&(program, _): &&(&str, &str)| shell::find(program).is_none();
+    let packages: Vec<&str> = needed.iter().filter(missing).map(|(_, p)| *p).collect();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let list = packages.join(" ");
+    if !shell::is_root() || shell::find("apt-get").is_none() {
+        bail!(
+            "the tests need programs that are not here; on Debian or Ubuntu: sudo apt-get install {list}"
+        );
+    }
+    say(&format!("installing Debian packages: {list}"));
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command
+            .args(["-qq", "-o", "Dpkg::Use-Pty=0"])
+            .args(arguments);
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        shell::run(&mut command)
+    };
+    let install = || {
+        let mut arguments = vec!["install", "--no-install-recommends", "--yes"];
+        arguments.extend(&packages);
+        apt(&arguments)
+    };
+    // The package lists may be absent or stale; often enough they are neither.
+    if install().is_err() {
+        apt(&["update"])?;
+        install()?;
+    }
+    Ok(())
+}

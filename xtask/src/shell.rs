@@ -1,0 +1,124 @@
+//! Running other programs, and saying so.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own).to_owned()
+}
+
+/// Where cargo builds.
+pub fn target() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(directory) => root().join(directory),
+        None => root().join("target"),
+    }
+}
+
+/// Says in one line what is about to happen.
+pub fn say(what: &str) {
+    eprintln!("xtask: {what}");
+}
+
+/// Whether this is CI, where what cannot run has failed.
+pub fn in_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|value| value == "true")
+}
+
+/// The cargo that runs us.
+pub fn cargo() -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(root()).env("PATH", path());
+    // Set for us by `cargo run`; builds of other packages are none of our package's business.
+    for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// `PATH` with the tools in front that were installed for this project alone.
+pub fn path() -> std::ffi::OsString {
+    let mut path = target().join("tools/bin").into_os_string();
+    if let Some(inherited) = std::env::var_os("PATH") {
+        path.push(":");
+        path.push(inherited);
+    }
+    path
+}
+
+/// Runs a program to its good end.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("{} cannot be started", name(command)))?;
+    ensure!(status.success(), "{} ended with {status}", name(command));
+    Ok(())
+}
+
+/// A program's output, if it ran to a good end.
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("{} cannot be started", name(command)))?;
+    ensure!(
+        output.status.success(),
+        "{} ended with {}",
+        name(command),
+        output.status
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn name(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let program = program.file_name().unwrap_or(command.get_program());
+    let first = command.get_args().next().unwrap_or_default();
+    format!("`{} {}`", program.display(), first.display())
+        .trim()
+        .to_owned()
+}
+
+/// The place of a program in `PATH`.
+pub fn find(program: &str) -> Option<PathBuf> {
+    std::env::split_paths(&path())
+        .map(|directory| directory.join(program))
+        .find(|path| path.is_file())
+}
+
+/// Whether this runs as root.
+pub fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// A command as root: itself if this is root, through `sudo` otherwise, with the variables given.
+pub fn as_root(program: impl AsRef<OsStr>, variables: &[(&str, &OsStr)]) -> Result<Command> {
+    if is_root() {
+        let mut command = Command::new(program);
+        command.envs(variables.iter().copied());
+        return Ok(command);
+    }
+    let program = program.as_ref();
+    if find("sudo").is_none() {
+        bail!(
+            "{} needs root, and there is no sudo here",
+            program.display()
+        );
+    }
+    let mut command = Command::new("sudo");
+    command.arg("env");
+    for (name, value) in variables {
+        let mut assignment = std::ffi::OsString::from(name);
+        assignment.push("=");
+        assignment.push(value);
+        command.arg(assignment);
+    }
+    command.arg(program);
+    Ok(command)
+}

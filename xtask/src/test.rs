@@ -1,0 +1,215 @@
+//! `cargo xtask test`.
+//!
+//! Everything is compiled first, as the user. Then the tests that need nothing run, and then, as
+//! root, the ones against the real kernel. Those run one at a time unless asked otherwise: they
+//! provoke losses and measure memory, and a machine of two cores has to cope.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::shell::{self, say};
+use crate::{peers, setup};
+
+/// The command line of `cargo xtask test`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only the tests that need neither privileges nor peers
+    #[arg(long, conflicts_with = "e2e")]
+    unit: bool,
+    /// Only the tests against the real kernel
+    #[arg(long)]
+    e2e: bool,
+    /// End-to-end tests that run at one time; each runs a daemon that watches all of them
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Only tests whose name contains one of these
+    filters: Vec<String>,
+}
+
+/// A compiled test program.
+struct Suite {
+    name: String,
+    package: PathBuf,
+    program: PathBuf,
+    privileged: bool,
+}
+
+/// What all suites amount to.
+#[derive(Default)]
+struct Sum {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+    broken: Vec<String>,
+}
+
+/// Runs them.
+pub fn run(options: &Options) -> Result<()> {
+    let begun = Instant::now();
+    setup::toolchain()?;
+    if !options.unit {
+        setup::kernel()?;
+        peers::install()?;
+        privileges()?;
+    }
+    let suites = compile()?;
+    ensure!(
+        suites.iter().any(|suite| suite.privileged),
+        "no end-to-end tests were built"
+    );
+    let mut sum = Sum::default();
+    for suite in &suites {
+        if (suite.privileged && !options.unit) || (!suite.privileged && !options.e2e) {
+            run_suite(suite, options, &mut sum)?;
+        }
+    }
+    println!("\ntook {} s in all", begun.elapsed().as_secs());
+    for name in &sum.broken {
+        println!("failed: {name}");
+    }
+    if sum.ignored > 0 && shell::in_ci() {
+        bail!("{} tests were ignored, and CI runs all", sum.ignored);
+    }
+    println!("tests: {} passed, {} failed", sum.passed, sum.failed);
+    ensure!(sum.broken.is_empty() && sum.failed == 0, "tests failed");
+    ensure!(sum.passed > 0, "no test ran");
+    Ok(())
+}
+
+/// Asks for the password now, if there is one to ask for, and not in the middle.
+fn privileges() -> Result<()> {
+    if shell::is_root() {
+        return Ok(());
+    }
+    say(
+        "the end-to-end tests load eBPF programs and run through sudo; `cargo xtask test --unit` runs the others",
+    );
+    let mut sudo = shell::as_root("true", &[])?;
+    shell::run(&mut sudo).context("the end-to-end tests need root")
+}
+
+/// Compiles the whole workspace once: programs, examples and tests with one set of features.
+fn compile() -> Result<Vec<Suite>> {
+    say("building programs, peers and tests");
+    let mut build = shell::cargo();
+    build.args(["build", "--workspace", "--bins", "--examples"]);
+    shell::run(&mut build)?;
+    let mut tests = shell::cargo();
+    tests.args([
+        "test",
+        "--workspace",
+        "--lib",
+        "--bins",
+        "--tests",
+        "--no-run",
+    ]);
+    tests.arg("--message-format=json-render-diagnostics");
+    let said = shell::output(&mut tests)?;
+    let mut suites = Vec::new();
+    for line in said.lines() {
+        let Ok(message) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+            continue;
+        }
+        let (Some(program), Some(manifest)) = (
+            message["executable"].as_str(),
+            message["manifest_path"].as_str(),
+        ) else {
+            continue;
+        };
+        let package = Path::new(manifest).parent().unwrap_or(Path::new("/"));
+        let target = message["target"]["name"].as_str().unwrap_or_default();
+        let kind = message["target"]["kind"][0].as_str().unwrap_or_default();
+        let in_package = package.file_name().unwrap_or_default().to_string_lossy();
+        suites.push(Suite {
+            name: format!("{in_package} {kind} {target}"),
+            package: package.to_owned(),
+            program: program.into(),
+            privileged: kind == "test" && target == "e2e",
+        });
+    }
+    suites.sort_by_key(|suite| (suite.privileged, suite.name.clone()));
+    Ok(suites)
+}
+
+fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
+    say(&format!("running {}", suite.name));
+    let mut command = if suite.privileged {
+        let path = shell::path();
+        let home = std::env::var_os("HOME").unwrap_or_default();
+        let quiet = "0".as_ref();
+        // The tests' servers run as root as well; what they find is what this user has.
+        shell::as_root(
+            &suite.program,
+            &[
+                ("PATH", &path),
+                ("HOME", &home),
+                ("RUST_LIB_BACKTRACE", quiet),
+            ],
+        )?
+    } else {
+        let mut command = Command::new(&suite.program);
+        command.env("PATH", shell::path());
+        command
+    };
+    if suite.privileged {
+        command.arg(format!("--test-threads={}", options.threads));
+    }
+    let mut child = command
+        .args(&options.filters)
+        .current_dir(&suite.package)
+        // Some test libraries ask for it to find their files.
+        .env("CARGO_MANIFEST_DIR", &suite.package)
+        // An error names its cause; where in the harness it came up helps nobody.
+        .env("RUST_LIB_BACKTRACE", "0")
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting {}", suite.name))?;
+    let stdout = child.stdout.take().context("its output")?;
+    let mut finished = false;
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        println!("{line}");
+        std::io::stdout().flush()?;
+        if let Some(result) = line.strip_prefix("test result: ") {
+            finished = true;
+            sum.passed += count(result, "passed");
+            sum.failed += count(result, "failed");
+            sum.ignored += count(result, "ignored");
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() || !finished {
+        sum.broken.push(format!("{} ({status})", suite.name));
+    }
+    Ok(())
+}
+
+/// The number in front of a word, as in `ok. 3 passed; 0 failed`.
+fn count(line: &str, word: &str) -> u64 {
+    line.split([';', '.'])
+        .find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count;
+
+    #[test]
+    fn results_are_counted() {
+        let line =
+            "FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.02s";
+        assert_eq!(count(line, "passed"), 12);
+        assert_eq!(count(line, "failed"), 3);
+        assert_eq!(count(line, "ignored"), 1);
+        assert_eq!(count(line, "skipped"), 0);
+    }
+}
