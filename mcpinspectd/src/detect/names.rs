@@ -1,0 +1,165 @@
+//! Tools' names as people read them: when two look the same, when one is a variant of the other,
+//! and when sharing one is no coincidence.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+/// Longest name that is compared, in bytes.
+const NAME_LIMIT: usize = 96;
+
+/// A name in lower case, bounded.
+pub(super) fn folded(name: &str) -> Box<str> {
+    crate::text::bound(name, NAME_LIMIT).to_lowercase().into()
+}
+
+/// A name without case, separators and look-alikes.
+pub(super) fn skeleton(name: &str) -> String {
+    let folded = super::rules::fold(name);
+    folded
+        .chars()
+        .filter(|c| c.is_alphanumeric())
+        .map(|c| match c {
+            '0' => 'o',
+            '1' | 'i' => 'l',
+            '5' => 's',
+            '3' => 'e',
+            _ => c,
+        })
+        .collect()
+}
+
+/// Whether two names are the same words, written differently: `read_file`, `readFile`, `read-file`.
+pub(super) fn same_words(a: &str, b: &str) -> bool {
+    let letters = |name: &str| {
+        name.chars()
+            .filter(|c| c.is_alphanumeric())
+            .collect::<String>()
+    };
+    letters(a) == letters(b)
+}
+
+/// Words that honest servers put before or behind a name to tell versions apart, and impostors too.
+static AFFIXES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    "\
+    v1 v2 v3 v4 2 3 new pro plus ex safe secure secured enhanced improved better best fast \
+    faster official updated latest fixed advanced extended premium trusted verified real next \
+    modern smart super ultra optimized stable beta final tool wrapper proxy alt malicious evil"
+        .split_whitespace()
+        .collect()
+});
+
+/// The name without a word such as `v2` or `secure` at an end, words separated by blanks.
+pub(super) fn without_affix(name: &str) -> Option<String> {
+    let words: Vec<&str> = name
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect();
+    let rest = match words.as_slice() {
+        [rest @ .., last] if !rest.is_empty() && AFFIXES.contains(*last) => rest,
+        [first, rest @ ..] if !rest.is_empty() && AFFIXES.contains(*first) => rest,
+        [only] => {
+            let stem = only.trim_end_matches(|c: char| c.is_ascii_digit());
+            let stem = stem.strip_suffix('v').unwrap_or(stem);
+            return (stem.len() >= 4 && stem.len() < only.len()).then(|| stem.to_owned());
+        }
+        _ => return None,
+    };
+    Some(rest.join(" "))
+}
+
+/// Words that many servers name their tools by.
+static COMMON: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    "\
+    get list read write create update delete remove search find fetch query run execute add set \
+    send edit move copy make open close start stop check show describe load save export import \
+    upload download file files directory dir folder path item items user users message messages \
+    issue issues comment comments project projects task tasks page pages url web website content \
+    data database table tables schema sql command shell code text document documents doc docs \
+    note notes memory email emails mail event events calendar time date current weather forecast \
+    info information details status health help version by id name all in for to from and of \
+    image images channel channels contact contacts team teams repository repositories repo \
+    branch pull request multiple screenshot navigate click type scroll wait echo ping test \
+    calculate convert summarize translate news price stock map maps location address geocode \
+    context session config settings log logs metrics report record records entity entities node \
+    nodes tree graph history profile account balance order orders product products customer \
+    customers invoice payment tool tools resource resources think thinking sequential latest new \
+    api workflow workflows label labels tag tags member members post posts video videos \
+    transcript result results job jobs bucket object objects key keys value values cell row rows \
+    column columns sheet range"
+        .split_whitespace()
+        .collect()
+});
+
+/// Whether a name is unlikely to be chosen twice by chance.
+pub(super) fn distinctive(name: &str) -> bool {
+    let mut words = 0;
+    let mut rare = 0;
+    for word in name
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+    {
+        words += 1;
+        rare += usize::from(!COMMON.contains(word));
+    }
+    (rare >= 1 && words >= 2) || words >= 4
+}
+
+/// Whether two skeletons differ in one letter, and not by a plural.
+pub(super) fn near(a: &str, b: &str) -> bool {
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    if short.len() < 5
+        || long.len() - short.len() > 1
+        || long.strip_suffix('s') == Some(short)
+        || short == long
+    {
+        return false;
+    }
+    let (short, long) = (short.as_bytes(), long.as_bytes());
+    let front = short.iter().zip(long).take_while(|(a, b)| a == b).count();
+    let back = short
+        .iter()
+        .rev()
+        .zip(long.iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let transposed = short.len() == long.len()
+        && front + 2 + back == short.len()
+        && short[front] == long[front + 1]
+        && short[front + 1] == long[front];
+    transposed || front + back + 1 >= long.len()
+}
+
+/// Whether two names differ in a long word, or in one that few use: `lists` and `gists` are two
+/// words, `weahter` is none.
+pub(super) fn rare_word_changed(a: &str, b: &str) -> bool {
+    let words = |name: &str| {
+        name.split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let (a, b) = (words(a), words(b));
+    a.len() != b.len()
+        || a.iter()
+            .zip(&b)
+            .any(|(a, b)| a != b && a.len().min(b.len()) >= 5 && !COMMON.contains(a.as_str()))
+}
+
+/// Keys under which a skeleton is found by those that differ in one letter: whatever is changed, one
+/// half stays.
+pub(super) fn halves(skeleton: &str, of_length: usize) -> [(bool, u32); 2] {
+    let bytes = skeleton.as_bytes();
+    let half = (of_length / 2).min(bytes.len());
+    let rest = (of_length - of_length / 2).min(bytes.len());
+    [
+        (true, hash_bytes(&bytes[..half])),
+        (false, hash_bytes(&bytes[bytes.len() - rest..])),
+    ]
+}
+
+/// FNV-1a: quick, and the same on every machine.
+pub(super) fn hash_bytes(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
+}
