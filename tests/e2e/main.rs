@@ -1,5 +1,4 @@
 //! Real probes in the real kernel, real peers; see the library for how the truth is known.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod errors;
 mod framing;

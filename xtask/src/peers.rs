@@ -19,6 +19,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("bash", "bash"),
     ("setpriv", "util-linux"),
     ("dbus-daemon", "dbus-daemon"),
+    ("dbus-send", "dbus-bin"),
+    ("gdbus", "libglib2.0-bin"),
+    ("busctl", "systemd"),
+    ("journalctl", "systemd"),
 ];
 
 /// Installs all of them.

@@ -1,8 +1,9 @@
 //! `cargo xtask test`.
 //!
 //! Everything is compiled first, as the user. Then the tests that need nothing run, and then, as
-//! root, the ones against the real kernel. Those run one at a time unless asked otherwise: they
-//! provoke losses and measure memory, and a machine of two cores has to cope.
+//! root, the ones against the real kernel, bus and journal. The end-to-end tests run one at a time
+//! unless asked otherwise: they provoke losses and measure memory, and a machine of two cores has to
+//! cope.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ pub struct Options {
     /// Only the tests that need neither privileges nor peers
     #[arg(long, conflicts_with = "e2e")]
     unit: bool,
-    /// Only the tests against the real kernel
+    /// Only the tests against the real kernel, bus and journal
     #[arg(long)]
     e2e: bool,
     /// End-to-end tests that run at one time; each runs a daemon that watches all of them
@@ -37,6 +38,7 @@ struct Suite {
     package: PathBuf,
     program: PathBuf,
     privileged: bool,
+    serial: bool,
 }
 
 /// What all suites amount to.
@@ -132,7 +134,9 @@ fn compile() -> Result<Vec<Suite>> {
             name: format!("{in_package} {kind} {target}"),
             package: package.to_owned(),
             program: program.into(),
-            privileged: kind == "test" && target == "e2e",
+            // Tests of a package as a whole meet the real kernel, bus and journal.
+            privileged: kind == "test",
+            serial: target == "e2e",
         });
     }
     suites.sort_by_key(|suite| (suite.privileged, suite.name.clone()));
@@ -159,7 +163,7 @@ fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
         command.env("PATH", shell::path());
         command
     };
-    if suite.privileged {
+    if suite.serial {
         command.arg(format!("--test-threads={}", options.threads));
     }
     let mut child = command

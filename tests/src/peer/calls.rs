@@ -233,8 +233,8 @@ pub fn write_once(
         WriteCall::Write => checked(unsafe { libc::write(raw, base.cast(), length) }),
         // SAFETY: as above.
         WriteCall::Writev => checked(unsafe { libc::writev(raw, parts.as_ptr(), count) }),
-        // SAFETY: as above.
         WriteCall::Pwritev2 => {
+            // SAFETY: as above.
             checked(unsafe { libc::pwritev2(raw, parts.as_ptr(), count, -1, 0) })
         }
         // SAFETY: as above; no address is passed.

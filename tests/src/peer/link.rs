@@ -151,13 +151,6 @@ impl Link {
         !self.pending.is_empty()
     }
 
-    /// Gives the end of the stream to the other side, if both ends of this link are one socket.
-    pub fn shut_down_writing(&self) {
-        // Fails on a pipe, where dropping the end does the same.
-        let _ =
-            nix::sys::socket::shutdown(self.output.as_raw_fd(), nix::sys::socket::Shutdown::Write);
-    }
-
     /// Closes the writing end and reads the other side's last lines.
     pub fn finish(self) -> io::Result<()> {
         let Self {
