@@ -206,11 +206,13 @@ fn calls_that_move_bytes_past_the_probes() -> Result<()> {
         count,
         talks.iter().filter_map(|(name, what, truth)| {
             let error = verify::exact(truth, &finished.capture, Pids::AtLast).err()?;
+            // Where the other end has all of it, only the count at the blind end is short.
+            let only_counts = format!("{error:#}").contains("the ledger is off");
             let told = finished.capture.others.iter().any(|event| {
                 event["type"] == "mcp_blind_spot"
                     && event["mechanism"] == *what
                     && event["pid"].as_u64() == truth.server_pid.map(u64::from)
-                    && event["covered_by_other_end"] == false
+                    && (only_counts || event["covered_by_other_end"] == false)
             });
             (!told).then(|| format!("{name}: no blind spot reported, and {error:#}"))
         }),
