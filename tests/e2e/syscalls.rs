@@ -2,13 +2,13 @@
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use mcpinspect_tests::peer::calls::{
     PIPE_READS, PIPE_WRITES, ReadCall, SOCKET_READS, SOCKET_WRITES, WriteCall,
 };
-use mcpinspect_tests::talk::{Talk, oddpeers};
-use mcpinspect_tests::tap::Tap;
-use mcpinspect_tests::verify::{self, Pids};
+use mcpinspect_tests::talk::{Talk, Truth, oddpeers};
+use mcpinspect_tests::tap::{Capture, Tap};
+use mcpinspect_tests::verify::{self, Pids, TO_CLIENT, TO_SERVER};
 
 use crate::{SESSION, each_exact, exact, verdict};
 
@@ -173,8 +173,8 @@ fn bytes_looked_at_first_count_once() -> Result<()> {
     Ok(())
 }
 
-/// Calls whose bytes the probes cannot copy: the other end still has them, or a blind spot is
-/// reported. Nothing may be wrong, and nothing may be missing in silence.
+/// Calls whose bytes the probes cannot copy: the other end has them, or both the blind spot and what
+/// was lost in it are told. Nothing may be wrong, and nothing may be missing in silence.
 #[test]
 fn calls_that_move_bytes_past_the_probes() -> Result<()> {
     let plan = "handshake; list; call 300 5000 60000; burst 20 200";
@@ -201,20 +201,34 @@ fn calls_that_move_bytes_past_the_probes() -> Result<()> {
         }
     }
     let finished = tap.finish()?;
+    let capture = &finished.capture;
     let count = talks.len();
     verdict(
         count,
         talks.iter().filter_map(|(name, what, truth)| {
-            let error = verify::exact(truth, &finished.capture, Pids::AtLast).err()?;
-            // Where the other end has all of it, only the count at the blind end is short.
-            let only_counts = format!("{error:#}").contains("the ledger is off");
-            let told = finished.capture.others.iter().any(|event| {
-                event["type"] == "mcp_blind_spot"
-                    && event["mechanism"] == *what
-                    && event["pid"].as_u64() == truth.server_pid.map(u64::from)
-                    && (only_counts || event["covered_by_other_end"] == false)
-            });
-            (!told).then(|| format!("{name}: no blind spot reported, and {error:#}"))
+            let error = complete_or_told(what, truth, capture).err()?;
+            Some(format!("{name}: {error:#}"))
         }),
     )
+}
+
+fn complete_or_told(mechanism: &str, truth: &Truth, capture: &Capture) -> Result<()> {
+    let session = verify::session_of(truth, capture)?;
+    for (direction, sent, reported) in [
+        (TO_SERVER, &truth.to_server, &session.to_server),
+        (TO_CLIENT, &truth.to_client, &session.to_client),
+    ] {
+        let missing = verify::in_order(sent, reported)?;
+        let gap = session.gaps.iter().any(|gap| gap.direction == direction);
+        let told = capture.others.iter().any(|event| {
+            event["type"] == "mcp_blind_spot"
+                && event["session_id"] == session.id
+                && event["mechanism"] == mechanism
+        });
+        ensure!(
+            missing == 0 || (gap && told),
+            "{direction}: {missing} frames missing; gap told: {gap}, blind spot told: {told}"
+        );
+    }
+    Ok(())
 }
