@@ -62,7 +62,7 @@ pub struct Capture {
 impl Default for Capture {
     fn default() -> Self {
         Self {
-            ring_size: ByteSize(16 << 20),
+            ring_size: ByteSize(8 << 20),
             sniff_budget: ByteSize(4 << 20),
             max_message: ByteSize(64 << 20),
             btf: None,

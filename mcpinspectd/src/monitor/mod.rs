@@ -36,6 +36,8 @@ pub struct Monitor {
     tracker: Tracker<Machine>,
     records: Receiver<Batch>,
     drain: Drain,
+    /// Programs that were running before; to be told to the tracker after what is in the ring.
+    found: Vec<startup::Found>,
     undecodable: u64,
 }
 
@@ -83,14 +85,15 @@ impl Monitor {
             beginnings_max: BEGINNINGS_MAX,
             max_sessions: options.max_sessions,
         };
-        let mut monitor = Self {
-            tracker: Tracker::new(machine, settings, clock, now),
+        let mut tracker = Tracker::new(machine, settings, clock, now);
+        let found = startup::register_running(tracker.environment())?;
+        Ok(Self {
+            tracker,
             records,
             drain,
+            found,
             undecodable: 0,
-        };
-        monitor.find_running()?;
-        Ok(monitor)
+        })
     }
 
     /// How system calls are hooked.
@@ -102,6 +105,11 @@ impl Monitor {
     pub fn run(&mut self, stop: &AtomicBool, feed: &mut impl Feed) {
         capture::raise_priority(-10);
         let mut next_tick = 0;
+        // The answers to the registration come first: a socket's peer must be known before its program.
+        self.step(feed, &mut next_tick);
+        for startup::Found { pid, input, output } in std::mem::take(&mut self.found) {
+            self.tracker.found(pid.0, input, output);
+        }
         while !stop.load(Ordering::Acquire) {
             self.step(feed, &mut next_tick);
             feed.idle();

@@ -8,52 +8,30 @@ use std::collections::{HashMap, HashSet};
 
 use mcpinspect_common::{EndpointKey, EndpointKind};
 
-use super::Monitor;
+use super::Machine;
 use crate::capture::ProbeError;
-use crate::discover::Feed;
-use crate::engine::Input;
 use crate::model::Pid;
 use crate::process::fds::{Holder, Holders, InodeKey, StreamKind, holders_snapshot};
 use crate::process::info::{ProcessSnapshot, all};
 
 /// A program found running, and the endpoints that may be its wire.
 #[derive(Debug, PartialEq, Eq)]
-struct Found {
-    pid: Pid,
-    input: Option<EndpointKey>,
-    output: Option<EndpointKey>,
+pub(super) struct Found {
+    pub(super) pid: Pid,
+    pub(super) input: Option<EndpointKey>,
+    pub(super) output: Option<EndpointKey>,
 }
 
-impl Monitor {
-    /// Registers what may be a wire, and takes in what the probes answer.
-    pub(super) fn find_running(&mut self) -> Result<(), ProbeError> {
-        let found = candidates(&all(), &holders_snapshot());
-        let keys: HashSet<EndpointKey> = found
-            .iter()
-            .flat_map(|found| [found.input, found.output])
-            .flatten()
-            .collect();
-        self.tracker.environment().probes().register(keys)?;
-        // The answers are in the ring by now. A socket's peer must be known before its program is.
-        let mut early = Early;
-        while let Ok(batch) = self.records.recv_timeout(super::TICK) {
-            self.take(&batch, &mut early);
-        }
-        for Found { pid, input, output } in found {
-            self.tracker.found(pid.0, input, output);
-        }
-        Ok(())
-    }
-}
-
-/// Nothing can be fed before the programs are known: sessions need a message first, and what comes
-/// is kept as a beginning.
-struct Early;
-
-impl Feed for Early {
-    fn input(&mut self, input: Input<'_>) {
-        tracing::debug!(?input, "too early");
-    }
+/// Registers what may be a wire. The probes answer through the ring.
+pub(super) fn register_running(machine: &mut Machine) -> Result<Vec<Found>, ProbeError> {
+    let found = candidates(&all(), &holders_snapshot());
+    let keys: HashSet<EndpointKey> = found
+        .iter()
+        .flat_map(|found| [found.input, found.output])
+        .flatten()
+        .collect();
+    machine.probes().register(keys)?;
+    Ok(found)
 }
 
 fn endpoint(key: InodeKey, kind: StreamKind) -> Option<EndpointKey> {
