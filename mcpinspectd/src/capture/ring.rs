@@ -7,19 +7,21 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
 use aya::maps::{MapData, RingBuf};
-use mcpinspect_common::RecordHeader;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::record;
 
-/// A batch is handed on when it holds this many bytes, or when the ring is empty.
-const BATCH_BYTES: usize = 128 * 1024;
+/// A batch is handed on when nothing else waits in the ring, or when it holds this many bytes. While
+/// the receiver is busy it goes on growing, so that many small records do not take up the channel.
+const BATCH_BYTES: usize = 8 << 20;
 /// Batches that may wait. With the bytes of a batch this bounds what the daemon holds.
-const BATCHES_MAX: usize = 192;
+const BATCHES_MAX: usize = 2;
+/// How long to wait before a batch is offered again, in milliseconds.
+const OFFER_AGAIN: u16 = 1;
 /// How often the thread looks whether it shall stop, in milliseconds.
 const STOP_LOOK: u16 = 50;
 
@@ -77,39 +79,55 @@ impl Drain {
 
 fn drain(mut ring: RingBuf<MapData>, sender: &SyncSender<Batch>, stop: &AtomicBool) {
     raise_priority(-15);
+    let mut batch = Vec::new();
     loop {
         let stopping = stop.load(Ordering::Acquire);
-        let mut batch = Vec::new();
-        while let Some(item) = ring.next() {
-            // A record is as long as its size class; only the part in use is of interest.
-            let Ok(length) = record::length(&item) else {
-                tracing::warn!(bytes = item.len(), "a record that is shorter than it says");
-                continue;
-            };
-            if batch.capacity() == 0 {
-                batch.reserve(length.max(16 * size_of::<RecordHeader>()));
-            }
-            batch.extend_from_slice(&item[..length]);
-            drop(item);
-            if batch.len() >= BATCH_BYTES {
-                break;
-            }
-        }
+        take(&mut ring, &mut batch);
         if batch.is_empty() {
             if stopping {
                 return;
             }
-            wait(&ring);
-        } else if sender.send(Batch(batch)).is_err() {
-            return;
+            wait(&ring, STOP_LOOK);
+            continue;
+        }
+        let full = batch.len() >= BATCH_BYTES || stopping;
+        let offered = Batch(std::mem::take(&mut batch));
+        let sent = if full {
+            sender.send(offered).map_err(|_| None)
+        } else {
+            sender.try_send(offered).map_err(|error| match error {
+                TrySendError::Full(offered) => Some(offered),
+                TrySendError::Disconnected(_) => None,
+            })
+        };
+        match sent {
+            Ok(()) => {}
+            Err(Some(Batch(back))) => {
+                batch = back;
+                wait(&ring, OFFER_AGAIN);
+            }
+            Err(None) => return,
         }
     }
 }
 
-fn wait(ring: &RingBuf<MapData>) {
+/// Moves what is in the ring into a batch, as far as it has room.
+fn take(ring: &mut RingBuf<MapData>, batch: &mut Vec<u8>) {
+    while batch.len() < BATCH_BYTES {
+        let Some(item) = ring.next() else { return };
+        // A record is as long as its size class; only the part in use is of interest.
+        let Ok(length) = record::length(&item) else {
+            tracing::warn!(bytes = item.len(), "a record that is shorter than it says");
+            continue;
+        };
+        batch.extend_from_slice(&item[..length]);
+    }
+}
+
+fn wait(ring: &RingBuf<MapData>, milliseconds: u16) {
     let mut descriptors = [PollFd::new(ring.as_fd(), PollFlags::POLLIN)];
     // An interrupted wait is a short wait.
-    let _ = poll(&mut descriptors, PollTimeout::from(STOP_LOOK));
+    let _ = poll(&mut descriptors, PollTimeout::from(milliseconds));
 }
 
 /// Asks that the calling thread run before ordinary processes: they fill the ring that it empties.
