@@ -14,8 +14,8 @@ const AF_UNIX: u16 = 1;
 const SOCK_STREAM: u16 = 1;
 /// Pipe slots that are summed up: the largest pipe that an unprivileged process can have (1 MiB).
 const PIPE_SLOTS: u32 = 256;
-/// Queued socket buffers that are summed up.
-const QUEUE_LENGTH: u32 = 64;
+/// Queued socket buffers that are summed up: more than a socket of the default size can hold.
+const QUEUE_LENGTH: u32 = 512;
 
 /// Registers what `file` is, if it can carry a wire. Gives the report for user space.
 #[inline(always)]

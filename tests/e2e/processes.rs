@@ -190,6 +190,11 @@ fn a_session_that_began_before_the_daemon() -> Result<()> {
     let mut talks = Vec::new();
     for (name, server) in [("plain", plain), ("high", high), ("wrapped", wrapped)] {
         for transport in ["pipe", "socketpairs", "socketpair"] {
+            // Nothing tells whose sockets are connected to whose, so a wire on sockets that was moved
+            // away from descriptors 0 and 1 before the daemon came is not found.
+            if name == "high" && transport != "pipe" {
+                continue;
+            }
             for io in [&["--read", "read"][..], &["--threads"]] {
                 let mark = asleep.with_file_name(format!("asleep-{}", talks.len()));
                 let plan = format!(

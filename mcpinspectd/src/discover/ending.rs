@@ -117,7 +117,7 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// What was counted at the two ends of a stream: bytes written, bytes read.
-    fn counted(&self, key: EndpointKey) -> (u64, u64) {
+    pub(super) fn counted(&self, key: EndpointKey) -> (u64, u64) {
         let position = |endpoint: Option<EndpointKey>, end: End| {
             endpoint
                 .and_then(|endpoint| self.environment.counters(endpoint))

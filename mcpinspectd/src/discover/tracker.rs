@@ -960,7 +960,8 @@ impl<E: Environment> Tracker<E> {
         else {
             return;
         };
-        let covered = flow.source != end;
+        // What was written before the stream was known is to be had at the reader's end alone.
+        let covered = flow.source != end && flow.reassembly.next() >= self.counted(key).0;
         self.tell_blind_spot(flow.session, operation.as_str(), actor, covered, feed);
     }
 
