@@ -16,6 +16,7 @@
 mod ending;
 mod environment;
 mod ledger;
+mod orphans;
 mod programs;
 mod session;
 mod stream;

@@ -490,3 +490,32 @@ fn sessions_above_the_limit_are_counted_and_left_alone() {
     serve(&mut bench, 8);
     assert_eq!((bench.tracker.sessions(), bench.tracker.refused()), (4, 3));
 }
+
+#[test]
+fn what_is_written_before_the_peer_is_known_is_kept() {
+    let socket = |ino| EndpointKey {
+        ino,
+        dev: 8,
+        kind: EndpointKind::UnixSocket as u32,
+    };
+    let (server_side, client_side) = (socket(1), socket(2));
+    let mut bench = Bench::new();
+    bench.moves(CLIENT, client_side, End::Writer, INITIALIZE);
+    let report = |fd| EndpointReport {
+        key: server_side,
+        peer_ino: 2,
+        fd,
+        fresh: 1,
+    };
+    bench.record(
+        SERVER,
+        Record::Exec {
+            input: report(0),
+            output: report(1),
+        },
+    );
+    // Recognised by what the client wrote, though the server has not read it yet.
+    assert_eq!(bench.limit(server_side)[0], u64::MAX);
+    bench.moves(SERVER, server_side, End::Reader, INITIALIZE);
+    assert_eq!(bench.sent(Direction::ClientToServer), INITIALIZE);
+}

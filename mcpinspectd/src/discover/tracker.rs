@@ -7,6 +7,7 @@ use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, Operatio
 
 use super::environment::{Environment, Policy};
 use super::ledger::StreamLedger;
+use super::orphans::{Orphan, Orphans};
 use super::programs::{Program, Programs};
 use super::session::Session;
 use super::stream::{Fate, Flow, SessionIndex, Stream};
@@ -61,6 +62,8 @@ pub struct Tracker<E> {
     pub(super) ended: Vec<StreamLedger>,
     pub(super) beginnings: usize,
     pub(super) next_sweep: u64,
+    /// What was written to sockets whose peer is not known yet.
+    orphans: Orphans,
     /// Processes that use a mechanism which does not tell the stream that it concerns.
     blind: HashMap<u32, Operation>,
 }
@@ -83,6 +86,7 @@ impl<E: Environment> Tracker<E> {
             ended: Vec::new(),
             beginnings: 0,
             next_sweep: now.saturating_add(super::ending::SWEEP_INTERVAL),
+            orphans: Orphans::default(),
             blind: HashMap::new(),
         }
     }
@@ -116,6 +120,8 @@ impl<E: Environment> Tracker<E> {
             } => {
                 if let Some(stream) = self.stream_of(key, end) {
                     self.data(stream, end, position, bytes, actor, feed);
+                } else {
+                    self.orphans.keep(key, position, bytes, actor);
                 }
             }
             Record::Missing {
@@ -131,7 +137,10 @@ impl<E: Environment> Tracker<E> {
             Record::EndOfStream { key } => self.end_of_stream(key, actor, feed),
             Record::Exec { input, output } => self.exec(actor, input, output, feed),
             Record::Exit => self.exit(actor),
-            Record::Registered(report) => self.registered(report),
+            Record::Registered(report) => {
+                self.registered(report);
+                self.adopt(feed);
+            }
             Record::BlindSpot {
                 stream,
                 bytes: _,
@@ -195,6 +204,22 @@ impl<E: Environment> Tracker<E> {
         stream
     }
 
+    /// Takes in what was written to sockets whose peers have become known.
+    fn adopt(&mut self, feed: &mut impl Feed) {
+        for Orphan {
+            key,
+            position,
+            bytes,
+            actor,
+        } in self.orphans.take()
+        {
+            match self.stream_of(key, End::Writer) {
+                Some(stream) => self.data(stream, End::Writer, position, &bytes, actor, feed),
+                None => self.orphans.keep(key, position, &bytes, actor),
+            }
+        }
+    }
+
     fn registered(&mut self, report: EndpointReport) {
         let Some(key) = self.endpoint(report) else {
             return;
@@ -248,6 +273,7 @@ impl<E: Environment> Tracker<E> {
                 }
             }
         }
+        self.adopt(feed);
     }
 
     fn exit(&mut self, actor: Actor) {
