@@ -94,7 +94,7 @@ pub fn eval(directory: &Path, arguments: &[String]) -> Result<()> {
     let directory = directory.canonicalize()?;
     let mut eval = shell::cargo();
     eval.args(["run", "--release", "--quiet", "--package", "mcpinspectd"]);
-    eval.args(["--example", "eval", "--"]);
+    eval.args(["--bin", "mcpinspect", "--", "eval"]);
     eval.arg(directory).args(arguments);
     shell::run(&mut eval)
 }

@@ -5,6 +5,7 @@
 //! itself as client and server, and prints what each does and what the daemon says about it.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ const SOON: Duration = Duration::from_secs(10);
 fn main() -> ExitCode {
     let result = match std::env::args().nth(1).as_deref() {
         None => show(),
-        Some("notes-server") => serve(),
+        Some("serve") => serve(),
         Some(other) => Err(anyhow::anyhow!("no such part of the demo: {other}")),
     };
     match result {
@@ -95,9 +96,12 @@ struct Client {
 }
 
 impl Client {
-    fn start() -> Result<Self> {
-        let mut server = Command::new(std::env::current_exe()?)
-            .arg("notes-server")
+    fn start(directory: &Path) -> Result<Self> {
+        // A server is known by the program that it is, so it gets one of its own.
+        let program = directory.join("notes-server");
+        std::fs::copy(std::env::current_exe()?, &program)?;
+        let mut server = Command::new(program)
+            .arg("serve")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -191,6 +195,17 @@ fn tell(event: &Value) {
         "mcp_detection" => 31,
         _ => 36,
     };
+    let finding = &event["detection"];
+    if finding.is_object() {
+        println!(
+            "  \x1b[{colour}m{kind}\x1b[0m  {} {} in {}: {}",
+            text(&finding["severity"]),
+            text(&finding["category"]),
+            text(&finding["field"]),
+            text(&finding["explanation"])
+        );
+        return;
+    }
     println!(
         "  \x1b[{colour}m{kind}\x1b[0m  server {}",
         text(&event["server_id"])
@@ -207,21 +222,6 @@ fn tell(event: &Value) {
         println!("      changed: {}", text(&change["field"]));
         line("    before", &change["previous"]);
         line("    now   ", &change["new"]);
-    }
-    let alone = event.get("detection").into_iter();
-    for finding in event["detections"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .chain(alone)
-    {
-        println!(
-            "      \x1b[31mfinding: {} ({}) in {}\x1b[0m",
-            text(&finding["category"]),
-            text(&finding["severity"]),
-            text(&finding["field"])
-        );
-        line("    why", &finding["explanation"]);
     }
 }
 
@@ -240,8 +240,9 @@ fn show() -> Result<()> {
         state: &state,
         shown: 0,
     };
-    step("an agent starts its server `notes` and asks for its tools");
-    let mut client = Client::start()?;
+    step("an agent starts its server `notes-server` and asks for its tools");
+    let directory = tempfile::tempdir()?;
+    let mut client = Client::start(directory.path())?;
     let me = json!({"name": "demo-agent", "version": "1.0.0"});
     client.request(
         "initialize",
