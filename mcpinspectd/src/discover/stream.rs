@@ -36,6 +36,9 @@ pub struct Beginning {
 /// Contiguous bytes from a stream's beginning, as one end saw them.
 #[derive(Debug, Default)]
 pub struct Prefix {
+    /// Where the first byte stands: behind the start where that was written before the stream was
+    /// known.
+    base: u64,
     bytes: Vec<u8>,
     /// Where each piece ends, and when it came (`CLOCK_BOOTTIME`, nanoseconds).
     pieces: Vec<(usize, u64)>,
@@ -104,7 +107,10 @@ impl Beginning {
 impl Prefix {
     /// Appends a piece, if it is the next one. Gives whether it was.
     pub fn keep(&mut self, position: u64, bytes: &[u8], time: u64) -> bool {
-        let next = self.bytes.len() as u64;
+        if self.bytes.is_empty() {
+            self.base = position;
+        }
+        let next = self.base + self.bytes.len() as u64;
         self.torn |= position > next;
         if self.torn || position != next {
             return false;
@@ -119,7 +125,7 @@ impl Prefix {
         let mut start = 0;
         self.pieces.iter().map(move |&(end, time)| {
             let from = std::mem::replace(&mut start, end);
-            (from as u64, &self.bytes[from..end], time)
+            (self.base + from as u64, &self.bytes[from..end], time)
         })
     }
 }

@@ -997,7 +997,8 @@ impl<E: Environment> Tracker<E> {
             for tgid in [session.server, session.client].into_iter().flatten() {
                 if let Some(operation) = self.blind.get(&tgid) {
                     let actor = Actor { tgid, time };
-                    self.tell_blind_spot(*index, operation.as_str(), actor, true, feed);
+                    // It does not tell the stream, so nothing vouches for the other end.
+                    self.tell_blind_spot(*index, operation.as_str(), actor, false, feed);
                 }
             }
         }

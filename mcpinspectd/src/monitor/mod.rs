@@ -17,6 +17,10 @@ pub use machine::Machine;
 
 /// How often time passes for discovery.
 const TICK: Duration = Duration::from_millis(100);
+/// The ring has been quiet for so long: what was asked for has been answered.
+const SETTLED: Duration = Duration::from_millis(50);
+/// Nanoseconds that a machine which is never quiet is waited for.
+const SETTLED_MAX: u64 = 500_000_000;
 /// Bytes of undecided streams' beginnings that are kept at most.
 const BEGINNINGS_MAX: usize = 32 << 20;
 
@@ -106,7 +110,13 @@ impl Monitor {
         capture::raise_priority(-10);
         let mut next_tick = 0;
         // The answers to the registration come first: a socket's peer must be known before its program.
-        self.step(feed, &mut next_tick);
+        let settled = now().saturating_add(SETTLED_MAX);
+        while let Ok(batch) = self.records.recv_timeout(SETTLED) {
+            self.take(&batch, feed);
+            if now() > settled {
+                break;
+            }
+        }
         for startup::Found { pid, input, output } in std::mem::take(&mut self.found) {
             self.tracker.found(pid.0, input, output);
         }
