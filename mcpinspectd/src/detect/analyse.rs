@@ -245,12 +245,21 @@ impl Analyser {
                 end: at,
             });
         }
+        if (self.matches.truncated || document.truncated())
+            && let Some(rule) = rules.probe(Probe::Overlong).filter(|rule| counts(*rule))
+        {
+            firings.push(Firing {
+                rule,
+                start: 0,
+                end: 0,
+            });
+        }
         firings.sort_unstable_by_key(|firing| (firing.start, firing.rule));
         self.features.collect(rules, &document, &firings);
         let verdict = score::weigh(rules, weights, &self.features);
         let mut report = Report {
             score: verdict.score(),
-            truncated: self.matches.truncated,
+            truncated: self.matches.truncated || document.truncated(),
             ..Report::clean()
         };
         if verdict.action != Action::None {
@@ -303,6 +312,9 @@ fn unhide(document: &mut Document<'_>) -> Vec<(usize, Hidden)> {
             ));
             decoded.push((piece.node, piece.part, payload.how, payload.text));
         }
+    }
+    if decoded.len() > DECODED {
+        document.cut_short();
     }
     for (node, part, how, text) in decoded.into_iter().take(DECODED) {
         let node = document.node(node, Segment::Decoded(how));

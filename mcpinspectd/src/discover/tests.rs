@@ -97,7 +97,7 @@ impl Feed for Told {
                 self.lines.push(format!("end {}", direction.as_str()));
             }
             Input::SessionEnded { reason, .. } => self.lines.push(format!("ended {reason}")),
-            Input::PartiesChanged { .. } => {}
+            Input::PartiesChanged { .. } | Input::Program { .. } => {}
         }
     }
 }

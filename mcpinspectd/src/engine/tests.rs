@@ -997,3 +997,80 @@ fn a_policy_tires_of_a_server_that_changes_all_the_time() {
     }
     assert_eq!(accepted, usize::from(offers::MAX_CHANGES_ACCEPTED));
 }
+
+impl Wire {
+    fn program(&mut self, definition: Value) {
+        self.time += 1;
+        let definition = serde_json::value::to_raw_value(&definition).unwrap();
+        let input = Input::Program {
+            session: &self.session,
+            definition: &definition,
+            time: Timestamp(self.time),
+        };
+        self.engine.handle(input, &mut self.log);
+    }
+}
+
+fn package(name: &str, version: &str) -> Value {
+    json!({"executable": "/usr/bin/node", "package": name, "version": version})
+}
+
+#[test]
+fn another_program_behind_the_same_name_is_told_until_it_is_accepted() {
+    let mut wire = Wire::new();
+    wire.program(package("npm:files", "1.0.0"));
+    wire.start("second", false);
+    wire.program(package("npm:files", "1.0.0"));
+    assert!(wire.log.take("mcp_server_changed").is_empty());
+    for session in ["third", "fourth"] {
+        wire.start(session, false);
+        wire.program(package("npm:files", "1.0.1"));
+        wire.program(package("npm:files", "1.0.1"));
+        let changed = wire.log.take("mcp_server_changed");
+        assert_eq!(changed.len(), 1, "once in a session");
+        assert_eq!(changed[0]["item"], "program");
+        assert_eq!(
+            changed[0]["changes"],
+            json!([{"field": "version", "previous": "1.0.0", "new": "1.0.1"}])
+        );
+    }
+    let by = Who {
+        by: By::Person(1000),
+        time: Timestamp(wire.time),
+        reason: "",
+    };
+    let key = ItemKey::only(Kind::Program);
+    let registry = wire.engine.registry_mut();
+    registry.approve("files", &key, None, by).unwrap();
+    wire.start("fifth", false);
+    wire.program(package("npm:files", "1.0.1"));
+    assert!(wire.log.take("mcp_server_changed").is_empty());
+}
+
+#[test]
+fn a_policy_for_the_same_vendor_waits_until_it_knows_whose_program_it_is() {
+    const SAME: &str = "[[registry.auto_approve]]\nserver = '*'\n";
+    for (program, accepted) in [
+        (package("npm:files", "1.0.0"), 1),
+        (package("npm:files", "2.0.0"), 1),
+        (package("npm:fi1es", "1.0.0"), 0),
+        (json!({"executable": "/usr/bin/node"}), 0),
+    ] {
+        for program_first in [true, false] {
+            let mut wire = watched(SAME);
+            wire.program(package("npm:files", "1.0.0"));
+            wire.list(&[tool("read", "Reads a file.")]);
+            wire.start("later", false);
+            if program_first {
+                wire.program(program.clone());
+            }
+            wire.list(&[tool("read", "Reads a file, or a part of it.")]);
+            if !program_first {
+                assert_eq!(decisions(&mut wire), [""; 0]);
+                wire.program(program.clone());
+            }
+            let told = decisions(&mut wire);
+            assert_eq!(told.len(), accepted, "{program} {program_first} {told:?}");
+        }
+    }
+}
