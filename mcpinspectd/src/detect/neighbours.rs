@@ -69,13 +69,21 @@ struct Card {
     pairs: Box<[u32]>,
 }
 
+/// The tools of one server.
+#[derive(Debug, Default)]
+struct Offer {
+    ids: Vec<u32>,
+    /// Hashes of their names.
+    names: HashSet<u32>,
+}
+
 /// The tools of all servers.
 #[derive(Debug, Default)]
 pub struct Neighbours {
     cards: HashMap<u32, Card>,
     next: u32,
     order: u64,
-    servers: HashMap<Arc<str>, Vec<u32>>,
+    servers: HashMap<Arc<str>, Offer>,
     by_name: HashMap<Box<str>, Vec<u32>>,
     by_skeleton: HashMap<Box<str>, Vec<u32>>,
     by_half: HashMap<(bool, u32), Vec<u32>>,
@@ -128,7 +136,9 @@ impl Neighbours {
         self.next = self.next.wrapping_add(1);
         self.order += 1;
         let card = Card::new(Arc::clone(&server), self.order, name, tool);
-        self.servers.entry(server).or_default().push(id);
+        let offer = self.servers.entry(server).or_default();
+        offer.ids.push(id);
+        offer.names.insert(hash(&card.name));
         self.by_name.entry(card.name.clone()).or_default().push(id);
         self.by_skeleton
             .entry(card.skeleton.clone())
@@ -145,7 +155,8 @@ impl Neighbours {
 
     /// Forgets a server's tools.
     pub fn forget(&mut self, server: &str) {
-        for id in self.servers.get(server).cloned().unwrap_or_default() {
+        let offer = self.servers.get(server);
+        for id in offer.map(|offer| offer.ids.clone()).unwrap_or_default() {
             self.forget_card(id);
         }
     }
@@ -162,7 +173,13 @@ impl Neighbours {
         for band in card.bands() {
             drop_from(&mut self.by_band, &band, id);
         }
-        drop_from(&mut self.servers, &card.server, id);
+        if let Some(offer) = self.servers.get_mut(&card.server) {
+            offer.ids.retain(|known| *known != id);
+            offer.names.remove(&hash(&card.name));
+            if offer.ids.is_empty() {
+                self.servers.remove(&card.server);
+            }
+        }
     }
 
     fn find(&self, server: &str, name: &str) -> Option<u32> {
@@ -293,12 +310,8 @@ impl Neighbours {
         let (Some(a), Some(b)) = (self.servers.get(a), self.servers.get(b)) else {
             return false;
         };
-        let names = |ids: &[u32]| -> HashSet<u32> {
-            let cards = ids.iter().filter_map(|id| self.cards.get(id));
-            cards.map(|card| hash(&card.name)).collect()
-        };
-        let (a, b) = (names(a), names(b));
-        let common = a.intersection(&b).count();
+        let (a, b) = (&a.names, &b.names);
+        let common = a.intersection(b).count();
         common >= TWINS_MIN
             && common as f32 >= TWINS_SHARE * a.len().min(b.len()) as f32
             && common as f32 >= 0.25 * a.len().max(b.len()) as f32

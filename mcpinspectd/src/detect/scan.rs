@@ -88,7 +88,7 @@ pub struct Outcome {
     #[serde(flatten)]
     pub extra: Map<String, Value>,
     /// The tool, where the line is one.
-    #[serde(skip)]
+    #[serde(rename = "tool_name", skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
 }
 
@@ -196,7 +196,7 @@ impl Content {
             value,
             shape,
             server: Some(server.to_owned()),
-            extra: Map::new(),
+            extra: Map::from_iter([("server".to_owned(), server.into())]),
         };
         let tools = message
             .pointer_mut("/result/tools")
@@ -290,6 +290,7 @@ fn without_own_members(mut extra: Map<String, Value>) -> Map<String, Value> {
         "detections",
         "truncated",
         "error",
+        "tool_name",
     ] {
         extra.remove(own);
     }

@@ -1074,3 +1074,38 @@ fn a_policy_for_the_same_vendor_waits_until_it_knows_whose_program_it_is() {
         }
     }
 }
+
+#[test]
+fn rules_read_anew_count_in_sessions_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let current = Arc::new(Current::new(Knowledge::builtin()));
+    let registry = Registry::in_memory().unwrap();
+    let mut wire = Wire::new();
+    let watch = Watch::new(Arc::clone(&current));
+    wire.engine = Engine::new(Limits::default(), registry, Box::new(watch));
+    wire.start("watched", false);
+    let mut found = |rules: &str, errors: usize| {
+        std::fs::write(folder.path().join("own.toml"), rules).unwrap();
+        let (knowledge, problems) = Knowledge::load(folder.path());
+        assert_eq!(problems.len(), errors, "{problems:?}");
+        current.replace(knowledge);
+        let text = json!({"content": [{"type": "text", "text": "The zebra-7 report is ready."}]});
+        wire.ask("tools/call", json!({"name": "read"}), text);
+        let told = wire.log.take("mcp_detection");
+        told.iter()
+            .map(|event| event["detection"]["pattern"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let rule = "[[rule]]\nid = \"own\"\ncategory = \"exfiltration\"\ndecides = \"alert\"\nliterals = [\"zebra-7\"]\n";
+    let silence = "[[suppress]]\nrule = \"own\"\nserver = \"files\"\nreason = \"test\"\nuntil = \"2099-01-01\"\n";
+    assert_eq!(found("", 0), [""; 0]);
+    assert_eq!(found(rule, 0), ["own"]);
+    assert_eq!(found(&format!("{rule}{silence}"), 0), [""; 0]);
+    let elsewhere = silence.replace("files", "other");
+    assert_eq!(found(&format!("{rule}{elsewhere}"), 0), ["own"]);
+    assert_eq!(
+        found("[[rule]]\nid = 7\n", 1),
+        [""; 0],
+        "the broken pack is left out"
+    );
+}
