@@ -20,7 +20,7 @@ use crate::model::Timestamp;
 use crate::process::program;
 use crate::registry::listing::Listings;
 use crate::registry::{
-    By, DefinitionHash, ItemKey, Kind, MAX_NAME, Observation, Sight, Standing, Who, diff,
+    By, DefinitionHash, ItemKey, Kind, MAX_NAME, Observation, Sight, Standing, Verb, Who, diff,
 };
 use crate::session::{Observed, Page};
 
@@ -250,7 +250,11 @@ impl Body {
             reason: AutoApproval::REASON,
         };
         // A change that cannot be accepted stays a change, and is told as one in the next session.
-        if let Err(error) = shared.registry.approve(&self.server.0, key, Some(hash), by) {
+        if let Err(error) =
+            shared
+                .registry
+                .decide(&self.server.0, key, Verb::Approve, Some(hash), by)
+        {
             tracing::error!(server = %self.server, %error, "a change was not accepted");
         }
     }

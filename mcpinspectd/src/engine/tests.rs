@@ -13,7 +13,7 @@ use crate::event::{Action, Detection, Event, Severity, ToolStatus};
 use crate::model::Direction::{self, ClientToServer as Up, ServerToClient as Down};
 use crate::model::{ServerId, Timestamp};
 use crate::process::ServerIdentity;
-use crate::registry::{By, ItemKey, Kind, Who};
+use crate::registry::{By, ItemKey, Kind, Verb, Who};
 
 /// Writes down what the engine says, one line each.
 #[derive(Default)]
@@ -276,7 +276,7 @@ fn tools_are_new_then_unchanged_then_changed_until_approved() {
     };
     wire.engine
         .registry_mut()
-        .approve("files", &ItemKey::tool("b"), None, who)
+        .decide("files", &ItemKey::tool("b"), Verb::Approve, None, who)
         .unwrap();
     wire.start("fourth", false);
     wire.list(&[tool("a", "x"), tool("b", "worse")]);
@@ -828,9 +828,13 @@ fn decisions_become_events_once() {
         reason: "password=hunter2hunter2",
     };
     let read = ItemKey::tool("read");
-    let hash = person.reject("files", &read, None, by).unwrap();
+    let hash = person
+        .decide("files", &read, Verb::Reject, None, by)
+        .unwrap();
     let instructions = ItemKey::only(Kind::Instructions);
-    person.unpin("files", &instructions, by).unwrap();
+    person
+        .decide("files", &instructions, Verb::Unpin, None, by)
+        .unwrap();
     let idle = |wire: &mut Wire, now| {
         wire.engine.idle(Timestamp(now), &mut wire.log);
         std::mem::take(&mut wire.log.events)
@@ -859,10 +863,14 @@ fn decisions_become_events_once() {
     assert_eq!(idle(&mut wire, 10 * LOOK_EVERY), [""; 0]);
 
     // Looked for ten times a second at most, and at once where the clock was set back.
-    person.unpin("files", &instructions, by).unwrap();
+    person
+        .decide("files", &instructions, Verb::Unpin, None, by)
+        .unwrap();
     assert_eq!(idle(&mut wire, 11 * LOOK_EVERY - 1), [""; 0]);
     assert_eq!(idle(&mut wire, 11 * LOOK_EVERY).len(), 1);
-    person.unpin("files", &instructions, by).unwrap();
+    person
+        .decide("files", &instructions, Verb::Unpin, None, by)
+        .unwrap();
     assert_eq!(idle(&mut wire, 1).len(), 1);
 }
 
@@ -1041,7 +1049,9 @@ fn another_program_behind_the_same_name_is_told_until_it_is_accepted() {
     };
     let key = ItemKey::only(Kind::Program);
     let registry = wire.engine.registry_mut();
-    registry.approve("files", &key, None, by).unwrap();
+    registry
+        .decide("files", &key, Verb::Approve, None, by)
+        .unwrap();
     wire.start("fifth", false);
     wire.program(package("npm:files", "1.0.1"));
     assert!(wire.log.take("mcp_server_changed").is_empty());
