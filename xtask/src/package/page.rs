@@ -16,6 +16,9 @@ pub(super) fn of_configuration(settings: &str, version: &str) -> String {
     for block in settings.split("\n\n") {
         let lines: Vec<&str> = block.lines().collect();
         let mut comment = Vec::new();
+        if let Some(table) = table_shown(block) {
+            let _ = writeln!(page, ".SH \"{}\"", escape(table));
+        }
         for line in lines {
             let line = line.trim_end();
             if let Some(section) = line.strip_prefix('[') {
@@ -27,7 +30,7 @@ pub(super) fn of_configuration(settings: &str, version: &str) -> String {
                 comment.push("");
             } else if let Some(example) = line.strip_prefix('#') {
                 match example.split_once(" = ") {
-                    Some((key, value)) if !example_of_several(block) => {
+                    Some((key, value)) if table_shown(block).is_none() => {
                         entry(
                             &mut page,
                             &mut comment,
@@ -37,7 +40,7 @@ pub(super) fn of_configuration(settings: &str, version: &str) -> String {
                     }
                     _ => {
                         flush(&mut page, &mut comment);
-                        let _ = writeln!(page, ".br\n.B {}", escape(example));
+                        let _ = writeln!(page, ".br\n\\fB{}\\fR", escape(example));
                     }
                 }
             } else if let Some((key, value)) = line.split_once(" = ") {
@@ -53,9 +56,10 @@ pub(super) fn of_configuration(settings: &str, version: &str) -> String {
     page
 }
 
-/// Whether a block shows whole tables as an example, which stay together.
-fn example_of_several(block: &str) -> bool {
-    block.lines().any(|line| line.starts_with("#[["))
+/// The table that a block shows examples of, which stay together.
+fn table_shown(block: &str) -> Option<&str> {
+    let table = block.lines().find(|line| line.starts_with("#[["))?;
+    table.strip_prefix('#')
 }
 
 fn entry(page: &mut String, comment: &mut Vec<&str>, key: &str, value: &str) {
@@ -116,8 +120,9 @@ mod tests {
     fn examples_stay_together_and_nothing_is_a_command() {
         let page = of_configuration("# .so /etc/passwd\n#[[a.b]]\n#c = \"d\\\\e\"\n", "1");
         assert!(page.contains("\\&.so /etc/passwd"), "{page}");
+        assert!(page.contains(".SH \"[[a.b]]\"\n"), "{page}");
         assert!(
-            page.contains(".br\n.B [[a.b]]\n.br\n.B c = \"d\\e\\ee\""),
+            page.contains(".br\n\\fB[[a.b]]\\fR\n.br\n\\fBc = \"d\\e\\ee\"\\fR\n"),
             "{page}"
         );
     }

@@ -34,8 +34,8 @@ pub(super) fn build(package: &Package) -> Result<PathBuf> {
             "_rpmfilename",
             "%{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm".to_owned(),
         ),
-        ("tree", root.display().to_string()),
-        ("files", files.display().to_string()),
+        ("package_tree", root.display().to_string()),
+        ("package_files", files.display().to_string()),
         ("package_version", package.version.clone()),
         ("package_release", package.revision.to_string()),
         (
