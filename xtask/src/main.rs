@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod container;
 mod package;
 mod peers;
 mod run;
@@ -71,7 +72,8 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Setup => {
             setup::toolchain()?;
             setup::kernel()?;
-            peers::install()
+            peers::install()?;
+            container::install()
         }
     }
 }

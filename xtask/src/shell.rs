@@ -35,6 +35,8 @@ pub fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(root()).env("PATH", path());
+    // What the programs say with `--version`.
+    command.env("MCPINSPECT_COMMIT", commit().unwrap_or_default());
     // Set for us by `cargo run`; builds of other packages are none of our package's business.
     for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"] {
         command.env_remove(name);

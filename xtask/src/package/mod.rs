@@ -96,6 +96,18 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Builds what the tests install: the programs that they run anyway, as a package and its successor.
+pub fn for_tests() -> Result<()> {
+    for (revision, formats) in [(1, &[Format::Deb, Format::Rpm][..]), (2, &[Format::Deb])] {
+        run(&Options {
+            profile: "dev".to_owned(),
+            format: formats.to_vec(),
+            revision,
+        })?;
+    }
+    Ok(())
+}
+
 /// Builds the programs and has them write their manual.
 fn prepare(options: &Options) -> Result<Package> {
     let commit = shell::commit();
@@ -107,7 +119,6 @@ fn prepare(options: &Options) -> Result<Package> {
     let mut build = shell::cargo();
     build.args(["build", "--locked", "--package", "mcpinspectd", "--bins"]);
     build.args(["--profile", &options.profile]);
-    build.env("MCPINSPECT_COMMIT", commit.unwrap_or_default());
     shell::run(&mut build)?;
     let profile = match options.profile.as_str() {
         "dev" | "test" => "debug",
