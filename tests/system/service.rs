@@ -167,7 +167,7 @@ fn reloading_keeps_it_running() -> Result<()> {
     event(&mut container, "mcp_tool_seen", "after")?;
     ensure!(container.property("MainPID")? == before, "it was restarted");
     // A crash is made good.
-    container.shell("systemctl kill --signal=KILL mcpinspectd")?;
+    container.shell("systemctl kill --kill-who=main --signal=KILL mcpinspectd")?;
     container.wait("a restart after a crash", |container| {
         let running = container.property("ActiveState")? == "active";
         Ok((running && container.property("MainPID")? != before).then_some(()))
