@@ -313,10 +313,25 @@ impl Probes {
         &mut self,
         keys: impl IntoIterator<Item = EndpointKey>,
     ) -> Result<(), ProbeError> {
-        const NAME: &str = "descriptors";
         if self.hook == Hook::RawTracepoint {
             return Ok(());
         }
+        let keys: Vec<EndpointKey> = keys.into_iter().collect();
+        self.walk(&keys)?;
+        // A socket's registration makes its peer known. Who holds that one is marked by a second walk.
+        let peers: Vec<EndpointKey> = keys
+            .iter()
+            .filter_map(|key| {
+                let ino = self.counters(*key)?.peer_ino;
+                (ino != 0).then_some(EndpointKey { ino, ..*key })
+            })
+            .collect();
+        self.walk(&peers)
+    }
+
+    /// Has the kernel go through all descriptors of all processes and stop at `keys`.
+    fn walk(&mut self, keys: &[EndpointKey]) -> Result<(), ProbeError> {
+        const NAME: &str = "descriptors";
         let mut inserted = Vec::new();
         for key in keys {
             match self.candidates.insert(key, 1, 0) {
@@ -336,7 +351,7 @@ impl Probes {
         // The walk happens while its (empty) output is read.
         std::io::copy(&mut walk, &mut std::io::sink())?;
         for key in inserted {
-            let _ = self.candidates.remove(&key);
+            let _ = self.candidates.remove(key);
         }
         Ok(())
     }
