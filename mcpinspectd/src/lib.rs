@@ -20,6 +20,7 @@ pub mod mcp;
 pub mod model;
 pub mod monitor;
 pub mod preflight;
+pub mod privileges;
 pub mod process;
 pub mod registry;
 pub mod session;
