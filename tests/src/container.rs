@@ -210,14 +210,14 @@ impl Container {
     }
 
     /// Runs a session of the Rust SDK's client with its server, which is called `name` and describes
-    /// its tool so.
+    /// its tool so. It lasts as long as a daemon that is busy takes to look who it is.
     pub fn session(&self, name: &str, description: &str) -> Result<()> {
         let client = seen(&places::example("rmcp_client")?)?;
         let server = seen(&places::example("rmcp_server")?)?;
         self.shell(&format!(
             "echo '[[\"echo\", {{\"message\": \"hello\"}}]]' > /tmp/calls.json && \
              cp --update {server} /usr/local/bin/{name}-server && \
-             ECHO_DESCRIPTION={} {client} /tmp/calls.json /usr/local/bin/{name}-server",
+             KEEP_OPEN_MS=1500 ECHO_DESCRIPTION={} {client} /tmp/calls.json /usr/local/bin/{name}-server",
             quoted(description)
         ))?;
         Ok(())
