@@ -19,4 +19,4 @@ pub mod info;
 mod procfs;
 
 pub use identity::ServerIdentity;
-pub use info::{ProcessInfo, ProcessSnapshot, snapshot, start_time};
+pub use info::{ProcessInfo, ProcessSnapshot, own, snapshot, start_time};
