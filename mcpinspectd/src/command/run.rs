@@ -63,6 +63,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let reopen = Arc::new(std::sync::atomic::AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, Arc::clone(&reopen)).context("cannot handle SIGHUP")?;
 
+    let mut monitor = session::start(&config, names, arguments.log.as_deref() == Some("trace"))?;
+    // Threads start here: what they may do was settled before.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("sinks")
@@ -73,7 +75,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let _runtime = runtime.enter();
         Running::start(settings(&config), None)?
     };
-    let mut monitor = session::start(&config, names, arguments.log.as_deref() == Some("trace"))?;
     tracing::info!(
         hook = monitor.hook().as_str(),
         registry = %path.display(),

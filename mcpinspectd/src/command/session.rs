@@ -11,10 +11,12 @@ use mcpinspectd::engine::{Engine, Input, Limits, Output};
 use mcpinspectd::model::{Pid, ServerId};
 use mcpinspectd::monitor::{Machine, Monitor, MonitorOptions};
 use mcpinspectd::preflight::{self, Requirements};
+use mcpinspectd::privileges;
 use mcpinspectd::process::identity::{NameBook, clients::ClientConfigs};
 use mcpinspectd::process::program::background::Background;
 use mcpinspectd::process::{ProcessInfo, ServerIdentity};
 use mcpinspectd::sink::fanout;
+use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Refuses where the probes cannot run, with what to do about it.
@@ -52,15 +54,22 @@ pub fn limits(config: &Config) -> Limits {
     }
 }
 
-/// Loads the probes and finds what runs already. Servers keep the names in `names`.
+/// What the configuration says of the probes.
+pub fn probes(config: &Config, diagnostics: bool) -> Options {
+    Options {
+        ring_size: ring_size(config),
+        sniff_budget: config.capture.sniff_budget.0,
+        btf: config.capture.btf.clone(),
+        hook: config.capture.hook,
+        diagnostics,
+    }
+}
+
+/// Loads the probes, gives up the privileges for that, and finds what runs already. Servers keep
+/// the names in `names`. To be called before any thread is started.
 pub fn start(config: &Config, mut names: NameBook, diagnostics: bool) -> anyhow::Result<Monitor> {
     let options = MonitorOptions {
-        probes: Options {
-            ring_size: ring_size(config),
-            sniff_budget: config.capture.sniff_budget.0,
-            btf: config.capture.btf.clone(),
-            diagnostics,
-        },
+        probes: probes(config, diagnostics),
         max_message: config.capture.max_message.0,
         max_sessions: config.limits.sessions,
     };
@@ -90,13 +99,19 @@ pub fn start(config: &Config, mut names: NameBook, diagnostics: bool) -> anyhow:
         }
         names.settle(identity)
     };
-    Monitor::start(&options, |probes| {
+    let mut left = Ok(CapabilitySet::empty());
+    let monitor = Monitor::start(&options, |probes| {
+        // No other thread has been started yet: each will have as little as this one.
+        left = privileges::give_up();
         Machine::new(probes, Box::new(policy), Box::new(identity))
     })
     .map_err(|error| {
         let advice = error.advice();
         anyhow::Error::new(error).context(format!("the probes do not run; {advice}"))
-    })
+    })?;
+    let left = left.context("cannot give up privileges")?;
+    tracing::debug!(?left, "capabilities");
+    Ok(monitor)
 }
 
 /// Columns of the terminal on standard output; `None` where there is none.

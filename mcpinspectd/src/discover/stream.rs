@@ -150,6 +150,16 @@ pub struct Flow {
     pub still: (u64, u64, u64),
 }
 
+impl Flow {
+    /// Of what was counted at the two ends, what was at the one whose bytes are handed on.
+    pub fn counted(&self, written: u64, read: u64) -> u64 {
+        match self.source {
+            End::Reader => read,
+            End::Writer => written,
+        }
+    }
+}
+
 /// A stream.
 #[derive(Debug)]
 pub struct Stream {
@@ -159,6 +169,8 @@ pub struct Stream {
     pub fate: Fate,
     /// By [`End`]: the process that was seen there last.
     pub actors: [Option<u32>; 2],
+    /// Bytes that the writer's count has too many: see [`mcpinspect_common::Counters::first_write`].
+    pub counted_twice: u64,
     /// Whether it was under way when the daemon joined.
     pub joined: bool,
     /// Whether nobody held it at the last look. Records of it may still be on their way.
@@ -172,6 +184,7 @@ impl Stream {
             written_at,
             fate: Fate::Sniffed(Box::default()),
             actors: [None; 2],
+            counted_twice: 0,
             joined: false,
             unheld: false,
         }

@@ -6,10 +6,13 @@
 
 mod kernel;
 mod privilege;
+mod processes;
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+
+use crate::capture::Options;
 
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -83,12 +86,19 @@ pub fn run(requirements: &Requirements) -> Vec<Check> {
         ),
         kernel::architecture(),
         privilege::capabilities(Path::new("/proc/self/status")),
+        processes::table(Path::new("/proc")),
         kernel::lockdown(Path::new("/sys/kernel/security/lockdown")),
         kernel::btf(requirements.btf.as_deref()),
         kernel::tracefs(),
         kernel::ring(requirements.ring_size),
         kernel::probes(),
     ]
+}
+
+/// Loads and attaches the probes for a moment: the check that includes all others, for when those
+/// are met.
+pub fn attach(options: &Options) -> Check {
+    kernel::attach(options)
 }
 
 /// The first check that keeps the daemon from running.

@@ -21,4 +21,4 @@ mod procfs;
 pub mod program;
 
 pub use identity::ServerIdentity;
-pub use info::{ProcessInfo, ProcessSnapshot, snapshot, start_time};
+pub use info::{ProcessInfo, ProcessSnapshot, own, snapshot, start_time};
