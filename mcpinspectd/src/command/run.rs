@@ -14,6 +14,7 @@ use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::process::identity::NameBook;
+use mcpinspectd::process::program::background::Background;
 use mcpinspectd::registry::Registry;
 use mcpinspectd::sink::bus::Endpoint;
 use mcpinspectd::sink::fanout::Sinks;
@@ -95,6 +96,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             reopen,
             heartbeat,
         },
+        programs: Some(Background::start().context("cannot start a thread")?),
     };
     monitor.run(&stop, &mut pipeline);
     notify::stopping();

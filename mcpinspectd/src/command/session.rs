@@ -13,6 +13,7 @@ use mcpinspectd::monitor::{Machine, Monitor, MonitorOptions};
 use mcpinspectd::preflight::{self, Requirements};
 use mcpinspectd::privileges;
 use mcpinspectd::process::identity::{NameBook, clients::ClientConfigs};
+use mcpinspectd::process::program::background::Background;
 use mcpinspectd::process::{ProcessInfo, ServerIdentity};
 use mcpinspectd::sink::fanout;
 use rustix::thread::CapabilitySet;
@@ -149,6 +150,30 @@ pub struct Pipeline<O> {
     pub engine: Engine,
     /// Where its messages and events go.
     pub output: O,
+    /// Looks at the programs behind servers, where that is wanted.
+    pub programs: Option<Background>,
+}
+
+impl<O> Pipeline<O> {
+    /// Has the program looked at when a session's server becomes known.
+    fn look_at_program(&self, input: &Input<'_>) {
+        let Some(programs) = &self.programs else {
+            return;
+        };
+        match input {
+            Input::SessionStarted(start) => {
+                if let Some(server) = &start.server_party {
+                    programs.look_at(&start.id, server.pid, Some(server.start_time));
+                }
+            }
+            Input::PartiesChanged {
+                session,
+                server_pid: Some(pid),
+                ..
+            } => programs.look_at(session, *pid, None),
+            _ => {}
+        }
+    }
 }
 
 /// An output that may hold lines back until there is nothing else to do.
@@ -159,10 +184,20 @@ pub trait Flush {
 
 impl<O: Output + Flush> Feed for Pipeline<O> {
     fn input(&mut self, input: Input<'_>) {
+        self.look_at_program(&input);
         self.engine.handle(input, &mut self.output);
     }
 
     fn idle(&mut self) {
+        let found = self.programs.iter().flat_map(Background::found);
+        for (session, program) in found {
+            let input = Input::Program {
+                session: &session,
+                definition: program.definition(),
+                time: fanout::now(),
+            };
+            self.engine.handle(input, &mut self.output);
+        }
         self.engine.idle(fanout::now(), &mut self.output);
         self.output.flush();
     }

@@ -87,6 +87,7 @@ fn watch(
             tap: Tap::new(io::stdout(), format, filter),
             stop: Arc::clone(&stop),
         },
+        programs: None,
     };
     pipeline.output.tap.ready(&Ready::now(fanout::now()));
     monitor.run(&stop, &mut pipeline);

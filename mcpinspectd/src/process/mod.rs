@@ -10,6 +10,7 @@
 //! - [`info`]: one process and its ancestors
 //! - [`fds`]: which processes hold which pipe or socket
 //! - [`cgroup`]: what a cgroup path tells
+//! - [`program`]: the file and the package behind a server
 //! - [`identity`]: the stable name and fingerprint of a server
 
 pub mod cgroup;
@@ -17,6 +18,7 @@ pub mod fds;
 pub mod identity;
 pub mod info;
 mod procfs;
+pub mod program;
 
 pub use identity::ServerIdentity;
 pub use info::{ProcessInfo, ProcessSnapshot, own, snapshot, start_time};
