@@ -327,9 +327,11 @@ pub enum Event {
         hash: Option<String>,
         /// What was done: `approve`, `reject`, `pin` or `unpin`.
         decision: String,
-        /// Who did it.
-        uid: u32,
-        /// Why, in that person's words, redacted and bounded.
+        /// `person`, or `policy` where the configuration's rules for changes did it.
+        by: &'static str,
+        /// Which person; `null` for a policy.
+        uid: Option<u32>,
+        /// Why, in that person's words, or what the policy was satisfied with; redacted and bounded.
         reason: String,
     },
     /// The daemon itself left events out: a sink was too slow for them, or a server made too many.

@@ -87,7 +87,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let rules = detection::load();
     let detector = Watch::new(Arc::clone(&rules));
     let mut pipeline = Pipeline {
-        engine: Engine::new(session::limits(&config), registry, Box::new(detector)),
+        engine: Engine::new(session::limits(&config), registry, Box::new(detector))
+            .with_approval(config.approval()),
         output: Publish {
             rules,
             sinks: running.sinks(),

@@ -53,16 +53,22 @@ pub fn limits(config: &Config) -> Limits {
     }
 }
 
+/// What the configuration says of the probes.
+pub fn probes(config: &Config, diagnostics: bool) -> Options {
+    Options {
+        ring_size: ring_size(config),
+        sniff_budget: config.capture.sniff_budget.0,
+        btf: config.capture.btf.clone(),
+        hook: config.capture.hook,
+        diagnostics,
+    }
+}
+
 /// Loads the probes, gives up the privileges for that, and finds what runs already. Servers keep
 /// the names in `names`. To be called before any thread is started.
 pub fn start(config: &Config, mut names: NameBook, diagnostics: bool) -> anyhow::Result<Monitor> {
     let options = MonitorOptions {
-        probes: Options {
-            ring_size: ring_size(config),
-            sniff_budget: config.capture.sniff_budget.0,
-            btf: config.capture.btf.clone(),
-            diagnostics,
-        },
+        probes: probes(config, diagnostics),
         max_message: config.capture.max_message.0,
         max_sessions: config.limits.sessions,
     };

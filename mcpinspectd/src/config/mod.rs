@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::capture::HookChoice;
+use crate::engine::{ApprovalRule, AutoApproval, Vendor};
+
 pub mod size;
 pub mod tags;
 
@@ -57,6 +60,8 @@ pub struct Capture {
     pub max_message: ByteSize,
     /// Type information (BTF) of the running kernel, where it does not bring its own.
     pub btf: Option<PathBuf>,
+    /// How system calls are hooked.
+    pub hook: HookChoice,
 }
 
 impl Default for Capture {
@@ -66,6 +71,7 @@ impl Default for Capture {
             sniff_budget: ByteSize(4 << 20),
             max_message: ByteSize(64 << 20),
             btf: None,
+            hook: HookChoice::Auto,
         }
     }
 }
@@ -101,17 +107,32 @@ impl Default for Events {
 }
 
 /// What is remembered about tools.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Registry {
     /// The data base of pinned tools.
     pub path: PathBuf,
+    /// Which changes are accepted without a person. None by default.
+    pub auto_approve: Vec<AutoApprove>,
+}
+
+/// Accepts changes of some servers by itself. Only such as are free of findings, whatever it says.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AutoApprove {
+    /// The servers, as a glob over their names.
+    server: tags::Glob,
+    /// `same`: only while the program is of the package or file that was accepted. `any`: from
+    /// whichever program.
+    #[serde(default)]
+    vendor: Vendor,
 }
 
 impl Default for Registry {
     fn default() -> Self {
         Self {
             path: PathBuf::from("/var/lib/mcpinspectd/registry.db"),
+            auto_approve: Vec::new(),
         }
     }
 }
@@ -196,6 +217,19 @@ impl Config {
                 reason: error.message().replace('\n', " "),
             }
         })
+    }
+
+    /// Which changes are accepted without a person.
+    pub fn approval(&self) -> AutoApproval {
+        let rules = self.registry.auto_approve.iter();
+        AutoApproval {
+            rules: rules
+                .map(|rule| ApprovalRule {
+                    servers: rule.server.matcher().clone(),
+                    vendor: rule.vendor,
+                })
+                .collect(),
+        }
     }
 
     /// The tags, ready to be matched.

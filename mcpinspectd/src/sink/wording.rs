@@ -309,7 +309,10 @@ pub fn sentence(event: &Event) -> String {
             }
             push(&mut text, &format!("begins {excerpt}"));
         }
-        Event::Policy { uid, .. } => push(&mut text, &format!("by uid {uid}")),
+        Event::Policy { uid, by, .. } => match uid {
+            Some(uid) => push(&mut text, &format!("by uid {uid}")),
+            None => push(&mut text, &format!("by {by}")),
+        },
         Event::EventsDropped { reason, .. } => push(
             &mut text,
             match *reason {
