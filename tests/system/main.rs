@@ -4,6 +4,7 @@
 mod access;
 mod fleet;
 mod privileges;
+mod readme;
 mod removal;
 mod service;
 mod upgrade;

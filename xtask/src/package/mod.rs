@@ -127,7 +127,12 @@ fn prepare(options: &Options) -> Result<Package> {
     };
     let daemon = built(profile, "mcpinspectd");
     has_probes(&daemon)?;
-    let folder = shell::target().join("package");
+    // What tests install is never taken for what people do.
+    let mut folder = shell::target().join("package");
+    if profile != "release" {
+        folder.push(&options.profile);
+    }
+    std::fs::create_dir_all(&folder)?;
     let manual = folder.join("manual");
     let _ = std::fs::remove_dir_all(&manual);
     for program in PROGRAMS {
