@@ -79,8 +79,10 @@ pub struct Event {
     pub item: Option<String>,
     /// `MCPINSPECT_DECISION`.
     pub decision: Option<String>,
+    /// `MCPINSPECT_DECIDED_BY`.
+    pub decided_by: Option<String>,
     /// `MCPINSPECT_DECIDED_BY_UID`.
-    pub decided_by: Option<u64>,
+    pub uid: Option<u64>,
     /// `MCPINSPECT_REASON`.
     pub reason: Option<String>,
     /// `MCPINSPECT_BYTES_LOST`.
@@ -122,6 +124,7 @@ pub const FIELDS: &[&str] = &[
     "MCPINSPECT_FINGERPRINT",
     "MCPINSPECT_ITEM",
     "MCPINSPECT_DECISION",
+    "MCPINSPECT_DECIDED_BY",
     "MCPINSPECT_DECIDED_BY_UID",
     "MCPINSPECT_REASON",
     "MCPINSPECT_BYTES_LOST",
@@ -246,7 +249,8 @@ fn event(name: &'static str, fields: &Fields) -> Event {
         fingerprint: fields.shown("MCPINSPECT_FINGERPRINT"),
         item: fields.shown("MCPINSPECT_ITEM"),
         decision: fields.shown("MCPINSPECT_DECISION"),
-        decided_by: fields.number("MCPINSPECT_DECIDED_BY_UID"),
+        decided_by: fields.shown("MCPINSPECT_DECIDED_BY"),
+        uid: fields.number("MCPINSPECT_DECIDED_BY_UID"),
         reason: fields.shown("MCPINSPECT_REASON"),
         bytes_lost: fields.number("MCPINSPECT_BYTES_LOST").unwrap_or(0),
         dropped: fields.number("MCPINSPECT_DROPPED").unwrap_or(0),

@@ -102,6 +102,7 @@ struct Decision {
     item: String,
     hash: Option<String>,
     decision: String,
+    by: Option<String>,
     uid: Option<u64>,
     reason: Option<String>,
 }
@@ -287,7 +288,8 @@ impl Fleet {
             item,
             hash: event.hash.clone(),
             decision: event.decision.clone().unwrap_or_default(),
-            uid: event.decided_by,
+            by: event.decided_by.clone(),
+            uid: event.uid,
             reason: event.reason.clone(),
         });
         if self.decisions.len() > LISTED_MAX {

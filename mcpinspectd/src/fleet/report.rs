@@ -90,6 +90,8 @@ pub struct DecisionReport {
     pub time: Timestamp,
     /// Where.
     pub host: String,
+    /// By a `person`, or by the `policy` of that host's configuration.
+    pub by: Option<String>,
     /// By which user of that host.
     pub uid: Option<u64>,
     /// What: `approve`, `reject`, `pin` or `unpin`.
@@ -188,6 +190,7 @@ impl Fleet {
         let decisions = self.decisions.iter().rev().map(|decision| DecisionReport {
             time: decision.time,
             host: name(&decision.host),
+            by: decision.by.clone(),
             uid: decision.uid,
             decision: decision.decision.clone(),
             server: decision.server.clone(),

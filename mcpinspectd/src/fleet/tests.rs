@@ -72,7 +72,8 @@ fn approve(server: &str, tool: &str, hash: &str) -> Event {
         tool_name: Some(tool.to_owned()),
         hash: Some(hash.repeat(32)),
         decision: "approve".to_owned(),
-        uid: 1000,
+        by: "person",
+        uid: Some(1000),
         reason: "reviewed".to_owned(),
     }
 }
@@ -126,6 +127,7 @@ fn the_last_word_of_a_host_counts_in_any_order() {
         let decision = &report.decisions[0];
         assert_eq!((&*decision.host, decision.uid), ("host1", Some(1000)));
         assert_eq!((&*decision.decision, &*decision.item), ("approve", "read"));
+        assert_eq!(decision.by.as_deref(), Some("person"));
         assert_eq!(decision.reason.as_deref(), Some("reviewed"));
         lines.reverse();
     }

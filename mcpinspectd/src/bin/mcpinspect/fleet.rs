@@ -300,12 +300,14 @@ fn decisions(out: &mut dyn Write, report: &Report, paint: &Paint) -> io::Result<
     writeln!(out)?;
     paint.head(out, "DECISIONS")?;
     for decided in report.decisions.iter().take(SHOWN) {
-        let uid = decided
-            .uid
-            .map_or_else(|| "?".to_owned(), |uid| uid.to_string());
+        let who = match (decided.uid, &decided.by) {
+            (Some(uid), _) => format!("user {uid}"),
+            (None, Some(by)) => by.clone(),
+            (None, None) => "somebody".to_owned(),
+        };
         writeln!(
             out,
-            "{}  user {uid} of {}: {} {} {} {}{}",
+            "{}  {who} of {}: {} {} {} {}{}",
             minute(decided.time),
             decided.host,
             decided.decision,
