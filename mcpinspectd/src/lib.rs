@@ -15,6 +15,7 @@ pub mod detect;
 pub mod discover;
 pub mod engine;
 pub mod event;
+pub mod fleet;
 pub mod manual;
 pub mod mcp;
 pub mod model;

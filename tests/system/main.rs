@@ -2,7 +2,9 @@
 //! system bus, and taken away again.
 
 mod access;
+mod fleet;
 mod privileges;
+mod readme;
 mod removal;
 mod service;
 mod upgrade;

@@ -4,6 +4,7 @@ mod decide;
 mod diff;
 mod eval;
 mod explain;
+mod fleet;
 mod launch;
 mod pins;
 mod report;
@@ -41,6 +42,7 @@ enum Command {
     Scan(scan::Scan),
     Explain(explain::Explain),
     Rules(rules::Rules),
+    Fleet(fleet::FleetCommand),
     Eval(eval::Eval),
 }
 
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Scan(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Rules(command) => command.run(),
+        Command::Fleet(command) => command.run(),
         Command::Eval(command) => command.run(),
     };
     match outcome {
