@@ -10,10 +10,13 @@
 
 pub mod capture;
 pub mod config;
+pub mod contain;
+pub mod control;
 pub mod detect;
 pub mod discover;
 pub mod engine;
 pub mod event;
+pub mod files;
 pub mod mcp;
 pub mod model;
 pub mod monitor;

@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mcpinspectd::sink::bus::control::{Control, ControlError, Decision, Status};
-use mcpinspectd::{event, model};
+use mcpinspectd::contain::{Contained, Measure};
+use mcpinspectd::control::{Control, ControlError, Decision, Status};
+use mcpinspectd::registry::Verb;
+use mcpinspectd::{contain, event, model};
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, OwnedVariant, interface};
 
@@ -147,11 +149,24 @@ impl Drop for Agent {
 }
 
 #[derive(Default)]
-struct Recorder(Mutex<Vec<Decision>>);
+struct Recorder(Mutex<Vec<Decision>>, Mutex<Vec<(String, Measure)>>);
 
 impl Control for Recorder {
-    fn status(&self) -> Status {
-        Status::default()
+    fn status(&self) -> Result<Status, ControlError> {
+        Ok(Status::default())
+    }
+
+    fn contain(
+        &self,
+        server: &str,
+        measure: Measure,
+        _uid: u32,
+    ) -> Result<Contained, ControlError> {
+        self.1.lock().unwrap().push((server.to_owned(), measure));
+        Ok(Contained {
+            processes: vec![model::Pid(7), model::Pid(8)],
+            ..Contained::default()
+        })
     }
 
     fn decide(&self, decision: Decision, _uid: u32) -> Result<(), ControlError> {
@@ -221,7 +236,8 @@ fn alerts_are_shown_and_their_buttons_work() {
     );
     Desktop::press(&connection, &daemon, shown.id, "approve");
     desktop.wait_for("the approval", |shown| shown.body.contains("is approved"));
-    let approved = Decision::Approve {
+    let approved = Decision::Judge {
+        verb: Verb::Approve,
         server: "files".to_owned(),
         tool: "read".to_owned(),
         hash: "b".repeat(64),

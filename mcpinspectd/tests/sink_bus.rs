@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use mcpinspectd::sink::bus::control::{Control, ControlError, Decision, Status};
-use mcpinspectd::{event, model};
+use mcpinspectd::contain::{Contained, Measure};
+use mcpinspectd::control::{Control, ControlError, Decision, Status};
+use mcpinspectd::registry::Verb;
+use mcpinspectd::{contain, event, model};
 
 #[path = "support/mod.rs"]
 mod support;
@@ -183,6 +185,8 @@ fn polkit_decides_who_decides() {
         let rule = r#"polkit.addRule(function(action, subject) {
             if (action.id == "org.mcpinspect1.manage" && subject.user == "nobody")
                 return polkit.Result.YES;
+            if (action.id == "org.mcpinspect1.list" && subject.user == "nobody")
+                return polkit.Result.YES;
         });"#;
         fs::write("/etc/polkit-1/rules.d/10-test.rules", rule).unwrap();
         for directory in ["/etc/polkit-1/rules.d", "/usr/share/polkit-1/actions"] {
@@ -206,7 +210,14 @@ fn polkit_decides_who_decides() {
 
         let recorder = Arc::new(Recorder::default());
         let control: Arc<dyn Control> = Arc::<Recorder>::clone(&recorder);
-        let _daemon = Daemon::on(&bus, Some(control));
+        let daemon = Daemon::on(&bus, Some(control));
+        // Names are for whom polkit lets, contents are not.
+        daemon.sinks.publish(&testing::session_started("files", 0));
+        assert!(text(&bus.call_as(STRANGER, &["ListServers"])).contains("files"));
+        assert!(!text(&bus.call_as(OWNER, &["ListServers"])).contains("files"));
+        bus.refused_as(STRANGER, "GetEvent", &[&daemon.latest_id()]);
+        let error = bus.refused_as(STRANGER, "Kill", &["files"]);
+        assert!(error.contains("org.mcpinspect1.contain"), "{error}");
         let suppress = ["Suppress", "ssssu", "files", "", "rule", "why", "7"];
         text(&bus.call_as(STRANGER, &suppress));
         let decided = recorder.0.lock().unwrap().clone();
@@ -337,12 +348,25 @@ fn no_bus_at_all_is_no_reason_to_wait() {
 struct Recorder(Mutex<Vec<(Decision, u32)>>);
 
 impl Control for Recorder {
-    fn status(&self) -> Status {
-        Status {
+    fn status(&self) -> Result<Status, ControlError> {
+        Ok(Status {
             state: "watching".to_owned(),
+            paused: vec!["loud".to_owned()],
             bytes_written: 3,
             bytes_captured: 2,
             bytes_lost: 1,
+        })
+    }
+
+    fn contain(&self, server: &str, measure: Measure, uid: u32) -> Result<Contained, ControlError> {
+        assert_eq!(uid, 0, "nobody else gets this far");
+        match server {
+            "files" => Ok(Contained {
+                cgroups: vec![format!("/{}", measure.as_str())],
+                processes: vec![model::Pid(7)],
+                missed: Vec::new(),
+            }),
+            other => Err(ControlError::Unknown(other.to_owned())),
         }
     }
 
@@ -363,7 +387,8 @@ fn decisions_need_a_right_and_reach_the_daemon() {
     let daemon = Daemon::on(&bus, Some(control));
     let approve = ["Approve", "sss", "files", "read", "abc"];
     text(&bus.call_as(0, &approve));
-    let decision = Decision::Approve {
+    let decision = Decision::Judge {
+        verb: Verb::Approve,
         server: "files".to_owned(),
         tool: "read".to_owned(),
         hash: "abc".to_owned(),
@@ -375,6 +400,9 @@ fn decisions_need_a_right_and_reach_the_daemon() {
         ("Suppress", &["files", "", "rule", "why", "7"]),
         ("SetMonitoring", &["files", "false"]),
         ("Reload", &[]),
+        ("Freeze", &["files"]),
+        ("Thaw", &["files"]),
+        ("Kill", &["files"]),
     ] {
         let error = bus.refused_as(STRANGER, method, arguments);
         assert!(
@@ -384,10 +412,11 @@ fn decisions_need_a_right_and_reach_the_daemon() {
     }
     assert_eq!(recorder.0.lock().unwrap().len(), 1);
     assert!(bus.refused_as(0, "Reload", &[]).contains("line 3"));
-    let zero_days = ["files", "", "rule", "why", "0"];
+    let frozen = text(&bus.call_as(0, &["Freeze", "s", "files"]));
+    assert!(frozen.contains(r#"[[7],["/freeze"],[]]"#), "{frozen}");
     assert!(
-        bus.refused_as(0, "Suppress", &zero_days)
-            .contains("at least one day")
+        bus.refused_as(0, "Kill", &["nobody"])
+            .contains("nobody is not known")
     );
 
     let property = |name| {
@@ -403,6 +432,7 @@ fn decisions_need_a_right_and_reach_the_daemon() {
         text(&command.output().unwrap())
     };
     assert_eq!(property("CaptureState").trim(), "s \"watching\"");
+    assert_eq!(property("PausedServers").trim(), "as 1 \"loud\"");
     assert_eq!(property("Ledger").trim(), "(ttt) 3 2 1");
     assert_eq!(
         property("Version").trim(),

@@ -1,11 +1,11 @@
 //! What `run` and `tap` share: checks, the monitor, the engine, and signals that end them.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::{Context as _, bail};
 use mcpinspectd::capture::Options;
-use mcpinspectd::config::{Config, TagAction};
+use mcpinspectd::config::{Config, TagAction, Tags};
 use mcpinspectd::discover::{Feed, Policy};
 use mcpinspectd::engine::{Engine, Input, Limits, Output};
 use mcpinspectd::model::{Pid, ServerId};
@@ -51,8 +51,14 @@ pub fn limits(config: &Config) -> Limits {
     }
 }
 
-/// Loads the probes and finds what runs already. Servers keep the names in `names`.
-pub fn start(config: &Config, mut names: NameBook, diagnostics: bool) -> anyhow::Result<Monitor> {
+/// Loads the probes and finds what runs already. Servers keep the names in `names`; `tags` may be
+/// replaced, and then hold for whatever starts next.
+pub fn start(
+    config: &Config,
+    tags: Arc<RwLock<Tags>>,
+    mut names: NameBook,
+    diagnostics: bool,
+) -> anyhow::Result<Monitor> {
     let options = MonitorOptions {
         probes: Options {
             ring_size: ring_size(config),
@@ -64,7 +70,6 @@ pub fn start(config: &Config, mut names: NameBook, diagnostics: bool) -> anyhow:
         max_sessions: config.limits.sessions,
     };
     let run = format!("{:x}", fanout::now().0 / 1_000_000_000);
-    let tags = config.tags();
     let configs = Arc::new(ClientConfigs::default());
     let tag_configs = Arc::clone(&configs);
     let policy = move |info: &ProcessInfo| {
@@ -72,6 +77,7 @@ pub fn start(config: &Config, mut names: NameBook, diagnostics: bool) -> anyhow:
             let identity = ServerIdentity::of_process(Some(info), None, &tag_configs);
             Some(identity.server_id.to_string())
         };
+        let tags = tags.read().unwrap_or_else(PoisonError::into_inner);
         match tags.decide(info.process(), name) {
             None => Policy::Sniff,
             Some(TagAction::Watch) => Policy::Watch,

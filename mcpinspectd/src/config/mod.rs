@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::contain::Measure;
+use crate::control::Policy;
+
 pub mod size;
 pub mod tags;
 
@@ -37,6 +40,8 @@ pub struct Config {
     pub events: Events,
     /// What is remembered about tools.
     pub registry: Registry,
+    /// What findings lead to without asking anybody.
+    pub contain: Contain,
     /// Bounds on memory.
     pub limits: Limits,
 }
@@ -112,6 +117,47 @@ impl Default for Registry {
     fn default() -> Self {
         Self {
             path: PathBuf::from("/var/lib/mcpinspectd/registry.db"),
+        }
+    }
+}
+
+/// What findings lead to without asking anybody. Nothing, unless this says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Contain {
+    /// After a finding that asks to be blocked.
+    pub on_block: Response,
+    /// After a finding of critical severity.
+    pub on_critical: Response,
+}
+
+impl Contain {
+    /// The policy that it describes.
+    pub fn policy(&self) -> Policy {
+        Policy::new(self.on_block.measure(), self.on_critical.measure())
+    }
+}
+
+/// What to do with a server after a finding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Response {
+    /// Tell of it, and leave the server alone.
+    #[default]
+    Nothing,
+    /// Stop its processes until a person thaws them.
+    Freeze,
+    /// End its processes.
+    Kill,
+}
+
+impl Response {
+    /// The measure that it is, if any.
+    pub fn measure(self) -> Option<Measure> {
+        match self {
+            Self::Nothing => None,
+            Self::Freeze => Some(Measure::Freeze),
+            Self::Kill => Some(Measure::Kill),
         }
     }
 }
@@ -196,6 +242,27 @@ impl Config {
                 reason: error.message().replace('\n', " "),
             }
         })
+    }
+
+    /// The sections in which `other` differs by what a running daemon cannot change any more.
+    pub fn needs_restart(&self, other: &Self) -> Vec<&'static str> {
+        let Self {
+            capture,
+            discover: _,
+            events,
+            registry,
+            contain: _,
+            limits,
+        } = self;
+        [
+            ("capture", *capture != other.capture),
+            ("events", *events != other.events),
+            ("registry", *registry != other.registry),
+            ("limits", *limits != other.limits),
+        ]
+        .into_iter()
+        .filter_map(|(section, differs)| differs.then_some(section))
+        .collect()
     }
 
     /// The tags, ready to be matched.

@@ -23,7 +23,7 @@ mod stream;
 mod tracker;
 
 pub use environment::{Environment, Policy};
-pub use ledger::StreamLedger;
+pub use ledger::{Account, StreamLedger};
 pub use tracker::{Feed, Settings, Tracker};
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, Operation, Watch};
 
 use super::environment::{Environment, Policy};
-use super::ledger::StreamLedger;
+use super::ledger::{Account, StreamLedger};
 use super::orphans::{Orphan, Orphans};
 use super::programs::{Program, Programs};
 use super::session::Session;
@@ -60,6 +60,8 @@ pub struct Tracker<E> {
     /// Distinguishes the sessions of this run from those of others.
     run: String,
     pub(super) ended: Vec<StreamLedger>,
+    /// The sum over all ended sessions.
+    pub(super) closed: Account,
     pub(super) beginnings: usize,
     pub(super) next_sweep: u64,
     /// What was written to sockets whose peer is not known yet.
@@ -84,6 +86,7 @@ impl<E: Environment> Tracker<E> {
             refused: 0,
             refusal_told: false,
             ended: Vec::new(),
+            closed: Account::default(),
             beginnings: 0,
             next_sweep: now.saturating_add(super::ending::SWEEP_INTERVAL),
             orphans: Orphans::default(),

@@ -10,6 +10,7 @@
 //! - [`info`]: one process and its ancestors
 //! - [`fds`]: which processes hold which pipe or socket
 //! - [`cgroup`]: what a cgroup path tells
+//! - [`table`]: all processes, as far as their kinship and their cgroups go
 //! - [`identity`]: the stable name and fingerprint of a server
 
 pub mod cgroup;
@@ -17,6 +18,8 @@ pub mod fds;
 pub mod identity;
 pub mod info;
 mod procfs;
+mod table;
 
 pub use identity::ServerIdentity;
 pub use info::{ProcessInfo, ProcessSnapshot, snapshot, start_time};
+pub use table::{Row, table};

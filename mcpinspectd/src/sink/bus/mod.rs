@@ -6,9 +6,9 @@
 //! Events that find no bus are counted, and stay in the history that the object answers from.
 
 pub mod access;
-pub mod control;
 pub mod manager;
 pub mod polkit;
+pub mod rows;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use zbus::connection::Builder;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, ObjectPath};
 
-use self::control::Control;
 use self::manager::{Manager, NAME, PATH};
 use super::fanout::{Inlet, Item, View};
+use crate::control::Control;
 
 /// Which bus.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
