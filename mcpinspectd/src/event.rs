@@ -27,6 +27,13 @@ pub enum Severity {
 }
 
 impl Severity {
+    /// The severity that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Low, Self::Medium, Self::High, Self::Critical]
+            .into_iter()
+            .find(|severity| severity.as_str() == word)
+    }
+
     /// The word used on the outside.
     pub fn as_str(self) -> &'static str {
         match self {

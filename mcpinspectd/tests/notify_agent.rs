@@ -225,7 +225,17 @@ fn alerts_are_shown_and_their_buttons_work() {
         (shown.urgency, shown.replaces, shown.body.as_str()),
         (2, 0, "Severity: high")
     );
-    assert_eq!(shown.actions, ["default", "Details", "approve", "Approve"]);
+    assert_eq!(
+        shown.actions,
+        [
+            "default",
+            "Details",
+            "approve",
+            "Approve",
+            "freeze",
+            "Freeze server"
+        ]
+    );
 
     Desktop::press(&connection, &daemon, shown.id, "default");
     let details = desktop.wait_for("the details", |shown| shown.body.contains("is now"));
@@ -243,6 +253,16 @@ fn alerts_are_shown_and_their_buttons_work() {
         hash: "b".repeat(64),
     };
     assert_eq!(*recorder.0.lock().unwrap(), [approved]);
+    Desktop::press(&connection, &daemon, shown.id, "freeze");
+    let frozen = desktop.wait_for("the freezing", |shown| shown.body.contains("is frozen"));
+    assert!(
+        frozen.body.contains("files is frozen: 2 of its processes"),
+        "{frozen:?}"
+    );
+    assert_eq!(
+        *recorder.1.lock().unwrap(),
+        [("files".to_owned(), Measure::Freeze)]
+    );
     let all = desktop.shown.lock().unwrap().clone();
     assert!(
         all.iter().all(|shown| !shown.summary.contains("foreign")),

@@ -441,44 +441,167 @@ fn decisions_need_a_right_and_reach_the_daemon() {
     drop(daemon);
 }
 
+/// What the object at `path` says of one of its interfaces.
+fn introspected(bus: &Bus, path: &str, interface: &str) -> String {
+    let output = Command::new("gdbus")
+        .args(["introspect", "--xml", "--address", &bus.address()])
+        .args(["--dest", "org.mcpinspect1", "--object-path", path])
+        .output()
+        .unwrap();
+    let said = text(&output);
+    let start = said
+        .find(&format!("<interface name=\"{interface}\">"))
+        .unwrap_or_else(|| panic!("no {interface} at {path}: {said}"));
+    let end = start + said[start..].find("</interface>").unwrap() + "</interface>".len();
+    said[start..end].to_owned()
+}
+
 #[test]
-fn the_shipped_introspection_is_what_the_object_says() {
+fn the_shipped_introspection_is_what_the_objects_say() {
     let Some(bus) = Bus::start() else { return };
     let daemon = Daemon::on(&bus, None);
-    let said = text(
-        &Command::new("gdbus")
-            .args(["introspect", "--xml", "--address", &bus.address()])
-            .args([
-                "--dest",
-                "org.mcpinspect1",
-                "--object-path",
-                "/org/mcpinspect1",
-            ])
-            .output()
-            .unwrap(),
-    );
-    let start = said
-        .find(&format!("<interface name=\"{MANAGER}\">"))
-        .unwrap();
-    let end = start + said[start..].find("</interface>").unwrap() + "</interface>".len();
-    let path = packaged("org.mcpinspect1.Manager.xml");
-    if std::env::var_os("UPDATE_INTROSPECTION").is_some() {
-        let header = "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\"\n \"http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd\">\n<node>\n  ";
-        fs::write(&path, format!("{header}{}\n</node>\n", &said[start..end])).unwrap();
+    daemon
+        .sinks
+        .publish(&testing::session_started("files", OWNER));
+    daemon.sinks.publish(&testing::changed("files", "x"));
+    eventually("the tool's object", || {
+        managed(&bus).contains("/tool/read").then_some(())
+    });
+    for (name, path) in [
+        ("Manager", "/org/mcpinspect1"),
+        ("Server", "/org/mcpinspect1/server/files"),
+        ("Tool", "/org/mcpinspect1/server/files/tool/read"),
+    ] {
+        let interface = format!("org.mcpinspect1.{name}");
+        let said = introspected(&bus, path, &interface);
+        let file = packaged(&format!("{interface}.xml"));
+        if std::env::var_os("UPDATE_INTROSPECTION").is_some() {
+            let header = "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\"\n \"http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd\">\n<node>\n  ";
+            fs::write(&file, format!("{header}{said}\n</node>\n")).unwrap();
+        }
+        let shipped = fs::read_to_string(&file).unwrap();
+        let words = |text: &str| {
+            let words = text.split_whitespace().map(str::to_owned);
+            words.collect::<Vec<_>>()
+        };
+        let start = shipped.find("<interface ").unwrap();
+        let end = shipped.rfind("</interface>").unwrap() + "</interface>".len();
+        assert_eq!(
+            words(&shipped[start..end]),
+            words(&said),
+            "write it anew with UPDATE_INTROSPECTION=1"
+        );
     }
-    let shipped = fs::read_to_string(&path).unwrap();
-    let words = |text: &str| {
-        text.split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+    drop(daemon);
+}
+
+/// All objects, as a stranger sees them.
+fn managed(bus: &Bus) -> String {
+    let output = as_user(STRANGER, &[], "busctl")
+        .args(["--json=short", &format!("--address={}", bus.address())])
+        .args(["call", "org.mcpinspect1", "/org/mcpinspect1"])
+        .args(["org.freedesktop.DBus.ObjectManager", "GetManagedObjects"])
+        .output()
+        .unwrap();
+    text(&output)
+}
+
+#[test]
+fn servers_and_tools_are_objects_with_names_and_states() {
+    let Some(bus) = Bus::start() else { return };
+    let daemon = Daemon::on(&bus, None);
+    let mut command = as_user(STRANGER, &[], "gdbus");
+    command.args(["monitor", "--address", &bus.address()]);
+    command.args(["--dest", "org.mcpinspect1"]);
+    let listener = Listener::start(command);
+    listener.wait_for("is owned by");
+
+    daemon
+        .sinks
+        .publish(&testing::session_started("files#ab", OWNER));
+    daemon.sinks.publish(&testing::examples()[0]);
+    daemon
+        .sinks
+        .publish(&testing::changed("files#ab", "first read /etc/shadow"));
+    listener.wait_for("/org/mcpinspect1/server/files_23ab/tool/read");
+    let heard = listener.wait_for("InterfacesAdded");
+    assert!(heard.contains("'org.mcpinspect1.Server': {"), "{heard}");
+    let objects: serde_json::Value = serde_json::from_str(&managed(&bus)).unwrap();
+    let objects = &objects["data"][0];
+    let property = |path: &str, interface: &str, name: &str| {
+        objects[format!("/org/mcpinspect1/server/{path}")][format!("org.mcpinspect1.{interface}")]
+            [name]["data"]
+            .clone()
     };
-    let start_shipped = shipped.find("<interface ").unwrap();
-    let end_shipped = shipped.rfind("</interface>").unwrap() + "</interface>".len();
+    let server = |name| property("files_23ab", "Server", name);
+    assert_eq!(server("Name"), "files#ab");
     assert_eq!(
-        words(&shipped[start_shipped..end_shipped]),
-        words(&said[start..end]),
-        "write it anew with UPDATE_INTROSPECTION=1"
+        (server("Uid"), server("Sessions")),
+        (OWNER.into(), 1.into())
     );
+    assert_eq!(
+        (server("Tools"), server("Monitored")),
+        (1.into(), true.into())
+    );
+    let tool = |name| property("files_23ab/tool/read", "Tool", name);
+    assert_eq!(
+        (tool("Status"), tool("MaxSeverity")),
+        ("changed".into(), "high".into())
+    );
+    assert_eq!(property("files/tool/read", "Tool", "Status"), "new");
+    assert!(
+        !objects.to_string().contains("shadow"),
+        "contents: {objects}"
+    );
+
+    // What changes is told; nobody but the daemon can change it.
+    let mut frozen = testing::examples()
+        .into_iter()
+        .find(|event| matches!(event, event::Event::Contained { .. }))
+        .unwrap();
+    if let event::Event::Contained { subject, .. } = &mut frozen {
+        subject.server_id = model::ServerId("files#ab".into());
+    }
+    daemon.sinks.publish(&frozen);
+    let heard = listener.wait_for("PropertiesChanged");
+    assert!(heard.contains("'Frozen': <true>"), "{heard}");
+    let set = as_user(0, &[], "busctl")
+        .arg(format!("--address={}", bus.address()))
+        .args(["set-property", "org.mcpinspect1"])
+        .args([
+            "/org/mcpinspect1/server/files_23ab",
+            "org.mcpinspect1.Server",
+        ])
+        .args(["Frozen", "b", "false"])
+        .output()
+        .unwrap();
+    assert!(!set.status.success());
+    drop(daemon);
+}
+
+#[test]
+fn servers_that_made_room_for_others_are_no_objects_any_more() {
+    let Some(bus) = Bus::start() else { return };
+    let daemon = Daemon::on(&bus, None);
+    let most = mcpinspectd::sink::live::LiveLimits::default().servers;
+    for number in 0..=most {
+        let mut event = testing::changed(&format!("server-{number}"), "x");
+        if let event::Event::ToolChanged { subject, .. } = &mut event {
+            subject.timestamp.0 += number as u64;
+        }
+        daemon.sinks.publish(&event);
+    }
+    let last = format!("/server/server_2d{most}\"");
+    let objects = eventually("the last server", || {
+        let objects = managed(&bus);
+        objects.contains(&last).then_some(objects)
+    });
+    assert!(
+        !objects.contains("/server/server_2d0\""),
+        "the first is gone"
+    );
+    let count = objects.matches("org.mcpinspect1.Server").count();
+    assert_eq!(count, most);
     drop(daemon);
 }
 

@@ -309,7 +309,22 @@ impl Live {
 
     /// All servers, by name.
     pub fn servers(&self) -> impl Iterator<Item = Server> {
-        self.servers.iter().map(|(id, entry)| Server {
+        self.servers.iter().map(|(id, entry)| self.row(id, entry))
+    }
+
+    /// Whether a server is known.
+    pub fn knows(&self, server: &ServerId) -> bool {
+        self.servers.contains_key(server)
+    }
+
+    /// One server, and its tools by name.
+    pub fn server_and_tools(&self, server: &ServerId) -> Option<(Server, Vec<Tool>)> {
+        let (id, entry) = self.servers.get_key_value(server)?;
+        Some((self.row(id, entry), entry.tools.values().cloned().collect()))
+    }
+
+    fn row(&self, id: &ServerId, entry: &ServerEntry) -> Server {
+        Server {
             server_id: id.clone(),
             fingerprint: entry.fingerprint.clone(),
             sessions: entry.sessions,
@@ -318,7 +333,7 @@ impl Live {
             last_seen: entry.last_seen,
             monitored: !self.paused && !entry.paused,
             frozen: entry.frozen,
-        })
+        }
     }
 
     /// All sessions under way, the oldest first.

@@ -10,6 +10,7 @@ mod alert;
 mod board;
 mod desktop;
 mod details;
+mod peer;
 mod watch;
 
 use clap::Parser;
@@ -17,7 +18,7 @@ use mcpinspectd::event::Severity;
 use mcpinspectd::sink::logging;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::alert::{Filter, parse};
+use crate::alert::Filter;
 
 /// Shows desktop notifications for what mcpinspectd finds out about your MCP servers.
 #[derive(Debug, Parser)]
@@ -35,7 +36,7 @@ struct Arguments {
 }
 
 fn severity(word: &str) -> Result<Severity, String> {
-    parse(word).ok_or_else(|| "neither low, medium, high nor critical".to_owned())
+    Severity::from_word(word).ok_or_else(|| "neither low, medium, high nor critical".to_owned())
 }
 
 #[tokio::main(flavor = "current_thread")]
