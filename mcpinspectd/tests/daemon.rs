@@ -42,9 +42,12 @@ number = 0
 def ask(method, params={}):
     global number
     number += 1
-    server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n")
-    server.stdin.flush()
-    return server.stdout.readline()
+    try:
+        server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n")
+        server.stdin.flush()
+        return server.stdout.readline()
+    except BrokenPipeError:
+        return ""
 ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}})
 for line in sys.stdin:
     print("answered" if ask("tools/list") else "server gone", flush=True)

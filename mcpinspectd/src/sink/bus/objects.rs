@@ -20,8 +20,9 @@ use crate::sink::record::Record;
 use crate::sink::wording::status_word;
 use crate::text::escape::printable;
 
-/// Objects at one time. What is above is in the manager's lists all the same.
-const OBJECTS_MAX: usize = 2048;
+/// Tools that are objects at one time; what is above is in the manager's lists all the same. Servers
+/// are as many as the picture has.
+const TOOLS_MAX: usize = 1024;
 
 /// A server as an object.
 struct ServerObject(Server);
@@ -186,13 +187,11 @@ impl Objects {
     ) -> zbus::Result<()> {
         let id = server.server_id.clone();
         let path = server_path(&id);
-        let full = self.told.len() + self.tools >= OBJECTS_MAX;
         match self.told.get_mut(&id) {
             Some(told) => {
                 let before = std::mem::replace(&mut told.server, server.clone());
                 update_server(connection, path, &before, server).await?;
             }
-            None if full => return Ok(()),
             None => {
                 let object = ServerObject(server.clone());
                 connection.object_server().at(path, object).await?;
@@ -210,7 +209,7 @@ impl Objects {
                     let before = std::mem::replace(before, tool.clone());
                     update_tool(connection, path, &before, tool).await?;
                 }
-                None if self.tools + 1 >= OBJECTS_MAX => return Ok(()),
+                None if self.tools >= TOOLS_MAX => return Ok(()),
                 None => {
                     let object = ToolObject(tool.clone());
                     connection.object_server().at(path, object).await?;
