@@ -79,6 +79,11 @@ pub struct Counters {
     /// writer's count starts at what was unread then, so that position 0 is the first byte that
     /// was still to be read.
     pub position: [u64; 2],
+    /// What was unread when the endpoint was registered: where the writer's count started.
+    pub unread: u64,
+    /// Bytes of the first write that was counted, where anything was unread before. If it was under
+    /// way during the registration, its bytes are in `unread` too, and counted twice.
+    pub first_write: u64,
     /// By [`End`]: bytes that should have been shipped and were not (ring full, page not there).
     pub lost: [u64; 2],
     /// By [`End`]: the process that called last.

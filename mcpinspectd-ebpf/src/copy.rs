@@ -301,7 +301,14 @@ fn advance(counters: *mut Counters, end: usize, total: u64) -> u64 {
     unsafe {
         let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
         (&raw mut (*counters).last_tgid[end & 1]).write_volatile(tgid);
-        add(&raw mut (*counters).position[end & 1], total)
+        let position = add(&raw mut (*counters).position[end & 1], total);
+        if end & 1 == End::Writer as usize && position != 0 {
+            let unread = (&raw const (*counters).unread).read_volatile();
+            if position == unread {
+                (&raw mut (*counters).first_write).write_volatile(total);
+            }
+        }
+        position
     }
 }
 

@@ -1,6 +1,8 @@
 //! Making an endpoint known: its watch, its counters, and what was unread in it at that moment.
 
-use aya_ebpf::bindings::BPF_NOEXIST;
+use core::ffi::c_void;
+
+use aya_ebpf::{bindings::BPF_NOEXIST, helpers::generated::bpf_loop};
 use mcpinspect_common::{Counters, End, EndpointKey, EndpointKind, EndpointReport, Stat, Watch};
 
 use crate::{
@@ -12,10 +14,11 @@ use crate::{
 
 const AF_UNIX: u16 = 1;
 const SOCK_STREAM: u16 = 1;
-/// Pipe slots that are summed up: the largest pipe that an unprivileged process can have (1 MiB).
-const PIPE_SLOTS: u32 = 256;
-/// Queued socket buffers that are summed up: more than a socket of the default size can hold.
-const QUEUE_LENGTH: u32 = 512;
+/// Pipe slots that are summed up: a pipe of 256 MiB, 256 times what an unprivileged process can have.
+const PIPE_SLOTS: u32 = 65_536;
+/// Queued socket buffers that are summed up: more than a socket of the default size can hold of
+/// the smallest ones.
+const QUEUE_LENGTH: u32 = 4096;
 
 /// Registers what `file` is, if it can carry a wire. Gives the report for user space.
 #[inline(always)]
@@ -45,6 +48,7 @@ pub fn register(file: u64, fd: u32) -> EndpointReport {
 fn insert(key: EndpointKey, peer_ino: u64, written_unread: u64) -> bool {
     let mut counters = Counters {
         peer_ino,
+        unread: written_unread,
         ..Counters::default()
     };
     counters.position[End::Writer as usize] = written_unread;
@@ -81,18 +85,45 @@ fn pipe_unread(inode: u64) -> u64 {
     if head == tail {
         return 0;
     }
-    let slots: u64 = probe(pipe, OFF_PIPE_BUFS.load());
-    let mask = probe::<u32>(pipe, OFF_PIPE_RING_SIZE.load()).wrapping_sub(1);
-    let mut unread = 0;
-    for step in 0..PIPE_SLOTS {
-        let index = tail.wrapping_add(step);
-        if index == head {
-            break;
-        }
-        let slot = slots + u64::from(index & mask) * u64::from(SIZE_PIPE_BUFFER.load());
-        unread += u64::from(probe::<u32>(slot, OFF_PIPE_BUFFER_LEN.load()));
+    let mut walk = PipeWalk {
+        slots: probe(pipe, OFF_PIPE_BUFS.load()),
+        mask: probe::<u32>(pipe, OFF_PIPE_RING_SIZE.load()).wrapping_sub(1),
+        index: tail,
+        head,
+        unread: 0,
+    };
+    // SAFETY: `pipe_step` has the signature of a loop callback, and `walk` outlives the loop.
+    unsafe {
+        bpf_loop(
+            PIPE_SLOTS,
+            pipe_step as *mut c_void,
+            (&raw mut walk).cast(),
+            0,
+        );
     }
-    unread
+    walk.unread
+}
+
+/// Where the summing up of a pipe's slots has got to.
+#[repr(C)]
+struct PipeWalk {
+    slots: u64,
+    unread: u64,
+    mask: u32,
+    index: u32,
+    head: u32,
+}
+
+unsafe extern "C" fn pipe_step(_index: u32, context: *mut c_void) -> i64 {
+    // SAFETY: the context that `pipe_unread` gives to the loop.
+    let walk = unsafe { &mut *context.cast::<PipeWalk>() };
+    if walk.index == walk.head {
+        return 1;
+    }
+    let slot = u64::from(walk.index & walk.mask) * u64::from(SIZE_PIPE_BUFFER.load());
+    walk.unread += u64::from(probe::<u32>(walk.slots + slot, OFF_PIPE_BUFFER_LEN.load()));
+    walk.index = walk.index.wrapping_add(1);
+    0
 }
 
 /// The peer of a connected `AF_UNIX` stream socket, with what is unread here and there.
@@ -127,16 +158,40 @@ fn socket_pair(file: u64) -> Option<(EndpointKey, u64, u64)> {
 #[inline(always)]
 fn queue_unread(sock: u64) -> u64 {
     let queue = sock + u64::from(OFF_SOCK_QUEUE.load());
-    let mut unread = 0;
-    let mut buffer: u64 = probe(queue, OFF_SKB_NEXT.load());
-    for _ in 0..QUEUE_LENGTH {
-        if buffer == queue || buffer == 0 {
-            break;
-        }
-        let length: u32 = probe(buffer, OFF_SKB_LEN.load());
-        let consumed: u32 = probe(buffer, OFF_SKB_CB.load() + OFF_UNIX_CB_CONSUMED.load());
-        unread += u64::from(length.wrapping_sub(consumed));
-        buffer = probe(buffer, OFF_SKB_NEXT.load());
+    let mut walk = QueueWalk {
+        queue,
+        buffer: probe(queue, OFF_SKB_NEXT.load()),
+        unread: 0,
+    };
+    // SAFETY: `queue_step` has the signature of a loop callback, and `walk` outlives the loop.
+    unsafe {
+        bpf_loop(
+            QUEUE_LENGTH,
+            queue_step as *mut c_void,
+            (&raw mut walk).cast(),
+            0,
+        );
     }
-    unread
+    walk.unread
+}
+
+/// Where the summing up of a socket's receive queue has got to.
+#[repr(C)]
+struct QueueWalk {
+    queue: u64,
+    buffer: u64,
+    unread: u64,
+}
+
+unsafe extern "C" fn queue_step(_index: u32, context: *mut c_void) -> i64 {
+    // SAFETY: the context that `queue_unread` gives to the loop.
+    let walk = unsafe { &mut *context.cast::<QueueWalk>() };
+    if walk.buffer == walk.queue || walk.buffer == 0 {
+        return 1;
+    }
+    let length: u32 = probe(walk.buffer, OFF_SKB_LEN.load());
+    let consumed: u32 = probe(walk.buffer, OFF_SKB_CB.load() + OFF_UNIX_CB_CONSUMED.load());
+    walk.unread += u64::from(length.wrapping_sub(consumed));
+    walk.buffer = probe(walk.buffer, OFF_SKB_NEXT.load());
+    0
 }

@@ -29,24 +29,21 @@ pub fn on_fork(parent: u64, child: u64) {
     }
 }
 
-/// Registers standard input and output of a new program, and marks who may be at their other end.
+/// Marks who may be at the other ends of a new program's standard input and output, and registers
+/// those.
 #[inline(always)]
 pub fn on_exec<C: EbpfContext>(context: &C, task: u64) {
     if tgid(task) == OWN_TGID.load() {
         return;
     }
-    let input = endpoint::register(descriptor::file::<Probed>(task, 0), 0);
-    let output = endpoint::register(descriptor::file::<Probed>(task, 1), 1);
-    if input.key.ino == 0 && output.key.ino == 0 {
+    let (input, output) = (
+        descriptor::file::<Probed>(task, 0),
+        descriptor::file::<Probed>(task, 1),
+    );
+    if descriptor::endpoint(input).is_none() && descriptor::endpoint(output).is_none() {
         return;
     }
-    debug!(
-        context,
-        "exec: process {} reads inode {} and writes inode {}",
-        tgid(task),
-        input.key.ino,
-        output.key.ino,
-    );
+    // Marks first: a parent may write while its child's streams are being registered.
     involved::mark(tgid(task));
     let mut ancestor = task;
     for _ in 0..ANCESTORS {
@@ -57,6 +54,18 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64) {
         }
         involved::mark(id);
     }
+    let input = endpoint::register(input, 0);
+    let output = endpoint::register(output, 1);
+    if input.key.ino == 0 && output.key.ino == 0 {
+        return;
+    }
+    debug!(
+        context,
+        "exec: process {} reads inode {} and writes inode {}",
+        tgid(task),
+        input.key.ino,
+        output.key.ino,
+    );
     let header = emit::header(RecordKind::Exec, 0, EndpointKey::default(), 0);
     emit::fixed(header, [input, output]);
 }

@@ -1,7 +1,8 @@
 //! The probes. Entry points only; each topic has a file of its own.
 //!
-//! One program on the exit of system calls copies what crossed a watched stream. It runs for every
-//! system call of the machine, so it is ordered by what it costs an uninvolved process: a table
+//! One program on the exit of system calls copies what crossed a watched stream (or several that do
+//! the same, on the exits of the functions behind those calls). It runs for every system call of the
+//! machine, so it is ordered by what it costs an uninvolved process: a table
 //! look-up by call number, then one by process, and only then the way from the descriptor to the
 //! stream. Three small programs follow processes (fork, exec, exit), and an iterator registers the
 //! streams that exist already when the daemon starts.
@@ -28,9 +29,10 @@ mod syscall;
 
 use aya_ebpf::{
     EbpfContext as _,
-    macros::{btf_tracepoint, raw_tracepoint},
-    programs::{BtfTracePointContext, RawTracePointContext},
+    macros::{btf_tracepoint, fexit, raw_tracepoint},
+    programs::{BtfTracePointContext, FExitContext, RawTracePointContext},
 };
+use mcpinspect_common::Operation;
 
 /// System call exit, arguments typed by the kernel's BTF. Minimum kernel version: 5.11.
 #[btf_tracepoint(function = "sys_exit")]
@@ -45,6 +47,56 @@ pub fn syscall_exit_raw(ctx: RawTracePointContext) -> i32 {
     syscall::on_exit::<kernel::Probed>(ctx.arg::<u64>(0), ctx.arg::<i64>(1));
     0
 }
+
+/// Exits of the calls' own entry functions, for kernels that let functions be hooked: system calls
+/// that carry no bytes pay nothing. A program each, because a program is bound to one function when
+/// it is loaded. The function's only argument is the call's registers; its result comes behind.
+/// Minimum kernel version: 5.11.
+macro_rules! wrappers {
+    ($($name:ident: $operation:ident),+ $(,)?) => { $(
+        #[fexit]
+        pub fn $name(ctx: FExitContext) -> i32 {
+            const OPERATION: u8 = Operation::$operation as u8;
+            syscall::returned::<kernel::Typed>(OPERATION, ctx.arg::<u64>(0), ctx.arg::<i64>(1));
+            0
+        }
+    )+ };
+}
+
+wrappers!(
+    exit_read: Read,
+    exit_write: Write,
+    exit_readv: ReadVector,
+    exit_preadv2: ReadVector,
+    exit_writev: WriteVector,
+    exit_pwritev2: WriteVector,
+    exit_recvfrom: ReceiveFrom,
+    exit_sendto: SendTo,
+    exit_recvmsg: ReceiveMessage,
+    exit_sendmsg: SendMessage,
+    exit_recvmmsg: ReceiveMessages,
+    exit_sendmmsg: SendMessages,
+    exit_splice: Splice,
+    exit_tee: Tee,
+    exit_vmsplice: VmSplice,
+    exit_sendfile64: SendFile,
+    exit_io_uring_enter: IoUring,
+    exit_pidfd_getfd: TakeDescriptor,
+);
+
+/// Exits of the functions behind calls of another system call table. What they move is not
+/// understood; that they are used is noticed.
+macro_rules! compat_wrappers {
+    ($($name:ident),+ $(,)?) => { $(
+        #[fexit]
+        pub fn $name(_ctx: FExitContext) -> i32 {
+            syscall::compat_returned();
+            0
+        }
+    )+ };
+}
+
+compat_wrappers!(exit_compat_read, exit_compat_write);
 
 /// A process was forked: it holds what its parent holds.
 #[raw_tracepoint(tracepoint = "sched_process_fork")]

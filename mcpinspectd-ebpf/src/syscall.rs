@@ -55,7 +55,12 @@ pub fn on_exit<A: Access>(regs: u64, result: i64) {
     let Some(operation) = OPERATIONS.get(number as u32) else {
         return;
     };
-    let operation = *operation;
+    returned::<A>(*operation, regs, result);
+}
+
+/// Looks at a call that is known to be `operation` and has just returned `result`.
+#[inline(always)]
+pub fn returned<A: Access>(operation: u8, regs: u64, result: i64) {
     if operation == Operation::None as u8 || result < 0 {
         return;
     }
@@ -70,6 +75,15 @@ pub fn on_exit<A: Access>(regs: u64, result: i64) {
         return;
     }
     handle::<A>(operation, &arguments, result as u64, tgid);
+}
+
+/// A call of another system call table has returned.
+#[inline(always)]
+pub fn compat_returned() {
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    if involved::is_involved(tgid) {
+        blind::notice_process(Operation::Compat, tgid);
+    }
 }
 
 #[inline(always)]

@@ -139,6 +139,10 @@ impl Tap {
         command
             .args(["tap", "--format", "jsonl", "--raw"])
             .args(arguments);
+        // For machines where there is a choice.
+        if let Some(config) = std::env::var_os("MCPINSPECT_CONFIG") {
+            command.arg("--config").arg(config);
+        }
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -2,6 +2,7 @@
 
 mod btf;
 mod clock;
+mod hook;
 mod involved;
 mod layout;
 mod operations;
@@ -11,8 +12,9 @@ mod ring;
 
 pub use btf::BtfError;
 pub use clock::BootClock;
+pub use hook::{Hook, HookChoice};
 pub use involved::InvolvedTable;
 pub use layout::Layout;
-pub use probes::{Hook, KERNEL_BTF, Options, ProbeError, Probes, probes_missing, resolve_layout};
+pub use probes::{KERNEL_BTF, Options, ProbeError, Probes, probes_missing, resolve_layout};
 pub use record::{Actor, Record, RecordError, decode};
 pub use ring::{Batch, Drain, raise_priority, start};

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf};
-use aya::programs::{BtfTracePoint, Iter, ProgramError, RawTracePoint};
+use aya::programs::{Iter, ProgramError, RawTracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use mcpinspect_common::{Counters, EndpointKey, Stat, Watch};
 use thiserror::Error;
 
 use super::btf::{Btf, BtfError};
+use super::hook::{Hook, HookChoice};
 use super::involved::InvolvedTable;
 use super::layout::Layout;
 use super::operations;
@@ -38,6 +39,9 @@ pub enum ProbeError {
     /// The kernel refuses to load eBPF programs for this process.
     #[error("the kernel does not let this process load eBPF programs")]
     NotPermitted,
+    /// The configuration asks for a hook that the kernel does not have.
+    #[error("this kernel does not let the exits of its functions be hooked")]
+    NoFunctionExits,
     /// The kernel has no ring buffer.
     #[error("this kernel has no eBPF ring buffer")]
     NoRingBuffer,
@@ -86,6 +90,9 @@ impl ProbeError {
             Self::NotPermitted => {
                 "run as root, or with the capabilities CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; kernels in lockdown mode `confidentiality` refuse everybody."
             }
+            Self::NoFunctionExits => {
+                "set `hook = \"auto\"` in the configuration's [capture] section, which takes the tracepoint here."
+            }
             Self::NoRingBuffer => "use Linux 5.8 or newer.",
             Self::Load(_)
             | Self::Program { .. }
@@ -93,42 +100,6 @@ impl ProbeError {
             | Self::Incomplete(_)
             | Self::Io(_) => "run `mcpinspectd check` for what this kernel offers.",
         }
-    }
-}
-
-/// How the end of system calls is hooked. All ways give the same records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hook {
-    /// The `sys_exit` tracepoint with typed arguments: the kernel describes itself.
-    TypedTracepoint,
-    /// The `sys_exit` tracepoint with raw arguments: the types come from a file.
-    RawTracepoint,
-}
-
-impl Hook {
-    /// The word used on the outside.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TypedTracepoint => "typed tracepoint (tp_btf/sys_exit)",
-            Self::RawTracepoint => "raw tracepoint (raw_tp/sys_exit)",
-        }
-    }
-
-    fn attach(self, ebpf: &mut Ebpf) -> Result<(), ProbeError> {
-        match self {
-            Self::TypedTracepoint => {
-                const NAME: &str = "syscall_exit";
-                let btf =
-                    aya::Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
-                let program: &mut BtfTracePoint = program(ebpf, NAME)?;
-                program
-                    .load("sys_exit", &btf)
-                    .and_then(|()| program.attach())
-                    .map_err(|error| refused(NAME, error))?;
-            }
-            Self::RawTracepoint => attach_raw(ebpf, "syscall_exit_raw", "sys_exit")?,
-        }
-        Ok(())
     }
 }
 
@@ -141,6 +112,8 @@ pub struct Options {
     pub sniff_budget: u64,
     /// Type information of the running kernel, where it does not bring its own.
     pub btf: Option<PathBuf>,
+    /// How system calls are to be hooked.
+    pub hook: HookChoice,
     /// Let the probes log what they decide.
     pub diagnostics: bool,
 }
@@ -173,12 +146,6 @@ impl Probes {
             error,
         })?;
         let layout = resolve_layout(&types)?;
-        let hook = if options.btf.is_none() {
-            Hook::TypedTracepoint
-        } else {
-            Hook::RawTracepoint
-        };
-
         let own_tgid = std::process::id();
         let compat_by_cs = u32::from(cfg!(target_arch = "x86_64"));
         let log_level = if options.diagnostics {
@@ -222,7 +189,9 @@ impl Probes {
                 tracing::warn!(%error, "no diagnostics of the probes");
                 None
             });
-        let mut probes = Self {
+        let types_from_file = options.btf.is_some();
+        let hook = attach(&mut ebpf, options.hook, types_from_file)?;
+        let probes = Self {
             hook,
             involved,
             watches: map(&mut ebpf, "WATCHES")?,
@@ -232,25 +201,7 @@ impl Probes {
             logger,
             ebpf,
         };
-        probes.attach()?;
         Ok((probes, ring))
-    }
-
-    fn attach(&mut self) -> Result<(), ProbeError> {
-        // Who follows the processes first, so that none slips through before its calls are seen.
-        attach_raw(&mut self.ebpf, "process_fork", "sched_process_fork")?;
-        attach_raw(&mut self.ebpf, "process_exit", "sched_process_exit")?;
-        self.hook.attach(&mut self.ebpf)?;
-        attach_raw(&mut self.ebpf, "process_exec", "sched_process_exec")?;
-        if self.hook == Hook::TypedTracepoint {
-            const NAME: &str = "descriptors";
-            let btf = aya::Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
-            let iterator: &mut Iter = program(&mut self.ebpf, NAME)?;
-            iterator
-                .load("task_file", &btf)
-                .map_err(|error| refused(NAME, error))?;
-        }
-        Ok(())
     }
 
     /// How system calls are hooked.
@@ -260,17 +211,13 @@ impl Probes {
 
     /// Ends the flow of records; what is in the ring stays there to be read.
     pub fn detach(&mut self) {
-        for name in ["syscall_exit", "syscall_exit_raw"] {
-            let result = match self.ebpf.program_mut(name) {
-                Some(aya::programs::Program::BtfTracePoint(program)) => program.unload(),
-                Some(aya::programs::Program::RawTracePoint(program)) => program.unload(),
-                _ => continue,
-            };
-            // The one that is not in use was never loaded.
-            if let Err(error) = result {
-                tracing::trace!(name, %error, "not detached");
-            }
-        }
+        self.hook.detach(&mut self.ebpf);
+    }
+
+    /// Calls that were not looked at because the probes were at work on the same CPU already. Not 0
+    /// only where function exits were asked for on a kernel that may interrupt itself.
+    pub fn calls_missed(&self) -> u64 {
+        self.hook.missed(&self.ebpf)
     }
 
     /// Sets how far an endpoint is watched.
@@ -313,10 +260,25 @@ impl Probes {
         &mut self,
         keys: impl IntoIterator<Item = EndpointKey>,
     ) -> Result<(), ProbeError> {
-        const NAME: &str = "descriptors";
         if self.hook == Hook::RawTracepoint {
             return Ok(());
         }
+        let keys: Vec<EndpointKey> = keys.into_iter().collect();
+        self.walk(&keys)?;
+        // A socket's registration makes its peer known. Who holds that one is marked by a second walk.
+        let peers: Vec<EndpointKey> = keys
+            .iter()
+            .filter_map(|key| {
+                let ino = self.counters(*key)?.peer_ino;
+                (ino != 0).then_some(EndpointKey { ino, ..*key })
+            })
+            .collect();
+        self.walk(&peers)
+    }
+
+    /// Has the kernel go through all descriptors of all processes and stop at `keys`.
+    fn walk(&mut self, keys: &[EndpointKey]) -> Result<(), ProbeError> {
+        const NAME: &str = "descriptors";
         let mut inserted = Vec::new();
         for key in keys {
             match self.candidates.insert(key, 1, 0) {
@@ -336,7 +298,7 @@ impl Probes {
         // The walk happens while its (empty) output is read.
         std::io::copy(&mut walk, &mut std::io::sink())?;
         for key in inserted {
-            let _ = self.candidates.remove(&key);
+            let _ = self.candidates.remove(key);
         }
         Ok(())
     }
@@ -354,6 +316,24 @@ impl Probes {
             logger.flush();
         }
     }
+}
+
+/// Attaches everything, and gives how system calls are hooked.
+fn attach(ebpf: &mut Ebpf, choice: HookChoice, types_from_file: bool) -> Result<Hook, ProbeError> {
+    // Who follows the processes first, so that none slips through before its calls are seen.
+    attach_raw(ebpf, "process_fork", "sched_process_fork")?;
+    attach_raw(ebpf, "process_exit", "sched_process_exit")?;
+    let hook = Hook::attach(choice, types_from_file, ebpf)?;
+    attach_raw(ebpf, "process_exec", "sched_process_exec")?;
+    if hook != Hook::RawTracepoint {
+        const NAME: &str = "descriptors";
+        let btf = aya::Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
+        let iterator: &mut Iter = program(ebpf, NAME)?;
+        iterator
+            .load("task_file", &btf)
+            .map_err(|error| refused(NAME, error))?;
+    }
+    Ok(hook)
 }
 
 /// Why this program has no probes; `None` if it has them.
@@ -378,7 +358,10 @@ where
     T::try_from(map).map_err(|error| ProbeError::Map { map: name, error })
 }
 
-fn program<'a, P>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut P, ProbeError>
+pub(super) fn program<'a, P>(
+    ebpf: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<&'a mut P, ProbeError>
 where
     &'a mut P: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
 {
@@ -391,7 +374,11 @@ where
         })
 }
 
-fn attach_raw(ebpf: &mut Ebpf, name: &'static str, tracepoint: &str) -> Result<(), ProbeError> {
+pub(super) fn attach_raw(
+    ebpf: &mut Ebpf,
+    name: &'static str,
+    tracepoint: &str,
+) -> Result<(), ProbeError> {
     let program: &mut RawTracePoint = program(ebpf, name)?;
     program
         .load()
@@ -401,7 +388,7 @@ fn attach_raw(ebpf: &mut Ebpf, name: &'static str, tracepoint: &str) -> Result<(
 }
 
 /// Tells a lack of permission from a program that the kernel does not accept.
-fn refused(program: &'static str, error: ProgramError) -> ProbeError {
+pub(super) fn refused(program: &'static str, error: ProgramError) -> ProbeError {
     if io_kind(&error) == Some(std::io::ErrorKind::PermissionDenied) {
         return ProbeError::NotPermitted;
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use aya::maps::{MapData, RingBuf};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -22,6 +23,10 @@ const BATCH_BYTES: usize = 8 << 20;
 const BATCHES_MAX: usize = 2;
 /// How long to wait before a batch is offered again, in milliseconds.
 const OFFER_AGAIN: u16 = 1;
+/// How long to let records gather after the first that comes into an empty ring. The kernel wakes a
+/// waiting reader for each such record, and whoever wrote it pays for the wake-up: without the pause
+/// that is every message, with it one in two milliseconds. A ring of 8 MiB takes 4 GB/s meanwhile.
+const GATHER: Duration = Duration::from_millis(2);
 /// How often the thread looks whether it shall stop, in milliseconds.
 const STOP_LOOK: u16 = 50;
 
@@ -87,7 +92,9 @@ fn drain(mut ring: RingBuf<MapData>, sender: &SyncSender<Batch>, stop: &AtomicBo
             if stopping {
                 return;
             }
-            wait(&ring, STOP_LOOK);
+            if wait(&ring, STOP_LOOK) {
+                std::thread::sleep(GATHER);
+            }
             continue;
         }
         let full = batch.len() >= BATCH_BYTES || stopping;
@@ -124,10 +131,11 @@ fn take(ring: &mut RingBuf<MapData>, batch: &mut Vec<u8>) {
     }
 }
 
-fn wait(ring: &RingBuf<MapData>, milliseconds: u16) {
+/// Waits for a record, and gives whether there is one.
+fn wait(ring: &RingBuf<MapData>, milliseconds: u16) -> bool {
     let mut descriptors = [PollFd::new(ring.as_fd(), PollFlags::POLLIN)];
     // An interrupted wait is a short wait.
-    let _ = poll(&mut descriptors, PollTimeout::from(milliseconds));
+    poll(&mut descriptors, PollTimeout::from(milliseconds)).is_ok_and(|ready| ready > 0)
 }
 
 /// Asks that the calling thread run before ordinary processes: they fill the ring that it empties.

@@ -20,7 +20,10 @@ pub struct Arguments {
 /// Exit code 0 where the daemon can run, 1 where it cannot.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let config = Config::load(arguments.config.as_deref())?;
-    let checks = preflight::run(&super::session::requirements(&config));
+    let mut checks = preflight::run(&super::session::requirements(&config));
+    if preflight::first_failure(&checks).is_none() {
+        checks.push(preflight::attach(&super::session::probes(&config, false)));
+    }
     let failed = preflight::first_failure(&checks).is_some();
     let written = if arguments.json {
         json(&checks, failed)

@@ -51,6 +51,17 @@ pub fn limits(config: &Config) -> Limits {
     }
 }
 
+/// What the configuration says of the probes.
+pub fn probes(config: &Config, diagnostics: bool) -> Options {
+    Options {
+        ring_size: ring_size(config),
+        sniff_budget: config.capture.sniff_budget.0,
+        btf: config.capture.btf.clone(),
+        hook: config.capture.hook,
+        diagnostics,
+    }
+}
+
 /// Loads the probes and finds what runs already. Servers keep the names in `names`; `tags` may be
 /// replaced, and then hold for whatever starts next.
 pub fn start(
@@ -60,12 +71,7 @@ pub fn start(
     diagnostics: bool,
 ) -> anyhow::Result<Monitor> {
     let options = MonitorOptions {
-        probes: Options {
-            ring_size: ring_size(config),
-            sniff_budget: config.capture.sniff_budget.0,
-            btf: config.capture.btf.clone(),
-            diagnostics,
-        },
+        probes: probes(config, diagnostics),
         max_message: config.capture.max_message.0,
         max_sessions: config.limits.sessions,
     };

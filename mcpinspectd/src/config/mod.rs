@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::capture::HookChoice;
 use crate::contain::Measure;
 use crate::control::Policy;
 
@@ -62,6 +63,8 @@ pub struct Capture {
     pub max_message: ByteSize,
     /// Type information (BTF) of the running kernel, where it does not bring its own.
     pub btf: Option<PathBuf>,
+    /// How system calls are hooked.
+    pub hook: HookChoice,
 }
 
 impl Default for Capture {
@@ -71,6 +74,7 @@ impl Default for Capture {
             sniff_budget: ByteSize(4 << 20),
             max_message: ByteSize(64 << 20),
             btf: None,
+            hook: HookChoice::Auto,
         }
     }
 }

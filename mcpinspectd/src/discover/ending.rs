@@ -8,10 +8,11 @@
 
 use mcpinspect_common::{End, EndpointKey, EndpointKind};
 
+use super::carrying::OwnedPiece;
 use super::environment::Environment;
 use super::ledger::{Account, StreamLedger};
 use super::stream::{Fate, SessionIndex, Stream};
-use super::tracker::{Feed, OwnedPiece, Tracker};
+use super::tracker::{Feed, Tracker};
 use crate::capture::Actor;
 use crate::engine::Input;
 use crate::process::fds::{Holder, Holders, InodeKey};
@@ -30,6 +31,7 @@ const ENDED_MAX: usize = 20_000;
 impl<E: Environment> Tracker<E> {
     /// Lets time pass. To be called about ten times a second, when all records so far are taken in.
     pub fn tick(&mut self, now: u64, feed: &mut impl Feed) {
+        self.open_waiting(now, feed);
         self.settle(now, feed);
         self.compare_ends(now, feed);
         let unpaired: Vec<_> = self
@@ -136,11 +138,36 @@ impl<E: Environment> Tracker<E> {
                 .and_then(|endpoint| self.environment.counters(endpoint))
                 .map_or(0, |counters| counters.position[end as usize])
         };
-        let written_at = self.streams.get(&key).and_then(|stream| stream.written_at);
-        (
-            position(written_at, End::Writer),
-            position(Some(key), End::Reader),
-        )
+        let stream = self.streams.get(&key);
+        let written_at = stream.and_then(|stream| stream.written_at);
+        let counted_twice = stream.map_or(0, |stream| stream.counted_twice);
+        let read = position(Some(key), End::Reader);
+        let written = position(written_at, End::Writer).saturating_sub(counted_twice);
+        // What was read has been written, also by whom the probes did not follow yet.
+        (written.max(read), read)
+    }
+
+    /// Corrects the writer's count if it is too high by `excess` for one reason alone: a write was
+    /// under way while the stream was registered. Its bytes lay in the stream already and were
+    /// counted as unread, and were counted again when the call returned. Gives whether it was so.
+    fn is_counted_twice(&mut self, key: EndpointKey, excess: u64) -> bool {
+        let Some(stream) = self.streams.get_mut(&key) else {
+            return false;
+        };
+        let Some(counters) = stream
+            .written_at
+            .and_then(|endpoint| self.environment.counters(endpoint))
+        else {
+            return false;
+        };
+        let under_way = counters.first_write;
+        let twice = excess == under_way
+            && (1..=counters.unread).contains(&under_way)
+            && stream.counted_twice == 0;
+        if twice {
+            stream.counted_twice = under_way;
+        }
+        twice
     }
 
     /// Looks at streams that stand still: are there bytes that were counted and never came, or
@@ -203,7 +230,7 @@ impl<E: Environment> Tracker<E> {
         let Some(unread) = self.environment.unread(reader) else {
             return;
         };
-        if unread >= missing {
+        if unread >= missing || self.is_counted_twice(key, missing - unread) {
             return;
         }
         let reader = reader.pid.0;
@@ -294,6 +321,7 @@ impl<E: Environment> Tracker<E> {
     /// Ends a session: what has not come is lost, its account is closed and its streams are left
     /// alone from now on.
     fn end(&mut self, index: SessionIndex, reason: &'static str, now: u64, feed: &mut impl Feed) {
+        self.open_at_last(index, now, feed);
         let Some(session) = self.sessions.get(&index) else {
             return;
         };
@@ -301,7 +329,13 @@ impl<E: Environment> Tracker<E> {
         tracing::trace!(session = %id, opened, reason, "ended");
         let streams: Vec<_> = session.streams().collect();
         for (key, direction) in streams {
-            let (written, read) = self.counted(key);
+            let (mut written, read) = self.counted(key);
+            let drained = self.streams.get(&key).is_some_and(|stream| {
+                matches!(&stream.fate, Fate::Carried(flow) if flow.ended && flow.source == End::Reader)
+            });
+            if drained && written > read && self.is_counted_twice(key, written - read) {
+                written = read;
+            }
             if read == 0 && written > 0 {
                 // Nobody was seen reading it, and nobody will be.
                 self.use_writer(key, feed);

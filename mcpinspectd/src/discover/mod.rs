@@ -9,18 +9,28 @@
 //! - [`stream`]: one stream from its first byte: what it shows, and its bytes in order.
 //! - [`programs`]: which program was started between which two streams.
 //! - [`session`]: two streams that belong together, and the parties at their ends.
-//! - [`tracker`]: takes records in, keeps the above, and feeds the engine.
+//! - [`tracker`]: keeps the above, and takes records in.
+//! - [`sniffing`]: looks at a stream's beginning until it is clear what it is.
+//! - [`watching`]: tells the kernel how far each endpoint is shipped.
+//! - [`pairing`]: finds which two streams make a session.
+//! - [`carrying`]: feeds the engine with a session's bytes and parties.
+//! - [`blind_spots`]: bytes that move in a way that the probes do not see.
 //! - [`ending`]: what is over, and what is forgotten.
 //! - [`environment`]: what the tracker asks of the machine, so that tests can stand in for it.
 
+mod blind_spots;
+mod carrying;
 mod ending;
 mod environment;
 mod ledger;
 mod orphans;
+mod pairing;
 mod programs;
 mod session;
+mod sniffing;
 mod stream;
 mod tracker;
+mod watching;
 
 pub use environment::{Environment, Policy};
 pub use ledger::{Account, StreamLedger};

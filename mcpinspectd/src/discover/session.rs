@@ -2,7 +2,21 @@
 
 use mcpinspect_common::EndpointKey;
 
+use crate::capture::Actor;
 use crate::model::{Direction, SessionId};
+
+/// A piece of a session that waits for the session's client to show itself.
+#[derive(Debug)]
+pub struct Waiting {
+    /// The stream.
+    pub key: EndpointKey,
+    /// Where the piece stands in it.
+    pub position: u64,
+    /// The piece.
+    pub bytes: Vec<u8>,
+    /// Who moved it, and when.
+    pub actor: Actor,
+}
 
 /// A session under way.
 #[derive(Debug)]
@@ -19,6 +33,8 @@ pub struct Session {
     pub client: Option<u32>,
     /// Whether the engine was told.
     pub opened: bool,
+    /// What came before the engine was told, in the order in which it came.
+    pub waiting: Vec<Waiting>,
     /// Whether the session was under way when the daemon joined.
     pub joined: bool,
     /// Boot time when it first looked over; ended when nobody is left at the server's side.
@@ -37,6 +53,7 @@ impl Session {
             server: None,
             client: None,
             opened: false,
+            waiting: Vec::new(),
             joined: false,
             closing_since: None,
             closing_reason: "streams_closed",

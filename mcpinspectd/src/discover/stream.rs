@@ -159,6 +159,8 @@ pub struct Stream {
     pub fate: Fate,
     /// By [`End`]: the process that was seen there last.
     pub actors: [Option<u32>; 2],
+    /// Bytes that the writer's count has too many: see [`mcpinspect_common::Counters::first_write`].
+    pub counted_twice: u64,
     /// Whether it was under way when the daemon joined.
     pub joined: bool,
     /// Whether nobody held it at the last look. Records of it may still be on their way.
@@ -172,6 +174,7 @@ impl Stream {
             written_at,
             fate: Fate::Sniffed(Box::default()),
             actors: [None; 2],
+            counted_twice: 0,
             joined: false,
             unheld: false,
         }

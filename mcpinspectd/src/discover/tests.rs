@@ -73,6 +73,7 @@ impl Environment for Fake {
 #[derive(Default)]
 struct Told {
     lines: Vec<String>,
+    client: Option<u32>,
     bytes: HashMap<Direction, Vec<u8>>,
 }
 
@@ -97,7 +98,9 @@ impl Feed for Told {
                 self.lines.push(format!("end {}", direction.as_str()));
             }
             Input::SessionEnded { reason, .. } => self.lines.push(format!("ended {reason}")),
-            Input::PartiesChanged { .. } => {}
+            Input::PartiesChanged { client_pid, .. } => {
+                self.client = client_pid.map(|pid| pid.0);
+            }
         }
     }
 }
@@ -518,4 +521,60 @@ fn what_is_written_before_the_peer_is_known_is_kept() {
     assert_eq!(bench.limit(server_side)[0], u64::MAX);
     bench.moves(SERVER, server_side, End::Reader, INITIALIZE);
     assert_eq!(bench.sent(Direction::ClientToServer), INITIALIZE);
+}
+
+#[test]
+fn a_client_that_wrote_before_it_was_known_is_waited_for() {
+    let mut bench = Bench::new();
+    bench.exec(SERVER, pipe(1), pipe(2));
+    bench.moves(SERVER, pipe(1), End::Reader, INITIALIZE);
+    assert_eq!(bench.told.lines, [""; 0], "told without its client");
+    bench.passes(pipe(2), SERVER, CLIENT, INITIALIZED);
+    assert_eq!(bench.told.lines, ["started"]);
+    assert_eq!(bench.told.client, Some(CLIENT));
+    assert_eq!(bench.sent(Direction::ClientToServer), INITIALIZE);
+    assert_eq!(bench.sent(Direction::ServerToClient), INITIALIZED);
+}
+
+#[test]
+fn a_client_that_never_shows_is_not_waited_for_for_long() {
+    let mut bench = Bench::new();
+    bench.exec(SERVER, pipe(1), pipe(2));
+    bench.moves(SERVER, pipe(1), End::Reader, INITIALIZE);
+    bench.record(SERVER, Record::EndOfStream { key: pipe(1) });
+    bench.wait(SECOND / 5);
+    assert_eq!(bench.told.lines[..2], ["started", "end client_to_server"]);
+    assert_eq!(bench.told.client, None);
+    assert_eq!(bench.sent(Direction::ClientToServer), INITIALIZE);
+}
+
+#[test]
+fn a_write_under_way_at_registration_is_counted_once() {
+    let length = INITIALIZE.len();
+    let mut bench = exchange();
+    {
+        let mut world = bench.world.borrow_mut();
+        let counters = world.counters.entry(pipe(1)).or_default();
+        counters.unread = length as u64;
+        counters.first_write = length as u64;
+        counters.position[End::Writer as usize] += length as u64;
+        world.holders.clear();
+    }
+    bench.record(SERVER, Record::EndOfStream { key: pipe(1) });
+    bench.wait(SECOND);
+    let account = &bench.tracker.ledger()[0];
+    assert_eq!(account.bytes_written, length as u64);
+    assert_eq!((account.bytes_read, account.bytes_lost), (length as u64, 0));
+}
+
+#[test]
+fn bytes_that_nobody_read_are_not_taken_for_counted_twice() {
+    let mut bench = exchange();
+    bench.count(CLIENT, pipe(1), End::Writer, 7);
+    bench.world.borrow_mut().holders.clear();
+    bench.record(SERVER, Record::EndOfStream { key: pipe(1) });
+    bench.wait(SECOND);
+    let account = &bench.tracker.ledger()[0];
+    assert_eq!(account.bytes_written, INITIALIZE.len() as u64 + 7);
+    assert_eq!(account.bytes_lost, 7);
 }

@@ -62,6 +62,8 @@ pub struct CaptureTotals {
     pub lifecycle_lost: u64,
     /// Streams that could not be followed because too many were known.
     pub registrations_failed: u64,
+    /// System calls that the probes could not look at; what they moved is not accounted for.
+    pub calls_missed: u64,
     /// Records that were not understood.
     pub undecodable: u64,
     /// Sessions that were not followed because too many were under way.
@@ -198,6 +200,7 @@ impl Monitor {
             bytes_faulted: probes.stat(Stat::BytesFaulted),
             lifecycle_lost: probes.stat(Stat::LifecycleLost),
             registrations_failed: probes.stat(Stat::RegistrationsFailed),
+            calls_missed: probes.calls_missed(),
             undecodable,
             sessions_refused,
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Check;
-use crate::capture::{KERNEL_BTF, probes_missing, resolve_layout};
+use crate::capture::{Hook, KERNEL_BTF, Options, Probes, probes_missing, resolve_layout};
 
 /// Typed tracepoints, task pointers and atomics as the probes use them, and loops with a callback.
 const NEEDED: (u32, u32) = (5, 17);
@@ -132,6 +132,22 @@ pub fn probes() -> Check {
             format!("this program was built without them: {reason}"),
             "run `cargo xtask build-ebpf`, which installs what is missing, and build again",
         ),
+    }
+}
+
+/// Loads and attaches the probes, and takes them away again.
+pub fn attach(options: &Options) -> Check {
+    const NAME: &str = "hook";
+    match Probes::load(options) {
+        Ok((probes, _ring)) => match probes.hook() {
+            hook @ Hook::RawTracepoint => Check::warning(
+                NAME,
+                hook.as_str(),
+                "servers that run already are not found; the kernel's own type information would allow it",
+            ),
+            hook => Check::ok(NAME, hook.as_str()),
+        },
+        Err(error) => Check::failed(NAME, error.to_string(), error.advice()),
     }
 }
 

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::capture::Options;
+
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -89,6 +91,12 @@ pub fn run(requirements: &Requirements) -> Vec<Check> {
         kernel::ring(requirements.ring_size),
         kernel::probes(),
     ]
+}
+
+/// Loads and attaches the probes for a moment: the check that includes all others, for when those
+/// are met.
+pub fn attach(options: &Options) -> Check {
+    kernel::attach(options)
 }
 
 /// The first check that keeps the daemon from running.

@@ -1,0 +1,260 @@
+//! How the end of system calls is hooked. All ways give the same records.
+//!
+//! The cheapest for everybody else is to hook the exits of just those kernel functions that carry
+//! bytes: no other call pays anything. Not every kernel lets functions be hooked, and on one that
+//! may interrupt itself anywhere (`PREEMPT` full or lazy) a program that is interrupted on a CPU is
+//! skipped for the next task on it, so that bytes would be moved unseen. There, and wherever that
+//! cannot be told, the tracepoint that all calls pass is used: its programs are never interrupted.
+
+use std::path::Path;
+
+use aya::programs::{BtfTracePoint, FExit};
+use aya::{Btf, Ebpf};
+use serde::Deserialize;
+
+use super::probes::{ProbeError, attach_raw, program, refused};
+
+/// What the configuration asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HookChoice {
+    /// The cheapest that is exact on the running kernel.
+    #[default]
+    Auto,
+    /// The tracepoint that all system calls pass.
+    Tracepoint,
+    /// The exits of the functions behind the calls that carry bytes, or nothing.
+    FunctionExit,
+}
+
+/// What is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// The exits of the functions behind the calls that carry bytes.
+    FunctionExit,
+    /// The `sys_exit` tracepoint with typed arguments: the kernel describes itself.
+    TypedTracepoint,
+    /// The `sys_exit` tracepoint with raw arguments: the types come from a file.
+    RawTracepoint,
+}
+
+/// The programs on function exits, and the functions behind an architecture's prefix.
+const EXITS: [(&str, &str); 18] = [
+    ("exit_read", "read"),
+    ("exit_write", "write"),
+    ("exit_readv", "readv"),
+    ("exit_preadv2", "preadv2"),
+    ("exit_writev", "writev"),
+    ("exit_pwritev2", "pwritev2"),
+    ("exit_recvfrom", "recvfrom"),
+    ("exit_sendto", "sendto"),
+    ("exit_recvmsg", "recvmsg"),
+    ("exit_sendmsg", "sendmsg"),
+    ("exit_recvmmsg", "recvmmsg"),
+    ("exit_sendmmsg", "sendmmsg"),
+    ("exit_splice", "splice"),
+    ("exit_tee", "tee"),
+    ("exit_vmsplice", "vmsplice"),
+    ("exit_sendfile64", "sendfile64"),
+    ("exit_io_uring_enter", "io_uring_enter"),
+    ("exit_pidfd_getfd", "pidfd_getfd"),
+];
+/// Where the architecture runs programs of another system call table beside its own: how their use is
+/// noticed. Kernels may be built without.
+const COMPAT_EXITS: &[(&str, &str)] = if cfg!(target_arch = "x86_64") {
+    &[
+        ("exit_compat_read", "__ia32_sys_read"),
+        ("exit_compat_write", "__ia32_sys_write"),
+    ]
+} else {
+    &[]
+};
+const TYPED: &str = "syscall_exit";
+const RAW: &str = "syscall_exit_raw";
+
+const PREFIX: &str = if cfg!(target_arch = "aarch64") {
+    "__arm64_sys_"
+} else {
+    "__x64_sys_"
+};
+
+impl Hook {
+    /// The words used on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FunctionExit => "function exits (fexit)",
+            Self::TypedTracepoint => "typed tracepoint (tp_btf/sys_exit)",
+            Self::RawTracepoint => "raw tracepoint (raw_tp/sys_exit)",
+        }
+    }
+
+    /// Its programs.
+    fn programs(self) -> impl Iterator<Item = &'static str> {
+        let (exits, compat_exits, tracepoint) = match self {
+            Self::FunctionExit => (&EXITS[..], COMPAT_EXITS, None),
+            Self::TypedTracepoint => (&[][..], &[][..], Some(TYPED)),
+            Self::RawTracepoint => (&[][..], &[][..], Some(RAW)),
+        };
+        let exits = exits.iter().chain(compat_exits);
+        exits.map(|(program, _)| *program).chain(tracepoint)
+    }
+
+    /// Loads and attaches what `choice` comes to on this kernel.
+    ///
+    /// # Errors
+    /// The kernel refuses the programs.
+    pub(super) fn attach(
+        choice: HookChoice,
+        types_from_file: bool,
+        ebpf: &mut Ebpf,
+    ) -> Result<Self, ProbeError> {
+        if types_from_file {
+            attach_raw(ebpf, RAW, "sys_exit")?;
+            return Ok(Self::RawTracepoint);
+        }
+        let types = Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
+        match choice {
+            HookChoice::FunctionExit => {
+                // Other programs were admitted by now: it is not a matter of rights.
+                attach_exits(ebpf, &types).map_err(|error| match error {
+                    ProbeError::NotPermitted => ProbeError::NoFunctionExits,
+                    error => error,
+                })?;
+                return Ok(Self::FunctionExit);
+            }
+            HookChoice::Auto if interrupts_itself() == Some(false) => {
+                match attach_exits(ebpf, &types) {
+                    Ok(()) => return Ok(Self::FunctionExit),
+                    Err(error) => {
+                        tracing::debug!(%error, "no function exits; using the tracepoint");
+                        Self::FunctionExit.detach(ebpf);
+                    }
+                }
+            }
+            HookChoice::Auto | HookChoice::Tracepoint => {}
+        }
+        let tracepoint: &mut BtfTracePoint = program(ebpf, TYPED)?;
+        tracepoint
+            .load("sys_exit", &types)
+            .and_then(|()| tracepoint.attach())
+            .map_err(|error| refused(TYPED, error))?;
+        Ok(Self::TypedTracepoint)
+    }
+
+    /// Detaches its programs; what they wrote stays.
+    pub(super) fn detach(self, ebpf: &mut Ebpf) {
+        use aya::programs::Program;
+        for name in self.programs() {
+            let result = match ebpf.program_mut(name) {
+                Some(Program::BtfTracePoint(program)) => program.unload(),
+                Some(Program::RawTracePoint(program)) => program.unload(),
+                Some(Program::FExit(program)) => program.unload(),
+                _ => continue,
+            };
+            // After a refusal, some were never loaded.
+            if let Err(error) = result {
+                tracing::trace!(name, %error, "not detached");
+            }
+        }
+    }
+
+    /// Calls that its programs did not see because they were at work on the same CPU already.
+    pub(super) fn missed(self, ebpf: &Ebpf) -> u64 {
+        use std::os::fd::{AsFd as _, AsRawFd as _};
+        self.programs()
+            .filter_map(|name| {
+                let fd = ebpf.program(name)?.fd().ok()?.as_fd().as_raw_fd();
+                let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+                misses(&info)
+            })
+            .sum()
+    }
+}
+
+/// The line of a program's `/proc/PID/fdinfo/FD` that tells of calls it was not run for (since 5.12).
+fn misses(fdinfo: &str) -> Option<u64> {
+    let line = fdinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("recursion_misses:"))?;
+    line.trim().parse().ok()
+}
+
+fn attach_exits(ebpf: &mut Ebpf, types: &Btf) -> Result<(), ProbeError> {
+    for (name, call) in EXITS {
+        attach_exit(ebpf, types, name, &format!("{PREFIX}{call}"))?;
+    }
+    for (name, function) in COMPAT_EXITS {
+        if let Err(error) = attach_exit(ebpf, types, name, function) {
+            tracing::debug!(function, %error, "not hooked");
+        }
+    }
+    Ok(())
+}
+
+fn attach_exit(
+    ebpf: &mut Ebpf,
+    types: &Btf,
+    name: &'static str,
+    function: &str,
+) -> Result<(), ProbeError> {
+    let exit: &mut FExit = program(ebpf, name)?;
+    exit.load(function, types)
+        .and_then(|()| exit.attach())
+        .map(|_| ())
+        .map_err(|error| refused(name, error))
+}
+
+/// Whether the running kernel may be interrupted by another task while it is in a program; `None`
+/// where it does not tell.
+fn interrupts_itself() -> Option<bool> {
+    let mode = std::fs::read_to_string(Path::new("/sys/kernel/debug/sched/preempt")).ok();
+    let version = std::fs::read_to_string("/proc/sys/kernel/version").ok();
+    preemption(mode.as_deref(), version.as_deref()?)
+}
+
+/// `mode` is the scheduler's own word (the one in parentheses is in force), `version` names what the
+/// kernel was built with.
+fn preemption(mode: Option<&str>, version: &str) -> Option<bool> {
+    if let Some(mode) = mode.and_then(|mode| mode.split(['(', ')']).nth(1)) {
+        return Some(!matches!(mode, "none" | "voluntary"));
+    }
+    let built = version.split(' ').find(|word| word.starts_with("PREEMPT"));
+    match built {
+        // Built without: nothing can turn it on.
+        None => Some(false),
+        // Chosen at boot or later, and it does not tell which.
+        Some("PREEMPT_DYNAMIC") => None,
+        Some(_) => Some(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preemption_is_read_from_what_the_kernel_tells() {
+        let dynamic = "#1 SMP PREEMPT_DYNAMIC Debian 6.1.176-1 (2026-07-01)";
+        assert_eq!(
+            preemption(Some("none (voluntary) full \n"), dynamic),
+            Some(false)
+        );
+        assert_eq!(
+            preemption(Some("none voluntary (full) lazy \n"), dynamic),
+            Some(true)
+        );
+        assert_eq!(preemption(Some("full (lazy) \n"), dynamic), Some(true));
+        assert_eq!(preemption(None, dynamic), None);
+        assert_eq!(preemption(None, "#1 SMP Debian 5.10.223-1"), Some(false));
+        assert_eq!(preemption(None, "#1 SMP PREEMPT_RT x"), Some(true));
+    }
+
+    #[test]
+    fn misses_are_read_where_the_kernel_tells_them() {
+        assert_eq!(
+            misses("pos:\t0\nrecursion_misses:\t12\nverified_insns:\t3\n"),
+            Some(12)
+        );
+        assert_eq!(misses("pos:\t0\n"), None);
+    }
+}
