@@ -1,7 +1,7 @@
 //! Writing files that others read while they are written.
 
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Writes a file so that readers see the old content or the new one, and never a part.
@@ -20,10 +20,13 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let mut file = std::fs::OpenOptions::new()
         .write(true)
         .create_new(true)
-        .mode(mode)
+        .mode(0o600)
         .open(&beside)?;
+    // Exactly as asked, whatever the process' mask takes away.
+    let permissions = std::fs::Permissions::from_mode(mode);
     let written = file
-        .write_all(content)
+        .set_permissions(permissions)
+        .and_then(|()| file.write_all(content))
         .and_then(|()| file.sync_all())
         .and_then(|()| std::fs::rename(&beside, path));
     if written.is_err() {
@@ -35,8 +38,6 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
@@ -48,7 +49,7 @@ mod tests {
         replace(&path, b"two", 0o640).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"two");
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777 & !0o640, 0, "no more than was asked for");
+        assert_eq!(mode & 0o777, 0o640);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 

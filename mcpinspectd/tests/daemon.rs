@@ -217,7 +217,10 @@ impl Session {
 
 #[test]
 fn a_real_session_is_seen_decided_on_and_contained() {
-    let Some(daemon) = Daemon::start("") else {
+    let place = tempfile::tempdir().unwrap();
+    let metrics = place.path().join("mcpinspectd.prom");
+    let more = format!("[metrics]\nfile = {metrics:?}\nevery = 1\n");
+    let Some(daemon) = Daemon::start(&more) else {
         return;
     };
     let mut session = Session::start("notes-control");
@@ -262,6 +265,15 @@ fn a_real_session_is_seen_decided_on_and_contained() {
     assert!(!strangers.contains(&server), "{strangers}");
     let strangers = text(&daemon.mcpinspect(STRANGER, &["events", "--json"]));
     assert_eq!(strangers.trim(), "");
+
+    eventually("the metrics of it", || {
+        let text = fs::read_to_string(&metrics).unwrap_or_default();
+        let seen = r#"mcpinspectd_events_total{type="mcp_tool_seen",severity="none"}"#;
+        (text.contains(seen)
+            && text.contains("mcpinspectd_sink_events_total{sink=\"bus\"")
+            && !text.contains("notes-control"))
+        .then_some(())
+    });
 
     // The rug is pulled; a person approves what is there now.
     session.describe("Reads and writes a file.");

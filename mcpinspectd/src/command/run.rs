@@ -18,6 +18,7 @@ use mcpinspectd::registry::Registry;
 use mcpinspectd::sink::bus::Endpoint;
 use mcpinspectd::sink::fanout::Sinks;
 use mcpinspectd::sink::jsonl::Target;
+use mcpinspectd::sink::metrics::{MetricsFile, Snapshot};
 use mcpinspectd::sink::notify::{self, Heartbeat, Watchdog};
 use mcpinspectd::sink::running::{Running, Settings};
 use mcpinspectd::sink::{fanout, logging};
@@ -94,6 +95,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let detector = Box::new(Watch::new(rules.current()));
     let policy = config.contain.policy();
+    let metrics = config.metrics.clone();
     let host = Program {
         config,
         file: arguments.config.clone(),
@@ -109,6 +111,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         suppressions,
     );
     service.set_policy(policy);
+    let mut metrics = metrics
+        .file
+        .map(|file| MetricsFile::start(file, Duration::from_secs(metrics.every)))
+        .transpose()
+        .context("cannot start the thread that writes metrics")?;
+    let started = fanout::now();
+    let sinks = running.sinks();
     monitor.run(&stop, &mut service, |service, monitor| {
         heartbeat.beat();
         if reopen.swap(false, Ordering::AcqRel)
@@ -116,7 +125,20 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         {
             tracing::error!("{error}; everything stays as it was");
         }
-        service.attend(fanout::now(), || monitor.account());
+        let now = fanout::now();
+        service.attend(now, || monitor.account());
+        if let Some(metrics) = &mut metrics
+            && metrics.is_due(now)
+        {
+            metrics.write(&Snapshot {
+                started,
+                capture: monitor.totals(),
+                streams: monitor.account(),
+                events: sinks.view().counts(),
+                sinks: sinks.tally(),
+                ..service.snapshot()
+            });
+        }
     });
     notify::stopping();
     service.engine().registry_mut().save(fanout::now());

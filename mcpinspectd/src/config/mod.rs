@@ -43,6 +43,8 @@ pub struct Config {
     pub registry: Registry,
     /// What findings lead to without asking anybody.
     pub contain: Contain,
+    /// Counters for those who watch many machines.
+    pub metrics: Metrics,
     /// Bounds on memory.
     pub limits: Limits,
 }
@@ -133,6 +135,26 @@ pub struct Contain {
     pub on_block: Response,
     /// After a finding of critical severity.
     pub on_critical: Response,
+}
+
+/// Counters for those who watch many machines.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Metrics {
+    /// The file that they are written to, in Prometheus' text format; none without it.
+    pub file: Option<PathBuf>,
+    /// Seconds from one writing to the next: 1 to 3600.
+    #[serde(deserialize_with = "size::seconds")]
+    pub every: u64,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            file: None,
+            every: 15,
+        }
+    }
 }
 
 impl Contain {
@@ -256,12 +278,14 @@ impl Config {
             events,
             registry,
             contain: _,
+            metrics,
             limits,
         } = self;
         [
             ("capture", *capture != other.capture),
             ("events", *events != other.events),
             ("registry", *registry != other.registry),
+            ("metrics", *metrics != other.metrics),
             ("limits", *limits != other.limits),
         ]
         .into_iter()

@@ -16,6 +16,7 @@ use crate::model::{Pid, ServerId, SessionId, Timestamp};
 use crate::process;
 use crate::registry::{DecideError, DefinitionHash, ItemKey, Kind, Who};
 use crate::sink::live::SHOWN_NAME;
+use crate::sink::metrics::Snapshot;
 use crate::text::escape::{plain, printable};
 
 /// An account of the streams is made anew after this long, in nanoseconds: it is anybody's to ask
@@ -82,6 +83,19 @@ impl<O: Output, H: Host> Service<O, H> {
     /// The engine.
     pub fn engine(&mut self) -> &mut Engine {
         &mut self.engine
+    }
+
+    /// What is counted here; the rest is others' to fill in.
+    pub fn snapshot(&self) -> Snapshot {
+        let registry = self.engine.registry();
+        Snapshot {
+            sessions: self.engine.sessions(),
+            registry: registry.size(),
+            health: registry.health(),
+            paused: self.roster.is_everyone_paused(),
+            paused_servers: self.roster.paused().count(),
+            ..Snapshot::default()
+        }
     }
 
     /// Reads configuration and rules again.
