@@ -70,6 +70,8 @@ pub struct Copy {
     /// The rest of the array of messages.
     message: u64,
     messages_left: u64,
+    /// 1 where the current call is the first that was counted after what was unread.
+    first: u64,
 }
 
 /// A run of bytes that is to be shipped.
@@ -111,6 +113,7 @@ pub fn moved(key: EndpointKey, end: End, source: Source, total: u64) {
     }
     if !matches!(source, Source::Messages(..)) {
         extent = account(&key, end as usize, total);
+        note_first_write(&key, end as usize, extent.position, total, false);
         if extent.bytes == 0 {
             return;
         }
@@ -141,6 +144,7 @@ pub fn moved(key: EndpointKey, end: End, source: Source, total: u64) {
         vectors_left: 0,
         message: 0,
         messages_left: 0,
+        first: 0,
     };
     match source {
         Source::Buffer(address) => {
@@ -200,6 +204,29 @@ fn account(key: &EndpointKey, end: usize, total: u64) -> Extent {
     }
 }
 
+/// Notes how long the first write is that is counted after what was unread, which may be in that
+/// already: see [`Counters::first_write`]. `again` tells that the same call wrote before. Gives
+/// whether this is that call.
+#[inline(always)]
+fn note_first_write(key: &EndpointKey, end: usize, position: u64, total: u64, again: bool) -> bool {
+    if end != End::Writer as usize || position == 0 {
+        return false;
+    }
+    let Some(counters) = COUNTERS.get_ptr_mut(key) else {
+        return false;
+    };
+    // SAFETY: as in `advance`.
+    unsafe {
+        let unread = (&raw const (*counters).unread).read_volatile();
+        if position != unread && !again {
+            return false;
+        }
+        let before = (&raw const (*counters).first_write).read_volatile();
+        (&raw mut (*counters).first_write).write_volatile(before + total);
+    }
+    true
+}
+
 /// Does one thing. Gives 1 when there is nothing left to do.
 unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
     let Some(copy) = COPY.get_ptr_mut(0) else {
@@ -249,7 +276,14 @@ unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
         return 1;
     }
     let length: u32 = user(copy.message + MMSG_LEN).unwrap_or(0);
+    if length == 0 && copy.end == End::Reader as u64 {
+        // Among messages the end of the stream is one of no bytes.
+        let end = emit::header(RecordKind::EndOfStream, copy.end as u8, copy.key, 0);
+        emit::bare(end);
+    }
     let extent = account(&copy.key, copy.end as usize, u64::from(length));
+    let (end, total) = (copy.end as usize, u64::from(length));
+    copy.first = note_first_write(&copy.key, end, extent.position, total, copy.first != 0) as u64;
     copy.position = extent.position;
     copy.remaining = extent.bytes;
     copy.vector = user(copy.message + MSG_IOV).unwrap_or(0);
@@ -301,14 +335,7 @@ fn advance(counters: *mut Counters, end: usize, total: u64) -> u64 {
     unsafe {
         let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
         (&raw mut (*counters).last_tgid[end & 1]).write_volatile(tgid);
-        let position = add(&raw mut (*counters).position[end & 1], total);
-        if end & 1 == End::Writer as usize && position != 0 {
-            let unread = (&raw const (*counters).unread).read_volatile();
-            if position == unread {
-                (&raw mut (*counters).first_write).write_volatile(total);
-            }
-        }
-        position
+        add(&raw mut (*counters).position[end & 1], total)
     }
 }
 

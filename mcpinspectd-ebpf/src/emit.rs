@@ -1,12 +1,20 @@
 //! Putting records into the ring.
 
-use aya_ebpf::helpers::{
-    bpf_get_current_pid_tgid,
-    generated::{bpf_ktime_get_boot_ns, bpf_probe_read_user},
+use aya_ebpf::{
+    bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP},
+    helpers::{
+        bpf_get_current_pid_tgid,
+        generated::{bpf_ktime_get_boot_ns, bpf_probe_read_user},
+    },
 };
 use mcpinspect_common::{EndpointKey, RecordFlags, RecordHeader, RecordKind, Stat};
 
 use crate::maps::{RECORDS, count};
+
+/// Bytes that may gather in the ring before its reader, who lets small records do so, is called
+/// again. It is called as long as no more wait than the second figure: above that it is at work.
+const GATHERED: u64 = 64 << 10;
+const AT_WORK: u64 = 512 << 10;
 
 /// A record as it lies in the ring.
 #[repr(C)]
@@ -82,6 +90,18 @@ pub fn user_bytes<const N: usize>(mut header: RecordHeader, address: u64, length
     }
     // SAFETY: the record is reserved memory that is ours until submitted.
     unsafe { (&raw mut (*record).header).write(header) };
-    entry.submit(0);
+    entry.submit(wake_up());
     copied
+}
+
+/// How the reader is to be told of a record: by the kernel's own rule, which is when nothing else
+/// waits, and at once when its pause would be too long.
+#[inline(always)]
+fn wake_up() -> u64 {
+    let waiting = RECORDS.query(u64::from(BPF_RB_AVAIL_DATA));
+    if waiting > GATHERED && waiting <= AT_WORK {
+        u64::from(BPF_RB_FORCE_WAKEUP)
+    } else {
+        0
+    }
 }

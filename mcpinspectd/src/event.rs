@@ -338,9 +338,11 @@ pub enum Event {
         /// What was done: `approve`, `reject`, `pin` or `unpin`; `suppress`, `pause`, `resume` or
         /// `reload`.
         decision: String,
-        /// Who did it.
-        uid: u32,
-        /// Why, in that person's words, redacted and bounded.
+        /// `person`, or `policy` where the configuration's rules for changes did it.
+        by: &'static str,
+        /// Which person; `null` for a policy.
+        uid: Option<u32>,
+        /// Why, in that person's words, or what the policy was satisfied with; redacted and bounded.
         reason: String,
     },
     /// A server's processes were stopped, let go on, or ended.

@@ -8,6 +8,7 @@
 //! kernel ─▶ capture ─▶ discover ─▶ wire ─▶ mcp ─▶ session ─▶ registry / detect ─▶ event ─▶ sink
 //! ```
 
+pub mod build;
 pub mod capture;
 pub mod config;
 pub mod contain;
@@ -17,10 +18,12 @@ pub mod discover;
 pub mod engine;
 pub mod event;
 pub mod files;
+pub mod manual;
 pub mod mcp;
 pub mod model;
 pub mod monitor;
 pub mod preflight;
+pub mod privileges;
 pub mod process;
 pub mod registry;
 pub mod session;

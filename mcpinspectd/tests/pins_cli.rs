@@ -216,7 +216,7 @@ fn an_approval_lasts_and_says_who() {
         panic!("one decision")
     };
     let own = nix::unistd::getuid().as_raw();
-    assert_eq!(decision.uid, if own == 0 { 4242 } else { own });
+    assert_eq!(decision.by.uid(), Some(if own == 0 { 4242 } else { own }));
     assert_eq!(
         (decision.verb, decision.reason.as_str()),
         (Verb::Approve, "ok")

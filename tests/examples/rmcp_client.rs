@@ -1,10 +1,11 @@
 //! A client on the Rust SDK: `rmcp_client CALLS SERVER ARGUMENT…`, where CALLS is a file with
-//! `[[TOOL, ARGUMENTS], …]`.
+//! `[[TOOL, ARGUMENTS], …]`. KEEP_OPEN_MS is how long it stays before it ends the session.
 
 #[path = "shared/logged.rs"]
 mod logged;
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use logged::{Logged, open_log};
@@ -34,6 +35,9 @@ async fn main() -> Result<()> {
         client.call_tool(call).await?;
     }
     client.list_all_tools().await?;
+    if let Ok(milliseconds) = std::env::var("KEEP_OPEN_MS") {
+        tokio::time::sleep(Duration::from_millis(milliseconds.parse()?)).await;
+    }
     client.cancel().await?;
     server.wait().await?;
     Ok(())

@@ -1,5 +1,5 @@
 //! A server on the Rust SDK. With the argument `pipes` it takes the SDK's non-blocking standard
-//! streams, which open the pipes a second time.
+//! streams, which open the pipes a second time. ECHO_DESCRIPTION says what its tool says of itself.
 
 #[path = "shared/logged.rs"]
 mod logged;
@@ -18,7 +18,6 @@ struct EchoArguments {
 
 #[derive(Clone)]
 struct Echo {
-    #[expect(dead_code, reason = "the SDK's derived code reads it")]
     tool_router: ToolRouter<Self>,
 }
 
@@ -30,7 +29,7 @@ impl Echo {
     }
 }
 
-#[tool_handler]
+#[tool_handler(router = self.tool_router)]
 impl ServerHandler for Echo {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
@@ -40,9 +39,14 @@ impl ServerHandler for Echo {
 #[tokio::main]
 async fn main() -> Result<()> {
     let log = open_log("server")?;
-    let echo = Echo {
-        tool_router: Echo::tool_router(),
-    };
+    let mut tool_router = Echo::tool_router();
+    if let (Ok(text), Some(tool)) = (
+        std::env::var("ECHO_DESCRIPTION"),
+        tool_router.map.get_mut("echo"),
+    ) {
+        tool.attr.description = Some(text.into());
+    }
+    let echo = Echo { tool_router };
     if std::env::args().nth(1).as_deref() == Some("pipes") {
         let (input, output) = rmcp::transport::stdio_pipes();
         let wire = (Logged::new(input, &log), Logged::new(output, &log));

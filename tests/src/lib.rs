@@ -11,8 +11,10 @@
 //! * [`talk`] starts peers in a directory of their own and reads that account back;
 //! * [`tap`] runs the daemon and collects its JSON lines;
 //! * [`verify`] compares the two;
-//! * [`daemon`] runs `mcpinspectd run` and reads its events.
+//! * [`daemon`] runs `mcpinspectd run` and reads its events;
+//! * [`container`] boots a clean Debian with systemd, for tests of the package.
 
+pub mod container;
 pub mod daemon;
 pub mod peer;
 pub mod places;

@@ -49,6 +49,38 @@ pub fn daemon() -> Result<PathBuf> {
     }
 }
 
+/// Everything that cargo and `cargo xtask` build.
+pub fn built() -> Result<PathBuf> {
+    let programs = programs()?;
+    let directory = programs.parent().context("no directory above")?;
+    Ok(directory.to_owned())
+}
+
+/// The clean Debian that containers boot.
+pub fn container() -> Result<PathBuf> {
+    existing(
+        built()?.join("container/bookworm"),
+        "`cargo xtask setup` unpacks it",
+    )
+}
+
+/// The newest package with this in its name and this ending.
+pub fn package(part: &str, ending: &str) -> Result<PathBuf> {
+    let how = "`cargo xtask package --profile dev` builds it";
+    let directory = existing(built()?.join("package"), how)?;
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.contains(part) && path.extension().is_some_and(|found| found == ending) {
+            found.push((path.metadata()?.modified()?, path));
+        }
+    }
+    found.sort();
+    let (_, newest) = found.pop().with_context(|| format!("no package: {how}"))?;
+    Ok(newest)
+}
+
 /// Where `cargo xtask` installs peers from other ecosystems.
 pub fn peers() -> PathBuf {
     repository().join("target/peers")

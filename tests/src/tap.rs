@@ -294,24 +294,27 @@ pub fn memory(pid: u32) -> Result<(u64, u64)> {
     Ok((field("VmRSS:")?, field("VmHWM:")?))
 }
 
+/// Takes the daemon's lines at once and understands them later: a tap that had to wait for this
+/// process would fall behind, and the test would measure itself.
 fn collect(stdout: ChildStdout, shared: &Shared) {
-    let mut reader = BufReader::with_capacity(1 << 20, stdout);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let end = !matches!(reader.read_until(b'\n', &mut line), Ok(1..));
-        let (capture, changed) = &**shared;
-        let mut capture = lock(capture);
-        if end {
-            capture.ended = true;
-        } else {
-            capture.take(String::from_utf8_lossy(&line).trim_end());
+    let (sender, lines) = std::sync::mpsc::channel::<Vec<u8>>();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::with_capacity(1 << 20, stdout);
+        loop {
+            let mut line = Vec::new();
+            let more = matches!(reader.read_until(b'\n', &mut line), Ok(1..));
+            if !more || sender.send(line).is_err() {
+                return;
+            }
         }
+    });
+    let (capture, changed) = &**shared;
+    for line in lines {
+        lock(capture).take(String::from_utf8_lossy(&line).trim_end());
         changed.notify_all();
-        if end {
-            return;
-        }
     }
+    lock(capture).ended = true;
+    changed.notify_all();
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

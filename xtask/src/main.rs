@@ -6,6 +6,8 @@
 
 mod bench;
 mod check;
+mod container;
+mod package;
 mod peers;
 mod run;
 mod setup;
@@ -27,6 +29,8 @@ enum Command {
     Test(test::Options),
     /// Measure what watching costs, and print it as tables
     Bench(bench::Options),
+    /// Build the packages for Debian and Fedora
+    Package(package::Options),
     /// Build the probes alone, and say what they amount to
     BuildEbpf,
     /// Measure detection on labelled definitions
@@ -58,6 +62,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Run(options) => run::run(&options),
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Package(options) => package::run(&options),
         Command::BuildEbpf => run::build_ebpf(),
         Command::Eval {
             directory,
@@ -67,7 +72,8 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Setup => {
             setup::toolchain()?;
             setup::kernel()?;
-            peers::install()
+            peers::install()?;
+            container::install()
         }
     }
 }

@@ -35,11 +35,39 @@ pub fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(root()).env("PATH", path());
+    // What the programs say with `--version`.
+    command.env("MCPINSPECT_COMMIT", commit().unwrap_or_default());
     // Set for us by `cargo run`; builds of other packages are none of our package's business.
     for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"] {
         command.env_remove(name);
     }
     command
+}
+
+/// The commit that this builds, with a mark where files differ from it; none outside a repository.
+pub fn commit() -> Option<String> {
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    Some(if changed.is_empty() {
+        commit
+    } else {
+        format!("{commit}-dirty")
+    })
+}
+
+/// When the commit was made, in seconds since 1970: the time of what is built from it.
+pub fn commit_time() -> Option<String> {
+    git(&["log", "-1", "--format=%ct"])
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let mut git = Command::new("git");
+    git.args(arguments)
+        .current_dir(root())
+        .stderr(Stdio::null());
+    let output = git.output().ok().filter(|output| output.status.success())?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.trim_end().to_owned())
 }
 
 /// `PATH` with the tools in front that were installed for this project alone.

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::shell::{self, say};
-use crate::{peers, setup};
+use crate::{container, package, peers, setup};
 
 /// The command line of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -58,8 +58,12 @@ pub fn run(options: &Options) -> Result<()> {
         setup::kernel()?;
         peers::install()?;
         privileges()?;
+        container::install()?;
     }
     let suites = compile()?;
+    if !options.unit {
+        package::for_tests()?;
+    }
     ensure!(
         suites.iter().any(|suite| suite.privileged),
         "no end-to-end tests were built"
@@ -136,7 +140,7 @@ fn compile() -> Result<Vec<Suite>> {
             program: program.into(),
             // Tests of a package as a whole meet the real kernel, bus and journal.
             privileged: kind == "test",
-            serial: target == "e2e",
+            serial: ["e2e", "system"].contains(&target),
         });
     }
     suites.sort_by_key(|suite| (suite.privileged, suite.name.clone()));

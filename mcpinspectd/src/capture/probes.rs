@@ -146,7 +146,7 @@ impl Probes {
             error,
         })?;
         let layout = resolve_layout(&types)?;
-        let own_tgid = std::process::id();
+        let own_tgid = crate::process::own().0;
         let compat_by_cs = u32::from(cfg!(target_arch = "x86_64"));
         let log_level = if options.diagnostics {
             aya_log::Level::Trace as u8

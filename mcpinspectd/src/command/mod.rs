@@ -7,12 +7,17 @@ mod session;
 mod tap;
 
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
 
+/// What `--version` says.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| mcpinspectd::build::version(option_env!("MCPINSPECT_COMMIT")));
+
 /// Watches every MCP server on this machine with eBPF, without wrapping anything.
 #[derive(Debug, Parser)]
-#[command(name = "mcpinspectd", version, arg_required_else_help = true)]
+#[command(name = "mcpinspectd", version = VERSION.as_str(), arg_required_else_help = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

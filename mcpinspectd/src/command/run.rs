@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use mcpinspectd::config::{Config, Tags};
-use mcpinspectd::control::{self, Host, Policy, Service};
+use mcpinspectd::control::{self, Host, Reloaded, Service};
 use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
@@ -71,6 +71,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let tags = Arc::new(RwLock::new(config.tags()));
     let (desk, tray) = control::desk();
 
+    let diagnostics = arguments.log.as_deref() == Some("trace");
+    let mut monitor = session::start(&config, Arc::clone(&tags), names, diagnostics)?;
+    // Threads start here: what they may do was settled before.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("sinks")
@@ -81,8 +84,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let _runtime = runtime.enter();
         Running::start(settings(&config), Some(Arc::new(desk.clone())))?
     };
-    let diagnostics = arguments.log.as_deref() == Some("trace");
-    let mut monitor = session::start(&config, Arc::clone(&tags), names, diagnostics)?;
     tracing::info!(
         hook = monitor.hook().as_str(),
         registry = %path.display(),
@@ -104,7 +105,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         sinks: running.sinks(),
     };
     let mut service = Service::new(
-        Engine::new(session::limits(&host.config), registry, detector),
+        Engine::new(session::limits(&host.config), registry, detector)
+            .with_approval(host.config.approval()),
         Publish(running.sinks()),
         (desk, tray),
         host,
@@ -227,7 +229,7 @@ struct Program {
 }
 
 impl Host for Program {
-    fn reload(&mut self) -> Result<Policy, String> {
+    fn reload(&mut self) -> Result<Reloaded, String> {
         notify::reloading();
         let reloaded = Config::load(self.file.as_deref()).map_err(|error| error.to_string());
         notify::ready(WATCHING);
@@ -243,7 +245,10 @@ impl Host for Program {
         self.rules.reload();
         self.sinks.reopen();
         tracing::info!("configuration read again");
-        Ok(config.contain.policy())
+        Ok(Reloaded {
+            policy: config.contain.policy(),
+            approval: config.approval(),
+        })
     }
 
     fn reload_rules(&mut self) {

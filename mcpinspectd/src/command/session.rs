@@ -11,9 +11,11 @@ use mcpinspectd::engine::{Engine, Input, Limits, Output};
 use mcpinspectd::model::{Pid, ServerId};
 use mcpinspectd::monitor::{Machine, Monitor, MonitorOptions};
 use mcpinspectd::preflight::{self, Requirements};
+use mcpinspectd::privileges;
 use mcpinspectd::process::identity::{NameBook, clients::ClientConfigs};
 use mcpinspectd::process::{ProcessInfo, ServerIdentity};
 use mcpinspectd::sink::fanout;
+use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Refuses where the probes cannot run, with what to do about it.
@@ -62,8 +64,9 @@ pub fn probes(config: &Config, diagnostics: bool) -> Options {
     }
 }
 
-/// Loads the probes and finds what runs already. Servers keep the names in `names`; `tags` may be
-/// replaced, and then hold for whatever starts next.
+/// Loads the probes, gives up the privileges for that, and finds what runs already. Servers keep the
+/// names in `names`; `tags` may be replaced, and then hold for whatever starts next. To be called
+/// before any thread is started.
 pub fn start(
     config: &Config,
     tags: Arc<RwLock<Tags>>,
@@ -101,13 +104,19 @@ pub fn start(
         }
         names.settle(identity)
     };
-    Monitor::start(&options, |probes| {
+    let mut left = Ok(CapabilitySet::empty());
+    let monitor = Monitor::start(&options, |probes| {
+        // No other thread has been started yet: each will have as little as this one.
+        left = privileges::give_up();
         Machine::new(probes, Box::new(policy), Box::new(identity))
     })
     .map_err(|error| {
         let advice = error.advice();
         anyhow::Error::new(error).context(format!("the probes do not run; {advice}"))
-    })
+    })?;
+    let left = left.context("cannot give up privileges")?;
+    tracing::debug!(?left, "capabilities");
+    Ok(monitor)
 }
 
 /// Columns of the terminal on standard output; `None` where there is none.

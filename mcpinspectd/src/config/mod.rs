@@ -16,6 +16,7 @@ use serde::Deserialize;
 use crate::capture::HookChoice;
 use crate::contain::Measure;
 use crate::control::Policy;
+use crate::engine::{ApprovalRule, AutoApproval, Vendor};
 
 pub mod size;
 pub mod tags;
@@ -112,17 +113,32 @@ impl Default for Events {
 }
 
 /// What is remembered about tools.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Registry {
     /// The data base of pinned tools.
     pub path: PathBuf,
+    /// Which changes are accepted without a person. None by default.
+    pub auto_approve: Vec<AutoApprove>,
+}
+
+/// Accepts changes of some servers by itself. Only such as are free of findings, whatever it says.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AutoApprove {
+    /// The servers, as a glob over their names.
+    server: tags::Glob,
+    /// `same`: only while the program is of the package or file that was accepted. `any`: from
+    /// whichever program.
+    #[serde(default)]
+    vendor: Vendor,
 }
 
 impl Default for Registry {
     fn default() -> Self {
         Self {
             path: PathBuf::from("/var/lib/mcpinspectd/registry.db"),
+            auto_approve: Vec::new(),
         }
     }
 }
@@ -284,13 +300,26 @@ impl Config {
         [
             ("capture", *capture != other.capture),
             ("events", *events != other.events),
-            ("registry", *registry != other.registry),
+            ("registry", registry.path != other.registry.path),
             ("metrics", *metrics != other.metrics),
             ("limits", *limits != other.limits),
         ]
         .into_iter()
         .filter_map(|(section, differs)| differs.then_some(section))
         .collect()
+    }
+
+    /// Which changes are accepted without a person.
+    pub fn approval(&self) -> AutoApproval {
+        let rules = self.registry.auto_approve.iter();
+        AutoApproval {
+            rules: rules
+                .map(|rule| ApprovalRule {
+                    servers: rule.server.matcher().clone(),
+                    vendor: rule.vendor,
+                })
+                .collect(),
+        }
     }
 
     /// The tags, ready to be matched.

@@ -149,9 +149,13 @@ impl Tag {
 
 /// A glob over paths and names.
 #[derive(Clone)]
-struct Glob(GlobMatcher);
+pub(super) struct Glob(GlobMatcher);
 
 impl Glob {
+    pub(super) fn matcher(&self) -> &GlobMatcher {
+        &self.0
+    }
+
     fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
     }

@@ -41,6 +41,7 @@ fn the_packaged_file_says_what_the_defaults_are() {
         "dbus",
         "jsonl",
         "path",
+        "vendor",
         "requests_in_flight",
         "sessions",
     ] {
@@ -86,6 +87,9 @@ fn everything_can_be_set() {
         jsonl = "-"
         [registry]
         path = "/x/r.db"
+        [[registry.auto_approve]]
+        server = "git*"
+        vendor = "any"
         [limits]
         requests_in_flight = 16
         sessions = 1
@@ -95,6 +99,7 @@ fn everything_can_be_set() {
     assert_eq!(config.events.jsonl.as_deref(), Some(Path::new("-")));
     assert_eq!(config.limits.sessions, 1);
     assert!(!config.tags().is_empty());
+    assert_eq!(config.approval().rules[0].vendor, Vendor::Any);
 }
 
 #[test]
@@ -112,6 +117,9 @@ fn mistakes_are_named_with_their_line() {
     insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\ncommand = '(x'\n"), @r#"/etc/x.toml:3: `(x` is no regular expression: unclosed group"#);
     insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\nuser = 'no such user'\n"), @r#"/etc/x.toml:3: there is no user `no such user`"#);
     insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\nname = 'x'\n"), @r#"/etc/x.toml:3: unknown field `name`, expected one of `action`, `exe`, `command`, `user`, `cgroup`, `server`"#);
+    insta::assert_snapshot!(error("[[registry.auto_approve]]\nserver = 'x'\nvendro = 'any'\n"), @"/etc/x.toml:3: unknown field `vendro`, expected `server` or `vendor`");
+    insta::assert_snapshot!(error("[[registry.auto_approve]]\nserver = 'x'\nvendor = 'none'\n"), @"/etc/x.toml:3: unknown variant `none`, expected `same` or `any`");
+    insta::assert_snapshot!(error("[[registry.auto_approve]]\nvendor = 'any'\n"), @"/etc/x.toml:1: missing field `server`");
     insta::assert_snapshot!(error("[capture\n"), @r#"/etc/x.toml:1: unclosed table, expected `]`"#);
     assert!(
         error("[[discover.tag]]\naction = 'watch'\ncommand = '\\w{1000}{1000}'\n").contains("size")

@@ -22,7 +22,7 @@ mod silence;
 pub use desk::{Desk, Tray, desk};
 pub use policy::Policy;
 pub use roster::{Roster, Seat, Skipped};
-pub use service::{Host, Service};
+pub use service::{Host, Reloaded, Service};
 pub use silence::{Silence, SilenceError};
 
 use crate::contain::{Contained, Measure};

@@ -10,11 +10,11 @@ use super::silence::{Silence, SilenceError};
 use super::{ControlError, Decision, EVERYONE, Status};
 use crate::contain::Trigger;
 use crate::discover::{Account, Feed};
-use crate::engine::{Engine, Input, Output};
+use crate::engine::{AutoApproval, Engine, Input, Output};
 use crate::event::{Event, Subject};
 use crate::model::{Pid, ServerId, SessionId, Timestamp};
 use crate::process;
-use crate::registry::{DecideError, DefinitionHash, ItemKey, Kind, Who};
+use crate::registry::{By, DecideError, DefinitionHash, ItemKey, Kind, Who};
 use crate::sink::live::SHOWN_NAME;
 use crate::sink::metrics::Snapshot;
 use crate::text::escape::{plain, printable};
@@ -23,15 +23,24 @@ use crate::text::escape::{plain, printable};
 /// for, and costs a look at every stream.
 const COUNT_EVERY: u64 = 100_000_000;
 
+/// What of a configuration concerns the service.
+#[derive(Clone, Debug, Default)]
+pub struct Reloaded {
+    /// What findings lead to.
+    pub policy: Policy,
+    /// Which changes are accepted without a person.
+    pub approval: AutoApproval,
+}
+
 /// What the service asks of the program around it.
 pub trait Host {
     /// Reads configuration and rules again.
     ///
-    /// Gives what findings lead to from now on.
+    /// Gives what holds from now on.
     ///
     /// # Errors
     /// What is wrong with them; everything stays as it was then.
-    fn reload(&mut self) -> Result<Policy, String>;
+    fn reload(&mut self) -> Result<Reloaded, String>;
 
     /// Reads rules and suppressions again.
     fn reload_rules(&mut self);
@@ -103,7 +112,9 @@ impl<O: Output, H: Host> Service<O, H> {
     /// # Errors
     /// What is wrong with them; everything stays as it was then.
     pub fn reload(&mut self) -> Result<(), String> {
-        self.policy.replace(self.host.reload()?);
+        let Reloaded { policy, approval } = self.host.reload()?;
+        self.policy.replace(policy);
+        self.engine.set_approval(approval);
         Ok(())
     }
 
@@ -186,7 +197,7 @@ impl<O: Output, H: Host> Service<O, H> {
                     )));
                 }
                 let who = Who {
-                    uid,
+                    by: By::Person(uid),
                     time: now,
                     reason: "",
                 };
@@ -355,7 +366,8 @@ impl<O: Output, H: Host> Service<O, H> {
             tool_name: tool,
             hash: None,
             decision: decision.to_owned(),
-            uid,
+            by: By::Person(uid).as_str(),
+            uid: Some(uid),
             reason,
         });
     }

@@ -119,6 +119,11 @@ impl<'a> Document<'a> {
         &self.shaped
     }
 
+    /// Notes that some of the subject is not in here.
+    pub fn cut_short(&mut self) {
+        self.truncated = true;
+    }
+
     /// Whether some text was too long to be looked at in full.
     pub fn truncated(&self) -> bool {
         self.truncated

@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use super::category::{Part, Surface};
 use super::document::{Document, NodeId, Segment};
+use super::tree;
 
 /// Deepest nesting that is followed.
-const DEPTH: usize = 64;
+const DEPTH: usize = tree::DEPTH;
 /// Most values of one subject that are visited.
 const VISITS: usize = 200_000;
 
@@ -166,7 +167,11 @@ struct Walker<'d, 'a> {
 impl<'a> Walker<'_, 'a> {
     fn enough(&mut self, depth: usize) -> bool {
         self.visits += 1;
-        depth > DEPTH || self.visits > VISITS
+        let enough = depth > DEPTH || self.visits > VISITS;
+        if enough {
+            self.document.cut_short();
+        }
+        enough
     }
 
     fn value(&mut self, node: NodeId, part: Part, value: &'a Value, depth: usize) {

@@ -34,6 +34,7 @@ pub mod score;
 mod shown;
 pub mod suppress;
 pub mod token;
+pub mod tree;
 
 #[cfg(test)]
 mod tests;

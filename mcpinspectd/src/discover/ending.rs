@@ -21,6 +21,8 @@ use crate::process::fds::{Holder, Holders, InodeKey};
 const CLOSING_PATIENCE: u64 = 50_000_000;
 /// How long bytes that were counted may take to arrive before they are given up.
 const ARRIVAL_PATIENCE: u64 = 2_000_000_000;
+/// How long the reader's word that a stream is over may take to arrive after the reader is gone.
+const LAST_WORD_PATIENCE: u64 = 300_000_000;
 /// How often everything known is checked against the process table.
 pub(super) const SWEEP_INTERVAL: u64 = 3_000_000_000;
 /// How long a stream must have been still before its ends are compared.
@@ -195,11 +197,7 @@ impl<E: Environment> Tracker<E> {
             if now.saturating_sub(flow.still.2) < STILL {
                 continue;
             }
-            let counted = if flow.source == End::Reader {
-                read
-            } else {
-                written
-            };
+            let counted = flow.counted(written, read);
             if flow.reassembly.next() < counted {
                 self.pieces_of(key, "ring_full", now, feed, |flow, mut emit| {
                     flow.reassembly.finish(counted, &mut emit);
@@ -281,18 +279,14 @@ impl<E: Environment> Tracker<E> {
         // What is unread is still to be read by whoever holds the other end.
         let pending = [to_server, to_client].into_iter().flatten().any(|key| {
             let (written, read) = self.counted(key);
-            let arriving = match self.streams.get(&key).map(|stream| &stream.fate) {
-                Some(Fate::Carried(flow)) => {
-                    flow.reassembly.next()
-                        < if flow.source == End::Reader {
-                            read
-                        } else {
-                            written
-                        }
-                }
-                _ => false,
+            let Some(Fate::Carried(flow)) = self.streams.get(&key).map(|stream| &stream.fate)
+            else {
+                return false;
             };
-            arriving && now.saturating_sub(since) < ARRIVAL_PATIENCE
+            let counted = flow.counted(written, read);
+            let waited = now.saturating_sub(since);
+            flow.reassembly.next() < counted && waited < ARRIVAL_PATIENCE
+                || written > read && !flow.ended && waited < LAST_WORD_PATIENCE
                 || written > read && held(Some(key), End::Reader)
         });
         if !pending {
@@ -341,12 +335,8 @@ impl<E: Environment> Tracker<E> {
                 self.use_writer(key, feed);
             }
             self.pieces_of(key, "ring_full", now, feed, |flow, mut emit| {
-                let end = if flow.source == End::Reader {
-                    read
-                } else {
-                    written
-                };
-                flow.reassembly.finish(end, &mut emit);
+                flow.reassembly
+                    .finish(flow.counted(written, read), &mut emit);
             });
             if reason != "monitoring_stopped" {
                 self.pieces_of(key, "never_read", now, feed, |flow, mut emit| {

@@ -150,6 +150,16 @@ pub struct Flow {
     pub still: (u64, u64, u64),
 }
 
+impl Flow {
+    /// Of what was counted at the two ends, what was at the one whose bytes are handed on.
+    pub fn counted(&self, written: u64, read: u64) -> u64 {
+        match self.source {
+            End::Reader => read,
+            End::Writer => written,
+        }
+    }
+}
+
 /// A stream.
 #[derive(Debug)]
 pub struct Stream {

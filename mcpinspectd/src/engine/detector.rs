@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::event::{Action, Detection, Severity, ToolStatus};
 use crate::mcp::Message;
-use crate::model::{Direction, ServerId, SessionId, Timestamp};
+use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
 use crate::registry::DefinitionHash;
 
 /// Where something was seen.
@@ -17,6 +17,9 @@ pub struct Context<'a> {
     pub server_id: &'a ServerId,
     /// The session.
     pub session_id: &'a SessionId,
+    /// The client's process, where known: sessions of one client share an agent, and what one server
+    /// told it may reach another.
+    pub client: Option<Pid>,
     /// When.
     pub time: Timestamp,
 }
@@ -58,6 +61,9 @@ pub struct Verdict {
     pub max_severity: Option<Severity>,
     /// What it asks for, all in all.
     pub action: Action,
+    /// Whether all of it was looked at, and everything that was found is in here. What a person chose
+    /// not to see counts as left out.
+    pub complete: bool,
 }
 
 impl Verdict {
@@ -66,7 +72,21 @@ impl Verdict {
         detections: Vec::new(),
         max_severity: None,
         action: Action::None,
+        complete: true,
     };
+
+    /// Not looked at.
+    pub const UNSEEN: Self = Self {
+        detections: Vec::new(),
+        max_severity: None,
+        action: Action::None,
+        complete: false,
+    };
+
+    /// Whether all of it was looked at and nothing found.
+    pub fn is_free_of_findings(&self) -> bool {
+        self.complete && self.action == Action::None && self.detections.is_empty()
+    }
 }
 
 /// Looks at what goes by.
@@ -74,8 +94,14 @@ pub trait Detector {
     /// Looks at a tool's definition.
     fn tool(&mut self, context: &Context<'_>, tool: &ToolDefinition<'_>) -> Verdict;
 
-    /// Looks at what a server tells the model about itself.
-    fn instructions(&mut self, context: &Context<'_>, text: &str, status: ToolStatus) -> Verdict;
+    /// Looks at what a server says of itself: its instructions for the model, a JSON string or `null`,
+    /// or its name and version, a JSON object.
+    fn introduction(
+        &mut self,
+        context: &Context<'_>,
+        said: &RawValue,
+        status: ToolStatus,
+    ) -> Verdict;
 
     /// Looks at a message.
     fn message(&mut self, context: &Context<'_>, message: &MessageInContext<'_>) -> Verdict;
@@ -84,21 +110,21 @@ pub trait Detector {
     fn session_ended(&mut self, session: &SessionId);
 }
 
-/// Finds nothing.
+/// Looks at nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDetector;
 
 impl Detector for NoDetector {
     fn tool(&mut self, _: &Context<'_>, _: &ToolDefinition<'_>) -> Verdict {
-        Verdict::CLEAN
+        Verdict::UNSEEN
     }
 
-    fn instructions(&mut self, _: &Context<'_>, _: &str, _: ToolStatus) -> Verdict {
-        Verdict::CLEAN
+    fn introduction(&mut self, _: &Context<'_>, _: &RawValue, _: ToolStatus) -> Verdict {
+        Verdict::UNSEEN
     }
 
     fn message(&mut self, _: &Context<'_>, _: &MessageInContext<'_>) -> Verdict {
-        Verdict::CLEAN
+        Verdict::UNSEEN
     }
 
     fn session_ended(&mut self, _: &SessionId) {}

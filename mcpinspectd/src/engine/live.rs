@@ -486,6 +486,7 @@ impl Body {
         Context {
             server_id: &self.server,
             session_id: &self.id,
+            client: self.client_pid,
             time,
         }
     }

@@ -29,6 +29,7 @@ pub use self::detector::{
 pub use self::input::{Input, SessionStart};
 use self::live::LiveSession;
 pub use self::output::{MessageKind, MessageSeen, Output};
+pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
 use crate::model::{SessionId, Timestamp};
 use crate::registry::Registry;
 use crate::session::DEFAULT_MAX_IN_FLIGHT;
@@ -73,6 +74,7 @@ pub struct Engine {
 struct Shared {
     registry: Registry,
     detector: Box<dyn Detector + Send>,
+    approval: AutoApproval,
 }
 
 impl Engine {
@@ -83,8 +85,23 @@ impl Engine {
             sessions: HashMap::new(),
             unfinished: 0,
             looked: Timestamp(0),
-            shared: Shared { registry, detector },
+            shared: Shared {
+                registry,
+                detector,
+                approval: AutoApproval::default(),
+            },
         }
+    }
+
+    /// The engine with a policy on which changes are accepted without a person. By default none is.
+    pub fn with_approval(mut self, approval: AutoApproval) -> Self {
+        self.set_approval(approval);
+        self
+    }
+
+    /// Accepts other changes without a person from now on.
+    pub fn set_approval(&mut self, approval: AutoApproval) {
+        self.shared.approval = approval;
     }
 
     /// The registry.

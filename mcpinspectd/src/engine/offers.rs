@@ -12,14 +12,14 @@ use serde_json::value::RawValue;
 use super::detector::{ToolDefinition, Verdict};
 use super::live::Body;
 use super::output::Output;
-use super::{Shared, shown};
+use super::{AutoApproval, Shared, shown};
 use crate::event::{Action, Event, FieldChange, ToolStatus};
 use crate::mcp::json;
 use crate::mcp::view::{ServerResult, Tool};
 use crate::model::Timestamp;
 use crate::registry::listing::Listings;
 use crate::registry::{
-    DefinitionHash, ItemKey, Kind, MAX_NAME, Observation, Sight, Standing, diff,
+    By, DefinitionHash, ItemKey, Kind, MAX_NAME, Observation, Sight, Standing, Who, diff,
 };
 use crate::session::{Observed, Page};
 
@@ -29,12 +29,16 @@ const MAX_TOLD: usize = 16_384;
 /// Changes of one tool that are told in one session; after that, only those that ask for an alert.
 const MAX_CHANGES_TOLD: u16 = 32;
 
+/// Changes of one item that a policy accepts in one session: a server that goes on changing is not
+/// what anybody had in mind.
+pub(super) const MAX_CHANGES_ACCEPTED: u16 = 4;
+
 /// What a server offers in a session.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     listings: Listings,
     told: HashSet<(Kind, DefinitionHash)>,
-    changes_told: HashMap<Box<str>, u16>,
+    changes_told: HashMap<ItemKey, u16>,
     removals_told: HashSet<Box<str>>,
 }
 
@@ -53,14 +57,11 @@ impl Offers {
         self.told.insert((kind, hash))
     }
 
-    /// Whether one more change of this tool is to be told.
-    fn tells_change(&mut self, name: &str) -> bool {
-        let told = self
-            .changes_told
-            .entry(json::cut(name, MAX_NAME).into())
-            .or_default();
+    /// The number of a change of this item, from 1.
+    fn count_change(&mut self, key: &ItemKey) -> u16 {
+        let told = self.changes_told.entry(key.clone()).or_default();
         *told = told.saturating_add(1);
-        *told <= MAX_CHANGES_TOLD
+        *told
     }
 }
 
@@ -133,18 +134,19 @@ impl Body {
         output: &mut dyn Output,
     ) {
         let (status, pinned) = standing(observation.standing);
-        let text = json::string(said).filter(|_| kind == Kind::Instructions);
-        let verdict = text.map_or(Verdict::CLEAN, |text| {
-            shared
-                .detector
-                .instructions(&self.context(time), &text, status)
-        });
-        if let Some(pinned) = pinned
-            && (self.offers.tells_change(kind.as_str()) || verdict.action >= Action::Alert)
-        {
-            let pinned_text = shared
-                .registry
-                .text(&self.server, &ItemKey::only(kind), pinned);
+        let verdict = shared
+            .detector
+            .introduction(&self.context(time), said, status);
+        let Some(pinned) = pinned else {
+            if status != ToolStatus::Unchanged {
+                self.findings(&verdict, None, time, output);
+            }
+            return;
+        };
+        let key = ItemKey::only(kind);
+        let number = self.offers.count_change(&key);
+        if number <= MAX_CHANGES_TOLD || verdict.action >= Action::Alert {
+            let pinned_text = shared.registry.text(&self.server, &key, pinned);
             output.event(Event::ServerChanged {
                 subject: self.subject(time),
                 item: kind.as_str().to_owned(),
@@ -155,8 +157,33 @@ impl Body {
                 max_severity: verdict.max_severity,
             });
         }
-        if status != ToolStatus::Unchanged {
-            self.findings(&verdict, None, time, output);
+        self.findings(&verdict, None, time, output);
+        if number <= MAX_CHANGES_ACCEPTED {
+            self.approve(shared, &key, observation.hash, &verdict, time);
+        }
+    }
+
+    /// Accepts a change where the policy does. Whoever is told of changes hears of it as of a
+    /// person's decision.
+    fn approve(
+        &self,
+        shared: &mut Shared,
+        key: &ItemKey,
+        hash: DefinitionHash,
+        verdict: &Verdict,
+        time: Timestamp,
+    ) {
+        if !shared.approval.accepts(&self.server, verdict, false) {
+            return;
+        }
+        let by = Who {
+            by: By::Policy,
+            time,
+            reason: AutoApproval::REASON,
+        };
+        // A change that cannot be accepted stays a change, and is told as one in the next session.
+        if let Err(error) = shared.registry.approve(&self.server.0, key, Some(hash), by) {
+            tracing::error!(server = %self.server, %error, "a change was not accepted");
         }
     }
 
@@ -259,12 +286,12 @@ impl Body {
         };
         let verdict = shared.detector.tool(&self.context(time), &tool);
         let alerts = verdict.action >= Action::Alert;
-        let tells = match standing_now {
-            Standing::NoRoom => alerts,
-            Standing::Changed { .. } => self.offers.tells_change(name) || alerts,
-            Standing::New | Standing::AsPinned => true,
+        let number = match standing_now {
+            Standing::Changed { .. } => self.offers.count_change(&key),
+            Standing::NoRoom => u16::MAX,
+            Standing::New | Standing::AsPinned => 0,
         };
-        if !tells {
+        if number > MAX_CHANGES_TOLD && !alerts {
             return;
         }
         let subject = self.subject(time);
@@ -299,6 +326,9 @@ impl Body {
         });
         if status != ToolStatus::Unchanged {
             self.findings(&verdict, Some(name), time, output);
+        }
+        if status == ToolStatus::Changed && number <= MAX_CHANGES_ACCEPTED {
+            self.approve(shared, &key, *hash, &verdict, time);
         }
     }
 

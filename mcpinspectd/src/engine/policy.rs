@@ -1,11 +1,62 @@
-//! What people decided about pins, as events.
+//! Decisions about pins: those that the configuration makes, and all of them as events.
+//!
+//! A policy accepts a change where a person would have nothing to look at. It needs a verdict that
+//! is whole: of what was too large to be read to its end, or was not looked at, nothing is known. A
+//! pin that a policy moved is what the next change is compared with, so a server can walk away from
+//! its first definition in steps that are each free of findings; whoever does not want that leaves
+//! the policy off, as it is by default.
 
 use std::sync::Arc;
 
+use globset::GlobMatcher;
+
+use super::detector::Verdict;
 use super::shown;
 use crate::event::{Event, Subject};
 use crate::model::{ServerId, SessionId};
 use crate::registry::{Decided, Kind};
+
+/// Which changes are accepted without a person: those that one of the rules accepts.
+#[derive(Clone, Debug, Default)]
+pub struct AutoApproval {
+    /// The rules. By default there is none.
+    pub rules: Vec<ApprovalRule>,
+}
+
+/// Accepts changes of some servers, while they are free of findings.
+#[derive(Clone, Debug)]
+pub struct ApprovalRule {
+    /// The servers.
+    pub servers: GlobMatcher,
+    /// Whose program may offer the change.
+    pub vendor: Vendor,
+}
+
+/// Whose program may offer a change that is accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Vendor {
+    /// That of the package or file behind the pinned program, in whichever version. While it is not
+    /// known who that is, nothing is accepted.
+    #[default]
+    Same,
+    /// Anybody's.
+    Any,
+}
+
+impl AutoApproval {
+    /// What a decision of the policy gives as its reason.
+    pub(super) const REASON: &str = "free of findings";
+
+    /// Whether a change of `server` is accepted. `same_vendor` says whether the program that offers
+    /// it is of the vendor that was accepted.
+    pub(super) fn accepts(&self, server: &ServerId, verdict: &Verdict, same_vendor: bool) -> bool {
+        verdict.is_free_of_findings()
+            && self.rules.iter().any(|rule| {
+                (same_vendor || rule.vendor == Vendor::Any) && rule.servers.is_match(&*server.0)
+            })
+    }
+}
 
 /// The event of a decision.
 pub(super) fn event(decided: Decided) -> Event {
@@ -26,7 +77,8 @@ pub(super) fn event(decided: Decided) -> Event {
         tool_name: (key.kind == Kind::Tool).then(|| shown::name(&key.name)),
         hash: decision.hash.map(|hash| hash.to_string()),
         decision: decision.verb.as_str().to_owned(),
-        uid: decision.uid,
+        by: decision.by.as_str(),
+        uid: decision.by.uid(),
         reason: shown::description(&decision.reason),
     }
 }

@@ -11,7 +11,7 @@ use crate::capture::Probes;
 use crate::discover::{Environment, Policy};
 use crate::model::Pid;
 use crate::process::fds::{Holder, Holders, StreamKind, holders_snapshot, of_process};
-use crate::process::{ProcessInfo, ServerIdentity};
+use crate::process::{ProcessInfo, ServerIdentity, own};
 
 /// Decides what the configuration says about a process.
 pub type PolicyOf = Box<dyn Fn(&ProcessInfo) -> Policy + Send>;
@@ -46,7 +46,7 @@ impl Machine {
     /// Makes the daemon's own pipes and sockets known as not to be watched, so that a program that
     /// reads its output is not taken for part of a session.
     pub(super) fn exclude_own_output(&mut self) {
-        for (_, target) in of_process(Pid(std::process::id())) {
+        for (_, target) in of_process(own()) {
             let kind = match target.kind {
                 StreamKind::Pipe | StreamKind::Fifo => EndpointKind::Pipe,
                 StreamKind::UnixSocket => EndpointKind::UnixSocket,

@@ -56,7 +56,7 @@ fn candidates(processes: &[ProcessSnapshot], holders: &Holders) -> Vec<Found> {
         .iter()
         .map(|process| (process.pid, process.parent))
         .collect();
-    let own = Pid(std::process::id());
+    let own = crate::process::own();
     let mut stdio: HashMap<Pid, Found> = HashMap::new();
     let mut shared: HashMap<Pid, [Vec<EndpointKey>; 2]> = HashMap::new();
     for (key, holders) in holders {

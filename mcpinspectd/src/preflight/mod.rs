@@ -6,6 +6,7 @@
 
 mod kernel;
 mod privilege;
+mod processes;
 
 use std::path::{Path, PathBuf};
 
@@ -85,6 +86,7 @@ pub fn run(requirements: &Requirements) -> Vec<Check> {
         ),
         kernel::architecture(),
         privilege::capabilities(Path::new("/proc/self/status")),
+        processes::table(Path::new("/proc")),
         kernel::lockdown(Path::new("/sys/kernel/security/lockdown")),
         kernel::btf(requirements.btf.as_deref()),
         kernel::tracefs(),

@@ -39,7 +39,7 @@ pub fn capabilities(status: &Path) -> Check {
         if has(CAP_BPF) && has(CAP_PERFMON) {
             "CAP_BPF, CAP_PERFMON"
         } else {
-            "CAP_SYS_ADMIN"
+            "CAP_SYS_ADMIN, in the place of CAP_BPF and CAP_PERFMON"
         },
     )
 }

@@ -21,5 +21,5 @@ mod procfs;
 mod table;
 
 pub use identity::ServerIdentity;
-pub use info::{ProcessInfo, ProcessSnapshot, snapshot, start_time};
+pub use info::{ProcessInfo, ProcessSnapshot, own, snapshot, start_time};
 pub use table::{Row, table};

@@ -5,7 +5,7 @@
 //! daemon takes out each decision once to make an event of it, whoever made it and whether or not
 //! the daemon was running then, so that the record of who accepted what has no holes.
 
-use super::item::{Decided, Decision, DefinitionHash, ItemKey, Verb};
+use super::item::{By, Decided, Decision, DefinitionHash, ItemKey, Verb};
 use super::store::Write;
 use super::{Registry, json};
 use crate::model::Timestamp;
@@ -36,11 +36,11 @@ pub enum DecideError {
 /// Who decides, when, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Who<'a> {
-    /// The person's user id.
-    pub uid: u32,
+    /// The person, or the policy.
+    pub by: By,
     /// When.
     pub time: Timestamp,
-    /// Why, in that person's words.
+    /// Why, in that person's words; for a policy, what it was satisfied with.
     pub reason: &'a str,
 }
 
@@ -136,7 +136,7 @@ impl Registry {
         let decision = Decision {
             verb,
             hash: Some(hash),
-            uid: by.uid,
+            by: by.by,
             time: by.time,
             reason: json::cut(by.reason, MAX_REASON).to_owned(),
         };

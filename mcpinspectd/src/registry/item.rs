@@ -137,7 +137,7 @@ pub struct ItemView {
     /// When it was accepted.
     pub pinned_at: Option<Timestamp>,
     /// Who accepted it; `None` for first use.
-    pub pinned_by: Option<u32>,
+    pub pinned_by: Option<By>,
     /// What was seen last.
     pub current: DefinitionHash,
     /// When a complete listing lacked it; `None` while it is there.
@@ -205,7 +205,43 @@ impl Verb {
     }
 }
 
-/// What a person decided, and when.
+/// Who decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// A person, by their user id.
+    Person(u32),
+    /// The configuration, which a person wrote before.
+    Policy,
+}
+
+impl By {
+    /// The person's user id.
+    pub fn uid(self) -> Option<u32> {
+        match self {
+            Self::Person(uid) => Some(uid),
+            Self::Policy => None,
+        }
+    }
+
+    /// The word used on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Person(_) => "person",
+            Self::Policy => "policy",
+        }
+    }
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Person(uid) => write!(f, "uid {uid}"),
+            Self::Policy => f.write_str("policy"),
+        }
+    }
+}
+
+/// What was decided, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// What was done.
@@ -213,10 +249,10 @@ pub struct Decision {
     /// The definition that it was done about.
     pub hash: Option<DefinitionHash>,
     /// Who did it.
-    pub uid: u32,
+    pub by: By,
     /// When.
     pub time: Timestamp,
-    /// Why, in that person's words.
+    /// Why, in that person's words; for a policy, what it was satisfied with.
     pub reason: String,
 }
 

@@ -29,7 +29,7 @@ use serde_json::value::RawValue;
 pub use self::decide::{DecideError, Who};
 use self::hashes::HashMemory;
 pub use self::item::{
-    Comparison, Decided, Decision, DefinitionHash, ItemKey, ItemView, Kind, NotAHash, Standing,
+    By, Comparison, Decided, Decision, DefinitionHash, ItemKey, ItemView, Kind, NotAHash, Standing,
     Verb, Version,
 };
 pub use self::open::OpenError;

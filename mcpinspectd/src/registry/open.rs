@@ -15,7 +15,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 const APPLICATION_ID: i32 = 0x6d63_7069;
 
 /// One step for each version of the schema, oldest first.
-const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("schema.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+];
 
 /// The version of the schema after all steps.
 const NEWEST: u32 = MIGRATIONS.len() as u32;

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
-use super::item::{Decided, Decision, DefinitionHash, ItemKey, ItemView, Kind, Verb, Version};
+use super::item::{By, Decided, Decision, DefinitionHash, ItemKey, ItemView, Kind, Verb, Version};
 use crate::model::Timestamp;
 
-/// Definitions kept of one item besides those that count; the longest unseen goes first.
+/// Definitions kept of one item besides those that count; the longest unseen goes first. Also how many
+/// decisions of a policy are kept of it.
 const MAX_VERSIONS: u32 = 64;
 
 /// One thing to write.
@@ -217,7 +218,7 @@ impl Store {
             return Ok(false);
         };
         if let Some(pin) = pin {
-            let by = pin.map(|_| decision.uid);
+            let by = pin.map(|_| decision.by);
             let at = pin.map(|_| decision.time);
             transaction.execute(
                 "UPDATE item SET pinned = ?2, pinned_by = ?3, pinned_at = ?4 WHERE id = ?1",
@@ -226,8 +227,16 @@ impl Store {
         }
         transaction.execute(
             "INSERT INTO decision (item, hash, decision, uid, time, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![item, decision.hash, decision.verb.as_str(), decision.uid, decision.time, decision.reason],
+            params![item, decision.hash, decision.verb.as_str(), decision.by, decision.time, decision.reason],
         )?;
+        if decision.by == By::Policy {
+            // A person's decisions stay. Those of a policy come as often as a server likes.
+            transaction.execute(
+                "DELETE FROM decision WHERE item = ?1 AND uid = ?2 AND told = 1 AND id NOT IN (
+                     SELECT id FROM decision WHERE item = ?1 AND uid = ?2 ORDER BY id DESC LIMIT ?3)",
+                params![item, By::Policy, MAX_VERSIONS],
+            )?;
+        }
         transaction.commit()?;
         Ok(true)
     }
@@ -397,7 +406,7 @@ fn decision(row: &Row<'_>, at: usize) -> rusqlite::Result<Decision> {
     Ok(Decision {
         verb: Verb::from_word(&word).ok_or_else(|| unknown_word(at, &word))?,
         hash: row.get(at + 1)?,
-        uid: row.get(at + 2)?,
+        by: row.get(at + 2)?,
         time: row.get(at + 3)?,
         reason: row.get(at + 4)?,
     })
@@ -424,6 +433,26 @@ impl FromSql for DefinitionHash {
                 expected_size: 32,
                 blob_size: bytes.len(),
             })
+    }
+}
+
+/// What stands in the place of a user id where a policy decided.
+const POLICY: i64 = -1;
+
+impl ToSql for By {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.uid().map_or(POLICY, i64::from).into())
+    }
+}
+
+impl FromSql for By {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value.as_i64()? {
+            POLICY => Ok(Self::Policy),
+            uid => u32::try_from(uid)
+                .map(Self::Person)
+                .map_err(|_| FromSqlError::OutOfRange(uid)),
+        }
     }
 }
 

@@ -42,7 +42,7 @@ fn hash(definition: &str) -> DefinitionHash {
 }
 
 const ALICE: Who<'_> = Who {
-    uid: 1000,
+    by: By::Person(1000),
     time: Timestamp(77),
     reason: "looked at it",
 };
@@ -109,7 +109,7 @@ fn approval_moves_the_pin_and_is_recorded() {
     let view = &registry.list().unwrap()[0];
     assert_eq!(
         (view.pinned, view.pinned_by, view.current),
-        (Some(hash(NEW)), Some(1000), hash(OLD))
+        (Some(hash(NEW)), Some(ALICE.by), hash(OLD))
     );
     assert!(view.is_changed());
     assert_eq!(view.last_decision.as_ref().unwrap().reason, "looked at it");
@@ -415,7 +415,7 @@ fn taken(registry: &mut Registry) -> Vec<(Verb, String)> {
                  decision,
              }| {
                 assert_eq!((server.as_str(), &key), ("a", &ItemKey::tool("t")));
-                assert_eq!((decision.uid, decision.time), (ALICE.uid, ALICE.time));
+                assert_eq!((decision.by, decision.time), (ALICE.by, ALICE.time));
                 (decision.verb, decision.reason)
             },
         )

@@ -279,6 +279,7 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             tool_name,
             hash,
             decision,
+            by,
             uid,
             reason,
         } => {
@@ -293,7 +294,10 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
                 add("MCPINSPECT_REASON", reason);
             }
             add("MCPINSPECT_DECISION", decision);
-            add("MCPINSPECT_DECIDED_BY_UID", &uid.to_string());
+            add("MCPINSPECT_DECIDED_BY", by);
+            if let Some(uid) = uid {
+                add("MCPINSPECT_DECIDED_BY_UID", &uid.to_string());
+            }
         }
         Event::Contained {
             subject: _,

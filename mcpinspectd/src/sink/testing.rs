@@ -164,7 +164,8 @@ pub fn examples() -> Vec<Event> {
             tool_name: Some("read".to_owned()),
             hash: Some("b".repeat(64)),
             decision: "approve".to_owned(),
-            uid: 1000,
+            by: "person",
+            uid: Some(1000),
             reason: "looked at it".to_owned(),
         },
         Event::Contained {

@@ -322,8 +322,13 @@ pub fn sentence(event: &Event) -> String {
             }
             push(&mut text, &format!("begins {excerpt}"));
         }
-        Event::Policy { uid, reason, .. } => {
-            push(&mut text, &format!("by uid {uid}"));
+        Event::Policy {
+            uid, by, reason, ..
+        } => {
+            match uid {
+                Some(uid) => push(&mut text, &format!("by uid {uid}")),
+                None => push(&mut text, &format!("by {by}")),
+            }
             if !reason.is_empty() {
                 push(&mut text, reason);
             }

@@ -13,16 +13,24 @@ mod details;
 mod peer;
 mod watch;
 
-use clap::Parser;
+use std::process::ExitCode;
+use std::sync::LazyLock;
+
+use clap::{CommandFactory as _, Parser};
 use mcpinspectd::event::Severity;
+use mcpinspectd::manual::{self, Section};
 use mcpinspectd::sink::logging;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::alert::Filter;
 
+/// What `--version` says.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| mcpinspectd::build::version(option_env!("MCPINSPECT_COMMIT")));
+
 /// Shows desktop notifications for what mcpinspectd finds out about your MCP servers.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "mcpinspect-notify", version = VERSION.as_str())]
 struct Arguments {
     /// Show alerts about everyone's servers, not just your own.
     #[arg(long)]
@@ -39,9 +47,21 @@ fn severity(word: &str) -> Result<Severity, String> {
     Severity::from_word(word).ok_or_else(|| "neither low, medium, high nor critical".to_owned())
 }
 
+fn main() -> ExitCode {
+    if let Some(written) = manual::asked_for(Arguments::command, Section::Commands) {
+        return written;
+    }
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mcpinspect-notify: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
+async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     logging::init(arguments.log.as_deref())?;
     let own = nix::unistd::Uid::current().as_raw();
     let filter = Filter {

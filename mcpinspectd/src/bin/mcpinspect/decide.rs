@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use mcpinspectd::registry::{DecideError, DefinitionHash, ItemView, Registry, Verb, Who};
+use mcpinspectd::registry::{By, DecideError, DefinitionHash, ItemView, Registry, Verb, Who};
 use mcpinspectd::text::escape;
 use nix::unistd::getuid;
 
@@ -99,7 +99,7 @@ impl Rest {
             .transpose()?;
         let uid = person();
         let by = Who {
-            uid,
+            by: By::Person(uid),
             time: pins::now(),
             reason: &self.reason,
         };

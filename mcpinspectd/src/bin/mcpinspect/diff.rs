@@ -129,7 +129,7 @@ fn human(
         (Some(pinned), at) => {
             let by = item
                 .pinned_by
-                .map_or("first use".to_owned(), |uid| format!("uid {uid}"));
+                .map_or("first use".to_owned(), |by| by.to_string());
             let at = at.map_or(String::new(), |at| format!(", {}", pins::day(at)));
             writeln!(out, "pinned   {}  by {by}{at}", pins::short(pinned))?;
         }

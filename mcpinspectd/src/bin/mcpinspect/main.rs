@@ -16,12 +16,18 @@ mod tools;
 mod words;
 
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use mcpinspectd::manual::{self, Section};
+
+/// What `--version` says.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| mcpinspectd::build::version(option_env!("MCPINSPECT_COMMIT")));
 
 /// Looks at MCP servers, their tools and their messages.
 #[derive(Parser)]
-#[command(name = "mcpinspect", version, about, disable_help_subcommand = true)]
+#[command(name = "mcpinspect", version = VERSION.as_str(), about, disable_help_subcommand = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -50,6 +56,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(written) = manual::asked_for(Arguments::command, Section::Commands) {
+        return written;
+    }
     let outcome = match Arguments::parse().command {
         Command::Status(command) => command.run(),
         Command::Servers(command) => command.run(),

@@ -9,7 +9,7 @@ use mcpinspectd::detect::knowledge::USER_RULES;
 use mcpinspectd::detect::scan::Outcome;
 use mcpinspectd::event::{Action, Detection, Severity};
 use mcpinspectd::model::Timestamp;
-use mcpinspectd::registry::{ItemView, Kind, Verb};
+use mcpinspectd::registry::{By, ItemView, Kind, Verb};
 use mcpinspectd::sink::json::terminal_safe;
 use mcpinspectd::tap::human::colour_wanted;
 use mcpinspectd::text::escape;
@@ -101,6 +101,8 @@ struct Listed<'a> {
     status: Status,
     pinned_hash: Option<String>,
     pinned_at: Option<Timestamp>,
+    /// `first_use`, `person` or `policy`.
+    pinned_how: Option<&'static str>,
     pinned_by: Option<u32>,
     current_hash: String,
     first_seen: Timestamp,
@@ -117,7 +119,8 @@ struct Listed<'a> {
 struct LastDecision<'a> {
     decision: &'static str,
     hash: Option<String>,
-    uid: u32,
+    by: &'static str,
+    uid: Option<u32>,
     timestamp: Timestamp,
     reason: &'a str,
 }
@@ -186,7 +189,10 @@ impl Row<'_> {
             status: self.status,
             pinned_hash: item.pinned.map(|hash| hash.to_string()),
             pinned_at: item.pinned_at,
-            pinned_by: item.pinned_by,
+            pinned_how: item
+                .pinned
+                .map(|_| item.pinned_by.map_or("first_use", By::as_str)),
+            pinned_by: item.pinned_by.and_then(By::uid),
             current_hash: item.current.to_string(),
             first_seen: item.first_seen,
             last_seen: item.last_seen,
@@ -194,7 +200,8 @@ impl Row<'_> {
             decision: item.last_decision.as_ref().map(|decision| LastDecision {
                 decision: decision.verb.as_str(),
                 hash: decision.hash.map(|hash| hash.to_string()),
-                uid: decision.uid,
+                by: decision.by.as_str(),
+                uid: decision.by.uid(),
                 timestamp: decision.time,
                 reason: &decision.reason,
             }),

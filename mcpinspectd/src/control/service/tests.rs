@@ -33,10 +33,13 @@ struct Program {
 }
 
 impl Host for Program {
-    fn reload(&mut self) -> Result<Policy, String> {
+    fn reload(&mut self) -> Result<Reloaded, String> {
         match &self.mistake {
             Some(mistake) => Err(mistake.clone()),
-            None => Ok(Policy::new(Some(Measure::Freeze), None)),
+            None => Ok(Reloaded {
+                policy: Policy::new(Some(Measure::Freeze), None),
+                ..Reloaded::default()
+            }),
         }
     }
 

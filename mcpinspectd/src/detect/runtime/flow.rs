@@ -1,5 +1,8 @@
 //! Untrusted text came in, private data was read, and a part of it goes out.
 //!
+//! The three meet in one agent. So what is remembered is kept per client: what one user's agent read
+//! is no part of what another's sends. A session whose client is not known stands alone.
+//!
 //! None of the three is wrong by itself. What gives the theft away is a *value* out of a private
 //! result that is seen again in the arguments of a tool that sends, after text from strangers was
 //! read. Only hashes of values are kept, in a ring of fixed size, and only of values that do not
@@ -9,10 +12,13 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
-use crate::model::Timestamp;
+use crate::engine::Context;
+use crate::model::{Pid, SessionId, Timestamp};
 
-/// Most values that are remembered.
-const VALUES: usize = 8192;
+/// Most clients that are followed.
+const AGENTS: usize = 64;
+/// Most values of one client that are remembered.
+const VALUES: usize = 4096;
 /// Most values that are taken out of one result.
 const PER_RESULT: usize = 512;
 /// How long a value or an untrusted text is remembered, in nanoseconds: half an hour.
@@ -42,9 +48,62 @@ pub struct Leak {
     pub values: usize,
 }
 
-/// What flowed on this machine in the last half hour.
+/// Whose sessions belong together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Agent {
+    /// The client of this process.
+    Client(Pid),
+    /// The unknown client of this session.
+    Session(SessionId),
+}
+
+/// What flowed on this machine in the last half hour, by client.
+#[derive(Debug, Default)]
+pub struct Flows {
+    agents: HashMap<Agent, Flow>,
+    /// Counts uses, to tell which agent was idle longest.
+    uses: u64,
+}
+
+impl Flows {
+    /// What flowed through the client of this session, if anything.
+    pub fn known(&self, context: &Context<'_>) -> Option<&Flow> {
+        self.agents.get(&agent(context))
+    }
+
+    /// What flows through the client of this session. Where there are too many, the one that was
+    /// idle longest is forgotten.
+    pub fn of(&mut self, context: &Context<'_>) -> &mut Flow {
+        let agent = agent(context);
+        if self.agents.len() >= AGENTS && !self.agents.contains_key(&agent) {
+            let idle = self.agents.iter().min_by_key(|(_, flow)| flow.used);
+            if let Some(idle) = idle.map(|(agent, _)| agent.clone()) {
+                self.agents.remove(&idle);
+            }
+        }
+        self.uses += 1;
+        let flow = self.agents.entry(agent).or_default();
+        flow.used = self.uses;
+        flow
+    }
+
+    /// A session is over: nothing can follow where nobody else shares its client.
+    pub fn session_ended(&mut self, session: &SessionId) {
+        self.agents.remove(&Agent::Session(session.clone()));
+    }
+}
+
+fn agent(context: &Context<'_>) -> Agent {
+    match context.client {
+        Some(pid) => Agent::Client(pid),
+        None => Agent::Session(context.session_id.clone()),
+    }
+}
+
+/// What flowed through one client in the last half hour.
 #[derive(Debug, Default)]
 pub struct Flow {
+    used: u64,
     hasher: RandomState,
     untrusted: Option<Origin>,
     order: VecDeque<u64>,

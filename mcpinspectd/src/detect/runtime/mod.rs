@@ -22,13 +22,14 @@ use super::knowledge::{Current, Knowledge};
 use super::message::{self, Found};
 use super::neighbours::Neighbours;
 use super::shown;
+use super::tree;
 use crate::engine::{Context, Detector, MessageInContext, ToolDefinition, Verdict};
 use crate::event::{Action, Detection, Match, Severity, ToolStatus};
 use crate::mcp::{Message, Outcome};
 use crate::model::{Direction, SessionId};
 use crate::registry::DefinitionHash;
 use crate::text::redact;
-use flow::{Flow, Leak, Origin};
+use flow::{Flows, Leak, Origin};
 use rate::Rate;
 use role::Role;
 
@@ -67,7 +68,7 @@ pub struct Watch {
     neighbours: Neighbours,
     cache: HashMap<(Arc<str>, DefinitionHash), Verdict>,
     sessions: HashMap<SessionId, Behaviour>,
-    flow: Flow,
+    flows: Flows,
 }
 
 impl Watch {
@@ -80,7 +81,7 @@ impl Watch {
             neighbours: Neighbours::new(),
             cache: HashMap::new(),
             sessions: HashMap::new(),
-            flow: Flow::default(),
+            flows: Flows::default(),
         }
     }
 
@@ -114,10 +115,7 @@ impl Watch {
     /// Compares a changed definition with its pin: what the change brought in counts more than what
     /// was there when somebody looked at it.
     fn changed(&mut self, context: &Context<'_>, report: &mut Report, pinned: &RawValue) {
-        let Ok(pinned) = serde_json::from_str::<Value>(pinned.get()) else {
-            return;
-        };
-        let before = self.look_at(context, &pinned);
+        let before = self.look_at(context, &tree::of(pinned));
         let new = report
             .detections
             .iter()
@@ -236,7 +234,8 @@ impl Watch {
         let text = texts(arguments);
         secrets(&text, "secret-in-argument", "params.arguments", report);
         if Role::of(tool).sends
-            && let Some(leak) = self.flow.sends(&context.server_id.0, tool, time, &text)
+            && let Some(flow) = self.flows.known(context)
+            && let Some(leak) = flow.sends(&context.server_id.0, tool, time, &text)
         {
             report.absorb(toxic(&leak));
         }
@@ -253,33 +252,38 @@ impl Watch {
         secrets(&text, "secret-in-result", "result", report);
         let Some(tool) = tool else { return };
         let role = Role::of(tool);
+        if !role.untrusted && !role.private {
+            return;
+        }
+        let flow = self.flows.of(context);
         let origin = Origin {
             server: Arc::clone(&context.server_id.0),
             tool: Arc::from(&*crate::text::bound(tool, 96)),
             time: context.time,
         };
         if role.untrusted {
-            self.flow.untrusted(origin.clone());
+            flow.untrusted(origin.clone());
         }
         if role.private {
-            self.flow.private(&origin, &text);
+            flow.private(&origin, &text);
         }
     }
 
     /// Leaves out what people do not want to see.
     fn unsuppressed(&self, context: &Context<'_>, tool: Option<&str>, report: Report) -> Verdict {
         let knowledge: &Knowledge = self.analyser.knowledge();
-        let mut verdict = Verdict {
-            max_severity: report.severity,
-            action: report.action,
-            detections: report.detections,
-        };
         let silences: Vec<_> = knowledge
             .rules
             .suppressions()
             .iter()
             .filter(|one| one.concerns(Some(&context.server_id.0), tool, context.time))
             .collect();
+        let mut verdict = Verdict {
+            complete: !report.truncated && silences.is_empty(),
+            max_severity: report.severity,
+            action: report.action,
+            detections: report.detections,
+        };
         if !silences.is_empty() {
             verdict.detections.retain(|detection| {
                 !silences
@@ -287,7 +291,7 @@ impl Watch {
                     .any(|one| one.silences(&detection.pattern, &detection.category))
             });
             if verdict.detections.is_empty() {
-                return Verdict::CLEAN;
+                return Verdict::UNSEEN;
             }
         }
         verdict
@@ -303,9 +307,7 @@ impl Detector for Watch {
         {
             return known.clone();
         }
-        let Ok(definition) = serde_json::from_str::<Value>(tool.definition.get()) else {
-            return Verdict::CLEAN;
-        };
+        let definition = tree::of(tool.definition);
         self.neighbours.learn(&context.server_id.0, &definition);
         let mut report = self.look_at(context, &definition);
         if let Some(pinned) = tool.pinned {
@@ -321,7 +323,7 @@ impl Detector for Watch {
         verdict
     }
 
-    fn instructions(&mut self, context: &Context<'_>, text: &str, _: ToolStatus) -> Verdict {
+    fn introduction(&mut self, context: &Context<'_>, said: &RawValue, _: ToolStatus) -> Verdict {
         self.refresh();
         let circumstances = Circumstances {
             server: Some(&context.server_id.0),
@@ -329,11 +331,9 @@ impl Detector for Watch {
             time: context.time,
             neighbours: Some(&self.neighbours),
         };
-        let report = self.analyser.value(
-            &Value::String(text.to_owned()),
-            Subject::Declaration,
-            circumstances,
-        );
+        let report = self
+            .analyser
+            .value(&tree::of(said), Subject::Declaration, circumstances);
         self.unsuppressed(context, None, report)
     }
 
@@ -385,32 +385,29 @@ impl Detector for Watch {
                 _ => {}
             }
         }
-        if report.action == Action::None {
-            return Verdict::CLEAN;
-        }
         self.unsuppressed(context, message.tool, report)
     }
 
     fn session_ended(&mut self, session: &SessionId) {
         self.sessions.remove(session);
+        self.flows.session_ended(session);
     }
 }
 
 /// The message as one value, as far as detection reads it.
 fn whole(message: &Message<'_>) -> Option<Value> {
-    let parse = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
     let mut members = serde_json::Map::new();
     match message {
         Message::Request(_) | Message::Notification(_) => {
             members.insert("method".into(), Value::String(message.method()?.to_owned()));
-            members.insert("params".into(), parse(message.params()?)?);
+            members.insert("params".into(), tree::of(message.params()?));
         }
         Message::Response(response) => match response.outcome {
             Outcome::Result(raw) => {
-                members.insert("result".into(), parse(raw)?);
+                members.insert("result".into(), tree::of(raw));
             }
             Outcome::Error(raw) => {
-                members.insert("error".into(), parse(raw)?);
+                members.insert("error".into(), tree::of(raw));
             }
         },
     }
@@ -420,7 +417,7 @@ fn whole(message: &Message<'_>) -> Option<Value> {
 /// All strings of a value, one a line, bounded.
 fn texts(value: &Value) -> String {
     fn collect(value: &Value, depth: usize, out: &mut String) {
-        if depth > 64 || out.len() >= TEXT_LIMIT {
+        if depth > tree::DEPTH || out.len() >= TEXT_LIMIT {
             return;
         }
         match value {

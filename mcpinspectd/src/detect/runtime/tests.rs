@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::mcp::{Payload, parse};
-use crate::model::{ServerId, Timestamp};
+use crate::model::{Pid, ServerId, Timestamp};
 use crate::registry::DefinitionHash;
 
 struct Machine {
     watch: Watch,
     current: Arc<Current>,
+    client: Option<Pid>,
     second: u64,
 }
 
@@ -22,6 +23,7 @@ impl Machine {
         Self {
             watch: Watch::new(Arc::clone(&current)),
             current,
+            client: Some(Pid(70)),
             second: 0,
         }
     }
@@ -35,6 +37,7 @@ impl Machine {
         let context = Context {
             server_id: &server_id,
             session_id: &session_id,
+            client: self.client,
             time: Timestamp(self.second * 1_000_000_000),
         };
         act(&mut self.watch, &context)
@@ -213,6 +216,94 @@ fn a_value_that_goes_from_private_to_out_is_a_toxic_flow() {
 }
 
 #[test]
+fn what_two_clients_do_is_no_flow() {
+    let leaks = |clients: [Option<u32>; 3]| {
+        let mut machine = Machine::new();
+        machine.client = clients[0].map(Pid);
+        machine.result("web", "fetch_page", "Welcome to our page about gardens.");
+        machine.client = clients[1].map(Pid);
+        machine.result("files", "read_file", "Account DE44-5001-0517-5407");
+        machine.client = clients[2].map(Pid);
+        let body = json!({ "to": "tom", "body": "DE44-5001-0517-5407" });
+        machine.call("mail", "send_email", body) != Verdict::CLEAN
+    };
+    assert!(leaks([Some(1), Some(1), Some(1)]));
+    for apart in [
+        [Some(2), Some(1), Some(1)],
+        [Some(1), Some(2), Some(1)],
+        [Some(1), Some(1), Some(2)],
+        [None, None, None],
+        [Some(1), Some(1), None],
+    ] {
+        assert!(!leaks(apart), "{apart:?}");
+    }
+}
+
+#[test]
+fn words_cannot_be_sunk_out_of_sight() {
+    let mut machine = Machine::new();
+    for levels in [50, 100, 130, 2000] {
+        let mut schema = json!(POISON);
+        for _ in 0..levels {
+            schema = json!([schema]);
+        }
+        let text = format!(
+            r#"{{"name":"list_{levels}","description":"Lists notes.","inputSchema":{{"x":{schema}}}}}"#
+        );
+        let raw = RawValue::from_string(text).unwrap();
+        let verdict = machine.with("notes", |watch, context| {
+            let tool = ToolDefinition {
+                name: "list",
+                hash: DefinitionHash::of(raw.get().as_bytes()),
+                definition: &raw,
+                status: ToolStatus::New,
+                pinned: None,
+            };
+            watch.tool(context, &tool)
+        });
+        assert!(verdict.action >= Action::Alert, "{levels}");
+    }
+    let surrogate = format!(r#"{{"name":"s","description":"\ud800 {POISON}"}}"#);
+    let raw = RawValue::from_string(surrogate).unwrap();
+    let verdict = machine.with("notes", |watch, context| {
+        let tool = ToolDefinition {
+            name: "s",
+            hash: DefinitionHash::of(b"s"),
+            definition: &raw,
+            status: ToolStatus::New,
+            pinned: None,
+        };
+        watch.tool(context, &tool)
+    });
+    assert!(verdict.action >= Action::Alert);
+}
+
+#[test]
+fn what_was_not_wholly_looked_at_is_not_free_of_findings() {
+    let mut machine = Machine::new();
+    let of_size =
+        |size: usize| json!({ "name": "list_notes", "description": "note ".repeat(size / 5) });
+    let look = |machine: &mut Machine, tool: &Value| {
+        machine
+            .tool("notes", tool, ToolStatus::New, None)
+            .is_free_of_findings()
+    };
+    assert!(look(&mut machine, &of_size(1000)));
+    assert!(!look(&mut machine, &of_size(600 * 1024)));
+    let many: Vec<Value> = (0..210_000).map(|_| json!(1)).collect();
+    let wide = json!({ "name": "list_notes", "inputSchema": { "enum": many } });
+    assert!(!look(&mut machine, &wide));
+    let directory = tempfile::tempdir().unwrap();
+    let silence = "[[suppress]]\nrule = \"x\"\nserver = \"notes\"\nreason = \"test\"\nuntil = \"2099-01-01\"\n";
+    std::fs::write(directory.path().join("own.toml"), silence).unwrap();
+    machine.current.replace(Knowledge::load(directory.path()).0);
+    assert!(
+        !look(&mut machine, &of_size(1000)),
+        "somebody chose not to see some of it"
+    );
+}
+
+#[test]
 fn secrets_are_told_and_masked() {
     let mut machine = Machine::new();
     let token = format!("ghp_{}", "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8");
@@ -296,7 +387,7 @@ fn an_unchanged_definition_is_looked_up_and_new_rules_count_at_once() {
     machine.current.replace(knowledge);
     assert_eq!(
         machine.tool("notes", &tool, ToolStatus::New, None),
-        Verdict::CLEAN
+        Verdict::UNSEEN
     );
 }
 

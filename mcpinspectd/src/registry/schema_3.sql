@@ -1,0 +1,2 @@
+-- Version 3: in `decision.uid` and `item.pinned_by`, -1 stands for a policy of the configuration.
+-- The tables are as they were; the number keeps programs away that take it for a person.

@@ -1,0 +1,34 @@
+//! What a running daemon has left of root.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{event, installed};
+
+/// By `linux/capability.h`: what loading takes, and running does not.
+const PERFMON: u64 = 1 << 38;
+const SYS_ADMIN: u64 = 1 << 21;
+
+#[test]
+fn every_thread_gives_up_what_loading_took() -> Result<()> {
+    let mut container = installed("privileges")?;
+    let pid = container.property("MainPID")?;
+    let threads = container.shell(&format!("ls /proc/{pid}/task"))?;
+    ensure!(threads.lines().count() > 1, "one thread: {threads}");
+    for thread in threads.lines() {
+        let status = container.shell(&format!("cat /proc/{pid}/task/{thread}/status"))?;
+        let value = |name: &str| -> Result<&str> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            Ok(line.with_context(|| format!("no {name}"))?.trim())
+        };
+        for set in ["CapEff:", "CapPrm:"] {
+            let bits = u64::from_str_radix(value(set)?, 16)?;
+            ensure!(bits & (PERFMON | SYS_ADMIN) == 0, "{set} of {status}");
+        }
+        ensure!(value("CapInh:")? == "0000000000000000", "{status}");
+        ensure!(value("NoNewPrivs:")? == "1", "{status}");
+    }
+    // And it goes on watching, servers that were there before and new ones.
+    container.session("without", "Gives back the message.")?;
+    event(&mut container, "mcp_tool_seen", "without")?;
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! A clean Debian for the tests that install the package: unpacked once below `target`, never
+//! changed by a test (each boots it with an overlay that is thrown away).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, Result};
+
+use crate::setup;
+use crate::shell::{self, say};
+
+/// The release that packages have to run on; an older one has no kernel that the probes run on.
+const RELEASE: &str = "bookworm";
+
+/// What a small server installation has, and the stock tools that ship journals.
+const PACKAGES: &str =
+    "systemd,systemd-sysv,dbus,polkitd,libpam-systemd,systemd-journal-remote,rpm";
+
+/// Programs that make and boot it, and their Debian packages.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("debootstrap", "debootstrap"),
+    ("systemd-nspawn", "systemd-container"),
+    ("nsenter", "util-linux"),
+];
+
+/// Where it is.
+fn place() -> PathBuf {
+    shell::target().join("container").join(RELEASE)
+}
+
+/// Unpacks it, unless it is there.
+pub fn install() -> Result<()> {
+    setup::programs(PROGRAMS)?;
+    let place = place();
+    let stamp = place.with_extension("packages");
+    if fs::read_to_string(&stamp).is_ok_and(|have| have == PACKAGES) {
+        return Ok(());
+    }
+    say(&format!(
+        "unpacking a clean Debian {RELEASE} to {} (takes a minute)",
+        place.display()
+    ));
+    let parent = place.parent().context("no parent folder")?;
+    fs::create_dir_all(parent)?;
+    // What an interrupted run left belongs to root.
+    let mut clean = shell::as_root("rm", &[])?;
+    shell::run(clean.args(["-rf", "--"]).arg(&place).arg(&stamp))?;
+    let mut bootstrap = shell::as_root("debootstrap", &[])?;
+    bootstrap
+        .args(["--variant=minbase", "--include", PACKAGES, RELEASE])
+        .arg(&place);
+    let log = fs::File::create(parent.join("debootstrap.log"))?;
+    bootstrap.stdout(Stdio::from(log)).stdin(Stdio::null());
+    shell::run(&mut bootstrap).with_context(|| {
+        format!(
+            "no container; {} tells more",
+            parent.join("debootstrap.log").display()
+        )
+    })?;
+    anonymous(&place)?;
+    fs::write(stamp, PACKAGES)?;
+    Ok(())
+}
+
+/// Takes away what makes one machine of it: each container gets its own.
+fn anonymous(place: &Path) -> Result<()> {
+    for name in ["etc/hostname", "etc/machine-id", "var/lib/dbus/machine-id"] {
+        let mut remove = shell::as_root("rm", &[])?;
+        shell::run(remove.args(["-f", "--"]).arg(place.join(name)))?;
+    }
+    Ok(())
+}
