@@ -563,8 +563,8 @@ fn servers_and_tools_are_objects_with_names_and_states() {
         subject.server_id = model::ServerId("files#ab".into());
     }
     daemon.sinks.publish(&frozen);
-    let heard = listener.wait_for("PropertiesChanged");
-    assert!(heard.contains("'Frozen': <true>"), "{heard}");
+    let heard = listener.wait_for("'Frozen': <true>");
+    assert!(heard.contains("PropertiesChanged"), "{heard}");
     let set = as_user(0, &[], "busctl")
         .arg(format!("--address={}", bus.address()))
         .args(["set-property", "org.mcpinspect1"])
