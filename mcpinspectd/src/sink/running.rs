@@ -8,9 +8,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::bus::{self, Endpoint, control::Control};
+use super::bus::{self, Endpoint};
 use super::fanout::{Inlet, Limits, Sinks, Tally};
 use super::{journal, jsonl};
+use crate::control::Control;
 
 /// Which sinks to start.
 #[derive(Clone, Debug, Default)]

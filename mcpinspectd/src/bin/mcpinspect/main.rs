@@ -1,8 +1,11 @@
 //! `mcpinspect`: what a person types.
 
+mod contain;
+mod daemon;
 mod decide;
 mod diff;
 mod eval;
+mod events;
 mod explain;
 mod fleet;
 mod launch;
@@ -33,6 +36,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Status(daemon::Status),
+    Servers(daemon::Servers),
+    Events(events::Events),
+    Freeze(contain::Freeze),
+    Thaw(contain::Thaw),
+    Kill(contain::Kill),
+    Pause(contain::Pause),
+    Resume(contain::Resume),
     Tools(tools::Tools),
     Diff(diff::Diff),
     Approve(decide::Approve),
@@ -51,6 +62,14 @@ fn main() -> ExitCode {
         return written;
     }
     let outcome = match Arguments::parse().command {
+        Command::Status(command) => command.run(),
+        Command::Servers(command) => command.run(),
+        Command::Events(command) => command.run(),
+        Command::Freeze(command) => command.run(),
+        Command::Thaw(command) => command.run(),
+        Command::Kill(command) => command.run(),
+        Command::Pause(command) => command.run(),
+        Command::Resume(command) => command.run(),
         Command::Tools(command) => command.run(),
         Command::Diff(command) => command.run(),
         Command::Approve(command) => command.run(),
