@@ -195,22 +195,46 @@ const WORDS: [&str; 64] = [
     "board",
 ];
 
-/// The word of `number` in a definition's place `at`.
-fn word(number: usize, at: usize) -> &'static str {
-    let mixed = (number * 31 + at * 7919 + 17).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    WORDS[(mixed >> 40) % WORDS.len()]
+/// What stands between them.
+const BETWEEN: [&str; 16] = [
+    "of a",
+    "and its",
+    "by",
+    "for each",
+    "with the",
+    "from",
+    "in the",
+    "or another",
+    "near a",
+    "without",
+    "per",
+    "after the",
+    "within a",
+    "beside the",
+    "across every",
+    "as well as the",
+];
+
+/// One of `words` for the place `at` of definition `number`.
+fn pick(words: &[&'static str], number: usize, at: usize) -> &'static str {
+    let mixed = (number * 131 + at * 7919 + 17).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    words[(mixed >> 40) % words.len()]
 }
 
 /// A definition of the usual size, different for each number.
 fn definition(number: usize) -> Value {
-    let word = |at| word(number, at);
+    let word = |at| pick(&WORDS, number, at);
+    let mut description = "Finds a".to_owned();
+    for at in 0..24 {
+        let between = pick(&BETWEEN, number, 100 + at);
+        description += &format!(" {} {between}", word(at));
+        if at % 6 == 5 {
+            description += &format!(" {}. Returns the", word(50 + at));
+        }
+    }
     json!({
-        "name": format!("find_{}_{}_{number}", word(0), word(1)),
-        "description": format!(
-            "Finds each {} of a {} and returns its {}, {} and {}, newest first. Use this tool when the user asks for a {} by \
-             {}, {} or date. Dates must be in ISO 8601 format, for example 2026-05-01.",
-            word(2), word(3), word(4), word(5), word(6), word(7), word(8), word(9)
-        ),
+        "name": format!("find_{}_{}_{number}", word(80), word(81)),
+        "description": description,
         "inputSchema": {
             "type": "object",
             "properties": {
@@ -297,6 +321,7 @@ fn definitions() {
         })
     });
     assert_eq!(whole.count.tools, SERVERS * PAGE);
+    assert_eq!(whole.count.detections, 0, "ordinary definitions");
     assert_eq!(whole.engine.registry().health().unsaved, 0, "on disk");
     told(
         "definitions never seen",

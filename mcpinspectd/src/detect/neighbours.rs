@@ -50,9 +50,9 @@ const TWINS_MIN: usize = 3;
 const TWINS_SHARE: f32 = 0.5;
 /// Most tools under one key of an index that a tool is compared with; the first that came are the
 /// owners. A machine where more are alike has the same tool many times over.
-const ALIKE: usize = 12;
+const ALIKE: usize = 6;
 /// Most entries under one key that are looked through for them.
-const LOOKED_THROUGH: usize = 64;
+const LOOKED_THROUGH: usize = 24;
 /// Most servers that are compared as a whole for one tool.
 const TWINS_COMPARED: usize = 6;
 
@@ -248,13 +248,21 @@ impl Neighbours {
                 });
             }
         };
-        for other in self.candidates(&card) {
-            let alike = card.likeness_of_text(other);
+        let base = without_affix(&card.name).map(|base| skeleton(&base));
+        for other in self.candidates(&card, base.as_deref()) {
             let later = card.order > other.order;
+            // A name with a word such as `v2` at an end, and no version of its own server's tool.
+            let takes_after = base.as_deref() == Some(&*other.skeleton)
+                && self.find(server, &other.name).is_none();
+            if !later && !takes_after {
+                continue;
+            }
+            let common = common(&card.pairs, &other.pairs);
+            let alike = card.likeness_of_text(other, common);
             if card.skeleton == other.skeleton {
                 if later && !same_words(&card.name, &other.name) {
                     add(Probe::LookAlikeName, other);
-                } else if later && self.copies(&card, other) {
+                } else if later && card.copies(other, common, few) {
                     add(Probe::CopiedTool, other);
                 } else if later && distinctive(&card.name) {
                     // Among a few servers chance does not explain it; among hundreds it does.
@@ -267,7 +275,7 @@ impl Neighbours {
                         other,
                     );
                 }
-            } else if self.takes_after(&card, other) {
+            } else if takes_after {
                 // The one with the affix is the newcomer, whoever was seen first.
                 if alike >= RELATED_TEXT
                     || card.same_parameters(other)
@@ -275,34 +283,16 @@ impl Neighbours {
                 {
                     add(Probe::LookAlikeName, other);
                 }
-            } else if later
-                && near(&card.skeleton, &other.skeleton)
+            } else if near(&card.skeleton, &other.skeleton)
                 && (alike >= 0.5
                     || (distinctive(&other.name) && rare_word_changed(&card.name, &other.name)))
             {
                 add(Probe::LookAlikeName, other);
-            } else if later && card.same_text(other, few) {
+            } else if card.same_text(other, common, few) {
                 add(Probe::CopiedDescription, other);
             }
         }
         found
-    }
-
-    /// Whether a tool of the same name was copied, rather than named alike by chance.
-    fn copies(&self, card: &Card, other: &Card) -> bool {
-        let few = self.servers.len() <= FEW_SERVERS;
-        if card.same_text(other, few) {
-            return true;
-        }
-        let related = card.likeness_of_text(other) >= RELATED_TEXT && card.same_parameters(other);
-        related && distinctive(&card.name) && few
-    }
-
-    /// Whether a name is another's with a word such as `v2` at an end, and no version of its own
-    /// server's tool.
-    fn takes_after(&self, card: &Card, other: &Card) -> bool {
-        without_affix(&card.name).is_some_and(|base| skeleton(&base) == *other.skeleton)
-            && self.find(&card.server, &other.name).is_none()
     }
 
     /// Whether two servers offer the same tools: one server under two names.
@@ -318,7 +308,7 @@ impl Neighbours {
     }
 
     /// Tools that could be alike: by name, by near name, by name without an affix, by description.
-    fn candidates(&self, card: &Card) -> Vec<&Card> {
+    fn candidates(&self, card: &Card, base: Option<&str>) -> Vec<&Card> {
         let mut all: Vec<&Card> = Vec::new();
         let mut take = |list: Option<&Vec<u32>>, fits: &dyn Fn(&Card) -> bool| {
             let known = list.into_iter().flatten().take(LOOKED_THROUGH);
@@ -335,8 +325,8 @@ impl Neighbours {
                 });
             }
         }
-        if let Some(base) = without_affix(&card.name) {
-            take(self.by_skeleton.get(skeleton(&base).as_str()), &|_| true);
+        if let Some(base) = base {
+            take(self.by_skeleton.get(base), &|_| true);
         }
         for band in card.bands() {
             take(self.by_band.get(&band), &|_| true);
@@ -403,12 +393,12 @@ impl Card {
             .collect()
     }
 
-    /// How much of the shorter description stands in the longer one, 0 to 1. Of texts that are too
-    /// short for that, only equal ones are alike.
-    fn likeness_of_text(&self, other: &Self) -> f32 {
+    /// How much of the shorter description stands in the longer one, 0 to 1, where they have `common`
+    /// pairs of words in common. Of texts that are too short for that, only equal ones are alike.
+    fn likeness_of_text(&self, other: &Self, common: usize) -> f32 {
         let shorter = self.pairs.len().min(other.pairs.len());
         if shorter >= TEXT_MIN {
-            common(&self.pairs, &other.pairs) as f32 / shorter as f32
+            common as f32 / shorter as f32
         } else if shorter > 0 && self.pairs == other.pairs {
             RELATED_TEXT
         } else {
@@ -416,14 +406,24 @@ impl Card {
         }
     }
 
+    /// Whether a tool of the same name was copied, rather than named alike by chance.
+    fn copies(&self, other: &Self, common: usize, few: bool) -> bool {
+        if self.same_text(other, common, few) {
+            return true;
+        }
+        let related =
+            self.likeness_of_text(other, common) >= RELATED_TEXT && self.same_parameters(other);
+        related && distinctive(&self.name) && few
+    }
+
     /// Whether the descriptions are the same text, long enough to be no commonplace.
-    fn same_text(&self, other: &Self, few: bool) -> bool {
+    fn same_text(&self, other: &Self, common: usize, few: bool) -> bool {
         let least = if few { TEXT_COPIED } else { TEXT_COPIED + 3 };
         let (shorter, longer) = (
             self.pairs.len().min(other.pairs.len()),
             self.pairs.len().max(other.pairs.len()),
         );
-        let common = common(&self.pairs, &other.pairs) as f32;
+        let common = common as f32;
         (shorter >= least && common >= SAME_TEXT * longer as f32)
             || (shorter >= TEXT_QUOTED && common >= 0.85 * shorter as f32)
     }

@@ -490,8 +490,8 @@ fn lines_of_every_shape_are_scanned() {
             value.to_string()
         })
         .collect();
-    insta::assert_snapshot!(lines.join("\n"), @r#"{"detections":"description","id":null,"line":1,"max_severity":"critical","score":true,"verdict":"block"}
-{"detections":"description","id":"two","line":2,"max_severity":"critical","note":1,"score":true,"server":"maths","verdict":"block"}
+    insta::assert_snapshot!(lines.join("\n"), @r#"{"detections":"description","id":null,"line":1,"max_severity":"critical","score":true,"tool_name":"add","verdict":"block"}
+{"detections":"description","id":"two","line":2,"max_severity":"critical","note":1,"score":true,"server":"maths","tool_name":"add","verdict":"block"}
 {"detections":"result.tools[1].description","id":3,"line":3,"max_severity":"critical","score":true,"verdict":"block"}
 {"detections":null,"id":null,"line":4,"max_severity":null,"score":false,"server":"maths","verdict":"none"}
 {"detections":"result.tools[0].description","id":null,"line":5,"max_severity":"critical","score":true,"verdict":"block"}
