@@ -15,11 +15,13 @@
 
 pub mod cgroup;
 pub mod fds;
+mod handle;
 pub mod identity;
 pub mod info;
 mod procfs;
 mod table;
 
+pub use handle::Handle;
 pub use identity::ServerIdentity;
 pub use info::{ProcessInfo, ProcessSnapshot, own, snapshot, start_time};
 pub use table::{Row, table};
