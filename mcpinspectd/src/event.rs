@@ -194,13 +194,13 @@ pub enum Event {
         /// The worst of them.
         max_severity: Option<Severity>,
     },
-    /// What a server says of itself is not what was pinned.
+    /// What a server says of itself, or the program behind it, is not what was pinned.
     #[serde(rename = "mcp_server_changed")]
     ServerChanged {
         #[serde(flatten)]
         /// Whom it is about.
         subject: Subject,
-        /// What changed: `instructions` or `server_info`.
+        /// What changed: `instructions`, `server_info`, or the `program` behind the server.
         item: String,
         /// The pinned hash.
         previous_hash: String,
@@ -328,8 +328,8 @@ pub enum Event {
         #[serde(flatten)]
         /// Whom it is about.
         subject: Subject,
-        /// What it is about: `tool`, `instructions` or `server_info`; `rule`, `monitoring` or
-        /// `configuration`.
+        /// What it is about: `tool`, `instructions`, `server_info` or `program`; `rule`, `monitoring`
+        /// or `configuration`.
         item: String,
         /// The tool concerned; `null` for the rest.
         tool_name: Option<String>,

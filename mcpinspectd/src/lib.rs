@@ -18,6 +18,7 @@ pub mod discover;
 pub mod engine;
 pub mod event;
 pub mod files;
+pub mod fleet;
 pub mod manual;
 pub mod mcp;
 pub mod model;

@@ -7,6 +7,7 @@ mod neighbours;
 mod processes;
 mod rugpull;
 mod scale;
+mod scanning;
 mod sdks;
 mod syscalls;
 

@@ -30,7 +30,7 @@ impl State {
         let configuration = format!(
             "[events]\njournal = false\ndbus = false\njsonl = {:?}\n\n[registry]\npath = {:?}\n",
             state.events_file(),
-            state.directory.path().join("registry.db")
+            state.registry()
         );
         std::fs::write(state.configuration(), configuration)?;
         Ok(state)
@@ -39,6 +39,11 @@ impl State {
     /// Its configuration file.
     pub fn configuration(&self) -> PathBuf {
         self.directory.path().join("config.toml")
+    }
+
+    /// Its registry of tools.
+    pub fn registry(&self) -> PathBuf {
+        self.directory.path().join("registry.db")
     }
 
     fn events_file(&self) -> PathBuf {

@@ -3,7 +3,9 @@
 
 mod access;
 mod contain;
+mod fleet;
 mod privileges;
+mod readme;
 mod removal;
 mod service;
 mod upgrade;

@@ -26,6 +26,7 @@ use nix::fcntl::{Flock, FlockArg};
 use signal_hook::consts::SIGHUP;
 
 use super::detection::Rules;
+use super::programs::Programs;
 use super::session;
 
 /// What the service manager shows.
@@ -104,7 +105,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         rules,
         sinks: running.sinks(),
     };
-    let mut service = Service::new(
+    let service = Service::new(
         Engine::new(session::limits(&host.config), registry, detector)
             .with_approval(host.config.approval()),
         Publish(running.sinks()),
@@ -112,7 +113,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         host,
         suppressions,
     );
-    service.set_policy(policy);
+    let mut watched = Programs::start(service).context("cannot start a thread")?;
+    watched.feed.set_policy(policy);
     let mut metrics = metrics
         .file
         .map(|file| MetricsFile::start(file, Duration::from_secs(metrics.every)))
@@ -120,30 +122,34 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .context("cannot start the thread that writes metrics")?;
     let started = fanout::now();
     let sinks = running.sinks();
-    monitor.run(&stop, &mut service, |service, monitor| {
-        heartbeat.beat();
-        if reopen.swap(false, Ordering::AcqRel)
-            && let Err(error) = service.reload()
-        {
-            tracing::error!("{error}; everything stays as it was");
-        }
-        let now = fanout::now();
-        service.attend(now, || monitor.account());
-        if let Some(metrics) = &mut metrics
-            && metrics.is_due(now)
-        {
-            metrics.write(&Snapshot {
-                started,
-                capture: monitor.totals(),
-                streams: monitor.account(),
-                events: sinks.view().counts(),
-                sinks: sinks.tally(),
-                ..service.snapshot()
-            });
-        }
-    });
+    monitor.run(
+        &stop,
+        &mut watched,
+        |Programs { feed: service, .. }, monitor| {
+            heartbeat.beat();
+            if reopen.swap(false, Ordering::AcqRel)
+                && let Err(error) = service.reload()
+            {
+                tracing::error!("{error}; everything stays as it was");
+            }
+            let now = fanout::now();
+            service.attend(now, || monitor.account());
+            if let Some(metrics) = &mut metrics
+                && metrics.is_due(now)
+            {
+                metrics.write(&Snapshot {
+                    started,
+                    capture: monitor.totals(),
+                    streams: monitor.account(),
+                    events: sinks.view().counts(),
+                    sinks: sinks.tally(),
+                    ..service.snapshot()
+                });
+            }
+        },
+    );
     notify::stopping();
-    service.engine().registry_mut().save(fanout::now());
+    watched.feed.engine().registry_mut().save(fanout::now());
     let totals = monitor.totals();
     tracing::info!(
         records = totals.records,

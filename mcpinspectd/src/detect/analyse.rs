@@ -10,6 +10,7 @@ use super::extract::{self, Subject};
 use super::hidden::{self, Hidden};
 use super::knowledge::Knowledge;
 use super::matching::{Firing, Matches};
+use super::names;
 use super::neighbours::Neighbours;
 use super::pack::Probe;
 use super::rules::{RuleId, RuleSet};
@@ -245,12 +246,21 @@ impl Analyser {
                 end: at,
             });
         }
+        if (self.matches.truncated || document.truncated())
+            && let Some(rule) = rules.probe(Probe::Overlong).filter(|rule| counts(*rule))
+        {
+            firings.push(Firing {
+                rule,
+                start: 0,
+                end: 0,
+            });
+        }
         firings.sort_unstable_by_key(|firing| (firing.start, firing.rule));
         self.features.collect(rules, &document, &firings);
         let verdict = score::weigh(rules, weights, &self.features);
         let mut report = Report {
             score: verdict.score(),
-            truncated: self.matches.truncated,
+            truncated: self.matches.truncated || document.truncated(),
             ..Report::clean()
         };
         if verdict.action != Action::None {
@@ -304,6 +314,9 @@ fn unhide(document: &mut Document<'_>) -> Vec<(usize, Hidden)> {
             decoded.push((piece.node, piece.part, payload.how, payload.text));
         }
     }
+    if decoded.len() > DECODED {
+        document.cut_short();
+    }
     for (node, part, how, text) in decoded.into_iter().take(DECODED) {
         let node = document.node(node, Segment::Decoded(how));
         document.push(node, part, text);
@@ -319,8 +332,14 @@ fn contradictions(tool: &Value) -> Vec<(Probe, String)> {
     };
     let flag = |key: &str| annotations.get(key).and_then(Value::as_bool);
     let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
-    let destroys = name_verbs(name).any(|verb| DESTROYS.contains(&verb.as_str()));
-    let changes = destroys || name_verbs(name).any(|verb| CHANGES.contains(&verb.as_str()));
+    let words = names::words(name);
+    let begins_with = |verbs: &[&str]| {
+        words
+            .first()
+            .is_some_and(|verb| verbs.contains(&verb.as_str()))
+    };
+    let destroys = begins_with(DESTROYS);
+    let changes = destroys || begins_with(CHANGES);
     if flag("readOnlyHint") == Some(true) && changes {
         found.push((Probe::ReadOnlyContradiction, String::new()));
     }
@@ -340,24 +359,6 @@ const DESTROYS: &[&str] = &[
     "delete", "remove", "drop", "wipe", "destroy", "purge", "erase", "truncate", "kill", "format",
     "reset",
 ];
-
-/// The first word of a name in any of the usual spellings, lower case.
-fn name_verbs(name: &str) -> impl Iterator<Item = String> + '_ {
-    let mut words: Vec<String> = vec![String::new()];
-    let mut lower = false;
-    for c in name.chars().take(80) {
-        if !c.is_alphanumeric() || (c.is_uppercase() && lower) {
-            words.push(String::new());
-        }
-        lower = c.is_lowercase();
-        if c.is_alphanumeric()
-            && let Some(word) = words.last_mut()
-        {
-            word.extend(c.to_lowercase());
-        }
-    }
-    words.into_iter().filter(|word| !word.is_empty()).take(1)
-}
 
 fn severity(action: Action, detections: &[Detection]) -> Severity {
     let worst = detections

@@ -55,8 +55,9 @@ pub fn text(category: Category) -> String {
     }
     let _ = write!(
         out,
-        "\nTo silence it for one tool, put this into /etc/mcpinspectd/rules.d/local.toml and run\n\
-         `mcpinspect rules check`; a rule's id in place of the category silences that rule alone:\n\n  \
+        "\nTo silence it for one tool, put this into /etc/mcpinspectd/rules.d/local.toml, run\n\
+         `mcpinspect rules check` and then `systemctl reload mcpinspectd`; a rule's id in place of the\n\
+         category silences that rule alone:\n\n  \
          [[suppress]]\n  rule = \"{category}\"\n  server = \"my-server\"\n  tool = \"my_tool\"\n  \
          reason = \"looked at it, it is fine because …\"\n  until = \"2027-01-31\"\n"
     );

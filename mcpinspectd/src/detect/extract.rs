@@ -4,6 +4,8 @@
 //! description. So everything that is a string is taken, with its path, and keys of schemas are
 //! taken as text of their own. JSON escapes are gone by then: values come decoded.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::category::{Part, Surface};
@@ -14,6 +16,9 @@ use super::tree;
 const DEPTH: usize = tree::DEPTH;
 /// Most values of one subject that are visited.
 const VISITS: usize = 200_000;
+
+/// A key longer than this is read as a sentence, in bytes.
+const SENTENCE_KEY: usize = 32;
 
 /// What a message or a definition turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +164,15 @@ fn schema_names(schema: &Value, names: &mut Vec<String>, depth: usize) {
     }
 }
 
+/// A key with blanks in place of what parts words in names; positions stay.
+fn spaced(key: &str) -> Cow<'_, str> {
+    if key.contains(['_', '-']) {
+        Cow::Owned(key.replace(['_', '-'], " "))
+    } else {
+        Cow::Borrowed(key)
+    }
+}
+
 struct Walker<'d, 'a> {
     document: &'d mut Document<'a>,
     visits: usize,
@@ -195,8 +209,8 @@ impl<'a> Walker<'_, 'a> {
                         continue;
                     }
                     let node = self.document.node(node, Segment::Key(key));
-                    if key.contains(char::is_whitespace) || key.len() > 40 {
-                        self.document.push(node, Part::Key, key.as_str());
+                    if key.contains(char::is_whitespace) || key.len() > SENTENCE_KEY {
+                        self.document.push(node, Part::Schema, spaced(key));
                     }
                     self.value(node, part, value, depth + 1);
                 }
@@ -222,13 +236,10 @@ impl<'a> Walker<'_, 'a> {
                         ) => {
                             for (name, property) in properties {
                                 let at = self.document.node(below, Segment::Key(name));
-                                // A key long enough for a sentence is read as one.
-                                let part = if name.len() > 48 {
-                                    Part::Schema
-                                } else {
-                                    Part::Key
-                                };
-                                self.document.push(at, part, name.as_str());
+                                self.document.push(at, Part::Key, name.as_str());
+                                if name.len() > SENTENCE_KEY {
+                                    self.document.push(at, Part::Schema, spaced(name));
+                                }
                                 self.schema(at, property, depth + 1);
                             }
                         }

@@ -52,7 +52,9 @@ fn look_up(c: char) -> u8 {
         if let (Some(look), None) = (looks.next(), looks.next())
             && look.is_ascii_alphanumeric()
         {
-            return look.to_ascii_lowercase() as u8 | 0x80;
+            // The dotless i of Turkish and its kin are Latin letters and no disguise.
+            let disguise = if c < '\u{250}' { 0 } else { 0x80 };
+            return look.to_ascii_lowercase() as u8 | disguise;
         }
     }
     0

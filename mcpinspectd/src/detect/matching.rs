@@ -7,13 +7,16 @@
 use super::category::{Part, Surface};
 use super::document::{Document, PIECE_END};
 use super::pack::{Scope, Token};
-use super::rules::{How, RuleId, RuleSet};
+use super::rules::{Automaton, How, RuleId, RuleSet};
 use super::token::{self, Hit, Names};
 
-/// Most hits of one sentence that are looked at together.
+/// Most hits of one sentence that are looked at together; one that is crammed with more is looked at
+/// in overlapping shares.
 const SENTENCE_HITS: usize = 96;
-/// Most findings of one document.
-const FIRING_LIMIT: usize = 1024;
+/// Most hits of one piece that are looked at together; a longer one is looked at in overlapping shares.
+const PIECE_HITS: usize = 384;
+/// Most findings of one rule in one document: a flood of one finding must not wash out the others.
+const FIRINGS_OF_RULE: u16 = 64;
 
 /// A rule that holds at a place of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub struct Matches {
     hits: Vec<Hit>,
     sentences: Vec<u32>,
     cursors: Vec<(RuleId, u32)>,
+    /// How often each rule was found to hold.
+    fired: Vec<u16>,
     /// What holds, by position.
     pub firings: Vec<Firing>,
     /// Whether a limit was reached.
@@ -53,10 +58,14 @@ impl Matches {
         self.sentences.clear();
         self.cursors.clear();
         self.firings.clear();
+        self.fired.clear();
         self.truncated = document.truncated();
         self.work = 0;
         token::scan(document, names, &mut self.hits, &mut self.sentences);
-        self.automaton(rules, document, surface);
+        self.automaton(&rules.ascii, rules, document, surface);
+        if !document.text().is_ascii() {
+            self.automaton(&rules.wide, rules, document, surface);
+        }
         self.hits.sort_unstable_by_key(|hit| (hit.start, hit.end));
         self.work += self.hits.len() as u64;
         self.sentences(rules, document, surface);
@@ -65,7 +74,12 @@ impl Matches {
     }
 
     fn fire(&mut self, rule: RuleId, start: usize, end: usize) {
-        if self.firings.len() < FIRING_LIMIT {
+        let fired = rule.0 as usize;
+        if self.fired.len() <= fired {
+            self.fired.resize(fired + 1, 0);
+        }
+        if self.fired[fired] < FIRINGS_OF_RULE {
+            self.fired[fired] += 1;
             self.firings.push(Firing {
                 rule,
                 start: start as u32,
@@ -76,13 +90,20 @@ impl Matches {
         }
     }
 
-    fn automaton(&mut self, rules: &RuleSet, document: &Document<'_>, surface: Surface) {
+    fn automaton(
+        &mut self,
+        automaton: &Automaton,
+        rules: &RuleSet,
+        document: &Document<'_>,
+        surface: Surface,
+    ) {
+        self.cursors.clear();
         let text = document.text().as_bytes();
         let word = |byte: Option<&u8>| {
             byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80)
         };
-        for found in rules.automaton.find_overlapping_iter(text) {
-            let meaning = &rules.meanings[found.pattern().as_usize()];
+        for found in automaton.patterns.find_overlapping_iter(text) {
+            let meaning = &automaton.meanings[found.pattern().as_usize()];
             let (start, end) = (found.start(), found.end());
             if (meaning.word_start && start > 0 && word(text.get(start - 1)))
                 || (meaning.word_end && word(text.get(end)))
@@ -186,27 +207,29 @@ impl Matches {
                     end: opens as u32,
                     concepts: starts,
                 });
-                self.truncated |= last - first > SENTENCE_HITS;
-                window.extend(hits[first..last].iter().take(SENTENCE_HITS));
-                self.together(rules, &window, Scope::Sentence, part, surface);
+                let crammed = last - first > SENTENCE_HITS;
+                shares(&hits[first..last], SENTENCE_HITS, |share| {
+                    window.truncate(1);
+                    window.extend(share);
+                    self.together(rules, &window, Scope::Sentence, part, surface);
+                    if crammed {
+                        self.together(rules, &window, Scope::Near, part, surface);
+                    }
+                });
                 if let Some((before, until)) = previous {
-                    window.splice(
-                        0..1,
-                        hits[before..until].iter().take(SENTENCE_HITS).copied(),
-                    );
-                    self.together(rules, &window, Scope::Near, part, surface);
-                } else {
-                    self.together(rules, &window, Scope::Near, part, surface);
+                    let before = before.max(until.saturating_sub(SENTENCE_HITS));
+                    window.truncate(1);
+                    window.extend(hits[first..last].iter().take(SENTENCE_HITS));
+                    window.splice(0..1, hits[before..until].iter().copied());
                 }
+                self.together(rules, &window, Scope::Near, part, surface);
             }
             previous = Some((first, last));
             let closes = end > 0 && text.get(end - 1) == Some(&PIECE_END);
             if closes {
-                let all = &hits[piece_hits..last];
-                if !all.is_empty() {
-                    let all: Vec<Hit> = all.iter().take(4 * SENTENCE_HITS).copied().collect();
-                    self.together(rules, &all, Scope::Piece, part, surface);
-                }
+                shares(&hits[piece_hits..last], PIECE_HITS, |share| {
+                    self.together(rules, share, Scope::Piece, part, surface)
+                });
                 previous = None;
                 piece_hits = last;
                 piece += 1;
@@ -242,6 +265,19 @@ impl Matches {
                 self.fire(plan.rule, start as usize, end as usize);
             }
         }
+    }
+}
+
+/// Hands out `hits` in overlapping shares of at most `size`: most often in one.
+fn shares(hits: &[Hit], size: usize, mut each: impl FnMut(&[Hit])) {
+    let mut from = 0;
+    while from < hits.len() {
+        let until = hits.len().min(from + size);
+        each(&hits[from..until]);
+        if until == hits.len() {
+            break;
+        }
+        from += size / 2;
     }
 }
 

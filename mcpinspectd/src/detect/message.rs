@@ -85,10 +85,11 @@ fn one<'a>(message: &'a Value, at: &str, found: &mut Vec<Found<'a>>) {
             tool: None,
         });
     });
-    if found.len() == before
-        && result.get("serverInfo").is_none()
-        && result.get("supportedVersions").is_none()
-    {
+    // What is shown to a model is looked at, whatever else the result says it is.
+    let shown = ["content", "structuredContent", "contents", "messages"]
+        .iter()
+        .any(|member| result.get(member).is_some());
+    if shown || (found.len() == before && result.get("supportedVersions").is_none()) {
         let subject =
             if result.get("content").is_some() || result.get("structuredContent").is_some() {
                 Subject::ToolResult
@@ -124,8 +125,10 @@ fn result_subjects<'a>(result: &'a Value, add: &mut dyn FnMut(Subject, &'a Value
             add(subject, value, format!(".{list}[{index}]"));
         }
     }
-    if let Some(instructions) = result.get("instructions") {
-        add(Subject::Declaration, instructions, ".instructions".into());
+    for own in ["instructions", "serverInfo"] {
+        if let Some(said) = result.get(own) {
+            add(Subject::Declaration, said, format!(".{own}"));
+        }
     }
     for (key, request) in result
         .get("inputRequests")

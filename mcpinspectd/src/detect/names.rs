@@ -28,6 +28,26 @@ pub(super) fn skeleton(name: &str) -> String {
         .collect()
 }
 
+/// The words of a name in any of the usual spellings, lower case; at most 16.
+pub(super) fn words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = vec![String::new()];
+    let mut lower = false;
+    for c in name.chars().take(96) {
+        if !c.is_alphanumeric() || (c.is_uppercase() && lower) {
+            words.push(String::new());
+        }
+        lower = c.is_lowercase();
+        if c.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words.truncate(16);
+    words
+}
+
 /// Whether two names are the same words, written differently: `read_file`, `readFile`, `read-file`.
 pub(super) fn same_words(a: &str, b: &str) -> bool {
     let letters = |name: &str| {

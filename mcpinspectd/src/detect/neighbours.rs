@@ -12,7 +12,8 @@
 //!
 //! Everything is bounded: [`SERVERS`], [`TOOLS`], and a fixed-size card per tool.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -47,6 +48,13 @@ const FEW_SERVERS: usize = 40;
 /// From how many common tools on, and which share of both, two servers are the same server.
 const TWINS_MIN: usize = 3;
 const TWINS_SHARE: f32 = 0.5;
+/// Most tools under one key of an index that a tool is compared with; the first that came are the
+/// owners. A machine where more are alike has the same tool many times over.
+const ALIKE: usize = 12;
+/// Most entries under one key that are looked through for them.
+const LOOKED_THROUGH: usize = 64;
+/// Most servers that are compared as a whole for one tool.
+const TWINS_COMPARED: usize = 6;
 
 /// What is kept of a tool.
 #[derive(Clone, Debug)]
@@ -61,13 +69,21 @@ struct Card {
     pairs: Box<[u32]>,
 }
 
+/// The tools of one server.
+#[derive(Debug, Default)]
+struct Offer {
+    ids: Vec<u32>,
+    /// Hashes of their names.
+    names: HashSet<u32>,
+}
+
 /// The tools of all servers.
 #[derive(Debug, Default)]
 pub struct Neighbours {
     cards: HashMap<u32, Card>,
     next: u32,
     order: u64,
-    servers: HashMap<Arc<str>, Vec<u32>>,
+    servers: HashMap<Arc<str>, Offer>,
     by_name: HashMap<Box<str>, Vec<u32>>,
     by_skeleton: HashMap<Box<str>, Vec<u32>>,
     by_half: HashMap<(bool, u32), Vec<u32>>,
@@ -120,7 +136,9 @@ impl Neighbours {
         self.next = self.next.wrapping_add(1);
         self.order += 1;
         let card = Card::new(Arc::clone(&server), self.order, name, tool);
-        self.servers.entry(server).or_default().push(id);
+        let offer = self.servers.entry(server).or_default();
+        offer.ids.push(id);
+        offer.names.insert(hash(&card.name));
         self.by_name.entry(card.name.clone()).or_default().push(id);
         self.by_skeleton
             .entry(card.skeleton.clone())
@@ -137,7 +155,8 @@ impl Neighbours {
 
     /// Forgets a server's tools.
     pub fn forget(&mut self, server: &str) {
-        for id in self.servers.get(server).cloned().unwrap_or_default() {
+        let offer = self.servers.get(server);
+        for id in offer.map(|offer| offer.ids.clone()).unwrap_or_default() {
             self.forget_card(id);
         }
     }
@@ -154,7 +173,13 @@ impl Neighbours {
         for band in card.bands() {
             drop_from(&mut self.by_band, &band, id);
         }
-        drop_from(&mut self.servers, &card.server, id);
+        if let Some(offer) = self.servers.get_mut(&card.server) {
+            offer.ids.retain(|known| *known != id);
+            offer.names.remove(&hash(&card.name));
+            if offer.ids.is_empty() {
+                self.servers.remove(&card.server);
+            }
+        }
     }
 
     fn find(&self, server: &str, name: &str) -> Option<u32> {
@@ -209,6 +234,9 @@ impl Neighbours {
             if found.iter().any(|likeness| likeness.probe == probe) {
                 return;
             }
+            if twins.len() >= TWINS_COMPARED && !twins.contains_key(&other.server) {
+                return;
+            }
             let twin = *twins
                 .entry(Arc::clone(&other.server))
                 .or_insert_with(|| self.twins(server, &other.server));
@@ -221,11 +249,7 @@ impl Neighbours {
             }
         };
         for other in self.candidates(&card) {
-            if *other.server == *server {
-                continue;
-            }
             let alike = card.likeness_of_text(other);
-            let same_parameters = card.same_parameters(other);
             let later = card.order > other.order;
             if card.skeleton == other.skeleton {
                 if later && !same_words(&card.name, &other.name) {
@@ -246,7 +270,7 @@ impl Neighbours {
             } else if self.takes_after(&card, other) {
                 // The one with the affix is the newcomer, whoever was seen first.
                 if alike >= RELATED_TEXT
-                    || same_parameters
+                    || card.same_parameters(other)
                     || other.name.contains(|c: char| !c.is_alphanumeric())
                 {
                     add(Probe::LookAlikeName, other);
@@ -286,18 +310,8 @@ impl Neighbours {
         let (Some(a), Some(b)) = (self.servers.get(a), self.servers.get(b)) else {
             return false;
         };
-        let names = |ids: &[u32]| -> Vec<&str> {
-            ids.iter()
-                .filter_map(|id| self.cards.get(id))
-                .map(|card| &*card.name)
-                .collect()
-        };
-        let (a, mut b) = (names(a), names(b));
-        b.sort_unstable();
-        let common = a
-            .iter()
-            .filter(|name| b.binary_search(name).is_ok())
-            .count();
+        let (a, b) = (&a.names, &b.names);
+        let common = a.intersection(b).count();
         common >= TWINS_MIN
             && common as f32 >= TWINS_SHARE * a.len().min(b.len()) as f32
             && common as f32 >= 0.25 * a.len().max(b.len()) as f32
@@ -305,25 +319,31 @@ impl Neighbours {
 
     /// Tools that could be alike: by name, by near name, by name without an affix, by description.
     fn candidates(&self, card: &Card) -> Vec<&Card> {
-        let mut ids: Vec<u32> = Vec::new();
-        let mut take = |list: Option<&Vec<u32>>| ids.extend(list.into_iter().flatten().take(256));
-        take(self.by_skeleton.get(&card.skeleton));
+        let mut all: Vec<&Card> = Vec::new();
+        let mut take = |list: Option<&Vec<u32>>, fits: &dyn Fn(&Card) -> bool| {
+            let known = list.into_iter().flatten().take(LOOKED_THROUGH);
+            let others = known
+                .filter_map(|id| self.cards.get(id))
+                .filter(|other| other.server != card.server && fits(other));
+            all.extend(others.take(ALIKE));
+        };
+        take(self.by_skeleton.get(&card.skeleton), &|_| true);
         for length in card.skeleton.len().saturating_sub(1)..=card.skeleton.len() + 1 {
             for key in halves(&card.skeleton, length) {
-                take(self.by_half.get(&key));
+                take(self.by_half.get(&key), &|other| {
+                    near(&card.skeleton, &other.skeleton)
+                });
             }
         }
         if let Some(base) = without_affix(&card.name) {
-            take(self.by_skeleton.get(skeleton(&base).as_str()));
+            take(self.by_skeleton.get(skeleton(&base).as_str()), &|_| true);
         }
         for band in card.bands() {
-            take(self.by_band.get(&band));
+            take(self.by_band.get(&band), &|_| true);
         }
-        ids.sort_unstable();
-        ids.dedup();
-        ids.into_iter()
-            .filter_map(|id| self.cards.get(&id))
-            .collect()
+        all.sort_unstable_by_key(|other| other.order);
+        all.dedup_by_key(|other| other.order);
+        all
     }
 }
 
@@ -434,10 +454,19 @@ fn pairs(text: &str) -> Vec<u32> {
 }
 
 /// How many elements two sorted lists have in common.
-fn common(a: &[u32], b: &[u32]) -> usize {
-    a.iter()
-        .filter(|pair| b.binary_search(pair).is_ok())
-        .count()
+fn common(mut a: &[u32], mut b: &[u32]) -> usize {
+    let mut common = 0;
+    while let ([one, rest_of_a @ ..], [other, rest_of_b @ ..]) = (a, b) {
+        match one.cmp(other) {
+            Ordering::Less => a = rest_of_a,
+            Ordering::Greater => b = rest_of_b,
+            Ordering::Equal => {
+                common += 1;
+                (a, b) = (rest_of_a, rest_of_b);
+            }
+        }
+    }
+    common
 }
 
 fn name_of(tool: &Value) -> Option<&str> {

@@ -158,6 +158,8 @@ pub enum Probe {
     LookAlikeName,
     /// The description was copied from another server's tool.
     CopiedDescription,
+    /// The subject is so large, or so full of findings, that not all of it was looked at.
+    Overlong,
 }
 
 /// A rule as written.

@@ -24,7 +24,7 @@ const RULE_LIMIT: usize = 4096;
 const PATTERN_LIMIT: usize = 256 * 1024;
 /// Up to how many bytes of pattern text the automaton is laid out for speed; about 300 bytes of
 /// memory for each.
-const DFA_LIMIT: usize = 40 * 1024;
+const DFA_LIMIT: usize = 56 * 1024;
 /// Most bytes that one compiled regular expression may take.
 const REGEX_LIMIT: usize = 256 * 1024;
 /// Shortest anchor: shorter ones occur everywhere.
@@ -121,12 +121,51 @@ pub(super) struct Meaning {
     pub word_end: bool,
 }
 
+/// A set of patterns, and what each stands for.
+#[derive(Debug)]
+pub(super) struct Automaton {
+    pub patterns: AhoCorasick,
+    pub meanings: Vec<Meaning>,
+}
+
+impl Automaton {
+    fn build(patterns: Vec<(String, Meaning)>) -> Result<Self, PackError> {
+        let bytes: usize = patterns.iter().map(|(text, _)| text.len()).sum();
+        let kind = if bytes <= DFA_LIMIT {
+            AhoCorasickKind::DFA
+        } else {
+            AhoCorasickKind::ContiguousNFA
+        };
+        let (texts, meanings): (Vec<String>, Vec<Meaning>) = patterns.into_iter().unzip();
+        let patterns = AhoCorasickBuilder::new()
+            .match_kind(MatchKind::Standard)
+            .kind(Some(kind))
+            .build(texts)
+            .map_err(|error| PackError {
+                file: "rules".into(),
+                line: 1,
+                problem: error.to_string(),
+            })?;
+        Ok(Self { patterns, meanings })
+    }
+
+    fn memory(&self) -> usize {
+        let meanings = self.meanings.iter();
+        let meanings: usize = meanings
+            .map(|m| size_of::<Meaning>() + 2 * (m.literals.len() + m.anchors.len()))
+            .sum();
+        self.patterns.memory_usage() + meanings
+    }
+}
+
 /// A compiled set of rules. Shared between threads; immutable.
 #[derive(Debug)]
 pub struct RuleSet {
     rules: Vec<Rule>,
-    pub(super) automaton: AhoCorasick,
-    pub(super) meanings: Vec<Meaning>,
+    /// Patterns of ASCII letters, which is nearly all of them.
+    pub(super) ascii: Automaton,
+    /// The others: texts that are all ASCII need not be searched for them.
+    pub(super) wide: Automaton,
     plans: HashMap<(Surface, Scope), Vec<Plan>>,
     probes: HashMap<Probe, RuleId>,
     suppressions: Vec<Suppression>,
@@ -185,12 +224,7 @@ impl RuleSet {
 
     /// Memory of the automaton and what it points to, in bytes (regular expressions aside).
     pub fn memory(&self) -> usize {
-        let meanings: usize = self
-            .meanings
-            .iter()
-            .map(|m| size_of::<Meaning>() + 2 * (m.literals.len() + m.anchors.len()))
-            .sum();
-        self.automaton.memory_usage() + meanings + self.rules.len() * size_of::<Rule>()
+        self.ascii.memory() + self.wide.memory() + self.rules.len() * size_of::<Rule>()
     }
 }
 
@@ -517,25 +551,14 @@ impl Compiler {
     }
 
     fn finish(self) -> Result<RuleSet, PackError> {
-        let (keys, meanings): (Vec<_>, Vec<_>) = self.patterns.into_iter().unzip();
-        let kind = if self.pattern_bytes <= DFA_LIMIT {
-            AhoCorasickKind::DFA
-        } else {
-            AhoCorasickKind::ContiguousNFA
-        };
-        let automaton = AhoCorasickBuilder::new()
-            .match_kind(MatchKind::Standard)
-            .kind(Some(kind))
-            .build(keys.iter().map(|(text, ..)| text))
-            .map_err(|error| PackError {
-                file: "rules".into(),
-                line: 1,
-                problem: error.to_string(),
-            })?;
+        let patterns = self.patterns.into_iter();
+        let (ascii, wide) = patterns
+            .map(|((text, ..), meaning)| (text, meaning))
+            .partition(|(text, _)| text.is_ascii());
         Ok(RuleSet {
             rules: self.rules,
-            automaton,
-            meanings,
+            ascii: Automaton::build(ascii)?,
+            wide: Automaton::build(wide)?,
             plans: self.plans,
             probes: self.probes,
             suppressions: self.suppressions,

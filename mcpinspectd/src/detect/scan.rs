@@ -9,6 +9,7 @@ use std::io::{self, BufRead};
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::analyse::{Analyser, Circumstances, Report};
@@ -16,6 +17,7 @@ use super::extract::Subject;
 use super::knowledge::Knowledge;
 use super::message;
 use super::neighbours::Neighbours;
+use super::tree;
 use crate::event::{Action, Detection, Severity};
 use crate::model::Timestamp;
 
@@ -86,7 +88,7 @@ pub struct Outcome {
     #[serde(flatten)]
     pub extra: Map<String, Value>,
     /// The tool, where the line is one.
-    #[serde(skip)]
+    #[serde(rename = "tool_name", skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
 }
 
@@ -124,8 +126,8 @@ pub fn read(mut input: impl BufRead) -> Result<Vec<Line>, ScanError> {
     Ok(lines
         .map(|(index, text)| Line {
             number: index + 1,
-            content: serde_json::from_slice::<Value>(text)
-                .map(Content::from)
+            content: serde_json::from_slice::<&RawValue>(text)
+                .map(|text| Content::from(tree::of(text)))
                 .map_err(|error| format!("no JSON: {error}")),
         })
         .collect())
@@ -194,7 +196,7 @@ impl Content {
             value,
             shape,
             server: Some(server.to_owned()),
-            extra: Map::new(),
+            extra: Map::from_iter([("server".to_owned(), server.into())]),
         };
         let tools = message
             .pointer_mut("/result/tools")
@@ -288,6 +290,7 @@ fn without_own_members(mut extra: Map<String, Value>) -> Map<String, Value> {
         "detections",
         "truncated",
         "error",
+        "tool_name",
     ] {
         extra.remove(own);
     }

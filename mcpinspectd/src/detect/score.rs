@@ -4,8 +4,8 @@
 //! they do not have is many different signs close together. So findings are weighed in a sliding
 //! window over each piece of text (what stands in keys, or was found by a probe, counts for every
 //! window), the weights of the rules that hold are added up as log odds, and the subject's score is
-//! that of its worst window. The verdict then wants evidence of at least two kinds, unless a rule
-//! decides alone.
+//! that of its worst window. The verdict then wants evidence of at least two kinds, or much of one,
+//! unless a rule decides alone.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -20,7 +20,9 @@ use crate::event::Action;
 /// Bytes of folded text in which findings add up.
 const WINDOW: u32 = 700;
 /// Most windows of one subject.
-const WINDOW_LIMIT: usize = 256;
+const WINDOW_LIMIT: usize = 4096;
+/// How many windows back a repetition is looked for.
+const RECENT: usize = 8;
 /// Share of a rule's weight that counts beside a heavier one of the same kind of evidence: two ways
 /// to say the same are hardly more than one.
 pub const REPEAT: f32 = 0.4;
@@ -28,6 +30,8 @@ pub const REPEAT: f32 = 0.4;
 const MINOR: f32 = 0.4;
 /// How many kinds of evidence an alert needs.
 const KINDS_TO_ALERT: u32 = 2;
+/// By how much the log odds of a single kind of evidence have to exceed the limit for an alert.
+const SINGLE_KIND: f32 = 0.3;
 /// How many kinds of evidence a block needs.
 const KINDS_TO_BLOCK: u32 = 3;
 
@@ -165,6 +169,16 @@ impl Features {
             );
             window.sort_unstable();
             window.dedup();
+            // The same few signs again and again are one.
+            if self
+                .windows
+                .iter()
+                .rev()
+                .take(RECENT)
+                .any(|one| *one == window)
+            {
+                continue;
+            }
             self.windows.push(window);
             if self.windows.len() >= WINDOW_LIMIT {
                 break;
@@ -250,7 +264,9 @@ fn weigh_window(
     let kinds = kinds.count_ones();
     let weighed = if log_odds >= weights.block && kinds >= KINDS_TO_BLOCK {
         Action::Block
-    } else if log_odds >= weights.alert && kinds >= KINDS_TO_ALERT {
+    } else if log_odds >= weights.alert
+        && (kinds >= KINDS_TO_ALERT || log_odds >= weights.alert + SINGLE_KIND)
+    {
         Action::Alert
     } else if log_odds >= weights.warn {
         Action::Warn

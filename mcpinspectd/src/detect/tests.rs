@@ -68,11 +68,11 @@ fn every_rule_has_a_weight_that_was_fitted() {
     }
 }
 
-/// The sentences are our own: attacks of many kinds that were written without looking at any corpus,
-/// and honest descriptions that come close.
-#[test]
-fn own_samples_are_told_apart() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("rules/samples.jsonl");
+/// Shares of a file's attacks at `warn` and at `alert`, and of its honest tools at `alert`.
+fn shares(file: &str) -> [f64; 3] {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("rules")
+        .join(file);
     let (judged, _) = eval::judge(&Knowledge::builtin(), eval::read(&path).unwrap());
     let share = |malicious: bool, action: Action| {
         let of: Vec<_> = judged
@@ -81,21 +81,29 @@ fn own_samples_are_told_apart() {
             .collect();
         of.iter().filter(|one| one.report.action >= action).count() as f64 / of.len() as f64
     };
-    assert!(
-        share(true, Action::Warn) >= 0.75,
-        "attacks at warn: {}",
-        share(true, Action::Warn)
-    );
-    assert!(
-        share(true, Action::Alert) >= 0.55,
-        "attacks at alert: {}",
-        share(true, Action::Alert)
-    );
-    assert!(
-        share(false, Action::Alert) <= 0.06,
-        "honest tools at alert: {}",
-        share(false, Action::Alert)
-    );
+    [
+        share(true, Action::Warn),
+        share(true, Action::Alert),
+        share(false, Action::Alert),
+    ]
+}
+
+/// The sentences are our own: attacks of many kinds that were written without looking at any corpus,
+/// and honest descriptions that come as close as honest ones do.
+#[test]
+fn own_samples_are_told_apart() {
+    let [warn, alert, honest] = shares("samples.jsonl");
+    assert!(warn >= 0.78 && alert >= 0.68, "{warn} {alert}");
+    assert!(honest <= 0.08, "{honest}");
+}
+
+/// These were written together with some of the samples and then put away: neither rules nor weights
+/// were made with them at hand.
+#[test]
+fn what_was_never_fitted_to_is_told_apart_too() {
+    let [warn, alert, honest] = shares("unseen.jsonl");
+    assert!(warn >= 0.70 && alert >= 0.65, "{warn} {alert}");
+    assert!(honest <= 0.08, "{honest}");
 }
 
 #[test]

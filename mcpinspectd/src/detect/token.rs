@@ -31,6 +31,20 @@ pub struct Names<'a> {
 }
 
 impl Names<'_> {
+    /// The bit of a word that names the subject or one of its parameters.
+    fn own_word(&self, word: &str) -> Option<u128> {
+        let is_parameter = || {
+            self.parameters
+                .binary_search_by(|name| name.as_str().cmp(word))
+                .is_ok()
+        };
+        if word == self.own {
+            Some(bit(Token::OwnName))
+        } else {
+            is_parameter().then(|| bit(Token::OwnParameter))
+        }
+    }
+
     /// The bit of a name that only other servers' tools have.
     fn foreign(&self, word: &str) -> u128 {
         let foreign = self
@@ -215,18 +229,10 @@ impl Scanner<'_> {
             return;
         };
         let word = word.trim_matches(|c: char| matches!(c, '`' | '\'' | '"' | '(' | ')'));
-        let concepts = if word == self.names.own {
-            bit(Token::OwnName)
-        } else if self
+        let concepts = self
             .names
-            .parameters
-            .binary_search_by(|name| name.as_str().cmp(word))
-            .is_ok()
-        {
-            bit(Token::OwnParameter)
-        } else {
-            bit(Token::Identifier) | traits(word) | self.names.foreign(word)
-        };
+            .own_word(word)
+            .unwrap_or_else(|| bit(Token::Identifier) | traits(word) | self.names.foreign(word));
         self.push(start, end, concepts);
     }
 
@@ -265,23 +271,14 @@ impl Scanner<'_> {
             let Ok(word) = std::str::from_utf8(inside) else {
                 return at;
             };
-            let token = if word == self.names.own {
-                bit(Token::OwnName)
-            } else if self
-                .names
-                .parameters
-                .binary_search_by(|name| name.as_str().cmp(word))
-                .is_ok()
-            {
-                bit(Token::OwnParameter)
-            } else if joined {
-                bit(Token::Identifier)
-                    | bit(Token::QuotedWord)
-                    | traits(word)
-                    | self.names.foreign(word)
-            } else {
-                bit(Token::QuotedWord) | self.names.foreign(word)
-            };
+            let token = self.names.own_word(word).unwrap_or_else(|| {
+                let named = if joined {
+                    bit(Token::Identifier) | traits(word)
+                } else {
+                    0
+                };
+                named | bit(Token::QuotedWord) | self.names.foreign(word)
+            });
             self.push(start, end, token);
             return end;
         }

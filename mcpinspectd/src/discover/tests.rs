@@ -101,6 +101,7 @@ impl Feed for Told {
             Input::PartiesChanged { client_pid, .. } => {
                 self.client = client_pid.map(|pid| pid.0);
             }
+            Input::Program { .. } => {}
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What the engine is fed.
 
+use serde_json::value::RawValue;
+
 use crate::event::Party;
 use crate::model::{Direction, Pid, SessionId, Timestamp};
 use crate::process::ServerIdentity;
@@ -38,6 +40,15 @@ pub enum Input<'a> {
         server_pid: Option<Pid>,
         /// The client's process.
         client_pid: Option<Pid>,
+    },
+    /// It became known what runs behind a session's server.
+    Program {
+        /// The session.
+        session: &'a SessionId,
+        /// The program, as a JSON object; see [`crate::process::program`].
+        definition: &'a RawValue,
+        /// When it was looked at.
+        time: Timestamp,
     },
     /// A stream's next bytes.
     Bytes {

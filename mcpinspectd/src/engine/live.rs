@@ -1,5 +1,7 @@
 //! One session under way: its two streams, what they carry, and what is said about it.
 
+use serde_json::value::RawValue;
+
 use super::detector::{Context, MessageInContext, Verdict};
 use super::input::SessionStart;
 use super::offers::Offers;
@@ -117,6 +119,16 @@ impl LiveSession {
     pub(super) fn parties_changed(&mut self, server_pid: Option<Pid>, client_pid: Option<Pid>) {
         self.body.server_pid = server_pid;
         self.body.client_pid = client_pid;
+    }
+
+    pub(super) fn program(
+        &mut self,
+        shared: &mut Shared,
+        definition: &RawValue,
+        time: Timestamp,
+        output: &mut dyn Output,
+    ) {
+        self.body.take_program(shared, definition, time, output);
     }
 
     fn stream(&mut self, direction: Direction) -> (&mut Stream, &mut Body) {

@@ -149,6 +149,7 @@ impl Engine {
                 return;
             }
             Input::PartiesChanged { session, .. }
+            | Input::Program { session, .. }
             | Input::Bytes { session, .. }
             | Input::Gap { session, .. }
             | Input::BlindSpot { session, .. }
@@ -170,6 +171,9 @@ impl Engine {
             } => {
                 session.parties_changed(server_pid, client_pid);
             }
+            Input::Program {
+                definition, time, ..
+            } => session.program(shared, definition, time, output),
             Input::Bytes {
                 direction,
                 position,

@@ -17,9 +17,10 @@ use crate::event::{Action, Event, FieldChange, ToolStatus};
 use crate::mcp::json;
 use crate::mcp::view::{ServerResult, Tool};
 use crate::model::Timestamp;
+use crate::process::program;
 use crate::registry::listing::Listings;
 use crate::registry::{
-    By, DefinitionHash, ItemKey, Kind, MAX_NAME, Observation, Sight, Standing, Who, diff,
+    By, DefinitionHash, ItemKey, Kind, MAX_NAME, Observation, Sight, Standing, Verb, Who, diff,
 };
 use crate::session::{Observed, Page};
 
@@ -28,6 +29,9 @@ const MAX_TOLD: usize = 16_384;
 
 /// Changes of one tool that are told in one session; after that, only those that ask for an alert.
 const MAX_CHANGES_TOLD: u16 = 32;
+
+/// Changes of one session that wait for its program to be known.
+const MAX_WAITING: usize = 1024;
 
 /// Changes of one item that a policy accepts in one session: a server that goes on changing is not
 /// what anybody had in mind.
@@ -40,6 +44,10 @@ pub(super) struct Offers {
     told: HashSet<(Kind, DefinitionHash)>,
     changes_told: HashMap<ItemKey, u16>,
     removals_told: HashSet<Box<str>>,
+    /// Whether the server's program is of the vendor that was accepted, once that is known.
+    same_vendor: Option<bool>,
+    /// Changes that a policy accepts if it is.
+    waiting: Vec<(ItemKey, DefinitionHash)>,
 }
 
 impl Offers {
@@ -163,26 +171,90 @@ impl Body {
         }
     }
 
-    /// Accepts a change where the policy does. Whoever is told of changes hears of it as of a
-    /// person's decision.
+    /// Takes in what runs behind the server, and tells when it is not what was accepted.
+    pub(super) fn take_program(
+        &mut self,
+        shared: &mut Shared,
+        definition: &RawValue,
+        time: Timestamp,
+        output: &mut dyn Output,
+    ) {
+        shared.registry.refresh();
+        let sight = self.sight(time);
+        let observation = shared
+            .registry
+            .observe(sight, Kind::Program, "", definition);
+        shared.registry.save(time);
+        let key = ItemKey::only(Kind::Program);
+        let pinned = standing(observation.standing).1;
+        let pinned_text =
+            pinned.and_then(|pinned| shared.registry.text(&self.server, &key, pinned));
+        let same = match (pinned, &pinned_text) {
+            (None, _) => observation.standing != Standing::NoRoom,
+            (Some(_), None) => false,
+            (Some(_), Some(pinned)) => {
+                program::vendor(pinned).is_some_and(|one| program::vendor(definition) == Some(one))
+            }
+        };
+        self.offers.same_vendor = Some(same);
+        if let Some(pinned) = pinned
+            && self.offers.is_news(Kind::Program, observation.hash)
+            && self.offers.count_change(&key) <= MAX_CHANGES_TOLD
+        {
+            output.event(Event::ServerChanged {
+                subject: self.subject(time),
+                item: Kind::Program.as_str().to_owned(),
+                previous_hash: pinned.to_string(),
+                new_hash: observation.hash.to_string(),
+                changes: changes(pinned_text.as_deref(), definition),
+                detections: Vec::new(),
+                max_severity: None,
+            });
+        }
+        for (key, hash) in std::mem::take(&mut self.offers.waiting) {
+            if shared.approval.accepts(&self.server, same) {
+                self.accept(shared, &key, hash, time);
+            }
+        }
+    }
+
+    /// Accepts a change where the policy does, or notes it until that can be said.
     fn approve(
-        &self,
+        &mut self,
         shared: &mut Shared,
         key: &ItemKey,
         hash: DefinitionHash,
         verdict: &Verdict,
         time: Timestamp,
     ) {
-        if !shared.approval.accepts(&self.server, verdict, false) {
+        if !verdict.is_free_of_findings() {
             return;
         }
+        let same = self.offers.same_vendor;
+        if shared.approval.accepts(&self.server, same == Some(true)) {
+            self.accept(shared, key, hash, time);
+        } else if same.is_none()
+            && shared.approval.accepts(&self.server, true)
+            && self.offers.waiting.len() < MAX_WAITING
+        {
+            self.offers.waiting.push((key.clone(), hash));
+        }
+    }
+
+    /// Accepts a change in the name of the policy. Whoever is told of changes hears of it as of a
+    /// person's decision.
+    fn accept(&self, shared: &mut Shared, key: &ItemKey, hash: DefinitionHash, time: Timestamp) {
         let by = Who {
             by: By::Policy,
             time,
             reason: AutoApproval::REASON,
         };
         // A change that cannot be accepted stays a change, and is told as one in the next session.
-        if let Err(error) = shared.registry.approve(&self.server.0, key, Some(hash), by) {
+        if let Err(error) =
+            shared
+                .registry
+                .decide(&self.server.0, key, Verb::Approve, Some(hash), by)
+        {
             tracing::error!(server = %self.server, %error, "a change was not accepted");
         }
     }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use globset::GlobMatcher;
 
-use super::detector::Verdict;
 use super::shown;
 use crate::event::{Event, Subject};
 use crate::model::{ServerId, SessionId};
@@ -48,13 +47,12 @@ impl AutoApproval {
     /// What a decision of the policy gives as its reason.
     pub(super) const REASON: &str = "free of findings";
 
-    /// Whether a change of `server` is accepted. `same_vendor` says whether the program that offers
-    /// it is of the vendor that was accepted.
-    pub(super) fn accepts(&self, server: &ServerId, verdict: &Verdict, same_vendor: bool) -> bool {
-        verdict.is_free_of_findings()
-            && self.rules.iter().any(|rule| {
-                (same_vendor || rule.vendor == Vendor::Any) && rule.servers.is_match(&*server.0)
-            })
+    /// Whether a change of `server` that is free of findings is accepted. `same_vendor` says whether
+    /// the program that offers it is of the vendor that was accepted.
+    pub(super) fn accepts(&self, server: &ServerId, same_vendor: bool) -> bool {
+        self.rules.iter().any(|rule| {
+            (same_vendor || rule.vendor == Vendor::Any) && rule.servers.is_match(&*server.0)
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::event::{Action, Detection, Event, Severity, ToolStatus};
 use crate::model::Direction::{self, ClientToServer as Up, ServerToClient as Down};
 use crate::model::{ServerId, Timestamp};
 use crate::process::ServerIdentity;
-use crate::registry::{By, ItemKey, Kind, Who};
+use crate::registry::{By, ItemKey, Kind, Verb, Who};
 
 /// Writes down what the engine says, one line each.
 #[derive(Default)]
@@ -276,7 +276,7 @@ fn tools_are_new_then_unchanged_then_changed_until_approved() {
     };
     wire.engine
         .registry_mut()
-        .approve("files", &ItemKey::tool("b"), None, who)
+        .decide("files", &ItemKey::tool("b"), Verb::Approve, None, who)
         .unwrap();
     wire.start("fourth", false);
     wire.list(&[tool("a", "x"), tool("b", "worse")]);
@@ -828,9 +828,13 @@ fn decisions_become_events_once() {
         reason: "password=hunter2hunter2",
     };
     let read = ItemKey::tool("read");
-    let hash = person.reject("files", &read, None, by).unwrap();
+    let hash = person
+        .decide("files", &read, Verb::Reject, None, by)
+        .unwrap();
     let instructions = ItemKey::only(Kind::Instructions);
-    person.unpin("files", &instructions, by).unwrap();
+    person
+        .decide("files", &instructions, Verb::Unpin, None, by)
+        .unwrap();
     let idle = |wire: &mut Wire, now| {
         wire.engine.idle(Timestamp(now), &mut wire.log);
         std::mem::take(&mut wire.log.events)
@@ -859,10 +863,14 @@ fn decisions_become_events_once() {
     assert_eq!(idle(&mut wire, 10 * LOOK_EVERY), [""; 0]);
 
     // Looked for ten times a second at most, and at once where the clock was set back.
-    person.unpin("files", &instructions, by).unwrap();
+    person
+        .decide("files", &instructions, Verb::Unpin, None, by)
+        .unwrap();
     assert_eq!(idle(&mut wire, 11 * LOOK_EVERY - 1), [""; 0]);
     assert_eq!(idle(&mut wire, 11 * LOOK_EVERY).len(), 1);
-    person.unpin("files", &instructions, by).unwrap();
+    person
+        .decide("files", &instructions, Verb::Unpin, None, by)
+        .unwrap();
     assert_eq!(idle(&mut wire, 1).len(), 1);
 }
 
@@ -996,4 +1004,118 @@ fn a_policy_tires_of_a_server_that_changes_all_the_time() {
         }
     }
     assert_eq!(accepted, usize::from(offers::MAX_CHANGES_ACCEPTED));
+}
+
+impl Wire {
+    fn program(&mut self, definition: Value) {
+        self.time += 1;
+        let definition = serde_json::value::to_raw_value(&definition).unwrap();
+        let input = Input::Program {
+            session: &self.session,
+            definition: &definition,
+            time: Timestamp(self.time),
+        };
+        self.engine.handle(input, &mut self.log);
+    }
+}
+
+fn package(name: &str, version: &str) -> Value {
+    json!({"executable": "/usr/bin/node", "package": name, "version": version})
+}
+
+#[test]
+fn another_program_behind_the_same_name_is_told_until_it_is_accepted() {
+    let mut wire = Wire::new();
+    wire.program(package("npm:files", "1.0.0"));
+    wire.start("second", false);
+    wire.program(package("npm:files", "1.0.0"));
+    assert!(wire.log.take("mcp_server_changed").is_empty());
+    for session in ["third", "fourth"] {
+        wire.start(session, false);
+        wire.program(package("npm:files", "1.0.1"));
+        wire.program(package("npm:files", "1.0.1"));
+        let changed = wire.log.take("mcp_server_changed");
+        assert_eq!(changed.len(), 1, "once in a session");
+        assert_eq!(changed[0]["item"], "program");
+        assert_eq!(
+            changed[0]["changes"],
+            json!([{"field": "version", "previous": "1.0.0", "new": "1.0.1"}])
+        );
+    }
+    let by = Who {
+        by: By::Person(1000),
+        time: Timestamp(wire.time),
+        reason: "",
+    };
+    let key = ItemKey::only(Kind::Program);
+    let registry = wire.engine.registry_mut();
+    registry
+        .decide("files", &key, Verb::Approve, None, by)
+        .unwrap();
+    wire.start("fifth", false);
+    wire.program(package("npm:files", "1.0.1"));
+    assert!(wire.log.take("mcp_server_changed").is_empty());
+}
+
+#[test]
+fn a_policy_for_the_same_vendor_waits_until_it_knows_whose_program_it_is() {
+    const SAME: &str = "[[registry.auto_approve]]\nserver = '*'\n";
+    for (program, accepted) in [
+        (package("npm:files", "1.0.0"), 1),
+        (package("npm:files", "2.0.0"), 1),
+        (package("npm:fi1es", "1.0.0"), 0),
+        (json!({"executable": "/usr/bin/node"}), 0),
+    ] {
+        for program_first in [true, false] {
+            let mut wire = watched(SAME);
+            wire.program(package("npm:files", "1.0.0"));
+            wire.list(&[tool("read", "Reads a file.")]);
+            wire.start("later", false);
+            if program_first {
+                wire.program(program.clone());
+            }
+            wire.list(&[tool("read", "Reads a file, or a part of it.")]);
+            if !program_first {
+                assert_eq!(decisions(&mut wire), [""; 0]);
+                wire.program(program.clone());
+            }
+            let told = decisions(&mut wire);
+            assert_eq!(told.len(), accepted, "{program} {program_first} {told:?}");
+        }
+    }
+}
+
+#[test]
+fn rules_read_anew_count_in_sessions_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let current = Arc::new(Current::new(Knowledge::builtin()));
+    let registry = Registry::in_memory().unwrap();
+    let mut wire = Wire::new();
+    let watch = Watch::new(Arc::clone(&current));
+    wire.engine = Engine::new(Limits::default(), registry, Box::new(watch));
+    wire.start("watched", false);
+    let mut found = |rules: &str, errors: usize| {
+        std::fs::write(folder.path().join("own.toml"), rules).unwrap();
+        let (knowledge, problems) = Knowledge::load(folder.path());
+        assert_eq!(problems.len(), errors, "{problems:?}");
+        current.replace(knowledge);
+        let text = json!({"content": [{"type": "text", "text": "The zebra-7 report is ready."}]});
+        wire.ask("tools/call", json!({"name": "read"}), text);
+        let told = wire.log.take("mcp_detection");
+        told.iter()
+            .map(|event| event["detection"]["pattern"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let rule = "[[rule]]\nid = \"own\"\ncategory = \"exfiltration\"\ndecides = \"alert\"\nliterals = [\"zebra-7\"]\n";
+    let silence = "[[suppress]]\nrule = \"own\"\nserver = \"files\"\nreason = \"test\"\nuntil = \"2099-01-01\"\n";
+    assert_eq!(found("", 0), [""; 0]);
+    assert_eq!(found(rule, 0), ["own"]);
+    assert_eq!(found(&format!("{rule}{silence}"), 0), [""; 0]);
+    let elsewhere = silence.replace("files", "other");
+    assert_eq!(found(&format!("{rule}{elsewhere}"), 0), ["own"]);
+    assert_eq!(
+        found("[[rule]]\nid = 7\n", 1),
+        [""; 0],
+        "the broken pack is left out"
+    );
 }

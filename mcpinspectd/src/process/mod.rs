@@ -10,6 +10,7 @@
 //! - [`info`]: one process and its ancestors
 //! - [`fds`]: which processes hold which pipe or socket
 //! - [`cgroup`]: what a cgroup path tells
+//! - [`program`]: the file and the package behind a server
 //! - [`table`]: all processes, as far as their kinship and their cgroups go
 //! - [`identity`]: the stable name and fingerprint of a server
 
@@ -19,6 +20,7 @@ mod handle;
 pub mod identity;
 pub mod info;
 mod procfs;
+pub mod program;
 mod table;
 
 pub use handle::Handle;

@@ -45,62 +45,6 @@ pub struct Who<'a> {
 }
 
 impl Registry {
-    /// Accepts a definition of an item: the one of `hash`, or else the one that was seen last.
-    /// Returns its hash.
-    ///
-    /// # Errors
-    /// Where there is no such item or definition, or it cannot be written.
-    pub fn approve(
-        &mut self,
-        server: &str,
-        key: &ItemKey,
-        hash: Option<DefinitionHash>,
-        by: Who<'_>,
-    ) -> Result<DefinitionHash, DecideError> {
-        self.decide(server, key, Verb::Approve, hash, by)
-    }
-
-    /// Refuses a definition of an item: the pin stays, and so does the change.
-    ///
-    /// # Errors
-    /// Where there is no such item or definition, or it cannot be written.
-    pub fn reject(
-        &mut self,
-        server: &str,
-        key: &ItemKey,
-        hash: Option<DefinitionHash>,
-        by: Who<'_>,
-    ) -> Result<DefinitionHash, DecideError> {
-        self.decide(server, key, Verb::Reject, hash, by)
-    }
-
-    /// Holds an item to a definition: the one of `hash`, or else the one that was seen last.
-    ///
-    /// # Errors
-    /// Where there is no such item or definition, or it cannot be written.
-    pub fn pin(
-        &mut self,
-        server: &str,
-        key: &ItemKey,
-        hash: Option<DefinitionHash>,
-        by: Who<'_>,
-    ) -> Result<DefinitionHash, DecideError> {
-        self.decide(server, key, Verb::Pin, hash, by)
-    }
-
-    /// Forgets an item's pin: the next definition that is seen is accepted.
-    ///
-    /// # Errors
-    /// Where there is no such item, or it cannot be written.
-    pub fn unpin(
-        &mut self,
-        server: &str,
-        key: &ItemKey,
-        by: Who<'_>,
-    ) -> Result<DefinitionHash, DecideError> {
-        self.decide(server, key, Verb::Unpin, None, by)
-    }
-
     /// Does what `verb` says about an item and its definition of `hash`, or else the one that was
     /// seen last. Returns that definition's hash.
     ///

@@ -62,23 +62,32 @@ pub enum Kind {
     Instructions,
     /// Who a server says it is. Its name is empty.
     ServerInfo,
+    /// What runs behind a server. Its name is empty.
+    Program,
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Tool,
+        Self::Instructions,
+        Self::ServerInfo,
+        Self::Program,
+    ];
+
     /// The word in the database and on the outside.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tool => "tool",
             Self::Instructions => "instructions",
             Self::ServerInfo => "server_info",
+            Self::Program => "program",
         }
     }
 
     /// The kind that `word` names.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Tool, Self::Instructions, Self::ServerInfo]
-            .into_iter()
-            .find(|kind| kind.as_str() == word)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
@@ -302,7 +311,7 @@ mod tests {
 
     #[test]
     fn words() {
-        for kind in [Kind::Tool, Kind::Instructions, Kind::ServerInfo] {
+        for kind in Kind::ALL {
             assert_eq!(Kind::from_word(kind.as_str()), Some(kind));
         }
         for verb in Verb::ALL {

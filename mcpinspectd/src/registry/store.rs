@@ -142,7 +142,9 @@ impl Store {
                              ON CONFLICT (item, hash) DO UPDATE SET last_seen = excluded.last_seen",
                         )?
                         .execute(params![item, hash, definition, time, session])?;
-                    prune(&transaction, item)?;
+                    if !pin {
+                        prune(&transaction, item)?;
+                    }
                 }
                 Write::Removed { server, key, time } => {
                     transaction

@@ -84,13 +84,20 @@ fn approval_moves_the_pin_and_is_recorded() {
     );
     assert_eq!(comparison.changes[0].field, "description");
 
-    assert_eq!(registry.reject("a", &key, None, ALICE).unwrap(), hash(NEW));
+    assert_eq!(
+        registry
+            .decide("a", &key, Verb::Reject, None, ALICE)
+            .unwrap(),
+        hash(NEW)
+    );
     assert_eq!(
         see(&mut registry, "a", 3, "t", NEW),
         Standing::Changed { pinned: hash(OLD) }
     );
     assert_eq!(
-        registry.approve("a", &key, Some(hash(NEW)), ALICE).unwrap(),
+        registry
+            .decide("a", &key, Verb::Approve, Some(hash(NEW)), ALICE)
+            .unwrap(),
         hash(NEW)
     );
     assert_eq!(see(&mut registry, "a", 4, "t", NEW), Standing::AsPinned);
@@ -121,11 +128,15 @@ fn pin_and_unpin() {
     let key = ItemKey::tool("t");
     see(&mut registry, "a", 1, "t", OLD);
     see(&mut registry, "a", 2, "t", NEW);
-    registry.unpin("a", &key, ALICE).unwrap();
+    registry
+        .decide("a", &key, Verb::Unpin, None, ALICE)
+        .unwrap();
     assert_eq!(registry.list().unwrap()[0].pinned, None);
     assert_eq!(see(&mut registry, "a", 3, "t", NEW), Standing::AsPinned);
     assert_eq!(registry.list().unwrap()[0].pinned, Some(hash(NEW)));
-    registry.pin("a", &key, Some(hash(OLD)), ALICE).unwrap();
+    registry
+        .decide("a", &key, Verb::Pin, Some(hash(OLD)), ALICE)
+        .unwrap();
     assert_eq!(
         see(&mut registry, "a", 4, "t", NEW),
         Standing::Changed { pinned: hash(OLD) }
@@ -136,9 +147,15 @@ fn pin_and_unpin() {
 fn nobody_decides_on_what_was_never_seen() {
     let mut registry = Registry::in_memory().unwrap();
     see(&mut registry, "a", 1, "t", OLD);
-    let unknown = registry.approve("a", &ItemKey::tool("x"), None, ALICE);
+    let unknown = registry.decide("a", &ItemKey::tool("x"), Verb::Approve, None, ALICE);
     assert!(matches!(unknown, Err(DecideError::UnknownItem)));
-    let never = registry.approve("a", &ItemKey::tool("t"), Some(hash(NEW)), ALICE);
+    let never = registry.decide(
+        "a",
+        &ItemKey::tool("t"),
+        Verb::Approve,
+        Some(hash(NEW)),
+        ALICE,
+    );
     assert!(matches!(never, Err(DecideError::UnknownDefinition { .. })));
     assert!(
         registry
@@ -201,7 +218,7 @@ fn another_process_decides_and_this_one_follows() {
     see(&mut daemon, "a", 2, "t", NEW);
     let mut command = Registry::open(&path).unwrap();
     command
-        .approve("a", &ItemKey::tool("t"), None, ALICE)
+        .decide("a", &ItemKey::tool("t"), Verb::Approve, None, ALICE)
         .unwrap();
     assert_eq!(see(&mut daemon, "a", 3, "t", NEW), Standing::AsPinned);
 }
@@ -441,7 +458,9 @@ fn each_decision_is_taken_out_once_whoever_made_it() {
     assert_eq!(taken(&mut daemon), []);
     assert_eq!(see(&mut daemon, "a", 3, "t", NEW), Standing::AsPinned);
 
-    daemon.unpin("a", &ItemKey::tool("t"), ALICE).unwrap();
+    daemon
+        .decide("a", &ItemKey::tool("t"), Verb::Unpin, None, ALICE)
+        .unwrap();
     let own = (Verb::Unpin, ALICE.reason.to_owned());
     assert_eq!(taken(&mut daemon), [own]);
 

@@ -11,12 +11,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use mcpinspect_tests::daemon::{Daemon, State};
+use mcpinspect_tests::places;
 use serde_json::{Value, json};
 
 /// Between the steps, so that a person can follow.
 const PACE: Duration = Duration::from_millis(700);
 /// How long the daemon may take to tell.
 const SOON: Duration = Duration::from_secs(10);
+/// Findings of one definition that are shown; the daemon's events come worst first.
+const FINDINGS: usize = 4;
 
 fn main() -> ExitCode {
     let result = match std::env::args().nth(1).as_deref() {
@@ -150,6 +153,7 @@ fn step(text: &str) {
 struct Narrator<'a> {
     state: &'a State,
     shown: usize,
+    findings: usize,
 }
 
 impl Narrator<'_> {
@@ -165,7 +169,7 @@ impl Narrator<'_> {
             std::thread::sleep(Duration::from_millis(20));
             let events = self.state.events()?;
             for event in &events[self.shown..] {
-                tell(event);
+                self.tell(event);
                 seen |= event["type"] == kind;
             }
             self.shown = events.len();
@@ -177,9 +181,25 @@ impl Narrator<'_> {
     fn rest(&mut self) -> Result<()> {
         std::thread::sleep(PACE);
         let events = self.state.events()?;
-        events[self.shown..].iter().for_each(tell);
+        events[self.shown..]
+            .iter()
+            .for_each(|event| self.tell(event));
         self.shown = events.len();
+        if let Some(more @ 1..) = self.findings.checked_sub(FINDINGS) {
+            println!("  and {more} more findings of the same kind");
+        }
+        self.findings = 0;
         Ok(())
+    }
+
+    fn tell(&mut self, event: &Value) {
+        if event["type"] == "mcp_detection" {
+            self.findings += 1;
+            if self.findings > FINDINGS {
+                return;
+            }
+        }
+        tell(event);
     }
 }
 
@@ -204,6 +224,10 @@ fn tell(event: &Value) {
             text(&finding["field"]),
             text(&finding["explanation"])
         );
+        let place = &finding["matches"][0]["text"];
+        if place.as_str().is_some_and(|place| !place.is_empty()) {
+            println!("      it says: \u{201c}{}\u{201d}", text(place));
+        }
         return;
     }
     println!(
@@ -239,6 +263,7 @@ fn show() -> Result<()> {
     let mut narrator = Narrator {
         state: &state,
         shown: 0,
+        findings: 0,
     };
     step("an agent starts its server `notes-server` and asks for its tools");
     let directory = tempfile::tempdir()?;
@@ -264,6 +289,17 @@ fn show() -> Result<()> {
     narrator.rest()?;
     client.end()?;
     narrator.until("mcp_session_ended")?;
+    step("a person looks at the change: `mcpinspect diff notes-server read_note`");
+    let shown = Command::new(places::program("mcpinspect")?)
+        .arg("diff")
+        .arg("--registry")
+        .arg(state.registry())
+        .args(["notes-server", "read_note"])
+        .output()?;
+    // The command says by its status that there is a difference.
+    for line in String::from_utf8_lossy(&shown.stdout).lines() {
+        println!("  {line}");
+    }
     daemon.stop()?;
     println!(
         "\nThat was a rug pull: a definition that was approved once, replaced by one with hidden"
@@ -271,6 +307,10 @@ fn show() -> Result<()> {
     println!(
         "instructions. The daemon had pinned the first one by its hash, so the change shows, field by"
     );
-    println!("field. `cargo xtask run` watches this machine's own servers.");
+    println!(
+        "field, until somebody decides: `mcpinspect approve` and `reject` do. What a word such as"
+    );
+    println!("`credential_access` stands for, and how to silence a finding: `mcpinspect explain`.");
+    println!("`cargo xtask run` watches this machine's own servers.");
     Ok(())
 }

@@ -36,6 +36,9 @@ pub struct Eval {
     /// A weights file to use in place of the built-in one.
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
+    /// Show how often each rule holds, in attacks and in honest rows.
+    #[arg(long)]
+    by_rule: bool,
     /// Show what was found in the worst mistakes.
     #[arg(long)]
     explain: bool,
@@ -111,6 +114,9 @@ impl Eval {
             "\n{:.1} µs per row",
             spent.as_secs_f64() * 1e6 / count as f64
         );
+        if self.by_rule {
+            print!("\n{}", eval::rules_table(&knowledge, &judged));
+        }
         if self.cross_validate {
             for surface in [Surface::Definition, Surface::Content] {
                 println!("\nwithout the group ({surface}):");

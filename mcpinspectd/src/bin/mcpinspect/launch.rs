@@ -12,8 +12,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use mcpinspectd::detect::tree;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// Longest line of a server.
@@ -77,8 +79,8 @@ impl Peer {
                     Ok(_) => {}
                 }
                 // Servers print banners; what is no JSON is no message.
-                if let Ok(message) = serde_json::from_slice(&line)
-                    && sender.send(message).is_err()
+                if let Ok(message) = serde_json::from_slice::<&RawValue>(&line)
+                    && sender.send(tree::of(message)).is_err()
                 {
                     return;
                 }

@@ -7,6 +7,7 @@ mod diff;
 mod eval;
 mod events;
 mod explain;
+mod fleet;
 mod launch;
 mod pins;
 mod report;
@@ -52,6 +53,7 @@ enum Command {
     Scan(scan::Scan),
     Explain(explain::Explain),
     Rules(rules::Rules),
+    Fleet(fleet::FleetCommand),
     Eval(eval::Eval),
 }
 
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Command::Scan(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Rules(command) => command.run(),
+        Command::Fleet(command) => command.run(),
         Command::Eval(command) => command.run(),
     };
     match outcome {

@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail};
 use mcpinspectd::config::Config;
 use mcpinspectd::detect::knowledge::Knowledge;
 use mcpinspectd::detect::scan::{self, Content, Line, Outcome};
+use mcpinspectd::detect::tree;
 use mcpinspectd::model::{ServerId, Timestamp};
 use mcpinspectd::registry::{DefinitionHash, ItemKey, ItemView, Kind, Registry};
 use mcpinspectd::text::escape;
@@ -83,24 +84,28 @@ pub struct Item {
     /// The server's name, as `mcpinspect tools` shows it.
     server: String,
     /// The tool's name.
-    #[arg(required_unless_present_any = ["instructions", "server_info"])]
+    #[arg(required_unless_present_any = ["instructions", "server_info", "program"])]
     tool: Option<String>,
     /// What the server tells the model about itself, in place of a tool.
-    #[arg(long, conflicts_with_all = ["tool", "server_info"])]
+    #[arg(long, conflicts_with_all = ["tool", "server_info", "program"])]
     instructions: bool,
     /// Who the server says it is, in place of a tool.
-    #[arg(long, conflicts_with = "tool")]
+    #[arg(long, conflicts_with_all = ["tool", "program"])]
     server_info: bool,
+    /// The program behind the server, in place of a tool.
+    #[arg(long, conflicts_with = "tool")]
+    program: bool,
 }
 
 impl Item {
     /// Finds the item.
     pub fn find(&self, registry: &Registry) -> anyhow::Result<ItemView> {
         let items = of_server(registry, &self.server)?;
-        let wanted = match (&self.tool, self.instructions) {
-            (Some(tool), _) => ItemKey::tool(tool),
-            (None, true) => ItemKey::only(Kind::Instructions),
-            (None, false) => ItemKey::only(Kind::ServerInfo),
+        let wanted = match &self.tool {
+            Some(tool) => ItemKey::tool(tool),
+            None if self.instructions => ItemKey::only(Kind::Instructions),
+            None if self.program => ItemKey::only(Kind::Program),
+            None => ItemKey::only(Kind::ServerInfo),
         };
         if let Some(item) = items.iter().find(|item| item.key == wanted) {
             return Ok(item.clone());
@@ -164,6 +169,7 @@ pub fn noun(key: &ItemKey) -> String {
         Kind::Tool => escape::printable(&key.name, NAME),
         Kind::Instructions => "(instructions)".to_owned(),
         Kind::ServerInfo => "(server info)".to_owned(),
+        Kind::Program => "(program)".to_owned(),
     }
 }
 
@@ -185,6 +191,7 @@ pub fn arguments(item: &ItemView) -> String {
         }
         Kind::Instructions => format!("{server} --instructions"),
         Kind::ServerInfo => format!("{server} --server-info"),
+        Kind::Program => format!("{server} --program"),
     }
 }
 
@@ -238,19 +245,17 @@ fn content(registry: &Registry, item: &ItemView) -> Content {
     let server = ServerId(Arc::from(item.server.as_str()));
     let definition = registry
         .text(&server, &item.key, item.current)
-        .and_then(|text| serde_json::from_str::<Value>(text.get()).ok())
-        .unwrap_or_default();
+        .map_or(Value::Null, |text| tree::of(&text));
     match item.key.kind {
         Kind::Tool => Content::from(json!({ "tool": definition, "server": item.server })),
         kind => {
-            let member = match kind {
-                Kind::Instructions => "instructions",
-                _ => "serverInfo",
+            let said = match kind {
+                Kind::Instructions => json!({ "instructions": definition }),
+                Kind::ServerInfo => json!({ "serverInfo": definition }),
+                // No model reads it.
+                Kind::Tool | Kind::Program => json!({ "serverInfo": null }),
             };
-            let message = json!({
-                "jsonrpc": "2.0", "id": 0,
-                "result": { "protocolVersion": "2025-06-18", "capabilities": {}, member: definition },
-            });
+            let message = json!({ "jsonrpc": "2.0", "id": 0, "result": said });
             Content::from(json!({ "message": message, "server": item.server }))
         }
     }

@@ -157,6 +157,20 @@ pub fn sarif(
     out.write_all(b"\n")
 }
 
+/// A name as a reference by RFC 3986: what has no place in one is percent-encoded.
+fn uri(source: &str) -> String {
+    let mut uri = String::new();
+    for byte in source.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = std::fmt::Write::write_fmt(&mut uri, format_args!("%{byte:02X}"));
+        }
+    }
+    if uri.is_empty() { "-".to_owned() } else { uri }
+}
+
 fn result(outcome: &Outcome, detection: &Detection, source: &str) -> Value {
     let context = detection
         .matches
@@ -172,7 +186,7 @@ fn result(outcome: &Outcome, detection: &Detection, source: &str) -> Value {
         },
         "message": { "text": format!("{}: {} ({})", escape::printable(name, 80), detection.explanation, context) },
         "locations": [{
-            "physicalLocation": { "artifactLocation": { "uri": source }, "region": { "startLine": outcome.line } },
+            "physicalLocation": { "artifactLocation": { "uri": uri(source) }, "region": { "startLine": outcome.line } },
             "logicalLocations": [{ "fullyQualifiedName": detection.field }],
         }],
         "properties": { "verdict": outcome.verdict, "score": outcome.score, "category": detection.category },

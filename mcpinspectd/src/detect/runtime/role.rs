@@ -12,6 +12,8 @@ pub struct Role {
     pub sends: bool,
 }
 
+use crate::detect::names::words;
+
 const UNTRUSTED: &[&str] = &[
     "fetch", "web", "browse", "browser", "url", "scrape", "crawl", "search", "page", "navigate",
     "html", "rss", "feed", "email", "emails", "mail", "inbox", "issue", "issues", "comment",
@@ -102,26 +104,6 @@ impl Role {
             sends,
         }
     }
-}
-
-/// The words of a name in any of the usual spellings, lower case; at most 16.
-fn words(name: &str) -> Vec<String> {
-    let mut words: Vec<String> = vec![String::new()];
-    let mut lower = false;
-    for c in name.chars().take(96) {
-        if !c.is_alphanumeric() || (c.is_uppercase() && lower) {
-            words.push(String::new());
-        }
-        lower = c.is_lowercase();
-        if c.is_alphanumeric()
-            && let Some(word) = words.last_mut()
-        {
-            word.extend(c.to_lowercase());
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    words.truncate(16);
-    words
 }
 
 #[cfg(test)]

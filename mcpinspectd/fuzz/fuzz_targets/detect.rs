@@ -1,0 +1,196 @@
+//! Any definitions and messages of any servers: no panic, bounded verdicts, and work that grows with
+//! the text alone.
+#![no_main]
+
+use std::sync::{Arc, LazyLock};
+
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use libfuzzer_sys::fuzz_target;
+use mcpinspectd::detect::analyse::{Analyser, Circumstances};
+use mcpinspectd::detect::extract::Subject;
+use mcpinspectd::detect::knowledge::{Current, Knowledge};
+use mcpinspectd::detect::runtime::Watch;
+use mcpinspectd::engine::{Context, Detector, MessageInContext, ToolDefinition, Verdict};
+use mcpinspectd::event::{Action, ToolStatus};
+use mcpinspectd::mcp::{self, Payload};
+use mcpinspectd::model::{Direction, Pid, ServerId, SessionId, Timestamp};
+use mcpinspectd::registry::DefinitionHash;
+use serde_json::value::RawValue;
+
+#[derive(Arbitrary, Debug)]
+enum Step<'a> {
+    /// A definition whose parts are text.
+    Tool {
+        server: u8,
+        name: &'a str,
+        description: &'a str,
+        parameter: &'a str,
+        changed: bool,
+    },
+    /// A definition that is any JSON.
+    Raw {
+        server: u8,
+        text: &'a str,
+    },
+    Instructions {
+        server: u8,
+        text: &'a str,
+    },
+    /// A result that is text.
+    Result {
+        server: u8,
+        tool: &'a str,
+        text: &'a str,
+    },
+    /// A message that is any JSON.
+    Message {
+        server: u8,
+        up: bool,
+        text: &'a str,
+    },
+}
+
+static KNOWLEDGE: LazyLock<Arc<Knowledge>> = LazyLock::new(Knowledge::builtin);
+
+fn raw(value: &serde_json::Value) -> Box<RawValue> {
+    RawValue::from_string(value.to_string()).expect("a value is JSON")
+}
+
+fn run(steps: &[Step<'_>]) -> Vec<Verdict> {
+    let mut watch = Watch::new(Arc::new(Current::new(Arc::clone(&KNOWLEDGE))));
+    let mut verdicts = Vec::new();
+    for (time, step) in steps.iter().enumerate() {
+        let (Step::Tool { server, .. }
+        | Step::Raw { server, .. }
+        | Step::Instructions { server, .. }
+        | Step::Result { server, .. }
+        | Step::Message { server, .. }) = step;
+        let server_id = ServerId(format!("s{}", server % 4).into());
+        let session_id = SessionId(format!("x{}", server % 8).into());
+        let context = Context {
+            server_id: &server_id,
+            session_id: &session_id,
+            client: (server % 3 > 0).then_some(Pid(u32::from(server % 3))),
+            time: Timestamp(time as u64 * 1_000_000_000),
+        };
+        let mut tool = |definition: &RawValue, name: &str, pinned: Option<&RawValue>| {
+            let tool = ToolDefinition {
+                name,
+                hash: DefinitionHash::of(definition.get().as_bytes()),
+                definition,
+                status: if pinned.is_some() {
+                    ToolStatus::Changed
+                } else {
+                    ToolStatus::New
+                },
+                pinned,
+            };
+            watch.tool(&context, &tool)
+        };
+        let verdict = match step {
+            Step::Tool {
+                name,
+                description,
+                parameter,
+                changed,
+                ..
+            } => {
+                let definition = raw(&serde_json::json!({
+                    "name": name, "description": description,
+                    "inputSchema": {"properties": {*parameter: {"description": description, "default": parameter}}},
+                }));
+                let pinned = raw(&serde_json::json!({"name": name, "description": parameter}));
+                tool(&definition, name, changed.then_some(&*pinned))
+            }
+            Step::Raw { text, .. } => match serde_json::from_str::<&RawValue>(text) {
+                Ok(definition) => tool(definition, "raw", None),
+                Err(_) => continue,
+            },
+            Step::Instructions { text, .. } => {
+                watch.introduction(&context, &raw(&serde_json::json!(text)), ToolStatus::New)
+            }
+            Step::Result { tool, text, .. } => {
+                let line = serde_json::json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": text}]}}).to_string();
+                message(
+                    &mut watch,
+                    &context,
+                    &line,
+                    Direction::ServerToClient,
+                    Some("tools/call"),
+                    Some(tool),
+                )
+            }
+            Step::Message { up, text, .. } => {
+                let direction = if *up {
+                    Direction::ClientToServer
+                } else {
+                    Direction::ServerToClient
+                };
+                message(&mut watch, &context, text, direction, None, None)
+            }
+        };
+        check(&verdict);
+        verdicts.push(verdict);
+    }
+    verdicts
+}
+
+fn message(
+    watch: &mut Watch,
+    context: &Context<'_>,
+    line: &str,
+    direction: Direction,
+    reply_to: Option<&str>,
+    tool: Option<&str>,
+) -> Verdict {
+    match mcp::parse(line.as_bytes()) {
+        Ok(Payload::Single(parsed)) => {
+            let message = MessageInContext {
+                direction,
+                message: &parsed.message,
+                reply_to,
+                tool,
+            };
+            watch.message(context, &message)
+        }
+        _ => Verdict::CLEAN,
+    }
+}
+
+fn check(verdict: &Verdict) {
+    assert_eq!(
+        verdict.action == Action::None,
+        verdict.max_severity.is_none()
+    );
+    assert!(verdict.action > Action::None || verdict.detections.is_empty());
+    assert!(verdict.detections.len() <= 64);
+    for detection in &verdict.detections {
+        assert!(detection.matches.len() <= 8 && detection.field.len() <= 2000);
+        assert!(detection.explanation.len() <= 4000 && !detection.explanation.is_empty());
+        for found in &detection.matches {
+            assert!(found.text.len() <= 4000 && found.context.len() <= 8000);
+            assert!(!found.text.contains(|c: char| c.is_control()));
+        }
+    }
+}
+
+fuzz_target!(|steps: Vec<Step<'_>>| {
+    assert_eq!(
+        run(&steps),
+        run(&steps),
+        "the same inputs, the same verdicts"
+    );
+    for step in &steps {
+        if let Step::Result { text, .. } = step {
+            let mut analyser = Analyser::new(Arc::clone(&KNOWLEDGE));
+            let value = serde_json::json!(text);
+            analyser.value(&value, Subject::ToolResult, Circumstances::default());
+            let work = analyser.work();
+            assert!(
+                work <= 20_000 + 600 * text.len() as u64,
+                "{work} for {} bytes",
+                text.len()
+            );
+        }
+    }
+});
