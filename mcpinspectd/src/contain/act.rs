@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -14,7 +13,7 @@ use nix::libc;
 use super::plan::{Plan, Process, Refusal, Target, plan};
 use super::{Contained, Measure, cgroup};
 use crate::model::Pid;
-use crate::process::{self, Row, table};
+use crate::process::{self, Handle, Row, table};
 
 /// Looks at the process table; a family that grows for longer than that is told as missed.
 const ROUNDS: usize = 10;
@@ -94,7 +93,7 @@ enum Member {
     /// In a control group that was taken as a whole.
     InGroup,
     /// Held, and signalled.
-    Held(OwnedFd),
+    Held(Handle),
     /// Gone by itself before it could be held.
     Gone,
     /// Not ours to signal.
@@ -109,7 +108,7 @@ impl Family {
         clients: &[Process],
         measure: Measure,
     ) -> Result<(), ContainError> {
-        let own = Pid(std::process::id());
+        let own = process::own();
         let Plan { processes, cgroup } = plan(rows, target, clients, own)?;
         if processes.len() > FAMILY_MAX {
             return Err(ContainError::TooMany);
@@ -182,7 +181,7 @@ impl Family {
             Measure::Thaw => libc::SIGCONT,
             Measure::Freeze | Measure::Kill => libc::SIGSTOP,
         };
-        match send(&held, signal) {
+        match held.signal(signal) {
             Ok(()) => Member::Held(held),
             Err(Errno::ESRCH) => Member::Gone,
             Err(error) => self.miss(process, error),
@@ -202,7 +201,7 @@ impl Family {
                 Member::InGroup => reached.push(process.pid),
                 Member::Held(held) => {
                     let killed = match measure {
-                        Measure::Kill => send(held, libc::SIGKILL),
+                        Measure::Kill => held.signal(libc::SIGKILL),
                         Measure::Freeze | Measure::Thaw => Ok(()),
                     };
                     match killed {
@@ -232,29 +231,8 @@ impl Family {
     }
 }
 
-/// A descriptor of exactly this process; `None` where it is gone.
-fn hold(process: Process) -> Result<Option<OwnedFd>, Errno> {
-    let Ok(pid) = libc::pid_t::try_from(process.pid.0) else {
-        return Ok(None);
-    };
-    // SAFETY: takes integers only, and gives a new descriptor or -1.
-    let result = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let fd = match Errno::result(result) {
-        Ok(fd) => libc::c_int::try_from(fd).map_err(|_| Errno::EBADF)?,
-        Err(Errno::ESRCH) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    // SAFETY: just opened, and owned by nobody else.
-    let held = unsafe { OwnedFd::from_raw_fd(fd) };
-    // From here on the number cannot become another's without the descriptor going dead; so what
-    // has the number now is what is held, or what is held is gone and a signal reaches nobody.
-    Ok((process::start_time(process.pid) == Some(process.start_time)).then_some(held))
-}
-
-fn send(held: &OwnedFd, signal: libc::c_int) -> Result<(), Errno> {
-    let fd = held.as_fd().as_raw_fd();
-    let nothing: *const libc::siginfo_t = std::ptr::null();
-    // SAFETY: the descriptor is open, and a null `siginfo` asks for what kill(2) would give.
-    let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, nothing, 0) };
-    Errno::result(result).map(drop)
+/// A hold on exactly this process; `None` where it is gone.
+fn hold(process: Process) -> Result<Option<Handle>, Errno> {
+    let held = Handle::open(process.pid)?;
+    Ok(held.filter(|held| held.start_time() == Some(process.start_time)))
 }

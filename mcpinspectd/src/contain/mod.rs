@@ -9,8 +9,8 @@
 //!
 //! - [`plan`] decides, on plain values, which processes are the server's own: itself and its
 //!   launchers below the client, with all their children.
-//! - [`act`] does it, through descriptors of processes and not numbers: each is opened, its start
-//!   time is compared, and only then it is signalled.
+//! - [`act`] does it, holding processes and not numbers: each is taken hold of, its start time is
+//!   compared, and only then it is signalled.
 //!
 //! A server with a control group of its own is frozen as a whole by the kernel, which nothing inside
 //! it can escape or undo. Where it shares one with its client, or the group may not be written, each

@@ -1,8 +1,6 @@
 //! From a caller that waits to the pipeline that works, and back.
 
-use std::sync::mpsc::{
-    Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
-};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use super::{Control, ControlError, Decision, Seat, Status};
@@ -41,7 +39,7 @@ pub enum Wish {
         reply: SyncSender<Attendance>,
     },
     /// To publish what was done beside the pipeline, in its place among the other events.
-    Tell(Event),
+    Tell(Box<Event>),
 }
 
 /// What it takes to find a server's processes.
@@ -99,7 +97,7 @@ impl Desk {
         let pid = seat.and_then(|seat| Some(seat.server?.pid));
         let event = contain::event(server, session, pid, measure, trigger, done, fanout::now());
         // It was done either way; and whoever asked is answered.
-        if let Err(error) = self.put(Wish::Tell(event)) {
+        if let Err(error) = self.put(Wish::Tell(Box::new(event))) {
             tracing::error!(%server, measure = measure.as_str(), %error, "contained, and no event says so");
         }
     }
@@ -176,10 +174,7 @@ fn target(seat: &Seat) -> Option<Target> {
 impl Tray {
     /// The next wish, if one waits.
     pub fn next(&self) -> Option<Wish> {
-        match self.0.try_recv() {
-            Ok(wish) => Some(wish),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.0.try_recv().ok()
     }
 }
 

@@ -137,7 +137,7 @@ impl<O: Output, H: Host> Service<O, H> {
                             .collect(),
                     });
                 }
-                Wish::Tell(event) => self.output.event(event),
+                Wish::Tell(event) => self.output.event(*event),
                 Wish::Decide {
                     decision,
                     uid,

@@ -16,12 +16,14 @@
 
 pub mod cgroup;
 pub mod fds;
+mod handle;
 pub mod identity;
 pub mod info;
 mod procfs;
 pub mod program;
 mod table;
 
+pub use handle::Handle;
 pub use identity::ServerIdentity;
 pub use info::{ProcessInfo, ProcessSnapshot, own, snapshot, start_time};
 pub use table::{Row, table};
