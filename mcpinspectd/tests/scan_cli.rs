@@ -83,7 +83,11 @@ fn the_exit_code_says_whether_it_failed() {
     let good = r#"{"name":"add","description":"Adds two numbers."}"#;
     assert_eq!(code(&["--fail-on", "warn"], good), Some(0));
     assert_eq!(code(&[], "{\"name\":"), Some(2), "not read is not clean");
-    assert_eq!(code(&["/no/such/file"], ""), Some(1));
+    assert_eq!(
+        code(&["/no/such/file"], ""),
+        Some(2),
+        "nor is what is not there"
+    );
 }
 
 #[test]
