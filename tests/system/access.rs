@@ -29,9 +29,7 @@ fn users_read_nothing_of_others_and_change_nothing() -> Result<()> {
         format!("busctl call {MANAGER} GetEvent s {id}"),
         format!("busctl call {MANAGER} Approve ss secret echo"),
         format!("busctl call {MANAGER} Reload"),
-        format!(
-            "busctl emit /org/mcpinspect1 org.mcpinspect1.Manager Event s fake && journalctl -q MCPINSPECT_EVENT=mcp_tool_seen | grep secret"
-        ),
+                    "busctl emit /org/mcpinspect1 org.mcpinspect1.Manager Event s fake && journalctl -q MCPINSPECT_EVENT=mcp_tool_seen | grep secret".to_owned(),
     ] {
         let (success, out, error) = container.try_shell_as("eve", &forbidden)?;
         ensure!(!success, "allowed: {forbidden}\n{out}{error}");

@@ -45,7 +45,7 @@ pub enum Sign {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// An event of the daemon.
-    Event(Event),
+    Event(Box<Event>),
     /// Says so, and was not written by root.
     Forged,
     /// systemd about the daemon's service.
@@ -219,7 +219,7 @@ fn kind(fields: &Fields) -> Kind {
         let known = EventKind::ALL.into_iter().find(|kind| kind.name() == name);
         return match known {
             _ if !by_root => Kind::Forged,
-            Some(known) => Kind::Event(event(known.name(), fields)),
+            Some(known) => Kind::Event(Box::new(event(known.name(), fields))),
             // Of a newer version.
             None => Kind::Other,
         };

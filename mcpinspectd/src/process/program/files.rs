@@ -155,7 +155,6 @@ impl Files {
         let stat = &found.stat;
         #[expect(
             clippy::unnecessary_cast,
-            clippy::useless_conversion,
             reason = "the fields' types differ between architectures"
         )]
         let version = Version {
