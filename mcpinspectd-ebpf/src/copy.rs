@@ -37,16 +37,61 @@ struct Vector {
     length: u64,
 }
 
-/// Where the bytes of a call are.
-pub enum Source {
-    /// One buffer at this address.
-    Buffer(u64),
-    /// A vector at this address with so many elements.
-    Vector(u64, u64),
-    /// A `struct msghdr` at this address.
-    Message(u64),
-    /// An array of `struct mmsghdr` at this address, of which so many were used.
-    Messages(u64, u64),
+/// What a call's address argument points to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Buffer,
+    /// An array of `struct iovec`.
+    Vector,
+    /// A `struct msghdr`.
+    Message,
+    /// An array of `struct mmsghdr`.
+    Messages,
+}
+
+/// Where the bytes of a call are. Every field has a value in every shape: kernels before 6.3 refuse
+/// programs that carry an unset one around.
+#[derive(Clone, Copy)]
+pub struct Source {
+    shape: Shape,
+    address: u64,
+    /// Elements of a vector, or messages that were used.
+    count: u64,
+}
+
+impl Source {
+    /// One buffer.
+    #[inline(always)]
+    pub const fn buffer(address: u64) -> Self {
+        Self::new(Shape::Buffer, address, 1)
+    }
+
+    /// A vector of so many elements.
+    #[inline(always)]
+    pub const fn vector(address: u64, count: u64) -> Self {
+        Self::new(Shape::Vector, address, count)
+    }
+
+    /// A message header.
+    #[inline(always)]
+    pub const fn message(address: u64) -> Self {
+        Self::new(Shape::Message, address, 1)
+    }
+
+    /// An array of message headers of which so many were used.
+    #[inline(always)]
+    pub const fn messages(address: u64, count: u64) -> Self {
+        Self::new(Shape::Messages, address, count)
+    }
+
+    #[inline(always)]
+    const fn new(shape: Shape, address: u64, count: u64) -> Self {
+        Self {
+            shape,
+            address,
+            count,
+        }
+    }
 }
 
 /// The machine's state. It lives in a map: the verifier does not follow values through one, so a
@@ -104,23 +149,26 @@ fn look_at_beginning(key: &EndpointKey, end: usize, address: u64) {
 /// far as the watch asks for it.
 #[inline(always)]
 pub fn moved(key: EndpointKey, end: End, source: Source, total: u64) {
+    let Source {
+        shape,
+        address,
+        count,
+    } = source;
     let mut extent = Extent {
         position: 0,
         bytes: 0,
     };
-    if let Source::Buffer(address) = source {
+    if shape == Shape::Buffer {
         look_at_beginning(&key, end as usize, address);
     }
-    if !matches!(source, Source::Messages(..)) {
+    if shape != Shape::Messages {
         extent = account(&key, end as usize, total);
         note_first_write(&key, end as usize, extent.position, total, false);
         if extent.bytes == 0 {
             return;
         }
     }
-    if let Source::Buffer(address) = source
-        && extent.bytes <= u64::from(PAYLOAD_MAX)
-    {
+    if shape == Shape::Buffer && extent.bytes <= u64::from(PAYLOAD_MAX) {
         ship(
             &key,
             end as u8,
@@ -146,22 +194,22 @@ pub fn moved(key: EndpointKey, end: End, source: Source, total: u64) {
         messages_left: 0,
         first: 0,
     };
-    match source {
-        Source::Buffer(address) => {
+    match shape {
+        Shape::Buffer => {
             state.buffer = address;
             state.buffer_left = extent.bytes;
         }
-        Source::Vector(address, length) => {
+        Shape::Vector => {
             state.vector = address;
-            state.vectors_left = length;
+            state.vectors_left = count;
         }
-        Source::Message(address) => {
+        Shape::Message => {
             state.vector = user(address + MSG_IOV).unwrap_or(0);
             state.vectors_left = user(address + MSG_IOV_LEN).unwrap_or(0);
         }
-        Source::Messages(address, used) => {
+        Shape::Messages => {
             state.message = address;
-            state.messages_left = used;
+            state.messages_left = count;
         }
     }
     // SAFETY: this CPU's slot, which nobody else uses meanwhile.

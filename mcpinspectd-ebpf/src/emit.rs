@@ -60,8 +60,8 @@ pub fn fixed<T: 'static>(mut header: RecordHeader, payload: T) {
     entry.submit(0);
 }
 
-/// Ships `length` bytes of the running process's memory in a record of capacity `N`. Gives back
-/// whether they are on their way.
+/// Ships `length` bytes, between 1 and `N`, of the running process's memory in a record of capacity
+/// `N`. Gives back whether they are on their way.
 #[inline(always)]
 pub fn user_bytes<const N: usize>(mut header: RecordHeader, address: u64, length: u32) -> bool {
     let Some(mut entry) = RECORDS.reserve::<Record<[u8; N]>>(0) else {
@@ -70,12 +70,14 @@ pub fn user_bytes<const N: usize>(mut header: RecordHeader, address: u64, length
         return false;
     };
     let record = entry.as_mut_ptr();
-    let length = if length > N as u32 { N as u32 } else { length };
-    // SAFETY: `payload` has N bytes and `length` is at most that; the helper checks the address.
+    // Between 1 and N already; the verifier of older kernels has forgotten that by now, and a mask
+    // reminds it whatever the compiler does with registers. N is a power of two.
+    let size = (core::hint::black_box(length).wrapping_sub(1) & (N as u32 - 1)) + 1;
+    // SAFETY: `payload` has N bytes and `size` is at most that; the helper checks the address.
     let copied = unsafe {
         bpf_probe_read_user(
             (&raw mut (*record).payload).cast(),
-            length,
+            size,
             address as *const _,
         )
     } == 0;

@@ -1,6 +1,8 @@
 //! Processes come and go, and with them the holders of streams.
 
-use aya_ebpf::EbpfContext;
+use core::ffi::c_void;
+
+use aya_ebpf::{EbpfContext, helpers::generated::bpf_loop};
 use aya_log_ebpf::debug;
 use mcpinspect_common::{EndpointKey, EndpointReport, RecordKind};
 
@@ -36,10 +38,14 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64) {
     if tgid(task) == OWN_TGID.load() {
         return;
     }
-    let (input, output) = (
-        descriptor::file::<Probed>(task, 0),
-        descriptor::file::<Probed>(task, 1),
-    );
+    let mut stdio = Stdio {
+        files: [
+            descriptor::file::<Probed>(task, 0),
+            descriptor::file::<Probed>(task, 1),
+        ],
+        reports: [EndpointReport::default(); 2],
+    };
+    let [input, output] = stdio.files;
     if descriptor::endpoint(input).is_none() && descriptor::endpoint(output).is_none() {
         return;
     }
@@ -54,8 +60,13 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64) {
         }
         involved::mark(id);
     }
-    let input = endpoint::register(input, 0);
-    let output = endpoint::register(output, 1);
+    // A loop for the verifier: what is called twice in a row, older kernels follow on the square of
+    // its ways.
+    // SAFETY: `register_step` has the signature of a loop callback, and `stdio` outlives the loop.
+    unsafe {
+        bpf_loop(2, register_step as *mut c_void, (&raw mut stdio).cast(), 0);
+    }
+    let [input, output] = stdio.reports;
     if input.key.ino == 0 && output.key.ino == 0 {
         return;
     }
@@ -68,6 +79,25 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64) {
     );
     let header = emit::header(RecordKind::Exec, 0, EndpointKey::default(), 0);
     emit::fixed(header, [input, output]);
+}
+
+/// Standard input and output of a program, and what they turn out to be.
+#[repr(C)]
+struct Stdio {
+    files: [u64; 2],
+    reports: [EndpointReport; 2],
+}
+
+unsafe extern "C" fn register_step(index: u32, context: *mut c_void) -> i64 {
+    // SAFETY: the context that `on_exec` gives to the loop.
+    let stdio = unsafe { &mut *context.cast::<Stdio>() };
+    // Constant indices: older verifiers do not bound a variable one.
+    if index == 0 {
+        stdio.reports[0] = endpoint::register(stdio.files[0], 0);
+    } else {
+        stdio.reports[1] = endpoint::register(stdio.files[1], 1);
+    }
+    0
 }
 
 /// Tells user space that an involved process is gone, with its last thread.

@@ -119,27 +119,27 @@ fn handle<A: Access>(operation: u8, arguments: &Arguments, result: u64, tgid: u3
     }
     let second = arguments.second::<A>();
     let source = match operation {
-        READ | WRITE | SEND_TO => Source::Buffer(second),
+        READ | WRITE | SEND_TO => Source::buffer(second),
         RECEIVE_FROM => {
             if arguments.fourth::<A>() & MSG_PEEK != 0 {
                 return;
             }
-            Source::Buffer(second)
+            Source::buffer(second)
         }
-        READ_VECTOR | WRITE_VECTOR => Source::Vector(second, arguments.third::<A>()),
-        SEND_MESSAGE => Source::Message(second),
+        READ_VECTOR | WRITE_VECTOR => Source::vector(second, arguments.third::<A>()),
+        SEND_MESSAGE => Source::message(second),
         RECEIVE_MESSAGE => {
             if arguments.third::<A>() & MSG_PEEK != 0 {
                 return;
             }
-            Source::Message(second)
+            Source::message(second)
         }
-        SEND_MESSAGES => Source::Messages(second, result),
+        SEND_MESSAGES => Source::messages(second, result),
         _ => {
             if arguments.fourth::<A>() & MSG_PEEK != 0 {
                 return;
             }
-            Source::Messages(second, result)
+            Source::messages(second, result)
         }
     };
     copy::moved(key, end, source, result);

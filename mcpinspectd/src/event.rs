@@ -7,6 +7,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::contain::Measure;
 use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
 
 /// How bad it is.
@@ -26,6 +27,13 @@ pub enum Severity {
 }
 
 impl Severity {
+    /// The severity that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Low, Self::Medium, Self::High, Self::Critical]
+            .into_iter()
+            .find(|severity| severity.as_str() == word)
+    }
+
     /// The word used on the outside.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -312,20 +320,23 @@ pub enum Event {
         /// How many others of this session were not told since the one before, to keep a flood down.
         suppressed: u64,
     },
-    /// A definition was approved or rejected, or its pin set or lifted. No session has part in that:
-    /// the subject's `session_id` is empty, and its time is when it was decided.
+    /// A person decided something: about a definition or its pin, about a rule, or about watching at
+    /// all. No session has part in that: the subject's `session_id` is empty, its `server_id` is `*`
+    /// where all servers are concerned, and its time is when it was decided.
     #[serde(rename = "mcp_policy")]
     Policy {
         #[serde(flatten)]
         /// Whom it is about.
         subject: Subject,
-        /// What it is about: `tool`, `instructions`, `server_info` or `program`.
+        /// What it is about: `tool`, `instructions`, `server_info` or `program`; `rule`, `monitoring`
+        /// or `configuration`.
         item: String,
         /// The tool concerned; `null` for the rest.
         tool_name: Option<String>,
         /// The hash of the definition that it was done about.
         hash: Option<String>,
-        /// What was done: `approve`, `reject`, `pin` or `unpin`.
+        /// What was done: `approve`, `reject`, `pin` or `unpin`; `suppress`, `pause`, `resume` or
+        /// `reload`.
         decision: String,
         /// `person`, or `policy` where the configuration's rules for changes did it.
         by: &'static str,
@@ -333,6 +344,25 @@ pub enum Event {
         uid: Option<u32>,
         /// Why, in that person's words, or what the policy was satisfied with; redacted and bounded.
         reason: String,
+    },
+    /// A server's processes were stopped, let go on, or ended.
+    #[serde(rename = "mcp_contained")]
+    Contained {
+        #[serde(flatten)]
+        /// Whom it is about.
+        subject: Subject,
+        /// What was done.
+        measure: Measure,
+        /// Control groups that it was done to as a whole.
+        cgroups: Vec<String>,
+        /// All processes that it was done to.
+        processes: Vec<Pid>,
+        /// What could not be reached, and why.
+        missed: Vec<String>,
+        /// Who wanted it; `null` where the configuration did.
+        uid: Option<u32>,
+        /// The rule whose finding made the configuration want it; `null` where a person did.
+        pattern: Option<String>,
     },
     /// The daemon itself left events out: a sink was too slow for them, or a server made too many.
     #[serde(rename = "mcp_events_dropped")]

@@ -11,10 +11,14 @@
 pub mod build;
 pub mod capture;
 pub mod config;
+pub mod contain;
+pub mod control;
 pub mod detect;
 pub mod discover;
 pub mod engine;
 pub mod event;
+pub mod files;
+pub mod fleet;
 pub mod manual;
 pub mod mcp;
 pub mod model;

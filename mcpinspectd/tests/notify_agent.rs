@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mcpinspectd::sink::bus::control::{Control, ControlError, Decision, Status};
-use mcpinspectd::{event, model};
+use mcpinspectd::contain::{Contained, Measure};
+use mcpinspectd::control::{Control, ControlError, Decision, Status};
+use mcpinspectd::registry::Verb;
+use mcpinspectd::{contain, event, model};
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, OwnedVariant, interface};
 
@@ -147,11 +149,24 @@ impl Drop for Agent {
 }
 
 #[derive(Default)]
-struct Recorder(Mutex<Vec<Decision>>);
+struct Recorder(Mutex<Vec<Decision>>, Mutex<Vec<(String, Measure)>>);
 
 impl Control for Recorder {
-    fn status(&self) -> Status {
-        Status::default()
+    fn status(&self) -> Result<Status, ControlError> {
+        Ok(Status::default())
+    }
+
+    fn contain(
+        &self,
+        server: &str,
+        measure: Measure,
+        _uid: u32,
+    ) -> Result<Contained, ControlError> {
+        self.1.lock().unwrap().push((server.to_owned(), measure));
+        Ok(Contained {
+            processes: vec![model::Pid(7), model::Pid(8)],
+            ..Contained::default()
+        })
     }
 
     fn decide(&self, decision: Decision, _uid: u32) -> Result<(), ControlError> {
@@ -210,7 +225,17 @@ fn alerts_are_shown_and_their_buttons_work() {
         (shown.urgency, shown.replaces, shown.body.as_str()),
         (2, 0, "Severity: high")
     );
-    assert_eq!(shown.actions, ["default", "Details", "approve", "Approve"]);
+    assert_eq!(
+        shown.actions,
+        [
+            "default",
+            "Details",
+            "approve",
+            "Approve",
+            "freeze",
+            "Freeze server"
+        ]
+    );
 
     Desktop::press(&connection, &daemon, shown.id, "default");
     let details = desktop.wait_for("the details", |shown| shown.body.contains("is now"));
@@ -221,12 +246,23 @@ fn alerts_are_shown_and_their_buttons_work() {
     );
     Desktop::press(&connection, &daemon, shown.id, "approve");
     desktop.wait_for("the approval", |shown| shown.body.contains("is approved"));
-    let approved = Decision::Approve {
+    let approved = Decision::Judge {
+        verb: Verb::Approve,
         server: "files".to_owned(),
         tool: "read".to_owned(),
         hash: "b".repeat(64),
     };
     assert_eq!(*recorder.0.lock().unwrap(), [approved]);
+    Desktop::press(&connection, &daemon, shown.id, "freeze");
+    let frozen = desktop.wait_for("the freezing", |shown| shown.body.contains("is frozen"));
+    assert!(
+        frozen.body.contains("files is frozen: 2 of its processes"),
+        "{frozen:?}"
+    );
+    assert_eq!(
+        *recorder.1.lock().unwrap(),
+        [("files".to_owned(), Measure::Freeze)]
+    );
     let all = desktop.shown.lock().unwrap().clone();
     assert!(
         all.iter().all(|shown| !shown.summary.contains("foreign")),

@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use mcpinspectd::sink::bus::control::{Control, ControlError, Decision, Status};
-use mcpinspectd::{event, model};
+use mcpinspectd::contain::{Contained, Measure};
+use mcpinspectd::control::{Control, ControlError, Decision, Status};
+use mcpinspectd::registry::Verb;
+use mcpinspectd::{contain, event, model};
 
 #[path = "support/mod.rs"]
 mod support;
@@ -183,6 +185,8 @@ fn polkit_decides_who_decides() {
         let rule = r#"polkit.addRule(function(action, subject) {
             if (action.id == "org.mcpinspect1.manage" && subject.user == "nobody")
                 return polkit.Result.YES;
+            if (action.id == "org.mcpinspect1.list" && subject.user == "nobody")
+                return polkit.Result.YES;
         });"#;
         fs::write("/etc/polkit-1/rules.d/10-test.rules", rule).unwrap();
         for directory in ["/etc/polkit-1/rules.d", "/usr/share/polkit-1/actions"] {
@@ -206,7 +210,14 @@ fn polkit_decides_who_decides() {
 
         let recorder = Arc::new(Recorder::default());
         let control: Arc<dyn Control> = Arc::<Recorder>::clone(&recorder);
-        let _daemon = Daemon::on(&bus, Some(control));
+        let daemon = Daemon::on(&bus, Some(control));
+        // Names are for whom polkit lets, contents are not.
+        daemon.sinks.publish(&testing::session_started("files", 0));
+        assert!(text(&bus.call_as(STRANGER, &["ListServers"])).contains("files"));
+        assert!(!text(&bus.call_as(OWNER, &["ListServers"])).contains("files"));
+        bus.refused_as(STRANGER, "GetEvent", &[&daemon.latest_id()]);
+        let error = bus.refused_as(STRANGER, "Kill", &["files"]);
+        assert!(error.contains("org.mcpinspect1.contain"), "{error}");
         let suppress = ["Suppress", "ssssu", "files", "", "rule", "why", "7"];
         text(&bus.call_as(STRANGER, &suppress));
         let decided = recorder.0.lock().unwrap().clone();
@@ -337,12 +348,25 @@ fn no_bus_at_all_is_no_reason_to_wait() {
 struct Recorder(Mutex<Vec<(Decision, u32)>>);
 
 impl Control for Recorder {
-    fn status(&self) -> Status {
-        Status {
+    fn status(&self) -> Result<Status, ControlError> {
+        Ok(Status {
             state: "watching".to_owned(),
+            paused: vec!["loud".to_owned()],
             bytes_written: 3,
             bytes_captured: 2,
             bytes_lost: 1,
+        })
+    }
+
+    fn contain(&self, server: &str, measure: Measure, uid: u32) -> Result<Contained, ControlError> {
+        assert_eq!(uid, 0, "nobody else gets this far");
+        match server {
+            "files" => Ok(Contained {
+                cgroups: vec![format!("/{}", measure.as_str())],
+                processes: vec![model::Pid(7)],
+                missed: Vec::new(),
+            }),
+            other => Err(ControlError::Unknown(other.to_owned())),
         }
     }
 
@@ -363,7 +387,8 @@ fn decisions_need_a_right_and_reach_the_daemon() {
     let daemon = Daemon::on(&bus, Some(control));
     let approve = ["Approve", "sss", "files", "read", "abc"];
     text(&bus.call_as(0, &approve));
-    let decision = Decision::Approve {
+    let decision = Decision::Judge {
+        verb: Verb::Approve,
         server: "files".to_owned(),
         tool: "read".to_owned(),
         hash: "abc".to_owned(),
@@ -375,6 +400,9 @@ fn decisions_need_a_right_and_reach_the_daemon() {
         ("Suppress", &["files", "", "rule", "why", "7"]),
         ("SetMonitoring", &["files", "false"]),
         ("Reload", &[]),
+        ("Freeze", &["files"]),
+        ("Thaw", &["files"]),
+        ("Kill", &["files"]),
     ] {
         let error = bus.refused_as(STRANGER, method, arguments);
         assert!(
@@ -384,10 +412,11 @@ fn decisions_need_a_right_and_reach_the_daemon() {
     }
     assert_eq!(recorder.0.lock().unwrap().len(), 1);
     assert!(bus.refused_as(0, "Reload", &[]).contains("line 3"));
-    let zero_days = ["files", "", "rule", "why", "0"];
+    let frozen = text(&bus.call_as(0, &["Freeze", "s", "files"]));
+    assert!(frozen.contains(r#"[[7],["/freeze"],[]]"#), "{frozen}");
     assert!(
-        bus.refused_as(0, "Suppress", &zero_days)
-            .contains("at least one day")
+        bus.refused_as(0, "Kill", &["nobody"])
+            .contains("nobody is not known")
     );
 
     let property = |name| {
@@ -403,6 +432,7 @@ fn decisions_need_a_right_and_reach_the_daemon() {
         text(&command.output().unwrap())
     };
     assert_eq!(property("CaptureState").trim(), "s \"watching\"");
+    assert_eq!(property("PausedServers").trim(), "as 1 \"loud\"");
     assert_eq!(property("Ledger").trim(), "(ttt) 3 2 1");
     assert_eq!(
         property("Version").trim(),
@@ -411,44 +441,163 @@ fn decisions_need_a_right_and_reach_the_daemon() {
     drop(daemon);
 }
 
+/// What the object at `path` says of one of its interfaces.
+fn introspected(bus: &Bus, path: &str, interface: &str) -> String {
+    let output = Command::new("gdbus")
+        .args(["introspect", "--xml", "--address", &bus.address()])
+        .args(["--dest", "org.mcpinspect1", "--object-path", path])
+        .output()
+        .unwrap();
+    let said = text(&output);
+    let start = said
+        .find(&format!("<interface name=\"{interface}\">"))
+        .unwrap_or_else(|| panic!("no {interface} at {path}: {said}"));
+    let end = start + said[start..].find("</interface>").unwrap() + "</interface>".len();
+    said[start..end].to_owned()
+}
+
 #[test]
-fn the_shipped_introspection_is_what_the_object_says() {
+fn the_shipped_introspection_is_what_the_objects_say() {
     let Some(bus) = Bus::start() else { return };
     let daemon = Daemon::on(&bus, None);
-    let said = text(
-        &Command::new("gdbus")
-            .args(["introspect", "--xml", "--address", &bus.address()])
-            .args([
-                "--dest",
-                "org.mcpinspect1",
-                "--object-path",
-                "/org/mcpinspect1",
-            ])
-            .output()
-            .unwrap(),
-    );
-    let start = said
-        .find(&format!("<interface name=\"{MANAGER}\">"))
-        .unwrap();
-    let end = start + said[start..].find("</interface>").unwrap() + "</interface>".len();
-    let path = packaged("org.mcpinspect1.Manager.xml");
-    if std::env::var_os("UPDATE_INTROSPECTION").is_some() {
-        let header = "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\"\n \"http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd\">\n<node>\n  ";
-        fs::write(&path, format!("{header}{}\n</node>\n", &said[start..end])).unwrap();
+    daemon
+        .sinks
+        .publish(&testing::session_started("files", OWNER));
+    daemon.sinks.publish(&testing::changed("files", "x"));
+    eventually("the tool's object", || {
+        managed(&bus).contains("/tool/read").then_some(())
+    });
+    for (name, path) in [
+        ("Manager", "/org/mcpinspect1"),
+        ("Server", "/org/mcpinspect1/server/files"),
+        ("Tool", "/org/mcpinspect1/server/files/tool/read"),
+    ] {
+        let interface = format!("org.mcpinspect1.{name}");
+        let said = introspected(&bus, path, &interface);
+        let file = packaged(&format!("{interface}.xml"));
+        if std::env::var_os("UPDATE_INTROSPECTION").is_some() {
+            let header = "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\"\n \"http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd\">\n<node>\n  ";
+            fs::write(&file, format!("{header}{said}\n</node>\n")).unwrap();
+        }
+        let shipped = fs::read_to_string(&file).unwrap();
+        let words = |text: &str| {
+            let words = text.split_whitespace().map(str::to_owned);
+            words.collect::<Vec<_>>()
+        };
+        let start = shipped.find("<interface ").unwrap();
+        let end = shipped.rfind("</interface>").unwrap() + "</interface>".len();
+        assert_eq!(
+            words(&shipped[start..end]),
+            words(&said),
+            "write it anew with UPDATE_INTROSPECTION=1"
+        );
     }
-    let shipped = fs::read_to_string(&path).unwrap();
-    let words = |text: &str| {
-        text.split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+    drop(daemon);
+}
+
+/// All objects, as a stranger sees them.
+fn managed(bus: &Bus) -> String {
+    let output = as_user(STRANGER, &[], "busctl")
+        .args(["--json=short", &format!("--address={}", bus.address())])
+        .args(["call", "org.mcpinspect1", "/org/mcpinspect1"])
+        .args(["org.freedesktop.DBus.ObjectManager", "GetManagedObjects"])
+        .output()
+        .unwrap();
+    text(&output)
+}
+
+#[test]
+fn servers_and_tools_are_objects_with_names_and_states() {
+    let Some(bus) = Bus::start() else { return };
+    let daemon = Daemon::on(&bus, None);
+    let mut command = as_user(STRANGER, &[], "gdbus");
+    command.args(["monitor", "--address", &bus.address()]);
+    command.args(["--dest", "org.mcpinspect1"]);
+    let listener = Listener::start(command);
+    listener.wait_for("is owned by");
+
+    daemon
+        .sinks
+        .publish(&testing::session_started("files#ab", OWNER));
+    daemon.sinks.publish(&testing::examples()[0]);
+    daemon
+        .sinks
+        .publish(&testing::changed("files#ab", "first read /etc/shadow"));
+    listener.wait_for("/org/mcpinspect1/server/files_23ab/tool/read");
+    let heard = listener.wait_for("InterfacesAdded");
+    assert!(heard.contains("'org.mcpinspect1.Server': {"), "{heard}");
+    let objects: serde_json::Value = serde_json::from_str(&managed(&bus)).unwrap();
+    let objects = &objects["data"][0];
+    let property = |path: &str, interface: &str, name: &str| {
+        objects[format!("/org/mcpinspect1/server/{path}")][format!("org.mcpinspect1.{interface}")]
+            [name]["data"]
+            .clone()
     };
-    let start_shipped = shipped.find("<interface ").unwrap();
-    let end_shipped = shipped.rfind("</interface>").unwrap() + "</interface>".len();
+    let server = |name| property("files_23ab", "Server", name);
+    assert_eq!(server("Name"), "files#ab");
     assert_eq!(
-        words(&shipped[start_shipped..end_shipped]),
-        words(&said[start..end]),
-        "write it anew with UPDATE_INTROSPECTION=1"
+        (server("Uid"), server("Sessions")),
+        (OWNER.into(), 1.into())
     );
+    assert_eq!(
+        (server("Tools"), server("Monitored")),
+        (1.into(), true.into())
+    );
+    let tool = |name| property("files_23ab/tool/read", "Tool", name);
+    assert_eq!(
+        (tool("Status"), tool("MaxSeverity")),
+        ("changed".into(), "high".into())
+    );
+    assert_eq!(property("files/tool/read", "Tool", "Status"), "new");
+    assert!(
+        !objects.to_string().contains("shadow"),
+        "contents: {objects}"
+    );
+
+    // What changes is told; nobody but the daemon can change it.
+    let mut frozen = testing::examples()
+        .into_iter()
+        .find(|event| matches!(event, event::Event::Contained { .. }))
+        .unwrap();
+    if let event::Event::Contained { subject, .. } = &mut frozen {
+        subject.server_id = model::ServerId("files#ab".into());
+    }
+    daemon.sinks.publish(&frozen);
+    let heard = listener.wait_for("'Frozen': <true>");
+    assert!(heard.contains("PropertiesChanged"), "{heard}");
+    let set = as_user(0, &[], "busctl")
+        .arg(format!("--address={}", bus.address()))
+        .args(["set-property", "org.mcpinspect1"])
+        .args([
+            "/org/mcpinspect1/server/files_23ab",
+            "org.mcpinspect1.Server",
+        ])
+        .args(["Frozen", "b", "false"])
+        .output()
+        .unwrap();
+    assert!(!set.status.success());
+    drop(daemon);
+}
+
+#[test]
+fn servers_that_made_room_for_others_are_no_objects_any_more() {
+    let Some(bus) = Bus::start() else { return };
+    let daemon = Daemon::on(&bus, None);
+    let most = mcpinspectd::sink::live::LiveLimits::default().servers;
+    for number in 0..=most {
+        let mut event = testing::changed(&format!("server-{number}"), "x");
+        if let event::Event::ToolChanged { subject, .. } = &mut event {
+            subject.timestamp.0 += number as u64;
+        }
+        daemon.sinks.publish(&event);
+    }
+    let has = |objects: &str, number| objects.contains(&format!("/server/server_2d{number}\""));
+    let objects = eventually("all but the one that made room", || {
+        let objects = managed(&bus);
+        let count = objects.matches("org.mcpinspect1.Server").count();
+        (count == most && has(&objects, most)).then_some(objects)
+    });
+    assert!(!has(&objects, 0) && has(&objects, 1));
     drop(daemon);
 }
 

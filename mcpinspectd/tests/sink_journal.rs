@@ -16,7 +16,7 @@ use std::time::Duration;
 use mcpinspectd::sink::fanout::{Limits, Tally};
 use mcpinspectd::sink::kind::EventKind;
 use mcpinspectd::sink::running::{Running, Settings};
-use mcpinspectd::{event, model};
+use mcpinspectd::{contain, event, model};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -155,11 +155,11 @@ fn every_event_type_arrives_with_its_fields() {
         );
         assert_eq!(
             entries(&["MCPINSPECT_SERVER=files", "MCPINSPECT_SEVERITY=high"]).len(),
-            3
+            4
         );
         assert_eq!(
             entries(&["--priority=err", "--identifier=mcpinspectd"]).len(),
-            3
+            4
         );
         let started = &entries(&["MCPINSPECT_EVENT=mcp_session_started"])[0];
         assert_eq!(

@@ -68,6 +68,8 @@ impl Container {
             .arg(format!("--hostname={name}"))
             .arg(format!("--uuid={}", identity(name)))
             .arg(network)
+            // As every current system has it, whatever this machine has: the unified hierarchy alone.
+            .env("SYSTEMD_NSPAWN_UNIFIED_HIERARCHY", "1")
             .arg("--directory")
             .arg(root)
             .stdin(Stdio::null())

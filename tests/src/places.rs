@@ -67,7 +67,7 @@ pub fn container() -> Result<PathBuf> {
 /// The newest package with this in its name and this ending.
 pub fn package(part: &str, ending: &str) -> Result<PathBuf> {
     let how = "`cargo xtask package --profile dev` builds it";
-    let directory = existing(built()?.join("package"), how)?;
+    let directory = existing(built()?.join("package/dev"), how)?;
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();

@@ -19,7 +19,7 @@ fn users_read_nothing_of_others_and_change_nothing() -> Result<()> {
         "ls /var/lib/mcpinspectd".to_owned(),
         "ls /run/mcpinspectd".to_owned(),
         "mcpinspect tools".to_owned(),
-        "mcpinspect approve secret echo --yes".to_owned(),
+        "mcpinspect approve secret echo".to_owned(),
         "mcpinspectd tap".to_owned(),
         "mcpinspectd run".to_owned(),
         "touch /etc/mcpinspectd/rules.d/mine.toml".to_owned(),
@@ -29,9 +29,7 @@ fn users_read_nothing_of_others_and_change_nothing() -> Result<()> {
         format!("busctl call {MANAGER} GetEvent s {id}"),
         format!("busctl call {MANAGER} Approve ss secret echo"),
         format!("busctl call {MANAGER} Reload"),
-        format!(
-            "busctl emit /org/mcpinspect1 org.mcpinspect1.Manager Event s fake && journalctl -q MCPINSPECT_EVENT=mcp_tool_seen | grep secret"
-        ),
+                    "busctl emit /org/mcpinspect1 org.mcpinspect1.Manager Event s fake && journalctl -q MCPINSPECT_EVENT=mcp_tool_seen | grep secret".to_owned(),
     ] {
         let (success, out, error) = container.try_shell_as("eve", &forbidden)?;
         ensure!(!success, "allowed: {forbidden}\n{out}{error}");
@@ -49,8 +47,16 @@ fn users_read_nothing_of_others_and_change_nothing() -> Result<()> {
         "listed ({success}, {error}): {out}"
     );
     ensure!(container.property("ActiveState")? == "active", "stopped");
-    // What is asked for is there for those who may.
-    container.shell(&format!("busctl call {MANAGER} GetEvent s {id}"))?;
+    // The same is there for those who may.
+    for allowed in [
+        format!("busctl call {MANAGER} GetEvent s {id}"),
+        format!("busctl call {MANAGER} ListEvents su '' 100"),
+        "mcpinspect tools".to_owned(),
+        "mcpinspect approve secret echo".to_owned(),
+    ] {
+        let out = container.shell(&allowed)?;
+        ensure!(out.contains("secret"), "{allowed} says {out}");
+    }
     Ok(())
 }
 
@@ -73,7 +79,7 @@ fn members_of_the_group_read() -> Result<()> {
     for forbidden in [
         format!("echo x >> {registry}"),
         format!("rm -f {registry}"),
-        "mcpinspect approve shared echo --yes".to_owned(),
+        "mcpinspect approve shared echo".to_owned(),
     ] {
         let (success, out, error) = container.try_shell_as("ada", &forbidden)?;
         ensure!(!success, "allowed: {forbidden}\n{out}{error}");

@@ -2,7 +2,10 @@
 //! system bus, and taken away again.
 
 mod access;
+mod contain;
+mod fleet;
 mod privileges;
+mod readme;
 mod removal;
 mod service;
 mod upgrade;

@@ -13,6 +13,7 @@ mod run;
 mod setup;
 mod shell;
 mod test;
+mod vm;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ enum Command {
     Bench(bench::Options),
     /// Build the packages for Debian and Fedora
     Package(package::Options),
+    /// Run the exactness tests on other kernels, in virtual machines
+    Vm(vm::Options),
     /// Build the probes alone, and say what they amount to
     BuildEbpf,
     /// Measure detection on labelled definitions
@@ -63,6 +66,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Package(options) => package::run(&options),
+        Command::Vm(options) => vm::run(&options),
         Command::BuildEbpf => run::build_ebpf(),
         Command::Eval {
             directory,

@@ -33,10 +33,12 @@ pub struct Options {
 }
 
 /// A compiled test program.
-struct Suite {
+pub struct Suite {
     name: String,
-    package: PathBuf,
-    program: PathBuf,
+    /// The folder of its package, where it has to be started.
+    pub package: PathBuf,
+    /// The program.
+    pub program: PathBuf,
     privileged: bool,
     serial: bool,
 }
@@ -105,15 +107,22 @@ fn compile() -> Result<Vec<Suite>> {
     let mut build = shell::cargo();
     build.args(["build", "--workspace", "--bins", "--examples"]);
     shell::run(&mut build)?;
+    compiled(&["--workspace", "--lib", "--bins", "--tests"])
+}
+
+/// Compiles the programs, and of the tests just those that watch real sessions.
+pub fn end_to_end() -> Result<Suite> {
+    say("building programs and tests");
+    let mut build = shell::cargo();
+    build.args(["build", "--workspace", "--bins", "--examples"]);
+    shell::run(&mut build)?;
+    let suites = compiled(&["--package", "mcpinspect-tests", "--test", "e2e"])?;
+    suites.into_iter().next().context("no such tests")
+}
+
+fn compiled(chosen: &[&str]) -> Result<Vec<Suite>> {
     let mut tests = shell::cargo();
-    tests.args([
-        "test",
-        "--workspace",
-        "--lib",
-        "--bins",
-        "--tests",
-        "--no-run",
-    ]);
+    tests.args(["test", "--no-run"]).args(chosen);
     tests.arg("--message-format=json-render-diagnostics");
     let said = shell::output(&mut tests)?;
     let mut suites = Vec::new();
@@ -201,7 +210,7 @@ fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
 }
 
 /// The number in front of a word, as in `ok. 3 passed; 0 failed`.
-fn count(line: &str, word: &str) -> u64 {
+pub fn count(line: &str, word: &str) -> u64 {
     line.split([';', '.'])
         .find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok())
         .unwrap_or(0)

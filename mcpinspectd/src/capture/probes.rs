@@ -389,7 +389,12 @@ pub(super) fn attach_raw(
 
 /// Tells a lack of permission from a program that the kernel does not accept.
 pub(super) fn refused(program: &'static str, error: ProgramError) -> ProbeError {
-    if io_kind(&error) == Some(std::io::ErrorKind::PermissionDenied) {
+    // The verifier says the same of a program that it objects to, and tells why.
+    let objected = matches!(
+        &error,
+        ProgramError::LoadError { verifier_log, .. } if !verifier_log.to_string().is_empty()
+    );
+    if !objected && io_kind(&error) == Some(std::io::ErrorKind::PermissionDenied) {
         return ProbeError::NotPermitted;
     }
     ProbeError::Program { program, error }

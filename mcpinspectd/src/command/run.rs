@@ -3,36 +3,41 @@
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use mcpinspectd::config::Config;
-use mcpinspectd::detect::knowledge::Current;
+use mcpinspectd::capture::raise_priority;
+use mcpinspectd::config::{Config, Tags};
+use mcpinspectd::control::{self, Host, Reloaded, Service};
 use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::process::identity::NameBook;
-use mcpinspectd::process::program::background::Background;
 use mcpinspectd::registry::Registry;
 use mcpinspectd::sink::bus::Endpoint;
 use mcpinspectd::sink::fanout::Sinks;
 use mcpinspectd::sink::jsonl::Target;
+use mcpinspectd::sink::metrics::{MetricsFile, Snapshot};
 use mcpinspectd::sink::notify::{self, Heartbeat, Watchdog};
-use mcpinspectd::sink::running::{Running, Settings};
+use mcpinspectd::sink::running::{PRIORITY, Running, Settings};
 use mcpinspectd::sink::{fanout, logging};
 use nix::fcntl::{Flock, FlockArg};
 use signal_hook::consts::SIGHUP;
 
-use super::detection;
-use super::session::{self, Flush, Pipeline};
+use super::detection::Rules;
+use super::programs::Programs;
+use super::session;
+
+/// What the service manager shows.
+const WATCHING: &str = "watching every MCP server on this machine";
 
 /// How long the sinks may take at the end to write what waits.
 const FINISH: Duration = Duration::from_millis(800);
 
-/// Needs root. Stops on SIGTERM or Ctrl-C; reads its rules again and
-/// reopens its JSON lines file on SIGHUP.
+/// Needs root. Stops on SIGTERM or Ctrl-C; on SIGHUP reads its configuration and rules again, and
+/// reopens its JSON lines file.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Configuration file; without one, /etc/mcpinspectd/config.toml or the defaults
@@ -63,44 +68,90 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let reopen = Arc::new(std::sync::atomic::AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, Arc::clone(&reopen)).context("cannot handle SIGHUP")?;
 
-    let mut monitor = session::start(&config, names, arguments.log.as_deref() == Some("trace"))?;
+    let suppressions = folder.join("suppressions.toml");
+    let rules = Rules::load(Some(suppressions.clone()));
+    let tags = Arc::new(RwLock::new(config.tags()));
+    let (desk, tray) = control::desk();
+
+    let diagnostics = arguments.log.as_deref() == Some("trace");
+    let mut monitor = session::start(&config, Arc::clone(&tags), names, diagnostics)?;
     // Threads start here: what they may do was settled before.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("sinks")
+        .on_thread_start(|| raise_priority(PRIORITY))
         .enable_all()
         .build()
         .context("cannot start the runtime of the sinks")?;
     let running = {
         let _runtime = runtime.enter();
-        Running::start(settings(&config), None)?
+        Running::start(settings(&config), Some(Arc::new(desk.clone())))?
     };
     tracing::info!(
         hook = monitor.hook().as_str(),
         registry = %path.display(),
-        "watching every MCP server on this machine"
+        "{WATCHING}"
     );
-    notify::ready("watching every MCP server on this machine");
+    notify::ready(WATCHING);
     let heartbeat = Heartbeat::default();
     if let Some(watchdog) = Watchdog::new(heartbeat.clone()) {
         runtime.spawn(watchdog.run());
     }
-    let rules = detection::load();
-    let detector = Watch::new(Arc::clone(&rules));
-    let mut pipeline = Pipeline {
-        engine: Engine::new(session::limits(&config), registry, Box::new(detector))
-            .with_approval(config.approval()),
-        output: Publish {
-            rules,
-            sinks: running.sinks(),
-            reopen,
-            heartbeat,
-        },
-        programs: Some(Background::start().context("cannot start a thread")?),
+    let detector = Box::new(Watch::new(rules.current()));
+    let policy = config.contain.policy();
+    let metrics = config.metrics.clone();
+    let host = Program {
+        config,
+        file: arguments.config.clone(),
+        tags,
+        rules,
+        sinks: running.sinks(),
     };
-    monitor.run(&stop, &mut pipeline);
+    let service = Service::new(
+        Engine::new(session::limits(&host.config), registry, detector)
+            .with_approval(host.config.approval()),
+        Publish(running.sinks()),
+        (desk, tray),
+        host,
+        suppressions,
+    );
+    let mut watched = Programs::start(service).context("cannot start a thread")?;
+    watched.feed.set_policy(policy);
+    let mut metrics = metrics
+        .file
+        .map(|file| MetricsFile::start(file, Duration::from_secs(metrics.every)))
+        .transpose()
+        .context("cannot start the thread that writes metrics")?;
+    let started = fanout::now();
+    let sinks = running.sinks();
+    monitor.run(
+        &stop,
+        &mut watched,
+        |Programs { feed: service, .. }, monitor| {
+            heartbeat.beat();
+            if reopen.swap(false, Ordering::AcqRel)
+                && let Err(error) = service.reload()
+            {
+                tracing::error!("{error}; everything stays as it was");
+            }
+            let now = fanout::now();
+            service.attend(now, || monitor.account());
+            if let Some(metrics) = &mut metrics
+                && metrics.is_due(now)
+            {
+                metrics.write(&Snapshot {
+                    started,
+                    capture: monitor.totals(),
+                    streams: monitor.account(),
+                    events: sinks.view().counts(),
+                    sinks: sinks.tally(),
+                    ..service.snapshot()
+                });
+            }
+        },
+    );
     notify::stopping();
-    pipeline.engine.registry_mut().save(fanout::now());
+    watched.feed.engine().registry_mut().save(fanout::now());
     let totals = monitor.totals();
     tracing::info!(
         records = totals.records,
@@ -165,29 +216,50 @@ fn lock(registry: &Path) -> anyhow::Result<Flock<File>> {
 }
 
 /// Gives events to the sinks.
-struct Publish {
-    rules: Arc<Current>,
-    sinks: Sinks,
-    reopen: Arc<std::sync::atomic::AtomicBool>,
-    heartbeat: Heartbeat,
-}
+struct Publish(Sinks);
 
 impl Output for Publish {
     fn message(&mut self, _message: &MessageSeen<'_>) {}
 
     fn event(&mut self, event: Event) {
-        self.sinks.publish(&event);
+        self.0.publish(&event);
     }
 }
 
-impl Flush for Publish {
-    fn flush(&mut self) {
-        self.heartbeat.beat();
-        if self.reopen.swap(false, Ordering::AcqRel) {
-            notify::reloading();
-            detection::reload(&self.rules);
-            self.sinks.reopen();
-            notify::ready("watching every MCP server on this machine");
+/// What of this program can be changed while it runs.
+struct Program {
+    config: Config,
+    /// The file that was named.
+    file: Option<PathBuf>,
+    tags: Arc<RwLock<Tags>>,
+    rules: Rules,
+    sinks: Sinks,
+}
+
+impl Host for Program {
+    fn reload(&mut self) -> Result<Reloaded, String> {
+        notify::reloading();
+        let reloaded = Config::load(self.file.as_deref()).map_err(|error| error.to_string());
+        notify::ready(WATCHING);
+        let config = reloaded?;
+        let later = self.config.needs_restart(&config);
+        if !later.is_empty() {
+            tracing::warn!(
+                sections = later.join(", "),
+                "what has changed here counts from the next start on"
+            );
         }
+        *self.tags.write().unwrap_or_else(PoisonError::into_inner) = config.tags();
+        self.rules.reload();
+        self.sinks.reopen();
+        tracing::info!("configuration read again");
+        Ok(Reloaded {
+            policy: config.contain.policy(),
+            approval: config.approval(),
+        })
+    }
+
+    fn reload_rules(&mut self) {
+        self.rules.reload();
     }
 }

@@ -1,11 +1,11 @@
 //! What `run` and `tap` share: checks, the monitor, the engine, and signals that end them.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::{Context as _, bail};
 use mcpinspectd::capture::Options;
-use mcpinspectd::config::{Config, TagAction};
+use mcpinspectd::config::{Config, TagAction, Tags};
 use mcpinspectd::discover::{Feed, Policy};
 use mcpinspectd::engine::{Engine, Input, Limits, Output};
 use mcpinspectd::model::{Pid, ServerId};
@@ -13,7 +13,6 @@ use mcpinspectd::monitor::{Machine, Monitor, MonitorOptions};
 use mcpinspectd::preflight::{self, Requirements};
 use mcpinspectd::privileges;
 use mcpinspectd::process::identity::{NameBook, clients::ClientConfigs};
-use mcpinspectd::process::program::background::Background;
 use mcpinspectd::process::{ProcessInfo, ServerIdentity};
 use mcpinspectd::sink::fanout;
 use rustix::thread::CapabilitySet;
@@ -65,16 +64,21 @@ pub fn probes(config: &Config, diagnostics: bool) -> Options {
     }
 }
 
-/// Loads the probes, gives up the privileges for that, and finds what runs already. Servers keep
-/// the names in `names`. To be called before any thread is started.
-pub fn start(config: &Config, mut names: NameBook, diagnostics: bool) -> anyhow::Result<Monitor> {
+/// Loads the probes, gives up the privileges for that, and finds what runs already. Servers keep the
+/// names in `names`; `tags` may be replaced, and then hold for whatever starts next. To be called
+/// before any thread is started.
+pub fn start(
+    config: &Config,
+    tags: Arc<RwLock<Tags>>,
+    mut names: NameBook,
+    diagnostics: bool,
+) -> anyhow::Result<Monitor> {
     let options = MonitorOptions {
         probes: probes(config, diagnostics),
         max_message: config.capture.max_message.0,
         max_sessions: config.limits.sessions,
     };
     let run = format!("{:x}", fanout::now().0 / 1_000_000_000);
-    let tags = config.tags();
     let configs = Arc::new(ClientConfigs::default());
     let tag_configs = Arc::clone(&configs);
     let policy = move |info: &ProcessInfo| {
@@ -82,6 +86,7 @@ pub fn start(config: &Config, mut names: NameBook, diagnostics: bool) -> anyhow:
             let identity = ServerIdentity::of_process(Some(info), None, &tag_configs);
             Some(identity.server_id.to_string())
         };
+        let tags = tags.read().unwrap_or_else(PoisonError::into_inner);
         match tags.decide(info.process(), name) {
             None => Policy::Sniff,
             Some(TagAction::Watch) => Policy::Watch,
@@ -150,30 +155,6 @@ pub struct Pipeline<O> {
     pub engine: Engine,
     /// Where its messages and events go.
     pub output: O,
-    /// Looks at the programs behind servers, where that is wanted.
-    pub programs: Option<Background>,
-}
-
-impl<O> Pipeline<O> {
-    /// Has the program looked at when a session's server becomes known.
-    fn look_at_program(&self, input: &Input<'_>) {
-        let Some(programs) = &self.programs else {
-            return;
-        };
-        match input {
-            Input::SessionStarted(start) => {
-                if let Some(server) = &start.server_party {
-                    programs.look_at(&start.id, server.pid, Some(server.start_time));
-                }
-            }
-            Input::PartiesChanged {
-                session,
-                server_pid: Some(pid),
-                ..
-            } => programs.look_at(session, *pid, None),
-            _ => {}
-        }
-    }
 }
 
 /// An output that may hold lines back until there is nothing else to do.
@@ -184,20 +165,10 @@ pub trait Flush {
 
 impl<O: Output + Flush> Feed for Pipeline<O> {
     fn input(&mut self, input: Input<'_>) {
-        self.look_at_program(&input);
         self.engine.handle(input, &mut self.output);
     }
 
     fn idle(&mut self) {
-        let found = self.programs.iter().flat_map(Background::found);
-        for (session, program) in found {
-            let input = Input::Program {
-                session: &session,
-                definition: program.definition(),
-                time: fanout::now(),
-            };
-            self.engine.handle(input, &mut self.output);
-        }
         self.engine.idle(fanout::now(), &mut self.output);
         self.output.flush();
     }

@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Stdout};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
 
 use anyhow::Context as _;
 use mcpinspectd::config::Config;
@@ -17,7 +17,7 @@ use mcpinspectd::sink::{fanout, logging};
 use mcpinspectd::tap::human::colour_wanted;
 use mcpinspectd::tap::{Filter, Format, Human, Jsonl, Ready, Tap};
 
-use super::detection;
+use super::detection::Rules;
 use super::session::{self, Flush, Pipeline};
 
 /// Needs root. Ends with a summary on Ctrl-C.
@@ -74,23 +74,27 @@ fn watch(
     format: impl Format,
 ) -> anyhow::Result<()> {
     let stop = session::stop_flag()?;
-    let mut monitor = session::start(config, NameBook::default(), arguments.log == "trace")?;
+    let mut monitor = session::start(
+        config,
+        Arc::new(RwLock::new(config.tags())),
+        NameBook::default(),
+        arguments.log == "trace",
+    )?;
     // What is pinned is the daemon's business: a tap looks, and remembers nothing.
     let registry = Registry::in_memory()?;
     let mut pipeline = Pipeline {
         engine: Engine::new(
             session::limits(config),
             registry,
-            Box::new(Watch::new(detection::load())),
+            Box::new(Watch::new(Rules::load(None).current())),
         ),
         output: Live {
             tap: Tap::new(io::stdout(), format, filter),
             stop: Arc::clone(&stop),
         },
-        programs: None,
     };
     pipeline.output.tap.ready(&Ready::now(fanout::now()));
-    monitor.run(&stop, &mut pipeline);
+    monitor.run(&stop, &mut pipeline, |_, _| {});
     let totals = monitor.totals();
     let tap = pipeline.output.tap;
     tap.finish(fanout::now(), monitor.ledger(), totals)

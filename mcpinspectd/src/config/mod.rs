@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::capture::HookChoice;
+use crate::contain::Measure;
+use crate::control::Policy;
 use crate::engine::{ApprovalRule, AutoApproval, Vendor};
 
 pub mod size;
@@ -40,6 +42,10 @@ pub struct Config {
     pub events: Events,
     /// What is remembered about tools.
     pub registry: Registry,
+    /// What findings lead to without asking anybody.
+    pub contain: Contain,
+    /// Counters for those who watch many machines.
+    pub metrics: Metrics,
     /// Bounds on memory.
     pub limits: Limits,
 }
@@ -137,6 +143,67 @@ impl Default for Registry {
     }
 }
 
+/// What findings lead to without asking anybody. Nothing, unless this says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Contain {
+    /// After a finding that asks to be blocked.
+    pub on_block: Response,
+    /// After a finding of critical severity.
+    pub on_critical: Response,
+}
+
+/// Counters for those who watch many machines.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Metrics {
+    /// The file that they are written to, in Prometheus' text format; none without it.
+    pub file: Option<PathBuf>,
+    /// Seconds from one writing to the next: 1 to 3600.
+    #[serde(deserialize_with = "size::seconds")]
+    pub every: u64,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            file: None,
+            every: 15,
+        }
+    }
+}
+
+impl Contain {
+    /// The policy that it describes.
+    pub fn policy(&self) -> Policy {
+        Policy::new(self.on_block.measure(), self.on_critical.measure())
+    }
+}
+
+/// What to do with a server after a finding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Response {
+    /// Tell of it, and leave the server alone.
+    #[default]
+    Nothing,
+    /// Stop its processes until a person thaws them.
+    Freeze,
+    /// End its processes.
+    Kill,
+}
+
+impl Response {
+    /// The measure that it is, if any.
+    pub fn measure(self) -> Option<Measure> {
+        match self {
+            Self::Nothing => None,
+            Self::Freeze => Some(Measure::Freeze),
+            Self::Kill => Some(Measure::Kill),
+        }
+    }
+}
+
 /// Bounds on memory.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -217,6 +284,29 @@ impl Config {
                 reason: error.message().replace('\n', " "),
             }
         })
+    }
+
+    /// The sections in which `other` differs by what a running daemon cannot change any more.
+    pub fn needs_restart(&self, other: &Self) -> Vec<&'static str> {
+        let Self {
+            capture,
+            discover: _,
+            events,
+            registry,
+            contain: _,
+            metrics,
+            limits,
+        } = self;
+        [
+            ("capture", *capture != other.capture),
+            ("events", *events != other.events),
+            ("registry", registry.path != other.registry.path),
+            ("metrics", *metrics != other.metrics),
+            ("limits", *limits != other.limits),
+        ]
+        .into_iter()
+        .filter_map(|(section, differs)| differs.then_some(section))
+        .collect()
     }
 
     /// Which changes are accepted without a person.

@@ -49,7 +49,17 @@ impl Knowledge {
     /// The built-in rules together with the packs of a directory. A pack that is wrong is left out
     /// and said; the others count. A directory that does not exist has no packs.
     pub fn load(directory: &Path) -> (Arc<Self>, Vec<PackError>) {
-        let (texts, mut errors) = read_packs(directory);
+        Self::load_all(&[directory])
+    }
+
+    /// The built-in rules together with the packs of several directories or files, as [`Self::load`].
+    pub fn load_all(places: &[&Path]) -> (Arc<Self>, Vec<PackError>) {
+        let (mut texts, mut errors) = (Vec::new(), Vec::new());
+        for place in places {
+            let (more, wrong) = read_packs(place);
+            texts.extend(more);
+            errors.extend(wrong);
+        }
         let mut packs = BUILTIN_PACKS.to_vec();
         let mut compiled = None;
         for (name, text) in &texts {

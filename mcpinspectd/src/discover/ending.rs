@@ -10,7 +10,7 @@ use mcpinspect_common::{End, EndpointKey, EndpointKind};
 
 use super::carrying::OwnedPiece;
 use super::environment::Environment;
-use super::ledger::StreamLedger;
+use super::ledger::{Account, StreamLedger};
 use super::stream::{Fate, SessionIndex, Stream};
 use super::tracker::{Feed, Tracker};
 use crate::capture::Actor;
@@ -82,6 +82,19 @@ impl<E: Environment> Tracker<E> {
     /// many.
     pub fn ledger(&self) -> &[StreamLedger] {
         &self.ended
+    }
+
+    /// What all sessions' streams carried since the start, those under way included.
+    pub fn account(&self) -> Account {
+        let mut sum = self.closed;
+        for (key, stream) in &self.streams {
+            if let Fate::Carried(flow) = &stream.fate {
+                sum.written += self.counted(*key).0;
+                sum.captured += flow.reassembly.captured();
+                sum.lost += flow.reassembly.lost();
+            }
+        }
+        sum
     }
 
     fn settle(&mut self, now: u64, feed: &mut impl Feed) {
@@ -378,6 +391,9 @@ impl<E: Environment> Tracker<E> {
     }
 
     fn close_account(&mut self, account: StreamLedger) {
+        self.closed.written += account.bytes_written;
+        self.closed.captured += account.bytes_captured;
+        self.closed.lost += account.bytes_lost;
         if self.ended.len() == ENDED_MAX {
             self.ended.drain(..ENDED_MAX / 10);
         }

@@ -4,6 +4,17 @@ use serde::Serialize;
 
 use crate::model::{Direction, SessionId};
 
+/// What sessions' streams carried: all of them since the start, those under way included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Bytes that the kernel saw being written.
+    pub written: u64,
+    /// Bytes captured of them.
+    pub captured: u64,
+    /// Bytes known lost of them.
+    pub lost: u64,
+}
+
 /// One direction's account. In a complete record the first three are equal and the fourth is zero.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StreamLedger {

@@ -33,7 +33,7 @@ mod tracker;
 mod watching;
 
 pub use environment::{Environment, Policy};
-pub use ledger::StreamLedger;
+pub use ledger::{Account, StreamLedger};
 pub use tracker::{Feed, Settings, Tracker};
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, Operation};
 
 use super::environment::{Environment, Policy};
-use super::ledger::StreamLedger;
+use super::ledger::{Account, StreamLedger};
 use super::orphans::{Orphan, Orphans};
 use super::programs::{Program, Programs};
 use super::session::Session;
@@ -54,6 +54,8 @@ pub struct Tracker<E> {
     /// Distinguishes the sessions of this run from those of others.
     pub(super) run: String,
     pub(super) ended: Vec<StreamLedger>,
+    /// The sum over all ended sessions.
+    pub(super) closed: Account,
     pub(super) beginnings: usize,
     pub(super) next_sweep: u64,
     /// What was written to sockets whose peer is not known yet.
@@ -78,6 +80,7 @@ impl<E: Environment> Tracker<E> {
             refused: 0,
             refusal_told: false,
             ended: Vec::new(),
+            closed: Account::default(),
             beginnings: 0,
             next_sweep: now.saturating_add(super::ending::SWEEP_INTERVAL),
             orphans: Orphans::default(),

@@ -95,8 +95,13 @@ impl Engine {
 
     /// The engine with a policy on which changes are accepted without a person. By default none is.
     pub fn with_approval(mut self, approval: AutoApproval) -> Self {
-        self.shared.approval = approval;
+        self.set_approval(approval);
         self
+    }
+
+    /// Accepts other changes without a person from now on.
+    pub fn set_approval(&mut self, approval: AutoApproval) {
+        self.shared.approval = approval;
     }
 
     /// The registry.

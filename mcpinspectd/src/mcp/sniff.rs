@@ -342,7 +342,8 @@ impl<'a> Seen<'a> {
             Some("initialize") => match self.version {
                 Version::Text if self.client_introduction => Some(Line::Mcp(Sender::Client)),
                 Version::Other => Some(Line::OtherInitialize),
-                Version::Absent if whole => Some(Line::OtherInitialize),
+                // Every other protocol's introduces its client; a careless MCP client's may say nothing.
+                Version::Absent if whole && self.client_introduction => Some(Line::OtherInitialize),
                 Version::Text if whole => Some(Line::Mcp(Sender::Client)),
                 Version::Text | Version::Absent => None,
             },

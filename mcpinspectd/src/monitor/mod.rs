@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::capture::{self, Batch, BootClock, Drain, Options, ProbeError, Probes, decode};
-use crate::discover::{Feed, Settings, StreamLedger, Tracker};
+use crate::discover::{Account, Feed, Settings, StreamLedger, Tracker};
 
 pub use machine::Machine;
 
@@ -108,7 +108,13 @@ impl Monitor {
     }
 
     /// Feeds the engine until `stop` is set, then ends all sessions.
-    pub fn run(&mut self, stop: &AtomicBool, feed: &mut impl Feed) {
+    /// `attend` is called several times a second, busy or idle.
+    pub fn run<F: Feed>(
+        &mut self,
+        stop: &AtomicBool,
+        feed: &mut F,
+        mut attend: impl FnMut(&mut F, &mut Self),
+    ) {
         capture::raise_priority(-10);
         let mut next_tick = 0;
         // The answers to the registration come first: a socket's peer must be known before its program.
@@ -125,6 +131,7 @@ impl Monitor {
         while !stop.load(Ordering::Acquire) {
             self.step(feed, &mut next_tick);
             feed.idle();
+            attend(feed, self);
         }
         self.tracker.environment().probes().detach();
         self.drain.stop();
@@ -167,6 +174,11 @@ impl Monitor {
                 }
             }
         }
+    }
+
+    /// What all sessions' streams carried so far.
+    pub fn account(&self) -> Account {
+        self.tracker.account()
     }
 
     /// The accounts of all ended sessions.

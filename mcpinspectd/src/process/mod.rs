@@ -11,14 +11,19 @@
 //! - [`fds`]: which processes hold which pipe or socket
 //! - [`cgroup`]: what a cgroup path tells
 //! - [`program`]: the file and the package behind a server
+//! - [`table`]: all processes, as far as their kinship and their cgroups go
 //! - [`identity`]: the stable name and fingerprint of a server
 
 pub mod cgroup;
 pub mod fds;
+mod handle;
 pub mod identity;
 pub mod info;
 mod procfs;
 pub mod program;
+mod table;
 
+pub use handle::Handle;
 pub use identity::ServerIdentity;
 pub use info::{ProcessInfo, ProcessSnapshot, own, snapshot, start_time};
+pub use table::{Row, table};

@@ -433,6 +433,22 @@ impl Registry {
         self.store.decisions(server, key)
     }
 
+    /// The items of a server, in no order.
+    pub fn keys(&self, server: &str) -> impl Iterator<Item = &ItemKey> {
+        self.servers.get(server).into_iter().flat_map(HashMap::keys)
+    }
+
+    /// The hash of the definition that was seen last of an item, unless it is gone.
+    pub fn current(&self, server: &str, key: &ItemKey) -> Option<DefinitionHash> {
+        let item = self.servers.get(server)?.get(key)?;
+        (!item.removed).then_some(item.current)
+    }
+
+    /// How many servers and items are known.
+    pub fn size(&self) -> (usize, usize) {
+        (self.servers.len(), self.items)
+    }
+
     /// What differs between two definitions of an item: by default the pinned one and the one that
     /// was seen last.
     ///

@@ -15,6 +15,7 @@ use super::flood::{Flood, Rate, Verdict};
 use super::history::History;
 use super::kind::EventKind;
 use super::live::{Live, LiveLimits};
+use super::metrics::EventCounts;
 use super::record::{self, EventId, Record};
 use super::wording;
 use crate::event::Event;
@@ -58,12 +59,18 @@ impl Default for Limits {
 pub struct View {
     live: Mutex<Live>,
     history: Mutex<History>,
+    counts: Mutex<EventCounts>,
 }
 
 impl View {
     /// The present.
     pub fn live(&self) -> MutexGuard<'_, Live> {
         lock(&self.live)
+    }
+
+    /// How many events there were.
+    pub fn counts(&self) -> EventCounts {
+        lock(&self.counts).clone()
     }
 
     /// The recent past.
@@ -212,6 +219,7 @@ impl Source {
         match Record::new(event, EventId::new(self.run, number), uid, self.max_json) {
             Ok(mut record) => {
                 record.presence = presence;
+                lock(&self.view.counts).add(record.kind, record.severity);
                 let record = Arc::new(record);
                 self.view.history().push(Arc::clone(&record));
                 Some(record)
@@ -247,6 +255,7 @@ impl Sinks {
         let view = Arc::new(View {
             live: Mutex::new(Live::new(limits.live)),
             history: Mutex::new(History::new(limits.history_records, limits.history_bytes)),
+            counts: Mutex::default(),
         });
         let source = Source {
             run: now(),

@@ -146,6 +146,7 @@ fn is_bounded_by_nature(kind: EventKind) -> bool {
         | EventKind::CaptureGap
         | EventKind::BlindSpot
         | EventKind::Policy
+        | EventKind::Contained
         | EventKind::EventsDropped => true,
     }
 }

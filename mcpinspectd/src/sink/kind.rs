@@ -31,13 +31,15 @@ pub enum EventKind {
     InvalidMessage,
     /// `mcp_policy`
     Policy,
+    /// `mcp_contained`
+    Contained,
     /// `mcp_events_dropped`
     EventsDropped,
 }
 
 impl EventKind {
     /// Every type there is.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::ToolSeen,
         Self::ToolChanged,
         Self::ServerChanged,
@@ -49,6 +51,7 @@ impl EventKind {
         Self::BlindSpot,
         Self::InvalidMessage,
         Self::Policy,
+        Self::Contained,
         Self::EventsDropped,
     ];
 
@@ -66,6 +69,7 @@ impl EventKind {
             Event::BlindSpot { .. } => Self::BlindSpot,
             Event::InvalidMessage { .. } => Self::InvalidMessage,
             Event::Policy { .. } => Self::Policy,
+            Event::Contained { .. } => Self::Contained,
             Event::EventsDropped { .. } => Self::EventsDropped,
         }
     }
@@ -95,6 +99,7 @@ impl EventKind {
             Self::BlindSpot => ("mcp_blind_spot", "dac2852c733445ae8d662bfa26114b21"),
             Self::InvalidMessage => ("mcp_invalid_message", "c792d67ac6ff4c9599da4b2c4793672c"),
             Self::Policy => ("mcp_policy", "cc284d2090ff48729fd7ed52593a95c8"),
+            Self::Contained => ("mcp_contained", "e1a3c92f6d0b4c57a84f27d5b9036e1c"),
             Self::EventsDropped => ("mcp_events_dropped", "bf74147c45de46e8aa1ab895870a809f"),
         }
     }

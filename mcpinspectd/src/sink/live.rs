@@ -8,9 +8,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
+use crate::contain::Measure;
+use crate::control::EVERYONE;
 use crate::event::{Event, Party, Severity, ToolStatus};
 use crate::model::{Pid, ServerId, SessionId, Timestamp};
 use crate::text::{bound, escape::printable};
+
+/// Characters of a tool's name that are shown.
+pub const SHOWN_NAME: usize = 128;
 
 /// Most sessions, servers and tools that are remembered.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +53,10 @@ pub struct Server {
     pub uid: Option<u32>,
     /// When something was last heard of it.
     pub last_seen: Timestamp,
+    /// Whether it is listened to.
+    pub monitored: bool,
+    /// Whether its processes were frozen, and not thawed since.
+    pub frozen: bool,
 }
 
 /// One session under way.
@@ -113,6 +122,8 @@ struct ServerEntry {
     sessions: usize,
     uid: Option<u32>,
     last_seen: Timestamp,
+    paused: bool,
+    frozen: bool,
     tools: BTreeMap<String, Tool>,
 }
 
@@ -131,6 +142,8 @@ pub struct Live {
     limits: LiveLimits,
     sessions: HashMap<SessionId, Session>,
     servers: BTreeMap<ServerId, ServerEntry>,
+    /// Whether nobody listens to any server.
+    paused: bool,
     forgotten: u64,
 }
 
@@ -141,6 +154,7 @@ impl Live {
             limits,
             sessions: HashMap::new(),
             servers: BTreeMap::new(),
+            paused: false,
             forgotten: 0,
         }
     }
@@ -150,8 +164,12 @@ impl Live {
         match event {
             Event::SessionStarted { server, .. } => server.as_ref().map(|party| party.uid),
             other => {
-                let session = &super::record::subject(other)?.session_id;
-                Some(self.sessions.get(session)?.server.as_ref()?.uid)
+                let subject = super::record::subject(other)?;
+                if subject.session_id == SessionId::none() {
+                    // About the server itself: whoever ran it last is concerned.
+                    return self.servers.get(&subject.server_id)?.uid;
+                }
+                Some(self.sessions.get(&subject.session_id)?.server.as_ref()?.uid)
             }
         }
     }
@@ -211,7 +229,11 @@ impl Live {
                 let session = self.sessions.remove(&subject.session_id)?;
                 let entry = self.server(&session.server_id, subject.timestamp)?;
                 entry.sessions = entry.sessions.saturating_sub(1);
-                (entry.sessions == 0).then_some(Presence::Vanished)
+                if entry.sessions > 0 {
+                    return None;
+                }
+                entry.frozen = false;
+                Some(Presence::Vanished)
             }
             Event::ToolSeen {
                 subject,
@@ -224,7 +246,7 @@ impl Live {
                 self.tool(
                     &subject.server_id,
                     Tool {
-                        tool_name: printable(tool_name, 128),
+                        tool_name: printable(tool_name, SHOWN_NAME),
                         status: *status,
                         tool_hash: bound(tool_hash, 64).into_owned(),
                         max_severity: *max_severity,
@@ -244,7 +266,7 @@ impl Live {
                 self.tool(
                     &subject.server_id,
                     Tool {
-                        tool_name: printable(tool_name, 128),
+                        tool_name: printable(tool_name, SHOWN_NAME),
                         status: *status,
                         tool_hash: bound(new_hash.as_deref().unwrap_or_default(), 64).into_owned(),
                         max_severity: *max_severity,
@@ -253,26 +275,65 @@ impl Live {
                 );
                 None
             }
+            Event::Policy {
+                subject, decision, ..
+            } => {
+                let paused = match decision.as_str() {
+                    "pause" => true,
+                    "resume" => false,
+                    _ => return None,
+                };
+                if *subject.server_id.0 == *EVERYONE {
+                    self.paused = paused;
+                } else if let Some(entry) = self.server(&subject.server_id, subject.timestamp) {
+                    entry.paused = paused;
+                }
+                None
+            }
+            Event::Contained {
+                subject, measure, ..
+            } => {
+                if let Some(entry) = self.servers.get_mut(&subject.server_id) {
+                    entry.frozen = *measure == Measure::Freeze;
+                }
+                None
+            }
             Event::ServerChanged { .. }
             | Event::Detection { .. }
             | Event::CaptureGap { .. }
             | Event::BlindSpot { .. }
             | Event::InvalidMessage { .. }
-            | Event::Policy { .. }
             | Event::EventsDropped { .. } => None,
         }
     }
 
     /// All servers, by name.
     pub fn servers(&self) -> impl Iterator<Item = Server> {
-        self.servers.iter().map(|(id, entry)| Server {
+        self.servers.iter().map(|(id, entry)| self.row(id, entry))
+    }
+
+    /// Whether a server is known.
+    pub fn knows(&self, server: &ServerId) -> bool {
+        self.servers.contains_key(server)
+    }
+
+    /// One server, and its tools by name.
+    pub fn server_and_tools(&self, server: &ServerId) -> Option<(Server, Vec<Tool>)> {
+        let (id, entry) = self.servers.get_key_value(server)?;
+        Some((self.row(id, entry), entry.tools.values().cloned().collect()))
+    }
+
+    fn row(&self, id: &ServerId, entry: &ServerEntry) -> Server {
+        Server {
             server_id: id.clone(),
             fingerprint: entry.fingerprint.clone(),
             sessions: entry.sessions,
             tools: entry.tools.len(),
             uid: entry.uid,
             last_seen: entry.last_seen,
-        })
+            monitored: !self.paused && !entry.paused,
+            frozen: entry.frozen,
+        }
     }
 
     /// All sessions under way, the oldest first.
@@ -318,6 +379,8 @@ impl Live {
                 sessions: 0,
                 uid: None,
                 last_seen: now,
+                paused: false,
+                frozen: false,
                 tools: BTreeMap::new(),
             });
         entry.last_seen = entry.last_seen.max(now);

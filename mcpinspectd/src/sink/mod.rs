@@ -22,6 +22,7 @@ pub mod jsonl;
 pub mod kind;
 pub mod live;
 pub mod logging;
+pub mod metrics;
 pub mod notify;
 pub mod record;
 pub mod running;

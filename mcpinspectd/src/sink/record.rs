@@ -135,7 +135,8 @@ pub fn subject(event: &Event) -> Option<&Subject> {
         | Event::CaptureGap { subject, .. }
         | Event::BlindSpot { subject, .. }
         | Event::InvalidMessage { subject, .. }
-        | Event::Policy { subject, .. } => Some(subject),
+        | Event::Policy { subject, .. }
+        | Event::Contained { subject, .. } => Some(subject),
         Event::EventsDropped { .. } => None,
     }
 }
@@ -296,6 +297,27 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             add("MCPINSPECT_DECIDED_BY", by);
             if let Some(uid) = uid {
                 add("MCPINSPECT_DECIDED_BY_UID", &uid.to_string());
+            }
+        }
+        Event::Contained {
+            subject: _,
+            measure,
+            cgroups,
+            processes,
+            missed: _,
+            uid,
+            pattern,
+        } => {
+            add("MCPINSPECT_MEASURE", measure.as_str());
+            add("MCPINSPECT_PROCESSES", &wording::listed(processes));
+            if !cgroups.is_empty() {
+                add("MCPINSPECT_CGROUPS", &cgroups.join(" "));
+            }
+            if let Some(uid) = uid {
+                add("MCPINSPECT_DECIDED_BY_UID", &uid.to_string());
+            }
+            if let Some(pattern) = pattern {
+                add("MCPINSPECT_PATTERN", pattern);
             }
         }
         Event::EventsDropped {

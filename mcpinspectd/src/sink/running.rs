@@ -8,9 +8,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::bus::{self, Endpoint, control::Control};
+use super::bus::{self, Endpoint};
 use super::fanout::{Inlet, Limits, Sinks, Tally};
 use super::{journal, jsonl};
+use crate::capture::raise_priority;
+use crate::control::Control;
+
+/// Of the threads that carry events out, as a nice value: as hurried as the pipeline.
+pub const PRIORITY: i32 = -10;
 
 /// Which sinks to start.
 #[derive(Clone, Debug, Default)]
@@ -139,6 +144,8 @@ fn on_thread(
     thread::Builder::new()
         .name(format!("sink-{sink}"))
         .spawn(move || {
+            // An event that waits for its turn on a busy machine is a late one.
+            raise_priority(PRIORITY);
             work(inlet);
             let _ = ended.send(());
         })

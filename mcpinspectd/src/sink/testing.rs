@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use crate::contain::Measure;
 use crate::event::{
     Action, Detection, Event, FieldChange, Match, Party, Severity, Subject, ToolStatus,
 };
@@ -166,6 +167,15 @@ pub fn examples() -> Vec<Event> {
             by: "person",
             uid: Some(1000),
             reason: "looked at it".to_owned(),
+        },
+        Event::Contained {
+            subject: subject("files"),
+            measure: Measure::Freeze,
+            cgroups: vec!["/app.slice/files.scope".to_owned()],
+            processes: vec![Pid(4240), Pid(4242)],
+            missed: vec!["process 4243: Operation not permitted".to_owned()],
+            uid: None,
+            pattern: Some("sensitive-file".to_owned()),
         },
         Event::EventsDropped {
             timestamp: Timestamp(1_760_000_000_000_000_000),

@@ -4,7 +4,9 @@
 //! finding. A *sentence* goes where contents may be read, and says what happened and what was
 //! found. Names come from the other side, so both are escaped and bounded here, and nowhere later.
 
+use crate::contain::Measure;
 use crate::event::{Action, Detection, Event, FieldChange, Severity, Subject, ToolStatus};
+use crate::model::Pid;
 use crate::text::escape::printable;
 
 /// Longest title, characters.
@@ -137,6 +139,17 @@ pub fn title(event: &Event) -> String {
                 server(subject)
             ),
         },
+        Event::Contained {
+            subject,
+            measure,
+            missed,
+            ..
+        } => format!(
+            "{} was {}{}",
+            server(subject),
+            measure.done(),
+            if missed.is_empty() { "" } else { " in part" }
+        ),
         Event::EventsDropped {
             sink,
             server_id,
@@ -309,10 +322,43 @@ pub fn sentence(event: &Event) -> String {
             }
             push(&mut text, &format!("begins {excerpt}"));
         }
-        Event::Policy { uid, by, .. } => match uid {
-            Some(uid) => push(&mut text, &format!("by uid {uid}")),
-            None => push(&mut text, &format!("by {by}")),
-        },
+        Event::Policy {
+            uid, by, reason, ..
+        } => {
+            match uid {
+                Some(uid) => push(&mut text, &format!("by uid {uid}")),
+                None => push(&mut text, &format!("by {by}")),
+            }
+            if !reason.is_empty() {
+                push(&mut text, reason);
+            }
+        }
+        Event::Contained {
+            cgroups,
+            processes,
+            missed,
+            uid,
+            pattern,
+            ..
+        } => {
+            push(&mut text, &format!("processes {}", listed(processes)));
+            if !cgroups.is_empty() {
+                push(&mut text, &format!("as a whole: {}", cgroups.join(", ")));
+            }
+            if !missed.is_empty() {
+                push(&mut text, &format!("not reached: {}", missed.join(", ")));
+            }
+            match (uid, pattern) {
+                (Some(uid), _) => push(&mut text, &format!("by uid {uid}")),
+                (None, Some(pattern)) => {
+                    push(
+                        &mut text,
+                        &format!("by policy, after a finding of {pattern}"),
+                    );
+                }
+                (None, None) => push(&mut text, "by policy"),
+            }
+        }
         Event::EventsDropped { reason, .. } => push(
             &mut text,
             match *reason {
@@ -343,7 +389,13 @@ pub fn severity(event: &Event) -> Option<Severity> {
             Some(max_severity.map_or(least, |found| found.max(least)))
         }
         Event::Detection { detection, .. } => Some(detection.severity),
+        // Somebody wanted it so.
+        Event::CaptureGap { reason, .. } if reason == "monitoring_paused" => Some(Severity::Low),
         Event::CaptureGap { .. } | Event::EventsDropped { .. } => Some(Severity::Medium),
+        Event::Contained { measure, .. } => Some(match measure {
+            Measure::Freeze | Measure::Kill => Severity::High,
+            Measure::Thaw => Severity::Low,
+        }),
         Event::BlindSpot {
             covered_by_other_end: true,
             ..
@@ -378,6 +430,16 @@ pub fn status_word(status: ToolStatus) -> &'static str {
         ToolStatus::Changed => "changed",
         ToolStatus::Removed => "removed",
     }
+}
+
+/// The first pids of a list, and how many more there are.
+pub fn listed(pids: &[Pid]) -> String {
+    const SHOWN: usize = 16;
+    let mut text: Vec<String> = pids.iter().take(SHOWN).map(Pid::to_string).collect();
+    if pids.len() > SHOWN {
+        text.push(format!("and {} more", pids.len() - SHOWN));
+    }
+    text.join(" ")
 }
 
 /// The finding that decides: the first of the worst.
@@ -457,7 +519,8 @@ mod tests {
         512 bytes of files were lost; server_to_client from byte 4096: ring_full
         files moves data by io_uring; pid 4242; its bytes are not seen
         Invalid message in a session with files; server_to_client: not_json, 17 bytes; begins Starting server…
-        approve for tool "read" of files; by uid 1000
+        approve for tool "read" of files; by uid 1000; looked at it
+        files was frozen in part; processes 4240 4242; as a whole: /app.slice/files.scope; not reached: process 4243: Operation not permitted; by policy, after a finding of sensitive-file
         3 events did not reach the journal sink; its queue was full
         "#);
     }
@@ -477,6 +540,7 @@ mod tests {
         files moves data by io_uring
         Invalid message in a session with files
         approve for tool "read" of files
+        files was frozen in part
         3 events did not reach the journal sink
         "#);
         for line in lines {

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mcpinspectd::control::Control;
 use mcpinspectd::sink::bus::Endpoint;
-use mcpinspectd::sink::bus::control::Control;
 use mcpinspectd::sink::fanout::{Sinks, Tally};
 use mcpinspectd::sink::running::{Running, Settings};
 use tempfile::TempDir;

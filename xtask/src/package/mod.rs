@@ -35,6 +35,10 @@ pub struct Options {
     /// Revision of the packaging, for several packages of one version
     #[arg(long, default_value_t = 1)]
     revision: u32,
+    /// The programs are built already, with others whose needs their dependencies meet too: to build
+    /// them alone would be to build all of those a second time
+    #[arg(skip)]
+    built: bool,
 }
 
 /// A package manager's format.
@@ -103,6 +107,7 @@ pub fn for_tests() -> Result<()> {
             profile: "dev".to_owned(),
             format: formats.to_vec(),
             revision,
+            built: true,
         })?;
     }
     Ok(())
@@ -110,16 +115,18 @@ pub fn for_tests() -> Result<()> {
 
 /// Builds the programs and has them write their manual.
 fn prepare(options: &Options) -> Result<Package> {
-    let commit = shell::commit();
-    say(&format!(
-        "building the {} profile of {}",
-        options.profile,
-        commit.as_deref().unwrap_or("an unknown commit")
-    ));
-    let mut build = shell::cargo();
-    build.args(["build", "--locked", "--package", "mcpinspectd", "--bins"]);
-    build.args(["--profile", &options.profile]);
-    shell::run(&mut build)?;
+    if !options.built {
+        let commit = shell::commit();
+        say(&format!(
+            "building the {} profile of {}",
+            options.profile,
+            commit.as_deref().unwrap_or("an unknown commit")
+        ));
+        let mut build = shell::cargo();
+        build.args(["build", "--locked", "--package", "mcpinspectd", "--bins"]);
+        build.args(["--profile", &options.profile]);
+        shell::run(&mut build)?;
+    }
     let profile = match options.profile.as_str() {
         "dev" | "test" => "debug",
         "bench" => "release",
@@ -127,7 +134,12 @@ fn prepare(options: &Options) -> Result<Package> {
     };
     let daemon = built(profile, "mcpinspectd");
     has_probes(&daemon)?;
-    let folder = shell::target().join("package");
+    // What tests install is never taken for what people do.
+    let mut folder = shell::target().join("package");
+    if profile != "release" {
+        folder.push(&options.profile);
+    }
+    std::fs::create_dir_all(&folder)?;
     let manual = folder.join("manual");
     let _ = std::fs::remove_dir_all(&manual);
     for program in PROGRAMS {

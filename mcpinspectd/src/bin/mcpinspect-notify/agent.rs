@@ -29,8 +29,23 @@ impl Retry {
         }
     }
 
-    fn is_due(&self) -> bool {
-        Instant::now() >= self.at
+    /// Connects where nothing is connected and it is time to try.
+    async fn fill<T>(
+        &mut self,
+        slot: &mut Option<T>,
+        connect: impl AsyncFnOnce() -> anyhow::Result<T>,
+    ) {
+        if slot.is_some() || Instant::now() < self.at {
+            return;
+        }
+        match connect().await {
+            Ok(connected) => {
+                tracing::info!("connected to the {}", self.name);
+                self.wait = FIRST_WAIT;
+                *slot = Some(connected);
+            }
+            Err(error) => self.failed(&error),
+        }
     }
 
     fn failed(&mut self, error: &anyhow::Error) {
@@ -42,11 +57,6 @@ impl Retry {
         }
         self.at = Instant::now() + self.wait;
         self.wait = (self.wait * 2).min(LONGEST_WAIT);
-    }
-
-    fn connected(&mut self) {
-        tracing::info!("connected to the {}", self.name);
-        self.wait = FIRST_WAIT;
     }
 
     fn lost(&mut self) {
@@ -63,24 +73,8 @@ pub async fn run(filter: Filter) {
         (Retry::new("system bus"), Retry::new("session bus"));
     let mut last: Option<String> = None;
     loop {
-        if watch.is_none() && watch_retry.is_due() {
-            match Watch::connect().await {
-                Ok(connected) => {
-                    watch_retry.connected();
-                    watch = Some(connected);
-                }
-                Err(error) => watch_retry.failed(&error),
-            }
-        }
-        if desktop.is_none() && desktop_retry.is_due() {
-            match Desktop::connect().await {
-                Ok(connected) => {
-                    desktop_retry.connected();
-                    desktop = Some(connected);
-                }
-                Err(error) => desktop_retry.failed(&error),
-            }
-        }
+        watch_retry.fill(&mut watch, Watch::connect).await;
+        desktop_retry.fill(&mut desktop, Desktop::connect).await;
         if let Some(desktop) = &desktop {
             show(&mut board, &desktop.screen()).await;
         }
@@ -149,6 +143,16 @@ async fn press(key: String, alert: Alert, screen: Screen, daemon: Daemon) {
         action::APPROVE => match daemon.approve(id).await {
             Ok(tool) => vec![format!("The current definition of {tool} is approved.")],
             Err(error) => vec![format!("Not approved: {error:#}")],
+        },
+        action::FREEZE => match daemon.freeze(&alert.server).await {
+            Ok(count) => vec![
+                format!(
+                    "{} is frozen: {count} of its processes are stopped.",
+                    alert.server
+                ),
+                "`mcpinspect thaw` lets it run again, `mcpinspect kill` ends it.".to_owned(),
+            ],
+            Err(error) => vec![format!("Not frozen: {error}")],
         },
         _ => return,
     };

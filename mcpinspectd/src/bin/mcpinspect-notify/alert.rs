@@ -36,7 +36,7 @@ impl Filter {
         &self,
         (kind, event_id, severity, server, uid, title): Arguments,
     ) -> Option<Alert> {
-        let severity = parse(&severity)?;
+        let severity = Severity::from_word(&severity)?;
         let ours = self.uid.is_none_or(|own| own == uid);
         (ours && severity >= self.least).then_some(Alert {
             event_id,
@@ -46,17 +46,6 @@ impl Filter {
             title,
         })
     }
-}
-
-/// A severity by its outside name.
-pub fn parse(word: &str) -> Option<Severity> {
-    let all = [
-        Severity::Low,
-        Severity::Medium,
-        Severity::High,
-        Severity::Critical,
-    ];
-    all.into_iter().find(|severity| severity.as_str() == word)
 }
 
 #[cfg(test)]

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use futures_util::StreamExt as _;
 use mcpinspectd::event::Severity;
 use mcpinspectd::text::escape::{markup, printable};
 use tokio::time::timeout;
-use zbus::{Connection, MatchRule, MessageStream, Variant, message};
+use zbus::{Connection, Variant, message};
 
 use crate::board::Card;
+use crate::peer::{Heard, Peer};
 
 const SERVICE: &str = "org.freedesktop.Notifications";
 const PATH: &str = "/org/freedesktop/Notifications";
@@ -25,6 +25,8 @@ pub mod action {
     pub const DETAILS: &str = "default";
     /// Approves the tool's current definition.
     pub const APPROVE: &str = "approve";
+    /// Stops the server until a person thaws it.
+    pub const FREEZE: &str = "freeze";
 }
 
 /// What the person or the desktop did.
@@ -40,11 +42,7 @@ pub enum Act {
 
 /// The connection to the user's session bus.
 #[derive(Debug)]
-pub struct Desktop {
-    connection: Connection,
-    acts: MessageStream,
-    owners: MessageStream,
-}
+pub struct Desktop(Peer);
 
 impl Desktop {
     /// Connects to the session bus. Whether a notification daemon is there shows later.
@@ -52,45 +50,23 @@ impl Desktop {
         let connection = timeout(PATIENCE, Connection::session())
             .await
             .context("the session bus does not answer")??;
-        let acts = MatchRule::builder()
-            .msg_type(message::Type::Signal)
-            .sender(SERVICE)
-            .interface(SERVICE)
-            .build()?;
-        let owners = MatchRule::builder()
-            .msg_type(message::Type::Signal)
-            .sender("org.freedesktop.DBus")
-            .interface("org.freedesktop.DBus")
-            .member("NameOwnerChanged")
-            .arg(0, SERVICE)
-            .build()?;
-        let acts = MessageStream::for_match_rule(acts, &connection, None).await?;
-        let owners = MessageStream::for_match_rule(owners, &connection, None).await?;
-        Ok(Self {
-            connection,
-            acts,
-            owners,
-        })
+        Ok(Self(Peer::join(connection, SERVICE, SERVICE, None).await?))
     }
 
-    /// A handle that can show cards from elsewhere.
+    /// A handle to show cards with.
     pub fn screen(&self) -> Screen {
-        Screen(self.connection.clone())
+        Screen(self.0.connection().clone())
     }
 
     /// The next thing that happens; `None` when the session bus has gone.
     pub async fn next(&mut self) -> Option<Act> {
         loop {
-            let message = tokio::select! {
-                () = self.connection.closed() => return None,
-                message = self.acts.next() => message?.ok()?,
-                owner = self.owners.next() => {
-                    owner?.ok()?;
-                    return Some(Act::Restarted);
-                }
+            let signal = match self.0.next().await? {
+                Heard::Came | Heard::Went => return Some(Act::Restarted),
+                Heard::Signal(signal) => signal,
             };
-            let body = message.body();
-            let header = message.header();
+            let body = signal.body();
+            let header = signal.header();
             let act = match header.member().map(|member| member.as_str()) {
                 Some("NotificationClosed") => body
                     .deserialize::<(u32, u32)>()
@@ -121,6 +97,10 @@ impl Screen {
         actions.extend([action::DETAILS, "Details"]);
         if card.latest.kind == "mcp_tool_changed" {
             actions.extend([action::APPROVE, "Approve"]);
+        }
+        // What was contained already, or is about no server, offers nothing to freeze.
+        if !card.server.is_empty() && card.latest.kind != "mcp_contained" {
+            actions.extend([action::FREEZE, "Freeze server"]);
         }
         self.notify(
             card.replaces,

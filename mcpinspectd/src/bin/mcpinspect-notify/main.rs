@@ -10,6 +10,7 @@ mod alert;
 mod board;
 mod desktop;
 mod details;
+mod peer;
 mod watch;
 
 use std::process::ExitCode;
@@ -21,7 +22,7 @@ use mcpinspectd::manual::{self, Section};
 use mcpinspectd::sink::logging;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::alert::{Filter, parse};
+use crate::alert::Filter;
 
 /// What `--version` says.
 static VERSION: LazyLock<String> =
@@ -43,7 +44,7 @@ struct Arguments {
 }
 
 fn severity(word: &str) -> Result<Severity, String> {
-    parse(word).ok_or_else(|| "neither low, medium, high nor critical".to_owned())
+    Severity::from_word(word).ok_or_else(|| "neither low, medium, high nor critical".to_owned())
 }
 
 fn main() -> ExitCode {

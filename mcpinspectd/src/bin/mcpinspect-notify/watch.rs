@@ -1,26 +1,20 @@
 //! The daemon's signals on the system bus, and its answers.
 
 use std::collections::{HashSet, VecDeque};
-use std::time::Duration;
 
 use anyhow::Context as _;
-use futures_util::StreamExt as _;
-use mcpinspectd::sink::bus::manager::{INTERFACE, NAME, PATH};
+use mcpinspectd::sink::bus::client::{Client, ClientError};
+use mcpinspectd::sink::bus::manager::{INTERFACE, NAME};
 use serde_json::Value;
-use tokio::time::timeout;
-use zbus::proxy::{self, CacheProperties, MethodFlags};
-use zbus::{Connection, MatchRule, MessageStream, Proxy, message};
 
 use crate::alert::Arguments;
-
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::peer::{Heard, Peer};
 
 /// The connection to the system bus.
 #[derive(Debug)]
 pub struct Watch {
-    connection: Connection,
-    signals: MessageStream,
-    owners: MessageStream,
+    client: Client,
+    peer: Peer,
     /// The daemon may have signalled what was not heard.
     behind: bool,
     /// What was not heard, still to be handed on.
@@ -32,29 +26,11 @@ pub struct Watch {
 impl Watch {
     /// Connects to the system bus.
     pub async fn connect() -> anyhow::Result<Self> {
-        let connection = timeout(PATIENCE, Connection::system())
-            .await
-            .context("the system bus does not answer")??;
-        let signals = MatchRule::builder()
-            .msg_type(message::Type::Signal)
-            .sender(NAME)
-            .path(PATH)
-            .interface(INTERFACE)
-            .member("Event")
-            .build()?;
-        let owners = MatchRule::builder()
-            .msg_type(message::Type::Signal)
-            .sender("org.freedesktop.DBus")
-            .interface("org.freedesktop.DBus")
-            .member("NameOwnerChanged")
-            .arg(0, NAME)
-            .build()?;
-        let signals = MessageStream::for_match_rule(signals, &connection, None).await?;
-        let owners = MessageStream::for_match_rule(owners, &connection, None).await?;
+        let client = Client::connect().await?;
+        let connection = client.connection().clone();
         Ok(Self {
-            connection,
-            signals,
-            owners,
+            peer: Peer::join(connection, NAME, INTERFACE, Some("Event")).await?,
+            client,
             behind: true,
             missed: VecDeque::new(),
             twice: HashSet::new(),
@@ -63,7 +39,7 @@ impl Watch {
 
     /// A handle for questions.
     pub fn daemon(&self) -> Daemon {
-        Daemon(self.connection.clone())
+        Daemon(self.client.clone())
     }
 
     /// The next event's signal; `None` when the bus has gone. `last` is the last event that was
@@ -78,20 +54,16 @@ impl Watch {
             if let Some(missed) = self.missed.pop_front() {
                 return Some(missed);
             }
-            tokio::select! {
-                () = self.connection.closed() => return None,
-                signal = self.signals.next() => {
-                    let signal: Result<Arguments, _> = signal?.ok()?.body().deserialize();
+            match self.peer.next().await? {
+                Heard::Came => self.behind = true,
+                Heard::Went => self.behind = false,
+                Heard::Signal(signal) => {
+                    let signal: Result<Arguments, _> = signal.body().deserialize();
                     if let Ok(arguments) = signal
                         && !self.twice.remove(&arguments.1)
                     {
                         return Some(arguments);
                     }
-                }
-                owner = self.owners.next() => {
-                    let (_, _, new): (String, String, String) =
-                        owner?.ok()?.body().deserialize().ok()?;
-                    self.behind = !new.is_empty();
                 }
             }
         }
@@ -101,7 +73,11 @@ impl Watch {
     /// when it comes; asking must not start it.
     async fn catch_up(&mut self, last: Option<&str>) {
         let Some(last) = last else { return };
-        match self.daemon().missed(last).await {
+        match self
+            .client
+            .ask::<_, Vec<Arguments>>("ListSignals", &last)
+            .await
+        {
             Ok(missed) => {
                 self.twice = missed.iter().map(|arguments| arguments.1.clone()).collect();
                 self.missed = missed.into();
@@ -113,12 +89,12 @@ impl Watch {
 
 /// The daemon, to be asked.
 #[derive(Clone, Debug)]
-pub struct Daemon(Connection);
+pub struct Daemon(Client);
 
 impl Daemon {
     /// The whole event with this id.
     pub async fn event(&self, id: &str) -> anyhow::Result<Value> {
-        let json: String = self.ask("GetEvent", id).await?;
+        let json: String = self.0.ask("GetEvent", &id).await?;
         Ok(serde_json::from_str(&json)?)
     }
 
@@ -131,39 +107,15 @@ impl Daemon {
             text.with_context(|| format!("the event has no {key}"))
         };
         let (server, tool, hash) = (field("server_id")?, field("tool_name")?, field("new_hash")?);
-        let flags = MethodFlags::NO_AUTO_START | MethodFlags::ALLOW_INTERACTIVE_AUTH;
-        let arguments = (server, tool, hash);
-        self.proxy()
-            .await?
-            .call_with_flags::<_, _, ()>("Approve", flags, &arguments)
+        self.0
+            .order::<_, ()>("Approve", &(server, tool, hash))
             .await?;
         Ok(tool.to_owned())
     }
 
-    async fn missed(&self, last: &str) -> anyhow::Result<Vec<Arguments>> {
-        self.ask("ListSignals", last).await
-    }
-
-    /// Asks without starting a daemon that is not there.
-    async fn ask<R>(&self, method: &str, argument: &str) -> anyhow::Result<R>
-    where
-        R: for<'d> zbus::wire::DynamicDeserialize<'d>,
-    {
-        let proxy = self.proxy().await?;
-        let call = proxy.call_with_flags(method, MethodFlags::NO_AUTO_START, &argument);
-        let reply = timeout(PATIENCE, call)
-            .await
-            .context("the daemon does not answer")??;
-        reply.context("the daemon's answer is empty")
-    }
-
-    async fn proxy(&self) -> zbus::Result<Proxy<'static>> {
-        proxy::Builder::new(&self.0)
-            .destination(NAME)
-            .path(PATH)
-            .interface(INTERFACE)
-            .cache_properties(CacheProperties::No)
-            .build()
-            .await
+    /// Freezes a server, and says how many processes that were. polkit may ask here too.
+    pub async fn freeze(&self, server: &str) -> Result<usize, ClientError> {
+        let frozen: (Vec<u32>, Vec<String>, Vec<String>) = self.0.order("Freeze", &server).await?;
+        Ok(frozen.0.len())
     }
 }

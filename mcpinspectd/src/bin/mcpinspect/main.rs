@@ -1,9 +1,13 @@
 //! `mcpinspect`: what a person types.
 
+mod contain;
+mod daemon;
 mod decide;
 mod diff;
 mod eval;
+mod events;
 mod explain;
+mod fleet;
 mod launch;
 mod pins;
 mod report;
@@ -32,6 +36,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Status(daemon::Status),
+    Servers(daemon::Servers),
+    Events(events::Events),
+    Freeze(contain::Freeze),
+    Thaw(contain::Thaw),
+    Kill(contain::Kill),
+    Pause(contain::Pause),
+    Resume(contain::Resume),
     Tools(tools::Tools),
     Diff(diff::Diff),
     Approve(decide::Approve),
@@ -41,6 +53,7 @@ enum Command {
     Scan(scan::Scan),
     Explain(explain::Explain),
     Rules(rules::Rules),
+    Fleet(fleet::FleetCommand),
     Eval(eval::Eval),
 }
 
@@ -49,6 +62,14 @@ fn main() -> ExitCode {
         return written;
     }
     let outcome = match Arguments::parse().command {
+        Command::Status(command) => command.run(),
+        Command::Servers(command) => command.run(),
+        Command::Events(command) => command.run(),
+        Command::Freeze(command) => command.run(),
+        Command::Thaw(command) => command.run(),
+        Command::Kill(command) => command.run(),
+        Command::Pause(command) => command.run(),
+        Command::Resume(command) => command.run(),
         Command::Tools(command) => command.run(),
         Command::Diff(command) => command.run(),
         Command::Approve(command) => command.run(),
@@ -58,6 +79,7 @@ fn main() -> ExitCode {
         Command::Scan(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Rules(command) => command.run(),
+        Command::Fleet(command) => command.run(),
         Command::Eval(command) => command.run(),
     };
     match outcome {

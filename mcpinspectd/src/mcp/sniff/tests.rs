@@ -145,6 +145,19 @@ fn json_rpc_that_is_not_known_to_be_mcp() {
 }
 
 #[test]
+fn a_careless_introduction_proves_nothing() {
+    says(
+        Evidence::Undecided {
+            json_rpc_like: true,
+        },
+        &[
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#,
+        ],
+    );
+}
+
+#[test]
 fn other_protocols() {
     says(
         not_mcp(NotMcpReason::HeaderFraming),

@@ -2,7 +2,8 @@
 //!
 //! Events tell of people's tool calls. Root and the members of the `mcpinspect` group read all of
 //! them; anyone else reads what concerns servers that run as themselves, and learns nothing of the
-//! rest, not even that it exists.
+//! rest. Names of servers and tools are less than that: signals carry them to everyone, and the
+//! person at the machine may list them.
 
 use nix::unistd::{Gid, Group, User, getgrouplist};
 use tokio::task::spawn_blocking;
@@ -10,6 +11,8 @@ use zbus::Connection;
 use zbus::fdo::{self, DBusProxy};
 use zbus::message::Header;
 use zbus::names::BusName;
+
+use super::polkit;
 
 /// The group whose members read everything.
 pub const GROUP: &str = "mcpinspect";
@@ -42,6 +45,20 @@ impl Access {
         match self {
             Self::All { .. } => true,
             Self::Own { uid } => owner == Some(uid),
+        }
+    }
+
+    /// Whose servers' and tools' *names* the sender of this call may read: everyone's also where
+    /// polkit lets the person at the machine.
+    ///
+    /// # Errors
+    /// `AccessDenied` where the bus cannot say who the sender is.
+    pub async fn to_names(connection: &Connection, header: &Header<'_>) -> fdo::Result<Self> {
+        match Self::of_sender(connection, header).await? {
+            Self::Own { uid } if polkit::is_allowed(connection, header, polkit::LIST).await => {
+                Ok(Self::All { uid })
+            }
+            access => Ok(access),
         }
     }
 

@@ -6,18 +6,18 @@ use tokio::task::spawn_blocking;
 use zbus::fdo;
 use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
-use zbus::wire::{SerializeDict, Type};
 use zbus::{Connection, interface};
 
 use super::access::Access;
-use super::control::{Control, ControlError, Decision, Status};
 use super::polkit;
+use super::rows::{ServerRow, SessionRow, SignalRow, ToolRow};
+use crate::contain::{Contained, Measure};
+use crate::control::{Control, ControlError, Decision, Status};
+use crate::registry::Verb;
 use crate::sink::fanout::View;
 use crate::sink::kind::EventKind;
-use crate::sink::live::{self, Presence};
+use crate::sink::live::Presence;
 use crate::sink::record::Record;
-use crate::sink::wording::status_word;
-use crate::text::escape::printable;
 
 /// The name on the bus.
 pub const NAME: &str = "org.mcpinspect1";
@@ -27,72 +27,11 @@ pub const PATH: &str = "/org/mcpinspect1";
 pub const INTERFACE: &str = "org.mcpinspect1.Manager";
 
 /// A uid that nobody has: "not known".
-const NO_UID: u32 = u32::MAX;
+pub const NO_UID: u32 = u32::MAX;
 /// Most events of one answer.
 const MAX_LISTED: u32 = 1000;
 /// Most bytes of events of one answer.
 const MAX_LISTED_BYTES: usize = 8 << 20;
-
-/// A server, as told on the bus.
-#[derive(Debug, SerializeDict, Type)]
-#[zbus(signature = "a{sv}")]
-pub struct ServerRow {
-    server_id: String,
-    fingerprint: String,
-    sessions: u32,
-    tools: u32,
-    uid: Option<u32>,
-    last_seen: String,
-}
-
-/// A session under way, as told on the bus.
-#[derive(Debug, SerializeDict, Type)]
-#[zbus(signature = "a{sv}")]
-pub struct SessionRow {
-    session_id: String,
-    server_id: String,
-    started: String,
-    protocol_version: Option<String>,
-    server_pid: Option<u32>,
-    server_exe: Option<String>,
-    server_uid: Option<u32>,
-    server_unit: Option<String>,
-    client_pid: Option<u32>,
-    client_exe: Option<String>,
-}
-
-/// A tool, as told on the bus.
-#[derive(Debug, SerializeDict, Type)]
-#[zbus(signature = "a{sv}")]
-pub struct ToolRow {
-    tool_name: String,
-    status: String,
-    tool_hash: String,
-    max_severity: Option<String>,
-    last_seen: String,
-}
-
-/// An Event signal's arguments: type, id, severity, server, uid, title.
-#[derive(Debug, serde::Serialize, Type)]
-pub struct SignalRow(String, String, String, String, u32, String);
-
-impl From<&Record> for SignalRow {
-    fn from(record: &Record) -> Self {
-        let server = record.server.as_ref().map_or("", |server| &server.0);
-        Self(
-            record.kind.name().to_owned(),
-            record.id.to_string(),
-            record
-                .severity
-                .map_or("", |severity| severity.as_str())
-                .to_owned(),
-            // Names in the title are escaped by its wording; this one stands alone.
-            printable(server, 128),
-            record.uid.unwrap_or(NO_UID),
-            record.title.clone(),
-        )
-    }
-}
 
 /// The object.
 #[derive(Clone)]
@@ -101,12 +40,20 @@ pub struct Manager {
     control: Option<Arc<dyn Control>>,
 }
 
+/// What a containment came to: processes, control groups, and what was not reached.
+type ContainedRow = (Vec<u32>, Vec<String>, Vec<String>);
+
 impl Manager {
     /// Answers from `view`, and hands decisions to `control`.
     pub fn new(view: Arc<View>, control: Option<Arc<dyn Control>>) -> Self {
         Self { view, control }
     }
 
+    async fn status(&self) -> fdo::Result<Status> {
+        self.on_control(|control| control.status()).await
+    }
+
+    /// Carries out what the sender decided, where they may.
     async fn decide(
         &self,
         connection: &Connection,
@@ -115,81 +62,48 @@ impl Manager {
     ) -> fdo::Result<()> {
         let uid = Access::of_sender(connection, header).await?.uid();
         polkit::authorise(connection, header, uid, polkit::MANAGE).await?;
-        let control = self.control()?;
-        blocking(move || control.decide(decision, uid))
-            .await?
-            .map_err(|error| match error {
-                ControlError::Unknown(_) | ControlError::Stale(_) => {
-                    fdo::Error::InvalidArgs(error.to_string())
-                }
-                ControlError::Failed(_) => fdo::Error::Failed(error.to_string()),
-            })
+        self.on_control(move |control| control.decide(decision, uid))
+            .await
     }
 
-    async fn status(&self) -> fdo::Result<Status> {
-        let control = self.control()?;
-        blocking(move || control.status()).await
+    /// Contains a server because the sender wants it, where they may.
+    async fn contain(
+        &self,
+        connection: &Connection,
+        header: &Header<'_>,
+        server: String,
+        measure: Measure,
+    ) -> fdo::Result<ContainedRow> {
+        let uid = Access::of_sender(connection, header).await?.uid();
+        polkit::authorise(connection, header, uid, polkit::CONTAIN).await?;
+        let Contained {
+            cgroups,
+            processes,
+            missed,
+        } = self
+            .on_control(move |control| control.contain(&server, measure, uid))
+            .await?;
+        let processes = processes.into_iter().map(|pid| pid.0).collect();
+        Ok((processes, cgroups, missed))
     }
 
-    fn control(&self) -> fdo::Result<Arc<dyn Control>> {
-        self.control.clone().ok_or_else(|| {
+    /// Asks the daemon on a thread that may wait for it.
+    async fn on_control<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&dyn Control) -> Result<T, ControlError> + Send + 'static,
+    ) -> fdo::Result<T> {
+        let control = self.control.clone().ok_or_else(|| {
             fdo::Error::NotSupported("this run of the daemon takes no decisions".to_owned())
+        })?;
+        let answer = spawn_blocking(move || ask(&*control))
+            .await
+            .map_err(|error| fdo::Error::Failed(error.to_string()))?;
+        answer.map_err(|error| match error {
+            ControlError::Unknown(_) | ControlError::Invalid(_) | ControlError::Stale(_) => {
+                fdo::Error::InvalidArgs(error.to_string())
+            }
+            ControlError::Failed(_) => fdo::Error::Failed(error.to_string()),
         })
-    }
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> fdo::Result<T> {
-    spawn_blocking(work)
-        .await
-        .map_err(|error| fdo::Error::Failed(error.to_string()))
-}
-
-fn count(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-impl From<live::Server> for ServerRow {
-    fn from(server: live::Server) -> Self {
-        Self {
-            server_id: server.server_id.to_string(),
-            fingerprint: server.fingerprint,
-            sessions: count(server.sessions),
-            tools: count(server.tools),
-            uid: server.uid,
-            last_seen: server.last_seen.to_string(),
-        }
-    }
-}
-
-impl From<&live::Session> for SessionRow {
-    fn from(session: &live::Session) -> Self {
-        let (server, client) = (session.server.as_ref(), session.client.as_ref());
-        Self {
-            session_id: session.session_id.to_string(),
-            server_id: session.server_id.to_string(),
-            started: session.started.to_string(),
-            protocol_version: session.protocol_version.clone(),
-            server_pid: server.map(|process| process.pid.0),
-            server_exe: server.map(|process| process.exe.clone()),
-            server_uid: server.map(|process| process.uid),
-            server_unit: server.and_then(|process| process.unit.clone()),
-            client_pid: client.map(|process| process.pid.0),
-            client_exe: client.map(|process| process.exe.clone()),
-        }
-    }
-}
-
-impl From<&live::Tool> for ToolRow {
-    fn from(tool: &live::Tool) -> Self {
-        Self {
-            tool_name: tool.tool_name.clone(),
-            status: status_word(tool.status).to_owned(),
-            tool_hash: tool.tool_hash.clone(),
-            max_severity: tool
-                .max_severity
-                .map(|severity| severity.as_str().to_owned()),
-            last_seen: tool.last_seen.to_string(),
-        }
     }
 }
 
@@ -201,7 +115,7 @@ impl Manager {
         env!("CARGO_PKG_VERSION")
     }
 
-    /// How capture is doing, such as "watching".
+    /// How capture is doing: "watching", or "paused" where no server is listened to.
     #[zbus(property(emits_changed_signal = "false"))]
     async fn capture_state(&self) -> fdo::Result<String> {
         Ok(self.status().await?.state)
@@ -216,6 +130,12 @@ impl Manager {
             status.bytes_captured,
             status.bytes_lost,
         ))
+    }
+
+    /// Servers that are not listened to for now; see SetMonitoring.
+    #[zbus(property(emits_changed_signal = "false"))]
+    async fn paused_servers(&self) -> fdo::Result<Vec<String>> {
+        Ok(self.status().await?.paused)
     }
 
     /// The event with this id as JSON, while it is among the latest few thousand. For root, the
@@ -292,7 +212,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<Vec<ServerRow>> {
-        let access = Access::of_sender(connection, &header).await?;
+        let access = Access::to_names(connection, &header).await?;
         let live = self.view.live();
         Ok(live
             .servers()
@@ -308,7 +228,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<Vec<SessionRow>> {
-        let access = Access::of_sender(connection, &header).await?;
+        let access = Access::to_names(connection, &header).await?;
         let live = self.view.live();
         let mut sessions = live.sessions();
         sessions
@@ -324,7 +244,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<Vec<ToolRow>> {
-        let access = Access::of_sender(connection, &header).await?;
+        let access = Access::to_names(connection, &header).await?;
         let live = self.view.live();
         match live.tools(server_id) {
             Some((uid, tools)) if access.covers(uid) => Ok(tools.map(ToolRow::from).collect()),
@@ -343,11 +263,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<()> {
-        let decision = Decision::Approve {
-            server: server_id,
-            tool: tool_name,
-            hash: tool_hash,
-        };
+        let decision = judge(Verb::Approve, server_id, tool_name, tool_hash);
         self.decide(connection, &header, decision).await
     }
 
@@ -360,11 +276,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<()> {
-        let decision = Decision::Reject {
-            server: server_id,
-            tool: tool_name,
-            hash: tool_hash,
-        };
+        let decision = judge(Verb::Reject, server_id, tool_name, tool_hash);
         self.decide(connection, &header, decision).await
     }
 
@@ -383,11 +295,6 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<()> {
-        if days == 0 {
-            return Err(fdo::Error::InvalidArgs(
-                "a suppression lasts at least one day".to_owned(),
-            ));
-        }
         let decision = Decision::Suppress {
             server: server_id,
             tool: tool_name,
@@ -398,7 +305,8 @@ impl Manager {
         self.decide(connection, &header, decision).await
     }
 
-    /// Watches a server, or looks away.
+    /// Listens to a server (all of them, for an empty name), or looks away until told otherwise or
+    /// the daemon ends. What is said meanwhile is not looked at, and told as a gap.
     async fn set_monitoring(
         &self,
         server_id: String,
@@ -411,6 +319,43 @@ impl Manager {
             enabled,
         };
         self.decide(connection, &header, decision).await
+    }
+
+    /// Lets no process of a server run until it is thawed; its client goes on. Gives the processes,
+    /// the control groups that were frozen as a whole, and what could not be reached.
+    #[zbus(out_args("processes", "cgroups", "missed"))]
+    async fn freeze(
+        &self,
+        server_id: String,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> fdo::Result<ContainedRow> {
+        self.contain(connection, &header, server_id, Measure::Freeze)
+            .await
+    }
+
+    /// Lets a frozen server run again.
+    #[zbus(out_args("processes", "cgroups", "missed"))]
+    async fn thaw(
+        &self,
+        server_id: String,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> fdo::Result<ContainedRow> {
+        self.contain(connection, &header, server_id, Measure::Thaw)
+            .await
+    }
+
+    /// Ends all processes of a server; its client goes on, and may start it anew.
+    #[zbus(out_args("processes", "cgroups", "missed"))]
+    async fn kill(
+        &self,
+        server_id: String,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> fdo::Result<ContainedRow> {
+        self.contain(connection, &header, server_id, Measure::Kill)
+            .await
     }
 
     /// Reads configuration and rules again.
@@ -494,6 +439,15 @@ impl Manager {
         server_id: &str,
         uid: u32,
     ) -> zbus::Result<()>;
+}
+
+fn judge(verb: Verb, server: String, tool: String, hash: String) -> Decision {
+    Decision::Judge {
+        verb,
+        server,
+        tool,
+        hash,
+    }
 }
 
 /// Sends the signals of one record.

@@ -6,21 +6,25 @@
 //! Events that find no bus are counted, and stay in the history that the object answers from.
 
 pub mod access;
-pub mod control;
+pub mod client;
 pub mod manager;
+mod objects;
 pub mod polkit;
+pub mod rows;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 use zbus::connection::Builder;
+use zbus::fdo::ObjectManager;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, ObjectPath};
 
-use self::control::Control;
 use self::manager::{Manager, NAME, PATH};
+use self::objects::Objects;
 use super::fanout::{Inlet, Item, View};
+use crate::control::Control;
 
 /// Which bus.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +49,7 @@ pub async fn run(
     view: Arc<View>,
     control: Option<Arc<dyn Control>>,
 ) {
-    let manager = Manager::new(view, control);
+    let manager = Manager::new(Arc::clone(&view), control);
     let mut wait = FIRST_WAIT;
     let mut told = false;
     loop {
@@ -53,7 +57,7 @@ pub async fn run(
             Ok(connection) => {
                 tracing::info!("on the system bus as {NAME}");
                 (wait, told) = (FIRST_WAIT, false);
-                let end = carry(&connection, &mut inlet).await;
+                let end = carry(&connection, &mut inlet, &view).await;
                 // Lets what was sent last leave the process.
                 let _ = timeout(Duration::from_secs(1), connection.close()).await;
                 if end == End::Finished {
@@ -101,7 +105,10 @@ async fn connect(endpoint: &Endpoint, manager: Manager) -> Result<Connection, Co
         Endpoint::System => Builder::system(),
         Endpoint::At(address) => Builder::address(address.as_str()),
     };
-    let builder = builder.serve_at(PATH, manager).name(NAME);
+    let builder = builder
+        .serve_at(PATH, manager)
+        .serve_at(PATH, ObjectManager)
+        .name(NAME);
     let result = timeout(PATIENCE, builder.build())
         .await
         .map_err(|_| ConnectError::Timeout)?;
@@ -121,21 +128,31 @@ async fn connect(endpoint: &Endpoint, manager: Manager) -> Result<Connection, Co
 }
 
 /// Sends signals while the connection lasts.
-async fn carry(connection: &Connection, inlet: &mut Inlet) -> End {
+async fn carry(connection: &Connection, inlet: &mut Inlet, view: &View) -> End {
     let emitter = SignalEmitter::from_parts(
         connection.clone(),
         ObjectPath::from_static_str_unchecked(PATH),
     );
+    let mut objects = Objects::new();
     loop {
         let item = tokio::select! {
+            biased;
             () = connection.closed() => return End::Disconnected,
             item = inlet.recv() => item,
+            // Signals first; objects when there is nothing else to tell.
+            () = std::future::ready(()), if objects.is_behind() => {
+                if let Err(error) = objects.follow(connection, view).await {
+                    tracing::warn!(%error, "the objects on the bus are not as they should be");
+                }
+                continue;
+            }
         };
         let record = match item {
             None => return End::Finished,
             Some(Item::Reopen) => continue,
             Some(Item::Record(record)) => record,
         };
+        objects.note(&record);
         match manager::emit(&emitter, &record).await {
             Ok(()) => inlet.delivered(),
             Err(error) => {

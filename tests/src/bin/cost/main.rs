@@ -7,6 +7,7 @@
 mod calls;
 mod daemon;
 mod kernel;
+mod latency;
 mod stats;
 
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -14,6 +15,9 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use anyhow::{Context, Result};
 use clap::Parser;
 use mcpinspect_tests::places;
+
+/// Findings whose way is timed: as many as no limit on a server's events holds back.
+const CALLS: usize = 300;
 
 #[derive(Parser)]
 struct Options {
@@ -23,12 +27,20 @@ struct Options {
     /// One part of the measurement, in a process of its own (used by this program itself)
     #[arg(long, value_enum, hide = true)]
     part: Option<kernel::Part>,
+    /// Answer calls with poisoned results (used by this program itself)
+    #[arg(long, hide = true)]
+    latency_server: bool,
+    /// Only how long it takes from a server's write to the journal and the bus
+    #[arg(long)]
+    latency: bool,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
     let result = match options.part {
         Some(part) => kernel::work(part),
+        None if options.latency_server => latency::serve(),
+        None if options.latency => latency::measure(CALLS),
         None => measure(options.quick),
     };
     match result {
@@ -47,6 +59,7 @@ fn measure(quick: bool) -> Result<()> {
     let rounds = if quick { 3 } else { 10 };
     kernel::measure(rounds)?;
     calls::measure(rounds)?;
+    latency::measure(CALLS)?;
     daemon::measure(if quick { 3 } else { 10 })
 }
 

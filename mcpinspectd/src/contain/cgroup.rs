@@ -1,0 +1,163 @@
+//! Freezing and killing a control group as a whole (cgroup v2).
+//!
+//! The kernel does it at once for everything inside, also for what is forked meanwhile, and nothing
+//! inside can undo it. Writing there takes more than a capability: the hierarchy must be mounted for
+//! writing where this runs, which it is not under the shipped unit. There the system's service
+//! manager is asked, which freezes its units in the same way and then also knows that it did. A
+//! group of a user's own service manager is neither ours to write nor its to freeze: signals remain.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::Measure;
+
+/// Where the unified hierarchy is mounted: alone, or beside the old ones.
+const PLACES: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+
+/// How long the kernel may take to freeze everything inside. A process in the middle of a write to a
+/// slow disk takes its time.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The directory of a control group, where it is there.
+fn directory(cgroup: &str) -> Option<PathBuf> {
+    let inside = cgroup.trim_start_matches('/');
+    PLACES
+        .iter()
+        .map(|place| Path::new(place).join(inside))
+        .find(|directory| directory.join("cgroup.freeze").exists())
+}
+
+/// Whether it was told to be frozen.
+pub fn is_frozen(cgroup: &str) -> bool {
+    directory(cgroup)
+        .and_then(|directory| std::fs::read_to_string(directory.join("cgroup.freeze")).ok())
+        .is_some_and(|text| text.trim() == "1")
+}
+
+/// The unit of the system's service manager that a control group is.
+fn unit(cgroup: &str) -> Option<&str> {
+    let users = |part: &str| part.starts_with("user@") && part.ends_with(".service");
+    let (above, name) = cgroup.rsplit_once('/')?;
+    let is_unit = name.ends_with(".service") || name.ends_with(".scope");
+    // What is below a unit is its own business.
+    let below_another = above
+        .split('/')
+        .any(|part| users(part) || part.ends_with(".service") || part.ends_with(".scope"));
+    (is_unit && !below_another).then_some(name)
+}
+
+/// Has the service manager freeze or thaw a unit, if that is the group that is meant.
+fn ask_manager(cgroup: &str, unit: &str, measure: Measure) -> io::Result<()> {
+    const MANAGER: &str = "org.freedesktop.systemd1";
+    const AT: &str = "/org/freedesktop/systemd1";
+    let method = match measure {
+        Measure::Freeze => "FreezeUnit",
+        Measure::Thaw => "ThawUnit",
+        Measure::Kill => return Err(io::ErrorKind::Unsupported.into()),
+    };
+    let interface = match unit.ends_with(".scope") {
+        true => "org.freedesktop.systemd1.Scope",
+        false => "org.freedesktop.systemd1.Service",
+    };
+    let asked = async {
+        let bus = zbus::Connection::system().await?;
+        let manager =
+            zbus::Proxy::new(&bus, MANAGER, AT, "org.freedesktop.systemd1.Manager").await?;
+        let object: zbus::OwnedObjectPath = manager.call("GetUnit", &unit).await?;
+        let its = zbus::Proxy::new(&bus, MANAGER, object, interface).await?;
+        let group: String = its.get_property("ControlGroup").await?;
+        if group != cgroup {
+            return Err(zbus::Error::Failure(format!("{unit} is another group")));
+        }
+        manager.call::<_, _, ()>(method, &unit).await
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    // It answers when it is done, which may take as long as it takes us.
+    match runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await }) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(io::Error::other(error.to_string())),
+        Err(_) => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+/// Does it, and waits until it is done.
+///
+/// # Errors
+/// There is no such group, or it may not be written here.
+pub fn apply(cgroup: &str, measure: Measure) -> io::Result<()> {
+    let directory = directory(cgroup).ok_or(io::ErrorKind::NotFound)?;
+    let (file, value) = match measure {
+        Measure::Freeze => ("cgroup.freeze", "1"),
+        Measure::Thaw => ("cgroup.freeze", "0"),
+        Measure::Kill => ("cgroup.kill", "1"),
+    };
+    if let Err(error) = std::fs::write(directory.join(file), value) {
+        let unit = unit(cgroup).filter(|_| measure != Measure::Kill);
+        ask_manager(cgroup, unit.ok_or(error)?, measure)?;
+    }
+    let done = match measure {
+        Measure::Freeze => "frozen 1",
+        Measure::Thaw => "frozen 0",
+        Measure::Kill => "populated 0",
+    };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        // A group that is gone has nothing in it.
+        match std::fs::read_to_string(directory.join("cgroup.events")) {
+            Ok(events) if !events.lines().any(|line| line == done) => {}
+            Ok(_) | Err(_) => return Ok(()),
+        }
+        if Instant::now() >= deadline {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the kernel has not done it yet",
+            ));
+        }
+        sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_units_of_the_systems_manager_are_its_to_freeze() {
+        for (cgroup, expected) in [
+            ("/system.slice/mcp-files.service", Some("mcp-files.service")),
+            ("/machine.slice/box.scope", Some("box.scope")),
+            (
+                "/user.slice/user-1000.slice/session-2.scope",
+                Some("session-2.scope"),
+            ),
+            (
+                "/user.slice/user-1000.slice/user@1000.service",
+                Some("user@1000.service"),
+            ),
+            (
+                "/user.slice/user-1000.slice/user@1000.service/app.slice/mcp.scope",
+                None,
+            ),
+            ("/system.slice/docker.service/below", None),
+            ("/system.slice/docker.service/below.scope", None),
+            ("/system.slice", None),
+            ("/", None),
+        ] {
+            assert_eq!(unit(cgroup), expected, "{cgroup}");
+        }
+    }
+
+    #[test]
+    fn a_group_that_is_not_there_cannot_be_frozen() {
+        let error = apply("/no-such-group.service", Measure::Freeze);
+        assert_eq!(
+            error.map_err(|error| error.kind()),
+            Err(io::ErrorKind::NotFound)
+        );
+        assert!(!is_frozen("/no-such-group.service"));
+    }
+}

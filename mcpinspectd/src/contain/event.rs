@@ -1,0 +1,51 @@
+//! Containment as an event: who did what to which server, and why.
+
+use super::{Contained, Measure};
+use crate::event::{Event, Subject};
+use crate::model::{Pid, ServerId, SessionId, Timestamp};
+
+/// Why a server is contained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// A person wants it.
+    Person {
+        /// Who.
+        uid: u32,
+    },
+    /// The configuration does, because of this finding.
+    Policy {
+        /// Name of the rule.
+        pattern: String,
+    },
+}
+
+/// The event that `contained` is.
+pub fn event(
+    server: &ServerId,
+    session: Option<&SessionId>,
+    pid: Option<Pid>,
+    measure: Measure,
+    trigger: &Trigger,
+    contained: &Contained,
+    now: Timestamp,
+) -> Event {
+    let (uid, pattern) = match trigger {
+        Trigger::Person { uid } => (Some(*uid), None),
+        Trigger::Policy { pattern } => (None, Some(pattern.clone())),
+    };
+    Event::Contained {
+        subject: Subject {
+            timestamp: now,
+            session_id: session.cloned().unwrap_or_else(SessionId::none),
+            server_id: server.clone(),
+            server_type: "stdio",
+            server_pid: pid,
+        },
+        measure,
+        cgroups: contained.cgroups.clone(),
+        processes: contained.processes.clone(),
+        missed: contained.missed.clone(),
+        uid,
+        pattern,
+    }
+}

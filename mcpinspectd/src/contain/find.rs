@@ -1,0 +1,65 @@
+//! A server's processes by its name, where nobody is there who watched it start: for the command
+//! line without a daemon, and for a server that has said nothing since the daemon came (a frozen one
+//! never does).
+
+use super::plan::{Process, Target};
+use crate::model::Pid;
+use crate::process::fds::{FdTarget, Holders, InodeKey, StreamKind, holders_snapshot, stdio};
+use crate::process::identity::{NameBook, clients::ClientConfigs};
+use crate::process::{ProcessInfo, ServerIdentity, start_time, table};
+
+/// The processes that run now between two pipes or sockets and are called `server`. `names` are the
+/// names that were given out (see [`NameBook`]).
+pub fn find(server: &str, mut names: NameBook) -> Vec<Target> {
+    let configs = ClientConfigs::default();
+    let holders = holders_snapshot();
+    let mut found = Vec::new();
+    for row in table() {
+        let Some(input) = between_streams(row.pid) else {
+            continue;
+        };
+        let Some(info) = ProcessInfo::read(row.pid) else {
+            continue;
+        };
+        let client = writer_above(&info, input, &holders);
+        let identity =
+            ServerIdentity::of_process(Some(&info), client.map(|client| client.pid), &configs);
+        if identity.name_source == "unknown" {
+            continue;
+        }
+        if &*names.settle(identity).server_id.0 == server {
+            let process = info.process();
+            found.push(Target {
+                server: Process {
+                    pid: process.pid,
+                    start_time: process.start_time,
+                },
+                client,
+            });
+        }
+    }
+    found
+}
+
+/// What the process reads as standard input, where that and its standard output are streams.
+fn between_streams(pid: Pid) -> Option<InodeKey> {
+    let [input, output, _] = stdio(pid)?;
+    let stream = |target: FdTarget| (target.kind != StreamKind::Other).then_some(target.key);
+    stream(output?).and(stream(input?))
+}
+
+/// The nearest ancestor that holds the writing end of what the process reads, and that is not only
+/// another launcher between the same streams.
+fn writer_above(info: &ProcessInfo, input: InodeKey, holders: &Holders) -> Option<Process> {
+    let holders = holders.get(&input)?;
+    let client = info.ancestors().iter().find(|ancestor| {
+        holders
+            .iter()
+            .any(|holder| holder.pid == ancestor.pid && holder.access.writes())
+    })?;
+    let start_time = start_time(client.pid)?;
+    Some(Process {
+        pid: client.pid,
+        start_time,
+    })
+}

@@ -1,0 +1,76 @@
+//! Stopping a server that has done harm, or may.
+//!
+//! mcpinspectd watches from beside the wire: by the time that something is found in a message, the
+//! message has arrived. So this is no block. It keeps a server from doing *more*: its processes are
+//! frozen where they stand, and a person decides whether they go on or end.
+//!
+//! What must never happen is to stop the wrong process: the client (somebody's editor), pid 1, this
+//! daemon or what it runs under, or whoever got a dead server's number. Hence two parts:
+//!
+//! - [`plan`] decides, on plain values, which processes are the server's own: itself and its
+//!   launchers below the client, with all their children.
+//! - [`act`] does it, holding processes and not numbers: each is taken hold of, its start time is
+//!   compared, and only then it is signalled.
+//!
+//! A server with a control group of its own is frozen as a whole by the kernel, which nothing inside
+//! it can escape or undo. Where it shares one with its client, or the group may not be written, each
+//! process gets `SIGSTOP`. That one can be undone by any process of the same user, so it stops a
+//! server and not a determined attacker; killing ends both.
+
+mod act;
+mod cgroup;
+mod event;
+mod find;
+mod plan;
+
+pub use act::{ContainError, contain};
+pub use event::{Trigger, event};
+pub use find::find;
+pub use plan::{Plan, Process, Refusal, Target, plan};
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::Pid;
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// Let no process of it run until it is thawed.
+    Freeze,
+    /// Let all processes of it run again.
+    Thaw,
+    /// End all processes of it.
+    Kill,
+}
+
+impl Measure {
+    /// The word used on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Freeze => "freeze",
+            Self::Thaw => "thaw",
+            Self::Kill => "kill",
+        }
+    }
+
+    /// What is true of a server afterwards.
+    pub fn done(self) -> &'static str {
+        match self {
+            Self::Freeze => "frozen",
+            Self::Thaw => "thawed",
+            Self::Kill => "killed",
+        }
+    }
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Contained {
+    /// Control groups that were frozen, thawed or killed as a whole.
+    pub cgroups: Vec<String>,
+    /// The processes concerned.
+    pub processes: Vec<Pid>,
+    /// Processes that could not be reached, each with the reason.
+    pub missed: Vec<String>,
+}

@@ -1,0 +1,379 @@
+//! Which processes are a server's own: decided on plain values, without touching any.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use crate::model::Pid;
+use crate::process::Row;
+
+/// Longest chain of parents that is followed.
+const GENERATIONS_MAX: usize = 64;
+
+/// A process that is meant, and not the next one to have its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Process {
+    /// Its pid.
+    pub pid: Pid,
+    /// When it started, in clock ticks since boot.
+    pub start_time: u64,
+}
+
+/// A server in one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The server's process.
+    pub server: Process,
+    /// The client's process, where known.
+    pub client: Option<Process>,
+}
+
+/// What to stop.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The server's own processes, parents before children.
+    pub processes: Vec<Process>,
+    /// The server's control group, where all that is in it is the server's own.
+    pub cgroup: Option<String>,
+}
+
+/// Why a server is left alone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The process is gone, whoever has its number now.
+    #[error("process {0} is gone")]
+    Gone(Pid),
+    /// Stopping it would stop something else than a server.
+    #[error("process {0} is {1}; it is never stopped")]
+    Never(Pid, &'static str),
+}
+
+/// Decides what belongs to `target`. `own` is the process that asks; it, what it runs under, and
+/// the `clients` of any session are spared.
+///
+/// # Errors
+/// The server is gone, or is one of those that are spared.
+pub fn plan(rows: &[Row], target: &Target, clients: &[Process], own: Pid) -> Result<Plan, Refusal> {
+    let by_pid: HashMap<Pid, &Row> = rows.iter().map(|row| (row.pid, row)).collect();
+    let is_there = |process: Process| {
+        by_pid
+            .get(&process.pid)
+            .is_some_and(|row| row.start_time == process.start_time)
+    };
+    if !is_there(target.server) {
+        return Err(Refusal::Gone(target.server.pid));
+    }
+    let clients: HashSet<Pid> = clients
+        .iter()
+        .chain(&target.client)
+        .filter(|client| is_there(**client))
+        .map(|client| client.pid)
+        .collect();
+    let above_us: HashSet<Pid> = ancestors(&by_pid, own).into_iter().collect();
+    let spared = |pid: Pid| match pid {
+        Pid(0 | 1) => Some("the system's first process"),
+        pid if pid == own => Some("this program itself"),
+        pid if above_us.contains(&pid) => Some("what this program runs under"),
+        pid if clients.contains(&pid) => Some("a client"),
+        _ => None,
+    };
+    if let Some(what) = spared(target.server.pid) {
+        return Err(Refusal::Never(target.server.pid, what));
+    }
+
+    let client = target.client.map(|client| client.pid);
+    let client = client.filter(|pid| clients.contains(pid));
+    let top = top(&by_pid, target.server.pid, client, &spared);
+    let processes = below(rows, &by_pid, top, &spared);
+    let cgroup = own_cgroup(rows, &by_pid, target.server.pid, &processes);
+    Ok(Plan { processes, cgroup })
+}
+
+/// The ancestors of a process from the parent upwards. A parent that is younger than its child has
+/// only its number in common with the real one.
+fn ancestors(by_pid: &HashMap<Pid, &Row>, pid: Pid) -> Vec<Pid> {
+    let mut found = Vec::new();
+    let mut child = by_pid.get(&pid);
+    while let Some(row) = child {
+        child = by_pid
+            .get(&row.parent)
+            .filter(|parent| parent.start_time <= row.start_time);
+        match child {
+            Some(parent) if found.len() < GENERATIONS_MAX => found.push(parent.pid),
+            _ => break,
+        }
+    }
+    found
+}
+
+/// The outermost launcher of the server below its client; the server itself where the client is not
+/// above it, for then nobody can say where the launchers end.
+fn top(
+    by_pid: &HashMap<Pid, &Row>,
+    server: Pid,
+    client: Option<Pid>,
+    spared: &impl Fn(Pid) -> Option<&'static str>,
+) -> Pid {
+    let chain = ancestors(by_pid, server);
+    let launchers = match chain.iter().position(|pid| Some(*pid) == client) {
+        Some(at) => &chain[..at],
+        None => &[],
+    };
+    match launchers.iter().position(|pid| spared(*pid).is_some()) {
+        // Something in between is spared: what is above it is not the server's alone.
+        Some(0) => server,
+        Some(at) => launchers[at - 1],
+        None => launchers.last().copied().unwrap_or(server),
+    }
+}
+
+/// `top` and all below it, parents first, without those that are spared and what is below them.
+fn below(
+    rows: &[Row],
+    by_pid: &HashMap<Pid, &Row>,
+    top: Pid,
+    spared: &impl Fn(Pid) -> Option<&'static str>,
+) -> Vec<Process> {
+    let mut children: HashMap<Pid, Vec<&Row>> = HashMap::new();
+    for row in rows {
+        children.entry(row.parent).or_default().push(row);
+    }
+    let mut found = Vec::new();
+    let mut seen = HashSet::from([top]);
+    let mut next = vec![top];
+    while let Some(pid) = next.pop() {
+        let Some(row) = by_pid.get(&pid) else {
+            continue;
+        };
+        if row.state != 'Z' {
+            found.push(Process {
+                pid,
+                start_time: row.start_time,
+            });
+        }
+        for child in children.get(&pid).into_iter().flatten() {
+            let is_its_child = child.start_time >= row.start_time;
+            if is_its_child && spared(child.pid).is_none() && seen.insert(child.pid) {
+                next.push(child.pid);
+            }
+        }
+    }
+    found
+}
+
+/// The server's control group, if everything in it and below it is among `processes`.
+fn own_cgroup(
+    rows: &[Row],
+    by_pid: &HashMap<Pid, &Row>,
+    server: Pid,
+    processes: &[Process],
+) -> Option<String> {
+    let cgroup = by_pid.get(&server)?.cgroup.as_deref()?;
+    // The root cannot be frozen, and what lies above our own root is not ours to name.
+    if cgroup == "/" || !cgroup.starts_with('/') || cgroup.split('/').any(|part| part == "..") {
+        return None;
+    }
+    let ours: BTreeSet<Pid> = processes.iter().map(|process| process.pid).collect();
+    let alone = rows
+        .iter()
+        .filter(|row| row.state != 'Z' && is_in(row, cgroup))
+        .all(|row| ours.contains(&row.pid));
+    alone.then(|| cgroup.to_owned())
+}
+
+/// Whether a process is in a control group or below it.
+pub(super) fn is_in(row: &Row, cgroup: &str) -> bool {
+    let path = row.cgroup.as_deref().unwrap_or("/");
+    path.strip_prefix(cgroup)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OWN: Pid = Pid(90);
+
+    /// pid, parent, cgroup; each starts when its number says.
+    fn rows(processes: &[(u32, u32, &str)]) -> Vec<Row> {
+        let row = |&(pid, parent, cgroup): &(u32, u32, &str)| Row {
+            pid: Pid(pid),
+            parent: Pid(parent),
+            start_time: u64::from(pid),
+            state: 'S',
+            cgroup: Some(cgroup.to_owned()),
+        };
+        processes.iter().map(row).collect()
+    }
+
+    fn process(pid: u32) -> Process {
+        Process {
+            pid: Pid(pid),
+            start_time: u64::from(pid),
+        }
+    }
+
+    fn target(server: u32, client: Option<u32>) -> Target {
+        Target {
+            server: process(server),
+            client: client.map(process),
+        }
+    }
+
+    fn pids(plan: &Plan) -> Vec<u32> {
+        let mut pids: Vec<_> = plan.processes.iter().map(|process| process.pid.0).collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    /// init → editor(10) → npx(20) → sh(21) → server(22) → helper(23); the daemon under systemd.
+    fn desktop(server_group: &str) -> Vec<Row> {
+        rows(&[
+            (1, 0, "/init.scope"),
+            (10, 1, "/app.slice/editor.scope"),
+            (11, 10, "/app.slice/editor.scope"),
+            (20, 10, server_group),
+            (21, 20, server_group),
+            (22, 21, server_group),
+            (23, 22, server_group),
+            (90, 1, "/system.slice/mcpinspectd.service"),
+        ])
+    }
+
+    #[test]
+    fn launchers_below_the_client_and_children_belong_to_it() {
+        let plan = plan(
+            &desktop("/app.slice/editor.scope"),
+            &target(22, Some(10)),
+            &[],
+            OWN,
+        )
+        .unwrap();
+        assert_eq!(pids(&plan), [20, 21, 22, 23]);
+        assert_eq!(plan.processes[0].pid, Pid(20), "parents first");
+        assert_eq!(plan.cgroup, None, "the client is in the same group");
+    }
+
+    #[test]
+    fn a_group_of_its_own_is_taken_as_a_whole() {
+        let table = desktop("/app.slice/server.scope");
+        let own = plan(&table, &target(22, Some(10)), &[], OWN).unwrap();
+        assert_eq!(own.cgroup.as_deref(), Some("/app.slice/server.scope"));
+        let mut shared = table.clone();
+        shared.extend(rows(&[(50, 1, "/app.slice/server.scope/below")]));
+        let shared = plan(&shared, &target(22, Some(10)), &[], OWN).unwrap();
+        assert_eq!(shared.cgroup, None, "somebody else is below it");
+        let mut beside = table;
+        beside.extend(rows(&[(50, 1, "/app.slice/server.scope2")]));
+        let beside = plan(&beside, &target(22, Some(10)), &[], OWN).unwrap();
+        assert!(beside.cgroup.is_some(), "another name that begins alike");
+    }
+
+    #[test]
+    fn the_root_group_and_what_is_above_ours_are_nobodys_own() {
+        for group in ["/", "/../../other", "nothing"] {
+            let plan = plan(&desktop(group), &target(22, Some(10)), &[], OWN).unwrap();
+            assert_eq!((pids(&plan).len(), plan.cgroup), (4, None), "{group}");
+        }
+    }
+
+    #[test]
+    fn without_a_client_above_it_the_launchers_are_left_alone() {
+        let table = desktop("/x");
+        for client in [None, Some(11), Some(77)] {
+            let plan = plan(&table, &target(22, client), &[], OWN).unwrap();
+            assert_eq!(pids(&plan), [22, 23], "{client:?}");
+        }
+    }
+
+    #[test]
+    fn the_spared_are_spared() {
+        let table = desktop("/x");
+        let never = |server, clients: &[Process]| {
+            plan(&table, &target(server, None), clients, OWN).unwrap_err()
+        };
+        assert!(matches!(never(1, &[]), Refusal::Never(Pid(1), _)));
+        assert!(matches!(never(90, &[]), Refusal::Never(Pid(90), _)));
+        assert!(matches!(
+            never(10, &[process(10)]),
+            Refusal::Never(Pid(10), "a client")
+        ));
+        // A server that has a client below it, and that client its own children.
+        let mut table = desktop("/x");
+        table.extend(rows(&[(30, 22, "/x"), (31, 30, "/x")]));
+        let plan = plan(&table, &target(22, Some(10)), &[process(30)], OWN).unwrap();
+        assert_eq!((pids(&plan), plan.cgroup), (vec![20, 21, 22, 23], None));
+    }
+
+    #[test]
+    fn a_daemon_below_a_server_keeps_its_own_line() {
+        let table = rows(&[
+            (1, 0, "/"),
+            (10, 1, "/x"),
+            (20, 10, "/x"),
+            (30, 20, "/x"),
+            (90, 30, "/x"),
+        ]);
+        let server = plan(&table, &target(20, Some(10)), &[], OWN);
+        assert!(matches!(server, Err(Refusal::Never(Pid(20), _))));
+        let mut table = table;
+        table.extend(rows(&[(40, 10, "/x")]));
+        assert_eq!(
+            pids(&plan(&table, &target(40, Some(10)), &[], OWN).unwrap()),
+            [40]
+        );
+    }
+
+    #[test]
+    fn another_process_of_the_same_number_is_not_meant() {
+        let table = desktop("/x");
+        let mut other = target(22, Some(10));
+        other.server.start_time += 1;
+        assert_eq!(plan(&table, &other, &[], OWN), Err(Refusal::Gone(Pid(22))));
+        let mut other = target(22, Some(10));
+        other.client = Some(Process {
+            pid: Pid(10),
+            start_time: 9999,
+        });
+        // The client is gone and its number somebody else's: where the launchers end is not known.
+        assert_eq!(pids(&plan(&table, &other, &[], OWN).unwrap()), [22, 23]);
+        // A child that is older than its parent is not its child.
+        let mut table = desktop("/x");
+        table.extend(rows(&[(5, 22, "/x")]));
+        assert_eq!(
+            pids(&plan(&table, &target(22, Some(10)), &[], OWN).unwrap()),
+            [20, 21, 22, 23]
+        );
+    }
+
+    proptest! {
+        /// Whatever the table looks like, loops included, the spared are never in a plan.
+        #[test]
+        fn never_the_wrong_ones(
+            parents in prop::collection::vec((0u32..40, 0u64..40), 1..40),
+            server in 0u32..40, client in 0u32..40, own in 0u32..40,
+        ) {
+            let table: Vec<Row> = parents.iter().enumerate().map(|(pid, (parent, start))| Row {
+                pid: Pid(u32::try_from(pid).unwrap()),
+                parent: Pid(*parent),
+                start_time: *start,
+                state: 'S',
+                cgroup: Some(format!("/{}", parent % 3)),
+            }).collect();
+            let of = |pid: u32| table.get(pid as usize).map(|row| Process { pid: row.pid, start_time: row.start_time });
+            let (Some(server), Some(client)) = (of(server), of(client)) else { return Ok(()) };
+            let target = Target { server, client: Some(client) };
+            if let Ok(plan) = plan(&table, &target, &[], Pid(own)) {
+                let found: HashSet<u32> = plan.processes.iter().map(|process| process.pid.0).collect();
+                prop_assert!(found.contains(&server.pid.0));
+                for never in [0, 1, own, client.pid.0] {
+                    prop_assert!(!found.contains(&never));
+                }
+                if let Some(cgroup) = plan.cgroup {
+                    prop_assert!(table.iter().filter(|row| is_in(row, &cgroup)).all(|row| found.contains(&row.pid.0)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Which findings have a server contained without asking anybody. None, unless the configuration
+//! says so: a detector that is wrong once a year must not take down somebody's work once a year
+//! unless they chose that.
+
+use std::collections::HashSet;
+
+use crate::contain::Measure;
+use crate::engine::{MessageSeen, Output};
+use crate::event::{Action, Event, Severity};
+use crate::model::SessionId;
+
+/// Sessions that are remembered as dealt with. Where there are more, all are forgotten, and one may
+/// be contained twice.
+const REMEMBERED: usize = 4096;
+
+/// What findings lead to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// What to do after a finding that asks to be blocked.
+    pub on_block: Option<Measure>,
+    /// What to do after a finding of critical severity.
+    pub on_critical: Option<Measure>,
+    /// A session is contained once. Where a person has thawed the server since, they know better.
+    done: HashSet<SessionId>,
+}
+
+/// What a finding led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The session whose server it is about.
+    pub session: SessionId,
+    /// What to do with it.
+    pub measure: Measure,
+    /// The rule that found something.
+    pub pattern: String,
+}
+
+impl Policy {
+    /// A policy that does this after a finding that asks to be blocked, and that after a critical
+    /// one; the harsher where one is both.
+    pub fn new(on_block: Option<Measure>, on_critical: Option<Measure>) -> Self {
+        Self {
+            on_block,
+            on_critical,
+            done: HashSet::new(),
+        }
+    }
+
+    /// Does as `other` says from now on; sessions that were dealt with stay so.
+    pub fn replace(&mut self, other: Self) {
+        (self.on_block, self.on_critical) = (other.on_block, other.on_critical);
+    }
+
+    /// An output that passes everything on to `output`, and adds to `wanted` what it leads to.
+    pub(super) fn watch<'a, O: Output>(
+        &'a mut self,
+        output: &'a mut O,
+        wanted: &'a mut Vec<Wanted>,
+    ) -> Watching<'a, O> {
+        Watching {
+            policy: self,
+            output,
+            wanted,
+        }
+    }
+
+    fn consider(&mut self, event: &Event) -> Option<Wanted> {
+        let Event::Detection {
+            subject,
+            detection,
+            action,
+            ..
+        } = event
+        else {
+            return None;
+        };
+        let block = self.on_block.filter(|_| *action == Action::Block);
+        let critical = self
+            .on_critical
+            .filter(|_| detection.severity == Severity::Critical);
+        let measure = match (block, critical) {
+            (Some(Measure::Kill), _) | (_, Some(Measure::Kill)) => Measure::Kill,
+            (one, other) => one.or(other)?,
+        };
+        if self.done.len() >= REMEMBERED {
+            self.done.clear();
+        }
+        self.done
+            .insert(subject.session_id.clone())
+            .then(|| Wanted {
+                session: subject.session_id.clone(),
+                measure,
+                pattern: detection.pattern.clone(),
+            })
+    }
+}
+
+/// See [`Policy::watch`].
+pub struct Watching<'a, O> {
+    policy: &'a mut Policy,
+    output: &'a mut O,
+    wanted: &'a mut Vec<Wanted>,
+}
+
+impl<O: Output> Output for Watching<'_, O> {
+    fn message(&mut self, message: &MessageSeen<'_>) {
+        self.output.message(message);
+    }
+
+    fn event(&mut self, event: Event) {
+        self.wanted.extend(self.policy.consider(&event));
+        self.output.event(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::testing::{changed, detected};
+
+    fn found(severity: Severity, action: Action) -> Event {
+        let mut event = detected("files");
+        if let Event::Detection {
+            detection,
+            action: asked,
+            ..
+        } = &mut event
+        {
+            detection.severity = severity;
+            *asked = action;
+        }
+        event
+    }
+
+    fn measure(policy: &Policy, event: &Event) -> Option<Measure> {
+        Some(policy.clone().consider(event)?.measure)
+    }
+
+    #[test]
+    fn nothing_happens_unless_it_is_asked_for() {
+        let worst = found(Severity::Critical, Action::Block);
+        assert_eq!(measure(&Policy::default(), &worst), None);
+        let policy = Policy::new(Some(Measure::Freeze), None);
+        assert_eq!(measure(&policy, &worst), Some(Measure::Freeze));
+        assert_eq!(
+            measure(&policy, &found(Severity::Critical, Action::Alert)),
+            None
+        );
+        assert_eq!(measure(&policy, &changed("files", "x")), None);
+        let policy = Policy::new(Some(Measure::Freeze), Some(Measure::Kill));
+        assert_eq!(measure(&policy, &worst), Some(Measure::Kill));
+        assert_eq!(
+            measure(&policy, &found(Severity::High, Action::Block)),
+            Some(Measure::Freeze)
+        );
+        assert_eq!(
+            measure(&policy, &found(Severity::High, Action::Alert)),
+            None
+        );
+    }
+
+    #[test]
+    fn a_session_is_contained_once() {
+        let mut policy = Policy::new(Some(Measure::Freeze), None);
+        let event = found(Severity::High, Action::Block);
+        assert!(policy.consider(&event).is_some());
+        assert!(policy.consider(&event).is_none());
+    }
+}

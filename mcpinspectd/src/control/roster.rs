@@ -1,0 +1,390 @@
+//! Who is in session now, and which servers nobody listens to for the time being.
+//!
+//! Looking away must be honest in both directions: what is said meanwhile is not looked at, and the
+//! record says how much that was. So the bytes of a paused server are counted, and when somebody
+//! listens again, or the session ends, they are told as lost, and the stream resynchronises there.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::contain::Process;
+use crate::engine::Input;
+use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
+
+/// Servers that can be paused by name; all of them together can always be.
+const PAUSED_MAX: usize = 1024;
+
+/// One session's parties.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The session.
+    pub session: SessionId,
+    /// Its server.
+    pub server_id: ServerId,
+    /// The server's process, where known.
+    pub server: Option<Process>,
+    /// The client's process, where known.
+    pub client: Option<Process>,
+}
+
+/// What was said in one direction while nobody listened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    position: u64,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    seat: Seat,
+    skipped: [Option<Skipped>; 2],
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Roster {
+    sessions: HashMap<SessionId, Entry>,
+    everyone: bool,
+    servers: BTreeSet<ServerId>,
+    start_time: fn(Pid) -> Option<u64>,
+}
+
+impl Roster {
+    /// Nobody yet. `start_time` tells when a process started, for parties that are known by number
+    /// alone.
+    pub fn new(start_time: fn(Pid) -> Option<u64>) -> Self {
+        Self {
+            sessions: HashMap::new(),
+            everyone: false,
+            servers: BTreeSet::new(),
+            start_time,
+        }
+    }
+
+    /// Whether no server at all is listened to.
+    pub fn is_everyone_paused(&self) -> bool {
+        self.everyone
+    }
+
+    /// Servers that are not listened to.
+    pub fn paused(&self) -> impl Iterator<Item = &ServerId> {
+        self.servers.iter()
+    }
+
+    /// Whether a session of this server is under way, or it is paused.
+    pub fn knows(&self, server: &str) -> bool {
+        self.servers.contains(&ServerId(server.into()))
+            || self
+                .sessions
+                .values()
+                .any(|entry| &*entry.seat.server_id.0 == server)
+    }
+
+    /// Listens to a server (all of them for `None`) or not. Gives whether that is any different
+    /// from before; `None` where too many are paused already.
+    pub fn set_monitoring(&mut self, server: Option<&ServerId>, enabled: bool) -> Option<bool> {
+        match (server, enabled) {
+            (None, _) => {
+                let was = std::mem::replace(&mut self.everyone, !enabled);
+                Some(was == enabled)
+            }
+            (Some(server), true) => Some(self.servers.remove(server)),
+            (Some(_), false) if self.servers.len() >= PAUSED_MAX => None,
+            (Some(server), false) => Some(self.servers.insert(server.clone())),
+        }
+    }
+
+    /// The parties of the sessions with a server.
+    pub fn seats(&self, server: &str) -> Vec<Seat> {
+        let mut seats: Vec<_> = self
+            .sessions
+            .values()
+            .filter(|entry| &*entry.seat.server_id.0 == server)
+            .map(|entry| entry.seat.clone())
+            .collect();
+        seats.sort_by(|a, b| a.session.cmp(&b.session));
+        seats
+    }
+
+    /// The clients of all sessions.
+    pub fn clients(&self) -> Vec<Process> {
+        let clients: BTreeSet<_> = self
+            .sessions
+            .values()
+            .filter_map(|entry| entry.seat.client)
+            .collect();
+        clients.into_iter().collect()
+    }
+
+    /// The parties of one session.
+    pub fn seat(&self, session: &SessionId) -> Option<&Seat> {
+        Some(&self.sessions.get(session)?.seat)
+    }
+
+    /// Takes note of an input, and hands it on unless nobody listens to its server.
+    pub fn pass(&mut self, input: Input<'_>, on: &mut dyn FnMut(Input<'_>)) {
+        match &input {
+            Input::SessionStarted(start) => {
+                let process = |party: &Option<crate::event::Party>| {
+                    party.as_ref().map(|party| Process {
+                        pid: party.pid,
+                        start_time: party.start_time,
+                    })
+                };
+                let seat = Seat {
+                    session: start.id.clone(),
+                    server_id: start.server.server_id.clone(),
+                    server: process(&start.server_party),
+                    client: process(&start.client_party),
+                };
+                let skipped = [None; 2];
+                self.sessions
+                    .insert(start.id.clone(), Entry { seat, skipped });
+            }
+            Input::PartiesChanged {
+                session,
+                server_pid,
+                client_pid,
+            } => self.parties_changed(session, *server_pid, *client_pid),
+            Input::Bytes {
+                session,
+                direction,
+                position,
+                time,
+                bytes,
+            } => {
+                if self.skip(session, *direction, *position, bytes.len() as u64) {
+                    return;
+                }
+                self.tell_skipped(session, Some(*direction), *time, on);
+            }
+            Input::Gap {
+                session,
+                direction,
+                position,
+                bytes_lost,
+                time,
+                ..
+            } => {
+                if self.skip(session, *direction, *position, *bytes_lost) {
+                    return;
+                }
+                self.tell_skipped(session, Some(*direction), *time, on);
+            }
+            Input::EndOfStream {
+                session,
+                direction,
+                time,
+            } => self.tell_skipped(session, Some(*direction), *time, on),
+            Input::SessionEnded { session, time, .. } => {
+                self.tell_skipped(session, None, *time, on);
+                self.sessions.remove(*session);
+            }
+            Input::BlindSpot { .. } | Input::Program { .. } => {}
+        }
+        on(input);
+    }
+
+    fn parties_changed(&mut self, session: &SessionId, server: Option<Pid>, client: Option<Pid>) {
+        let start_time = self.start_time;
+        let Some(entry) = self.sessions.get_mut(session) else {
+            return;
+        };
+        for (process, pid) in [
+            (&mut entry.seat.server, server),
+            (&mut entry.seat.client, client),
+        ] {
+            let known = process.map(|process| process.pid);
+            if let Some(pid) = pid.filter(|pid| known != Some(*pid)) {
+                // A party that is gone already is not there to be meant.
+                *process = start_time(pid).map(|start_time| Process { pid, start_time });
+            }
+        }
+    }
+
+    /// Whether nobody listens to this session; what is said is counted then.
+    fn skip(
+        &mut self,
+        session: &SessionId,
+        direction: Direction,
+        position: u64,
+        bytes: u64,
+    ) -> bool {
+        let Some(entry) = self.sessions.get_mut(session) else {
+            return false;
+        };
+        if !self.everyone && !self.servers.contains(&entry.seat.server_id) {
+            return false;
+        }
+        entry.skipped[index(direction)]
+            .get_or_insert(Skipped { position, bytes: 0 })
+            .bytes += bytes;
+        true
+    }
+
+    /// Tells what was said while nobody listened, in one direction or both.
+    fn tell_skipped(
+        &mut self,
+        session: &SessionId,
+        direction: Option<Direction>,
+        time: Timestamp,
+        on: &mut dyn FnMut(Input<'_>),
+    ) {
+        let Some(entry) = self.sessions.get_mut(session) else {
+            return;
+        };
+        for each in [Direction::ClientToServer, Direction::ServerToClient] {
+            if direction.is_none_or(|wanted| wanted == each)
+                && let Some(Skipped { position, bytes }) = entry.skipped[index(each)].take()
+            {
+                on(Input::Gap {
+                    session,
+                    direction: each,
+                    position,
+                    bytes_lost: bytes,
+                    reason: "monitoring_paused",
+                    time,
+                });
+            }
+        }
+    }
+}
+
+fn index(direction: Direction) -> usize {
+    match direction {
+        Direction::ClientToServer => 0,
+        Direction::ServerToClient => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use super::*;
+    use crate::engine::SessionStart;
+    use crate::process::ServerIdentity;
+    use crate::sink::testing::party;
+
+    const TIME: Timestamp = Timestamp(1);
+
+    fn roster() -> Roster {
+        Roster::new(|pid| (pid.0 < 1000).then_some(u64::from(pid.0) * 10))
+    }
+
+    fn start(roster: &mut Roster, session: &SessionId, server: &str) {
+        let start = SessionStart {
+            id: session.clone(),
+            server: ServerIdentity {
+                server_id: ServerId(server.into()),
+                fingerprint: String::new(),
+                name_source: String::new(),
+            },
+            server_party: Some(party(7, 0)),
+            client_party: None,
+            joined_midstream: false,
+            time: TIME,
+        };
+        roster.pass(Input::SessionStarted(start), &mut |_| {});
+    }
+
+    /// What is handed on of four bytes of the server at `position`, in short.
+    fn said(roster: &mut Roster, session: &SessionId, position: u64) -> Vec<String> {
+        let input = Input::Bytes {
+            session,
+            direction: Direction::ServerToClient,
+            position,
+            time: TIME,
+            bytes: b"abcd",
+        };
+        let mut passed = Vec::new();
+        roster.pass(input, &mut |input| {
+            passed.push(match input {
+                Input::Bytes { position, .. } => format!("bytes {position}"),
+                Input::Gap {
+                    position,
+                    bytes_lost,
+                    reason,
+                    ..
+                } => format!("gap {position}+{bytes_lost} {reason}"),
+                other => format!("{other:?}"),
+            });
+        });
+        passed
+    }
+
+    #[test]
+    fn nobody_listens_to_a_paused_server_and_the_record_says_so() {
+        let mut roster = roster();
+        let (one, other) = (SessionId("1".into()), SessionId("2".into()));
+        start(&mut roster, &one, "files");
+        start(&mut roster, &other, "mail");
+        let files = ServerId("files".into());
+        assert_eq!(said(&mut roster, &one, 0), ["bytes 0"]);
+        assert_eq!(roster.set_monitoring(Some(&files), false), Some(true));
+        assert_eq!(roster.set_monitoring(Some(&files), false), Some(false));
+        assert!(said(&mut roster, &one, 4).is_empty());
+        assert!(said(&mut roster, &one, 8).is_empty());
+        assert_eq!(said(&mut roster, &other, 0), ["bytes 0"]);
+        assert_eq!(roster.set_monitoring(Some(&files), true), Some(true));
+        assert_eq!(
+            said(&mut roster, &one, 12),
+            ["gap 4+8 monitoring_paused", "bytes 12"]
+        );
+        assert_eq!(said(&mut roster, &one, 16), ["bytes 16"]);
+    }
+
+    #[test]
+    fn everyone_can_be_paused_and_an_end_tells_what_was_skipped() {
+        let mut roster = roster();
+        let session = SessionId("1".into());
+        start(&mut roster, &session, "files");
+        assert_eq!(roster.set_monitoring(None, false), Some(true));
+        assert!(said(&mut roster, &session, 0).is_empty());
+        let mut passed = 0;
+        let ended = Input::SessionEnded {
+            session: &session,
+            reason: "server_exited",
+            time: TIME,
+        };
+        roster.pass(ended, &mut |input| {
+            passed += 1;
+            assert_eq!(
+                matches!(input, Input::Gap { bytes_lost: 4, .. }),
+                passed == 1
+            );
+        });
+        assert_eq!(passed, 2);
+        assert!(roster.seat(&session).is_none() && !roster.knows("files"));
+    }
+
+    #[test]
+    fn parties_are_known_with_their_start_or_not_at_all() {
+        let mut roster = roster();
+        let session = SessionId("1".into());
+        start(&mut roster, &session, "files");
+        let seat = |roster: &Roster| roster.seats("files").pop().unwrap();
+        assert_eq!(seat(&roster).server.unwrap().start_time, 100);
+        let change = |server, client| Input::PartiesChanged {
+            session: &session,
+            server_pid: server,
+            client_pid: client,
+        };
+        roster.pass(change(Some(Pid(7)), Some(Pid(8))), &mut |_| {});
+        assert_eq!(seat(&roster).server.unwrap().start_time, 100, "as it was");
+        assert_eq!(seat(&roster).client.unwrap().start_time, 80);
+        roster.pass(change(Some(Pid(2000)), None), &mut |_| {});
+        assert_eq!(seat(&roster).server, None, "gone already");
+        assert!(seat(&roster).client.is_some());
+    }
+
+    #[test]
+    fn pauses_are_bounded() {
+        let mut roster = roster();
+        for number in 0..PAUSED_MAX {
+            let server = ServerId(number.to_string().into());
+            assert_eq!(roster.set_monitoring(Some(&server), false), Some(true));
+        }
+        let one_more = ServerId("more".into());
+        assert_eq!(roster.set_monitoring(Some(&one_more), false), None);
+        assert_eq!(roster.set_monitoring(Some(&one_more), true), Some(false));
+    }
+}

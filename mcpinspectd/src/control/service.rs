@@ -1,0 +1,408 @@
+//! The pipeline of the running daemon: the engine, and what people ask of it while it works.
+
+use std::path::PathBuf;
+use std::sync::mpsc::SyncSender;
+
+use super::desk::{Attendance, Desk, Tray, Wish};
+use super::policy::{Policy, Wanted};
+use super::roster::Roster;
+use super::silence::{Silence, SilenceError};
+use super::{ControlError, Decision, EVERYONE, Status};
+use crate::contain::Trigger;
+use crate::discover::{Account, Feed};
+use crate::engine::{AutoApproval, Engine, Input, Output};
+use crate::event::{Event, Subject};
+use crate::model::{Pid, ServerId, SessionId, Timestamp};
+use crate::process;
+use crate::registry::{By, DecideError, DefinitionHash, ItemKey, Kind, Who};
+use crate::sink::live::SHOWN_NAME;
+use crate::sink::metrics::Snapshot;
+use crate::text::escape::{plain, printable};
+
+/// An account of the streams is made anew after this long, in nanoseconds: it is anybody's to ask
+/// for, and costs a look at every stream.
+const COUNT_EVERY: u64 = 100_000_000;
+
+/// What of a configuration concerns the service.
+#[derive(Clone, Debug, Default)]
+pub struct Reloaded {
+    /// What findings lead to.
+    pub policy: Policy,
+    /// Which changes are accepted without a person.
+    pub approval: AutoApproval,
+}
+
+/// What the service asks of the program around it.
+pub trait Host {
+    /// Reads configuration and rules again.
+    ///
+    /// Gives what holds from now on.
+    ///
+    /// # Errors
+    /// What is wrong with them; everything stays as it was then.
+    fn reload(&mut self) -> Result<Reloaded, String>;
+
+    /// Reads rules and suppressions again.
+    fn reload_rules(&mut self);
+}
+
+/// See the module's text.
+pub struct Service<O, H> {
+    engine: Engine,
+    output: O,
+    roster: Roster,
+    tray: Tray,
+    host: H,
+    /// Where suppressions that are asked for go.
+    suppressions: PathBuf,
+    account: Account,
+    counted: Option<Timestamp>,
+    policy: Policy,
+    desk: Desk,
+}
+
+impl<O: Output, H: Host> Service<O, H> {
+    /// A service that nobody has asked for anything yet.
+    pub fn new(
+        engine: Engine,
+        output: O,
+        (desk, tray): (Desk, Tray),
+        host: H,
+        suppressions: PathBuf,
+    ) -> Self {
+        Self {
+            engine,
+            output,
+            roster: Roster::new(|pid: Pid| process::start_time(pid)),
+            tray,
+            host,
+            suppressions,
+            account: Account::default(),
+            counted: None,
+            policy: Policy::default(),
+            desk,
+        }
+    }
+
+    /// What findings lead to from now on.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
+    /// The engine.
+    pub fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// What is counted here; the rest is others' to fill in.
+    pub fn snapshot(&self) -> Snapshot {
+        let registry = self.engine.registry();
+        Snapshot {
+            sessions: self.engine.sessions(),
+            registry: registry.size(),
+            health: registry.health(),
+            paused: self.roster.is_everyone_paused(),
+            paused_servers: self.roster.paused().count(),
+            ..Snapshot::default()
+        }
+    }
+
+    /// Reads configuration and rules again.
+    ///
+    /// # Errors
+    /// What is wrong with them; everything stays as it was then.
+    pub fn reload(&mut self) -> Result<(), String> {
+        let Reloaded { policy, approval } = self.host.reload()?;
+        self.policy.replace(policy);
+        self.engine.set_approval(approval);
+        Ok(())
+    }
+
+    /// Does what was asked since the last time. To be called often; `count` makes the account of the
+    /// streams, where somebody wants to know.
+    pub fn attend(&mut self, now: Timestamp, count: impl FnOnce() -> Account) {
+        let mut count = Some(count);
+        let mut asking: Vec<SyncSender<Status>> = Vec::new();
+        while let Some(wish) = self.tray.next() {
+            // Nobody may be waiting for the answer any more; there is nothing to do about that.
+            match wish {
+                Wish::Status(reply) => asking.push(reply),
+                Wish::Attendance { server, reply } => {
+                    let names = self.engine.registry().names();
+                    let _ = reply.send(Attendance {
+                        seats: self.roster.seats(&server),
+                        clients: self.roster.clients(),
+                        names: names
+                            .map(|(name, fingerprint)| (name.to_owned(), fingerprint.to_owned()))
+                            .collect(),
+                    });
+                }
+                Wish::Tell(event) => self.output.event(*event),
+                Wish::Decide {
+                    decision,
+                    uid,
+                    reply,
+                } => {
+                    let _ = reply.send(self.decide(decision, uid, now));
+                }
+            }
+        }
+        if asking.is_empty() {
+            return;
+        }
+        let is_fresh = self
+            .counted
+            .is_some_and(|at| now >= at && now.nanos_since(at) < COUNT_EVERY);
+        if !is_fresh && let Some(count) = count.take() {
+            self.account = count();
+            self.counted = Some(now);
+        }
+        let status = self.status();
+        for reply in asking {
+            let _ = reply.send(status.clone());
+        }
+    }
+
+    fn status(&self) -> Status {
+        let state = match self.roster.is_everyone_paused() {
+            true => "paused",
+            false => "watching",
+        };
+        Status {
+            state: state.to_owned(),
+            paused: self.roster.paused().map(ServerId::to_string).collect(),
+            bytes_written: self.account.written,
+            bytes_captured: self.account.captured,
+            bytes_lost: self.account.lost,
+        }
+    }
+
+    fn decide(&mut self, decision: Decision, uid: u32, now: Timestamp) -> Result<(), ControlError> {
+        match decision {
+            Decision::Judge {
+                verb,
+                server,
+                tool,
+                hash,
+            } => {
+                let hash: DefinitionHash = hash
+                    .parse()
+                    .map_err(|error| ControlError::Invalid(format!("{error}")))?;
+                let key = self.tool(&server, &tool)?;
+                let registry = self.engine.registry_mut();
+                registry.refresh();
+                if registry.current(&server, &key) != Some(hash) {
+                    return Err(ControlError::Stale(format!(
+                        "the definition of {tool} is not the one that was looked at any more; look again"
+                    )));
+                }
+                let who = Who {
+                    by: By::Person(uid),
+                    time: now,
+                    reason: "",
+                };
+                // The engine makes an event of it, as of a decision on the command line.
+                match registry.decide(&server, &key, verb, Some(hash), who) {
+                    Ok(_) => Ok(()),
+                    Err(DecideError::UnknownItem) => Err(ControlError::Unknown(tool)),
+                    Err(error) => Err(ControlError::Failed(error.to_string())),
+                }
+            }
+            Decision::Suppress {
+                server,
+                tool,
+                rule,
+                reason,
+                days,
+            } => {
+                let tool = match tool.as_str() {
+                    "" => self.known(&server).map(|()| String::new())?,
+                    shown => self.tool(&server, shown)?.name.into_string(),
+                };
+                let failed = |error: SilenceError| match error {
+                    SilenceError::Invalid(why) => ControlError::Invalid(why.to_owned()),
+                    error => ControlError::Failed(error.to_string()),
+                };
+                let silence =
+                    Silence::new(&server, &tool, &rule, &reason, days, now).map_err(failed)?;
+                let until = silence.until.clone();
+                silence.add_to(&self.suppressions, now).map_err(failed)?;
+                self.host.reload_rules();
+                let policy = Told {
+                    item: "rule",
+                    tool: (!tool.is_empty()).then_some(tool),
+                    decision: "suppress",
+                    reason: format!("{rule} until {until}: {reason}"),
+                };
+                self.tell(policy, &server, uid, now);
+                Ok(())
+            }
+            Decision::SetMonitoring { server, enabled } => {
+                self.set_monitoring(&server, enabled, uid, now)
+            }
+            Decision::Reload => {
+                self.reload().map_err(ControlError::Failed)?;
+                let policy = Told {
+                    item: "configuration",
+                    tool: None,
+                    decision: "reload",
+                    reason: String::new(),
+                };
+                self.tell(policy, EVERYONE, uid, now);
+                Ok(())
+            }
+        }
+    }
+
+    fn set_monitoring(
+        &mut self,
+        server: &str,
+        enabled: bool,
+        uid: u32,
+        now: Timestamp,
+    ) -> Result<(), ControlError> {
+        let everyone = server.is_empty() || server == EVERYONE;
+        if !everyone {
+            self.known(server)?;
+        }
+        let id = ServerId(if everyone { EVERYONE } else { server }.into());
+        match self
+            .roster
+            .set_monitoring((!everyone).then_some(&id), enabled)
+        {
+            None => Err(ControlError::Failed(
+                "too many servers are paused already".to_owned(),
+            )),
+            Some(false) => Ok(()),
+            Some(true) => {
+                let policy = Told {
+                    item: "monitoring",
+                    tool: None,
+                    decision: if enabled { "resume" } else { "pause" },
+                    reason: String::new(),
+                };
+                self.tell(policy, &id.0, uid, now);
+                Ok(())
+            }
+        }
+    }
+
+    fn known(&self, server: &str) -> Result<(), ControlError> {
+        let registry = self.engine.registry();
+        let known = self.roster.knows(server)
+            || registry.keys(server).next().is_some()
+            || registry.names().any(|(name, _)| name == server);
+        match known {
+            true => Ok(()),
+            false => Err(ControlError::Unknown(format!(
+                "the server {}",
+                plain(server)
+            ))),
+        }
+    }
+
+    /// The tool of this name, or the only one that is shown as it.
+    fn tool(&self, server: &str, name: &str) -> Result<ItemKey, ControlError> {
+        let tools = || {
+            let keys = self.engine.registry().keys(server);
+            keys.filter(|key| key.kind == Kind::Tool)
+        };
+        if let Some(key) = tools().find(|key| &*key.name == name) {
+            return Ok(key.clone());
+        }
+        let mut shown = tools().filter(|key| is_shown_as(key, name));
+        match (shown.next(), shown.next()) {
+            (Some(key), None) => Ok(key.clone()),
+            _ => Err(ControlError::Unknown(format!(
+                "the tool {} of {}",
+                plain(name),
+                plain(server)
+            ))),
+        }
+    }
+
+    /// Does what the policy wants, on a thread of its own: the kernel may take its time.
+    fn contain(&self, wanted: Wanted) {
+        let Some(seat) = self.roster.seat(&wanted.session).cloned() else {
+            return;
+        };
+        let (desk, clients) = (self.desk.clone(), self.roster.clients());
+        let Wanted {
+            measure, pattern, ..
+        } = wanted;
+        let work = move || {
+            let trigger = Trigger::Policy { pattern };
+            if let Err(error) = desk.contain_seat(&seat, &clients, measure, &trigger) {
+                tracing::error!(
+                    server = %seat.server_id,
+                    %error,
+                    "the policy wants to {} this server, and it cannot be done",
+                    measure.as_str()
+                );
+            }
+        };
+        let thread = std::thread::Builder::new().name("contain".to_owned());
+        if let Err(error) = thread.spawn(work) {
+            tracing::error!(%error, "no thread to contain a server with");
+        }
+    }
+
+    fn tell(&mut self, policy: Told, server: &str, uid: u32, now: Timestamp) {
+        let Told {
+            item,
+            tool,
+            decision,
+            reason,
+        } = policy;
+        self.output.event(Event::Policy {
+            subject: Subject {
+                timestamp: now,
+                session_id: SessionId::none(),
+                server_id: ServerId(server.into()),
+                server_type: "stdio",
+                server_pid: None,
+            },
+            item: item.to_owned(),
+            tool_name: tool,
+            hash: None,
+            decision: decision.to_owned(),
+            by: By::Person(uid).as_str(),
+            uid: Some(uid),
+            reason,
+        });
+    }
+}
+
+/// Whether a tool that cannot be typed is shown as `name`, in full or as lists have it.
+fn is_shown_as(key: &ItemKey, name: &str) -> bool {
+    plain(&key.name) == name || printable(&key.name, SHOWN_NAME) == name
+}
+
+/// What was decided, beyond about whom and by whom.
+struct Told {
+    item: &'static str,
+    tool: Option<String>,
+    decision: &'static str,
+    reason: String,
+}
+
+impl<O: Output, H: Host> Feed for Service<O, H> {
+    fn input(&mut self, input: Input<'_>) {
+        let mut wanted = Vec::new();
+        let mut output = self.policy.watch(&mut self.output, &mut wanted);
+        let engine = &mut self.engine;
+        self.roster
+            .pass(input, &mut |input| engine.handle(input, &mut output));
+        for wanted in wanted {
+            self.contain(wanted);
+        }
+    }
+
+    fn idle(&mut self) {
+        self.engine
+            .idle(crate::sink::fanout::now(), &mut self.output);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::contain::Measure;
+use crate::control::{Control, desk};
+use crate::engine::{Limits, MessageSeen, NoDetector, SessionStart};
+use crate::model::Direction;
+use crate::process::ServerIdentity;
+use crate::registry::{Registry, Verb};
+
+/// Events as JSON.
+#[derive(Default)]
+struct Log(Vec<Value>);
+
+impl Output for Log {
+    fn message(&mut self, _message: &MessageSeen<'_>) {}
+
+    fn event(&mut self, event: Event) {
+        self.0.push(serde_json::to_value(&event).unwrap());
+    }
+}
+
+/// A configuration that may be wrong.
+#[derive(Default)]
+struct Program {
+    mistake: Option<String>,
+    rules_read: u32,
+}
+
+impl Host for Program {
+    fn reload(&mut self) -> Result<Reloaded, String> {
+        match &self.mistake {
+            Some(mistake) => Err(mistake.clone()),
+            None => Ok(Reloaded {
+                policy: Policy::new(Some(Measure::Freeze), None),
+                ..Reloaded::default()
+            }),
+        }
+    }
+
+    fn reload_rules(&mut self) {
+        self.rules_read += 1;
+    }
+}
+
+/// A daemon without a kernel, and a caller.
+struct Daemon {
+    service: Service<Log, Program>,
+    desk: Desk,
+    directory: tempfile::TempDir,
+    session: SessionId,
+    positions: [u64; 2],
+}
+
+const NOW: Timestamp = Timestamp(1_760_000_000_000_000_000);
+
+impl Daemon {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::in_memory().unwrap();
+        let engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
+        let (desk, tray) = desk();
+        let service = Service::new(
+            engine,
+            Log::default(),
+            (desk.clone(), tray),
+            Program::default(),
+            directory.path().join("suppressions.toml"),
+        );
+        let mut daemon = Self {
+            service,
+            desk,
+            directory,
+            session: SessionId(Arc::from("s")),
+            positions: [0; 2],
+        };
+        let start = SessionStart {
+            id: daemon.session.clone(),
+            server: ServerIdentity {
+                server_id: ServerId("files".into()),
+                fingerprint: "f".to_owned(),
+                name_source: "script".to_owned(),
+            },
+            server_party: None,
+            client_party: None,
+            joined_midstream: false,
+            time: NOW,
+        };
+        daemon.service.input(Input::SessionStarted(start));
+        daemon
+    }
+
+    fn say(&mut self, direction: Direction, message: &Value) {
+        let line = format!("{message}\n");
+        let position = &mut self.positions[usize::from(direction == Direction::ServerToClient)];
+        self.service.input(Input::Bytes {
+            session: &self.session,
+            direction,
+            position: *position,
+            time: NOW,
+            bytes: line.as_bytes(),
+        });
+        *position += line.len() as u64;
+    }
+
+    /// The server lists one tool with this description.
+    fn list(&mut self, id: u32, description: &str) {
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": "tools/list"});
+        self.say(Direction::ClientToServer, &request);
+        let tools = json!([{"name": "re\u{202e}ad", "description": description, "inputSchema": {"type": "object"}}]);
+        let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"tools": tools}});
+        self.say(Direction::ServerToClient, &answer);
+    }
+
+    fn decide(&mut self, decision: Decision) -> Result<(), ControlError> {
+        self.ask(move |desk| desk.decide(decision, 1000))
+    }
+
+    /// Asks as a caller on the bus does, from another thread.
+    fn ask<T: Send + 'static>(&mut self, ask: impl FnOnce(&Desk) -> T + Send + 'static) -> T {
+        let desk = self.desk.clone();
+        let caller = std::thread::spawn(move || ask(&desk));
+        while !caller.is_finished() {
+            let account = || Account {
+                written: 3,
+                captured: 2,
+                lost: 1,
+            };
+            self.service.attend(NOW, account);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        caller.join().unwrap()
+    }
+
+    fn events(&mut self, kind: &str) -> Vec<Value> {
+        // The engine looks for decisions ten times a second.
+        std::thread::sleep(Duration::from_millis(110));
+        self.service.idle();
+        let all = std::mem::take(&mut self.service.output.0);
+        let (wanted, others) = all.into_iter().partition(|event| event["type"] == kind);
+        self.service.output.0 = others;
+        wanted
+    }
+
+    fn hash(&mut self) -> String {
+        let event = self.events("mcp_tool_changed").pop().unwrap();
+        event["new_hash"].as_str().unwrap().to_owned()
+    }
+}
+
+fn judge(verb: Verb, tool: &str, hash: &str) -> Decision {
+    Decision::Judge {
+        verb,
+        server: "files".to_owned(),
+        tool: tool.to_owned(),
+        hash: hash.to_owned(),
+    }
+}
+
+#[test]
+fn an_approval_moves_the_pin_and_is_told_with_who_gave_it() {
+    let mut daemon = Daemon::new();
+    daemon.list(1, "Reads.");
+    daemon.list(2, "Reads and writes.");
+    let hash = daemon.hash();
+    assert!(matches!(
+        daemon.decide(judge(Verb::Approve, "nothing", &hash)),
+        Err(ControlError::Unknown(_))
+    ));
+    assert!(matches!(
+        daemon.decide(judge(Verb::Approve, r"re\u{202e}ad", "abc")),
+        Err(ControlError::Invalid(_))
+    ));
+    // By the name as it is shown.
+    daemon
+        .decide(judge(Verb::Approve, r"re\u{202e}ad", &hash))
+        .unwrap();
+    let told = daemon.events("mcp_policy").pop().unwrap();
+    assert_eq!(
+        (&told["decision"], &told["uid"], &told["hash"]),
+        (&json!("approve"), &json!(1000), &json!(hash))
+    );
+    daemon.list(3, "Reads and writes.");
+    assert!(daemon.events("mcp_tool_changed").is_empty());
+    // It changes between the look and the word.
+    daemon.list(4, "Reads and sends.");
+    assert!(matches!(
+        daemon.decide(judge(Verb::Approve, r"re\u{202e}ad", &hash)),
+        Err(ControlError::Stale(_))
+    ));
+    let hash = daemon.hash();
+    daemon
+        .decide(judge(Verb::Reject, r"re\u{202e}ad", &hash))
+        .unwrap();
+    let told = daemon.events("mcp_policy").pop().unwrap();
+    assert_eq!(told["decision"], "reject");
+}
+
+#[test]
+fn a_pause_is_told_and_what_was_missed_as_well() {
+    let mut daemon = Daemon::new();
+    let set = |server: &str, enabled| Decision::SetMonitoring {
+        server: server.to_owned(),
+        enabled,
+    };
+    assert!(matches!(
+        daemon.decide(set("nobody", false)),
+        Err(ControlError::Unknown(_))
+    ));
+    daemon.decide(set("files", false)).unwrap();
+    daemon.decide(set("files", false)).unwrap();
+    assert_eq!(daemon.events("mcp_policy").len(), 1, "nothing new");
+    let status = daemon.ask(|desk| desk.status()).unwrap();
+    assert_eq!(
+        (status.state.as_str(), status.paused),
+        ("watching", vec!["files".to_owned()])
+    );
+    assert_eq!(
+        (
+            status.bytes_written,
+            status.bytes_captured,
+            status.bytes_lost
+        ),
+        (3, 2, 1)
+    );
+    daemon.list(1, "Reads.");
+    assert!(daemon.events("mcp_tool_seen").is_empty());
+    daemon.decide(set("files", true)).unwrap();
+    let told = daemon.events("mcp_policy").pop().unwrap();
+    assert_eq!(
+        (&told["decision"], &told["server_id"]),
+        (&json!("resume"), &json!("files"))
+    );
+    daemon.list(2, "Reads.");
+    assert_eq!(daemon.events("mcp_tool_seen").len(), 1);
+    let gaps = daemon.events("mcp_capture_gap");
+    assert_eq!(gaps.len(), 2, "one in each direction");
+    assert!(gaps.iter().all(|gap| gap["reason"] == "monitoring_paused"));
+
+    daemon.decide(set("", false)).unwrap();
+    assert_eq!(daemon.ask(|desk| desk.status()).unwrap().state, "paused");
+    let told = daemon.events("mcp_policy").pop().unwrap();
+    assert_eq!(told["server_id"], "*");
+}
+
+#[test]
+fn a_suppression_is_written_read_and_told() {
+    let mut daemon = Daemon::new();
+    daemon.list(1, "Reads.");
+    let suppress = |server: &str, tool: &str, days| Decision::Suppress {
+        server: server.to_owned(),
+        tool: tool.to_owned(),
+        rule: "credential-*".to_owned(),
+        reason: "test data".to_owned(),
+        days,
+    };
+    for (server, tool, days) in [("nobody", "", 1), ("files", "nothing", 1), ("files", "", 0)] {
+        assert!(daemon.decide(suppress(server, tool, days)).is_err());
+    }
+    daemon.decide(suppress("files", "", 7)).unwrap();
+    daemon
+        .decide(suppress("files", r"re\u{202e}ad", 7))
+        .unwrap();
+    assert_eq!(daemon.service.host.rules_read, 2);
+    let text = std::fs::read_to_string(daemon.directory.path().join("suppressions.toml")).unwrap();
+    assert_eq!(text.matches("[[suppress]]").count(), 2, "{text}");
+    assert!(text.contains("re\u{202e}ad"), "the tool's own name: {text}");
+    let told = daemon.events("mcp_policy").pop().unwrap();
+    assert_eq!(
+        (&told["decision"], &told["item"]),
+        (&json!("suppress"), &json!("rule"))
+    );
+    assert!(told["reason"].as_str().unwrap().contains("test data"));
+}
+
+#[test]
+fn a_mistake_in_the_configuration_is_the_callers_answer() {
+    let mut daemon = Daemon::new();
+    daemon.service.host.mistake = Some("config.toml:3: no".to_owned());
+    let error = daemon.decide(Decision::Reload).unwrap_err();
+    assert_eq!(error.to_string(), "config.toml:3: no");
+    assert!(daemon.events("mcp_policy").is_empty());
+    daemon.service.host.mistake = None;
+    daemon.decide(Decision::Reload).unwrap();
+    assert_eq!(daemon.service.policy.on_block, Some(Measure::Freeze));
+    assert_eq!(daemon.events("mcp_policy").len(), 1);
+}
+
+#[test]
+fn a_server_that_is_not_running_cannot_be_contained() {
+    let mut daemon = Daemon::new();
+    let result = daemon.ask(|desk| desk.contain("no-such-server", Measure::Freeze, 0));
+    assert!(
+        matches!(result, Err(ControlError::Unknown(_))),
+        "{result:?}"
+    );
+}

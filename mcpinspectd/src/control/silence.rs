@@ -1,0 +1,245 @@
+//! The file of suppressions that were asked for on the bus.
+//!
+//! People write their own rule packs, with comments and an order of their own; the daemon does not
+//! touch those. What it is asked to silence goes into a pack of its own beside the registry, which
+//! is read like the others. Entries that have run out are left out when the next one is added.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::files;
+use crate::model::Timestamp;
+
+/// Entries at one time: enough for people, and no reason to grow for ever.
+const ENTRIES_MAX: usize = 512;
+/// Longest text of an entry, bytes.
+const TEXT_MAX: usize = 1024;
+/// Longest time that something may be silenced, days.
+pub const DAYS_MAX: u32 = 3650;
+
+const NANOS_PER_DAY: u64 = 86_400_000_000_000;
+const HEADING: &str = "# Suppressions that were asked for on the bus. Written by mcpinspectd; comments are not kept.\n\n";
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Silence {
+    /// The server, as a glob that fits nothing else.
+    pub server: String,
+    /// The tool likewise; absent for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Glob on a rule's id, or a category.
+    pub rule: String,
+    /// Why.
+    pub reason: String,
+    /// When it ends, RFC 3339.
+    pub until: String,
+}
+
+/// Why a suppression was not noted.
+#[derive(Debug, thiserror::Error)]
+pub enum SilenceError {
+    /// It says too little, or too much.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The file is not as it was written.
+    #[error("{}: {reason}", path.display())]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pack {
+    #[serde(default)]
+    suppress: Vec<Silence>,
+}
+
+impl Silence {
+    /// Silences `rule` for `server` and `tool` (all tools where it is empty) for some days.
+    ///
+    /// # Errors
+    /// A text is missing or too long, or the time is none.
+    pub fn new(
+        server: &str,
+        tool: &str,
+        rule: &str,
+        reason: &str,
+        days: u32,
+        now: Timestamp,
+    ) -> Result<Self, SilenceError> {
+        if rule.trim().is_empty() {
+            return Err(SilenceError::Invalid(
+                "a suppression names a rule or a category",
+            ));
+        }
+        if reason.trim().is_empty() {
+            return Err(SilenceError::Invalid("a suppression needs a reason"));
+        }
+        if [server, tool, rule, reason]
+            .iter()
+            .any(|text| text.len() > TEXT_MAX)
+        {
+            return Err(SilenceError::Invalid(
+                "a suppression's texts are at most 1024 bytes long",
+            ));
+        }
+        if days == 0 || days > DAYS_MAX {
+            return Err(SilenceError::Invalid("a suppression lasts 1 to 3650 days"));
+        }
+        globset::Glob::new(rule)
+            .map_err(|_| SilenceError::Invalid("the rule is no pattern that can be understood"))?;
+        let until = now.0.saturating_add(u64::from(days) * NANOS_PER_DAY);
+        Ok(Self {
+            server: globset::escape(server),
+            tool: (!tool.is_empty()).then(|| globset::escape(tool)),
+            rule: rule.to_owned(),
+            reason: reason.to_owned(),
+            until: Timestamp(until).to_string(),
+        })
+    }
+
+    /// Adds it to the file, in one step.
+    ///
+    /// # Errors
+    /// The file cannot be used; it is as it was then.
+    pub fn add_to(self, path: &Path, now: Timestamp) -> Result<(), SilenceError> {
+        let io = |source| SilenceError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(io(error)),
+        };
+        let text = self.added_to(&text, now).map_err(|error| match error {
+            SilenceError::Damaged { reason, .. } => SilenceError::Damaged {
+                path: path.to_owned(),
+                reason,
+            },
+            other => other,
+        })?;
+        files::replace(path, text.as_bytes(), 0o640).map_err(io)
+    }
+
+    fn added_to(self, text: &str, now: Timestamp) -> Result<String, SilenceError> {
+        let damaged = |reason: String| SilenceError::Damaged {
+            path: PathBuf::new(),
+            reason,
+        };
+        let mut pack: Pack =
+            toml::from_str(text).map_err(|error| damaged(error.message().to_owned()))?;
+        // Both are written by us in one form, in which the order of texts is the order of times.
+        let now = now.to_string();
+        pack.suppress.retain(|entry| entry.until > now);
+        if pack.suppress.len() >= ENTRIES_MAX {
+            return Err(SilenceError::Invalid(
+                "there are too many suppressions; put what is meant for good into a rule pack",
+            ));
+        }
+        pack.suppress.push(self);
+        let body = toml::to_string(&pack).map_err(|error| damaged(error.to_string()))?;
+        Ok(format!("{HEADING}{body}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use super::*;
+    use crate::detect::knowledge::Knowledge;
+
+    const NOW: Timestamp = Timestamp(1_760_000_000_000_000_000);
+
+    fn silence(server: &str, days: u32) -> Result<Silence, SilenceError> {
+        Silence::new(
+            server,
+            "re*d",
+            "credential-*",
+            "a [test] \"pack\"\n",
+            days,
+            NOW,
+        )
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_a_rule_pack() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("suppressions.toml");
+        silence("files[1]", 7).unwrap().add_to(&path, NOW).unwrap();
+        silence("mail", 1).unwrap().add_to(&path, NOW).unwrap();
+        let (knowledge, errors) = Knowledge::load(&path);
+        assert!(errors.is_empty(), "{errors:?}");
+        let suppressions = knowledge.rules.suppressions();
+        assert_eq!(suppressions.len(), 2);
+        let first = &suppressions[0];
+        assert!(first.concerns(Some("files[1]"), Some("re*d"), NOW));
+        assert!(!first.concerns(Some("files1"), Some("re*d"), NOW));
+        assert!(!first.concerns(Some("files[1]"), Some("read"), NOW));
+        assert!(first.silences("credential-path", ""));
+        assert!(!first.concerns(
+            Some("files[1]"),
+            Some("re*d"),
+            Timestamp(NOW.0 + 7 * NANOS_PER_DAY)
+        ));
+        // Only one of them has not run out three days later.
+        let later = Timestamp(NOW.0 + 3 * NANOS_PER_DAY);
+        silence("new", 30).unwrap().add_to(&path, later).unwrap();
+        assert_eq!(Knowledge::load(&path).0.rules.suppressions().len(), 2);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn wishes_without_a_meaning_are_refused() {
+        for (rule, reason, days) in [
+            ("", "why", 1),
+            ("x", " ", 1),
+            ("x", "why", 0),
+            ("x", "why", 3651),
+            ("[", "why", 1),
+        ] {
+            assert!(Silence::new("files", "", rule, reason, days, NOW).is_err());
+        }
+        assert!(Silence::new("files", "", "x", &"y".repeat(1025), 1, NOW).is_err());
+        assert!(Silence::new("files", "", "x", "why", DAYS_MAX, NOW).is_ok());
+    }
+
+    #[test]
+    fn a_damaged_file_is_left_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("suppressions.toml");
+        std::fs::write(&path, "[[suppress]]\nrule = 1\n").unwrap();
+        let error = silence("files", 7).unwrap().add_to(&path, NOW).unwrap_err();
+        assert!(error.to_string().contains("suppressions.toml"), "{error}");
+        assert!(
+            std::fs::read_to_string(&path)
+                .unwrap()
+                .ends_with("rule = 1\n")
+        );
+    }
+
+    #[test]
+    fn there_is_a_bound() {
+        let mut text = String::new();
+        for _ in 0..ENTRIES_MAX {
+            text = silence("files", 7).unwrap().added_to(&text, NOW).unwrap();
+        }
+        assert!(silence("files", 7).unwrap().added_to(&text, NOW).is_err());
+    }
+}

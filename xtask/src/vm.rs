@@ -1,0 +1,357 @@
+//! `cargo xtask vm`: the exactness tests on the kernels that people run, in virtual machines.
+//!
+//! Debian's own kernels boot here under emulation, with this machine's file system (read-only) as
+//! theirs, so what runs in them is what was built here. Emulation makes the figures of no interest
+//! and the tests slow: this is for a release, and not part of the tests.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::shell::{self, say};
+use crate::{setup, test};
+
+/// The command line of `cargo xtask vm`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Kernels to boot: 5.10, 6.1, 6.12, backports; all if none is named
+    kernels: Vec<String>,
+    /// Tests to run, by the beginning of their names
+    #[arg(long, value_delimiter = ',', default_values_t = TESTS.map(str::to_owned))]
+    tests: Vec<String>,
+}
+
+/// A kernel as Debian names it.
+struct Kernel {
+    name: &'static str,
+    /// The release of Debian that has it.
+    suite: &'static str,
+    /// What its package's name looks like.
+    package: &'static str,
+}
+
+const KERNELS: [Kernel; 4] = [
+    Kernel {
+        name: "5.10",
+        suite: "bullseye",
+        package: r"^linux-image-5\.10\.0-[0-9]+-amd64$",
+    },
+    Kernel {
+        name: "6.1",
+        suite: "bookworm",
+        package: r"^linux-image-6\.1\.0-[0-9]+-amd64$",
+    },
+    Kernel {
+        name: "6.12",
+        suite: "trixie",
+        package: r"^linux-image-6\.12\.[0-9]+\+deb13-amd64$",
+    },
+    Kernel {
+        name: "backports",
+        suite: "trixie-backports",
+        package: r"^linux-image-[0-9.]+\+deb13-amd64$",
+    },
+];
+
+/// What shows that capture is exact; the SDKs' peers would run for an hour under emulation.
+const TESTS: [&str; 4] = ["syscalls::", "framing::", "processes::", "neighbours::"];
+
+/// Programs that boot a machine, and their Debian packages.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("depmod", "kmod"),
+    ("udevadm", "udev"),
+    ("busybox", "busybox-static"),
+];
+
+/// What boots a kernel on this machine's file system.
+const VIRTME: &str = "virtme-ng==1.42";
+
+/// Ways to hook system calls, as the configuration names them.
+const HOOKS: [&str; 2] = ["tracepoint", "function-exit"];
+
+/// Boots each kernel with each hook, and prints a table.
+pub fn run(options: &Options) -> Result<()> {
+    ensure!(
+        shell::is_root(),
+        "virtual machines with this machine's file system need root: run it through sudo"
+    );
+    ensure!(
+        cfg!(target_arch = "x86_64"),
+        "the virtual machines are x86_64's"
+    );
+    let chosen: Vec<&Kernel> = KERNELS
+        .iter()
+        .filter(|kernel| {
+            options.kernels.is_empty() || options.kernels.iter().any(|name| name == kernel.name)
+        })
+        .collect();
+    ensure!(
+        chosen.len() >= options.kernels.len().max(1),
+        "kernels to choose from: 5.10, 6.1, 6.12, backports"
+    );
+    setup::toolchain()?;
+    setup::programs(PROGRAMS)?;
+    let place = shell::target().join("vm");
+    std::fs::create_dir_all(&place)?;
+    let virtme = virtme(&place)?;
+    let archive = Archive::new(&place)?;
+    let suite = test::end_to_end()?;
+    let daemon = shell::target().join("debug/mcpinspectd");
+    let mut table = String::from("| kernel | hook | check | tests |\n|---|---|---|---|\n");
+    for kernel in chosen {
+        let image = archive.unpacked(kernel)?;
+        for hook in HOOKS {
+            say(&format!("booting {} with {hook}", image.version));
+            let begun = Instant::now();
+            let said = boot(
+                &virtme,
+                &image,
+                &place,
+                &daemon,
+                &suite,
+                hook,
+                &options.tests,
+            )?;
+            let log = place.join(format!("{}-{hook}.log", image.version));
+            std::fs::write(&log, &said)?;
+            let (check, tests) = verdict(&said);
+            say(&format!(
+                "{}, {hook}: {tests} ({} s, all of it in {})",
+                image.version,
+                begun.elapsed().as_secs(),
+                log.display()
+            ));
+            writeln!(table, "| {} | {hook} | {check} | {tests} |", image.version)?;
+        }
+    }
+    println!("\n{table}");
+    Ok(())
+}
+
+/// The program that boots kernels, in an environment of its own.
+fn virtme(place: &Path) -> Result<PathBuf> {
+    let environment = place.join("virtme");
+    let program = environment.join("bin/vng");
+    if program.is_file() {
+        return Ok(program);
+    }
+    say(&format!("installing {VIRTME} to {}", environment.display()));
+    let mut make = Command::new("python3");
+    shell::run(make.args(["-m", "venv", "--clear"]).arg(&environment))?;
+    let mut pip = Command::new(environment.join("bin/pip"));
+    shell::run(pip.args(["install", "--quiet", "--disable-pip-version-check", VIRTME]))?;
+    Ok(program)
+}
+
+/// A kernel that can be booted.
+struct Image {
+    version: String,
+    file: PathBuf,
+}
+
+/// Debian's packages of several releases, beside what this machine has installed.
+struct Archive {
+    place: PathBuf,
+    options: Vec<String>,
+}
+
+impl Archive {
+    /// Reads the lists of all releases, from where this machine has its own packages from.
+    fn new(place: &Path) -> Result<Self> {
+        let targets = shell::output(Command::new("apt-get").args([
+            "indextargets",
+            "--format",
+            "$(SITE) $(BASE_URI)",
+        ]))
+        .context("kernels come as Debian packages, through apt")?;
+        let own = targets
+            .lines()
+            .find_map(|line| line.split_once(' ')?.1.split("/dists/").next())
+            .context("apt knows no archive")?;
+        let apt = place.join("apt");
+        std::fs::create_dir_all(apt.join("state/lists/partial"))?;
+        std::fs::create_dir_all(apt.join("cache/archives/partial"))?;
+        let mut sources = String::new();
+        for kernel in &KERNELS {
+            let key = "/usr/share/keyrings/debian-archive-keyring.gpg";
+            writeln!(sources, "deb [signed-by={key}] {own} {} main", kernel.suite)?;
+        }
+        let list = apt.join("sources.list");
+        std::fs::write(&list, sources)?;
+        let options = [
+            ("Dir::Etc::sourcelist", list.display().to_string()),
+            ("Dir::Etc::sourceparts", "-".into()),
+            (
+                "Dir::State::lists",
+                apt.join("state/lists").display().to_string(),
+            ),
+            ("Dir::Cache", apt.join("cache").display().to_string()),
+            ("APT::Architecture", "amd64".into()),
+            // Unpacked as root, fetched as root: its own user may not write here.
+            ("APT::Sandbox::User", "root".into()),
+        ]
+        .into_iter()
+        .flat_map(|(name, value)| ["-o".to_owned(), format!("{name}={value}")])
+        .collect();
+        let archive = Self {
+            place: place.to_owned(),
+            options,
+        };
+        say("reading the lists of Debian's releases");
+        shell::run(archive.apt("apt-get").args(["-qq", "update"]))?;
+        Ok(archive)
+    }
+
+    fn apt(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.args(&self.options).current_dir(&self.place);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// The newest kernel of a sort, unpacked, with its modules where the machine looks for them.
+    fn unpacked(&self, kernel: &Kernel) -> Result<Image> {
+        let found =
+            shell::output(
+                self.apt("apt-cache")
+                    .args(["search", "--names-only", kernel.package]),
+            )?;
+        let package = found
+            .lines()
+            .filter_map(|line| line.split(' ').next())
+            .max_by_key(|name| numbers(name))
+            .with_context(|| format!("{} has no kernel {}", kernel.suite, kernel.name))?;
+        let version = package.trim_start_matches("linux-image-").to_owned();
+        let folder = self.place.join(&version);
+        let file = folder.join(format!("boot/vmlinuz-{version}"));
+        if !file.is_file() {
+            say(&format!("fetching {package}"));
+            shell::run(self.apt("apt-get").args(["-qq", "download", package]))?;
+            let deb = std::fs::read_dir(&self.place)?
+                .filter_map(|entry| Some(entry.ok()?.path()))
+                .find(|path| {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    name.starts_with(&format!("{package}_")) && name.ends_with(".deb")
+                })
+                .context("apt fetched nothing")?;
+            shell::run(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(&folder))?;
+            std::fs::remove_file(deb)?;
+        }
+        self.modules(&version, &folder)?;
+        Ok(Image { version, file })
+    }
+
+    /// Kernels take their modules from `/lib/modules`, which is the machine's.
+    fn modules(&self, version: &str, folder: &Path) -> Result<()> {
+        let own = ["lib/modules", "usr/lib/modules"]
+            .map(|parent| folder.join(parent).join(version))
+            .into_iter()
+            .find(|path| path.is_dir())
+            .context("a kernel without modules")?;
+        let place = Path::new("/lib/modules").join(version);
+        if place.symlink_metadata().is_err() {
+            std::fs::create_dir_all("/lib/modules")?;
+            say(&format!("linking {} to {}", place.display(), own.display()));
+            std::os::unix::fs::symlink(&own, &place)?;
+        }
+        shell::run(Command::new("depmod").arg(version))
+    }
+}
+
+/// The numbers in a name, to compare versions by.
+fn numbers(name: &str) -> Vec<u64> {
+    name.split(|c: char| !c.is_ascii_digit())
+        .filter_map(|number| number.parse().ok())
+        .collect()
+}
+
+/// Boots a kernel, runs the tests in it, and gives all that was said.
+fn boot(
+    virtme: &Path,
+    image: &Image,
+    place: &Path,
+    daemon: &Path,
+    suite: &test::Suite,
+    hook: &str,
+    tests: &[String],
+) -> Result<String> {
+    let script = place.join("guest.sh");
+    let text = format!(
+        "mount -t debugfs none /sys/kernel/debug 2>/dev/null
+mount -t tracefs none /sys/kernel/tracing 2>/dev/null
+printf '[capture]\\nhook = \"{hook}\"\\n' > /tmp/config.toml
+export MCPINSPECT_CONFIG=/tmp/config.toml RUST_LIB_BACKTRACE=0 RUST_BACKTRACE=0
+'{daemon}' check --config /tmp/config.toml && echo check: ok || echo check: failed
+cd '{folder}' && '{program}' --test-threads=1 {tests}
+",
+        daemon = daemon.display(),
+        folder = suite.package.display(),
+        program = suite.program.display(),
+        tests = tests.join(" "),
+    );
+    std::fs::write(&script, text)?;
+    let output = Command::new(virtme)
+        // Emulated: nested virtualisation is not to be had everywhere, and hangs in places.
+        .args(["--disable-kvm", "--disable-microvm", "--force-9p"])
+        .args(["--cpus", "2", "--memory", "3G"])
+        .arg("--run")
+        .arg(&image.file)
+        .arg("--exec")
+        .arg(format!("sh '{}'", script.display()))
+        .stdin(Stdio::null())
+        .output()
+        .context("starting a virtual machine")?;
+    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said.push_str(&String::from_utf8_lossy(&output.stderr));
+    if !said.contains("check: ") {
+        bail!("{} did not boot:\n{said}", image.version);
+    }
+    Ok(said)
+}
+
+/// What the check and the tests came to.
+fn verdict(said: &str) -> (String, String) {
+    let check = if said.contains("check: ok") {
+        "ok".to_owned()
+    } else {
+        let failed = said.lines().find(|line| line.starts_with("FAIL"));
+        failed
+            .unwrap_or("failed")
+            .split_whitespace()
+            .skip(1)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let tests = said
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("test result: "))
+        .map_or("none ran".to_owned(), |result| {
+            let (passed, failed) = (test::count(result, "passed"), test::count(result, "failed"));
+            format!("{passed} passed, {failed} failed")
+        });
+    (check, tests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newer_kernels_come_last() {
+        let mut names = ["linux-image-6.1.0-9-amd64", "linux-image-6.1.0-50-amd64"];
+        names.sort_by_key(|name| numbers(name));
+        assert_eq!(names[1], "linux-image-6.1.0-50-amd64");
+    }
+
+    #[test]
+    fn a_machines_words_are_understood() {
+        let said = "FAIL  kernel version   5.10 is too old\ncheck: failed\ntest result: FAILED. 3 passed; 31 failed; 0 ignored; 0 measured\n";
+        let (check, tests) = verdict(said);
+        assert_eq!(check, "kernel version 5.10 is too old");
+        assert_eq!(tests, "3 passed, 31 failed");
+    }
+}
