@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -16,7 +17,9 @@ use crate::model::Pid;
 use crate::process::{self, Handle, Row, table};
 
 /// Looks at the process table; a family that grows for longer than that is told as missed.
-const ROUNDS: usize = 10;
+const ROUNDS: usize = 12;
+/// How long between two looks: longer than a fork takes.
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(2);
 
 /// Processes of one server at the most: beyond it, something is wrong with the picture.
 const FAMILY_MAX: usize = 4096;
@@ -63,9 +66,12 @@ pub fn contain(
     if !any {
         return Err(refused.map_or(ContainError::Nobody, ContainError::Refused));
     }
-    // Whom the first look missed. A group that was taken as a whole needs no second look.
+    // Whom the first look missed. A group that was taken as a whole needs no second look. A fork that
+    // was nearly done when its process got the signal shows a moment later: one quiet look is not enough.
+    let mut quiet = 0;
     for _ in 1..ROUNDS {
         let known = family.members.len();
+        std::thread::sleep(BETWEEN_ROUNDS);
         let rows = table();
         for target in targets {
             match family.take(&rows, target, clients, measure) {
@@ -73,7 +79,12 @@ pub fn contain(
                 Err(error) => return Err(error),
             }
         }
-        if family.members.len() == known {
+        quiet = if family.members.len() == known {
+            quiet + 1
+        } else {
+            0
+        };
+        if quiet == 2 {
             break;
         }
     }

@@ -97,8 +97,8 @@ fn own_samples_are_told_apart() {
     assert!(honest <= 0.08, "{honest}");
 }
 
-/// These were written together with some of the samples and then put away: neither rules nor weights
-/// were made with them at hand.
+/// These were written together with some of the samples and then put away: no rule was made from one
+/// of them. How many of them were found was watched, though, so new wording will do a little worse.
 #[test]
 fn what_was_never_fitted_to_is_told_apart_too() {
     let [warn, alert, honest] = shares("unseen.jsonl");
