@@ -289,12 +289,12 @@ fn show() -> Result<()> {
     narrator.rest()?;
     client.end()?;
     narrator.until("mcp_session_ended")?;
-    step("a person looks at the change: `mcpinspect diff notes-server read_note`");
+    step("a person looks at the change: `mcpinspect diff notes read_note`");
     let shown = Command::new(places::program("mcpinspect")?)
         .arg("diff")
         .arg("--registry")
         .arg(state.registry())
-        .args(["notes-server", "read_note"])
+        .args(["notes", "read_note"])
         .output()?;
     // The command says by its status that there is a difference.
     for line in String::from_utf8_lossy(&shown.stdout).lines() {
