@@ -197,22 +197,8 @@ const WORDS: [&str; 64] = [
 
 /// What stands between them.
 const BETWEEN: [&str; 16] = [
-    "of a",
-    "and its",
-    "by",
-    "for each",
-    "with the",
-    "from",
-    "in the",
-    "or another",
-    "near a",
-    "without",
-    "per",
-    "after the",
-    "within a",
-    "beside the",
-    "across every",
-    "as well as the",
+    "of", "and", "by", "for", "with", "from", "in", "or", "near", "without", "per", "after",
+    "within", "beside", "across", "as",
 ];
 
 /// One of `words` for the place `at` of definition `number`.

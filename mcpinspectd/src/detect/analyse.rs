@@ -11,7 +11,7 @@ use super::hidden::{self, Hidden};
 use super::knowledge::Knowledge;
 use super::matching::{Firing, Matches};
 use super::names;
-use super::neighbours::Neighbours;
+use super::neighbours::{Card, Neighbours};
 use super::pack::Probe;
 use super::rules::{RuleId, RuleSet};
 use super::score::{self, Features};
@@ -80,6 +80,8 @@ pub struct Circumstances<'a> {
     pub time: Timestamp,
     /// What other servers offer, where known. Needs `server`.
     pub neighbours: Option<&'a Neighbours>,
+    /// What of the subject is compared with them, where that is at hand.
+    pub card: Option<&'a Card>,
 }
 
 /// Looks at subjects, one after the other. Keeps its buffers; one per thread.
@@ -133,8 +135,13 @@ impl Analyser {
         };
         let mut noted = contradictions(tool);
         if let Some((neighbours, server)) = neighbours {
-            let likenesses = neighbours.likenesses(server, tool);
-            noted.extend(likenesses.into_iter().map(|like| {
+            let made = match circumstances.card {
+                Some(_) => None,
+                None => Card::of(tool),
+            };
+            let card = circumstances.card.or(made.as_ref());
+            let likenesses = card.map(|card| neighbours.likenesses(server, card));
+            noted.extend(likenesses.into_iter().flatten().map(|like| {
                 (
                     like.probe,
                     format!("It resembles `{}` of `{}`.", like.tool, like.server),

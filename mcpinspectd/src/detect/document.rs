@@ -252,7 +252,16 @@ impl<'a> Document<'a> {
         while at < to {
             let byte = bytes[at];
             match CLASS[byte as usize] {
-                Class::Lower | Class::Digit => {
+                Class::Lower => {
+                    let length = bytes[at..to]
+                        .iter()
+                        .take_while(|byte| byte.is_ascii_lowercase())
+                        .count();
+                    word.see_lower(length, bytes[at + length - 1]);
+                    self.text.push_str(&raw[at..at + length]);
+                    at += length;
+                }
+                Class::Digit => {
                     word.see(byte);
                     self.text.push(byte as char);
                     at += 1;
@@ -497,6 +506,13 @@ impl Word {
             self.camel |= upper && self.first_lower && self.last.is_ascii_lowercase();
         }
         self.last = byte;
+    }
+
+    /// Sees a run of lower-case letters, at least one.
+    fn see_lower(&mut self, length: usize, last: u8) {
+        self.first_lower |= self.letters == 0;
+        self.letters += length;
+        self.last = last;
     }
 
     fn last_lower(&self) -> bool {

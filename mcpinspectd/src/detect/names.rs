@@ -14,7 +14,14 @@ pub(super) fn folded(name: &str) -> Box<str> {
 
 /// A name without case, separators and look-alikes.
 pub(super) fn skeleton(name: &str) -> String {
-    let folded = super::rules::fold(name);
+    // Most names need no more than this of the fold.
+    let plain = name
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() || byte == b' ');
+    let folded = match plain {
+        true => name.to_ascii_lowercase(),
+        false => super::rules::fold(name),
+    };
     folded
         .chars()
         .filter(|c| c.is_alphanumeric())

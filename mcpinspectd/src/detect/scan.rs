@@ -16,7 +16,7 @@ use super::analyse::{Analyser, Circumstances, Report};
 use super::extract::Subject;
 use super::knowledge::Knowledge;
 use super::message;
-use super::neighbours::Neighbours;
+use super::neighbours::{Card, Neighbours};
 use super::tree;
 use crate::event::{Action, Detection, Severity};
 use crate::model::Timestamp;
@@ -231,10 +231,8 @@ pub fn scan(knowledge: &Arc<Knowledge>, lines: Vec<Line>, now: Timestamp) -> Vec
     let mut neighbours = Neighbours::new();
     for content in lines.iter().filter_map(|line| line.content.as_ref().ok()) {
         if let Some(server) = &content.server {
-            content
-                .tools()
-                .into_iter()
-                .for_each(|tool| neighbours.learn(server, tool));
+            let cards = content.tools().into_iter().filter_map(Card::of);
+            cards.for_each(|card| neighbours.learn(server, Arc::new(card)));
         }
     }
     let mut analyser = Analyser::new(Arc::clone(knowledge));
@@ -252,7 +250,7 @@ fn judge(analyser: &mut Analyser, neighbours: &Neighbours, line: Line, now: Time
                 server: content.server.as_deref(),
                 time: now,
                 neighbours: Some(neighbours),
-                tool: None,
+                ..Circumstances::default()
             };
             let report = match content.shape {
                 Shape::Tool => analyser.tool(&content.value, circumstances),

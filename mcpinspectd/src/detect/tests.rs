@@ -8,7 +8,7 @@ use super::analyse::{Analyser, Circumstances, Report};
 use super::category::Category;
 use super::extract::Subject;
 use super::knowledge::{BUILTIN_PACKS, BUILTIN_WEIGHTS, Knowledge};
-use super::neighbours::Neighbours;
+use super::neighbours::{Card, Likeness, Neighbours};
 use super::pack::{PackError, Probe};
 use super::rules::RuleSet;
 use super::score::Weights;
@@ -272,10 +272,20 @@ fn a_call_that_reaches_for_keys_is_warned_of() {
     assert_eq!(judge("/home/tom/src/main.rs").action, Action::None);
 }
 
+fn learn(neighbours: &mut Neighbours, server: &str, tools: &[Value]) {
+    for card in tools.iter().filter_map(Card::of) {
+        neighbours.learn(server, Arc::new(card));
+    }
+}
+
+fn likenesses(neighbours: &Neighbours, server: &str, tool: &Value) -> Vec<Likeness> {
+    neighbours.likenesses(server, &Card::of(tool).unwrap())
+}
+
 fn beside(server: &str, tools: &[Value], other: &Value) -> Report {
     let mut neighbours = Neighbours::new();
-    tools.iter().for_each(|tool| neighbours.learn(server, tool));
-    neighbours.learn("helper", other);
+    learn(&mut neighbours, server, tools);
+    learn(&mut neighbours, "helper", std::slice::from_ref(other));
     let circumstances = Circumstances {
         server: Some("helper"),
         neighbours: Some(&neighbours),
@@ -360,26 +370,23 @@ fn the_same_server_twice_is_no_impostor() {
         })
         .collect();
     let mut neighbours = Neighbours::new();
-    tools
-        .iter()
-        .for_each(|tool| neighbours.learn("gallery", tool));
-    tools
-        .iter()
-        .for_each(|tool| neighbours.learn("gallery-2", tool));
+    learn(&mut neighbours, "gallery", &tools);
+    let mut twice = Neighbours::new();
+    learn(&mut twice, "gallery", &tools);
+    learn(&mut twice, "gallery-2", &tools);
     assert!(
         tools
             .iter()
-            .all(|tool| neighbours.likenesses("gallery-2", tool).is_empty())
+            .all(|tool| likenesses(&twice, "gallery-2", tool).is_empty())
     );
-    neighbours.forget("gallery-2");
-    neighbours.learn("helper", &tools[2]);
-    let copied = neighbours.likenesses("helper", &tools[2]);
+    learn(&mut neighbours, "helper", &tools[2..3]);
+    let copied = likenesses(&neighbours, "helper", &tools[2]);
     assert!(
         copied.iter().any(|like| like.probe == Probe::CopiedTool),
         "one tool alone is a copy"
     );
     assert!(
-        neighbours.likenesses("gallery", &tools[2]).is_empty(),
+        likenesses(&neighbours, "gallery", &tools[2]).is_empty(),
         "who was first owns the name"
     );
 }

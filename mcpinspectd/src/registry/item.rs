@@ -21,7 +21,7 @@ impl DefinitionHash {
 
 impl fmt::Display for DefinitionHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(self.0))
     }
 }
 
@@ -41,14 +41,7 @@ impl FromStr for DefinitionHash {
 
     fn from_str(text: &str) -> Result<Self, NotAHash> {
         let mut hash = [0; 32];
-        let digits = text.as_bytes();
-        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(NotAHash);
-        }
-        for (byte, pair) in hash.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| NotAHash)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| NotAHash)?;
-        }
+        hex::decode_to_slice(text, &mut hash).map_err(|_| NotAHash)?;
         Ok(Self(hash))
     }
 }

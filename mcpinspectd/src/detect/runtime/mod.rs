@@ -20,7 +20,7 @@ use super::category::Category;
 use super::extract::Subject;
 use super::knowledge::{Current, Knowledge};
 use super::message::{self, Found};
-use super::neighbours::Neighbours;
+use super::neighbours::{Card, Neighbours};
 use super::shown;
 use super::tree;
 use crate::engine::{Context, Detector, MessageInContext, ToolDefinition, Verdict};
@@ -102,12 +102,18 @@ impl Watch {
         Some(self.sessions.entry(session.clone()).or_default())
     }
 
-    fn look_at(&mut self, context: &Context<'_>, definition: &Value) -> Report {
+    fn look_at(
+        &mut self,
+        context: &Context<'_>,
+        definition: &Value,
+        card: Option<&Card>,
+    ) -> Report {
         let circumstances = Circumstances {
             server: Some(&context.server_id.0),
             tool: None,
             time: context.time,
             neighbours: Some(&self.neighbours),
+            card,
         };
         self.analyser.tool(definition, circumstances)
     }
@@ -115,7 +121,7 @@ impl Watch {
     /// Compares a changed definition with its pin: what the change brought in counts more than what
     /// was there when somebody looked at it.
     fn changed(&mut self, context: &Context<'_>, report: &mut Report, pinned: &RawValue) {
-        let before = self.look_at(context, &tree::of(pinned));
+        let before = self.look_at(context, &tree::of(pinned), None);
         let new = report
             .detections
             .iter()
@@ -151,7 +157,7 @@ impl Watch {
             server: Some(&context.server_id.0),
             tool: found.tool,
             time: context.time,
-            neighbours: None,
+            ..Circumstances::default()
         };
         let mut report = message::analyse(&mut self.analyser, found, circumstances);
         let own = match found.subject {
@@ -308,8 +314,12 @@ impl Detector for Watch {
             return known.clone();
         }
         let definition = tree::of(tool.definition);
-        self.neighbours.learn(&context.server_id.0, &definition);
-        let mut report = self.look_at(context, &definition);
+        let card = Card::of(&definition).map(Arc::new);
+        if let Some(card) = &card {
+            self.neighbours
+                .learn(&context.server_id.0, Arc::clone(card));
+        }
+        let mut report = self.look_at(context, &definition, card.as_deref());
         if let Some(pinned) = tool.pinned {
             self.changed(context, &mut report, pinned);
         }
@@ -327,9 +337,9 @@ impl Detector for Watch {
         self.refresh();
         let circumstances = Circumstances {
             server: Some(&context.server_id.0),
-            tool: None,
             time: context.time,
             neighbours: Some(&self.neighbours),
+            ..Circumstances::default()
         };
         let report = self
             .analyser

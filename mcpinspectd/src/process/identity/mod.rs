@@ -162,7 +162,7 @@ impl ServerIdentity {
     pub fn unknown() -> Self {
         Self {
             server_id: ServerId("unknown".into()),
-            fingerprint: hex(&Sha256::digest(b"unknown")),
+            fingerprint: fingerprint_of(&Sha256::digest(b"unknown")),
             name_source: "unknown".to_owned(),
         }
     }
@@ -279,22 +279,12 @@ fn fingerprint(kind: Kind, place: &str, arguments: &[String]) -> String {
         hash.update(b"\0");
         hash.update(part.as_bytes());
     }
-    hex(&hash.finalize())
+    fingerprint_of(&hash.finalize())
 }
 
-fn hex(digest: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    digest
-        .iter()
-        .take(FINGERPRINT_BYTES)
-        .flat_map(|byte| {
-            [
-                DIGITS[usize::from(byte >> 4)],
-                DIGITS[usize::from(byte & 15)],
-            ]
-        })
-        .map(char::from)
-        .collect()
+/// The part of a digest that is kept, in hexadecimal digits.
+fn fingerprint_of(digest: &[u8]) -> String {
+    hex::encode(&digest[..FINGERPRINT_BYTES])
 }
 
 #[cfg(test)]
