@@ -1,6 +1,7 @@
 //! `cargo xtask check` and `eval`.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -16,7 +17,17 @@ pub struct Options {
     /// Also checks licences, sources and duplicates of all dependencies (needs `cargo deny`)
     #[arg(long)]
     dependencies: bool,
+    /// Also builds the programs for aarch64 (installs what that needs)
+    #[arg(long)]
+    aarch64: bool,
 }
+
+/// Another architecture's programs are linked by Debian's cross compiler.
+const AARCH64: &str = "aarch64-unknown-linux-gnu";
+const CROSS: &[(&str, &str)] = &[
+    ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+    ("aarch64-linux-gnu-ld", "libc6-dev-arm64-cross"),
+];
 
 /// Checks format and lints.
 pub fn run(options: &Options) -> Result<()> {
@@ -44,6 +55,9 @@ pub fn run(options: &Options) -> Result<()> {
     lints.args(["--", "--deny", "warnings"]);
     shell::run(&mut lints)?;
     probes()?;
+    if options.aarch64 {
+        aarch64()?;
+    }
     if options.dependencies {
         say("checking the dependencies");
         let mut deny = shell::cargo();
@@ -52,6 +66,20 @@ pub fn run(options: &Options) -> Result<()> {
             .context("`cargo install --locked cargo-deny` installs what this needs")?;
     }
     Ok(())
+}
+
+fn aarch64() -> Result<()> {
+    setup::programs(CROSS)?;
+    let mut target = Command::new("rustup");
+    shell::run(target.args(["target", "add", AARCH64]))?;
+    say("building for aarch64");
+    let mut build = shell::cargo();
+    build.args(["build", "--package", "mcpinspectd", "--bins", "--locked"]);
+    build.args(["--target", AARCH64]);
+    let linker = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER";
+    build.env(linker, "aarch64-linux-gnu-gcc");
+    build.env("CC_aarch64_unknown_linux_gnu", "aarch64-linux-gnu-gcc");
+    shell::run(&mut build)
 }
 
 fn outside() -> impl Iterator<Item = PathBuf> {

@@ -5,9 +5,10 @@
 //! and the tests slow: this is for a release, and not part of the tests.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -73,6 +74,9 @@ const VIRTME: &str = "virtme-ng==1.42";
 /// Ways to hook system calls, as the configuration names them.
 const HOOKS: [&str; 2] = ["tracepoint", "function-exit"];
 
+/// How long a machine may take.
+const LONGEST: Duration = Duration::from_secs(45 * 60);
+
 /// Boots each kernel with each hook, and prints a table.
 pub fn run(options: &Options) -> Result<()> {
     ensure!(
@@ -107,17 +111,10 @@ pub fn run(options: &Options) -> Result<()> {
         for hook in HOOKS {
             say(&format!("booting {} with {hook}", image.version));
             let begun = Instant::now();
-            let said = boot(
-                &virtme,
-                &image,
-                &place,
-                &daemon,
-                &suite,
-                hook,
-                &options.tests,
-            )?;
             let log = place.join(format!("{}-{hook}.log", image.version));
-            std::fs::write(&log, &said)?;
+            let script = place.join("guest.sh");
+            std::fs::write(&script, script_for(&daemon, &suite, hook, &options.tests))?;
+            let said = boot(&virtme, &image, &script, &log)?;
             let (check, tests) = verdict(&said);
             say(&format!(
                 "{}, {hook}: {tests} ({} s, all of it in {})",
@@ -269,18 +266,9 @@ fn numbers(name: &str) -> Vec<u64> {
         .collect()
 }
 
-/// Boots a kernel, runs the tests in it, and gives all that was said.
-fn boot(
-    virtme: &Path,
-    image: &Image,
-    place: &Path,
-    daemon: &Path,
-    suite: &test::Suite,
-    hook: &str,
-    tests: &[String],
-) -> Result<String> {
-    let script = place.join("guest.sh");
-    let text = format!(
+/// What a machine is to do.
+fn script_for(daemon: &Path, suite: &test::Suite, hook: &str, tests: &[String]) -> String {
+    format!(
         "mount -t debugfs none /sys/kernel/debug 2>/dev/null
 mount -t tracefs none /sys/kernel/tracing 2>/dev/null
 printf '[capture]\\nhook = \"{hook}\"\\n' > /tmp/config.toml
@@ -292,9 +280,13 @@ cd '{folder}' && '{program}' --test-threads=1 {tests}
         folder = suite.package.display(),
         program = suite.program.display(),
         tests = tests.join(" "),
-    );
-    std::fs::write(&script, text)?;
-    let output = Command::new(virtme)
+    )
+}
+
+/// Boots a kernel, runs the script in it, and gives all that was said. It is in the log as it comes.
+fn boot(virtme: &Path, image: &Image, script: &Path, log: &Path) -> Result<String> {
+    let output = File::create(log).with_context(|| format!("writing {}", log.display()))?;
+    let mut machine = Command::new(virtme)
         // Emulated: nested virtualisation is not to be had everywhere, and hangs in places.
         .args(["--disable-kvm", "--disable-microvm", "--force-9p"])
         .args(["--cpus", "2", "--memory", "3G"])
@@ -303,10 +295,33 @@ cd '{folder}' && '{program}' --test-threads=1 {tests}
         .arg("--exec")
         .arg(format!("sh '{}'", script.display()))
         .stdin(Stdio::null())
-        .output()
+        .stderr(output.try_clone()?)
+        .stdout(output)
+        .spawn()
         .context("starting a virtual machine")?;
-    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
-    said.push_str(&String::from_utf8_lossy(&output.stderr));
+    let read =
+        || -> Result<String> { Ok(String::from_utf8_lossy(&std::fs::read(log)?).into_owned()) };
+    let begun = Instant::now();
+    let mut told = begun;
+    while machine.try_wait()?.is_none() {
+        std::thread::sleep(Duration::from_millis(500));
+        if begun.elapsed() > LONGEST {
+            // Its own process takes the machine with it.
+            machine.kill()?;
+            say(&format!("given up after {} min", LONGEST.as_secs() / 60));
+        } else if told.elapsed() > Duration::from_secs(60) {
+            told = Instant::now();
+            let over = read()?
+                .lines()
+                .filter(|line| line.starts_with("test "))
+                .count();
+            say(&format!(
+                "{over} tests after {} s",
+                begun.elapsed().as_secs()
+            ));
+        }
+    }
+    let said = read()?;
     if !said.contains("check: ") {
         bail!("{} did not boot:\n{said}", image.version);
     }
