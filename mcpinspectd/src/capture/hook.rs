@@ -1,12 +1,12 @@
 //! How the end of system calls is hooked. All ways give the same records.
 //!
-//! The cheapest for everybody else is to hook the exits of just those kernel functions that carry
-//! bytes: no other call pays anything. Not every kernel lets functions be hooked, and on one that
-//! may interrupt itself anywhere (`PREEMPT` full or lazy) a program that is interrupted on a CPU is
-//! skipped for the next task on it, so that bytes would be moved unseen. There, and wherever that
-//! cannot be told, the tracepoint that all calls pass is used: its programs are never interrupted.
-
-use std::path::Path;
+//! The tracepoint that all calls pass is exact: its programs are never interrupted, and they see the end
+//! of a call that was under way when they came. The cheapest for everybody else is to hook the exits of
+//! just those kernel functions that carry bytes: no other call pays anything. But a call that was
+//! under way before is not seen ending there (a server waits in one for its next request), and on a
+//! kernel that may interrupt itself anywhere (`PREEMPT` full or lazy) a program that is interrupted on a
+//! CPU is skipped for the next task on it. So function exits are for those who ask for them: for a
+//! machine on which the daemon starts before its sessions do.
 
 use aya::programs::{BtfTracePoint, FExit};
 use aya::{Btf, Ebpf};
@@ -18,7 +18,7 @@ use super::probes::{ProbeError, attach_raw, program, refused};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HookChoice {
-    /// The cheapest that is exact on the running kernel.
+    /// What is exact: the tracepoint.
     #[default]
     Auto,
     /// The tracepoint that all system calls pass.
@@ -122,15 +122,6 @@ impl Hook {
                 })?;
                 return Ok(Self::FunctionExit);
             }
-            HookChoice::Auto if interrupts_itself() == Some(false) => {
-                match attach_exits(ebpf, &types) {
-                    Ok(()) => return Ok(Self::FunctionExit),
-                    Err(error) => {
-                        tracing::debug!(%error, "no function exits; using the tracepoint");
-                        Self::FunctionExit.detach(ebpf);
-                    }
-                }
-            }
             HookChoice::Auto | HookChoice::Tracepoint => {}
         }
         let tracepoint: &mut BtfTracePoint = program(ebpf, TYPED)?;
@@ -204,50 +195,9 @@ fn attach_exit(
         .map_err(|error| refused(name, error))
 }
 
-/// Whether the running kernel may be interrupted by another task while it is in a program; `None`
-/// where it does not tell.
-fn interrupts_itself() -> Option<bool> {
-    let mode = std::fs::read_to_string(Path::new("/sys/kernel/debug/sched/preempt")).ok();
-    let version = std::fs::read_to_string("/proc/sys/kernel/version").ok();
-    preemption(mode.as_deref(), version.as_deref()?)
-}
-
-/// `mode` is the scheduler's own word (the one in parentheses is in force), `version` names what the
-/// kernel was built with.
-fn preemption(mode: Option<&str>, version: &str) -> Option<bool> {
-    if let Some(mode) = mode.and_then(|mode| mode.split(['(', ')']).nth(1)) {
-        return Some(!matches!(mode, "none" | "voluntary"));
-    }
-    let built = version.split(' ').find(|word| word.starts_with("PREEMPT"));
-    match built {
-        // Built without: nothing can turn it on.
-        None => Some(false),
-        // Chosen at boot or later, and it does not tell which.
-        Some("PREEMPT_DYNAMIC") => None,
-        Some(_) => Some(true),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn preemption_is_read_from_what_the_kernel_tells() {
-        let dynamic = "#1 SMP PREEMPT_DYNAMIC Debian 6.1.176-1 (2026-07-01)";
-        assert_eq!(
-            preemption(Some("none (voluntary) full \n"), dynamic),
-            Some(false)
-        );
-        assert_eq!(
-            preemption(Some("none voluntary (full) lazy \n"), dynamic),
-            Some(true)
-        );
-        assert_eq!(preemption(Some("full (lazy) \n"), dynamic), Some(true));
-        assert_eq!(preemption(None, dynamic), None);
-        assert_eq!(preemption(None, "#1 SMP Debian 5.10.223-1"), Some(false));
-        assert_eq!(preemption(None, "#1 SMP PREEMPT_RT x"), Some(true));
-    }
 
     #[test]
     fn misses_are_read_where_the_kernel_tells_them() {
