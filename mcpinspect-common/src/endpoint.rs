@@ -68,7 +68,10 @@ pub struct Watch {
     /// `u64::MAX` everything.
     pub limit: [u64; 2],
     /// Not 0 where bytes are counted at both ends, also where none are shipped.
-    pub counted: u64,
+    pub counted: u32,
+    /// Not 0 where what is written here is shipped only to be compared with what is read: it gives
+    /// way while user space is behind.
+    pub compared: u32,
 }
 
 /// What the probes count at an endpoint, also where no payload is shipped. Written by the probes.

@@ -117,6 +117,8 @@ pub struct Copy {
     messages_left: u64,
     /// 1 where the current call is the first that was counted after what was unread.
     first: u64,
+    /// 1 where the pieces give way while user space is behind.
+    gives_way: u64,
 }
 
 /// A run of bytes that is to be shipped.
@@ -168,7 +170,11 @@ pub fn moved(key: EndpointKey, end: End, source: Source, total: u64) {
             return;
         }
     }
+    let gives_way = end == End::Writer && is_compared(&key);
     if shape == Shape::Buffer && extent.bytes <= u64::from(PAYLOAD_MAX) {
+        if gives_way && emit::is_behind() {
+            return;
+        }
         ship(
             &key,
             end as u8,
@@ -193,6 +199,7 @@ pub fn moved(key: EndpointKey, end: End, source: Source, total: u64) {
         message: 0,
         messages_left: 0,
         first: 0,
+        gives_way: u64::from(gives_way),
     };
     match shape {
         Shape::Buffer => {
@@ -289,13 +296,16 @@ unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
             } else {
                 PAYLOAD_MAX
             };
-            ship(
-                &copy.key,
-                copy.end as u8,
-                copy.position,
-                copy.buffer,
-                length,
-            );
+            // A single call may move more than the ring holds.
+            if copy.gives_way == 0 || !emit::is_behind() {
+                ship(
+                    &copy.key,
+                    copy.end as u8,
+                    copy.position,
+                    copy.buffer,
+                    length,
+                );
+            }
             let length = u64::from(length);
             copy.position += length;
             copy.remaining -= length;
@@ -368,6 +378,15 @@ fn lost(key: &EndpointKey, end: usize, bytes: u64) {
     if let Some(counters) = COUNTERS.get_ptr_mut(key) {
         lose(counters, end, bytes);
     }
+}
+
+/// Whether what is written is only shipped to be compared.
+#[inline(always)]
+fn is_compared(key: &EndpointKey) -> bool {
+    WATCHES.get_ptr(key).is_some_and(|watch| {
+        // SAFETY: as in `limit`.
+        unsafe { (&raw const (*watch).compared).read_volatile() != 0 }
+    })
 }
 
 #[inline(always)]

@@ -15,6 +15,8 @@ use crate::maps::{RECORDS, count};
 /// again. It is called as long as no more wait than the second figure: above that it is at work.
 const GATHERED: u64 = 64 << 10;
 const AT_WORK: u64 = 512 << 10;
+/// From how many bytes on the reader is behind: more than gather in its pauses.
+const BEHIND: u64 = 128 << 10;
 
 /// A record as it lies in the ring.
 #[repr(C)]
@@ -94,6 +96,12 @@ pub fn user_bytes<const N: usize>(mut header: RecordHeader, address: u64, length
     unsafe { (&raw mut (*record).header).write(header) };
     entry.submit(wake_up());
     copied
+}
+
+/// Whether its reader is behind: time to do without what is not needed.
+#[inline(always)]
+pub fn is_behind() -> bool {
+    RECORDS.query(u64::from(BPF_RB_AVAIL_DATA)) > BEHIND
 }
 
 /// How the reader is to be told of a record: by the kernel's own rule, which is when nothing else

@@ -59,6 +59,7 @@ fn insert(key: EndpointKey, peer_ino: u64, written_unread: u64) -> bool {
     let watch = Watch {
         limit: [SNIFF_BUDGET.load(); 2],
         counted: 1,
+        compared: 0,
     };
     let watched = WATCHES.insert(key, watch, u64::from(BPF_NOEXIST)).is_ok();
     // SAFETY: only the presence of the entry is looked at.

@@ -10,6 +10,7 @@ mod scale;
 mod scanning;
 mod sdks;
 mod syscalls;
+mod tampering;
 
 use std::process::Command;
 use std::time::Duration;

@@ -136,6 +136,14 @@ pub enum Pids {
 pub fn exact<'a>(truth: &Truth, capture: &'a Capture, pids: Pids) -> Result<Reported<'a>> {
     let session = session_of(truth, capture)?;
     ensure!(session.gaps.is_empty(), "losses: {:?}", session.gaps);
+    let accused = capture
+        .others
+        .iter()
+        .find(|event| event["type"] == "mcp_detection" && event["session_id"] == session.id);
+    ensure!(
+        accused.is_none(),
+        "an honest server was accused: {accused:?}"
+    );
     for (direction, expected, reported) in [
         (TO_SERVER, &truth.to_server, &session.to_server),
         (TO_CLIENT, &truth.to_client, &session.to_client),

@@ -76,6 +76,7 @@ pub fn start(
     let options = MonitorOptions {
         probes: probes(config, diagnostics),
         max_message: config.capture.max_message.0,
+        compare_ends: config.capture.compare_ends,
         max_sessions: config.limits.sessions,
     };
     let run = format!("{:x}", fanout::now().0 / 1_000_000_000);

@@ -68,6 +68,8 @@ pub struct Capture {
     pub btf: Option<PathBuf>,
     /// How system calls are hooked.
     pub hook: HookChoice,
+    /// Whether a stream's two ends are compared, so that a server cannot rewrite what it sent.
+    pub compare_ends: bool,
 }
 
 impl Default for Capture {
@@ -78,6 +80,7 @@ impl Default for Capture {
             max_message: ByteSize(64 << 20),
             btf: None,
             hook: HookChoice::Auto,
+            compare_ends: true,
         }
     }
 }

@@ -179,7 +179,7 @@ impl Roster {
                 self.tell_skipped(session, None, *time, on);
                 self.sessions.remove(*session);
             }
-            Input::BlindSpot { .. } | Input::Program { .. } => {}
+            Input::EndsDisagree { .. } | Input::BlindSpot { .. } | Input::Program { .. } => {}
         }
         on(input);
     }

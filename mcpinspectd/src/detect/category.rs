@@ -83,6 +83,8 @@ words! {
         RateAnomaly = "rate_anomaly",
         /// A key or a password in plain sight.
         SecretExposure = "secret_exposure",
+        /// A server whose memory does not hold what went over the wire.
+        WireTampering = "wire_tampering",
     }
 }
 

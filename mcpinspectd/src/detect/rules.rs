@@ -596,6 +596,9 @@ fn usual_evidence(category: Category) -> Evidence {
         Category::CommandInjection => Evidence::Execution,
         Category::PreferenceManipulation => Evidence::Preference,
         Category::AnnotationDeception => Evidence::Contradiction,
-        Category::RugPull | Category::ToxicFlow | Category::RateAnomaly => Evidence::Behaviour,
+        Category::RugPull
+        | Category::ToxicFlow
+        | Category::RateAnomaly
+        | Category::WireTampering => Evidence::Behaviour,
     }
 }

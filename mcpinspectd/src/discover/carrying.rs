@@ -10,8 +10,9 @@ use super::stream::{Fate, Flow, SessionIndex, Stream};
 use super::tracker::{Feed, Tracker};
 use crate::capture::Actor;
 use crate::engine::{Input, SessionStart};
-use crate::model::{Direction, Pid, SessionId};
+use crate::model::{Direction, Pid, SessionId, Timestamp};
 use crate::process::ProcessInfo;
+use crate::wire::ends::{Ends, Said};
 use crate::wire::reassembly::{Piece, Reassembly};
 
 /// Nanoseconds that a session waits for its client to show itself before it is told of without.
@@ -49,6 +50,7 @@ impl<E: Environment> Tracker<E> {
             reassembly: Reassembly::new(0),
             source: End::Reader,
             fallback,
+            ends: None,
             ended: false,
             still: (0, 0, 0),
         });
@@ -60,7 +62,8 @@ impl<E: Environment> Tracker<E> {
                 Direction::ServerToClient => session.to_client = Some(key),
             }
         }
-        self.watch(key, u64::MAX, self.settings.sniff_budget);
+        self.compare_ends_of(key);
+        self.watch(key, u64::MAX, self.limit(key, End::Writer));
         for (position, bytes, time) in kept.pieces() {
             let actor = Actor {
                 tgid: reader.unwrap_or(0),
@@ -103,17 +106,19 @@ impl<E: Environment> Tracker<E> {
             return;
         };
         let time = self.clock.at(actor.time);
-        flow.reassembly
-            .push(position, bytes, actor.time, &mut |piece| {
-                feed.input(input_of(&session.id, direction, piece, "ring_full", time));
-            });
+        let mut say = |said: Said<'_>| {
+            feed.input(input_of(&session.id, direction, said, "ring_full", time));
+        };
+        let Flow {
+            reassembly, ends, ..
+        } = flow;
+        reassembly.push(position, bytes, actor.time, &mut |piece| {
+            pass_on(ends, piece, actor.time, &mut say);
+        });
         if first && flow.reassembly.next() > 0 {
-            // The end that is used is seen: the other one need not be shipped any more.
+            // The end that is used is seen: the other one need not be shipped as well, but to compare.
             flow.fallback = Default::default();
-            let (reader, writer) = match source {
-                End::Reader => (u64::MAX, 0),
-                End::Writer => (0, u64::MAX),
-            };
+            let [reader, writer] = [End::Reader, End::Writer].map(|end| self.limit(key, end));
             self.watch(key, reader, writer);
         }
     }
@@ -130,7 +135,7 @@ impl<E: Environment> Tracker<E> {
         let Some(Stream {
             fate: Fate::Carried(flow),
             ..
-        }) = self.streams.get(&key)
+        }) = self.streams.get_mut(&key)
         else {
             return;
         };
@@ -140,15 +145,13 @@ impl<E: Environment> Tracker<E> {
         if !session.opened {
             return;
         }
-        let time = self.clock.at(time);
+        let moment = self.clock.at(time);
+        let direction = flow.direction;
+        let mut say = |said: Said<'_>| {
+            feed.input(input_of(&session.id, direction, said, reason, moment));
+        };
         for piece in &pieces {
-            feed.input(input_of(
-                &session.id,
-                flow.direction,
-                piece.borrow(),
-                reason,
-                time,
-            ));
+            pass_on(&mut flow.ends, piece.borrow(), time, &mut say);
         }
     }
 
@@ -371,11 +374,19 @@ impl<E: Environment> Tracker<E> {
         let Some(Stream {
             fate: Fate::Carried(flow),
             ..
-        }) = self.streams.get_mut(&key)
+        }) = self.streams.get(&key)
         else {
             return;
         };
         let (index, direction) = (flow.session, flow.direction);
+        self.ends(key, actor.time, feed, |ends, mut say| ends.finish(&mut say));
+        let Some(Stream {
+            fate: Fate::Carried(flow),
+            ..
+        }) = self.streams.get_mut(&key)
+        else {
+            return;
+        };
         let again = std::mem::replace(&mut flow.ended, true);
         let Some(session) = self.sessions.get_mut(&index) else {
             return;
@@ -414,6 +425,16 @@ impl<E: Environment> Tracker<E> {
         flow.source = End::Writer;
         let kept = std::mem::take(&mut flow.fallback);
         let tgid = actors[End::Writer as usize].unwrap_or(0);
+        // What was read is all that there is to come of it.
+        let last = flow.still.2;
+        self.ends(key, last, feed, |ends, mut say| ends.finish(&mut say));
+        if let Some(Stream {
+            fate: Fate::Carried(flow),
+            ..
+        }) = self.streams.get_mut(&key)
+        {
+            flow.ends = None;
+        }
         self.watch(key, 0, u64::MAX);
         for (position, bytes, time) in kept.pieces() {
             self.deliver(key, position, bytes, Actor { tgid, time }, feed);
@@ -460,13 +481,45 @@ impl OwnedPiece {
     }
 }
 
-fn input_of<'a>(
+/// Hands on what comes out of the order of a stream's source, compared where that is done.
+fn pass_on(
+    ends: &mut Option<Box<Ends>>,
+    piece: Piece<'_>,
+    now: u64,
+    say: &mut impl FnMut(Said<'_>),
+) {
+    match ends {
+        Some(ends) => ends.read(piece, now, say),
+        None => say(Said::Piece(piece)),
+    }
+}
+
+pub(super) fn input_of<'a>(
     session: &'a SessionId,
     direction: Direction,
-    piece: Piece<'a>,
+    said: Said<'a>,
     reason: &'static str,
-    time: crate::model::Timestamp,
+    time: Timestamp,
 ) -> Input<'a> {
+    let piece = match said {
+        Said::Piece(piece) => piece,
+        Said::Disagreement {
+            position,
+            length,
+            read,
+            written,
+        } => {
+            return Input::EndsDisagree {
+                session,
+                direction,
+                position,
+                bytes: length,
+                read,
+                written,
+                time,
+            };
+        }
+    };
     match piece {
         Piece::Bytes { position, bytes } => Input::Bytes {
             session,

@@ -35,7 +35,8 @@ impl<E: Environment> Tracker<E> {
     pub fn tick(&mut self, now: u64, feed: &mut impl Feed) {
         self.open_waiting(now, feed);
         self.settle(now, feed);
-        self.compare_ends(now, feed);
+        self.settle_ends(now, feed);
+        self.compare_counts(now, feed);
         let unpaired: Vec<_> = self
             .sessions
             .iter()
@@ -174,7 +175,7 @@ impl<E: Environment> Tracker<E> {
 
     /// Looks at streams that stand still: are there bytes that were counted and never came, or
     /// bytes that a reader took whom the probes do not see?
-    fn compare_ends(&mut self, now: u64, feed: &mut impl Feed) {
+    fn compare_counts(&mut self, now: u64, feed: &mut impl Feed) {
         let carried: Vec<_> = self
             .streams
             .iter()
@@ -343,6 +344,7 @@ impl<E: Environment> Tracker<E> {
                     flow.reassembly.finish(written, &mut emit);
                 });
             }
+            self.ends(key, now, feed, |ends, mut say| ends.finish(&mut say));
             let opened = opened
                 || self
                     .sessions

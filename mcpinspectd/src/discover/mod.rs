@@ -20,6 +20,7 @@
 
 mod blind_spots;
 mod carrying;
+mod comparing;
 mod ending;
 mod environment;
 mod ledger;

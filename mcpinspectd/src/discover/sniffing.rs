@@ -39,11 +39,15 @@ impl<E: Environment> Tracker<E> {
             Fate::Carried(flow) if flow.source == end => {
                 self.deliver(key, position, bytes, actor, feed);
             }
-            Fate::Carried(flow) => {
-                if flow.reassembly.next() == 0 && end == End::Writer {
+            Fate::Carried(flow) if end == End::Writer => {
+                if flow.reassembly.next() == 0 {
                     flow.fallback.keep(position, bytes, actor.time);
                 }
+                self.ends(key, actor.time, feed, |ends, mut say| {
+                    ends.written(position, bytes, actor.time, &mut say);
+                });
             }
+            Fate::Carried(_) => {}
         }
     }
 

@@ -4,6 +4,7 @@ use mcpinspect_common::{End, EndpointKey};
 
 use crate::mcp::sniff::{Evidence, evidence};
 use crate::model::Direction;
+use crate::wire::ends::Ends;
 use crate::wire::reassembly::Reassembly;
 
 /// Index of a session in the tracker.
@@ -144,6 +145,8 @@ pub struct Flow {
     pub source: End,
     /// What the writer's end saw before the reader was seen, should it never be.
     pub fallback: Prefix,
+    /// Both ends side by side, as long as the reader's is the source.
+    pub ends: Option<Box<Ends>>,
     /// Whether its reader has seen the end.
     pub ended: bool,
     /// Positions (writer, reader) at the last look, and since when they have not moved.
@@ -178,6 +181,11 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// Whether what is written is compared with what is read.
+    pub fn is_compared(&self) -> bool {
+        matches!(&self.fate, Fate::Carried(flow) if flow.ends.is_some())
+    }
+
     /// A stream of which nothing is known yet.
     pub fn new(written_at: Option<EndpointKey>) -> Self {
         Self {

@@ -93,6 +93,14 @@ impl Feed for Told {
                 "gap {} {position}+{bytes_lost}",
                 direction.as_str()
             )),
+            Input::EndsDisagree {
+                direction,
+                position,
+                bytes,
+                ..
+            } => self
+                .lines
+                .push(format!("differs {} {position}+{bytes}", direction.as_str())),
             Input::BlindSpot { mechanism, .. } => self.lines.push(format!("blind {mechanism}")),
             Input::EndOfStream { direction, .. } => {
                 self.lines.push(format!("end {}", direction.as_str()));
@@ -120,6 +128,7 @@ impl Bench {
         let settings = Settings {
             sniff_budget: 1024,
             max_message: 1 << 20,
+            compare_ends: false,
             beginnings_max: 1 << 20,
             max_sessions: 4,
         };
@@ -232,7 +241,17 @@ fn pipe(ino: u64) -> EndpointKey {
 
 /// A session on pipes 1 (to the server) and 2, the first exchange done.
 fn exchange() -> Bench {
+    exchanged(Bench::new())
+}
+
+/// The same, both ends compared.
+fn compared() -> Bench {
     let mut bench = Bench::new();
+    bench.tracker.settings.compare_ends = true;
+    exchanged(bench)
+}
+
+fn exchanged(mut bench: Bench) -> Bench {
     for (key, reader, writer) in [(pipe(1), SERVER, CLIENT), (pipe(2), CLIENT, SERVER)] {
         bench.hold(key, reader, Access::Read);
         bench.hold(key, writer, Access::Write);
@@ -578,4 +597,66 @@ fn bytes_that_nobody_read_are_not_taken_for_counted_twice() {
     let account = &bench.tracker.ledger()[0];
     assert_eq!(account.bytes_written, INITIALIZE.len() as u64 + 7);
     assert_eq!(account.bytes_lost, 7);
+}
+
+#[test]
+fn both_ends_are_compared_where_that_is_asked_for() {
+    let mut bench = compared();
+    assert_eq!(bench.limit(pipe(1)), [u64::MAX; 2]);
+    assert_eq!(bench.limit(pipe(2)), [u64::MAX; 2]);
+    bench.passes(pipe(1), CLIENT, SERVER, b"{\"a\":1}\n");
+    bench.moves(SERVER, pipe(2), End::Writer, b"{\"a\":\"harmless\"}\n");
+    bench.moves(CLIENT, pipe(2), End::Reader, b"{\"a\":\"poisoned\"}\n");
+    bench.wait(SECOND);
+    assert_eq!(
+        bench.told.lines,
+        [
+            "started",
+            &format!("differs server_to_client {}+11", INITIALIZED.len() + 6)
+        ]
+    );
+    assert!(
+        bench
+            .sent(Direction::ServerToClient)
+            .ends_with(b"{\"a\":\"poisoned\"}\n")
+    );
+}
+
+#[test]
+fn the_clients_words_count_where_the_server_rewrites_them() {
+    let mut bench = compared();
+    bench.moves(
+        CLIENT,
+        pipe(1),
+        End::Writer,
+        b"{\"path\":\"/etc/shadow\"}\n",
+    );
+    bench.moves(
+        SERVER,
+        pipe(1),
+        End::Reader,
+        b"{\"path\":\"/tmp/unseen\"}\n",
+    );
+    bench.moves(SERVER, pipe(1), End::Reader, b"");
+    bench.wait(SECOND);
+    let sent = bench.sent(Direction::ClientToServer);
+    assert!(
+        sent.ends_with(b"{\"path\":\"/etc/shadow\"}\n"),
+        "{}",
+        String::from_utf8_lossy(sent)
+    );
+    assert_eq!(bench.told.lines.len(), 2);
+}
+
+#[test]
+fn what_only_the_server_was_seen_reading_comes_as_well() {
+    let mut bench = compared();
+    bench.moves(SERVER, pipe(1), End::Reader, b"{\"b\":2}\n");
+    assert!(
+        bench
+            .sent(Direction::ClientToServer)
+            .ends_with(b"{\"b\":2}\n")
+    );
+    bench.record(SERVER, Record::EndOfStream { key: pipe(1) });
+    assert_eq!(bench.told.lines, ["started", "end client_to_server"]);
 }

@@ -32,6 +32,8 @@ pub struct Settings {
     pub max_message: u64,
     /// Bytes of beginnings that are kept at most, over all streams.
     pub beginnings_max: usize,
+    /// Whether what is written is compared with what is read.
+    pub compare_ends: bool,
     /// Sessions that are followed at one time; one that comes above that is left alone.
     pub max_sessions: usize,
 }

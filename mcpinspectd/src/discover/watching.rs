@@ -3,32 +3,48 @@
 use mcpinspect_common::{End, EndpointKey, Watch};
 
 use super::environment::Environment;
-use super::stream::Fate;
+use super::stream::{Fate, Stream};
 use super::tracker::Tracker;
 
 impl<E: Environment> Tracker<E> {
     /// Sets how far a stream is shipped, by end.
     pub(super) fn watch(&mut self, key: EndpointKey, reader: u64, writer: u64) {
         let written_at = self.streams.get(&key).and_then(|stream| stream.written_at);
-        let counted = u64::from(!self.is_ignored(key));
+        let counted = u32::from(!self.is_ignored(key));
         if written_at == Some(key) {
-            let limit = [reader, writer];
-            self.environment.watch(key, Watch { limit, counted });
+            let watch = Watch {
+                limit: [reader, writer],
+                counted,
+                compared: self.is_compared(key),
+            };
+            self.environment.watch(key, watch);
             return;
         }
         // A socket reads one stream and writes the other: each endpoint serves both.
         let reverse = self.peers.get(&key).copied();
         let (own_writes, counts_writes) = reverse.map_or((0, 0), |reverse| {
-            let counted = u64::from(!self.is_ignored(reverse));
+            let counted = u32::from(!self.is_ignored(reverse));
             (self.limit(reverse, End::Writer), counted)
         });
         let counted = counted | counts_writes;
-        let limit = [reader, own_writes];
-        self.environment.watch(key, Watch { limit, counted });
+        let watch = Watch {
+            limit: [reader, own_writes],
+            counted,
+            compared: reverse.map_or(0, |reverse| self.is_compared(reverse)),
+        };
+        self.environment.watch(key, watch);
         if let Some(peer) = written_at {
-            let limit = [self.limit(peer, End::Reader), writer];
-            self.environment.watch(peer, Watch { limit, counted });
+            let watch = Watch {
+                limit: [self.limit(peer, End::Reader), writer],
+                counted,
+                compared: self.is_compared(key),
+            };
+            self.environment.watch(peer, watch);
         }
+    }
+
+    fn is_compared(&self, key: EndpointKey) -> u32 {
+        u32::from(self.streams.get(&key).is_some_and(Stream::is_compared))
     }
 
     /// Whether nothing needs to be known of a stream.
@@ -39,12 +55,12 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// How far a stream is to be shipped by what has become of it.
-    fn limit(&self, key: EndpointKey, end: End) -> u64 {
+    pub(super) fn limit(&self, key: EndpointKey, end: End) -> u64 {
         match self.streams.get(&key).map(|stream| &stream.fate) {
             None | Some(Fate::Ignored) => 0,
             Some(Fate::Sniffed(beginning)) if beginning.extended => self.settings.max_message,
             Some(Fate::Sniffed(_)) => self.settings.sniff_budget,
-            Some(Fate::Carried(flow)) if flow.source == end => u64::MAX,
+            Some(Fate::Carried(flow)) if flow.source == end || flow.ends.is_some() => u64::MAX,
             Some(Fate::Carried(flow)) if flow.reassembly.next() == 0 => self.settings.sniff_budget,
             Some(Fate::Carried(_)) => 0,
         }

@@ -52,6 +52,21 @@ pub struct MessageInContext<'a> {
     pub tool: Option<&'a str>,
 }
 
+/// Where what was written to a stream is not what was read from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Difference<'a> {
+    /// Which way the stream goes.
+    pub direction: Direction,
+    /// The first byte that differs.
+    pub position: u64,
+    /// How many bytes from there may differ.
+    pub bytes: u64,
+    /// What was read; the beginning of it.
+    pub read: &'a [u8],
+    /// What was written; the beginning of it.
+    pub written: &'a [u8],
+}
+
 /// What detection thinks of something.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
@@ -106,6 +121,9 @@ pub trait Detector {
     /// Looks at a message.
     fn message(&mut self, context: &Context<'_>, message: &MessageInContext<'_>) -> Verdict;
 
+    /// Judges that the two ends of a session's stream differ.
+    fn ends_disagree(&mut self, context: &Context<'_>, difference: &Difference<'_>) -> Verdict;
+
     /// Forgets what it kept of a session that is over.
     fn session_ended(&mut self, session: &SessionId);
 }
@@ -124,6 +142,10 @@ impl Detector for NoDetector {
     }
 
     fn message(&mut self, _: &Context<'_>, _: &MessageInContext<'_>) -> Verdict {
+        Verdict::UNSEEN
+    }
+
+    fn ends_disagree(&mut self, _: &Context<'_>, _: &Difference<'_>) -> Verdict {
         Verdict::UNSEEN
     }
 

@@ -78,6 +78,24 @@ pub enum Input<'a> {
         /// When it was noticed.
         time: Timestamp,
     },
+    /// What was written to a stream is not what was read from it. The bytes that come are those of
+    /// the client's end.
+    EndsDisagree {
+        /// The session.
+        session: &'a SessionId,
+        /// Which of its streams.
+        direction: Direction,
+        /// The first byte that differs.
+        position: u64,
+        /// How many bytes from there may differ.
+        bytes: u64,
+        /// What was read; the beginning of it.
+        read: &'a [u8],
+        /// What was written; the beginning of it.
+        written: &'a [u8],
+        /// When it was noticed.
+        time: Timestamp,
+    },
     /// A party moves bytes in a way that cannot be copied.
     BlindSpot {
         /// The session.

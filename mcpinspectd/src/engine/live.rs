@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::detector::{Context, MessageInContext, Verdict};
+use super::detector::{Context, Difference, MessageInContext, Verdict};
 use super::input::SessionStart;
 use super::offers::Offers;
 use super::output::{MessageKind, MessageSeen, Output};
@@ -24,6 +24,10 @@ const MAX_DETECTIONS: usize = 16;
 
 /// Blind spots of one session that are told.
 const MAX_BLIND_SPOTS: usize = 64;
+
+/// Places where the two ends of a session's streams differ that are told of. One is enough to stop
+/// trusting a server.
+const MAX_DISAGREEMENTS: u32 = 16;
 
 /// A session under way.
 pub(super) struct LiveSession {
@@ -55,6 +59,7 @@ pub(super) struct Body {
     bytes_lost: u64,
     invalid: Throttle,
     blind_spots: Vec<(&'static str, Pid)>,
+    disagreements: u32,
 }
 
 /// Keeps a flood of like events down to a few, by the time of what they tell.
@@ -101,6 +106,7 @@ impl LiveSession {
                 bytes_lost: 0,
                 invalid: Throttle::default(),
                 blind_spots: Vec::new(),
+                disagreements: 0,
             },
         }
     }
@@ -197,6 +203,24 @@ impl LiveSession {
         let (stream, body) = self.stream(direction);
         stream.framer(body, position).gap(position, bytes_lost);
         body.lost(direction, position, bytes_lost, reason, time, output);
+    }
+
+    /// Tells that what was written is not what was read.
+    pub(super) fn ends_disagree(
+        &mut self,
+        shared: &mut Shared,
+        difference: &Difference<'_>,
+        time: Timestamp,
+        output: &mut dyn Output,
+    ) {
+        let body = &mut self.body;
+        if body.disagreements < MAX_DISAGREEMENTS {
+            body.disagreements += 1;
+            let verdict = shared
+                .detector
+                .ends_disagree(&body.context(time), difference);
+            body.findings(&verdict, None, time, output);
+        }
     }
 
     /// Tells of a blind spot, once for each process and mechanism: it lasts, and a call that shows

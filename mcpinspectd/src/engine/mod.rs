@@ -24,7 +24,7 @@ mod shown;
 use std::collections::HashMap;
 
 pub use self::detector::{
-    Context, Detector, MessageInContext, NoDetector, ToolDefinition, Verdict,
+    Context, Detector, Difference, MessageInContext, NoDetector, ToolDefinition, Verdict,
 };
 pub use self::input::{Input, SessionStart};
 use self::live::LiveSession;
@@ -152,6 +152,7 @@ impl Engine {
             | Input::Program { session, .. }
             | Input::Bytes { session, .. }
             | Input::Gap { session, .. }
+            | Input::EndsDisagree { session, .. }
             | Input::BlindSpot { session, .. }
             | Input::EndOfStream { session, .. }
             | Input::SessionEnded { session, .. } => *session,
@@ -195,6 +196,24 @@ impl Engine {
                 ..
             } => {
                 session.gap(direction, position, bytes_lost, reason, time, output);
+            }
+            Input::EndsDisagree {
+                direction,
+                position,
+                bytes,
+                read,
+                written,
+                time,
+                ..
+            } => {
+                let difference = Difference {
+                    direction,
+                    position,
+                    bytes,
+                    read,
+                    written,
+                };
+                session.ends_disagree(shared, &difference, time, output);
             }
             Input::BlindSpot {
                 mechanism,

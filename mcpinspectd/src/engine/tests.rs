@@ -624,6 +624,10 @@ impl Detector for Finder {
         }
     }
 
+    fn ends_disagree(&mut self, _: &Context<'_>, _: &Difference<'_>) -> Verdict {
+        finding(Action::Alert)
+    }
+
     fn session_ended(&mut self, _: &SessionId) {}
 }
 

@@ -31,6 +31,8 @@ pub struct MonitorOptions {
     pub probes: Options,
     /// Bytes of a message that are kept at most.
     pub max_message: u64,
+    /// Whether the two ends of a stream are compared.
+    pub compare_ends: bool,
     /// Sessions that are followed at one time.
     pub max_sessions: usize,
 }
@@ -89,6 +91,7 @@ impl Monitor {
             sniff_budget: options.probes.sniff_budget,
             max_message: options.max_message,
             beginnings_max: BEGINNINGS_MAX,
+            compare_ends: options.compare_ends,
             max_sessions: options.max_sessions,
         };
         let mut tracker = Tracker::new(machine, settings, clock, now);

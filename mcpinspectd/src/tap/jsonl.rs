@@ -23,6 +23,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::{Format, Ready, Summary};
+use crate::detect::category::Category;
 use crate::engine::{MessageKind, MessageSeen};
 use crate::event::Event;
 use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
@@ -138,7 +139,15 @@ impl Format for Jsonl {
     }
 
     fn event(&mut self, event: &Event, out: &mut Vec<u8>) {
-        if matches!(event, Event::CaptureGap { .. } | Event::BlindSpot { .. }) {
+        // What concerns the wire itself; findings about what was said are the daemon's business.
+        let concerns_the_wire = match event {
+            Event::CaptureGap { .. } | Event::BlindSpot { .. } => true,
+            Event::Detection { detection, .. } => {
+                detection.category == Category::WireTampering.as_str()
+            }
+            _ => false,
+        };
+        if concerns_the_wire {
             line(event, out);
         }
     }

@@ -8,6 +8,7 @@
 mod flow;
 mod rate;
 mod role;
+mod tampering;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use super::message::{self, Found};
 use super::neighbours::{Card, Neighbours};
 use super::shown;
 use super::tree;
-use crate::engine::{Context, Detector, MessageInContext, ToolDefinition, Verdict};
+use crate::engine::{Context, Detector, Difference, MessageInContext, ToolDefinition, Verdict};
 use crate::event::{Action, Detection, Match, Severity, ToolStatus};
 use crate::mcp::{Message, Outcome};
 use crate::model::{Direction, SessionId};
@@ -396,6 +397,12 @@ impl Detector for Watch {
             }
         }
         self.unsuppressed(context, message.tool, report)
+    }
+
+    fn ends_disagree(&mut self, context: &Context<'_>, difference: &Difference<'_>) -> Verdict {
+        self.refresh();
+        let report = tampering::judge(difference);
+        self.unsuppressed(context, None, report)
     }
 
     fn session_ended(&mut self, session: &SessionId) {

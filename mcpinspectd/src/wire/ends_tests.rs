@@ -1,0 +1,285 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// What came out: the stream, and where the ends differed.
+#[derive(Debug, Default)]
+struct Out {
+    stream: Vec<u8>,
+    differences: Vec<(u64, u64)>,
+    gaps: u64,
+}
+
+impl Out {
+    fn say(&mut self) -> impl FnMut(Said<'_>) {
+        |said| match said {
+            Said::Piece(Piece::Bytes { position, bytes }) => {
+                assert_eq!(position, self.stream.len() as u64 + self.gaps);
+                self.stream.extend_from_slice(bytes);
+            }
+            Said::Piece(Piece::Gap { length, .. }) => self.gaps += length,
+            Said::Disagreement {
+                position, length, ..
+            } => self.differences.push((position, length)),
+        }
+    }
+}
+
+fn bytes(position: u64, bytes: &[u8]) -> Piece<'_> {
+    Piece::Bytes { position, bytes }
+}
+
+const AUTHORITIES: [End; 2] = [End::Reader, End::Writer];
+
+#[test]
+fn equal_ends_give_the_stream() {
+    for authority in AUTHORITIES {
+        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        ends.written(0, b"one two ", 0, &mut out.say());
+        ends.read(bytes(0, b"one"), 0, &mut out.say());
+        ends.read(bytes(3, b" two thr"), 0, &mut out.say());
+        ends.written(8, b"three", 0, &mut out.say());
+        ends.read(bytes(11, b"ee"), 0, &mut out.say());
+        assert_eq!(out.stream, b"one two three");
+        assert_eq!((out.differences, ends.equal()), (vec![], 13));
+        assert!(!ends.is_waiting());
+    }
+}
+
+#[test]
+fn the_clients_bytes_count_where_the_ends_differ() {
+    for authority in AUTHORITIES {
+        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        ends.written(0, b"{\"path\":\"/etc/shadow\"}\n", 0, &mut out.say());
+        ends.read(bytes(0, b"{\"path\":\"/tmp/shadow\"}\n"), 0, &mut out.say());
+        ends.settle(PATIENCE, &mut out.say());
+        assert_eq!(out.differences, [], "it may have been overtaken");
+        ends.settle(PATIENCE + 1, &mut out.say());
+        assert_eq!(out.differences, [(10, 13)]);
+        ends.written(23, b"{}\n", 0, &mut out.say());
+        ends.read(bytes(23, b"{}\n"), 0, &mut out.say());
+        let clients: &[u8] = match authority {
+            End::Reader => b"{\"path\":\"/tmp/shadow\"}\n{}\n",
+            End::Writer => b"{\"path\":\"/etc/shadow\"}\n{}\n",
+        };
+        assert_eq!(out.stream, clients);
+        assert_eq!(out.differences.len(), 1, "and are alike again");
+    }
+}
+
+#[test]
+fn a_missing_end_holds_nothing_up() {
+    for authority in AUTHORITIES {
+        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        ends.read(
+            bytes(0, b"nobody saw this being written"),
+            0,
+            &mut out.say(),
+        );
+        ends.settle(PATIENCE + 1, &mut out.say());
+        assert_eq!(out.stream, b"nobody saw this being written");
+        ends.written(29, b", but this", 1, &mut out.say());
+        ends.read(bytes(29, b", but this"), 1, &mut out.say());
+        assert_eq!(out.stream, b"nobody saw this being written, but this");
+        assert_eq!((out.differences, ends.equal()), (vec![], 10));
+    }
+}
+
+#[test]
+fn a_gap_is_no_difference() {
+    for authority in AUTHORITIES {
+        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        ends.written(0, b"0123456789", 0, &mut out.say());
+        ends.read(bytes(0, b"01"), 0, &mut out.say());
+        let gap = Piece::Gap {
+            position: 2,
+            length: 4,
+        };
+        ends.read(gap, 0, &mut out.say());
+        ends.read(bytes(6, b"6789"), 0, &mut out.say());
+        ends.finish(&mut out.say());
+        assert_eq!((out.stream.as_slice(), out.gaps), (&b"016789"[..], 4));
+        assert_eq!(out.differences, []);
+    }
+}
+
+#[test]
+fn a_writer_that_was_not_seen_is_no_difference() {
+    let line =
+        |number: usize| format!("{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":\"ping\"}}\n");
+    for authority in AUTHORITIES {
+        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        let (mut read, mut written) = (0, 0);
+        let mut whole = String::new();
+        for number in 100..160 {
+            let line = line(number);
+            // Somebody else writes these, whom nobody follows.
+            if number % 20 != 7 {
+                ends.written(written, line.as_bytes(), number as u64, &mut out.say());
+                written += line.len() as u64;
+            }
+            ends.read(bytes(read, line.as_bytes()), number as u64, &mut out.say());
+            ends.settle(2 * PATIENCE * number as u64, &mut out.say());
+            read += line.len() as u64;
+            whole += &line;
+        }
+        ends.finish(&mut out.say());
+        assert_eq!(String::from_utf8_lossy(&out.stream), whole);
+        assert_eq!(out.differences, []);
+    }
+}
+
+#[test]
+fn counts_that_began_apart_are_not_believed() {
+    let (mut ends, mut out) = (Ends::new(End::Reader, 4, false), Out::default());
+    ends.read(bytes(0, b"0123abcdefgh"), 0, &mut out.say());
+    ends.written(4, b"cdefgh", 0, &mut out.say());
+    ends.settle(PATIENCE + 1, &mut out.say());
+    ends.finish(&mut out.say());
+    assert_eq!(out.stream, b"0123abcdefgh");
+    assert_eq!(out.differences, []);
+}
+
+#[test]
+fn memory_is_bounded() {
+    let piece = vec![b'x'; 100_000];
+    for authority in AUTHORITIES {
+        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        for index in 0..100 {
+            ends.written(index * 100_000, &piece, 0, &mut out.say());
+            assert!(ends.written_bytes <= WAITING_MAX);
+        }
+        for index in 0..100 {
+            ends.read(bytes(index * 100_000, &piece), 0, &mut out.say());
+            assert!(ends.read.len() <= WAITING_MAX + 2 * piece.len());
+        }
+        ends.finish(&mut out.say());
+        assert_eq!(out.stream.len(), 10_000_000);
+        assert_eq!(out.differences, []);
+    }
+}
+
+/// One thing that happens at an end.
+#[derive(Clone, Debug)]
+enum Step {
+    Write,
+    Read(usize),
+    Wait,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => Just(Step::Write),
+        4 => (1_usize..90).prop_map(Step::Read),
+        1 => Just(Step::Wait),
+    ]
+}
+
+proptest! {
+    /// However the stream is cut up at either end, whichever of two writers comes back first, and
+    /// whatever is not seen of the writer's end: the stream comes out, and no difference is found.
+    #[test]
+    fn honest_ends_agree(
+        lines in prop::collection::vec((0_u32..1_000_000, any::<bool>(), any::<bool>()), 1..40),
+        steps in prop::collection::vec(step(), 0..200),
+        client_reads in any::<bool>(),
+        overtaking in any::<bool>(),
+    ) {
+        // Either of the two may happen; together they cannot be told from a lie.
+        let overtakes = |index: usize| overtaking && lines[index].1;
+        let is_seen = |index: usize| overtaking || lines[index].2;
+        let patient = !(overtaking && steps.iter().any(|step| matches!(step, Step::Wait)));
+        let authority = if client_reads { End::Reader } else { End::Writer };
+        let texts: Vec<String> = lines
+            .iter()
+            .enumerate()
+            .map(|(index, (number, ..))| {
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{index}.{number}\",\"method\":\"tools/list\"}}\n")
+            })
+            .collect();
+        let stream = texts.concat().into_bytes();
+        // Two neighbours that come back in the other order have their numbers in that order.
+        let mut order: Vec<usize> = (0..texts.len()).collect();
+        for index in 1..order.len() {
+            if overtakes(index) && order[index - 1] == index - 1 {
+                order.swap(index - 1, index);
+            }
+        }
+        let mut position = 0;
+        let mut writes: VecDeque<(u64, &[u8], bool)> = order
+            .iter()
+            .map(|index| {
+                let at = position;
+                position += texts[*index].len() as u64;
+                (at, texts[*index].as_bytes(), is_seen(*index))
+            })
+            .collect();
+        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        let (mut read, mut now) = (0, 0);
+        let mut write = |ends: &mut Ends, out: &mut Out, now| {
+            if let Some((at, text, seen)) = writes.pop_front()
+                && seen
+            {
+                ends.written(at, text, now, &mut out.say());
+            }
+        };
+        for step in steps {
+            match step {
+                Step::Write => write(&mut ends, &mut out, now),
+                Step::Read(length) => {
+                    let until = stream.len().min(read + length);
+                    if until > read {
+                        ends.read(bytes(read as u64, &stream[read..until]), now, &mut out.say());
+                        read = until;
+                    }
+                }
+                Step::Wait => {
+                    now += PATIENCE / 3;
+                    ends.settle(now, &mut out.say());
+                }
+            }
+        }
+        if read < stream.len() {
+            ends.read(bytes(read as u64, &stream[read..]), now, &mut out.say());
+        }
+        for _ in 0..texts.len() {
+            write(&mut ends, &mut out, now);
+        }
+        ends.finish(&mut out.say());
+        prop_assert_eq!(out.stream.len(), stream.len());
+        prop_assert!(out.stream == stream || !patient && !out.differences.is_empty());
+        prop_assert!(!patient || out.differences.is_empty(), "{:?}", out.differences);
+    }
+
+    /// A byte that differs is found wherever it is, and costs nothing but its own write.
+    #[test]
+    fn a_lie_is_found(
+        lines in prop::collection::vec("[a-z]{1,60}\n", 1..30),
+        which in any::<prop::sample::Index>(),
+        place in any::<prop::sample::Index>(),
+        client_reads in any::<bool>(),
+    ) {
+        let authority = if client_reads { End::Reader } else { End::Writer };
+        let which = which.index(lines.len());
+        let mut lies = lines.clone();
+        let mut lie = lines[which].clone().into_bytes();
+        let place = place.index(lie.len());
+        lie[place] = b'!';
+        lies[which] = String::from_utf8_lossy(&lie).into_owned();
+        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        let mut at = 0;
+        for (time, (line, lie)) in lines.iter().zip(&lies).enumerate() {
+            let now = time as u64 * 2 * PATIENCE;
+            ends.settle(now, &mut out.say());
+            ends.written(at, lie.as_bytes(), now, &mut out.say());
+            ends.read(bytes(at, line.as_bytes()), now, &mut out.say());
+            at += line.len() as u64;
+        }
+        ends.finish(&mut out.say());
+        let before: usize = lines[..which].iter().map(String::len).sum();
+        let clients = if client_reads { &lines } else { &lies };
+        prop_assert_eq!(out.stream, clients.concat().into_bytes());
+        prop_assert_eq!(out.differences.len(), 1);
+        prop_assert_eq!(out.differences[0].0, (before + place) as u64);
+    }
+}
