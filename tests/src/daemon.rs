@@ -111,6 +111,11 @@ impl<'a> Daemon<'a> {
         log.clone()
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until one of the events is wanted, and returns it.
     pub fn event(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut found = None;

@@ -2,6 +2,7 @@
 
 mod check;
 mod detection;
+mod memory;
 mod programs;
 mod run;
 mod session;

@@ -18,6 +18,8 @@ use mcpinspectd::sink::fanout;
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::memory;
+
 /// Refuses where the probes cannot run, with what to do about it.
 pub fn preflight(config: &Config) -> anyhow::Result<()> {
     let checks = preflight::run(&requirements(config));
@@ -73,6 +75,7 @@ pub fn start(
     mut names: NameBook,
     diagnostics: bool,
 ) -> anyhow::Result<Monitor> {
+    memory::return_promptly();
     let options = MonitorOptions {
         probes: probes(config, diagnostics),
         max_message: config.capture.max_message.0,

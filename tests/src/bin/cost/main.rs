@@ -6,6 +6,7 @@
 
 mod calls;
 mod daemon;
+mod day;
 mod kernel;
 mod latency;
 mod stats;
@@ -33,6 +34,9 @@ struct Options {
     /// Only how long it takes from a server's write to the journal and the bus
     #[arg(long)]
     latency: bool,
+    /// Only whether the daemon's memory grows over a day of traffic
+    #[arg(long)]
+    day: bool,
 }
 
 fn main() -> ExitCode {
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         Some(part) => kernel::work(part),
         None if options.latency_server => latency::serve(),
         None if options.latency => latency::measure(CALLS),
+        None if options.day => day::measure(),
         None => measure(options.quick),
     };
     match result {
@@ -60,7 +65,8 @@ fn measure(quick: bool) -> Result<()> {
     kernel::measure(rounds)?;
     calls::measure(rounds)?;
     latency::measure(CALLS)?;
-    daemon::measure(if quick { 3 } else { 10 })
+    daemon::measure(if quick { 3 } else { 10 })?;
+    if quick { Ok(()) } else { day::measure() }
 }
 
 /// A daemon that watches while this value lives; its messages go nowhere.

@@ -1,0 +1,85 @@
+//! Whether the daemon's memory grows with time: a day of ordinary traffic, replayed in minutes.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use mcpinspect_tests::daemon::{Daemon, State};
+use mcpinspect_tests::talk::oddpeers;
+use mcpinspect_tests::tap::memory;
+
+use super::stats::{grouped, head, row};
+
+/// Hours of a day; the first is the one that the others are compared with.
+const HOURS: usize = 24;
+/// What an agent's user does in an hour: sessions that come and go, calls in each, and programs in
+/// pipelines that are nobody's servers.
+const SESSIONS: usize = 20;
+const AT_ONCE: usize = 4;
+const PLAN: &str = "handshake; list; calls 60 2000; list; ask; calls 5 20000";
+const PIPELINES: usize = 100;
+/// How long the daemon may take to tidy up after an hour.
+const REST: Duration = Duration::from_secs(8);
+
+/// Measures, and prints the table.
+pub fn measure() -> Result<()> {
+    let state = State::new()?;
+    let daemon = Daemon::start(&state)?;
+    let mut memories = Vec::new();
+    for hour in 0..HOURS {
+        for _ in 0..SESSIONS / AT_ONCE {
+            let sessions = (0..AT_ONCE)
+                .map(|_| start(oddpeers(&[], PLAN, &[])?))
+                .collect::<Result<Vec<_>>>()?;
+            sessions.into_iter().try_for_each(ends)?;
+        }
+        for _ in 0..PIPELINES {
+            let mut pipeline = Command::new("sh");
+            pipeline.args(["-c", "echo one two three | tr a-z A-Z | wc -c"]);
+            ends(start(pipeline)?)?;
+        }
+        let hours = hour + 1;
+        if hours == 1 || hours % (HOURS / 4) == 0 {
+            std::thread::sleep(REST);
+            memories.push((hours, memory(daemon.pid())?.0));
+        }
+    }
+    let events = state.events()?;
+    let ended = |event: &&serde_json::Value| event["type"] == "mcp_session_ended";
+    let sessions = events.iter().filter(ended).count();
+    ensure!(
+        sessions == HOURS * SESSIONS,
+        "{sessions} sessions were seen to their end"
+    );
+    daemon.stop()?;
+    let megabytes = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    println!(
+        "A day of {} sessions and {} other programs, replayed\n",
+        grouped(sessions as f64),
+        grouped((HOURS * PIPELINES * 3) as f64)
+    );
+    head(&["resident memory", "figure"]);
+    for (hours, bytes) in &memories {
+        row(&[format!("after {hours} h"), megabytes(*bytes)]);
+    }
+    if let [(_, first), .., (_, last)] = memories.as_slice() {
+        let growth = (*last as f64 / *first as f64 - 1.0) * 100.0;
+        row(&["growth".to_owned(), format!("{growth:.1} %")]);
+    }
+    println!();
+    Ok(())
+}
+
+fn start(mut command: Command) -> Result<Child> {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+    quiet
+        .stderr(Stdio::null())
+        .spawn()
+        .context("a program of the day")
+}
+
+fn ends(mut child: Child) -> Result<()> {
+    let status = child.wait()?;
+    ensure!(status.success(), "a program of the day ended with {status}");
+    Ok(())
+}
