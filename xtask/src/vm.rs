@@ -23,6 +23,9 @@ pub struct Options {
     /// Tests to run, by the beginning of their names
     #[arg(long, value_delimiter = ',', default_values_t = TESTS.map(str::to_owned))]
     tests: Vec<String>,
+    /// Ways to hook system calls
+    #[arg(long, value_delimiter = ',', default_values_t = HOOKS.map(str::to_owned))]
+    hooks: Vec<String>,
 }
 
 /// A kernel as Debian names it.
@@ -108,7 +111,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut table = String::from("| kernel | hook | check | tests |\n|---|---|---|---|\n");
     for kernel in chosen {
         let image = archive.unpacked(kernel)?;
-        for hook in HOOKS {
+        for hook in &options.hooks {
             say(&format!("booting {} with {hook}", image.version));
             let begun = Instant::now();
             let log = place.join(format!("{}-{hook}.log", image.version));

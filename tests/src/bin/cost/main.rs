@@ -19,6 +19,8 @@ use mcpinspect_tests::places;
 
 /// Findings whose way is timed: as many as no limit on a server's events holds back.
 const CALLS: usize = 300;
+/// Days of traffic.
+const DAYS: usize = 2;
 
 #[derive(Parser)]
 struct Options {
@@ -34,19 +36,19 @@ struct Options {
     /// Only how long it takes from a server's write to the journal and the bus
     #[arg(long)]
     latency: bool,
-    /// Only whether the daemon's memory grows over a day of traffic
+    /// Only whether the daemon's memory grows over so many days of traffic
     #[arg(long)]
-    day: bool,
+    days: Option<usize>,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let result = match options.part {
-        Some(part) => kernel::work(part),
-        None if options.latency_server => latency::serve(),
-        None if options.latency => latency::measure(CALLS),
-        None if options.day => day::measure(),
-        None => measure(options.quick),
+    let result = match (options.part, options.days) {
+        (Some(part), _) => kernel::work(part),
+        _ if options.latency_server => latency::serve(),
+        _ if options.latency => latency::measure(CALLS),
+        (None, Some(days)) => day::measure(days),
+        (None, None) => measure(options.quick),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -66,7 +68,7 @@ fn measure(quick: bool) -> Result<()> {
     calls::measure(rounds)?;
     latency::measure(CALLS)?;
     daemon::measure(if quick { 3 } else { 10 })?;
-    if quick { Ok(()) } else { day::measure() }
+    if quick { Ok(()) } else { day::measure(DAYS) }
 }
 
 /// A daemon that watches while this value lives; its messages go nowhere.
