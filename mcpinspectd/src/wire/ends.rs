@@ -161,7 +161,7 @@ impl Ends {
         }
         let length = bytes.len() as u64;
         let position = position.saturating_add_signed(self.behind);
-        let end = position + length;
+        let end = position.saturating_add(length);
         if end <= self.position.max(self.unseen_until) {
             // A write that is longer than the stream has room is over when most of it was read.
             return;
