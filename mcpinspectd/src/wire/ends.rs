@@ -21,6 +21,8 @@ use super::reassembly::Piece;
 
 /// Bytes of one end that wait for those of the other at most: more than a pipe or a socket holds.
 const WAITING_MAX: usize = 1 << 20;
+/// Writes that wait at most.
+const PIECES_MAX: usize = 4096;
 /// How long they wait, in nanoseconds.
 const PATIENCE: u64 = 100_000_000;
 /// How many of the writer's pieces may have overtaken one.
@@ -30,6 +32,11 @@ const OVERTAKERS: usize = 8;
 const PROOF: usize = 32;
 /// The shortest write that proves as much.
 const PROOF_MIN: usize = 16;
+/// How often the ends may differ before they are compared no more, and how many equal bytes make up
+/// for it. To look for the reason takes a walk through all that waits, and a server may well want
+/// many of them.
+const DOUBTS_MAX: u32 = 64;
+const REASSURING: u64 = 1 << 20;
 /// Bytes that are shown of each end where they differ.
 const SHOWN: usize = 160;
 
@@ -87,6 +94,9 @@ pub struct Ends {
     behind: i64,
     /// Since when the first byte of `read` waits.
     since: u64,
+    /// How often they differed, and what was equal then.
+    doubts: u32,
+    doubted_at: u64,
     /// Whether it turned out that the ends cannot be compared.
     given_up: bool,
 }
@@ -109,6 +119,8 @@ impl Ends {
             behind: 0,
             since: 0,
             handed_on: 0,
+            doubts: 0,
+            doubted_at: 0,
             given_up: false,
         }
     }
@@ -166,7 +178,7 @@ impl Ends {
             // A write that is longer than the stream has room is over when most of it was read.
             return;
         }
-        if self.written_bytes + bytes.len() > WAITING_MAX {
+        if self.written_bytes + bytes.len() > WAITING_MAX || self.written.len() >= PIECES_MAX {
             // Its reader is not seen, or far behind.
             self.unseen_until = end;
             self.written.clear();
@@ -290,6 +302,14 @@ impl Ends {
             self.pass(usize::try_from(missing).unwrap_or(usize::MAX), now, say);
             return self.compare(now, say);
         }
+        if self.equal - self.doubted_at > REASSURING {
+            self.doubts = 0;
+        }
+        self.doubts += 1;
+        self.doubted_at = self.equal;
+        if self.doubts > DOUBTS_MAX {
+            return self.give_up(now, say);
+        }
         if self.realign(now, say) {
             return self.compare(now, say);
         }
@@ -329,7 +349,7 @@ impl Ends {
     fn give_up(&mut self, now: u64, say: &mut impl FnMut(Said<'_>)) {
         tracing::debug!(
             position = self.position,
-            "the ends of a stream are not counted from the same byte; they are not compared"
+            "the ends of a stream cannot be laid side by side; they are not compared"
         );
         self.given_up = true;
         self.written.clear();

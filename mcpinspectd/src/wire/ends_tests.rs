@@ -141,6 +141,21 @@ fn counts_that_began_apart_are_not_believed() {
 }
 
 #[test]
+fn a_server_that_differs_in_every_byte_costs_a_bounded_number_of_looks() {
+    for authority in AUTHORITIES {
+        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        let read = vec![b'r'; 1 << 20];
+        for index in 0..100_000 {
+            ends.written(index, b"w", 0, &mut out.say());
+        }
+        ends.read(bytes(0, &read), 0, &mut out.say());
+        ends.finish(&mut out.say());
+        assert_eq!(out.stream.len(), read.len());
+        assert!(out.differences.len() <= DOUBTS_MAX as usize);
+    }
+}
+
+#[test]
 fn memory_is_bounded() {
     let piece = vec![b'x'; 100_000];
     for authority in AUTHORITIES {
