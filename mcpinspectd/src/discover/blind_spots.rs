@@ -32,7 +32,7 @@ impl<E: Environment> Tracker<E> {
             return;
         };
         if end == End::Reader {
-            self.use_writer(key, feed);
+            self.use_writer(key, actor.time, feed);
         }
         let Some(Stream {
             fate: Fate::Carried(flow),

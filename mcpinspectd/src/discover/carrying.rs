@@ -410,7 +410,7 @@ impl<E: Environment> Tracker<E> {
 
     /// Goes over to the writer's end of a stream whose reader cannot be seen, with what was kept of
     /// it. Gives whether that changed anything.
-    pub(super) fn use_writer(&mut self, key: EndpointKey, feed: &mut impl Feed) -> bool {
+    pub(super) fn use_writer(&mut self, key: EndpointKey, now: u64, feed: &mut impl Feed) -> bool {
         let Some(Stream {
             fate: Fate::Carried(flow),
             actors,
@@ -426,8 +426,7 @@ impl<E: Environment> Tracker<E> {
         let kept = std::mem::take(&mut flow.fallback);
         let tgid = actors[End::Writer as usize].unwrap_or(0);
         // What was read is all that there is to come of it.
-        let last = flow.still.2;
-        self.ends(key, last, feed, |ends, mut say| ends.finish(&mut say));
+        self.ends(key, now, feed, |ends, mut say| ends.finish(&mut say));
         if let Some(Stream {
             fate: Fate::Carried(flow),
             ..

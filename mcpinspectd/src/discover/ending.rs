@@ -241,7 +241,7 @@ impl<E: Environment> Tracker<E> {
             return;
         };
         let index = flow.session;
-        if self.use_writer(key, feed) {
+        if self.use_writer(key, now, feed) {
             let actor = Actor {
                 tgid: reader,
                 time: now,
@@ -333,7 +333,7 @@ impl<E: Environment> Tracker<E> {
             }
             if read == 0 && written > 0 {
                 // Nobody was seen reading it, and nobody will be.
-                self.use_writer(key, feed);
+                self.use_writer(key, now, feed);
             }
             self.pieces_of(key, "ring_full", now, feed, |flow, mut emit| {
                 flow.reassembly
