@@ -60,6 +60,9 @@ const KERNELS: [Kernel; 4] = [
     },
 ];
 
+/// Packages of a kernel's parts, by the beginning of their names.
+const PARTS: [&str; 2] = ["linux-binary-", "linux-modules-"];
+
 /// What shows that capture is exact; the SDKs' peers would run for an hour under emulation.
 const TESTS: [&str; 4] = ["syscalls::", "framing::", "processes::", "neighbours::"];
 
@@ -229,20 +232,34 @@ impl Archive {
         let folder = self.place.join(&version);
         let file = folder.join(format!("boot/vmlinuz-{version}"));
         if !file.is_file() {
-            say(&format!("fetching {package}"));
-            shell::run(self.apt("apt-get").args(["-qq", "download", package]))?;
-            let deb = std::fs::read_dir(&self.place)?
-                .filter_map(|entry| Some(entry.ok()?.path()))
-                .find(|path| {
-                    let name = path.file_name().unwrap_or_default().to_string_lossy();
-                    name.starts_with(&format!("{package}_")) && name.ends_with(".deb")
-                })
-                .context("apt fetched nothing")?;
-            shell::run(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(&folder))?;
-            std::fs::remove_file(deb)?;
+            let needed = shell::output(self.apt("apt-cache").args(["depends", package]))?;
+            // Newer releases have parted a kernel's package into one for each of its parts.
+            let parts = needed
+                .lines()
+                .filter_map(|line| line.trim().strip_prefix("Depends: "))
+                .filter(|name| PARTS.iter().any(|part| name.starts_with(part)));
+            for part in std::iter::once(package).chain(parts) {
+                self.unpack(part, &folder)?;
+            }
         }
         self.modules(&version, &folder)?;
         Ok(Image { version, file })
+    }
+
+    /// Fetches a package, and puts what is in it below `folder`.
+    fn unpack(&self, package: &str, folder: &Path) -> Result<()> {
+        say(&format!("fetching {package}"));
+        shell::run(self.apt("apt-get").args(["-qq", "download", package]))?;
+        let deb = std::fs::read_dir(&self.place)?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .find(|path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                name.starts_with(&format!("{package}_")) && name.ends_with(".deb")
+            })
+            .context("apt fetched nothing")?;
+        shell::run(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(folder))?;
+        std::fs::remove_file(deb)?;
+        Ok(())
     }
 
     /// Kernels take their modules from `/lib/modules`, which is the machine's.
@@ -276,8 +293,12 @@ fn script_for(daemon: &Path, suite: &test::Suite, hook: &str, tests: &[String]) 
 mount -t tracefs none /sys/kernel/tracing 2>/dev/null
 printf '[capture]\\nhook = \"{hook}\"\\n' > /tmp/config.toml
 export MCPINSPECT_CONFIG=/tmp/config.toml RUST_LIB_BACKTRACE=0 RUST_BACKTRACE=0
-'{daemon}' check --config /tmp/config.toml && echo check: ok || echo check: failed
-cd '{folder}' && '{program}' --test-threads=1 {tests}
+if '{daemon}' check --config /tmp/config.toml; then
+    echo check: ok
+    cd '{folder}' && '{program}' --test-threads=1 {tests}
+else
+    echo check: failed
+fi
 ",
         daemon = daemon.display(),
         folder = suite.package.display(),
@@ -288,7 +309,9 @@ cd '{folder}' && '{program}' --test-threads=1 {tests}
 
 /// Boots a kernel, runs the script in it, and gives all that was said. It is in the log as it comes.
 fn boot(virtme: &Path, image: &Image, script: &Path, log: &Path) -> Result<String> {
-    let output = File::create(log).with_context(|| format!("writing {}", log.display()))?;
+    File::create(log).with_context(|| format!("writing {}", log.display()))?;
+    // To its end always: what opens it anew for the other stream must not write over the first.
+    let output = File::options().append(true).open(log)?;
     let mut machine = Command::new(virtme)
         // Emulated: nested virtualisation is not to be had everywhere, and hangs in places.
         .args(["--disable-kvm", "--disable-microvm", "--force-9p"])

@@ -1,5 +1,6 @@
 //! Looks at one subject: extracts its text, finds, weighs, and explains.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -90,7 +91,8 @@ pub struct Analyser {
     knowledge: Arc<Knowledge>,
     matches: Matches,
     features: Features,
-    parameters: Vec<String>,
+    /// The last document, for its memory.
+    spare: Document<'static>,
 }
 
 impl Analyser {
@@ -100,7 +102,7 @@ impl Analyser {
             knowledge,
             matches: Matches::default(),
             features: Features::default(),
-            parameters: Vec::new(),
+            spare: Document::new(),
         }
     }
 
@@ -121,16 +123,15 @@ impl Analyser {
 
     /// Looks at a tool's definition.
     pub fn tool(&mut self, tool: &Value, circumstances: Circumstances<'_>) -> Report {
-        let mut document = Document::new();
+        let mut document = std::mem::take(&mut self.spare).emptied();
         extract::tool(&mut document, tool);
         let name = tool.get("name").and_then(Value::as_str);
         let own = name.unwrap_or_default().to_lowercase();
-        let mut parameters = std::mem::take(&mut self.parameters);
-        extract::own_names(tool, &mut parameters);
         let neighbours = circumstances.neighbours.zip(circumstances.server);
         let names = Names {
             own: &own,
-            parameters: &parameters,
+            tool: Some(tool),
+            parameters: OnceCell::new(),
             neighbours,
         };
         let mut noted = contradictions(tool);
@@ -148,7 +149,7 @@ impl Analyser {
                 )
             }));
         }
-        let report = self.weigh(
+        self.weigh(
             document,
             Subject::Tool,
             &names,
@@ -157,9 +158,7 @@ impl Analyser {
                 ..circumstances
             },
             noted,
-        );
-        self.parameters = parameters;
-        report
+        )
     }
 
     /// Looks at any other value.
@@ -169,7 +168,7 @@ impl Analyser {
         subject: Subject,
         circumstances: Circumstances<'_>,
     ) -> Report {
-        let mut document = Document::new();
+        let mut document = std::mem::take(&mut self.spare).emptied();
         extract::value(&mut document, value);
         let names = Names {
             neighbours: circumstances.neighbours.zip(circumstances.server),
@@ -276,6 +275,7 @@ impl Analyser {
             report.severity = Some(severity(verdict.action, &report.detections));
         }
         self.matches.firings = firings;
+        self.spare = document.emptied();
         report
     }
 }

@@ -23,6 +23,8 @@ pub const PIECE_END: u8 = 0x1f;
 pub const VALUE_LIMIT: usize = 512 * 1024;
 /// Most bytes of one subject that are looked at.
 pub const SUBJECT_LIMIT: usize = 4 * 1024 * 1024;
+/// Most memory for text, and for places, that is kept for the next subject.
+const KEPT_MEMORY: usize = 64 * 1024;
 /// A run of blanks that pushes what follows out of sight.
 const BLANK_RUN: usize = 60;
 /// How many blank lines in a row do the same.
@@ -102,6 +104,25 @@ impl<'a> Document<'a> {
     /// An empty document.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty document in the memory of this one, unless that is a lot.
+    pub fn emptied<'b>(mut self) -> Document<'b> {
+        let places = self.nodes.capacity() * size_of::<(u32, Segment<'_>)>();
+        if self.text.capacity() > KEPT_MEMORY || places > KEPT_MEMORY {
+            return Document::new();
+        }
+        self.text.clear();
+        self.shifts.clear();
+        self.shaped.clear();
+        Document {
+            text: self.text,
+            pieces: emptied(self.pieces),
+            nodes: emptied(self.nodes),
+            shifts: self.shifts,
+            shaped: self.shaped,
+            truncated: false,
+        }
     }
 
     /// The normalised text of all pieces.
@@ -583,6 +604,13 @@ fn opens_item(line: &[u8]) -> bool {
         Some(0xe2) => true,
         _ => false,
     }
+}
+
+/// An empty list in the memory of `list`: collecting in place keeps it, where both have elements of
+/// the same layout.
+fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
+    list.clear();
+    list.into_iter().filter_map(|_| None).collect()
 }
 
 fn floor_boundary(text: &str, position: usize) -> usize {

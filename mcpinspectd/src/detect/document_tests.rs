@@ -142,3 +142,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn memory_is_used_again_and_nothing_else() {
+    let mut document = Document::new();
+    let node = document.node(NodeId::ROOT, Segment::Key("a"));
+    document.push(node, Part::Text, "LOUD words");
+    let memory = document.text().as_ptr();
+    let mut document = document.emptied();
+    assert!(document.pieces().is_empty() && document.shaped().is_empty());
+    document.push(NodeId::ROOT, Part::Text, "x");
+    assert_eq!(document.text(), "x\u{1f}");
+    assert_eq!(document.text().as_ptr(), memory);
+    document.push(NodeId::ROOT, Part::Text, "x".repeat(VALUE_LIMIT));
+    assert_eq!(document.emptied().text().len(), 0);
+}

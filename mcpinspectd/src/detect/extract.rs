@@ -112,17 +112,18 @@ pub fn value<'a>(document: &mut Document<'a>, value: &'a Value) {
     .value(NodeId::ROOT, Part::Text, value, 0);
 }
 
-/// Names of a tool's parameters and enum values, lower case and sorted, into `names`. A text that
-/// mentions one of them speaks of the tool itself.
-pub fn own_names(tool: &Value, names: &mut Vec<String>) {
-    names.clear();
+/// Names of a tool's parameters and enum values, lower case and sorted. A text that mentions one of
+/// them speaks of the tool itself.
+pub fn own_names(tool: &Value) -> Vec<String> {
+    let mut names = Vec::new();
     for key in ["inputSchema", "outputSchema", "input_schema", "parameters"] {
         if let Some(schema) = tool.get(key) {
-            schema_names(schema, names, 0);
+            schema_names(schema, &mut names, 0);
         }
     }
     names.sort_unstable();
     names.dedup();
+    names
 }
 
 fn schema_names(schema: &Value, names: &mut Vec<String>, depth: usize) {

@@ -480,7 +480,7 @@ fn lines_of_every_shape_are_scanned() {
     .join("\n");
     let outcomes = scan::scan(
         &Knowledge::builtin(),
-        scan::read(input.as_bytes()).unwrap(),
+        &scan::read(input.as_bytes()).unwrap(),
         Timestamp(0),
     );
     let lines: Vec<String> = outcomes
@@ -503,6 +503,36 @@ fn lines_of_every_shape_are_scanned() {
 {"detections":null,"id":null,"line":4,"max_severity":null,"score":false,"server":"maths","verdict":"none"}
 {"detections":"result.tools[0].description","id":null,"line":5,"max_severity":"critical","score":true,"verdict":"block"}
 {"detections":null,"error":"no JSON: expected ident at line 1 column 2","id":null,"line":7,"max_severity":null,"score":false,"verdict":"none"}"#);
+}
+
+#[test]
+fn many_lines_are_judged_in_their_order_and_beside_all_others() {
+    let mut lines: Vec<String> = (0..2000)
+        .map(|number| {
+            let name = format!("list_{number}");
+            json!({ "id": number, "tool": tool(&name, "Lists."), "server": format!("s{}", number % 7) })
+                .to_string()
+        })
+        .collect();
+    let text = "Draws the harbour's tide table for a given day and station.";
+    lines[3] = json!({ "tool": tool("tide_table", text), "server": "harbour" }).to_string();
+    lines[1990] = json!({ "tool": tool("tide_table", text), "server": "other" }).to_string();
+    let input = lines
+        .join("\n")
+        .replace("\"server\":\"other\"", "\"\\u0073erver\":\"other\"");
+    let outcomes = scan::scan(
+        &Knowledge::builtin(),
+        &scan::read(input.as_bytes()).unwrap(),
+        Timestamp(0),
+    );
+    assert!(outcomes.iter().map(|outcome| outcome.line).eq(1..=2000));
+    assert_eq!(outcomes[1999].id, 1999);
+    let found: Vec<usize> = outcomes
+        .iter()
+        .filter(|outcome| outcome.verdict >= Action::Alert)
+        .map(|outcome| outcome.line)
+        .collect();
+    assert_eq!(found, [1991]);
 }
 
 #[test]

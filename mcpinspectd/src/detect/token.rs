@@ -4,7 +4,12 @@
 //! author to author, the skeleton does not. One pass over the folded text finds these tokens and the
 //! ends of sentences.
 
+use std::cell::OnceCell;
+
+use serde_json::Value;
+
 use super::document::{Document, PIECE_END, Shape};
+use super::extract;
 use super::neighbours::Neighbours;
 use super::pack::Token;
 
@@ -20,12 +25,14 @@ pub struct Hit {
 }
 
 /// Names that a text may mention without saying anything about other tools.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Names<'a> {
     /// The subject's own name, lower case.
     pub own: &'a str,
-    /// Its parameters and enum values, lower case, sorted.
-    pub parameters: &'a [String],
+    /// The tool that the subject is. Its parameters and enum values are its own words as well.
+    pub tool: Option<&'a Value>,
+    /// These words, in lower case and sorted: gathered when a text has a word that could be one.
+    pub parameters: OnceCell<Vec<String>>,
     /// What other servers offer, and the name of the subject's server.
     pub neighbours: Option<(&'a Neighbours, &'a str)>,
 }
@@ -35,6 +42,7 @@ impl Names<'_> {
     fn own_word(&self, word: &str) -> Option<u128> {
         let is_parameter = || {
             self.parameters
+                .get_or_init(|| self.tool.map(extract::own_names).unwrap_or_default())
                 .binary_search_by(|name| name.as_str().cmp(word))
                 .is_ok()
         };

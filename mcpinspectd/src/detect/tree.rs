@@ -17,6 +17,14 @@ pub const DEPTH: usize = 128;
 /// Levels that are kept where the text is deeper. Each costs one more pass over the text.
 const KEPT: usize = 12;
 
+/// The text of a line as a tree.
+///
+/// # Errors
+/// Where it is no JSON.
+pub fn read(text: &[u8]) -> serde_json::Result<Value> {
+    serde_json::from_slice(text).or_else(|_| serde_json::from_slice::<&RawValue>(text).map(of))
+}
+
 /// `raw` as a tree.
 pub fn of(raw: &RawValue) -> Value {
     json::value(raw).unwrap_or_else(|| lenient(raw, KEPT))

@@ -364,18 +364,28 @@ fn upsert(
     } else {
         (None, None)
     };
+    let row = params![server, key.kind.as_str(), key.name, pinned, pinned_at, hash];
+    let inserted = transaction
+        .prepare_cached(
+            "INSERT INTO item (server, kind, name, pinned, pinned_at, current) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (server, kind, name) DO NOTHING",
+        )?
+        .execute(row)?;
+    if inserted > 0 {
+        return Ok(transaction.last_insert_rowid());
+    }
     transaction
         .prepare_cached(
             // A pin that is there stays: another process may have set it since.
-            "INSERT INTO item (server, kind, name, pinned, pinned_at, current) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-             ON CONFLICT (server, kind, name) DO UPDATE SET
-                 current = excluded.current,
+            "UPDATE item SET
+                 current = ?6,
                  removed_at = NULL,
-                 pinned_at = iif(pinned IS NULL, excluded.pinned_at, pinned_at),
-                 pinned = coalesce(pinned, excluded.pinned)
+                 pinned_at = iif(pinned IS NULL, ?5, pinned_at),
+                 pinned = coalesce(pinned, ?4)
+             WHERE server = ?1 AND kind = ?2 AND name = ?3
              RETURNING id",
         )?
-        .query_row(params![server, key.kind.as_str(), key.name, pinned, pinned_at, hash], |row| row.get(0))
+        .query_row(row, |row| row.get(0))
 }
 
 /// Forgets the longest unseen of too many definitions: a server that changes with every listing must

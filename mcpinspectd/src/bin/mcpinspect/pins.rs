@@ -234,11 +234,11 @@ pub fn findings(
     for problem in &problems {
         eprintln!("mcpinspect: {problem} (this file is left out)");
     }
-    let lines = items.iter().enumerate().map(|(number, item)| Line {
-        number,
-        content: Ok(content(registry, item)),
-    });
-    scan::scan(&knowledge, lines.collect(), now)
+    let lines = items.iter().enumerate();
+    let lines: Vec<Line> = lines
+        .map(|(number, item)| Line::new(number, content(registry, item)))
+        .collect();
+    scan::scan(&knowledge, &lines, now)
 }
 
 fn content(registry: &Registry, item: &ItemView) -> Content {

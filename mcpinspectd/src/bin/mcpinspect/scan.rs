@@ -79,7 +79,7 @@ impl Scan {
             eprintln!("mcpinspect: {problem} (this file is left out)");
         }
         let (lines, source) = self.lines()?;
-        let outcomes = scan::scan(&knowledge, lines, now());
+        let outcomes = scan::scan(&knowledge, &lines, now());
         let mut out = io::BufWriter::new(io::stdout().lock());
         let written = match self.format {
             Format::Human => report::human(&mut out, &outcomes, io::stdout().is_terminal()),
@@ -102,10 +102,7 @@ impl Scan {
                 .into_iter()
                 .flat_map(|message| Content::heard(&offer.server, message))
                 .enumerate();
-            let lines = contents.map(|(index, content)| Line {
-                number: index + 1,
-                content: Ok(content),
-            });
+            let lines = contents.map(|(index, content)| Line::new(index + 1, content));
             return Ok((lines.collect(), offer.server));
         }
         match self.file.as_deref().filter(|file| file.as_os_str() != "-") {

@@ -1,53 +1,49 @@
-//! The same detection offline: lines in, verdicts out.
-//!
-//! A line is a tool's definition, `{"tool": …, "server": …}`, a JSON-RPC message,
-//! `{"message": …, "server": …}`, or a whole `tools/list` result. Lines that share a `server` are
-//! that server's tools: all lines are read before the first is judged, so that a tool is seen beside
-//! the tools of the other servers, whatever their order.
+//! The lines of an input, and what each of them holds.
 
 use std::io::{self, BufRead};
-use std::sync::Arc;
 
-use serde::Serialize;
-use serde_json::value::RawValue;
+use memchr::memmem;
 use serde_json::{Map, Value};
 
-use super::analyse::{Analyser, Circumstances, Report};
-use super::extract::Subject;
-use super::knowledge::Knowledge;
-use super::message;
-use super::neighbours::{Card, Neighbours};
-use super::tree;
-use crate::event::{Action, Detection, Severity};
-use crate::model::Timestamp;
+use crate::detect::extract::Subject;
+use crate::detect::{message, tree};
 
 /// Longest line.
 const LINE_LIMIT: usize = 64 * 1024 * 1024;
 /// Most bytes of all lines together.
 const INPUT_LIMIT: usize = 1024 * 1024 * 1024;
 
-/// A line of input, read.
+/// A line of input.
 #[derive(Debug)]
 pub struct Line {
     /// Its number, from 1.
-    pub number: usize,
-    /// What it holds, or why it cannot be read.
-    pub content: Result<Content, String>,
+    pub(super) number: usize,
+    given: Given,
+}
+
+/// How a line came.
+#[derive(Debug)]
+enum Given {
+    /// As text. It is read when it is looked at, and again where it is looked at again: as a tree it
+    /// takes many times the memory.
+    Text(Vec<u8>),
+    /// Read.
+    Content(Content),
 }
 
 /// What a line holds.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Content {
     /// What is looked at.
-    value: Value,
-    shape: Shape,
-    server: Option<String>,
+    pub(super) value: Value,
+    pub(super) shape: Shape,
+    pub(super) server: Option<String>,
     /// Members of the line that are handed on.
-    extra: Map<String, Value>,
+    pub(super) extra: Map<String, Value>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+pub(super) enum Shape {
     Tool,
     Message,
 }
@@ -61,35 +57,6 @@ pub enum ScanError {
     /// It is too large.
     #[error("the input is larger than {INPUT_LIMIT} bytes, or line {0} than {LINE_LIMIT}")]
     TooLarge(usize),
-}
-
-/// The verdict on a line.
-#[derive(Debug, Serialize)]
-pub struct Outcome {
-    /// The line's number, from 1.
-    pub line: usize,
-    /// The line's `id`, where it has one.
-    pub id: Value,
-    /// What it asks for.
-    pub verdict: Action,
-    /// The worst finding; `null` with the verdict `none`.
-    pub max_severity: Option<Severity>,
-    /// How likely an attack, 0 to 1.
-    pub score: f32,
-    /// Why.
-    pub detections: Vec<Detection>,
-    /// The value was too large to be looked at in full.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub truncated: bool,
-    /// Why the line could not be read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// What else stood in the line.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-    /// The tool, where the line is one.
-    #[serde(rename = "tool_name", skip_serializing_if = "Option::is_none")]
-    pub tool: Option<String>,
 }
 
 /// Reads all lines. An input that is one JSON value over several lines counts as one line.
@@ -114,23 +81,47 @@ pub fn read(mut input: impl BufRead) -> Result<Vec<Line>, ScanError> {
         .find(|line| !line.trim_ascii().is_empty())
         .is_some_and(|line| serde_json::from_slice::<serde::de::IgnoredAny>(line).is_err());
     if opens_alone && let Ok(value) = serde_json::from_slice::<Value>(&texts.concat()) {
-        return Ok(vec![Line {
-            number: 1,
-            content: Ok(Content::from(value)),
-        }]);
+        return Ok(vec![Line::new(1, Content::from(value))]);
     }
-    let lines = texts
-        .iter()
-        .enumerate()
-        .filter(|(_, text)| !text.trim_ascii().is_empty());
+    let lines = texts.into_iter().enumerate();
+    let lines = lines.filter(|(_, text)| !text.trim_ascii().is_empty());
     Ok(lines
         .map(|(index, text)| Line {
             number: index + 1,
-            content: serde_json::from_slice::<&RawValue>(text)
-                .map(|text| Content::from(tree::of(text)))
-                .map_err(|error| format!("no JSON: {error}")),
+            given: Given::Text(text),
         })
         .collect())
+}
+
+impl Line {
+    /// A line that is read already.
+    pub fn new(number: usize, content: Content) -> Self {
+        Self {
+            number,
+            given: Given::Content(content),
+        }
+    }
+
+    /// What it holds, or why it cannot be read.
+    pub(super) fn content(&self) -> Result<Content, String> {
+        match &self.given {
+            Given::Content(content) => Ok(content.clone()),
+            Given::Text(text) => tree::read(text)
+                .map(Content::from)
+                .map_err(|error| format!("no JSON: {error}")),
+        }
+    }
+
+    /// Whether it may say which server it is from. A line that does not is not read to find out.
+    pub(super) fn may_name_server(&self) -> bool {
+        match &self.given {
+            Given::Content(content) => content.server.is_some(),
+            // A key may be written with escapes.
+            Given::Text(text) => {
+                memmem::find(text, b"\"server\"").is_some() || memmem::find(text, b"\\u").is_some()
+            }
+        }
+    }
 }
 
 impl From<Value> for Content {
@@ -214,7 +205,7 @@ impl Content {
     }
 
     /// The definitions of tools in it.
-    fn tools(&self) -> Vec<&Value> {
+    pub(super) fn tools(&self) -> Vec<&Value> {
         match self.shape {
             Shape::Tool => vec![&self.value],
             Shape::Message => message::subjects(&self.value)
@@ -224,73 +215,4 @@ impl Content {
                 .collect(),
         }
     }
-}
-
-/// Judges all lines, each beside all others.
-pub fn scan(knowledge: &Arc<Knowledge>, lines: Vec<Line>, now: Timestamp) -> Vec<Outcome> {
-    let mut neighbours = Neighbours::new();
-    for content in lines.iter().filter_map(|line| line.content.as_ref().ok()) {
-        if let Some(server) = &content.server {
-            let cards = content.tools().into_iter().filter_map(Card::of);
-            cards.for_each(|card| neighbours.learn(server, Arc::new(card)));
-        }
-    }
-    let mut analyser = Analyser::new(Arc::clone(knowledge));
-    lines
-        .into_iter()
-        .map(|line| judge(&mut analyser, &neighbours, line, now))
-        .collect()
-}
-
-fn judge(analyser: &mut Analyser, neighbours: &Neighbours, line: Line, now: Timestamp) -> Outcome {
-    let (report, mut extra, tool, error) = match line.content {
-        Err(error) => (Report::clean(), Map::new(), None, Some(error)),
-        Ok(content) => {
-            let circumstances = Circumstances {
-                server: content.server.as_deref(),
-                time: now,
-                neighbours: Some(neighbours),
-                ..Circumstances::default()
-            };
-            let report = match content.shape {
-                Shape::Tool => analyser.tool(&content.value, circumstances),
-                Shape::Message => message::report(analyser, &content.value, circumstances),
-            };
-            let name = content
-                .value
-                .get("name")
-                .and_then(Value::as_str)
-                .filter(|_| content.shape == Shape::Tool);
-            (report, content.extra, name.map(str::to_owned), None)
-        }
-    };
-    Outcome {
-        line: line.number,
-        id: extra.remove("id").unwrap_or(Value::Null),
-        verdict: report.action,
-        max_severity: report.severity,
-        score: (report.score * 1000.0).round() / 1000.0,
-        detections: report.detections,
-        truncated: report.truncated,
-        error,
-        extra: without_own_members(extra),
-        tool,
-    }
-}
-
-/// Members of the line that do not collide with the verdict's own.
-fn without_own_members(mut extra: Map<String, Value>) -> Map<String, Value> {
-    for own in [
-        "line",
-        "verdict",
-        "max_severity",
-        "score",
-        "detections",
-        "truncated",
-        "error",
-        "tool_name",
-    ] {
-        extra.remove(own);
-    }
-    extra
 }
