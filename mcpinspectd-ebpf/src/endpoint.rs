@@ -1,6 +1,6 @@
 //! Making an endpoint known: its watch, its counters, and what was unread in it at that moment.
 
-use core::ffi::c_void;
+use core::{ffi::c_void, mem::MaybeUninit};
 
 use aya_ebpf::{bindings::BPF_NOEXIST, helpers::generated::bpf_loop};
 use mcpinspect_common::{Counters, End, EndpointKey, EndpointKind, EndpointReport, Stat, Watch};
@@ -46,11 +46,9 @@ pub fn register(file: u64, fd: u32) -> EndpointReport {
 /// Inserts an endpoint that is not known yet; its writer starts after what is unread.
 #[inline(always)]
 fn insert(key: EndpointKey, peer_ino: u64, written_unread: u64) -> bool {
-    let mut counters = Counters {
-        peer_ino,
-        unread: written_unread,
-        ..Counters::default()
-    };
+    let mut counters = zeroed_counters();
+    counters.peer_ino = peer_ino;
+    counters.unread = written_unread;
     counters.position[End::Writer as usize] = written_unread;
     // Counters first: whoever finds the watch shall find them.
     let fresh = COUNTERS
@@ -67,6 +65,26 @@ fn insert(key: EndpointKey, peer_ino: u64, written_unread: u64) -> bool {
         count(Stat::RegistrationsFailed, 1);
     }
     fresh && watched
+}
+
+/// Counters at zero, by a store for each word: a call of `memset` is a loop over bytes here, which
+/// verifiers follow anew on each way to it.
+#[inline(always)]
+fn zeroed_counters() -> Counters {
+    const WORDS: usize = size_of::<Counters>() / size_of::<u64>();
+    let mut counters = MaybeUninit::<Counters>::uninit();
+    for word in 0..WORDS {
+        // SAFETY: within the value, which consists of aligned words; all of them are written.
+        unsafe {
+            counters
+                .as_mut_ptr()
+                .cast::<u64>()
+                .add(word)
+                .write_volatile(0)
+        };
+    }
+    // SAFETY: zero is a value of each field.
+    unsafe { counters.assume_init() }
 }
 
 /// Bytes that wait in a pipe.

@@ -19,6 +19,7 @@ mod copy;
 mod descriptor;
 mod emit;
 mod endpoint;
+mod handover;
 mod involved;
 mod kernel;
 mod lifecycle;
@@ -29,8 +30,8 @@ mod syscall;
 
 use aya_ebpf::{
     EbpfContext as _,
-    macros::{btf_tracepoint, fexit, raw_tracepoint},
-    programs::{BtfTracePointContext, FExitContext, RawTracePointContext},
+    macros::{btf_tracepoint, fexit, kprobe, raw_tracepoint},
+    programs::{BtfTracePointContext, FExitContext, ProbeContext, RawTracePointContext},
 };
 use mcpinspect_common::Operation;
 
@@ -48,6 +49,22 @@ pub fn syscall_exit_raw(ctx: RawTracePointContext) -> i32 {
     0
 }
 
+/// System call exit, from the function that calls the tracepoint. For kernels that may interrupt the
+/// tracepoint's programs, but not those of a kprobe (7.2).
+#[kprobe]
+pub fn syscall_exit_probe(ctx: ProbeContext) -> u32 {
+    if let (Some(regs), Some(result)) = (ctx.arg::<u64>(0), ctx.arg::<i64>(1)) {
+        syscall::on_exit::<kernel::Probed>(regs, result);
+    }
+    0
+}
+
+/// Does nothing: the kernel calls that function only while the tracepoint has a program.
+#[raw_tracepoint(tracepoint = "sys_exit")]
+pub fn syscall_exit_wanted(_ctx: RawTracePointContext) -> i32 {
+    0
+}
+
 /// Exits of the calls' own entry functions, for kernels that let functions be hooked: system calls
 /// that carry no bytes pay nothing. A program each, because a program is bound to one function when
 /// it is loaded. The function's only argument is the call's registers; its result comes behind.
@@ -57,7 +74,7 @@ macro_rules! wrappers {
         #[fexit]
         pub fn $name(ctx: FExitContext) -> i32 {
             const OPERATION: u8 = Operation::$operation as u8;
-            syscall::returned::<kernel::Typed>(OPERATION, ctx.arg::<u64>(0), ctx.arg::<i64>(1));
+            syscall::on_function_exit::<kernel::Typed>(OPERATION, ctx.arg::<u64>(0), ctx.arg::<i64>(1));
             0
         }
     )+ };

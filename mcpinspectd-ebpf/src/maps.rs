@@ -39,6 +39,15 @@ pub static CANDIDATES: HashMap<EndpointKey, u8> = HashMap::with_max_entries(ENDP
 #[map]
 pub static BLIND_REPORTED: LruHashMap<u64, u8> = LruHashMap::with_max_entries(4096, 0);
 
+/// Not 0 while function exits take over from the tracepoint.
+#[map]
+pub static HANDING_OVER: Array<u32> = Array::with_max_entries(1, 0);
+
+/// Threads of involved processes (as `bpf_get_current_pid_tgid` has them) that have ended a call since
+/// then; see [`crate::handover`].
+#[map]
+pub static THREADS: HashMap<u64, u8> = HashMap::with_max_entries(8192, 0);
+
 /// [`Stat`]s.
 #[map]
 pub static STATS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Stat::COUNT, 0);

@@ -6,7 +6,7 @@ use mcpinspect_common::{End, EndpointKey, Operation, RecordKind};
 use crate::{
     blind,
     copy::{self, Source},
-    descriptor, emit, involved,
+    descriptor, emit, handover, involved,
     kernel::Access,
     maps::{OPERATIONS, WATCHES},
     offsets::*,
@@ -48,19 +48,26 @@ impl Arguments {
     }
 }
 
-/// Looks at a call that has just returned `result`.
+/// Looks at a call that ends with `result`, from the tracepoint.
 #[inline(always)]
 pub fn on_exit<A: Access>(regs: u64, result: i64) {
     let number: u64 = A::load(regs, OFF_REGS_NUMBER.load());
     let Some(operation) = OPERATIONS.get(number as u32) else {
         return;
     };
-    returned::<A>(*operation, regs, result);
+    ended::<A>(*operation, regs, result, handover::is_unclaimed);
 }
 
-/// Looks at a call that is known to be `operation` and has just returned `result`.
+/// Looks at a call that is known to be `operation` and ends with `result`, from the exit of its
+/// function.
 #[inline(always)]
-pub fn returned<A: Access>(operation: u8, regs: u64, result: i64) {
+pub fn on_function_exit<A: Access>(operation: u8, regs: u64, result: i64) {
+    ended::<A>(operation, regs, result, handover::claims);
+}
+
+/// `is_mine` says whether the program that asks is the one to look at a call of an involved process.
+#[inline(always)]
+fn ended<A: Access>(operation: u8, regs: u64, result: i64, is_mine: impl FnOnce() -> bool) {
     if operation == Operation::None as u8 || result < 0 {
         return;
     }
@@ -74,7 +81,9 @@ pub fn returned<A: Access>(operation: u8, regs: u64, result: i64) {
         blind::notice_process(Operation::Compat, tgid);
         return;
     }
-    handle::<A>(operation, &arguments, result as u64, tgid);
+    if is_mine() {
+        handle::<A>(operation, &arguments, result as u64, tgid);
+    }
 }
 
 /// A call of another system call table has returned.

@@ -61,7 +61,7 @@ const KERNELS: [Kernel; 4] = [
 ];
 
 /// Packages of a kernel's parts, by the beginning of their names.
-const PARTS: [&str; 2] = ["linux-binary-", "linux-modules-"];
+const PARTS: [&str; 3] = ["linux-base-", "linux-binary-", "linux-modules-"];
 
 /// What shows that capture is exact; the SDKs' peers would run for an hour under emulation.
 const TESTS: [&str; 4] = ["syscalls::", "framing::", "processes::", "neighbours::"];
@@ -78,7 +78,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 const VIRTME: &str = "virtme-ng==1.42";
 
 /// Ways to hook system calls, as the configuration names them.
-const HOOKS: [&str; 2] = ["tracepoint", "function-exit"];
+const HOOKS: [&str; 3] = ["tracepoint", "function-exit", "kprobe"];
 
 /// How long a machine may take.
 const LONGEST: Duration = Duration::from_secs(45 * 60);
@@ -230,8 +230,15 @@ impl Archive {
             .with_context(|| format!("{} has no kernel {}", kernel.suite, kernel.name))?;
         let version = package.trim_start_matches("linux-image-").to_owned();
         let folder = self.place.join(&version);
-        let file = folder.join(format!("boot/vmlinuz-{version}"));
-        if !file.is_file() {
+        let image = || {
+            let places = [
+                format!("boot/vmlinuz-{version}"),
+                format!("usr/lib/modules/{version}/vmlinuz"),
+            ];
+            let mut files = places.iter().map(|place| folder.join(place));
+            files.find(|file| file.is_file())
+        };
+        if image().is_none() {
             let needed = shell::output(self.apt("apt-cache").args(["depends", package]))?;
             // Newer releases have parted a kernel's package into one for each of its parts.
             let parts = needed
@@ -243,6 +250,7 @@ impl Archive {
             }
         }
         self.modules(&version, &folder)?;
+        let file = image().context("a kernel's package without a kernel")?;
         Ok(Image { version, file })
     }
 

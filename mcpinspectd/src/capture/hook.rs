@@ -1,30 +1,37 @@
 //! How the end of system calls is hooked. All ways give the same records.
 //!
-//! The tracepoint that all calls pass is exact: its programs are never interrupted, and they see the end
-//! of a call that was under way when they came. The cheapest for everybody else is to hook the exits of
-//! just those kernel functions that carry bytes: no other call pays anything. But a call that was
-//! under way before is not seen ending there (a server waits in one for its next request), and on a
-//! kernel that may interrupt itself anywhere (`PREEMPT` full or lazy) a program that is interrupted on a
-//! CPU is skipped for the next task on it. So function exits are for those who ask for them: for a
-//! machine on which the daemon starts before its sessions do.
+//! The tracepoint that all calls pass is exact where the kernel lets none of its programs be
+//! interrupted, and every call of the machine pays for it. The exits of just those kernel functions that
+//! carry bytes cost nobody else anything. But a call that was under way before they were hooked is not
+//! seen ending there; so function exits take over from the tracepoint (see [`super::handover`]).
+//!
+//! A program that is interrupted on a CPU is skipped for the next task on it. Where the kernel may
+//! interrupt itself anywhere (see [`super::preemption`]), that can happen to programs on function exits,
+//! and from 7.2 on to those on the tracepoint as well (`__BPF_DECLARE_TRACE_SYSCALL`). It cannot
+//! happen to a kprobe's, which run with preemption off: there, one on the function that calls the
+//! tracepoint is exact.
 
-use aya::programs::{BtfTracePoint, FExit};
+use aya::programs::{BtfTracePoint, FExit, KProbe};
 use aya::{Btf, Ebpf};
 use serde::Deserialize;
 
+use super::handover::Handover;
+use super::preemption;
 use super::probes::{ProbeError, attach_raw, program, refused};
 
 /// What the configuration asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HookChoice {
-    /// What is exact: the tracepoint.
+    /// The cheapest that is exact on this kernel.
     #[default]
     Auto,
     /// The tracepoint that all system calls pass.
     Tracepoint,
     /// The exits of the functions behind the calls that carry bytes, or nothing.
     FunctionExit,
+    /// A kprobe on the function that calls the tracepoint, or nothing.
+    Kprobe,
 }
 
 /// What is in use.
@@ -32,6 +39,8 @@ pub enum HookChoice {
 pub enum Hook {
     /// The exits of the functions behind the calls that carry bytes.
     FunctionExit,
+    /// A kprobe on the function that calls the tracepoint.
+    Kprobe,
     /// The `sys_exit` tracepoint with typed arguments: the kernel describes itself.
     TypedTracepoint,
     /// The `sys_exit` tracepoint with raw arguments: the types come from a file.
@@ -71,6 +80,11 @@ const COMPAT_EXITS: &[(&str, &str)] = if cfg!(target_arch = "x86_64") {
 };
 const TYPED: &str = "syscall_exit";
 const RAW: &str = "syscall_exit_raw";
+const PROBE: &str = "syscall_exit_probe";
+/// A program that has the tracepoint called.
+const WANTED: &str = "syscall_exit_wanted";
+/// What calls it (`kernel/entry/syscall-common.c`).
+const CALLER: &str = "trace_syscall_exit";
 
 const PREFIX: &str = if cfg!(target_arch = "aarch64") {
     "__arm64_sys_"
@@ -83,6 +97,7 @@ impl Hook {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::FunctionExit => "function exits (fexit)",
+            Self::Kprobe => "kprobe (trace_syscall_exit)",
             Self::TypedTracepoint => "typed tracepoint (tp_btf/sys_exit)",
             Self::RawTracepoint => "raw tracepoint (raw_tp/sys_exit)",
         }
@@ -90,16 +105,20 @@ impl Hook {
 
     /// Its programs.
     fn programs(self) -> impl Iterator<Item = &'static str> {
-        let (exits, compat_exits, tracepoint) = match self {
-            Self::FunctionExit => (&EXITS[..], COMPAT_EXITS, None),
-            Self::TypedTracepoint => (&[][..], &[][..], Some(TYPED)),
-            Self::RawTracepoint => (&[][..], &[][..], Some(RAW)),
+        let (exits, compat_exits, others) = match self {
+            Self::FunctionExit => (&EXITS[..], COMPAT_EXITS, &[][..]),
+            Self::Kprobe => (&[][..], &[][..], &[PROBE, WANTED][..]),
+            Self::TypedTracepoint => (&[][..], &[][..], &[TYPED][..]),
+            Self::RawTracepoint => (&[][..], &[][..], &[RAW][..]),
         };
         let exits = exits.iter().chain(compat_exits);
-        exits.map(|(program, _)| *program).chain(tracepoint)
+        exits
+            .map(|(program, _)| *program)
+            .chain(others.iter().copied())
     }
 
-    /// Loads and attaches what `choice` comes to on this kernel.
+    /// Loads and attaches what `choice` comes to on this kernel. With function exits, also gives how
+    /// they take over from the tracepoint, which is attached as well until then.
     ///
     /// # Errors
     /// The kernel refuses the programs.
@@ -107,29 +126,45 @@ impl Hook {
         choice: HookChoice,
         types_from_file: bool,
         ebpf: &mut Ebpf,
-    ) -> Result<Self, ProbeError> {
+    ) -> Result<(Self, Option<Handover>), ProbeError> {
         if types_from_file {
             attach_raw(ebpf, RAW, "sys_exit")?;
-            return Ok(Self::RawTracepoint);
+            return Ok((Self::RawTracepoint, None));
         }
         let types = Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
-        match choice {
-            HookChoice::FunctionExit => {
-                // Other programs were admitted by now: it is not a matter of rights.
-                attach_exits(ebpf, &types).map_err(|error| match error {
-                    ProbeError::NotPermitted => ProbeError::NoFunctionExits,
-                    error => error,
-                })?;
-                return Ok(Self::FunctionExit);
+        let interrupts_itself = choice == HookChoice::Auto && preemption::is_possible();
+        if choice == HookChoice::Kprobe || interrupts_itself {
+            match attach_probe(ebpf) {
+                Ok(()) => return Ok((Self::Kprobe, None)),
+                Err(error) if choice == HookChoice::Kprobe => return Err(error),
+                Err(error) => {
+                    tracing::debug!(%error, "no kprobe; the tracepoint it is");
+                    Self::Kprobe.detach(ebpf);
+                }
             }
-            HookChoice::Auto | HookChoice::Tracepoint => {}
         }
         let tracepoint: &mut BtfTracePoint = program(ebpf, TYPED)?;
         tracepoint
             .load("sys_exit", &types)
             .and_then(|()| tracepoint.attach())
             .map_err(|error| refused(TYPED, error))?;
-        Ok(Self::TypedTracepoint)
+        if choice == HookChoice::Tracepoint || interrupts_itself {
+            return Ok((Self::TypedTracepoint, None));
+        }
+        let mut handover = Handover::new(ebpf)?;
+        handover.set(true)?;
+        match attach_exits(ebpf, &types) {
+            Ok(()) => Ok((Self::FunctionExit, Some(handover))),
+            Err(error) if choice == HookChoice::Auto => {
+                tracing::debug!(%error, "function exits cannot be hooked; the tracepoint stays");
+                Self::FunctionExit.detach(ebpf);
+                handover.set(false)?;
+                Ok((Self::TypedTracepoint, None))
+            }
+            // Other programs were admitted by now: it is not a matter of rights.
+            Err(ProbeError::NotPermitted) => Err(ProbeError::NoFunctionExits),
+            Err(error) => Err(error),
+        }
     }
 
     /// Detaches its programs; what they wrote stays.
@@ -140,6 +175,7 @@ impl Hook {
                 Some(Program::BtfTracePoint(program)) => program.unload(),
                 Some(Program::RawTracePoint(program)) => program.unload(),
                 Some(Program::FExit(program)) => program.unload(),
+                Some(Program::KProbe(program)) => program.unload(),
                 _ => continue,
             };
             // After a refusal, some were never loaded.
@@ -168,6 +204,15 @@ fn misses(fdinfo: &str) -> Option<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("recursion_misses:"))?;
     line.trim().parse().ok()
+}
+
+fn attach_probe(ebpf: &mut Ebpf) -> Result<(), ProbeError> {
+    let probe: &mut KProbe = program(ebpf, PROBE)?;
+    probe
+        .load()
+        .and_then(|()| probe.attach(CALLER, 0))
+        .map_err(|error| refused(PROBE, error))?;
+    attach_raw(ebpf, WANTED, "sys_exit")
 }
 
 fn attach_exits(ebpf: &mut Ebpf, types: &Btf) -> Result<(), ProbeError> {

@@ -2,10 +2,12 @@
 
 mod btf;
 mod clock;
+mod handover;
 mod hook;
 mod involved;
 mod layout;
 mod operations;
+mod preemption;
 mod probes;
 mod record;
 mod ring;

@@ -9,6 +9,7 @@ use mcpinspect_common::{Counters, EndpointKey, Stat, Watch};
 use thiserror::Error;
 
 use super::btf::{Btf, BtfError};
+use super::handover::Handover;
 use super::hook::{Hook, HookChoice};
 use super::involved::InvolvedTable;
 use super::layout::Layout;
@@ -122,6 +123,8 @@ pub struct Options {
 pub struct Probes {
     ebpf: Ebpf,
     hook: Hook,
+    /// Until the tracepoint is taken away.
+    handover: Option<Handover>,
     /// Which processes pay for a look-up.
     pub involved: InvolvedTable,
     watches: HashMap<MapData, EndpointKey, Watch>,
@@ -190,9 +193,10 @@ impl Probes {
                 None
             });
         let types_from_file = options.btf.is_some();
-        let hook = attach(&mut ebpf, options.hook, types_from_file)?;
+        let (hook, handover) = attach(&mut ebpf, options.hook, types_from_file)?;
         let probes = Self {
             hook,
+            handover,
             involved,
             watches: map(&mut ebpf, "WATCHES")?,
             counters: map(&mut ebpf, "COUNTERS")?,
@@ -212,6 +216,34 @@ impl Probes {
     /// Ends the flow of records; what is in the ring stays there to be read.
     pub fn detach(&mut self) {
         self.hook.detach(&mut self.ebpf);
+        if self.handover.take().is_some() {
+            Hook::TypedTracepoint.detach(&mut self.ebpf);
+        }
+    }
+
+    /// Takes the tracepoint away as soon as function exits see all calls. `now` is in nanoseconds since
+    /// boot; call it several times a second.
+    pub fn hand_over(&mut self, now: u64) {
+        let due = self
+            .handover
+            .as_mut()
+            .is_some_and(|handover| handover.is_due(now));
+        let Some(handover) = self.handover.as_ref().filter(|_| due) else {
+            return;
+        };
+        if handover.is_awaited(&self.involved, &self.watched()) {
+            return;
+        }
+        Hook::TypedTracepoint.detach(&mut self.ebpf);
+        if let Some(mut handover) = self.handover.take()
+            && let Err(error) = handover.set(false)
+        {
+            // The function exits go on noting threads, which costs a little and changes nothing.
+            tracing::debug!(%error, "the end of the handing over is not noted");
+        }
+        tracing::info!(
+            "function exits have taken over from the tracepoint: other system calls pay nothing from now on"
+        );
     }
 
     /// Calls that were not looked at because the probes were at work on the same CPU already. Not 0
@@ -319,11 +351,15 @@ impl Probes {
 }
 
 /// Attaches everything, and gives how system calls are hooked.
-fn attach(ebpf: &mut Ebpf, choice: HookChoice, types_from_file: bool) -> Result<Hook, ProbeError> {
+fn attach(
+    ebpf: &mut Ebpf,
+    choice: HookChoice,
+    types_from_file: bool,
+) -> Result<(Hook, Option<Handover>), ProbeError> {
     // Who follows the processes first, so that none slips through before its calls are seen.
     attach_raw(ebpf, "process_fork", "sched_process_fork")?;
     attach_raw(ebpf, "process_exit", "sched_process_exit")?;
-    let hook = Hook::attach(choice, types_from_file, ebpf)?;
+    let (hook, handover) = Hook::attach(choice, types_from_file, ebpf)?;
     attach_raw(ebpf, "process_exec", "sched_process_exec")?;
     if hook != Hook::RawTracepoint {
         const NAME: &str = "descriptors";
@@ -333,7 +369,7 @@ fn attach(ebpf: &mut Ebpf, choice: HookChoice, types_from_file: bool) -> Result<
             .load("task_file", &btf)
             .map_err(|error| refused(NAME, error))?;
     }
-    Ok(hook)
+    Ok((hook, handover))
 }
 
 /// Why this program has no probes; `None` if it has them.
@@ -350,7 +386,7 @@ pub fn resolve_layout(types: &[u8]) -> Result<Layout, BtfError> {
     Layout::resolve(&Btf::parse(types)?)
 }
 
-fn map<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, ProbeError>
+pub(super) fn map<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, ProbeError>
 where
     T: TryFrom<aya::maps::Map, Error = MapError>,
 {

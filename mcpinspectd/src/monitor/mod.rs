@@ -163,7 +163,9 @@ impl Monitor {
                 }
             }
             self.tracker.tick(now, feed);
-            self.tracker.environment().probes().flush_log();
+            let probes = self.tracker.environment().probes();
+            probes.hand_over(now);
+            probes.flush_log();
         }
     }
 

@@ -14,6 +14,7 @@
 //! - [`table`]: all processes, as far as their kinship and their cgroups go
 //! - [`identity`]: the stable name and fingerprint of a server
 
+pub mod calls;
 pub mod cgroup;
 pub mod fds;
 mod handle;
@@ -26,4 +27,4 @@ mod table;
 pub use handle::Handle;
 pub use identity::ServerIdentity;
 pub use info::{ProcessInfo, ProcessSnapshot, own, snapshot, start_time};
-pub use table::{Row, table};
+pub use table::{Row, pids, table};

@@ -18,6 +18,13 @@ pub struct Row {
     pub cgroup: Option<String>,
 }
 
+/// The numbers of all processes that run now.
+pub fn pids() -> Vec<Pid> {
+    Proc::system()
+        .and_then(|proc| proc.pids())
+        .unwrap_or_default()
+}
+
 /// Every process that runs now. One that vanishes meanwhile is left out.
 pub fn table() -> Vec<Row> {
     let Ok(proc) = Proc::system() else {

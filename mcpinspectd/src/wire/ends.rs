@@ -30,6 +30,8 @@ const OVERTAKERS: usize = 8;
 /// Bytes that have to be equal before a difference is believed, where the two counts may not have
 /// begun at the same byte.
 const PROOF: usize = 32;
+/// How often the ends are moved until they agree, at most.
+const BEGINNINGS_MAX: u8 = 4;
 /// The shortest write that proves as much.
 const PROOF_MIN: usize = 16;
 /// How often the ends may differ before they are compared no more, and how many equal bytes make up
@@ -65,6 +67,8 @@ struct Written {
     bytes: Vec<u8>,
     /// How many of its bytes were found at the reader's end.
     matched: usize,
+    /// Whether a later one came first.
+    overtaken: bool,
 }
 
 /// Both ends of one stream. Times are nanoseconds on any clock that does not jump.
@@ -74,6 +78,8 @@ pub struct Ends {
     authority: End,
     /// Whether both ends surely count from the same byte.
     aligned: bool,
+    /// How often the ends were moved until they agreed.
+    beginnings: u8,
     /// Bytes that were equal.
     equal: u64,
     /// Bytes of whole writes among them. Messages have their beginnings in common.
@@ -108,6 +114,7 @@ impl Ends {
         Self {
             authority,
             aligned,
+            beginnings: 0,
             equal: 0,
             proven: 0,
             position: 0,
@@ -195,6 +202,7 @@ impl Ends {
                 position,
                 bytes: bytes.to_vec(),
                 matched: 0,
+                overtaken: false,
             },
         );
         self.compare(now, say);
@@ -254,9 +262,19 @@ impl Ends {
                     self.proven += front.bytes.len();
                     self.drop_front();
                 }
-            } else if !self.take_overtaker() {
+            } else if !self.find_beginning(now, say) && !self.take_overtaker() {
                 return;
             }
+        }
+    }
+
+    /// Lays the ends side by side at the beginning of a stream of which they may count from different
+    /// bytes. Gives whether they moved.
+    fn find_beginning(&mut self, now: u64, say: &mut impl FnMut(Said<'_>)) -> bool {
+        let uncertain = !self.aligned && self.proven < PROOF && self.beginnings < BEGINNINGS_MAX;
+        uncertain && self.realign(now, say) && {
+            self.beginnings += 1;
+            true
         }
     }
 
@@ -279,6 +297,7 @@ impl Ends {
             let length = self.written[index].bytes.len() as u64;
             for overtaken in self.written.range_mut(..index) {
                 overtaken.position += length;
+                overtaken.overtaken = true;
             }
             self.written.remove(index)
         }) else {
@@ -300,6 +319,14 @@ impl Ends {
         if front.position > self.position {
             let missing = front.position - self.position;
             self.pass(usize::try_from(missing).unwrap_or(usize::MAX), now, say);
+            return self.compare(now, say);
+        }
+        if front.overtaken {
+            // What was never read although later bytes were has no place in the stream: a write that
+            // was under way when the stream became known counts twice.
+            let length = i64::try_from(front.bytes.len()).unwrap_or(0);
+            self.drop_front();
+            self.shift(-length);
             return self.compare(now, say);
         }
         if self.equal - self.doubted_at > REASSURING {

@@ -129,6 +129,56 @@ fn a_writer_that_was_not_seen_is_no_difference() {
     }
 }
 
+/// A write that is under way when the stream becomes known is in what was unread by then, and is
+/// counted once more when it returns.
+#[test]
+fn a_first_write_that_was_counted_twice_is_no_difference() {
+    let first = "{\"id\":1,\"jsonrpc\":\"2.0\",\"method\":\"initialize\",\"params\":{}}\n";
+    let pad = "0123456 ".repeat(1200);
+    let line = |number: usize| match number {
+        12 => format!("{{\"id\":{number},\"pad\":\"{pad}\"}}\n"),
+        _ => format!("{{\"id\":{number},\"jsonrpc\":\"2.0\",\"method\":\"ping\"}}\n"),
+    };
+    for authority in AUTHORITIES {
+        for late in [0, 1, 3] {
+            let unread = first.len() as u64;
+            let (mut ends, mut out) = (Ends::new(authority, unread, false), Out::default());
+            let mut whole = first.to_owned();
+            ends.read(bytes(0, first.as_bytes()), 0, &mut out.say());
+            ends.written(unread, first.as_bytes(), 0, &mut out.say());
+            let (mut read, mut written) = (unread, 2 * unread);
+            for number in 2..40 + late {
+                if number < 40 {
+                    let line = line(number);
+                    // As they come out of the ring: long ones in pieces.
+                    for piece in line.as_bytes().chunks(8192) {
+                        ends.written(written, piece, number as u64, &mut out.say());
+                        written += piece.len() as u64;
+                    }
+                }
+                if number >= 2 + late {
+                    let line = line(number - late);
+                    for piece in line.as_bytes().chunks(4096) {
+                        ends.read(bytes(read, piece), number as u64, &mut out.say());
+                        read += piece.len() as u64;
+                    }
+                    whole += &line;
+                }
+                ends.settle(2 * PATIENCE * number as u64, &mut out.say());
+            }
+            assert_eq!(out.differences, [], "{late} lines late");
+            let lie = [line(50), line(51)];
+            ends.written(written, lie[0].as_bytes(), 0, &mut out.say());
+            ends.read(bytes(read, lie[1].as_bytes()), 0, &mut out.say());
+            ends.finish(&mut out.say());
+            assert_eq!(out.differences.len(), 1, "{late} lines late");
+            let last = if authority == End::Reader { 51 } else { 50 };
+            whole += &line(last);
+            assert!(out.stream == whole.as_bytes(), "{authority:?} {late}");
+        }
+    }
+}
+
 #[test]
 fn counts_that_began_apart_are_not_believed() {
     let (mut ends, mut out) = (Ends::new(End::Reader, 4, false), Out::default());
