@@ -103,6 +103,21 @@ impl Hook {
         }
     }
 
+    /// What to know about it on this kernel, where it is not exact.
+    pub fn caution(self) -> Option<&'static str> {
+        let interrupted = match self {
+            Self::Kprobe => false,
+            Self::FunctionExit => preemption::is_possible(),
+            Self::TypedTracepoint | Self::RawTracepoint => {
+                preemption::reaches_tracepoints() && preemption::is_possible()
+            }
+        };
+        interrupted.then_some(
+            "this kernel may interrupt the probes and then skips calls, which is counted and told in the log; \
+             boot it with `preempt=none` or `preempt=voluntary` where it has them, or use one with CONFIG_KPROBES=y",
+        )
+    }
+
     /// Its programs.
     fn programs(self) -> impl Iterator<Item = &'static str> {
         let (exits, compat_exits, others) = match self {

@@ -17,6 +17,7 @@ pub use clock::BootClock;
 pub use hook::{Hook, HookChoice};
 pub use involved::InvolvedTable;
 pub use layout::Layout;
+pub use preemption::release_numbers;
 pub use probes::{KERNEL_BTF, Options, ProbeError, Probes, probes_missing, resolve_layout};
 pub use record::{Actor, Record, RecordError, decode};
 pub use ring::{Batch, Drain, raise_priority, start};

@@ -24,6 +24,19 @@ pub fn is_possible() -> bool {
     !facts.exclude()
 }
 
+/// Whether programs on system calls' tracepoints may be interrupted as well, as far as that can be told
+/// from the kernel's version.
+pub fn reaches_tracepoints() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release_numbers(&release).is_none_or(|version| version >= (7, 2))
+}
+
+/// The first two numbers of a kernel's release.
+pub fn release_numbers(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
 /// What tells how the kernel preempts itself, the surest first.
 #[derive(Default)]
 struct Facts {

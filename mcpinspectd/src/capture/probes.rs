@@ -18,6 +18,9 @@ use super::operations;
 /// Where kernels describe their own types.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 
+/// How often missed calls are told, in nanoseconds.
+const MISSES_EVERY: u64 = 60_000_000_000;
+
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes.o"));
 
 /// Why the probes do not run. Each message says what is wrong; [`ProbeError::advice`] what to do.
@@ -125,6 +128,9 @@ pub struct Probes {
     hook: Hook,
     /// Until the tracepoint is taken away.
     handover: Option<Handover>,
+    /// Missed calls that were told, and when to look again.
+    misses_told: u64,
+    next_misses: u64,
     /// Which processes pay for a look-up.
     pub involved: InvolvedTable,
     watches: HashMap<MapData, EndpointKey, Watch>,
@@ -197,6 +203,8 @@ impl Probes {
         let probes = Self {
             hook,
             handover,
+            misses_told: 0,
+            next_misses: 0,
             involved,
             watches: map(&mut ebpf, "WATCHES")?,
             counters: map(&mut ebpf, "COUNTERS")?,
@@ -246,10 +254,28 @@ impl Probes {
         );
     }
 
-    /// Calls that were not looked at because the probes were at work on the same CPU already. Not 0
-    /// only where function exits were asked for on a kernel that may interrupt itself.
+    /// Calls that were not looked at because the probes were at work on the same CPU already: only
+    /// where [`Hook::caution`] has something to say.
     pub fn calls_missed(&self) -> u64 {
         self.hook.missed(&self.ebpf)
+    }
+
+    /// Tells in the log of calls that were missed, once a minute at most. `now` is in nanoseconds since
+    /// boot.
+    pub fn tell_misses(&mut self, now: u64) {
+        if now < self.next_misses {
+            return;
+        }
+        self.next_misses = now.saturating_add(MISSES_EVERY);
+        let missed = self.calls_missed();
+        if missed > self.misses_told {
+            tracing::warn!(
+                more = missed - self.misses_told,
+                missed,
+                "the kernel has interrupted the probes and skipped calls of some processes: where these were of MCP servers, messages are missing"
+            );
+            self.misses_told = missed;
+        }
     }
 
     /// Sets how far an endpoint is watched.

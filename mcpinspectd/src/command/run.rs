@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use mcpinspectd::capture::raise_priority;
 use mcpinspectd::config::{Config, Tags};
-use mcpinspectd::control::{self, Host, Reloaded, Service};
+use mcpinspectd::control::{self, Host, Reloaded, Service, silence};
 use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
@@ -68,7 +68,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let reopen = Arc::new(std::sync::atomic::AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, Arc::clone(&reopen)).context("cannot handle SIGHUP")?;
 
-    let suppressions = folder.join("suppressions.toml");
+    let suppressions = folder.join(silence::FILE);
     let rules = Rules::load(Some(suppressions.clone()));
     let tags = Arc::new(RwLock::new(config.tags()));
     let (desk, tray) = control::desk();

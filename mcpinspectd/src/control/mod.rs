@@ -17,7 +17,7 @@ mod desk;
 mod policy;
 mod roster;
 mod service;
-mod silence;
+pub mod silence;
 
 pub use desk::{Desk, Tray, desk};
 pub use policy::Policy;

@@ -19,6 +19,9 @@ const TEXT_MAX: usize = 1024;
 /// Longest time that something may be silenced, days.
 pub const DAYS_MAX: u32 = 3650;
 
+/// The file's name, beside the registry.
+pub const FILE: &str = "suppressions.toml";
+
 const NANOS_PER_DAY: u64 = 86_400_000_000_000;
 const HEADING: &str = "# Suppressions that were asked for on the bus. Written by mcpinspectd; comments are not kept.\n\n";
 
@@ -181,7 +184,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_as_a_rule_pack() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("suppressions.toml");
+        let path = directory.path().join(FILE);
         silence("files[1]", 7).unwrap().add_to(&path, NOW).unwrap();
         silence("mail", 1).unwrap().add_to(&path, NOW).unwrap();
         let (knowledge, errors) = Knowledge::load(&path);
@@ -223,7 +226,7 @@ mod tests {
     #[test]
     fn a_damaged_file_is_left_as_it_is() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("suppressions.toml");
+        let path = directory.path().join(FILE);
         std::fs::write(&path, "[[suppress]]\nrule = 1\n").unwrap();
         let error = silence("files", 7).unwrap().add_to(&path, NOW).unwrap_err();
         assert!(error.to_string().contains("suppressions.toml"), "{error}");

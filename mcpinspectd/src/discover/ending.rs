@@ -6,6 +6,9 @@
 //! costs a walk through the process table, so it is done only when something looks over, and now
 //! and then for what went unnoticed.
 
+use std::collections::HashMap;
+use std::hash::Hash;
+
 use mcpinspect_common::{End, EndpointKey, EndpointKind};
 
 use super::carrying::OwnedPiece;
@@ -28,7 +31,7 @@ pub(super) const SWEEP_INTERVAL: u64 = 3_000_000_000;
 /// How long a stream must have been still before its ends are compared.
 const STILL: u64 = 1_000_000_000;
 /// Accounts of ended sessions that are kept.
-const ENDED_MAX: usize = 20_000;
+const ENDED_MAX: usize = 4096;
 
 impl<E: Environment> Tracker<E> {
     /// Lets time pass. To be called about ten times a second, when all records so far are taken in.
@@ -440,9 +443,23 @@ impl<E: Environment> Tracker<E> {
             }
             self.environment.forget(key);
         }
+        fit(&mut self.streams);
+        fit(&mut self.peers);
+        self.programs.fit();
         self.environment.unmark_idle();
     }
 }
+
+/// Gives back the room of a table that was much fuller once: a busy minute is no measure for the rest of
+/// the year.
+pub(super) fn fit<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
+    if table.capacity() > 4 * table.len().max(SMALL) {
+        table.shrink_to(2 * table.len().max(SMALL));
+    }
+}
+
+/// Entries that a table may have room for at any time.
+const SMALL: usize = 64;
 
 /// How the process table names an endpoint.
 fn inode(key: EndpointKey) -> InodeKey {

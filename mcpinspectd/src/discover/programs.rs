@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use mcpinspect_common::EndpointKey;
 
+use super::ending::fit;
 use crate::process::ProcessInfo;
 
 /// A program between two streams. A stream's name is the endpoint that it is read at.
@@ -80,6 +81,11 @@ impl Programs {
     /// Forgets a stream.
     pub fn forget(&mut self, stream: EndpointKey) {
         self.by_stream.remove(&stream);
+    }
+
+    /// Gives back room that is not needed any more.
+    pub fn fit(&mut self) {
+        fit(&mut self.by_stream);
     }
 
     fn of(&self, stream: EndpointKey) -> impl DoubleEndedIterator<Item = &Program> {

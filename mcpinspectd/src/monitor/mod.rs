@@ -165,6 +165,7 @@ impl Monitor {
             self.tracker.tick(now, feed);
             let probes = self.tracker.environment().probes();
             probes.hand_over(now);
+            probes.tell_misses(now);
             probes.flush_log();
         }
     }

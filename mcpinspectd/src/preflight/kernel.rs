@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use super::Check;
-use crate::capture::{Hook, KERNEL_BTF, Options, Probes, probes_missing, resolve_layout};
+use crate::capture::{
+    Hook, KERNEL_BTF, Options, Probes, probes_missing, release_numbers, resolve_layout,
+};
 
 /// Typed tracepoints, task pointers and atomics as the probes use them, and loops with a callback.
 const NEEDED: (u32, u32) = (5, 17);
@@ -13,7 +15,7 @@ pub fn version(osrelease: &Path, own_btf: bool) -> Check {
     const NAME: &str = "kernel version";
     let release = std::fs::read_to_string(osrelease).unwrap_or_default();
     let release = release.trim();
-    match parse(release) {
+    match release_numbers(release) {
         None => Check::warning(
             NAME,
             format!("{release} is not understood"),
@@ -27,11 +29,6 @@ pub fn version(osrelease: &Path, own_btf: bool) -> Check {
         Some(_) if own_btf => Check::ok(NAME, format!("{release}, types from a file")),
         Some(_) => Check::ok(NAME, release),
     }
-}
-
-fn parse(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// The machine's architecture.
@@ -145,7 +142,10 @@ pub fn attach(options: &Options) -> Check {
                 hook.as_str(),
                 "servers that run already are not found; the kernel's own type information would allow it",
             ),
-            hook => Check::ok(NAME, hook.as_str()),
+            hook => match hook.caution() {
+                Some(caution) => Check::warning(NAME, hook.as_str(), caution),
+                None => Check::ok(NAME, hook.as_str()),
+            },
         },
         Err(error) => Check::failed(NAME, error.to_string(), error.advice()),
     }

@@ -24,6 +24,10 @@ const MIGRATIONS: [&str; 3] = [
 /// The version of the schema after all steps.
 const NEWEST: u32 = MIGRATIONS.len() as u32;
 
+/// Pages of the file that are kept in memory, in KiB. The kernel keeps them too, and what is asked for
+/// often is in [`super::Registry`] itself.
+const PAGE_CACHE_KIB: i64 = 512;
+
 /// How long to wait for another process that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -178,6 +182,7 @@ fn prepare(mut connection: Connection, path: &Path) -> Result<Connection, Proble
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "cache_size", -PAGE_CACHE_KIB)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have come first.
     let version: u32 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;

@@ -47,7 +47,7 @@ impl Default for Limits {
             queue_records: 8192,
             queue_bytes: 8 << 20,
             history_records: 4096,
-            history_bytes: 2 << 20,
+            history_bytes: 1 << 20,
             live: LiveLimits::default(),
             per_server: Rate::default(),
         }

@@ -67,7 +67,7 @@ impl Diff {
             .compare(&item.server, &item.key, None, None)
             .context("cannot compare the two definitions")?;
         let items = pins::all(&registry)?;
-        let outcomes = pins::findings(&registry, &items, &self.rules, pins::now());
+        let outcomes = pins::findings(&registry, &self.place, &items, &self.rules, pins::now())?;
         let mut outcomes = items.iter().zip(outcomes);
         let outcome = outcomes
             .find(|(other, _)| other.server == item.server && other.key == item.key)

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context as _, bail};
 use mcpinspectd::config::Config;
+use mcpinspectd::control::silence;
 use mcpinspectd::detect::knowledge::Knowledge;
 use mcpinspectd::detect::scan::{self, Content, Line, Outcome};
 use mcpinspectd::detect::tree;
@@ -47,6 +48,11 @@ impl Place {
         let path = self.path()?;
         usable(&path, File::open(&path), "read")?;
         Ok(Registry::open_read_only(&path)?)
+    }
+
+    /// Where the daemon keeps what it was asked to silence.
+    fn silenced(&self) -> anyhow::Result<PathBuf> {
+        Ok(self.path()?.with_file_name(silence::FILE))
     }
 
     /// Opens the registry to decide something.
@@ -222,15 +228,17 @@ pub fn now() -> Timestamp {
     Timestamp(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// What detection thinks of the definitions that were seen last, beside those of the other servers.
-/// In the order of `items`.
+/// What detection thinks of the definitions that were seen last, beside those of the other servers,
+/// with the rules and suppressions of `rules` and those that the daemon was asked for. In the order of
+/// `items`.
 pub fn findings(
     registry: &Registry,
+    place: &Place,
     items: &[ItemView],
     rules: &Path,
     now: Timestamp,
-) -> Vec<Outcome> {
-    let (knowledge, problems) = Knowledge::load(rules);
+) -> anyhow::Result<Vec<Outcome>> {
+    let (knowledge, problems) = Knowledge::load_all(&[rules, &place.silenced()?]);
     for problem in &problems {
         eprintln!("mcpinspect: {problem} (this file is left out)");
     }
@@ -238,7 +246,7 @@ pub fn findings(
     let lines: Vec<Line> = lines
         .map(|(number, item)| Line::new(number, content(registry, item)))
         .collect();
-    scan::scan(&knowledge, &lines, now)
+    Ok(scan::scan(&knowledge, &lines, now))
 }
 
 fn content(registry: &Registry, item: &ItemView) -> Content {

@@ -141,7 +141,7 @@ impl Tools {
         if let Some(server) = &self.server {
             pins::of_server(&registry, server)?;
         }
-        let outcomes = pins::findings(&registry, &items, &self.rules, now);
+        let outcomes = pins::findings(&registry, &self.place, &items, &self.rules, now)?;
         let rows: Vec<Row<'_>> = items
             .iter()
             .zip(&outcomes)

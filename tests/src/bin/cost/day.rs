@@ -15,10 +15,11 @@ use super::stats::{grouped, head, row};
 /// Hours of a day.
 const DAY: usize = 24;
 /// What an agent's user does in an hour: sessions that come and go, calls in each, and programs in
-/// pipelines that are nobody's servers.
+/// pipelines that are nobody's servers. Sessions are short, but not so short that a daemon under this
+/// load finds their servers gone when it asks who they are: each of those would be another server.
 const SESSIONS: usize = 20;
 const AT_ONCE: usize = 4;
-const PLAN: &str = "handshake; list; calls 60 2000; list; ask; calls 5 20000";
+const PLAN: &str = "handshake; list; calls 60 2000; sleep 100; list; ask; calls 5 20000";
 const PIPELINES: usize = 100;
 /// How long the daemon may take to tidy up after an hour.
 const REST: Duration = Duration::from_secs(8);
