@@ -40,7 +40,8 @@ pub enum Decision {
         verb: Verb,
         /// The server.
         server: String,
-        /// The tool, as it is or as it is shown.
+        /// The tool, as it is or as it is shown; empty for the server's own instructions, info or
+        /// program, whichever has the hash.
         tool: String,
         /// The definition that was looked at, SHA-256 in hex; it must still be the current one.
         hash: String,

@@ -188,12 +188,16 @@ impl<O: Output, H: Host> Service<O, H> {
                 let hash: DefinitionHash = hash
                     .parse()
                     .map_err(|error| ControlError::Invalid(format!("{error}")))?;
-                let key = self.tool(&server, &tool)?;
+                self.engine.registry_mut().refresh();
+                let key = match tool.as_str() {
+                    "" => self.own(&server, hash)?,
+                    shown => self.tool(&server, shown)?,
+                };
                 let registry = self.engine.registry_mut();
-                registry.refresh();
                 if registry.current(&server, &key) != Some(hash) {
                     return Err(ControlError::Stale(format!(
-                        "the definition of {tool} is not the one that was looked at any more; look again"
+                        "the definition of {} is not the one that was looked at any more; look again",
+                        plain(&key.name)
                     )));
                 }
                 let who = Who {
@@ -319,6 +323,22 @@ impl<O: Output, H: Host> Service<O, H> {
                 plain(server)
             ))),
         }
+    }
+
+    /// What a server says of itself, or what runs behind it: the one of these that has this hash now.
+    fn own(&self, server: &str, hash: DefinitionHash) -> Result<ItemKey, ControlError> {
+        self.known(server)?;
+        let registry = self.engine.registry();
+        let mut own = [Kind::Instructions, Kind::ServerInfo, Kind::Program]
+            .into_iter()
+            .map(ItemKey::only);
+        own.find(|key| registry.current(server, key) == Some(hash))
+            .ok_or_else(|| {
+                ControlError::Stale(format!(
+                    "nothing that {} says of itself is what was looked at any more; look again",
+                    plain(server)
+                ))
+            })
     }
 
     /// Does what the policy wants, on a thread of its own: the kernel may take its time.

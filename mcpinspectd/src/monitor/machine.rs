@@ -1,6 +1,6 @@
 //! The machine as discovery sees it: the probes' maps and the process table.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ pub struct Machine {
     identity: IdentityOf,
     /// The daemon's own output: never watched.
     own: HashSet<EndpointKey>,
+    /// Processes (by slot and mark) that seemed to hold nothing of interest when that was looked at last.
+    idle: HashMap<u32, u64>,
 }
 
 impl Machine {
@@ -35,6 +37,7 @@ impl Machine {
             policy,
             identity,
             own: HashSet::new(),
+            idle: HashMap::new(),
         }
     }
 
@@ -135,11 +138,16 @@ impl Environment for Machine {
                 busy.extend(holders.iter().map(|holder| involved_slot(holder.pid.0)));
             }
         }
-        for (slot, stamp) in marked {
-            if !busy.contains(&slot) {
-                self.probes.involved.clear(slot, stamp);
+        // A process that moves a descriptor while its table is gone through seems to hold nothing, so it
+        // has to do so twice.
+        let idle = marked.into_iter().filter(|(slot, _)| !busy.contains(slot));
+        let idle: HashMap<u32, u64> = idle.collect();
+        for (slot, stamp) in &idle {
+            if self.idle.get(slot) == Some(stamp) {
+                self.probes.involved.clear(*slot, *stamp);
             }
         }
+        self.idle = idle;
     }
 
     fn describe(&mut self, pid: u32) -> Option<Arc<ProcessInfo>> {

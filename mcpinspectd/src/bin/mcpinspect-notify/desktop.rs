@@ -23,7 +23,7 @@ const MAX_SUMMARY: usize = 160;
 pub mod action {
     /// Shows the evidence; also what a click on the card itself does.
     pub const DETAILS: &str = "default";
-    /// Approves the tool's current definition.
+    /// Approves what has changed.
     pub const APPROVE: &str = "approve";
     /// Stops the server until a person thaws it.
     pub const FREEZE: &str = "freeze";
@@ -95,7 +95,10 @@ impl Screen {
         let mut actions = Vec::new();
         // A daemon that shows no buttons ignores them; one that shows them wants pairs.
         actions.extend([action::DETAILS, "Details"]);
-        if card.latest.kind == "mcp_tool_changed" {
+        if matches!(
+            card.latest.kind.as_str(),
+            "mcp_tool_changed" | "mcp_server_changed"
+        ) {
             actions.extend([action::APPROVE, "Approve"]);
         }
         // What was contained already, or is about no server, offers nothing to freeze.

@@ -98,19 +98,24 @@ impl Daemon {
         Ok(serde_json::from_str(&json)?)
     }
 
-    /// Approves what the event with this id found changed, and names the tool. polkit may ask the
-    /// person for a password, which takes as long as it takes.
+    /// Approves what the event with this id found changed, and names it. polkit may ask the person for
+    /// a password, which takes as long as it takes.
     pub async fn approve(&self, id: &str) -> anyhow::Result<String> {
         let event = self.event(id).await?;
         let field = |key: &str| {
             let text = event.get(key).and_then(Value::as_str);
             text.with_context(|| format!("the event has no {key}"))
         };
-        let (server, tool, hash) = (field("server_id")?, field("tool_name")?, field("new_hash")?);
+        // A server's own words have no tool, and are called after what they are.
+        let (tool, name) = match field("tool_name") {
+            Ok(tool) => (tool, tool.to_owned()),
+            Err(_) => ("", field("item")?.replace('_', " ")),
+        };
+        let (server, hash) = (field("server_id")?, field("new_hash")?);
         self.0
             .order::<_, ()>("Approve", &(server, tool, hash))
             .await?;
-        Ok(tool.to_owned())
+        Ok(name)
     }
 
     /// Freezes a server, and says how many processes that were. polkit may ask here too.

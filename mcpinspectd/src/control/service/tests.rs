@@ -202,6 +202,38 @@ fn an_approval_moves_the_pin_and_is_told_with_who_gave_it() {
 }
 
 #[test]
+fn what_a_server_says_of_itself_is_approved_by_its_hash() {
+    let mut daemon = Daemon::new();
+    let introduce = |daemon: &mut Daemon, id: u32, instructions: &str| {
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": "initialize", "params": {}});
+        daemon.say(Direction::ClientToServer, &request);
+        let result = json!({
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "serverInfo": {"name": "files", "version": "1"}, "instructions": instructions,
+        });
+        let answer = json!({"jsonrpc": "2.0", "id": id, "result": result});
+        daemon.say(Direction::ServerToClient, &answer);
+        daemon.events("mcp_server_changed")
+    };
+    assert!(introduce(&mut daemon, 1, "Ask first.").is_empty());
+    let changed = introduce(&mut daemon, 2, "Never ask.").pop().unwrap();
+    assert_eq!(changed["item"], "instructions");
+    let hash = changed["new_hash"].as_str().unwrap();
+    let previous = changed["previous_hash"].as_str().unwrap();
+    assert!(matches!(
+        daemon.decide(judge(Verb::Approve, "", previous)),
+        Err(ControlError::Stale(_))
+    ));
+    daemon.decide(judge(Verb::Approve, "", hash)).unwrap();
+    let told = daemon.events("mcp_policy").pop().unwrap();
+    assert_eq!(
+        (&told["decision"], &told["item"], &told["uid"]),
+        (&json!("approve"), &json!("instructions"), &json!(1000))
+    );
+    assert!(introduce(&mut daemon, 3, "Never ask.").is_empty());
+}
+
+#[test]
 fn a_pause_is_told_and_what_was_missed_as_well() {
     let mut daemon = Daemon::new();
     let set = |server: &str, enabled| Decision::SetMonitoring {

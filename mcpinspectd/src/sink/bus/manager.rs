@@ -254,7 +254,8 @@ impl Manager {
         }
     }
 
-    /// Pins the tool's current definition, whose hash the caller has looked at.
+    /// Pins the tool's current definition (for an empty name, the server's own instructions, info or
+    /// program), whose hash the caller has looked at.
     async fn approve(
         &self,
         server_id: String,
@@ -267,7 +268,8 @@ impl Manager {
         self.decide(connection, &header, decision).await
     }
 
-    /// Refuses the tool's current definition: its pin stays.
+    /// Refuses the tool's current definition (for an empty name, the server's own instructions, info
+    /// or program): its pin stays.
     async fn reject(
         &self,
         server_id: String,
