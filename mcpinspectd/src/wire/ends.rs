@@ -78,6 +78,9 @@ pub struct Ends {
     authority: End,
     /// Whether both ends surely count from the same byte.
     aligned: bool,
+    /// Bytes that the writer may have been counted twice for: of what was unread when the stream became
+    /// known, by a write that was under way then.
+    twice: u64,
     /// How often the ends were moved until they agreed.
     beginnings: u8,
     /// Bytes that were equal.
@@ -114,6 +117,7 @@ impl Ends {
         Self {
             authority,
             aligned,
+            twice: written_from,
             beginnings: 0,
             equal: 0,
             proven: 0,
@@ -321,12 +325,12 @@ impl Ends {
             self.pass(usize::try_from(missing).unwrap_or(usize::MAX), now, say);
             return self.compare(now, say);
         }
-        if front.overtaken {
-            // What was never read although later bytes were has no place in the stream: a write that
-            // was under way when the stream became known counts twice.
-            let length = i64::try_from(front.bytes.len()).unwrap_or(0);
+        let length = front.bytes.len() as u64;
+        if front.overtaken && length <= self.twice {
+            // It was never read although later bytes were, and may have been counted before.
+            self.twice -= length;
             self.drop_front();
-            self.shift(-length);
+            self.shift(-i64::try_from(length).unwrap_or(0));
             return self.compare(now, say);
         }
         if self.equal - self.doubted_at > REASSURING {

@@ -179,6 +179,22 @@ fn a_first_write_that_was_counted_twice_is_no_difference() {
     }
 }
 
+/// Saying a thing twice does not cover for the first time.
+#[test]
+fn a_lie_that_a_later_write_overtakes_is_found() {
+    let truth = b"{\"id\":1,\"result\":{\"text\":\"read /etc/shadow\"}}\n";
+    let lie = b"{\"id\":1,\"result\":{\"text\":\"a sunny day....\"}}\n";
+    let length = truth.len() as u64;
+    let (mut ends, mut out) = (Ends::new(End::Reader, 0, true), Out::default());
+    ends.written(0, lie, 0, &mut out.say());
+    ends.written(length, truth, 0, &mut out.say());
+    ends.read(bytes(0, truth), 0, &mut out.say());
+    ends.read(bytes(length, truth), 0, &mut out.say());
+    ends.finish(&mut out.say());
+    assert_eq!(out.differences.len(), 1);
+    assert_eq!(out.stream, [truth, &truth[..]].concat());
+}
+
 #[test]
 fn counts_that_began_apart_are_not_believed() {
     let (mut ends, mut out) = (Ends::new(End::Reader, 4, false), Out::default());
