@@ -4,7 +4,7 @@
 //! This program starts `mcpinspectd run` with a state of its own below a temporary folder, then
 //! itself as client and server, and prints what each does and what the daemon says about it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, IsTerminal as _, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -144,8 +144,17 @@ impl Client {
     }
 }
 
+/// Text in a style (an SGR code), where somebody sees it.
+fn painted(style: u8, text: &str) -> String {
+    if std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        format!("\x1b[{style}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
 fn step(text: &str) {
-    println!("\n\x1b[1m▶ {text}\x1b[0m");
+    println!("\n{}", painted(1, &format!("▶ {text}")));
     std::thread::sleep(PACE);
 }
 
@@ -215,10 +224,11 @@ fn tell(event: &Value) {
         "mcp_detection" => 31,
         _ => 36,
     };
+    let kind = painted(colour, kind);
     let finding = &event["detection"];
     if finding.is_object() {
         println!(
-            "  \x1b[{colour}m{kind}\x1b[0m  {} {} in {}: {}",
+            "  {kind}  {} {} in {}: {}",
             text(&finding["severity"]),
             text(&finding["category"]),
             text(&finding["field"]),
@@ -230,10 +240,7 @@ fn tell(event: &Value) {
         }
         return;
     }
-    println!(
-        "  \x1b[{colour}m{kind}\x1b[0m  server {}",
-        text(&event["server_id"])
-    );
+    println!("  {kind}  server {}", text(&event["server_id"]));
     let line = |name: &str, value: &Value| {
         if !value.is_null() {
             println!("      {name}: {}", text(value));
