@@ -24,6 +24,7 @@ pub mod mcp;
 pub mod model;
 pub mod monitor;
 pub mod preflight;
+pub mod priority;
 pub mod privileges;
 pub mod process;
 pub mod registry;

@@ -9,11 +9,12 @@
 //! therefore for the time when the probes are attached and no other thread has been started.
 
 use rustix::io::{self, Errno};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set,
     set_capabilities, set_no_new_privs,
 };
+
+use crate::priority::Priority;
 
 /// What running takes. The unit's `CapabilityBoundingSet=` names these and what loading takes.
 ///
@@ -30,9 +31,6 @@ pub const KEPT: CapabilitySet = CapabilitySet::SYS_PTRACE
 
 /// What stands for `CAP_BPF` where that is not to be had.
 const INSTEAD_OF_BPF: CapabilitySet = CapabilitySet::SYS_ADMIN;
-
-/// How far threads may raise their priority later, as `RLIMIT_NICE` counts: 20 minus the nice value.
-const NICE_LIMIT: u64 = 20 + 15;
 
 /// What remains of `permitted`.
 fn kept(permitted: CapabilitySet) -> CapabilitySet {
@@ -53,7 +51,7 @@ pub fn give_up() -> io::Result<CapabilitySet> {
     let permitted = capabilities(None)?.permitted;
     let keep = kept(permitted);
     set_no_new_privs(true)?;
-    allow_priorities();
+    Priority::HIGHEST.claim();
     for capability in CapabilitySet::all().difference(keep).iter() {
         match remove_capability_from_bounding_set(capability) {
             // Without CAP_SETPCAP (in the unit) the set is as whoever started this wanted it, and
@@ -71,19 +69,6 @@ pub fn give_up() -> io::Result<CapabilitySet> {
         },
     )?;
     Ok(keep)
-}
-
-/// Lets the threads that are in a hurry say so without a capability. Only a matter of speed: a
-/// process that may not have this runs without.
-fn allow_priorities() {
-    let limit = getrlimit(Resource::Nice);
-    if limit.maximum.is_some_and(|maximum| maximum < NICE_LIMIT) {
-        let raised = Rlimit {
-            current: Some(NICE_LIMIT),
-            maximum: Some(NICE_LIMIT),
-        };
-        let _ = setrlimit(Resource::Nice, raised);
-    }
 }
 
 #[cfg(test)]

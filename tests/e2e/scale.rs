@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::talk::{Talk, oddpeers};
 use mcpinspect_tests::tap::Tap;
+use mcpinspect_tests::threads;
 use mcpinspect_tests::verify::{self, Pids};
 
 use crate::{SESSION, verdict};
@@ -63,5 +64,27 @@ fn a_hundred_servers_at_once() -> Result<()> {
     let peak = at_once(100, plan, &["pipe", "socketpairs", "socketpair"])?;
     // The goal is 64 MiB for an optimised daemon; a debug build may take somewhat more.
     ensure!(peak < 128 << 20, "the daemon grew to {} MiB", peak >> 20);
+    Ok(())
+}
+
+/// As root, also where limits may not be raised: the peers above fill the ring as fast as they can.
+#[test]
+fn whoever_empties_the_ring_goes_first() -> Result<()> {
+    let tap = Tap::start()?;
+    let mut stats = String::new();
+    for task in std::fs::read_dir(format!("/proc/{}/task", tap.pid()))? {
+        stats += &std::fs::read_to_string(task?.path().join("stat"))?;
+    }
+    let threads = threads::priorities(&stats)?;
+    let of = |name: &str| threads.iter().find(|thread| thread.0 == name);
+    ensure!(
+        of("drain").is_some_and(|drain| drain.1 == -15),
+        "{threads:?}"
+    );
+    ensure!(
+        of("mcpinspectd").is_some_and(|main| main.1 <= -10),
+        "{threads:?}"
+    );
+    tap.finish()?;
     Ok(())
 }

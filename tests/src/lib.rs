@@ -10,6 +10,7 @@
 //! * [`wirelog`] is the peers' own account of the wire;
 //! * [`talk`] starts peers in a directory of their own and reads that account back;
 //! * [`tap`] runs the daemon and collects its JSON lines;
+//! * [`threads`] tells the priorities of the daemon's threads;
 //! * [`verify`] compares the two;
 //! * [`daemon`] runs `mcpinspectd run` and reads its events;
 //! * [`container`] boots a clean Debian with systemd, for tests of the package.
@@ -20,5 +21,6 @@ pub mod peer;
 pub mod places;
 pub mod talk;
 pub mod tap;
+pub mod threads;
 pub mod verify;
 pub mod wirelog;

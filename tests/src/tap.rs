@@ -1,5 +1,6 @@
 //! Runs `mcpinspectd tap` and collects its JSON lines.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -86,6 +87,20 @@ impl Capture {
             let line: String = line.chars().take(300).collect();
             self.broken.push(format!("{e:#}: {line}"));
         }
+    }
+
+    /// How much was said, and what was lost for which reason.
+    fn summary(&self) -> String {
+        let mut lost: BTreeMap<(&str, &str), (usize, u64)> = BTreeMap::new();
+        for gap in &self.gaps {
+            let sum = lost.entry((&gap.reason, &gap.direction)).or_default();
+            *sum = (sum.0 + 1, sum.1 + gap.bytes_lost);
+        }
+        let mut summary = format!("{} messages", self.messages.len());
+        for ((reason, direction), (gaps, bytes)) in lost {
+            summary += &format!(", {gaps} gaps {direction} of {bytes} bytes: {reason}");
+        }
+        summary
     }
 
     fn parse(&mut self, line: &str) -> Result<()> {
@@ -193,10 +208,10 @@ impl Tap {
             let left = deadline.saturating_duration_since(Instant::now());
             if capture.ended || left.is_zero() {
                 let state = if capture.ended { "ended" } else { "is silent" };
-                let said = (capture.messages.len(), capture.gaps.len());
+                let heard = capture.summary();
                 drop(capture);
                 bail!(
-                    "mcpinspectd {state}, no {what} within {limit:?} (messages, gaps: {said:?}){}",
+                    "mcpinspectd {state}, no {what} within {limit:?} ({heard}){}",
                     self.said()
                 );
             }

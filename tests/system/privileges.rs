@@ -1,12 +1,33 @@
 //! What a running daemon has left of root.
 
 use anyhow::{Context, Result, ensure};
+use mcpinspect_tests::threads;
 
 use crate::{event, installed};
 
 /// By `linux/capability.h`: what loading takes, and running does not.
 const PERFMON: u64 = 1 << 38;
 const SYS_ADMIN: u64 = 1 << 21;
+
+#[test]
+fn whoever_empties_the_ring_goes_first() -> Result<()> {
+    let container = installed("priorities")?;
+    let pid = container.property("MainPID")?;
+    let stats = container.shell(&format!("cat /proc/{pid}/task/*/stat"))?;
+    let threads = threads::priorities(&stats)?;
+    for (name, nice) in &threads {
+        let expected = match name.as_str() {
+            "drain" => -15,
+            "programs" => 0,
+            _ => -10,
+        };
+        ensure!(*nice == expected, "{name}: {threads:?}");
+    }
+    for name in ["drain", "programs"] {
+        ensure!(threads.iter().any(|thread| thread.0 == name), "{threads:?}");
+    }
+    Ok(())
+}
 
 #[test]
 fn every_thread_gives_up_what_loading_took() -> Result<()> {

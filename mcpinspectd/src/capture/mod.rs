@@ -20,4 +20,4 @@ pub use layout::Layout;
 pub use preemption::release_numbers;
 pub use probes::{KERNEL_BTF, Options, ProbeError, Probes, probes_missing, resolve_layout};
 pub use record::{Actor, Record, RecordError, decode};
-pub use ring::{Batch, Drain, raise_priority, start};
+pub use ring::{Batch, Drain, start};

@@ -13,6 +13,7 @@ use aya::maps::{MapData, RingBuf};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 use super::record;
+use crate::priority::Priority;
 
 /// A batch is handed on when nothing else waits in the ring, or when it holds this many bytes. While
 /// the receiver is busy it goes on growing, so that many small records do not take up the channel.
@@ -87,7 +88,7 @@ fn drain(
     sender: &SyncSender<Batch>,
     stop: &AtomicBool,
 ) {
-    raise_priority(-15);
+    Priority::Ring.claim();
     let mut batch = Vec::new();
     loop {
         let stopping = stop.load(Ordering::Acquire);
@@ -153,13 +154,5 @@ impl Arrivals {
         // An interrupted wait is a short wait.
         let noticed = self.0.wait(&mut events, EpollTimeout::from(milliseconds));
         noticed.is_ok_and(|count| count > 0)
-    }
-}
-
-/// Asks that the calling thread run before ordinary processes: they fill the ring that it empties.
-pub fn raise_priority(nice: i32) {
-    // SAFETY: no pointers; on Linux the value applies to the calling thread alone.
-    if unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, nice) } != 0 {
-        tracing::debug!("cannot raise the priority of a thread that takes records in");
     }
 }

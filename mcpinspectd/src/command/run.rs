@@ -8,12 +8,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use mcpinspectd::capture::raise_priority;
 use mcpinspectd::config::{Config, Tags};
 use mcpinspectd::control::{self, Host, Reloaded, Service, silence};
 use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
+use mcpinspectd::priority::Priority;
 use mcpinspectd::process::identity::NameBook;
 use mcpinspectd::registry::Registry;
 use mcpinspectd::sink::bus::Endpoint;
@@ -21,7 +21,7 @@ use mcpinspectd::sink::fanout::Sinks;
 use mcpinspectd::sink::jsonl::Target;
 use mcpinspectd::sink::metrics::{MetricsFile, Snapshot};
 use mcpinspectd::sink::notify::{self, Heartbeat, Watchdog};
-use mcpinspectd::sink::running::{PRIORITY, Running, Settings};
+use mcpinspectd::sink::running::{Running, Settings};
 use mcpinspectd::sink::{fanout, logging};
 use nix::fcntl::{Flock, FlockArg};
 use signal_hook::consts::SIGHUP;
@@ -79,7 +79,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("sinks")
-        .on_thread_start(|| raise_priority(PRIORITY))
+        .on_thread_start(|| Priority::Pipeline.claim())
         .enable_all()
         .build()
         .context("cannot start the runtime of the sinks")?;

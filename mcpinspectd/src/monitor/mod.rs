@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::capture::{self, Batch, BootClock, Drain, Options, ProbeError, Probes, decode};
 use crate::discover::{Account, Feed, Settings, StreamLedger, Tracker};
+use crate::priority::Priority;
 
 pub use machine::Machine;
 
@@ -118,7 +119,7 @@ impl Monitor {
         feed: &mut F,
         mut attend: impl FnMut(&mut F, &mut Self),
     ) {
-        capture::raise_priority(-10);
+        Priority::Pipeline.claim();
         let mut next_tick = 0;
         // The answers to the registration come first: a socket's peer must be known before its program.
         let settled = now().saturating_add(SETTLED_MAX);

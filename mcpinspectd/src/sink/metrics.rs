@@ -19,6 +19,7 @@ use crate::event::Severity;
 use crate::files;
 use crate::model::Timestamp;
 use crate::monitor::CaptureTotals;
+use crate::priority::Priority;
 use crate::registry::Health;
 
 /// How many events there were, by type and severity.
@@ -271,7 +272,10 @@ impl MetricsFile {
         let (texts, receiver) = sync_channel(1);
         std::thread::Builder::new()
             .name("metrics".to_owned())
-            .spawn(move || write(&path, &receiver))?;
+            .spawn(move || {
+                Priority::Background.claim();
+                write(&path, &receiver);
+            })?;
         Ok(Self {
             texts,
             every,

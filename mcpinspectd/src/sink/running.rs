@@ -11,11 +11,8 @@ use tokio::time::{Instant, timeout_at};
 use super::bus::{self, Endpoint};
 use super::fanout::{Inlet, Limits, Sinks, Tally};
 use super::{journal, jsonl};
-use crate::capture::raise_priority;
 use crate::control::Control;
-
-/// Of the threads that carry events out, as a nice value: as hurried as the pipeline.
-pub const PRIORITY: i32 = -10;
+use crate::priority::Priority;
 
 /// Which sinks to start.
 #[derive(Clone, Debug, Default)]
@@ -144,8 +141,7 @@ fn on_thread(
     thread::Builder::new()
         .name(format!("sink-{sink}"))
         .spawn(move || {
-            // An event that waits for its turn on a busy machine is a late one.
-            raise_priority(PRIORITY);
+            Priority::Pipeline.claim();
             work(inlet);
             let _ = ended.send(());
         })

@@ -8,6 +8,7 @@ use std::thread;
 
 use super::{Program, Programs};
 use crate::model::{Pid, SessionId};
+use crate::priority::Priority;
 
 /// Most programs that wait to be looked at.
 const WAITING: usize = 1024;
@@ -30,6 +31,7 @@ impl Background {
         thread::Builder::new()
             .name("programs".to_owned())
             .spawn(move || {
+                Priority::Background.claim();
                 let mut programs = Programs::default();
                 for (session, pid, start_time) in requests {
                     let started = start_time.or_else(|| crate::process::start_time(pid));
