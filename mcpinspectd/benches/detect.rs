@@ -8,6 +8,7 @@ use mcpinspectd::detect::analyse::{Analyser, Circumstances};
 use mcpinspectd::detect::extract::Subject;
 use mcpinspectd::detect::knowledge::Knowledge;
 use mcpinspectd::detect::message;
+use mcpinspectd::detect::tree::Tree;
 use serde_json::{Value, json};
 
 /// A definition of the usual size (about 1.1 KB), different for each number.
@@ -51,13 +52,13 @@ fn definitions(c: &mut Criterion) {
         |b| {
             b.iter(|| {
                 for tool in &tools {
-                    let tool: Value = serde_json::from_str(tool).unwrap_or_default();
+                    let tool: Tree<'_> = serde_json::from_str(tool).unwrap_or_default();
                     black_box(analyser.tool(&tool, Circumstances::default()));
                 }
             });
         },
     );
-    let parsed: Vec<Value> = (0..1000).map(definition).collect();
+    let parsed: Vec<Tree<'_>> = (0..1000).map(|n| definition(n).into()).collect();
     group.bench_function("look at", |b| {
         b.iter(|| {
             parsed
@@ -82,7 +83,7 @@ fn messages(c: &mut Criterion) {
     group.bench_function("440 B mixed", |b| {
         b.iter(|| {
             for text in &texts {
-                let value: Value = serde_json::from_str(text).unwrap_or_default();
+                let value: Tree<'_> = serde_json::from_str(text).unwrap_or_default();
                 black_box(message::report(
                     &mut analyser,
                     &value,
@@ -114,14 +115,11 @@ fn large(c: &mut Criterion) {
     group.sample_size(10);
     for (name, text) in inputs {
         group.throughput(Throughput::Bytes(text.len() as u64));
-        let value = result(text);
+        let message = Tree::from(result(text));
+        let value = message.get("result").unwrap_or(&Tree::Null);
         group.bench_function(name, |b| {
             b.iter(|| {
-                black_box(analyser.value(
-                    &value["result"],
-                    Subject::ToolResult,
-                    Circumstances::default(),
-                ))
+                black_box(analyser.value(value, Subject::ToolResult, Circumstances::default()))
             })
         });
     }

@@ -10,6 +10,7 @@ use mcpinspectd::detect::analyse::{Analyser, Circumstances};
 use mcpinspectd::detect::extract::Subject;
 use mcpinspectd::detect::knowledge::{Current, Knowledge};
 use mcpinspectd::detect::runtime::Watch;
+use mcpinspectd::detect::tree::Tree;
 use mcpinspectd::engine::{Context, Detector, MessageInContext, ToolDefinition, Verdict};
 use mcpinspectd::event::{Action, ToolStatus};
 use mcpinspectd::mcp::{self, Payload};
@@ -183,7 +184,7 @@ fuzz_target!(|steps: Vec<Step<'_>>| {
     for step in &steps {
         if let Step::Result { text, .. } = step {
             let mut analyser = Analyser::new(Arc::clone(&KNOWLEDGE));
-            let value = serde_json::json!(text);
+            let value = Tree::String((*text).into());
             analyser.value(&value, Subject::ToolResult, Circumstances::default());
             let work = analyser.work();
             assert!(

@@ -3,8 +3,6 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::category::Part;
 use super::document::{Document, NodeId, Piece, Segment};
 use super::extract::{self, Subject};
@@ -18,6 +16,7 @@ use super::rules::{RuleId, RuleSet};
 use super::score::{self, Features};
 use super::suppress::Suppression;
 use super::token::Names;
+use super::tree::Tree;
 use crate::event::{Action, Detection, Match, Severity};
 use crate::model::Timestamp;
 
@@ -122,10 +121,10 @@ impl Analyser {
     }
 
     /// Looks at a tool's definition.
-    pub fn tool(&mut self, tool: &Value, circumstances: Circumstances<'_>) -> Report {
+    pub fn tool(&mut self, tool: &Tree<'_>, circumstances: Circumstances<'_>) -> Report {
         let mut document = std::mem::take(&mut self.spare).emptied();
         extract::tool(&mut document, tool);
-        let name = tool.get("name").and_then(Value::as_str);
+        let name = tool.get("name").and_then(Tree::as_str);
         let own = name.unwrap_or_default().to_lowercase();
         let neighbours = circumstances.neighbours.zip(circumstances.server);
         let names = Names {
@@ -164,7 +163,7 @@ impl Analyser {
     /// Looks at any other value.
     pub fn value(
         &mut self,
-        value: &Value,
+        value: &Tree<'_>,
         subject: Subject,
         circumstances: Circumstances<'_>,
     ) -> Report {
@@ -332,13 +331,13 @@ fn unhide(document: &mut Document<'_>) -> Vec<(usize, Hidden)> {
 }
 
 /// Annotations that the tool's own name and description contradict.
-fn contradictions(tool: &Value) -> Vec<(Probe, String)> {
+fn contradictions(tool: &Tree<'_>) -> Vec<(Probe, String)> {
     let mut found = Vec::new();
-    let Some(annotations) = tool.get("annotations").and_then(Value::as_object) else {
+    let Some(annotations) = tool.get("annotations").and_then(Tree::as_object) else {
         return found;
     };
-    let flag = |key: &str| annotations.get(key).and_then(Value::as_bool);
-    let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
+    let flag = |key: &str| annotations.get(key).and_then(Tree::as_bool);
+    let name = tool.get("name").and_then(Tree::as_str).unwrap_or_default();
     let words = names::words(name);
     let begins_with = |verbs: &[&str]| {
         words

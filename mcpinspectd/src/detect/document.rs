@@ -271,7 +271,15 @@ impl<'a> Document<'a> {
         let mut word = Word::at(self.text.len());
         let mut at = from;
         while at < to {
-            let byte = bytes[at];
+            if word.start == self.text.len() {
+                let end = plain(bytes, at, to, identifier);
+                self.text.push_str(&raw[at..end]);
+                at = end;
+                word = Word::at(self.text.len());
+            }
+            let Some(byte) = bytes[..to].get(at).copied() else {
+                break;
+            };
             match CLASS[byte as usize] {
                 Class::Lower => {
                     let length = bytes[at..to]
@@ -569,6 +577,28 @@ static CLASS: [Class; 256] = {
     }
     table
 };
+
+/// The end of a run that folds to itself, most of any text: words without capitals that are parted
+/// by marks and single spaces. It ends between words.
+fn plain(bytes: &[u8], from: usize, to: usize, identifier: bool) -> usize {
+    let mut words = from;
+    for (at, byte) in bytes[..to].iter().enumerate().skip(from) {
+        match CLASS[*byte as usize] {
+            Class::Lower | Class::Digit => {}
+            Class::Other if !identifier => words = at + 1,
+            Class::Blank
+                if *byte == b' '
+                    && at > from
+                    && bytes.get(at + 1).is_some_and(u8::is_ascii_graphic) =>
+            {
+                words = at + 1;
+            }
+            Class::Blank | Class::Control | Class::Other => return at,
+            Class::Upper | Class::Wide => return words,
+        }
+    }
+    to
+}
 
 /// After the control character at `at`, or after the whole terminal sequence that it starts.
 fn skip_control(bytes: &[u8], at: usize, to: usize) -> usize {

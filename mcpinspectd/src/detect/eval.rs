@@ -23,6 +23,7 @@ use super::knowledge::Knowledge;
 use super::message;
 use super::rules::RuleSet;
 use super::score::{SurfaceWeights, weigh};
+use super::tree::Tree;
 use crate::event::Action;
 
 /// Tiers of attacks that the text gives away; the others need more than text.
@@ -67,7 +68,7 @@ impl Row {
 
     fn surface(&self) -> Surface {
         match &self.message {
-            Some(message) => message::surface(message),
+            Some(message) => message::surface(&Tree::from(message)),
             None => Surface::Definition,
         }
     }
@@ -176,12 +177,12 @@ pub fn judge(knowledge: &Arc<Knowledge>, rows: Vec<Row>) -> (Vec<Judged>, Durati
         let mut features = Default::default();
         let report = match (&row.tool, &row.message) {
             (Some(tool), _) => {
-                let report = analyser.tool(tool, circumstances);
+                let report = analyser.tool(&Tree::from(tool), circumstances);
                 features = analyser.features().clone();
                 report
             }
             (None, Some(message)) => {
-                let report = message::report(&mut analyser, message, circumstances);
+                let report = message::report(&mut analyser, &Tree::from(message), circumstances);
                 features = analyser.features().clone();
                 report
             }

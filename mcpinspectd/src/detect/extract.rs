@@ -6,11 +6,9 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-
 use super::category::{Part, Surface};
 use super::document::{Document, NodeId, Segment};
-use super::tree;
+use super::tree::{self, Tree};
 
 /// Deepest nesting that is followed.
 const DEPTH: usize = tree::DEPTH;
@@ -75,17 +73,17 @@ impl Subject {
 }
 
 /// Takes the texts of a tool's definition.
-pub fn tool<'a>(document: &mut Document<'a>, tool: &'a Value) {
+pub fn tool<'a>(document: &mut Document<'a>, tool: &'a Tree<'a>) {
     let mut walker = Walker {
         document,
         visits: 0,
     };
-    let Value::Object(fields) = tool else {
+    let Tree::Object(fields) = tool else {
         walker.value(NodeId::ROOT, Part::Text, tool, 0);
         return;
     };
-    for (key, value) in fields {
-        let part = match key.as_str() {
+    for (key, value) in fields.iter() {
+        let part = match key {
             "name" => Part::Name,
             "title" => Part::Title,
             "description" => Part::Description,
@@ -104,7 +102,7 @@ pub fn tool<'a>(document: &mut Document<'a>, tool: &'a Value) {
 }
 
 /// Takes all strings of any other value.
-pub fn value<'a>(document: &mut Document<'a>, value: &'a Value) {
+pub fn value<'a>(document: &mut Document<'a>, value: &'a Tree<'a>) {
     Walker {
         document,
         visits: 0,
@@ -114,7 +112,7 @@ pub fn value<'a>(document: &mut Document<'a>, value: &'a Value) {
 
 /// Names of a tool's parameters and enum values, lower case and sorted. A text that mentions one of
 /// them speaks of the tool itself.
-pub fn own_names(tool: &Value) -> Vec<String> {
+pub fn own_names<'a>(tool: &'a Tree<'a>) -> Vec<Cow<'a, str>> {
     let mut names = Vec::new();
     for key in ["inputSchema", "outputSchema", "input_schema", "parameters"] {
         if let Some(schema) = tool.get(key) {
@@ -126,42 +124,43 @@ pub fn own_names(tool: &Value) -> Vec<String> {
     names
 }
 
-fn schema_names(schema: &Value, names: &mut Vec<String>, depth: usize) {
+fn schema_names<'a>(schema: &'a Tree<'a>, names: &mut Vec<Cow<'a, str>>, depth: usize) {
     if depth > DEPTH || names.len() > 4096 {
         return;
     }
     match schema {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                match (key.as_str(), value) {
-                    ("properties" | "$defs" | "definitions", Value::Object(properties)) => {
-                        names.extend(properties.keys().map(|name| name.to_lowercase()));
+        Tree::Object(fields) => {
+            for (key, value) in fields.iter() {
+                match (key, value) {
+                    ("properties" | "$defs" | "definitions", Tree::Object(properties)) => {
+                        names.extend(properties.keys().map(lower));
                         for property in properties.values() {
                             schema_names(property, names, depth + 1);
                         }
                     }
-                    ("enum" | "examples", Value::Array(values)) => {
-                        names.extend(
-                            values
-                                .iter()
-                                .filter_map(Value::as_str)
-                                .map(str::to_lowercase),
-                        );
+                    ("enum" | "examples", Tree::Array(values)) => {
+                        names.extend(values.iter().filter_map(Tree::as_str).map(lower));
                     }
-                    ("const" | "default" | "format" | "type", Value::String(value)) => {
-                        names.push(value.to_lowercase())
+                    ("const" | "default" | "format" | "type", Tree::String(value)) => {
+                        names.push(lower(value))
                     }
-                    (_, Value::Object(_) | Value::Array(_)) => {
-                        schema_names(value, names, depth + 1)
-                    }
+                    (_, Tree::Object(_) | Tree::Array(_)) => schema_names(value, names, depth + 1),
                     _ => {}
                 }
             }
         }
-        Value::Array(values) => values
+        Tree::Array(values) => values
             .iter()
             .for_each(|value| schema_names(value, names, depth + 1)),
         _ => {}
+    }
+}
+
+fn lower(name: &str) -> Cow<'_, str> {
+    let is_lower = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase();
+    match name.bytes().all(is_lower) {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(name.to_lowercase()),
     }
 }
 
@@ -189,23 +188,22 @@ impl<'a> Walker<'_, 'a> {
         enough
     }
 
-    fn value(&mut self, node: NodeId, part: Part, value: &'a Value, depth: usize) {
+    fn value(&mut self, node: NodeId, part: Part, value: &'a Tree<'a>, depth: usize) {
         if self.enough(depth) {
             return;
         }
         match value {
-            Value::String(text) => self.document.push(node, part, text.as_str()),
-            Value::Array(values) => {
+            Tree::String(text) => self.document.push(node, part, &**text),
+            Tree::Array(values) => {
                 for (index, value) in values.iter().enumerate() {
                     let node = self.document.node(node, Segment::Index(index));
                     self.value(node, part, value, depth + 1);
                 }
             }
-            Value::Object(fields) => {
-                for (key, value) in fields {
+            Tree::Object(fields) => {
+                for (key, value) in fields.iter() {
                     // Pictures and sound travel as base64 beside their type; they are no text.
-                    let binary =
-                        matches!(key.as_str(), "data" | "blob") && fields.contains_key("mimeType");
+                    let binary = matches!(key, "data" | "blob") && fields.contains_key("mimeType");
                     if binary {
                         continue;
                     }
@@ -221,23 +219,23 @@ impl<'a> Walker<'_, 'a> {
     }
 
     /// A JSON Schema: property names are text, keywords are not.
-    fn schema(&mut self, node: NodeId, schema: &'a Value, depth: usize) {
+    fn schema(&mut self, node: NodeId, schema: &'a Tree<'a>, depth: usize) {
         if self.enough(depth) {
             return;
         }
         match schema {
-            Value::Object(fields) => {
-                for (key, value) in fields {
+            Tree::Object(fields) => {
+                for (key, value) in fields.iter() {
                     let below = self.document.node(node, Segment::Key(key));
-                    match (key.as_str(), value) {
+                    match (key, value) {
                         (
                             "properties" | "patternProperties" | "$defs" | "definitions"
                             | "dependentSchemas",
-                            Value::Object(properties),
+                            Tree::Object(properties),
                         ) => {
-                            for (name, property) in properties {
+                            for (name, property) in properties.iter() {
                                 let at = self.document.node(below, Segment::Key(name));
-                                self.document.push(at, Part::Key, name.as_str());
+                                self.document.push(at, Part::Key, name);
                                 if name.len() > SENTENCE_KEY {
                                     self.document.push(at, Part::Schema, spaced(name));
                                 }
@@ -246,23 +244,21 @@ impl<'a> Walker<'_, 'a> {
                         }
                         (
                             "type" | "$schema" | "$ref" | "format" | "pattern" | "$id" | "required",
-                            Value::String(text),
+                            Tree::String(text),
                         ) if text.len() < 200 => {}
-                        ("required" | "type", Value::Array(_)) => {}
-                        (_, Value::String(text)) => {
-                            self.document.push(below, Part::Schema, text.as_str())
-                        }
+                        ("required" | "type", Tree::Array(_)) => {}
+                        (_, Tree::String(text)) => self.document.push(below, Part::Schema, &**text),
                         _ => self.schema(below, value, depth + 1),
                     }
                 }
             }
-            Value::Array(values) => {
+            Tree::Array(values) => {
                 for (index, value) in values.iter().enumerate() {
                     let below = self.document.node(node, Segment::Index(index));
                     self.schema(below, value, depth + 1);
                 }
             }
-            Value::String(text) => self.document.push(node, Part::Schema, text.as_str()),
+            Tree::String(text) => self.document.push(node, Part::Schema, &**text),
             _ => {}
         }
     }

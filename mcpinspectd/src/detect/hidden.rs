@@ -195,21 +195,20 @@ pub struct Decoded {
 pub fn payloads(text: &str) -> Vec<Decoded> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
+    let encoded = |byte: &u8| ENCODED[*byte as usize];
     let mut at = 0;
-    while at < bytes.len() && found.len() < ENCODED_RUNS {
-        if !ENCODED[bytes[at] as usize] {
-            at += 1;
+    // A run that is long enough has no gap in its first bytes: the last one there is where to go on.
+    while let Some(head) = bytes.get(at..at + ENCODED_MIN)
+        && found.len() < ENCODED_RUNS
+    {
+        if let Some(gap) = head.iter().rposition(|byte| !encoded(byte)) {
+            at += gap + 1;
             continue;
         }
-        let length = bytes[at..]
-            .iter()
-            .take_while(|byte| ENCODED[**byte as usize])
-            .count();
+        let rest = &bytes[at + ENCODED_MIN..];
+        let length = ENCODED_MIN + rest.iter().take_while(|byte| encoded(byte)).count();
         let (start, end) = (at, at + length);
         at = end;
-        if length < ENCODED_MIN {
-            continue;
-        }
         let run = &text[start..end.min(start + ENCODED_MAX)];
         if let Some((how, text)) = decode(run) {
             found.push(Decoded {

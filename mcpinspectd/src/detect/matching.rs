@@ -7,6 +7,7 @@
 use super::category::{Part, Surface};
 use super::document::{Document, PIECE_END};
 use super::pack::{Scope, Token};
+use super::phrases::{Phrases, in_word};
 use super::rules::{Automaton, How, RuleId, RuleSet};
 use super::token::{self, Hit, Names};
 
@@ -62,6 +63,7 @@ impl Matches {
         self.truncated = document.truncated();
         self.work = 0;
         token::scan(document, names, &mut self.hits, &mut self.sentences);
+        self.phrases(&rules.phrases, document);
         self.automaton(&rules.ascii, rules, document, surface);
         if !document.text().is_ascii() {
             self.automaton(&rules.wide, rules, document, surface);
@@ -90,6 +92,17 @@ impl Matches {
         }
     }
 
+    fn phrases(&mut self, phrases: &Phrases, document: &Document<'_>) {
+        let hits = &mut self.hits;
+        self.work += phrases.find(document.text().as_bytes(), |concepts, start, end| {
+            hits.push(Hit {
+                start: start as u32,
+                end: end as u32,
+                concepts,
+            })
+        });
+    }
+
     fn automaton(
         &mut self,
         automaton: &Automaton,
@@ -99,9 +112,7 @@ impl Matches {
     ) {
         self.cursors.clear();
         let text = document.text().as_bytes();
-        let word = |byte: Option<&u8>| {
-            byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80)
-        };
+        let word = |byte: Option<&u8>| byte.is_some_and(|byte| in_word(*byte));
         for found in automaton.patterns.find_overlapping_iter(text) {
             let meaning = &automaton.meanings[found.pattern().as_usize()];
             let (start, end) = (found.start(), found.end());
@@ -252,9 +263,8 @@ impl Matches {
     ) {
         let present = hits.iter().fold(0, |mask, hit| mask | hit.concepts);
         self.work += 1;
-        for plan in rules.plans(surface, scope) {
-            if present & plan.rarest == 0
-                || present & plan.none != 0
+        for plan in rules.plans(surface, scope).possible(present) {
+            if present & plan.none != 0
                 || !plan.all.iter().all(|element| present & element != 0)
                 || !rules.rule(plan.rule).in_part(part)
             {

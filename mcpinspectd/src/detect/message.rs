@@ -4,11 +4,10 @@
 //! is one, the server's questions to model and user are another kind. The method of the request is
 //! not needed: a result tells what it is by its members, in all five revisions.
 
-use serde_json::Value;
-
 use super::analyse::{Analyser, Circumstances, Report};
 use super::category::Surface;
 use super::extract::Subject;
+use super::tree::{Members, Tree};
 
 /// A subject in a message.
 #[derive(Clone, Debug)]
@@ -16,7 +15,7 @@ pub struct Found<'a> {
     /// What it is.
     pub subject: Subject,
     /// Its value.
-    pub value: &'a Value,
+    pub value: &'a Tree<'a>,
     /// Where it stands in the message, such as `result.tools[2]`.
     pub place: String,
     /// The tool that it is about, where it is not the tool itself.
@@ -27,10 +26,10 @@ pub struct Found<'a> {
 const SUBJECTS: usize = 4096;
 
 /// The subjects of a message (or of a batch of them), in order; at most 4,096.
-pub fn subjects(message: &Value) -> Vec<Found<'_>> {
+pub fn subjects<'a>(message: &'a Tree<'a>) -> Vec<Found<'a>> {
     let mut found = Vec::new();
     match message {
-        Value::Array(batch) => {
+        Tree::Array(batch) => {
             for (index, message) in batch.iter().enumerate().take(SUBJECTS) {
                 one(message, &format!("[{index}]."), &mut found);
             }
@@ -41,14 +40,14 @@ pub fn subjects(message: &Value) -> Vec<Found<'_>> {
     found
 }
 
-fn one<'a>(message: &'a Value, at: &str, found: &mut Vec<Found<'a>>) {
-    let method = message.get("method").and_then(Value::as_str);
+fn one<'a>(message: &'a Tree<'a>, at: &str, found: &mut Vec<Found<'a>>) {
+    let method = message.get("method").and_then(Tree::as_str);
     let tool = message
         .get("params")
         .filter(|_| method == Some("tools/call"))
         .and_then(|params| params.get("name"))
-        .and_then(Value::as_str);
-    let mut add = |subject, value: &'a Value, place: String| {
+        .and_then(Tree::as_str);
+    let mut add = |subject, value: &'a Tree<'a>, place: String| {
         found.push(Found {
             subject,
             value,
@@ -106,7 +105,7 @@ fn one<'a>(message: &'a Value, at: &str, found: &mut Vec<Found<'a>>) {
 }
 
 /// Subjects inside a result that stand for themselves: definitions, and questions of the server.
-fn result_subjects<'a>(result: &'a Value, add: &mut dyn FnMut(Subject, &'a Value, String)) {
+fn result_subjects<'a>(result: &'a Tree<'a>, add: &mut dyn FnMut(Subject, &'a Tree<'a>, String)) {
     const LISTS: [(&str, Subject); 4] = [
         ("tools", Subject::Tool),
         ("prompts", Subject::Declaration),
@@ -116,7 +115,7 @@ fn result_subjects<'a>(result: &'a Value, add: &mut dyn FnMut(Subject, &'a Value
     for (list, subject) in LISTS {
         for (index, value) in result
             .get(list)
-            .and_then(Value::as_array)
+            .and_then(Tree::as_array)
             .into_iter()
             .flatten()
             .enumerate()
@@ -132,12 +131,12 @@ fn result_subjects<'a>(result: &'a Value, add: &mut dyn FnMut(Subject, &'a Value
     }
     for (key, request) in result
         .get("inputRequests")
-        .and_then(Value::as_object)
+        .and_then(Tree::as_object)
         .into_iter()
-        .flatten()
+        .flat_map(Members::iter)
     {
         let sampling =
-            request.get("method").and_then(Value::as_str) == Some("sampling/createMessage");
+            request.get("method").and_then(Tree::as_str) == Some("sampling/createMessage");
         let subject = if sampling {
             Subject::Sampling
         } else {
@@ -152,7 +151,7 @@ fn result_subjects<'a>(result: &'a Value, add: &mut dyn FnMut(Subject, &'a Value
 }
 
 /// The surface of a message's subjects (of the first, where they differ).
-pub fn surface(message: &Value) -> Surface {
+pub fn surface(message: &Tree<'_>) -> Surface {
     subjects(message)
         .first()
         .map_or(Surface::Content, |found| found.subject.surface())
@@ -162,7 +161,7 @@ pub fn surface(message: &Value) -> Surface {
 /// root.
 pub fn report(
     analyser: &mut Analyser,
-    message: &Value,
+    message: &Tree<'_>,
     circumstances: Circumstances<'_>,
 ) -> Report {
     let mut whole = Report::clean();

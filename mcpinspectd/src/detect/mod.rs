@@ -27,6 +27,7 @@ pub mod message;
 mod names;
 pub mod neighbours;
 pub mod pack;
+mod phrases;
 pub mod rules;
 pub mod runtime;
 pub mod scan;

@@ -112,6 +112,11 @@ pub enum Scope {
     Piece,
 }
 
+impl Scope {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Sentence, Self::Near, Self::Piece];
+}
+
 /// A finding that decides without others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -13,6 +13,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use super::category::{Category, Evidence, Part, Surface};
 use super::document::Document;
 use super::pack::{Decides, PackError, Probe, RawPack, RawRule, Scope, Token, line_of, parse};
+use super::phrases::Phrases;
 use super::suppress::Suppression;
 use crate::event::Severity;
 
@@ -111,6 +112,52 @@ pub(super) struct Plan {
     pub within: u32,
 }
 
+/// The plans of one surface and scope.
+#[derive(Debug, Default)]
+pub(super) struct Plans {
+    all: Vec<Plan>,
+    /// For 64 plans each: for each concept a bit for each plan that has it in its rarest element.
+    /// Most sentences have few concepts, and most plans are passed over by that.
+    having: Vec<[u64; u128::BITS as usize]>,
+}
+
+impl Plans {
+    fn place(surface: Surface, scope: Scope) -> usize {
+        surface as usize * Scope::ALL.len() + scope as usize
+    }
+
+    fn push(&mut self, plan: Plan) {
+        let place = self.all.len() % 64;
+        if place == 0 {
+            self.having.push([0; u128::BITS as usize]);
+        }
+        if let Some(having) = self.having.last_mut() {
+            for concept in ones(plan.rarest) {
+                having[concept] |= 1 << place;
+            }
+        }
+        self.all.push(plan);
+    }
+
+    /// Those that could hold where only these concepts are `present`.
+    pub fn possible(&self, present: u128) -> impl Iterator<Item = &Plan> {
+        let shares = self.having.iter().zip(self.all.chunks(64));
+        shares.flat_map(move |(having, plans)| {
+            let possible = ones(present).fold(0, |all, concept| all | having[concept]);
+            ones(possible.into()).map(|place| &plans[place])
+        })
+    }
+}
+
+/// The positions of the ones in a number.
+fn ones(mut number: u128) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let next = (number != 0).then_some(number.trailing_zeros() as usize);
+        number &= number.wrapping_sub(1);
+        next
+    })
+}
+
 /// What one pattern of the automaton stands for.
 #[derive(Debug, Default)]
 pub(super) struct Meaning {
@@ -121,7 +168,15 @@ pub(super) struct Meaning {
     pub word_end: bool,
 }
 
-/// A set of patterns, and what each stands for.
+impl Meaning {
+    /// Adds `text` to the phrases, where it is one: words stand for concepts alone.
+    fn is_phrase(&self, text: &str, phrases: &mut Phrases) -> bool {
+        let words = self.word_start && self.literals.is_empty() && self.anchors.is_empty();
+        words && phrases.add(self.concepts, text, !self.word_end)
+    }
+}
+
+/// Patterns that are no phrases of whole words, and what each stands for.
 #[derive(Debug)]
 pub(super) struct Automaton {
     pub patterns: AhoCorasick,
@@ -162,11 +217,13 @@ impl Automaton {
 #[derive(Debug)]
 pub struct RuleSet {
     rules: Vec<Rule>,
-    /// Patterns of ASCII letters, which is nearly all of them.
+    /// Nearly all patterns.
+    pub(super) phrases: Phrases,
+    /// The others of ASCII letters.
     pub(super) ascii: Automaton,
     /// The others: texts that are all ASCII need not be searched for them.
     pub(super) wide: Automaton,
-    plans: HashMap<(Surface, Scope), Vec<Plan>>,
+    plans: [Plans; Surface::ALL.len() * Scope::ALL.len()],
     probes: HashMap<Probe, RuleId>,
     suppressions: Vec<Suppression>,
 }
@@ -208,8 +265,8 @@ impl RuleSet {
     }
 
     /// The rules about words that stand together, for a surface and a scope.
-    pub(super) fn plans(&self, surface: Surface, scope: Scope) -> &[Plan] {
-        self.plans.get(&(surface, scope)).map_or(&[], Vec::as_slice)
+    pub(super) fn plans(&self, surface: Surface, scope: Scope) -> &Plans {
+        &self.plans[Plans::place(surface, scope)]
     }
 
     /// What is not to be told.
@@ -224,7 +281,8 @@ impl RuleSet {
 
     /// Memory of the automaton and what it points to, in bytes (regular expressions aside).
     pub fn memory(&self) -> usize {
-        self.ascii.memory() + self.wide.memory() + self.rules.len() * size_of::<Rule>()
+        let patterns = self.phrases.memory() + self.ascii.memory() + self.wide.memory();
+        patterns + self.rules.len() * size_of::<Rule>()
     }
 }
 
@@ -250,7 +308,7 @@ struct Compiler {
     pattern_bytes: usize,
     rules: Vec<Rule>,
     names: HashMap<String, usize>,
-    plans: HashMap<(Surface, Scope), Vec<Plan>>,
+    plans: [Plans; Surface::ALL.len() * Scope::ALL.len()],
     probes: HashMap<Probe, RuleId>,
     suppressions: Vec<Suppression>,
 }
@@ -267,7 +325,7 @@ impl Compiler {
             pattern_bytes: 0,
             rules: Vec::new(),
             names: HashMap::new(),
-            plans: HashMap::new(),
+            plans: Default::default(),
             probes: HashMap::new(),
             suppressions: Vec::new(),
         }
@@ -468,10 +526,7 @@ impl Compiler {
             .iter()
             .filter(|surface| raw.on.is_empty() || raw.on.contains(surface))
         {
-            self.plans
-                .entry((*surface, raw.scope))
-                .or_default()
-                .push(plan.clone());
+            self.plans[Plans::place(*surface, raw.scope)].push(plan.clone());
         }
         Ok(How::Together)
     }
@@ -551,12 +606,15 @@ impl Compiler {
     }
 
     fn finish(self) -> Result<RuleSet, PackError> {
+        let mut phrases = Phrases::new();
         let patterns = self.patterns.into_iter();
         let (ascii, wide) = patterns
             .map(|((text, ..), meaning)| (text, meaning))
+            .filter(|(text, meaning)| !meaning.is_phrase(text, &mut phrases))
             .partition(|(text, _)| text.is_ascii());
         Ok(RuleSet {
             rules: self.rules,
+            phrases,
             ascii: Automaton::build(ascii)?,
             wide: Automaton::build(wide)?,
             plans: self.plans,

@@ -4,14 +4,17 @@
 //! author to author, the skeleton does not. One pass over the folded text finds these tokens and the
 //! ends of sentences.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::sync::LazyLock;
 
-use serde_json::Value;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use super::document::{Document, PIECE_END, Shape};
 use super::extract;
 use super::neighbours::Neighbours;
 use super::pack::Token;
+use super::tree::Tree;
 
 /// Something found at a place in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +33,9 @@ pub struct Names<'a> {
     /// The subject's own name, lower case.
     pub own: &'a str,
     /// The tool that the subject is. Its parameters and enum values are its own words as well.
-    pub tool: Option<&'a Value>,
+    pub tool: Option<&'a Tree<'a>>,
     /// These words, in lower case and sorted: gathered when a text has a word that could be one.
-    pub parameters: OnceCell<Vec<String>>,
+    pub parameters: OnceCell<Vec<Cow<'a, str>>>,
     /// What other servers offer, and the name of the subject's server.
     pub neighbours: Option<(&'a Neighbours, &'a str)>,
 }
@@ -43,7 +46,7 @@ impl Names<'_> {
         let is_parameter = || {
             self.parameters
                 .get_or_init(|| self.tool.map(extract::own_names).unwrap_or_default())
-                .binary_search_by(|name| name.as_str().cmp(word))
+                .binary_search_by(|name| (**name).cmp(word))
                 .is_ok()
         };
         if word == self.own {
@@ -63,62 +66,76 @@ impl Names<'_> {
 }
 
 /// What the paths of keys, credentials and accounts have in their names.
-const TELLING: &[&str] = &[
-    "passw", "secret", "cred", "token", "shadow", ".ssh", "history", "cookie", "wallet", "private",
-    "id_rsa", "api_key", "apikey", "_key", "/.env", ".aws", ".kube", ".gnupg", "oauth", "keychain",
-    "sudoers",
-];
+static TELLING: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    any_of(&[
+        "passw", "secret", "cred", "token", "shadow", ".ssh", "history", "cookie", "wallet",
+        "private", "id_rsa", "api_key", "apikey", "_key", "/.env", ".aws", ".kube", ".gnupg",
+        "oauth", "keychain", "sudoers",
+    ])
+});
 /// What the names of tools with effects have in them.
-const RISKY: &[&str] = &[
-    "delete",
-    "remove",
-    "drop_",
-    "drop-",
-    "reset",
-    "wipe",
-    "purge",
-    "kill",
-    "disable",
-    "revoke",
-    "transfer",
-    "payment",
-    "pay_",
-    "send",
-    "post_",
-    "upload",
-    "export",
-    "forward",
-    "write",
-    "execute",
-    "exec_",
-    "run_",
-    "shell",
-    "overwrite",
-    "push_",
-    "share",
-    "grant",
-    "move",
-    "update",
-    "edit_",
-    "create_or",
-    "truncate",
-    "destroy",
-    "terminate",
-    "withdraw",
-    "purchase",
-    "refund",
-    "reply",
-    "publish",
-    "merge",
-    "close_",
-    "evaluate",
-    "command",
-    "deploy",
-    "install",
-    "invite",
-    "put_",
-    "migrate",
-];
+static RISKY: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    any_of(&[
+        "delete",
+        "remove",
+        "drop_",
+        "drop-",
+        "reset",
+        "wipe",
+        "purge",
+        "kill",
+        "disable",
+        "revoke",
+        "transfer",
+        "payment",
+        "pay_",
+        "send",
+        "post_",
+        "upload",
+        "export",
+        "forward",
+        "write",
+        "execute",
+        "exec_",
+        "run_",
+        "shell",
+        "overwrite",
+        "push_",
+        "share",
+        "grant",
+        "move",
+        "update",
+        "edit_",
+        "create_or",
+        "truncate",
+        "destroy",
+        "terminate",
+        "withdraw",
+        "purchase",
+        "refund",
+        "reply",
+        "publish",
+        "merge",
+        "close_",
+        "evaluate",
+        "command",
+        "deploy",
+        "install",
+        "invite",
+        "put_",
+        "migrate",
+    ])
+});
+
+/// Names and paths are short and many: one look at each byte tells about all words.
+#[expect(clippy::expect_used, reason = "the words are the program's own")]
+fn any_of(words: &[&str]) -> AhoCorasick {
+    AhoCorasick::builder()
+        .kind(Some(AhoCorasickKind::DFA))
+        .build(words)
+        .expect("some dozens of short words")
+}
+
 /// Longest sentence; a longer one is cut, so that work per sentence is bounded.
 const SENTENCE_LIMIT: usize = 600;
 /// Longest text between two quotation marks that counts as a quoted value.
@@ -210,19 +227,19 @@ fn ends_sentence(text: &[u8], at: usize) -> bool {
 
 /// What another tool's or thing's name says about it.
 fn traits(name: &str) -> u128 {
-    let risky = name.len() > 4 && RISKY.iter().any(|verb| name.contains(verb));
-    let telling = TELLING.iter().any(|word| name.contains(word));
+    let risky = name.len() > 4 && RISKY.is_match(name);
+    let telling = TELLING.is_match(name);
     u128::from(risky) << Token::RiskyName as u32 | u128::from(telling) << Token::TellingName as u32
 }
 
-struct Scanner<'a> {
+struct Scanner<'a, 'n> {
     text: &'a [u8],
-    names: &'a Names<'a>,
+    names: &'a Names<'n>,
     hits: &'a mut Vec<Hit>,
     camel: Vec<(usize, usize)>,
 }
 
-impl Scanner<'_> {
+impl Scanner<'_, '_> {
     fn push(&mut self, start: usize, end: usize, concepts: u128) {
         self.hits.push(Hit {
             start: start as u32,
@@ -436,7 +453,7 @@ impl Scanner<'_> {
         let Ok(path) = std::str::from_utf8(&self.text[start..end]) else {
             return 0;
         };
-        let telling = TELLING.iter().any(|word| path.contains(word));
+        let telling = TELLING.is_match(path);
         let temporary = path.starts_with("/tmp")
             || path.starts_with("/var/tmp")
             || path.starts_with("/dev/shm");

@@ -80,7 +80,7 @@ impl Peer {
                 }
                 // Servers print banners; what is no JSON is no message.
                 if let Ok(message) = serde_json::from_slice::<&RawValue>(&line)
-                    && sender.send(tree::of(message)).is_err()
+                    && sender.send(tree::of(message).into()).is_err()
                 {
                     return;
                 }

@@ -12,7 +12,7 @@ use mcpinspectd::config::Config;
 use mcpinspectd::control::silence;
 use mcpinspectd::detect::knowledge::Knowledge;
 use mcpinspectd::detect::scan::{self, Content, Line, Outcome};
-use mcpinspectd::detect::tree;
+use mcpinspectd::detect::tree::{self, Tree};
 use mcpinspectd::model::{ServerId, Timestamp};
 use mcpinspectd::registry::{DefinitionHash, ItemKey, ItemView, Kind, Registry};
 use mcpinspectd::text::escape;
@@ -249,13 +249,15 @@ pub fn findings(
     Ok(scan::scan(&knowledge, &lines, now))
 }
 
-fn content(registry: &Registry, item: &ItemView) -> Content {
+fn content(registry: &Registry, item: &ItemView) -> Content<'static> {
     let server = ServerId(Arc::from(item.server.as_str()));
     let definition = registry
         .text(&server, &item.key, item.current)
-        .map_or(Value::Null, |text| tree::of(&text));
+        .map_or(Value::Null, |text| tree::of(&text).into());
     match item.key.kind {
-        Kind::Tool => Content::from(json!({ "tool": definition, "server": item.server })),
+        Kind::Tool => Content::from(Tree::from(
+            json!({ "tool": definition, "server": item.server }),
+        )),
         kind => {
             let said = match kind {
                 Kind::Instructions => json!({ "instructions": definition }),
@@ -264,7 +266,9 @@ fn content(registry: &Registry, item: &ItemView) -> Content {
                 Kind::Tool | Kind::Program => json!({ "serverInfo": null }),
             };
             let message = json!({ "jsonrpc": "2.0", "id": 0, "result": said });
-            Content::from(json!({ "message": message, "server": item.server }))
+            Content::from(Tree::from(
+                json!({ "message": message, "server": item.server }),
+            ))
         }
     }
 }

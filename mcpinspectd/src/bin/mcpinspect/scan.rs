@@ -1,7 +1,7 @@
 //! `mcpinspect scan`: definitions and messages from a file, a pipe, or a server that is started.
 
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -109,10 +109,7 @@ impl Scan {
             Some(file) => {
                 let input =
                     File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
-                Ok((
-                    scan::read(BufReader::new(input))?,
-                    file.display().to_string(),
-                ))
+                Ok((scan::read(input)?, file.display().to_string()))
             }
             None => Ok((scan::read(io::stdin().lock())?, "stdin".to_owned())),
         }

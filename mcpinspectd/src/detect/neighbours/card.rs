@@ -1,8 +1,7 @@
 //! What is compared of a tool: its name, its parameters' names, its description's words.
 
-use serde_json::Value;
-
 use super::super::names::{distinctive, folded, hash_bytes, skeleton};
+use super::super::tree::Tree;
 
 /// Most word pairs of a description that are compared.
 const PAIRS: usize = 64;
@@ -39,16 +38,16 @@ pub struct Card {
 
 impl Card {
     /// The card of a definition; none where it has no name.
-    pub fn of(tool: &Value) -> Option<Self> {
+    pub fn of(tool: &Tree<'_>) -> Option<Self> {
         let name = name_of(tool)?;
         let description = tool
             .get("description")
-            .and_then(Value::as_str)
+            .and_then(Tree::as_str)
             .unwrap_or_default();
         let mut parameters: Vec<u32> = tool
             .get("inputSchema")
             .and_then(|schema| schema.get("properties"))
-            .and_then(Value::as_object)
+            .and_then(Tree::as_object)
             .map(|properties| {
                 properties
                     .keys()
@@ -190,9 +189,9 @@ fn common(mut a: &[u32], mut b: &[u32]) -> usize {
     common
 }
 
-fn name_of(tool: &Value) -> Option<&str> {
+fn name_of<'a>(tool: &'a Tree<'_>) -> Option<&'a str> {
     tool.get("name")
-        .and_then(Value::as_str)
+        .and_then(Tree::as_str)
         .filter(|name| !name.is_empty())
 }
 

@@ -13,7 +13,6 @@ mod tampering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::analyse::{Analyser, Circumstances, Report};
@@ -23,7 +22,7 @@ use super::knowledge::{Current, Knowledge};
 use super::message::{self, Found};
 use super::neighbours::{Card, Neighbours};
 use super::shown;
-use super::tree;
+use super::tree::{self, Members, Tree};
 use crate::engine::{Context, Detector, Difference, MessageInContext, ToolDefinition, Verdict};
 use crate::event::{Action, Detection, Match, Severity, ToolStatus};
 use crate::mcp::{Message, Outcome};
@@ -106,7 +105,7 @@ impl Watch {
     fn look_at(
         &mut self,
         context: &Context<'_>,
-        definition: &Value,
+        definition: &Tree<'_>,
         card: Option<&Card>,
     ) -> Report {
         let circumstances = Circumstances {
@@ -180,7 +179,7 @@ impl Watch {
         report
     }
 
-    fn sampling(&mut self, context: &Context<'_>, params: &Value, report: &mut Report) {
+    fn sampling(&mut self, context: &Context<'_>, params: &Tree<'_>, report: &mut Report) {
         let warns = |pattern, explanation: String, report: &mut Report| {
             let what = Finding {
                 pattern,
@@ -190,7 +189,7 @@ impl Watch {
             };
             report.absorb(finding(what, "params", "", explanation));
         };
-        if params.get("includeContext").and_then(Value::as_str) == Some("allServers") {
+        if params.get("includeContext").and_then(Tree::as_str) == Some("allServers") {
             warns(
                 "sampling-context",
                 "Asks for the context of all servers in a sampling request.".into(),
@@ -210,7 +209,13 @@ impl Watch {
         }
     }
 
-    fn call(&mut self, context: &Context<'_>, tool: &str, arguments: &Value, report: &mut Report) {
+    fn call(
+        &mut self,
+        context: &Context<'_>,
+        tool: &str,
+        arguments: &Tree<'_>,
+        report: &mut Report,
+    ) {
         let time = context.time;
         if let Some(behaviour) = self.behaviour(context.session_id) {
             behaviour.calls = behaviour.calls.saturating_add(1);
@@ -252,7 +257,7 @@ impl Watch {
         &mut self,
         context: &Context<'_>,
         tool: Option<&str>,
-        result: &Value,
+        result: &Tree<'_>,
         report: &mut Report,
     ) {
         let text = texts(result);
@@ -412,48 +417,46 @@ impl Detector for Watch {
 }
 
 /// The message as one value, as far as detection reads it.
-fn whole(message: &Message<'_>) -> Option<Value> {
-    let mut members = serde_json::Map::new();
-    match message {
-        Message::Request(_) | Message::Notification(_) => {
-            members.insert("method".into(), Value::String(message.method()?.to_owned()));
-            members.insert("params".into(), tree::of(message.params()?));
-        }
+fn whole<'a>(message: &'a Message<'_>) -> Option<Tree<'a>> {
+    let members = match message {
+        Message::Request(_) | Message::Notification(_) => vec![
+            ("method", Tree::String(message.method()?.into())),
+            ("params", tree::of(message.params()?)),
+        ],
         Message::Response(response) => match response.outcome {
-            Outcome::Result(raw) => {
-                members.insert("result".into(), tree::of(raw));
-            }
-            Outcome::Error(raw) => {
-                members.insert("error".into(), tree::of(raw));
-            }
+            Outcome::Result(raw) => vec![("result", tree::of(raw))],
+            Outcome::Error(raw) => vec![("error", tree::of(raw))],
         },
-    }
-    Some(Value::Object(members))
+    };
+    let members = members.into_iter();
+    Some(Tree::Object(
+        members.map(|(key, value)| (key.into(), value)).collect(),
+    ))
 }
 
 /// All strings of a value, one a line, bounded.
-fn texts(value: &Value) -> String {
-    fn collect(value: &Value, depth: usize, out: &mut String) {
+fn texts(value: &Tree<'_>) -> String {
+    fn collect(value: &Tree<'_>, depth: usize, out: &mut String) {
         if depth > tree::DEPTH || out.len() >= TEXT_LIMIT {
             return;
         }
         match value {
-            Value::String(text) => {
+            Tree::String(text) => {
                 out.push_str(&crate::text::bound(text, TEXT_LIMIT - out.len()));
                 out.push('\n');
             }
-            Value::Number(number) => {
+            Tree::Number(number) => {
                 out.push_str(&number.to_string());
                 out.push('\n');
             }
-            Value::Array(values) => values
+            Tree::Array(values) => values
                 .iter()
                 .for_each(|value| collect(value, depth + 1, out)),
-            Value::Object(fields) => {
+            Tree::Object(fields) => {
                 let binary = fields.contains_key("mimeType");
                 fields
                     .iter()
-                    .filter(|(key, _)| !(binary && matches!(key.as_str(), "data" | "blob")))
+                    .filter(|(key, _)| !(binary && matches!(*key, "data" | "blob")))
                     .for_each(|(_, value)| collect(value, depth + 1, out));
             }
             _ => {}
@@ -536,18 +539,21 @@ fn secrets(text: &str, pattern: &'static str, field: &str, report: &mut Report) 
 }
 
 /// Names of the fields that a server wants filled in by the user, when one is a secret.
-fn elicits_secret(params: &Value, report: &mut Report) {
+fn elicits_secret(params: &Tree<'_>, report: &mut Report) {
     let properties = params
         .get("requestedSchema")
         .and_then(|schema| schema.get("properties"))
-        .and_then(Value::as_object);
-    let asked = properties.into_iter().flatten().find(|(name, property)| {
-        let title = property
-            .get("title")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        redact::secret_name(name).is_some() || redact::secret_name(title).is_some()
-    });
+        .and_then(Tree::as_object);
+    let asked = properties
+        .into_iter()
+        .flat_map(Members::iter)
+        .find(|(name, property)| {
+            let title = property
+                .get("title")
+                .and_then(Tree::as_str)
+                .unwrap_or_default();
+            redact::secret_name(name).is_some() || redact::secret_name(title).is_some()
+        });
     if let Some((name, _)) = asked {
         let what = Finding {
             pattern: "elicits-secret",

@@ -1,12 +1,14 @@
 //! The lines of an input, and what each of them holds.
 
-use std::io::{self, BufRead};
+use std::io::{self, Read};
 
+use bytes::Bytes;
 use memchr::memmem;
 use serde_json::{Map, Value};
 
 use crate::detect::extract::Subject;
-use crate::detect::{message, tree};
+use crate::detect::message;
+use crate::detect::tree::{self, Tree};
 
 /// Longest line.
 const LINE_LIMIT: usize = 64 * 1024 * 1024;
@@ -26,16 +28,16 @@ pub struct Line {
 enum Given {
     /// As text. It is read when it is looked at, and again where it is looked at again: as a tree it
     /// takes many times the memory.
-    Text(Vec<u8>),
+    Text(Bytes),
     /// Read.
-    Content(Content),
+    Content(Content<'static>),
 }
 
 /// What a line holds.
 #[derive(Clone, Debug)]
-pub struct Content {
+pub struct Content<'a> {
     /// What is looked at.
-    pub(super) value: Value,
+    pub(super) value: Tree<'a>,
     pub(super) shape: Shape,
     pub(super) server: Option<String>,
     /// Members of the line that are handed on.
@@ -60,30 +62,27 @@ pub enum ScanError {
 }
 
 /// Reads all lines. An input that is one JSON value over several lines counts as one line.
-pub fn read(mut input: impl BufRead) -> Result<Vec<Line>, ScanError> {
-    let mut texts: Vec<Vec<u8>> = Vec::new();
-    let mut total = 0;
-    loop {
-        let mut line = Vec::new();
-        let length =
-            io::Read::take(&mut input, LINE_LIMIT as u64 + 1).read_until(b'\n', &mut line)?;
-        if length == 0 {
-            break;
+pub fn read(input: impl Read) -> Result<Vec<Line>, ScanError> {
+    let mut text = Vec::new();
+    input.take(INPUT_LIMIT as u64 + 1).read_to_end(&mut text)?;
+    let text = Bytes::from(text);
+    let mut lines = Vec::new();
+    let mut start = 0;
+    for end in memchr::memchr_iter(b'\n', &text).chain([text.len()]) {
+        lines.push(text.slice(start..end));
+        if end - start > LINE_LIMIT || end > INPUT_LIMIT {
+            return Err(ScanError::TooLarge(lines.len()));
         }
-        total += length;
-        if line.len() > LINE_LIMIT || total > INPUT_LIMIT {
-            return Err(ScanError::TooLarge(texts.len() + 1));
-        }
-        texts.push(line);
+        start = end + 1;
     }
-    let opens_alone = texts
+    let opens_alone = lines
         .iter()
         .find(|line| !line.trim_ascii().is_empty())
         .is_some_and(|line| serde_json::from_slice::<serde::de::IgnoredAny>(line).is_err());
-    if opens_alone && let Ok(value) = serde_json::from_slice::<Value>(&texts.concat()) {
-        return Ok(vec![Line::new(1, Content::from(value))]);
+    if opens_alone && let Ok(value) = serde_json::from_slice::<Value>(&text) {
+        return Ok(vec![Line::new(1, Content::from(Tree::from(value)))]);
     }
-    let lines = texts.into_iter().enumerate();
+    let lines = lines.into_iter().enumerate();
     let lines = lines.filter(|(_, text)| !text.trim_ascii().is_empty());
     Ok(lines
         .map(|(index, text)| Line {
@@ -95,7 +94,7 @@ pub fn read(mut input: impl BufRead) -> Result<Vec<Line>, ScanError> {
 
 impl Line {
     /// A line that is read already.
-    pub fn new(number: usize, content: Content) -> Self {
+    pub fn new(number: usize, content: Content<'static>) -> Self {
         Self {
             number,
             given: Given::Content(content),
@@ -103,7 +102,7 @@ impl Line {
     }
 
     /// What it holds, or why it cannot be read.
-    pub(super) fn content(&self) -> Result<Content, String> {
+    pub(super) fn content(&self) -> Result<Content<'_>, String> {
         match &self.given {
             Given::Content(content) => Ok(content.clone()),
             Given::Text(text) => tree::read(text)
@@ -124,67 +123,59 @@ impl Line {
     }
 }
 
-impl From<Value> for Content {
-    fn from(value: Value) -> Self {
+impl<'a> From<Tree<'a>> for Content<'a> {
+    fn from(value: Tree<'a>) -> Self {
         let mut content = Self {
             value,
             shape: Shape::Message,
             server: None,
             extra: Map::new(),
         };
-        let Value::Object(fields) = &mut content.value else {
+        let Tree::Object(fields) = &mut content.value else {
             return content;
         };
+        content.server = fields
+            .get("server")
+            .and_then(Tree::as_str)
+            .map(str::to_owned);
         let wrapped = [("tool", Shape::Tool), ("message", Shape::Message)]
             .into_iter()
-            .find(|(key, _)| {
-                fields
-                    .get(*key)
-                    .is_some_and(|inner| inner.is_object() || inner.is_array())
-            });
+            .find(|(key, _)| matches!(fields.get(key), Some(Tree::Object(_) | Tree::Array(_))));
         // A JSON-RPC message may have a member of any name; its version says what it is.
-        match wrapped.filter(|_| !fields.contains_key("jsonrpc")) {
-            Some((key, shape)) => {
-                let inner = fields.remove(key).unwrap_or_default();
-                content.server = fields
-                    .get("server")
-                    .and_then(Value::as_str)
-                    .map(str::to_owned);
-                content.extra = std::mem::take(fields);
-                content.shape = shape;
-                content.value = inner;
-            }
-            None => {
-                content.server = fields
-                    .get("server")
-                    .and_then(Value::as_str)
-                    .map(str::to_owned);
-                let listing = ["tools", "prompts", "resources", "resourceTemplates"]
-                    .iter()
-                    .any(|key| fields.get(*key).is_some_and(Value::is_array));
-                let message = ["jsonrpc", "method", "result", "error"]
-                    .iter()
-                    .any(|key| fields.contains_key(*key));
-                if let Some(id) = fields.get("id") {
-                    content.extra.insert("id".into(), id.clone());
-                }
-                if listing && !message {
-                    let result = std::mem::take(&mut content.value);
-                    content.value = serde_json::json!({ "result": result });
-                } else if !message {
-                    content.shape = Shape::Tool;
-                }
-            }
+        if let Some((key, shape)) = wrapped.filter(|_| !fields.contains_key("jsonrpc")) {
+            let inner = fields.remove(key).unwrap_or_default();
+            let extra = std::mem::take(fields).into_iter();
+            content.extra = extra
+                .map(|(key, value)| (key.into_owned(), value.into()))
+                .collect();
+            content.shape = shape;
+            content.value = inner;
+            return content;
+        }
+        let listing = ["tools", "prompts", "resources", "resourceTemplates"]
+            .iter()
+            .any(|key| matches!(fields.get(key), Some(Tree::Array(_))));
+        let message = ["jsonrpc", "method", "result", "error"]
+            .iter()
+            .any(|key| fields.contains_key(key));
+        if let Some(id) = fields.get("id") {
+            content.extra.insert("id".into(), id.clone().into());
+        }
+        if listing && !message {
+            let result = std::mem::take(&mut content.value);
+            content.value = Tree::Object([("result".into(), result)].into_iter().collect());
+        } else if !message {
+            content.shape = Shape::Tool;
         }
         content
     }
 }
 
-impl Content {
+impl Content<'static> {
     /// What a server said that was listened to: its tools one by one, the rest of the message whole.
     pub fn heard(server: &str, mut message: Value) -> Vec<Self> {
-        let content = |value, shape| Self {
-            value,
+        let content = |value: Value, shape| Self {
+            value: value.into(),
             shape,
             server: Some(server.to_owned()),
             extra: Map::from_iter([("server".to_owned(), server.into())]),
@@ -203,9 +194,11 @@ impl Content {
         }
         contents
     }
+}
 
+impl Content<'_> {
     /// The definitions of tools in it.
-    pub(super) fn tools(&self) -> Vec<&Value> {
+    pub(super) fn tools(&self) -> Vec<&Tree<'_>> {
         match self.shape {
             Shape::Tool => vec![&self.value],
             Shape::Message => message::subjects(&self.value)

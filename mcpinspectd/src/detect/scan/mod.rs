@@ -20,6 +20,7 @@ use super::analyse::{Analyser, Circumstances, Report};
 use super::knowledge::Knowledge;
 use super::message;
 use super::neighbours::{Card, Neighbours};
+use super::tree::Tree;
 use crate::event::{Action, Detection, Severity};
 use crate::model::Timestamp;
 
@@ -125,9 +126,10 @@ fn judge(analyser: &mut Analyser, neighbours: &Neighbours, line: &Line, now: Tim
             let name = content
                 .value
                 .get("name")
-                .and_then(Value::as_str)
+                .and_then(Tree::as_str)
                 .filter(|_| content.shape == Shape::Tool);
-            (report, content.extra, name.map(str::to_owned), None)
+            let name = name.map(str::to_owned);
+            (report, content.extra, name, None)
         }
     };
     Outcome {
