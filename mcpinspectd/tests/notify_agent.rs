@@ -6,6 +6,7 @@
 )]
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,6 +16,7 @@ use mcpinspectd::contain::{Contained, Measure};
 use mcpinspectd::control::{Control, ControlError, Decision, Status};
 use mcpinspectd::registry::Verb;
 use mcpinspectd::{contain, event, model};
+use tokio::runtime::Runtime;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, OwnedVariant, interface};
 
@@ -84,9 +86,9 @@ impl Desktop {
 }
 
 impl Desktop {
-    fn on(&self, bus: &Bus, daemon: &Daemon) -> Connection {
+    fn on(&self, bus: &Bus, runtime: &Runtime) -> Connection {
         let address = bus.address();
-        daemon.runtime.block_on(async {
+        runtime.block_on(async {
             zbus::connection::Builder::address(address.as_str())
                 .serve_at("/org/freedesktop/Notifications", self.clone())
                 .name("org.freedesktop.Notifications")
@@ -117,12 +119,18 @@ impl Desktop {
     }
 }
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_mcpinspect-notify");
+
 /// The program itself, ended with the test.
 struct Agent(Child);
 
 impl Agent {
     fn start(system: &Bus, session: &Bus) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_mcpinspect-notify"))
+        Self::of(Path::new(PROGRAM), system, session)
+    }
+
+    fn of(program: &Path, system: &Bus, session: &Bus) -> Self {
+        let child = Command::new(program)
             .args(["--log", "debug,zbus=warn"])
             .env("DBUS_SYSTEM_BUS_ADDRESS", system.address())
             .env("DBUS_SESSION_BUS_ADDRESS", session.address())
@@ -209,7 +217,7 @@ fn alerts_are_shown_and_their_buttons_work() {
     let control: Arc<dyn Control> = Arc::<Recorder>::clone(&recorder);
     let daemon = Daemon::on(&system, Some(control));
     let desktop = Desktop::default();
-    let connection = desktop.on(&session, &daemon);
+    let connection = desktop.on(&session, &daemon.runtime);
     let _agent = Agent::start(&system, &session);
 
     daemon.sinks.publish(&session_of("files", own_uid()));
@@ -276,7 +284,7 @@ fn a_flood_stays_a_few_cards() {
     let session = Bus::session();
     let daemon = Daemon::on(&system, None);
     let desktop = Desktop::default();
-    let _connection = desktop.on(&session, &daemon);
+    let _connection = desktop.on(&session, &daemon.runtime);
     let _agent = Agent::start(&system, &session);
     for server in 0..20 {
         let server = format!("server-{server}");
@@ -309,7 +317,7 @@ fn either_bus_and_the_desktop_may_come_and_go() {
     daemon.sinks.publish(&session_of("early", own_uid()));
     daemon.sinks.publish(&detected_in("early"));
     std::thread::sleep(Duration::from_millis(300));
-    let connection = desktop.on(&session, &daemon);
+    let connection = desktop.on(&session, &daemon.runtime);
     desktop.wait_for("what waited for the desktop", |shown| {
         shown.summary.contains("early")
     });
@@ -319,7 +327,7 @@ fn either_bus_and_the_desktop_may_come_and_go() {
     daemon.sinks.publish(&session_of("no-session", own_uid()));
     daemon.sinks.publish(&detected_in("no-session"));
     session.run();
-    let connection = desktop.on(&session, &daemon);
+    let connection = desktop.on(&session, &daemon.runtime);
     desktop.wait_for("what waited for the session bus", |shown| {
         shown.summary.contains("no-session")
     });
@@ -337,6 +345,56 @@ fn either_bus_and_the_desktop_may_come_and_go() {
         shown.summary.contains("no-system")
     });
     drop(connection);
+}
+
+/// An upgrade puts another file in the program's place, and then restarts the daemon.
+#[test]
+fn an_upgrade_renews_the_agent() {
+    let Some(system) = Bus::start() else { return };
+    let session = Bus::session();
+    let directory = tempfile::tempdir().unwrap();
+    let (program, newer) = (
+        directory.path().join("mcpinspect-notify"),
+        directory.path().join("new"),
+    );
+    for copy in [&program, &newer] {
+        std::fs::copy(PROGRAM, copy).unwrap();
+    }
+    let daemon = Daemon::on(&system, None);
+    let desktop = Desktop::default();
+    let runtime = Runtime::new().unwrap();
+    let _connection = desktop.on(&session, &runtime);
+    let agent = Agent::of(&program, &system, &session);
+    let command_line = || {
+        let path = format!("/proc/{}/cmdline", agent.0.id());
+        std::fs::read_to_string(path).unwrap()
+    };
+    daemon.sinks.publish(&session_of("before", own_uid()));
+    daemon.sinks.publish(&detected_in("before"));
+    desktop.wait_for("the alert before", |shown| shown.summary.contains("before"));
+
+    // A daemon that is only restarted changes nothing.
+    let restarted = |before: Daemon| {
+        before.finish();
+        Daemon::on(&system, None)
+    };
+    let daemon = restarted(daemon);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!command_line().contains("--after"));
+    std::fs::rename(&newer, &program).unwrap();
+    let daemon = restarted(daemon);
+    eventually("the agent is the new program", || {
+        command_line().contains("--after=").then_some(())
+    });
+    let running = std::fs::read_link(format!("/proc/{}/exe", agent.0.id())).unwrap();
+    assert_eq!(running, program);
+    eventually("it listens", || {
+        daemon.sinks.publish(&session_of("after", own_uid()));
+        daemon.sinks.publish(&detected_in("after"));
+        let shown = desktop.shown.lock().unwrap();
+        let heard = shown.iter().any(|shown| shown.summary.contains("after"));
+        heard.then_some(())
+    });
 }
 
 /// A real desktop: an X server, a notification daemon that people use, and what it looks like.
@@ -418,7 +476,7 @@ fn a_real_notification_daemon_shows_it() {
         );
         path
     };
-    let colours = |path: &std::path::Path| -> usize {
+    let colours = |path: &Path| -> usize {
         let text = stdout("identify", &["-format", "%k", path.to_str().unwrap()]);
         text.trim().parse().unwrap()
     };

@@ -8,7 +8,8 @@ use crate::alert::{Alert, Filter};
 use crate::board::Board;
 use crate::desktop::{Act, Desktop, Screen, action};
 use crate::details;
-use crate::watch::{Daemon, Watch};
+use crate::program::Program;
+use crate::watch::{Daemon, News, Watch};
 
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -65,13 +66,17 @@ impl Retry {
     }
 }
 
-/// Shows what `filter` lets through, for ever.
-pub async fn run(filter: Filter) {
+/// Shows what `filter` lets through, until `program` is replaced. `last` is the last event that was
+/// heard of before; gives the last one of all.
+pub async fn run(
+    filter: Filter,
+    mut last: Option<String>,
+    program: Option<&Program>,
+) -> Option<String> {
     let mut board = Board::new(Instant::now());
     let (mut watch, mut desktop): (Option<Watch>, Option<Desktop>) = (None, None);
     let (mut watch_retry, mut desktop_retry) =
         (Retry::new("system bus"), Retry::new("session bus"));
-    let mut last: Option<String> = None;
     loop {
         watch_retry.fill(&mut watch, Watch::connect).await;
         desktop_retry.fill(&mut desktop, Desktop::connect).await;
@@ -87,7 +92,9 @@ pub async fn run(filter: Filter) {
         let wake = wakes.into_iter().flatten().min();
         tokio::select! {
             signal = next_signal(&mut watch, last.as_deref()) => match signal {
-                Some(arguments) => {
+                Some(News::Came) if program.is_some_and(Program::was_replaced) => return last,
+                Some(News::Came) => {}
+                Some(News::Event(arguments)) => {
                     last = Some(arguments.1.clone());
                     if let Some(alert) = filter.alert(arguments) {
                         board.add(alert, Instant::now());
@@ -164,10 +171,7 @@ async fn press(key: String, alert: Alert, screen: Screen, daemon: Daemon) {
     }
 }
 
-async fn next_signal(
-    watch: &mut Option<Watch>,
-    last: Option<&str>,
-) -> Option<crate::alert::Arguments> {
+async fn next_signal(watch: &mut Option<Watch>, last: Option<&str>) -> Option<News> {
     match watch {
         Some(watch) => watch.next(last).await,
         None => std::future::pending().await,

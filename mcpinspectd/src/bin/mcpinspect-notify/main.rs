@@ -11,11 +11,14 @@ mod board;
 mod desktop;
 mod details;
 mod peer;
+mod program;
 mod watch;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser};
 use mcpinspectd::event::Severity;
 use mcpinspectd::manual::{self, Section};
@@ -23,6 +26,7 @@ use mcpinspectd::sink::logging;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::alert::Filter;
+use crate::program::Program;
 
 /// What `--version` says.
 static VERSION: LazyLock<String> =
@@ -38,9 +42,23 @@ struct Arguments {
     /// The least severity to show: low, medium, high or critical.
     #[arg(long, default_value = "medium", value_parser = severity)]
     min_severity: Severity,
+    /// Begin with what was signalled after the event with this id.
+    #[arg(long, value_name = "ID")]
+    after: Option<String>,
     /// What to log, such as `debug`; else RUST_LOG says, else `info`.
     #[arg(long)]
     log: Option<String>,
+}
+
+impl Arguments {
+    /// A command line of the same meaning, to go on after the event `last`.
+    fn once_more(&self, last: Option<String>) -> Vec<OsString> {
+        let mut words = vec![format!("--min-severity={}", self.min_severity.as_str())];
+        words.extend(self.all.then(|| "--all".to_owned()));
+        words.extend(last.map(|id| format!("--after={id}")));
+        words.extend(self.log.as_ref().map(|log| format!("--log={log}")));
+        words.into_iter().map(OsString::from).collect()
+    }
 }
 
 fn severity(word: &str) -> Result<Severity, String> {
@@ -63,6 +81,7 @@ fn main() -> ExitCode {
 #[tokio::main(flavor = "current_thread")]
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     logging::init(arguments.log.as_deref())?;
+    let program = Program::running();
     let own = nix::unistd::Uid::current().as_raw();
     let filter = Filter {
         uid: (!arguments.all).then_some(own),
@@ -71,7 +90,13 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     tokio::select! {
-        () = agent::run(filter) => {}
+        last = agent::run(filter, arguments.after.clone(), program.as_ref()) => {
+            if let Some(program) = &program {
+                tracing::info!("this program has been replaced: going on as the new one");
+                let error = program.renew(arguments.once_more(last));
+                return Err(error).context("cannot start the program that replaced this one");
+            }
+        }
         _ = terminated.recv() => {}
         _ = interrupted.recv() => {}
     }

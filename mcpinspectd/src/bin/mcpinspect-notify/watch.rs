@@ -10,6 +10,15 @@ use serde_json::Value;
 use crate::alert::Arguments;
 use crate::peer::{Heard, Peer};
 
+/// What is heard of the daemon.
+#[derive(Debug)]
+pub enum News {
+    /// An event's signal.
+    Event(Arguments),
+    /// It has come, or was restarted.
+    Came,
+}
+
 /// The connection to the system bus.
 #[derive(Debug)]
 pub struct Watch {
@@ -42,27 +51,30 @@ impl Watch {
         Daemon(self.client.clone())
     }
 
-    /// The next event's signal; `None` when the bus has gone. `last` is the last event that was
+    /// What is heard next; `None` when the bus has gone. `last` is the last event that was
     /// heard: what the daemon signalled since, while it could not be heard, comes first. Nothing is
     /// lost where this is cancelled.
-    pub async fn next(&mut self, last: Option<&str>) -> Option<Arguments> {
+    pub async fn next(&mut self, last: Option<&str>) -> Option<News> {
         loop {
             if self.behind {
                 self.catch_up(last).await;
                 self.behind = false;
             }
             if let Some(missed) = self.missed.pop_front() {
-                return Some(missed);
+                return Some(News::Event(missed));
             }
             match self.peer.next().await? {
-                Heard::Came => self.behind = true,
+                Heard::Came => {
+                    self.behind = true;
+                    return Some(News::Came);
+                }
                 Heard::Went => self.behind = false,
                 Heard::Signal(signal) => {
                     let signal: Result<Arguments, _> = signal.body().deserialize();
                     if let Ok(arguments) = signal
                         && !self.twice.remove(&arguments.1)
                     {
-                        return Some(arguments);
+                        return Some(News::Event(arguments));
                     }
                 }
             }
