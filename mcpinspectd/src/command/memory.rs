@@ -5,6 +5,8 @@
 //! thread a heap of its own: after one large message a daemon that idles for the rest of the day
 //! would keep tens of megabytes that it does not use.
 
+use std::time::{Duration, Instant};
+
 /// From this size on, a block is the kernel's own mapping, gone when it is freed; and this much may lie
 /// unused at the end of the heap.
 #[cfg(target_env = "gnu")]
@@ -31,3 +33,58 @@ pub fn return_promptly() {
 /// Other libraries do so by themselves.
 #[cfg(not(target_env = "gnu"))]
 pub fn return_promptly() {}
+
+/// Gives back what lies unused between blocks that are in use, after work and now and then: what a
+/// burst of messages took would stay with the daemon for as long as an event behind it is kept.
+#[derive(Debug)]
+pub struct Tidying {
+    next: Instant,
+    /// The work that was done so far.
+    work: u64,
+    /// How often still: what the work took is given up some seconds after it.
+    times: u8,
+}
+
+/// Until the last thing has been given up that a process left behind.
+const TIMES: u8 = 3;
+/// How long it takes is a matter of the heap's size: about a millisecond for 10 MiB.
+const TIDY_EVERY: Duration = Duration::from_secs(5);
+
+impl Tidying {
+    /// From now on.
+    pub fn new() -> Self {
+        Self {
+            next: Instant::now() + TIDY_EVERY,
+            work: 0,
+            times: 0,
+        }
+    }
+
+    /// Tidies up, where it is time to and something was done lately. `work` counts what is done.
+    pub fn attend(&mut self, work: u64) {
+        let now = Instant::now();
+        if now < self.next {
+            return;
+        }
+        self.next = now + TIDY_EVERY;
+        if work != self.work {
+            self.work = work;
+            self.times = TIMES;
+        }
+        if self.times > 0 {
+            self.times -= 1;
+            trim();
+        }
+    }
+}
+
+#[cfg(target_env = "gnu")]
+fn trim() {
+    // SAFETY: no pointers; it takes the heap's lock, as an allocation does.
+    unsafe {
+        nix::libc::malloc_trim(0);
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn trim() {}

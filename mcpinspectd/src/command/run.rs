@@ -27,6 +27,7 @@ use nix::fcntl::{Flock, FlockArg};
 use signal_hook::consts::SIGHUP;
 
 use super::detection::Rules;
+use super::memory::Tidying;
 use super::programs::Programs;
 use super::session;
 
@@ -74,7 +75,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (desk, tray) = control::desk();
 
     let diagnostics = arguments.log.as_deref() == Some("trace");
-    let mut monitor = session::start(&config, Arc::clone(&tags), names, diagnostics)?;
+    let mut monitor = session::start(&config, Arc::clone(&tags), names, 0, diagnostics)?;
     // Threads start here: what they may do was settled before.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -124,11 +125,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .context("cannot start the thread that writes metrics")?;
     let started = fanout::now();
     let sinks = running.sinks();
+    let mut tidying = Tidying::new();
     monitor.run(
         &stop,
         &mut watched,
         |Programs { feed: service, .. }, monitor| {
             heartbeat.beat();
+            tidying.attend(monitor.totals().records);
             if reopen.swap(false, Ordering::AcqRel)
                 && let Err(error) = service.reload()
             {

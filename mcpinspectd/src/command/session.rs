@@ -67,12 +67,13 @@ pub fn probes(config: &Config, diagnostics: bool) -> Options {
 }
 
 /// Loads the probes, gives up the privileges for that, and finds what runs already. Servers keep the
-/// names in `names`; `tags` may be replaced, and then hold for whatever starts next. To be called
-/// before any thread is started.
+/// names in `names`; `tags` may be replaced, and then hold for whatever starts next. So many `accounts`
+/// of ended streams are kept for the end. To be called before any thread is started.
 pub fn start(
     config: &Config,
     tags: Arc<RwLock<Tags>>,
     mut names: NameBook,
+    accounts: usize,
     diagnostics: bool,
 ) -> anyhow::Result<Monitor> {
     memory::return_promptly();
@@ -81,6 +82,7 @@ pub fn start(
         max_message: config.capture.max_message.0,
         compare_ends: config.capture.compare_ends,
         max_sessions: config.limits.sessions,
+        max_accounts: accounts,
     };
     let run = format!("{:x}", fanout::now().0 / 1_000_000_000);
     let configs = Arc::new(ClientConfigs::default());

@@ -67,6 +67,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
+/// Accounts of ended streams that are part of the summary.
+const ACCOUNTS: usize = 4096;
+
 fn watch(
     arguments: &Arguments,
     config: &Config,
@@ -78,6 +81,7 @@ fn watch(
         config,
         Arc::new(RwLock::new(config.tags())),
         NameBook::default(),
+        ACCOUNTS,
         arguments.log == "trace",
     )?;
     // What is pinned is the daemon's business: a tap looks, and remembers nothing.

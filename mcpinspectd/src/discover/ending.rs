@@ -30,8 +30,6 @@ const LAST_WORD_PATIENCE: u64 = 300_000_000;
 pub(super) const SWEEP_INTERVAL: u64 = 3_000_000_000;
 /// How long a stream must have been still before its ends are compared.
 const STILL: u64 = 1_000_000_000;
-/// Accounts of ended sessions that are kept.
-const ENDED_MAX: usize = 4096;
 
 impl<E: Environment> Tracker<E> {
     /// Lets time pass. To be called about ten times a second, when all records so far are taken in.
@@ -84,8 +82,8 @@ impl<E: Environment> Tracker<E> {
 
     /// The accounts of all ended sessions since the start, the oldest dropped where there are too
     /// many.
-    pub fn ledger(&self) -> &[StreamLedger] {
-        &self.ended
+    pub fn ledger(&mut self) -> &[StreamLedger] {
+        self.ended.make_contiguous()
     }
 
     /// What all sessions' streams carried since the start, those under way included.
@@ -399,10 +397,12 @@ impl<E: Environment> Tracker<E> {
         self.closed.written += account.bytes_written;
         self.closed.captured += account.bytes_captured;
         self.closed.lost += account.bytes_lost;
-        if self.ended.len() == ENDED_MAX {
-            self.ended.drain(..ENDED_MAX / 10);
+        if self.ended.len() == self.settings.max_accounts {
+            self.ended.pop_front();
         }
-        self.ended.push(account);
+        if self.settings.max_accounts > 0 {
+            self.ended.push_back(account);
+        }
     }
 
     /// Checks everything known against who holds what: ends sessions whose end went unnoticed,

@@ -131,6 +131,7 @@ impl Bench {
             compare_ends: false,
             beginnings_max: 1 << 20,
             max_sessions: 4,
+            max_accounts: 64,
         };
         let clock = BootClock::at_epoch();
         Self {

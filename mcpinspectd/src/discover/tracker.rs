@@ -1,6 +1,6 @@
 //! Takes the probes' records in, finds the sessions in them, and feeds the engine.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, Operation};
 
@@ -36,6 +36,8 @@ pub struct Settings {
     pub compare_ends: bool,
     /// Sessions that are followed at one time; one that comes above that is left alone.
     pub max_sessions: usize,
+    /// Accounts of ended streams that are kept one by one. Their sums are kept in any case.
+    pub max_accounts: usize,
 }
 
 /// See the module's text.
@@ -55,7 +57,7 @@ pub struct Tracker<E> {
     pub(super) refusal_told: bool,
     /// Distinguishes the sessions of this run from those of others.
     pub(super) run: String,
-    pub(super) ended: Vec<StreamLedger>,
+    pub(super) ended: VecDeque<StreamLedger>,
     /// The sum over all ended sessions.
     pub(super) closed: Account,
     pub(super) beginnings: usize,
@@ -81,7 +83,7 @@ impl<E: Environment> Tracker<E> {
             next_session: 0,
             refused: 0,
             refusal_told: false,
-            ended: Vec::new(),
+            ended: VecDeque::new(),
             closed: Account::default(),
             beginnings: 0,
             next_sweep: now.saturating_add(super::ending::SWEEP_INTERVAL),

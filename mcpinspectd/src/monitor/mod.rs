@@ -36,6 +36,8 @@ pub struct MonitorOptions {
     pub compare_ends: bool,
     /// Sessions that are followed at one time.
     pub max_sessions: usize,
+    /// Accounts of ended streams that are kept for [`Monitor::ledger`].
+    pub max_accounts: usize,
 }
 
 /// The running capture.
@@ -94,6 +96,7 @@ impl Monitor {
             beginnings_max: BEGINNINGS_MAX,
             compare_ends: options.compare_ends,
             max_sessions: options.max_sessions,
+            max_accounts: options.max_accounts,
         };
         let mut tracker = Tracker::new(machine, settings, clock, now);
         let found = startup::register_running(tracker.environment())?;
@@ -189,7 +192,7 @@ impl Monitor {
     }
 
     /// The accounts of all ended sessions.
-    pub fn ledger(&self) -> &[StreamLedger] {
+    pub fn ledger(&mut self) -> &[StreamLedger] {
         self.tracker.ledger()
     }
 

@@ -221,7 +221,7 @@ impl Source {
                 record.presence = presence;
                 lock(&self.view.counts).add(record.kind, record.severity);
                 let record = Arc::new(record);
-                self.view.history().push(Arc::clone(&record));
+                self.view.history().push(&record);
                 Some(record)
             }
             Err(error) => {
@@ -254,7 +254,9 @@ impl Sinks {
     pub fn new(limits: &Limits) -> Self {
         let view = Arc::new(View {
             live: Mutex::new(Live::new(limits.live)),
-            history: Mutex::new(History::new(limits.history_records, limits.history_bytes)),
+            history: Mutex::new(
+                History::new(limits.history_records, limits.history_bytes).taken_at_once(),
+            ),
             counts: Mutex::default(),
         });
         let source = Source {

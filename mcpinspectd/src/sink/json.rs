@@ -54,7 +54,9 @@ pub fn event_json(
     event_id: &str,
     max_bytes: usize,
 ) -> serde_json::Result<EventJson> {
-    let text = terminal_safe(&Whole { event, event_id })?;
+    let mut text = terminal_safe(&Whole { event, event_id })?;
+    // It may be kept for long, and room to grow is up to half of it.
+    text.shrink_to_fit();
     if text.len() <= max_bytes {
         let truncated = false;
         return Ok(EventJson { text, truncated });

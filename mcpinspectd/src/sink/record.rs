@@ -23,6 +23,11 @@ impl EventId {
         Self(format!("{:x}-{number}", run.0 / 1_000_000).into())
     }
 
+    /// The id of this text.
+    pub(super) fn from_text(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// As text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -22,7 +22,7 @@ const AT_ONCE: usize = 4;
 const PLAN: &str = "handshake; list; calls 60 2000; sleep 100; list; ask; calls 5 20000";
 const PIPELINES: usize = 100;
 /// How long the daemon may take to tidy up after an hour.
-const REST: Duration = Duration::from_secs(8);
+const REST: Duration = Duration::from_secs(16);
 
 /// Measures, and prints the table.
 pub fn measure(days: usize) -> Result<()> {
