@@ -20,11 +20,16 @@ use super::stats::{Samples, grouped, head, row};
 /// What the working process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
+    /// Somebody who has just been started, with a pipe: the daemon looks at it for some seconds.
+    Newcomer,
     /// Somebody whom the daemon has no business with.
     Bystander,
     /// An MCP server.
     Server,
 }
+
+/// How long until the daemon lets a process go that it has no business with: two of its sweeps.
+const SETTLED: Duration = Duration::from_secs(7);
 
 /// Where a server finds the writing end of its own standard input.
 const OWN_INPUT: i32 = 9;
@@ -39,7 +44,11 @@ const WORK: [(&str, usize); 4] = [
 /// Does all the work once and prints nanoseconds a call, one number a line.
 pub fn work(part: Part) -> Result<()> {
     let (read, write) = match part {
-        Part::Bystander => nix::unistd::pipe2(OFlag::O_CLOEXEC)?,
+        Part::Newcomer => nix::unistd::pipe2(OFlag::O_CLOEXEC)?,
+        Part::Bystander => {
+            std::thread::sleep(SETTLED);
+            nix::unistd::pipe2(OFlag::O_CLOEXEC)?
+        }
         Part::Server => {
             handshake()?;
             // SAFETY: the parent put these descriptors there for this process alone.
@@ -112,12 +121,13 @@ fn handshake() -> Result<()> {
 
 fn once(part: Part) -> Result<Vec<f64>> {
     let name = match part {
+        Part::Newcomer => "newcomer",
         Part::Bystander => "bystander",
         Part::Server => "server",
     };
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--part", name]).stderr(Stdio::piped());
-    let mut child = if part == Part::Bystander {
+    let mut child = if part != Part::Server {
         command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?
     } else {
         let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
@@ -158,12 +168,13 @@ fn once(part: Part) -> Result<Vec<f64>> {
 /// Measures all conditions in turn, and prints the table.
 pub fn measure(rounds: usize) -> Result<()> {
     let conditions = [
-        ("nothing attached", false, Part::Bystander),
+        ("nothing attached", false, Part::Newcomer),
         (
             "daemon running, process not involved",
             true,
             Part::Bystander,
         ),
+        ("daemon running, process just started", true, Part::Newcomer),
         ("daemon running, both ends captured", true, Part::Server),
     ];
     let mut samples = vec![vec![Samples::default(); WORK.len()]; conditions.len()];
