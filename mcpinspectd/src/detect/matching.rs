@@ -1,7 +1,7 @@
 //! Runs a rule set over a document and says which rules hold where.
 //!
-//! The work is one pass of the automaton plus, per sentence, a fixed number of mask tests: linear in
-//! the text whatever it says. Everything that could multiply (hits in one sentence, windows of a
+//! The work is one pass for phrases, one of the automaton for all other patterns, and per sentence a
+//! fixed number of mask tests: linear in the text whatever it says. Everything that could multiply (hits in one sentence, windows of a
 //! regular expression, findings) has a limit, and reaching one is reported as `truncated`.
 
 use super::category::{Part, Surface};
