@@ -12,7 +12,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
-use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, NoDetector, Output, SessionStart};
+use mcpinspectd::detect::NoDetector;
+use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, Output, SessionStart};
 use mcpinspectd::event::Event;
 use mcpinspectd::mcp;
 use mcpinspectd::model::{Direction, ServerId, SessionId, Timestamp};

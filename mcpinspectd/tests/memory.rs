@@ -1,7 +1,8 @@
 //! What a hundred servers cost in memory. By itself in a process, for the process is what is measured.
 #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
-use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, NoDetector, Output, SessionStart};
+use mcpinspectd::detect::NoDetector;
+use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, Output, SessionStart};
 use mcpinspectd::event::Event;
 use mcpinspectd::model::{Direction, ServerId, SessionId, Timestamp};
 use mcpinspectd::process::ServerIdentity;

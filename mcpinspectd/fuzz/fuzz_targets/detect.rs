@@ -11,7 +11,7 @@ use mcpinspectd::detect::extract::Subject;
 use mcpinspectd::detect::knowledge::{Current, Knowledge};
 use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::detect::tree::Tree;
-use mcpinspectd::engine::{Context, Detector, MessageInContext, ToolDefinition, Verdict};
+use mcpinspectd::detect::{Detector, MessageInContext, SessionContext, ToolDefinition, Verdict};
 use mcpinspectd::event::{Action, ToolStatus};
 use mcpinspectd::mcp::{self, Payload};
 use mcpinspectd::model::{Direction, Pid, ServerId, SessionId, Timestamp};
@@ -68,7 +68,7 @@ fn run(steps: &[Step<'_>]) -> Vec<Verdict> {
         | Step::Message { server, .. }) = step;
         let server_id = ServerId(format!("s{}", server % 4).into());
         let session_id = SessionId(format!("x{}", server % 8).into());
-        let context = Context {
+        let context = SessionContext {
             server_id: &server_id,
             session_id: &session_id,
             client: (server % 3 > 0).then_some(Pid(u32::from(server % 3))),
@@ -138,7 +138,7 @@ fn run(steps: &[Step<'_>]) -> Vec<Verdict> {
 
 fn message(
     watch: &mut Watch,
-    context: &Context<'_>,
+    context: &SessionContext<'_>,
     line: &str,
     direction: Direction,
     reply_to: Option<&str>,

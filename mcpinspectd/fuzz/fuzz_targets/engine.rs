@@ -3,7 +3,8 @@
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, NoDetector, Output, SessionStart};
+use mcpinspectd::detect::NoDetector;
+use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, Output, SessionStart};
 use mcpinspectd::event::Event;
 use mcpinspectd::model::{Direction, ServerId, SessionId, Timestamp};
 use mcpinspectd::process::ServerIdentity;

@@ -13,6 +13,7 @@
 //! weighs and where the weights come from, [`eval`] how well it works.
 
 pub mod analyse;
+mod api;
 pub mod category;
 pub mod document;
 pub mod eval;
@@ -36,6 +37,10 @@ mod shown;
 pub mod suppress;
 pub mod token;
 pub mod tree;
+
+pub use api::{
+    Detector, Difference, MessageInContext, NoDetector, SessionContext, ToolDefinition, Verdict,
+};
 
 #[cfg(test)]
 mod tests;

@@ -2,11 +2,11 @@
 
 use serde_json::value::RawValue;
 
-use super::detector::{Context, Difference, MessageInContext, Verdict};
 use super::input::SessionStart;
 use super::offers::Offers;
 use super::output::{MessageKind, MessageSeen, Output};
 use super::{Limits, Shared, shown};
+use crate::detect::{Difference, MessageInContext, SessionContext, Verdict};
 use crate::event::{Action, Event, Subject};
 use crate::mcp::{self, Irregularity, Malformed, Message, Parsed, Payload};
 use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
@@ -518,8 +518,8 @@ impl Body {
         self.findings(&verdict, observed.tool.as_deref(), time, output);
     }
 
-    pub(super) fn context(&self, time: Timestamp) -> Context<'_> {
-        Context {
+    pub(super) fn context(&self, time: Timestamp) -> SessionContext<'_> {
+        SessionContext {
             server_id: &self.server,
             session_id: &self.id,
             client: self.client_pid,

@@ -13,7 +13,6 @@
 //! requests without an answer, listings under way and what was announced. What a flood pushes out is
 //! counted and said.
 
-pub mod detector;
 mod input;
 mod live;
 mod offers;
@@ -23,13 +22,11 @@ mod shown;
 
 use std::collections::HashMap;
 
-pub use self::detector::{
-    Context, Detector, Difference, MessageInContext, NoDetector, ToolDefinition, Verdict,
-};
 pub use self::input::{Input, SessionStart};
 use self::live::LiveSession;
 pub use self::output::{MessageKind, MessageSeen, Output};
 pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
+use crate::detect::{Detector, Difference};
 use crate::model::{SessionId, Timestamp};
 use crate::registry::Registry;
 use crate::session::DEFAULT_MAX_IN_FLIGHT;

@@ -9,10 +9,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::value::RawValue;
 
-use super::detector::{ToolDefinition, Verdict};
 use super::live::Body;
 use super::output::Output;
 use super::{AutoApproval, Shared, shown};
+use crate::detect::{ToolDefinition, Verdict};
 use crate::event::{Action, Event, FieldChange, ToolStatus};
 use crate::mcp::json;
 use crate::mcp::view::{ServerResult, Tool};

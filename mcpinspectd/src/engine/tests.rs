@@ -9,6 +9,7 @@ use super::*;
 use crate::config::Config;
 use crate::detect::knowledge::{Current, Knowledge};
 use crate::detect::runtime::Watch;
+use crate::detect::{MessageInContext, NoDetector, SessionContext, ToolDefinition, Verdict};
 use crate::event::{Action, Detection, Event, Severity, ToolStatus};
 use crate::model::Direction::{self, ClientToServer as Up, ServerToClient as Down};
 use crate::model::{ServerId, Timestamp};
@@ -604,7 +605,7 @@ fn finding(action: Action) -> Verdict {
 }
 
 impl Detector for Finder {
-    fn tool(&mut self, _: &Context<'_>, tool: &ToolDefinition<'_>) -> Verdict {
+    fn tool(&mut self, _: &SessionContext<'_>, tool: &ToolDefinition<'_>) -> Verdict {
         if !tool.definition.get().contains("evil") {
             return Verdict::CLEAN;
         }
@@ -612,11 +613,11 @@ impl Detector for Finder {
         finding(Action::Alert)
     }
 
-    fn introduction(&mut self, _: &Context<'_>, _: &RawValue, _: ToolStatus) -> Verdict {
+    fn introduction(&mut self, _: &SessionContext<'_>, _: &RawValue, _: ToolStatus) -> Verdict {
         Verdict::CLEAN
     }
 
-    fn message(&mut self, _: &Context<'_>, message: &MessageInContext<'_>) -> Verdict {
+    fn message(&mut self, _: &SessionContext<'_>, message: &MessageInContext<'_>) -> Verdict {
         if message.tool == Some("evil") {
             finding(Action::Warn)
         } else {
@@ -624,7 +625,7 @@ impl Detector for Finder {
         }
     }
 
-    fn ends_disagree(&mut self, _: &Context<'_>, _: &Difference<'_>) -> Verdict {
+    fn ends_disagree(&mut self, _: &SessionContext<'_>, _: &Difference<'_>) -> Verdict {
         finding(Action::Alert)
     }
 

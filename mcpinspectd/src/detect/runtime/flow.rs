@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
-use crate::engine::Context;
+use super::super::api::SessionContext;
 use crate::model::{Pid, SessionId, Timestamp};
 
 /// Most clients that are followed.
@@ -67,13 +67,13 @@ pub struct Flows {
 
 impl Flows {
     /// What flowed through the client of this session, if anything.
-    pub fn known(&self, context: &Context<'_>) -> Option<&Flow> {
+    pub fn known(&self, context: &SessionContext<'_>) -> Option<&Flow> {
         self.agents.get(&agent(context))
     }
 
     /// What flows through the client of this session. Where there are too many, the one that was
     /// idle longest is forgotten.
-    pub fn of(&mut self, context: &Context<'_>) -> &mut Flow {
+    pub fn of(&mut self, context: &SessionContext<'_>) -> &mut Flow {
         let agent = agent(context);
         if self.agents.len() >= AGENTS && !self.agents.contains_key(&agent) {
             let idle = self.agents.iter().min_by_key(|(_, flow)| flow.used);
@@ -93,7 +93,7 @@ impl Flows {
     }
 }
 
-fn agent(context: &Context<'_>) -> Agent {
+fn agent(context: &SessionContext<'_>) -> Agent {
     match context.client {
         Some(pid) => Agent::Client(pid),
         None => Agent::Session(context.session_id.clone()),

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::analyse::{Analyser, Circumstances, Report};
+use super::api::{Detector, Difference, MessageInContext, SessionContext, ToolDefinition, Verdict};
 use super::category::Category;
 use super::extract::Subject;
 use super::knowledge::{Current, Knowledge};
@@ -23,7 +24,6 @@ use super::message::{self, Found};
 use super::neighbours::{Card, Neighbours};
 use super::shown;
 use super::tree::{self, Members, Tree};
-use crate::engine::{Context, Detector, Difference, MessageInContext, ToolDefinition, Verdict};
 use crate::event::{Action, Detection, Match, Severity, ToolStatus};
 use crate::mcp::{Message, Outcome};
 use crate::model::{Direction, SessionId};
@@ -104,7 +104,7 @@ impl Watch {
 
     fn look_at(
         &mut self,
-        context: &Context<'_>,
+        context: &SessionContext<'_>,
         definition: &Tree<'_>,
         card: Option<&Card>,
     ) -> Report {
@@ -120,7 +120,7 @@ impl Watch {
 
     /// Compares a changed definition with its pin: what the change brought in counts more than what
     /// was there when somebody looked at it.
-    fn changed(&mut self, context: &Context<'_>, report: &mut Report, pinned: &RawValue) {
+    fn changed(&mut self, context: &SessionContext<'_>, report: &mut Report, pinned: &RawValue) {
         let before = self.look_at(context, &tree::of(pinned), None);
         let new = report
             .detections
@@ -152,7 +152,7 @@ impl Watch {
         ));
     }
 
-    fn subject(&mut self, context: &Context<'_>, found: &Found<'_>) -> Report {
+    fn subject(&mut self, context: &SessionContext<'_>, found: &Found<'_>) -> Report {
         let circumstances = Circumstances {
             server: Some(&context.server_id.0),
             tool: found.tool,
@@ -179,7 +179,7 @@ impl Watch {
         report
     }
 
-    fn sampling(&mut self, context: &Context<'_>, params: &Tree<'_>, report: &mut Report) {
+    fn sampling(&mut self, context: &SessionContext<'_>, params: &Tree<'_>, report: &mut Report) {
         let warns = |pattern, explanation: String, report: &mut Report| {
             let what = Finding {
                 pattern,
@@ -211,7 +211,7 @@ impl Watch {
 
     fn call(
         &mut self,
-        context: &Context<'_>,
+        context: &SessionContext<'_>,
         tool: &str,
         arguments: &Tree<'_>,
         report: &mut Report,
@@ -255,7 +255,7 @@ impl Watch {
 
     fn result(
         &mut self,
-        context: &Context<'_>,
+        context: &SessionContext<'_>,
         tool: Option<&str>,
         result: &Tree<'_>,
         report: &mut Report,
@@ -282,7 +282,12 @@ impl Watch {
     }
 
     /// Leaves out what people do not want to see.
-    fn unsuppressed(&self, context: &Context<'_>, tool: Option<&str>, report: Report) -> Verdict {
+    fn unsuppressed(
+        &self,
+        context: &SessionContext<'_>,
+        tool: Option<&str>,
+        report: Report,
+    ) -> Verdict {
         let knowledge: &Knowledge = self.analyser.knowledge();
         let silences: Vec<_> = knowledge
             .rules
@@ -303,7 +308,7 @@ impl Watch {
                     .any(|one| one.silences(&detection.pattern, &detection.category))
             });
             if verdict.detections.is_empty() {
-                return Verdict::UNSEEN;
+                return Verdict::UNCHECKED;
             }
         }
         verdict
@@ -311,7 +316,7 @@ impl Watch {
 }
 
 impl Detector for Watch {
-    fn tool(&mut self, context: &Context<'_>, tool: &ToolDefinition<'_>) -> Verdict {
+    fn tool(&mut self, context: &SessionContext<'_>, tool: &ToolDefinition<'_>) -> Verdict {
         self.refresh();
         let key = (Arc::clone(&context.server_id.0), tool.hash);
         if tool.status != ToolStatus::Changed
@@ -339,7 +344,12 @@ impl Detector for Watch {
         verdict
     }
 
-    fn introduction(&mut self, context: &Context<'_>, said: &RawValue, _: ToolStatus) -> Verdict {
+    fn introduction(
+        &mut self,
+        context: &SessionContext<'_>,
+        said: &RawValue,
+        _: ToolStatus,
+    ) -> Verdict {
         self.refresh();
         let circumstances = Circumstances {
             server: Some(&context.server_id.0),
@@ -353,7 +363,7 @@ impl Detector for Watch {
         self.unsuppressed(context, None, report)
     }
 
-    fn message(&mut self, context: &Context<'_>, message: &MessageInContext<'_>) -> Verdict {
+    fn message(&mut self, context: &SessionContext<'_>, message: &MessageInContext<'_>) -> Verdict {
         self.refresh();
         // Definitions of tools come through `tool`, instructions through `instructions`.
         if matches!(
@@ -404,7 +414,11 @@ impl Detector for Watch {
         self.unsuppressed(context, message.tool, report)
     }
 
-    fn ends_disagree(&mut self, context: &Context<'_>, difference: &Difference<'_>) -> Verdict {
+    fn ends_disagree(
+        &mut self,
+        context: &SessionContext<'_>,
+        difference: &Difference<'_>,
+    ) -> Verdict {
         self.refresh();
         let report = tampering::judge(difference);
         self.unsuppressed(context, None, report)

@@ -2,8 +2,8 @@
 
 use super::{Finding, finding, shown};
 use crate::detect::analyse::Report;
+use crate::detect::api::Difference;
 use crate::detect::category::Category;
-use crate::engine::Difference;
 use crate::event::{Action, Severity};
 use crate::model::Direction;
 

@@ -28,13 +28,17 @@ impl Machine {
         }
     }
 
-    fn with<T>(&mut self, server: &str, act: impl FnOnce(&mut Watch, &Context<'_>) -> T) -> T {
+    fn with<T>(
+        &mut self,
+        server: &str,
+        act: impl FnOnce(&mut Watch, &SessionContext<'_>) -> T,
+    ) -> T {
         self.second += 1;
         let (server_id, session_id) = (
             ServerId(server.into()),
             SessionId(format!("s-{server}").into()),
         );
-        let context = Context {
+        let context = SessionContext {
             server_id: &server_id,
             session_id: &session_id,
             client: self.client,
@@ -387,7 +391,7 @@ fn an_unchanged_definition_is_looked_up_and_new_rules_count_at_once() {
     machine.current.replace(knowledge);
     assert_eq!(
         machine.tool("notes", &tool, ToolStatus::New, None),
-        Verdict::UNSEEN
+        Verdict::UNCHECKED
     );
 }
 
