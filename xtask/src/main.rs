@@ -4,6 +4,7 @@
 //! needs no privileges runs as the user; the daemon and the tests that load probes run through
 //! `sudo`, unless this is root already.
 
+mod architecture;
 mod bench;
 mod check;
 mod container;
@@ -46,6 +47,8 @@ enum Command {
     },
     /// Check format, lints and the dependencies' licences, as CI does
     Check(check::Options),
+    /// Check how modules depend on each other
+    Architecture(architecture::Options),
     /// Set up everything that the other commands need, and nothing else
     Setup,
 }
@@ -73,6 +76,7 @@ fn dispatch(command: Command) -> Result<()> {
             arguments,
         } => check::eval(&directory, &arguments),
         Command::Check(options) => check::run(&options),
+        Command::Architecture(options) => architecture::run(&options),
         Command::Setup => {
             setup::toolchain()?;
             setup::kernel()?;

@@ -5,6 +5,7 @@
 //! `apt-get install` away elsewhere), write exactly what their package managers read, and cost no
 //! build of their own, as crates that do the same would.
 
+mod contents;
 mod deb;
 mod page;
 mod rpm;
@@ -19,9 +20,7 @@ use serde_json::Value;
 use crate::run::built;
 use crate::setup;
 use crate::shell::{self, say};
-
-/// Programs of the package.
-const PROGRAMS: &[&str] = &["mcpinspectd", "mcpinspect", "mcpinspect-notify"];
+use contents::{PROGRAMS, Package};
 
 /// The command line of `cargo xtask package`.
 #[derive(clap::Args)]
@@ -57,25 +56,6 @@ impl Format {
             Self::Rpm => &[("rpmbuild", "rpm")],
         }
     }
-}
-
-/// What a package is made of and called.
-struct Package {
-    /// The version that the programs have.
-    version: String,
-    revision: u32,
-    /// The machine's name for its architecture, such as `x86_64`.
-    architecture: String,
-    /// The oldest GNU C library that the programs run with.
-    glibc: String,
-    /// Whether it is for tests: packed fast rather than small.
-    quick: bool,
-    /// Where the packages and what they are made of go.
-    folder: PathBuf,
-    /// The directory with the built programs.
-    programs: PathBuf,
-    /// Man pages and completions, as the programs wrote them.
-    manual: PathBuf,
 }
 
 /// Builds the packages and prints where they are.

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
-use super::{Package, tree};
+use super::contents::Package;
+use super::tree;
 use crate::shell::{self, say};
 
 /// Builds it.

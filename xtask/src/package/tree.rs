@@ -7,7 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{PROGRAMS, Package, page};
+use super::contents::{PROGRAMS, Package};
+use super::page;
 use crate::shell;
 
 /// Files of the repository and their places.

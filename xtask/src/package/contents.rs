@@ -1,0 +1,25 @@
+//! What a package is made of.
+
+use std::path::PathBuf;
+
+/// The programs in every package.
+pub(super) const PROGRAMS: &[&str] = &["mcpinspectd", "mcpinspect", "mcpinspect-notify"];
+
+/// The inputs of a package, and what it is called.
+pub(super) struct Package {
+    /// The version that the programs report.
+    pub(super) version: String,
+    pub(super) revision: u32,
+    /// The machine's name for its architecture, such as `x86_64`.
+    pub(super) architecture: String,
+    /// The oldest GNU C library that the programs run with.
+    pub(super) glibc: String,
+    /// Whether it is for tests: packed fast rather than small.
+    pub(super) quick: bool,
+    /// The folder for the packages and their intermediate files.
+    pub(super) folder: PathBuf,
+    /// The folder with the built programs.
+    pub(super) programs: PathBuf,
+    /// Man pages and completions, as the programs wrote them.
+    pub(super) manual: PathBuf,
+}
