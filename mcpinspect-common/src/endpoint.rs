@@ -63,21 +63,21 @@ pub struct EndpointKey {
 /// insert it, once, with the sniffing budget.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Watch {
+pub struct EndpointWatch {
     /// By [`End`]: payload is shipped for stream positions below this. 0 ships nothing and
     /// `u64::MAX` everything.
-    pub limit: [u64; 2],
+    pub ship_limit: [u64; 2],
     /// Not 0 where bytes are counted at both ends, also where none are shipped.
     pub counted: u32,
     /// Not 0 where what is written here is shipped only to be compared with what is read: it gives
     /// way while user space is behind.
-    pub compared: u32,
+    pub compare_only: u32,
 }
 
 /// What the probes count at an endpoint, also where no payload is shipped. Written by the probes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct EndpointCounters {
     /// By [`End`]: bytes that crossed it, counted from when the endpoint was registered. The
     /// writer's count starts at what was unread then, so that position 0 is the first byte that
     /// was still to be read.
@@ -92,8 +92,8 @@ pub struct Counters {
     /// By [`End`]: the process that called last.
     pub last_tgid: [u32; 2],
     /// By [`End`]: 1 where the first byte cannot begin a JSON value or a blank line: such a stream is
-    /// shipped for [`crate::PLAIN_BUDGET`] bytes only, as long as it is not watched in full.
-    pub plain: [u32; 2],
+    /// shipped for [`crate::NOT_JSON_BUDGET`] bytes only, as long as it is not watched in full.
+    pub not_json: [u32; 2],
     /// For a socket: the inode number of the socket it is connected to; 0 where not known.
     pub peer_ino: u64,
 }

@@ -10,10 +10,10 @@ mod record;
 mod stats;
 mod syscall;
 
-pub use endpoint::{Counters, End, EndpointKey, EndpointKind, Watch};
+pub use endpoint::{End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch};
 pub use limits::{
-    ENDPOINTS_MAX, INVOLVED_SLOTS, PAYLOAD_CLASSES, PAYLOAD_MAX, PLAIN_BUDGET,
-    SNIFF_BUDGET_DEFAULT, SYSCALL_TABLE_LEN, involved_slot,
+    ENDPOINTS_MAX, NOT_JSON_BUDGET, PAYLOAD_CLASSES, PAYLOAD_MAX, SNIFF_BUDGET_DEFAULT,
+    SYSCALL_TABLE_LEN, TRACKED_SLOTS, tracked_slot,
 };
 pub use record::{EndpointReport, RecordFlags, RecordHeader, RecordKind};
 pub use stats::Stat;
@@ -23,12 +23,12 @@ pub use syscall::Operation;
 mod pod {
     //! Marks the map keys and values as plain data for aya.
 
-    use crate::{Counters, EndpointKey, Watch};
+    use crate::{EndpointCounters, EndpointKey, EndpointWatch};
 
     // SAFETY: `repr(C)`, integers only, no padding, every bit pattern valid.
     unsafe impl aya::Pod for EndpointKey {}
     // SAFETY: as above.
-    unsafe impl aya::Pod for Watch {}
+    unsafe impl aya::Pod for EndpointWatch {}
     // SAFETY: as above.
-    unsafe impl aya::Pod for Counters {}
+    unsafe impl aya::Pod for EndpointCounters {}
 }

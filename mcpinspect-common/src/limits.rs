@@ -17,17 +17,17 @@ pub const SNIFF_BUDGET_DEFAULT: u64 = 4 << 20;
 
 /// Bytes per end that are shipped of a stream that begins like something else: a server may print
 /// text before it speaks, but not much.
-pub const PLAIN_BUDGET: u64 = 64 * 1024;
+pub const NOT_JSON_BUDGET: u64 = 64 * 1024;
 
 /// System call numbers that the probes can tell apart.
 pub const SYSCALL_TABLE_LEN: u32 = 512;
 
-/// Slots of the table of involved processes. A power of two.
-pub const INVOLVED_SLOTS: u32 = 65_536;
+/// Slots of the table of tracked processes. A power of two.
+pub const TRACKED_SLOTS: u32 = 65_536;
 
-/// The slot of a process in the table of involved processes. Processes whose ids are equal modulo
-/// the table's size share one: the uninvolved one of them then pays for a look-up that finds
+/// The slot of a process in the table of tracked processes. Processes whose ids are equal modulo
+/// the table's size share one: the untracked one of them then pays for a look-up that finds
 /// nothing.
-pub const fn involved_slot(tgid: u32) -> u32 {
-    tgid & (INVOLVED_SLOTS - 1)
+pub const fn tracked_slot(tgid: u32) -> u32 {
+    tgid & (TRACKED_SLOTS - 1)
 }

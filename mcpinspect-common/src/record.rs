@@ -11,7 +11,7 @@ pub enum RecordKind {
     /// A process whose standard input or output may be an MCP wire started a program; payload:
     /// [`EndpointReport`]s of descriptors 0 and 1.
     Exec = 3,
-    /// A process that had been involved is gone.
+    /// A process that had been tracked is gone.
     Exit = 4,
     /// An endpoint was registered outside of an exec; payload: one [`EndpointReport`].
     Registered = 5,

@@ -11,7 +11,8 @@ use core::{
 
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, generated::bpf_loop};
 use mcpinspect_common::{
-    Counters, End, EndpointKey, PAYLOAD_CLASSES, PAYLOAD_MAX, PLAIN_BUDGET, RecordKind, Watch,
+    End, EndpointCounters, EndpointKey, EndpointWatch, NOT_JSON_BUDGET, PAYLOAD_CLASSES,
+    PAYLOAD_MAX, RecordKind,
 };
 
 use crate::{
@@ -142,7 +143,7 @@ fn look_at_beginning(key: &EndpointKey, end: usize, address: u64) {
                 Some(b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n' | 0xef)
             )
         {
-            (&raw mut (*counters).plain[end & 1]).write_volatile(1);
+            (&raw mut (*counters).not_json[end & 1]).write_volatile(1);
         }
     }
 }
@@ -248,9 +249,9 @@ fn account(key: &EndpointKey, end: usize, total: u64) -> Extent {
     let position = advance(counters, end, total);
     let mut limit = WATCHES.get_ptr(key).map_or(0, |watch| limit(watch, end));
     // SAFETY: as in `advance`.
-    let plain = unsafe { (&raw const (*counters).plain[end & 1]).read_volatile() } != 0;
-    if plain && limit != u64::MAX && limit > PLAIN_BUDGET {
-        limit = PLAIN_BUDGET;
+    let plain = unsafe { (&raw const (*counters).not_json[end & 1]).read_volatile() } != 0;
+    if plain && limit != u64::MAX && limit > NOT_JSON_BUDGET {
+        limit = NOT_JSON_BUDGET;
     }
     let wanted = limit.saturating_sub(position);
     Extent {
@@ -260,7 +261,7 @@ fn account(key: &EndpointKey, end: usize, total: u64) -> Extent {
 }
 
 /// Notes how long the first write is that is counted after what was unread, which may be in that
-/// already: see [`Counters::first_write`]. `again` tells that the same call wrote before. Gives
+/// already: see [`EndpointCounters::first_write`]. `again` tells that the same call wrote before. Gives
 /// whether this is that call.
 #[inline(always)]
 fn note_first_write(key: &EndpointKey, end: usize, position: u64, total: u64, again: bool) -> bool {
@@ -385,19 +386,19 @@ fn lost(key: &EndpointKey, end: usize, bytes: u64) {
 fn is_compared(key: &EndpointKey) -> bool {
     WATCHES.get_ptr(key).is_some_and(|watch| {
         // SAFETY: as in `limit`.
-        unsafe { (&raw const (*watch).compared).read_volatile() != 0 }
+        unsafe { (&raw const (*watch).compare_only).read_volatile() != 0 }
     })
 }
 
 #[inline(always)]
-fn limit(watch: *const Watch, end: usize) -> u64 {
+fn limit(watch: *const EndpointWatch, end: usize) -> u64 {
     // SAFETY: an aligned word of a map entry; user space replaces entries, so an old value may be read.
-    unsafe { (&raw const (*watch).limit[end & 1]).read_volatile() }
+    unsafe { (&raw const (*watch).ship_limit[end & 1]).read_volatile() }
 }
 
 /// Advances a position and gives where it was.
 #[inline(always)]
-fn advance(counters: *mut Counters, end: usize, total: u64) -> u64 {
+fn advance(counters: *mut EndpointCounters, end: usize, total: u64) -> u64 {
     // SAFETY: map memory that stays allocated while the program runs; an aligned word is stored.
     unsafe {
         let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
@@ -407,7 +408,7 @@ fn advance(counters: *mut Counters, end: usize, total: u64) -> u64 {
 }
 
 #[inline(always)]
-fn lose(counters: *mut Counters, end: usize, bytes: u64) {
+fn lose(counters: *mut EndpointCounters, end: usize, bytes: u64) {
     // SAFETY: as in `advance`.
     unsafe {
         add(&raw mut (*counters).lost[end & 1], bytes);

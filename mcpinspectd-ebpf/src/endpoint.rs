@@ -3,7 +3,9 @@
 use core::{ffi::c_void, mem::MaybeUninit};
 
 use aya_ebpf::{bindings::BPF_NOEXIST, helpers::generated::bpf_loop};
-use mcpinspect_common::{Counters, End, EndpointKey, EndpointKind, EndpointReport, Stat, Watch};
+use mcpinspect_common::{
+    End, EndpointCounters, EndpointKey, EndpointKind, EndpointReport, EndpointWatch, Stat,
+};
 
 use crate::{
     descriptor,
@@ -54,10 +56,10 @@ fn insert(key: EndpointKey, peer_ino: u64, written_unread: u64) -> bool {
     let fresh = COUNTERS
         .insert(key, counters, u64::from(BPF_NOEXIST))
         .is_ok();
-    let watch = Watch {
-        limit: [SNIFF_BUDGET.load(); 2],
+    let watch = EndpointWatch {
+        ship_limit: [SNIFF_BUDGET.load(); 2],
         counted: 1,
-        compared: 0,
+        compare_only: 0,
     };
     let watched = WATCHES.insert(key, watch, u64::from(BPF_NOEXIST)).is_ok();
     // SAFETY: only the presence of the entry is looked at.
@@ -70,9 +72,9 @@ fn insert(key: EndpointKey, peer_ino: u64, written_unread: u64) -> bool {
 /// Counters at zero, by a store for each word: a call of `memset` is a loop over bytes here, which
 /// verifiers follow anew on each way to it.
 #[inline(always)]
-fn zeroed_counters() -> Counters {
-    const WORDS: usize = size_of::<Counters>() / size_of::<u64>();
-    let mut counters = MaybeUninit::<Counters>::uninit();
+fn zeroed_counters() -> EndpointCounters {
+    const WORDS: usize = size_of::<EndpointCounters>() / size_of::<u64>();
+    let mut counters = MaybeUninit::<EndpointCounters>::uninit();
     for word in 0..WORDS {
         // SAFETY: within the value, which consists of aligned words; all of them are written.
         unsafe {

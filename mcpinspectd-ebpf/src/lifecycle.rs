@@ -7,10 +7,11 @@ use aya_log_ebpf::debug;
 use mcpinspect_common::{EndpointKey, EndpointReport, RecordKind};
 
 use crate::{
-    descriptor, emit, endpoint, involved,
+    descriptor, emit, endpoint,
     kernel::{Access as _, Probed, probe},
     maps::CANDIDATES,
     offsets::*,
+    tracked,
 };
 
 /// Ancestors that are marked at an exec: a launcher such as `npx` puts three processes between a
@@ -26,8 +27,8 @@ fn tgid(task: u64) -> u32 {
 #[inline(always)]
 pub fn on_fork(parent: u64, child: u64) {
     let (parent, child) = (tgid(parent), tgid(child));
-    if parent != child && involved::is_involved(parent) {
-        involved::mark(child);
+    if parent != child && tracked::is_tracked(parent) {
+        tracked::mark(child);
     }
 }
 
@@ -50,7 +51,7 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64) {
         return;
     }
     // Marks first: a parent may write while its child's streams are being registered.
-    involved::mark(tgid(task));
+    tracked::mark(tgid(task));
     let mut ancestor = task;
     for _ in 0..ANCESTORS {
         ancestor = probe(ancestor, OFF_TASK_REAL_PARENT.load());
@@ -58,7 +59,7 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64) {
         if id <= 1 {
             break;
         }
-        involved::mark(id);
+        tracked::mark(id);
     }
     // A loop for the verifier: what is called twice in a row, older kernels follow on the square of
     // its ways.
@@ -100,16 +101,16 @@ unsafe extern "C" fn register_step(index: u32, context: *mut c_void) -> i64 {
     0
 }
 
-/// Tells user space that an involved process is gone, with its last thread.
+/// Tells user space that a tracked process is gone, with its last thread.
 #[inline(always)]
 pub fn on_exit<C: EbpfContext>(context: &C, task: u64) {
     let id = tgid(task);
-    if !involved::is_involved(id) {
+    if !tracked::is_tracked(id) {
         return;
     }
     let signal: u64 = probe(task, OFF_TASK_SIGNAL.load());
     if Probed::load::<u32>(signal, OFF_SIGNAL_LIVE.load()) == 0 {
-        debug!(context, "exit: process {} was involved", id);
+        debug!(context, "exit: process {} was tracked", id);
         emit::bare(emit::header(RecordKind::Exit, 0, EndpointKey::default(), 0));
     }
 }
@@ -149,7 +150,7 @@ pub fn on_descriptor(context: *const DescriptorContext) {
     if id == OWN_TGID.load() {
         return;
     }
-    involved::mark(id);
+    tracked::mark(id);
     let report: EndpointReport = endpoint::register(file, fd);
     if report.fresh == 1 {
         let mut header = emit::header(RecordKind::Registered, 0, key, 0);

@@ -2,7 +2,7 @@
 //!
 //! One program on the exit of system calls copies what crossed a watched stream (or several that do
 //! the same, on the exits of the functions behind those calls). It runs for every system call of the
-//! machine, so it is ordered by what it costs an uninvolved process: a table
+//! machine, so it is ordered by what it costs an untracked process: a table
 //! look-up by call number, then one by process, and only then the way from the descriptor to the
 //! stream. Three small programs follow processes (fork, exec, exit), and an iterator registers the
 //! streams that exist already when the daemon starts.
@@ -20,13 +20,13 @@ mod descriptor;
 mod emit;
 mod endpoint;
 mod handover;
-mod involved;
 mod kernel;
 mod lifecycle;
 mod maps;
 mod offsets;
 mod passing;
 mod syscall;
+mod tracked;
 
 use aya_ebpf::{
     EbpfContext as _,

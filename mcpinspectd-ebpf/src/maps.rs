@@ -7,7 +7,8 @@ use aya_ebpf::{
     maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf},
 };
 use mcpinspect_common::{
-    Counters, ENDPOINTS_MAX, EndpointKey, INVOLVED_SLOTS, SYSCALL_TABLE_LEN, Stat, Watch,
+    ENDPOINTS_MAX, EndpointCounters, EndpointKey, EndpointWatch, SYSCALL_TABLE_LEN, Stat,
+    TRACKED_SLOTS,
 };
 
 /// Everything that goes to user space. The loader sets the size.
@@ -18,24 +19,26 @@ pub static RECORDS: RingBuf = RingBuf::with_byte_size(16 << 20, 0);
 #[map]
 pub static OPERATIONS: Array<u8> = Array::with_max_entries(SYSCALL_TABLE_LEN, 0);
 
-/// Involved processes by slot: 0, or a stamp of when the process was last marked. Eight bytes each,
+/// Tracked processes by slot: 0, or a stamp of when the process was last marked. Eight bytes each,
 /// which is how far the kernel spaces an array's values anyway. User space maps it and takes a mark back by compare-and-swap on the stamp, so that a mark set meanwhile stays.
 #[map]
-pub static INVOLVED: Array<u64> = Array::with_max_entries(INVOLVED_SLOTS, BPF_F_MMAPABLE);
+pub static TRACKED: Array<u64> = Array::with_max_entries(TRACKED_SLOTS, BPF_F_MMAPABLE);
 
 /// Known endpoints and how far they are watched. Entries are changed by user space alone.
 #[map]
-pub static WATCHES: HashMap<EndpointKey, Watch> = HashMap::with_max_entries(ENDPOINTS_MAX, 0);
+pub static WATCHES: HashMap<EndpointKey, EndpointWatch> =
+    HashMap::with_max_entries(ENDPOINTS_MAX, 0);
 
 /// What is counted at the known endpoints. Entries are changed by the probes alone.
 #[map]
-pub static COUNTERS: HashMap<EndpointKey, Counters> = HashMap::with_max_entries(ENDPOINTS_MAX, 0);
+pub static COUNTERS: HashMap<EndpointKey, EndpointCounters> =
+    HashMap::with_max_entries(ENDPOINTS_MAX, 0);
 
 /// Endpoints that the next run of the descriptor iterator shall register.
 #[map]
 pub static CANDIDATES: HashMap<EndpointKey, u8> = HashMap::with_max_entries(ENDPOINTS_MAX, 0);
 
-/// Involved processes that were already reported as users of a mechanism that hides its bytes.
+/// Tracked processes that were already reported as users of a mechanism that hides its bytes.
 #[map]
 pub static BLIND_REPORTED: LruHashMap<u64, u8> = LruHashMap::with_max_entries(4096, 0);
 
@@ -43,7 +46,7 @@ pub static BLIND_REPORTED: LruHashMap<u64, u8> = LruHashMap::with_max_entries(40
 #[map]
 pub static HANDING_OVER: Array<u32> = Array::with_max_entries(1, 0);
 
-/// Threads of involved processes (as `bpf_get_current_pid_tgid` has them) that have ended a call since
+/// Threads of tracked processes (as `bpf_get_current_pid_tgid` has them) that have ended a call since
 /// then; see [`crate::handover`].
 #[map]
 pub static THREADS: HashMap<u64, u8> = HashMap::with_max_entries(8192, 0);

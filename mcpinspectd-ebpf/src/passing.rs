@@ -1,11 +1,11 @@
-//! Descriptors that arrive from elsewhere: an uninvolved process becomes involved.
+//! Descriptors that arrive from elsewhere: an untracked process becomes tracked.
 
 use mcpinspect_common::Operation;
 
 use crate::{
-    involved,
     kernel::{Access, user},
     syscall::Arguments,
+    tracked,
 };
 
 /// `struct msghdr`: control data and its length, as user space sees it (64 bit).
@@ -26,7 +26,7 @@ struct Control {
 #[inline(always)]
 pub fn notice<A: Access>(operation: u8, arguments: &Arguments, tgid: u32) {
     if operation == Operation::TakeDescriptor as u8 {
-        involved::mark(tgid);
+        tracked::mark(tgid);
     } else if operation == Operation::ReceiveMessage as u8
         || operation == Operation::ReceiveMessages as u8
     {
@@ -43,7 +43,7 @@ pub fn notice<A: Access>(operation: u8, arguments: &Arguments, tgid: u32) {
             ..
         }) = user::<Control>(control)
         {
-            involved::mark(tgid);
+            tracked::mark(tgid);
         }
     }
 }

@@ -6,11 +6,11 @@ use mcpinspect_common::{End, EndpointKey, Operation, RecordKind};
 use crate::{
     blind,
     copy::{self, Source},
-    descriptor, emit, handover, involved,
+    descriptor, emit, handover,
     kernel::Access,
     maps::{OPERATIONS, WATCHES},
     offsets::*,
-    passing,
+    passing, tracked,
 };
 
 const MSG_PEEK: u64 = 2;
@@ -65,7 +65,7 @@ pub fn on_function_exit<A: Access>(operation: u8, regs: u64, result: i64) {
     ended::<A>(operation, regs, result, handover::claims);
 }
 
-/// `is_mine` says whether the program that asks is the one to look at a call of an involved process.
+/// `is_mine` says whether the program that asks is the one to look at a call of a tracked process.
 #[inline(always)]
 fn ended<A: Access>(operation: u8, regs: u64, result: i64, is_mine: impl FnOnce() -> bool) {
     if operation == Operation::None as u8 || result < 0 {
@@ -73,7 +73,7 @@ fn ended<A: Access>(operation: u8, regs: u64, result: i64, is_mine: impl FnOnce(
     }
     let arguments = Arguments { regs };
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    if !involved::is_involved(tgid) {
+    if !tracked::is_tracked(tgid) {
         passing::notice::<A>(operation, &arguments, tgid);
         return;
     }
@@ -90,7 +90,7 @@ fn ended<A: Access>(operation: u8, regs: u64, result: i64, is_mine: impl FnOnce(
 #[inline(always)]
 pub fn compat_returned() {
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    if involved::is_involved(tgid) {
+    if tracked::is_tracked(tgid) {
         blind::notice_process(Operation::Compat, tgid);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A call that was under way when the function exits were attached is seen ending by the tracepoint
 //! alone: a server waits in one for its next request, perhaps for hours. So the tracepoint stays until
-//! no thread is in such a call any more. The probes note each thread of an involved process that has
+//! no thread is in such a call any more. The probes note each thread of a tracked process that has
 //! ended a call since; who is not noted, and is in a call on a watched stream, may still be in an old
 //! one. In the meantime each call is looked at through one of the hooks; the probes see to that.
 
@@ -12,14 +12,14 @@ use std::time::Duration;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, MapError};
 
-use super::involved::InvolvedTable;
 use super::operations;
 use super::probes::{ProbeError, map};
+use super::tracked::TrackedProcesses;
 use crate::model::Pid;
 use crate::process::{self, calls, fds};
 
 /// Nanoseconds between two looks at the threads, at first and at most: each goes through all of the
-/// machine's involved processes.
+/// machine's tracked processes.
 const PAUSE: u64 = Duration::from_secs(1).as_nanos() as u64;
 const PAUSE_MAX: u64 = Duration::from_secs(30).as_nanos() as u64;
 
@@ -67,7 +67,7 @@ impl Handover {
     /// began before.
     pub(super) fn is_awaited(
         &self,
-        involved: &InvolvedTable,
+        tracked: &TrackedProcesses,
         watched: &HashSet<(u64, u64)>,
     ) -> bool {
         let numbers: HashSet<u64> = operations::table()
@@ -75,7 +75,7 @@ impl Handover {
             .collect();
         process::pids()
             .into_iter()
-            .filter(|pid| involved.stamp(pid.0) != 0)
+            .filter(|pid| tracked.stamp(pid.0) != 0)
             .any(|pid| self.is_process_awaited(pid, &numbers, watched))
     }
 

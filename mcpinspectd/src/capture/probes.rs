@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf};
 use aya::programs::{Iter, ProgramError, RawTracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader};
-use mcpinspect_common::{Counters, EndpointKey, Stat, Watch};
+use mcpinspect_common::{EndpointCounters, EndpointKey, EndpointWatch, Stat};
 use thiserror::Error;
 
 use super::btf::{Btf, BtfError};
 use super::handover::Handover;
 use super::hook::{Hook, HookChoice};
-use super::involved::InvolvedTable;
 use super::layout::Layout;
 use super::operations;
+use super::tracked::TrackedProcesses;
 
 /// Where kernels describe their own types.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -132,9 +132,9 @@ pub struct Probes {
     misses_told: u64,
     next_misses: u64,
     /// Which processes pay for a look-up.
-    pub involved: InvolvedTable,
-    watches: HashMap<MapData, EndpointKey, Watch>,
-    counters: HashMap<MapData, EndpointKey, Counters>,
+    pub tracked: TrackedProcesses,
+    watches: HashMap<MapData, EndpointKey, EndpointWatch>,
+    counters: HashMap<MapData, EndpointKey, EndpointCounters>,
     candidates: HashMap<MapData, EndpointKey, u8>,
     stats: PerCpuArray<MapData, u64>,
     logger: Option<aya_log::EbpfLogger<&'static dyn log::Log>>,
@@ -184,11 +184,11 @@ impl Probes {
                 })?;
         }
         let ring = map(&mut ebpf, "RECORDS")?;
-        let involved = match ebpf.map("INVOLVED") {
+        let tracked = match ebpf.map("TRACKED") {
             Some(aya::maps::Map::Array(data)) => {
-                InvolvedTable::new(data.fd()).map_err(std::io::Error::from)?
+                TrackedProcesses::new(data.fd()).map_err(std::io::Error::from)?
             }
-            _ => return Err(ProbeError::Incomplete("INVOLVED")),
+            _ => return Err(ProbeError::Incomplete("TRACKED")),
         };
         let logger = options
             .diagnostics
@@ -205,7 +205,7 @@ impl Probes {
             handover,
             misses_told: 0,
             next_misses: 0,
-            involved,
+            tracked,
             watches: map(&mut ebpf, "WATCHES")?,
             counters: map(&mut ebpf, "COUNTERS")?,
             candidates: map(&mut ebpf, "CANDIDATES")?,
@@ -231,7 +231,7 @@ impl Probes {
 
     /// Takes the tracepoint away as soon as function exits see all calls. `now` is in nanoseconds since
     /// boot; call it several times a second.
-    pub fn hand_over(&mut self, now: u64) {
+    pub fn finish_switchover(&mut self, now: u64) {
         let due = self
             .handover
             .as_mut()
@@ -239,7 +239,7 @@ impl Probes {
         let Some(handover) = self.handover.as_ref().filter(|_| due) else {
             return;
         };
-        if handover.is_awaited(&self.involved, &self.watched()) {
+        if handover.is_awaited(&self.tracked, &self.watched_inodes()) {
             return;
         }
         Hook::TypedTracepoint.detach(&mut self.ebpf);
@@ -262,7 +262,7 @@ impl Probes {
 
     /// Tells in the log of calls that were missed, once a minute at most. `now` is in nanoseconds since
     /// boot.
-    pub fn tell_misses(&mut self, now: u64) {
+    pub fn report_missed_calls(&mut self, now: u64) {
         if now < self.next_misses {
             return;
         }
@@ -279,19 +279,19 @@ impl Probes {
     }
 
     /// Sets how far an endpoint is watched.
-    pub fn watch(&mut self, key: EndpointKey, watch: Watch) {
+    pub fn set_watch(&mut self, key: EndpointKey, watch: EndpointWatch) {
         if let Err(error) = self.watches.insert(key, watch, 0) {
             tracing::warn!(?key, %error, "cannot change a watch");
         }
     }
 
     /// What was counted at an endpoint; `None` if it is not known.
-    pub fn counters(&self, key: EndpointKey) -> Option<Counters> {
+    pub fn counters(&self, key: EndpointKey) -> Option<EndpointCounters> {
         self.counters.get(&key, 0).ok()
     }
 
     /// Device and inode of every endpoint that is counted.
-    pub fn watched(&self) -> std::collections::HashSet<(u64, u64)> {
+    pub fn watched_inodes(&self) -> std::collections::HashSet<(u64, u64)> {
         self.watches
             .iter()
             .filter_map(Result::ok)

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// Why bytes are no record.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum RecordError {
+pub enum DecodeError {
     /// Shorter than a header, or than the header says.
     #[error("record cut short")]
     Short,
@@ -18,7 +18,7 @@ pub enum RecordError {
 
 /// Who did something, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Actor {
+pub struct Origin {
     /// Process (thread group).
     pub tgid: u32,
     /// Nanoseconds on `CLOCK_BOOTTIME`.
@@ -28,7 +28,7 @@ pub struct Actor {
 /// One record. The fields are those of [`RecordHeader`], which documents them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the header documents the fields")]
-pub enum Record<'a> {
+pub enum KernelRecord<'a> {
     /// Bytes that crossed an end of a stream.
     Data {
         key: EndpointKey,
@@ -50,7 +50,7 @@ pub enum Record<'a> {
         input: EndpointReport,
         output: EndpointReport,
     },
-    /// An involved process is gone.
+    /// A tracked process is gone.
     Exit,
     /// An endpoint was registered on request.
     Registered(EndpointReport),
@@ -66,7 +66,7 @@ pub enum Record<'a> {
 ///
 /// # Errors
 /// The bytes are not a record of this version; the caller counts and drops them.
-pub fn decode(data: &[u8]) -> Result<(Actor, Record<'_>), RecordError> {
+pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
     let header: RecordHeader = plain(data)?;
     let RecordHeader {
         kind,
@@ -83,39 +83,39 @@ pub fn decode(data: &[u8]) -> Result<(Actor, Record<'_>), RecordError> {
     let payload = data
         .get(size_of::<RecordHeader>()..)
         .and_then(|rest| rest.get(..len as usize))
-        .ok_or(RecordError::Short)?;
-    let end = End::from_u8(end).ok_or(RecordError::Unknown)?;
-    let record = match RecordKind::from_u8(kind).ok_or(RecordError::Unknown)? {
-        RecordKind::Data if flags & RecordFlags::FAULT != 0 => Record::Missing {
+        .ok_or(DecodeError::Short)?;
+    let end = End::from_u8(end).ok_or(DecodeError::Unknown)?;
+    let record = match RecordKind::from_u8(kind).ok_or(DecodeError::Unknown)? {
+        RecordKind::Data if flags & RecordFlags::FAULT != 0 => KernelRecord::Missing {
             key,
             end,
             position,
             length: aux,
         },
-        RecordKind::Data => Record::Data {
+        RecordKind::Data => KernelRecord::Data {
             key,
             end,
             position,
             bytes: payload,
         },
-        RecordKind::EndOfStream => Record::EndOfStream { key },
-        RecordKind::Exec => Record::Exec {
+        RecordKind::EndOfStream => KernelRecord::EndOfStream { key },
+        RecordKind::Exec => KernelRecord::Exec {
             input: plain(payload)?,
             output: plain(
                 payload
                     .get(size_of::<EndpointReport>()..)
-                    .ok_or(RecordError::Short)?,
+                    .ok_or(DecodeError::Short)?,
             )?,
         },
-        RecordKind::Exit => Record::Exit,
-        RecordKind::Registered => Record::Registered(plain(payload)?),
-        RecordKind::BlindSpot => Record::BlindSpot {
+        RecordKind::Exit => KernelRecord::Exit,
+        RecordKind::Registered => KernelRecord::Registered(plain(payload)?),
+        RecordKind::BlindSpot => KernelRecord::BlindSpot {
             stream: (key.ino != 0).then_some((key, end)),
             bytes: position,
             operation: u8::try_from(aux).map_or(Operation::None, Operation::from_u8),
         },
     };
-    Ok((Actor { tgid, time }, record))
+    Ok((Origin { tgid, time }, record))
 }
 
 /// Structures that records are made of.
@@ -123,8 +123,8 @@ trait Plain: Copy {}
 impl Plain for RecordHeader {}
 impl Plain for EndpointReport {}
 
-fn plain<T: Plain>(data: &[u8]) -> Result<T, RecordError> {
-    let bytes = data.get(..size_of::<T>()).ok_or(RecordError::Short)?;
+fn plain<T: Plain>(data: &[u8]) -> Result<T, DecodeError> {
+    let bytes = data.get(..size_of::<T>()).ok_or(DecodeError::Short)?;
     // SAFETY: `Plain` types are `repr(C)` integers without padding, for which every bit pattern is
     // valid, and `bytes` has exactly their size; the read does not assume alignment.
     Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
@@ -134,11 +134,11 @@ fn plain<T: Plain>(data: &[u8]) -> Result<T, RecordError> {
 ///
 /// # Errors
 /// Fewer bytes than the header says.
-pub fn length(data: &[u8]) -> Result<usize, RecordError> {
+pub fn length(data: &[u8]) -> Result<usize, DecodeError> {
     let header: RecordHeader = plain(data)?;
     let length = size_of::<RecordHeader>() + header.len as usize;
     if data.len() < length {
-        Err(RecordError::Short)
+        Err(DecodeError::Short)
     } else {
         Ok(length)
     }

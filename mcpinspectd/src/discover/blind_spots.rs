@@ -5,7 +5,7 @@ use mcpinspect_common::{End, EndpointKey, Operation};
 use super::environment::Environment;
 use super::stream::{Fate, SessionIndex, Stream};
 use super::tracker::{Feed, Tracker};
-use crate::capture::Actor;
+use crate::capture::Origin;
 use crate::engine::Input;
 use crate::model::Pid;
 
@@ -17,7 +17,7 @@ impl<E: Environment> Tracker<E> {
         &mut self,
         stream: Option<(EndpointKey, End)>,
         operation: Operation,
-        actor: Actor,
+        origin: Origin,
         feed: &mut impl Feed,
     ) {
         let Some((key, end)) = stream else {
@@ -25,14 +25,14 @@ impl<E: Environment> Tracker<E> {
             if self.blind.len() == BLIND_MAX {
                 self.blind.clear();
             }
-            self.blind.insert(actor.tgid, operation);
-            return self.tell_blind_processes(actor.time, feed);
+            self.blind.insert(origin.tgid, operation);
+            return self.tell_blind_processes(origin.time, feed);
         };
         let Some(key) = self.stream_of(key, end) else {
             return;
         };
         if end == End::Reader {
-            self.use_writer(key, actor.time, feed);
+            self.use_writer(key, origin.time, feed);
         }
         let Some(Stream {
             fate: Fate::Carried(flow),
@@ -43,7 +43,7 @@ impl<E: Environment> Tracker<E> {
         };
         // What was written before the stream was known is to be had at the reader's end alone.
         let covered = flow.source != end && flow.reassembly.next() >= self.counted(key).0;
-        self.tell_blind_spot(flow.session, operation.as_str(), actor, covered, feed);
+        self.tell_blind_spot(flow.session, operation.as_str(), origin, covered, feed);
     }
 
     /// Tells of the sessions whose parties move bytes in a way that hides them.
@@ -51,9 +51,9 @@ impl<E: Environment> Tracker<E> {
         for (index, session) in &self.sessions {
             for tgid in [session.server, session.client].into_iter().flatten() {
                 if let Some(operation) = self.blind.get(&tgid) {
-                    let actor = Actor { tgid, time };
+                    let origin = Origin { tgid, time };
                     // It does not tell the stream, so nothing vouches for the other end.
-                    self.tell_blind_spot(*index, operation.as_str(), actor, false, feed);
+                    self.tell_blind_spot(*index, operation.as_str(), origin, false, feed);
                 }
             }
         }
@@ -63,7 +63,7 @@ impl<E: Environment> Tracker<E> {
         &self,
         index: SessionIndex,
         mechanism: &'static str,
-        actor: Actor,
+        origin: Origin,
         covered_by_other_end: bool,
         feed: &mut impl Feed,
     ) {
@@ -71,9 +71,9 @@ impl<E: Environment> Tracker<E> {
             feed.input(Input::BlindSpot {
                 session: &session.id,
                 mechanism,
-                pid: Pid(actor.tgid),
+                pid: Pid(origin.tgid),
                 covered_by_other_end,
-                time: self.clock.at(actor.time),
+                time: self.clock.at(origin.time),
             });
         }
     }

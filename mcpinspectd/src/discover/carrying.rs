@@ -8,7 +8,7 @@ use super::environment::Environment;
 use super::session::Waiting;
 use super::stream::{Fate, Flow, SessionIndex, Stream};
 use super::tracker::{Feed, Tracker};
-use crate::capture::Actor;
+use crate::capture::Origin;
 use crate::engine::{Input, SessionStart};
 use crate::model::{Direction, Pid, SessionId, Timestamp};
 use crate::process::ProcessInfo;
@@ -65,11 +65,11 @@ impl<E: Environment> Tracker<E> {
         self.compare_ends_of(key);
         self.watch(key, u64::MAX, self.limit(key, End::Writer));
         for (position, bytes, time) in kept.pieces() {
-            let actor = Actor {
+            let origin = Origin {
                 tgid: reader.unwrap_or(0),
                 time,
             };
-            self.deliver(key, position, bytes, actor, feed);
+            self.deliver(key, position, bytes, origin, feed);
         }
     }
 
@@ -79,7 +79,7 @@ impl<E: Environment> Tracker<E> {
         key: EndpointKey,
         position: u64,
         bytes: &[u8],
-        actor: Actor,
+        origin: Origin,
         feed: &mut impl Feed,
     ) {
         let Some(Stream {
@@ -91,9 +91,9 @@ impl<E: Environment> Tracker<E> {
         };
         let (index, direction, source) = (flow.session, flow.direction, flow.source);
         let first = flow.reassembly.next() == 0;
-        self.note_parties(index, direction, source, actor, feed);
-        if !self.is_open(index, actor.time, feed) {
-            return self.wait(index, key, position, bytes, actor);
+        self.note_parties(index, direction, source, origin, feed);
+        if !self.is_open(index, origin.time, feed) {
+            return self.wait(index, key, position, bytes, origin);
         }
         let Some(Stream {
             fate: Fate::Carried(flow),
@@ -105,15 +105,15 @@ impl<E: Environment> Tracker<E> {
         let Some(session) = self.sessions.get(&index) else {
             return;
         };
-        let time = self.clock.at(actor.time);
+        let time = self.clock.at(origin.time);
         let mut say = |said: Said<'_>| {
             feed.input(input_of(&session.id, direction, said, "ring_full", time));
         };
         let Flow {
             reassembly, ends, ..
         } = flow;
-        reassembly.push(position, bytes, actor.time, &mut |piece| {
-            pass_on(ends, piece, actor.time, &mut say);
+        reassembly.push(position, bytes, origin.time, &mut |piece| {
+            pass_on(ends, piece, origin.time, &mut say);
         });
         if first && flow.reassembly.next() > 0 {
             // The end that is used is seen: the other one need not be shipped as well, but to compare.
@@ -161,7 +161,7 @@ impl<E: Environment> Tracker<E> {
         index: SessionIndex,
         direction: Direction,
         end: End,
-        actor: Actor,
+        origin: Origin,
         feed: &mut impl Feed,
     ) {
         let Some(session) = self.sessions.get_mut(&index) else {
@@ -173,9 +173,9 @@ impl<E: Environment> Tracker<E> {
         } else {
             &mut session.client
         };
-        let changed = actor.tgid != 0 && *party != Some(actor.tgid);
+        let changed = origin.tgid != 0 && *party != Some(origin.tgid);
         if changed {
-            *party = Some(actor.tgid);
+            *party = Some(origin.tgid);
         }
         if session.opened && changed {
             // Who takes over keeps the session from ending with who is gone.
@@ -200,7 +200,7 @@ impl<E: Environment> Tracker<E> {
         let since = session
             .waiting
             .first()
-            .map_or(now, |first| first.actor.time);
+            .map_or(now, |first| first.origin.time);
         let waiting: usize = session.waiting.iter().map(|piece| piece.bytes.len()).sum();
         let out_of_patience = now.saturating_sub(since) > CLIENT_PATIENCE || waiting > WAITING_MAX;
         let parties = self.parties(index);
@@ -217,14 +217,14 @@ impl<E: Environment> Tracker<E> {
         key: EndpointKey,
         position: u64,
         bytes: &[u8],
-        actor: Actor,
+        origin: Origin,
     ) {
         if let Some(session) = self.sessions.get_mut(&index) {
             session.waiting.push(Waiting {
                 key,
                 position,
                 bytes: bytes.to_vec(),
-                actor,
+                origin,
             });
         }
     }
@@ -333,7 +333,7 @@ impl<E: Environment> Tracker<E> {
         session.client = client;
         session.opened = true;
         let waiting = std::mem::take(&mut session.waiting);
-        let time = waiting.first().map_or(time, |first| first.actor.time);
+        let time = waiting.first().map_or(time, |first| first.origin.time);
         feed.input(Input::SessionStarted(SessionStart {
             id: session.id.clone(),
             server: identity,
@@ -350,7 +350,7 @@ impl<E: Environment> Tracker<E> {
         });
         self.tell_blind_processes(time, feed);
         for piece in waiting {
-            self.deliver(piece.key, piece.position, &piece.bytes, piece.actor, feed);
+            self.deliver(piece.key, piece.position, &piece.bytes, piece.origin, feed);
         }
         let Some(session) = self.sessions.get(&index) else {
             return;
@@ -370,7 +370,7 @@ impl<E: Environment> Tracker<E> {
         }
     }
 
-    pub(super) fn end_of_stream(&mut self, key: EndpointKey, actor: Actor, feed: &mut impl Feed) {
+    pub(super) fn end_of_stream(&mut self, key: EndpointKey, origin: Origin, feed: &mut impl Feed) {
         let Some(Stream {
             fate: Fate::Carried(flow),
             ..
@@ -379,7 +379,9 @@ impl<E: Environment> Tracker<E> {
             return;
         };
         let (index, direction) = (flow.session, flow.direction);
-        self.ends(key, actor.time, feed, |ends, mut say| ends.finish(&mut say));
+        self.ends(key, origin.time, feed, |ends, mut say| {
+            ends.finish(&mut say)
+        });
         let Some(Stream {
             fate: Fate::Carried(flow),
             ..
@@ -392,7 +394,7 @@ impl<E: Environment> Tracker<E> {
             return;
         };
         if session.opened && !again {
-            let time = self.clock.at(actor.time);
+            let time = self.clock.at(origin.time);
             feed.input(Input::EndOfStream {
                 session: &session.id,
                 direction,
@@ -400,7 +402,7 @@ impl<E: Environment> Tracker<E> {
             });
         }
         session.closing(
-            actor.time,
+            origin.time,
             match direction {
                 Direction::ClientToServer => "client_closed",
                 Direction::ServerToClient => "server_closed",
@@ -436,7 +438,7 @@ impl<E: Environment> Tracker<E> {
         }
         self.watch(key, 0, u64::MAX);
         for (position, bytes, time) in kept.pieces() {
-            self.deliver(key, position, bytes, Actor { tgid, time }, feed);
+            self.deliver(key, position, bytes, Origin { tgid, time }, feed);
         }
         true
     }

@@ -16,7 +16,7 @@ use super::environment::Environment;
 use super::ledger::{Account, StreamLedger};
 use super::stream::{Fate, SessionIndex, Stream};
 use super::tracker::{Feed, Tracker};
-use crate::capture::Actor;
+use crate::capture::Origin;
 use crate::engine::Input;
 use crate::process::fds::{Holder, Holders, InodeKey};
 
@@ -243,11 +243,11 @@ impl<E: Environment> Tracker<E> {
         };
         let index = flow.session;
         if self.use_writer(key, now, feed) {
-            let actor = Actor {
+            let origin = Origin {
                 tgid: reader,
                 time: now,
             };
-            self.tell_blind_spot(index, "unseen_reader", actor, true, feed);
+            self.tell_blind_spot(index, "unseen_reader", origin, true, feed);
         }
     }
 

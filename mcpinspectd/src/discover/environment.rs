@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcpinspect_common::{Counters, End, EndpointKey, Watch};
+use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointWatch};
 
 use crate::process::fds::{Holder, Holders};
 use crate::process::{ProcessInfo, ServerIdentity};
@@ -22,9 +22,9 @@ pub enum Policy {
 /// The kernel's side and the process table. The real one is in the daemon; tests bring their own.
 pub trait Environment {
     /// Sets how far an endpoint's bytes are shipped.
-    fn watch(&mut self, key: EndpointKey, watch: Watch);
+    fn watch(&mut self, key: EndpointKey, watch: EndpointWatch);
     /// What was counted at an endpoint.
-    fn counters(&self, key: EndpointKey) -> Option<Counters>;
+    fn counters(&self, key: EndpointKey) -> Option<EndpointCounters>;
     /// Stops knowing an endpoint.
     fn forget(&mut self, key: EndpointKey);
     /// Who holds which stream now.

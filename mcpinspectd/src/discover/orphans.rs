@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use mcpinspect_common::EndpointKey;
 
-use crate::capture::Actor;
+use crate::capture::Origin;
 
 /// Bytes that are kept at most; the oldest go first.
 const BYTES_MAX: usize = 1 << 20;
@@ -25,7 +25,7 @@ pub struct Orphan {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// Who wrote them, and when.
-    pub actor: Actor,
+    pub origin: Origin,
 }
 
 /// The pieces, in the order in which they came.
@@ -37,13 +37,13 @@ pub struct Orphans {
 
 impl Orphans {
     /// Keeps a piece.
-    pub fn keep(&mut self, key: EndpointKey, position: u64, bytes: &[u8], actor: Actor) {
+    pub fn keep(&mut self, key: EndpointKey, position: u64, bytes: &[u8], origin: Origin) {
         self.bytes += bytes.len();
         self.pieces.push_back(Orphan {
             key,
             position,
             bytes: bytes.to_vec(),
-            actor,
+            origin,
         });
         while self.bytes > BYTES_MAX || self.pieces.len() > PIECES_MAX {
             let Some(oldest) = self.pieces.pop_front() else {

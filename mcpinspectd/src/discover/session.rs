@@ -2,7 +2,7 @@
 
 use mcpinspect_common::EndpointKey;
 
-use crate::capture::Actor;
+use crate::capture::Origin;
 use crate::model::{Direction, SessionId};
 
 /// A piece of a session that waits for the session's client to show itself.
@@ -15,7 +15,7 @@ pub struct Waiting {
     /// The piece.
     pub bytes: Vec<u8>,
     /// Who moved it, and when.
-    pub actor: Actor,
+    pub origin: Origin,
 }
 
 /// A session under way.

@@ -6,7 +6,7 @@ use super::carrying::OwnedPiece;
 use super::environment::Environment;
 use super::stream::{Fate, Stream};
 use super::tracker::{Feed, Tracker};
-use crate::capture::Actor;
+use crate::capture::Origin;
 use crate::mcp::sniff::Evidence;
 
 impl<E: Environment> Tracker<E> {
@@ -16,16 +16,16 @@ impl<E: Environment> Tracker<E> {
         end: End,
         position: u64,
         bytes: &[u8],
-        actor: Actor,
+        origin: Origin,
         feed: &mut impl Feed,
     ) {
         let stream = self.ensure(key);
-        stream.actors[end as usize] = Some(actor.tgid);
+        stream.actors[end as usize] = Some(origin.tgid);
         match &mut stream.fate {
             Fate::Ignored => {}
             Fate::Sniffed(beginning) => {
                 let before = beginning.memory();
-                let judge = beginning.keep(end, position, bytes, actor.time);
+                let judge = beginning.keep(end, position, bytes, origin.time);
                 let kept = beginning.memory() - before;
                 if judge {
                     beginning.judge();
@@ -37,14 +37,14 @@ impl<E: Environment> Tracker<E> {
                 self.bound_beginnings();
             }
             Fate::Carried(flow) if flow.source == end => {
-                self.deliver(key, position, bytes, actor, feed);
+                self.deliver(key, position, bytes, origin, feed);
             }
             Fate::Carried(flow) if end == End::Writer => {
                 if flow.reassembly.next() == 0 {
-                    flow.fallback.keep(position, bytes, actor.time);
+                    flow.fallback.keep(position, bytes, origin.time);
                 }
-                self.ends(key, actor.time, feed, |ends, mut say| {
-                    ends.written(position, bytes, actor.time, &mut say);
+                self.ends(key, origin.time, feed, |ends, mut say| {
+                    ends.written(position, bytes, origin.time, &mut say);
                 });
             }
             Fate::Carried(_) => {}
@@ -57,7 +57,7 @@ impl<E: Environment> Tracker<E> {
         end: End,
         position: u64,
         length: u64,
-        actor: Actor,
+        origin: Origin,
         feed: &mut impl Feed,
     ) {
         let Some(Stream {
@@ -67,7 +67,7 @@ impl<E: Environment> Tracker<E> {
         else {
             return;
         };
-        self.open_at_last(flow.session, actor.time, feed);
+        self.open_at_last(flow.session, origin.time, feed);
         let Some(Stream {
             fate: Fate::Carried(flow),
             ..
@@ -78,10 +78,10 @@ impl<E: Environment> Tracker<E> {
         if flow.source == end {
             let mut pieces = Vec::new();
             flow.reassembly
-                .missing(position, length, actor.time, &mut |piece| {
+                .missing(position, length, origin.time, &mut |piece| {
                     pieces.push(OwnedPiece::from(piece));
                 });
-            self.hand_on(key, pieces, "page_not_resident", actor.time, feed);
+            self.hand_on(key, pieces, "page_not_resident", origin.time, feed);
         }
     }
 

@@ -172,7 +172,7 @@ pub struct Stream {
     pub fate: Fate,
     /// By [`End`]: the process that was seen there last.
     pub actors: [Option<u32>; 2],
-    /// Bytes that the writer's count has too many: see [`mcpinspect_common::Counters::first_write`].
+    /// Bytes that the writer's count has too many: see [`mcpinspect_common::EndpointCounters::first_write`].
     pub counted_twice: u64,
     /// Whether it was under way when the daemon joined.
     pub joined: bool,

@@ -6,11 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mcpinspect_common::{
-    Counters, End, EndpointKey, EndpointKind, EndpointReport, Operation, Watch,
+    End, EndpointCounters, EndpointKey, EndpointKind, EndpointReport, EndpointWatch, Operation,
 };
 
 use super::{Environment, Feed, Policy, Settings, StreamLedger, Tracker};
-use crate::capture::{Actor, BootClock, Record};
+use crate::capture::{BootClock, KernelRecord, Origin};
 use crate::engine::Input;
 use crate::model::{Direction, Pid, ServerId};
 use crate::process::fds::{Access, Holder, Holders, InodeKey, StreamKind};
@@ -25,8 +25,8 @@ const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protoco
 /// What the fake kernel knows, shared with the test.
 #[derive(Default)]
 struct World {
-    watches: HashMap<EndpointKey, Watch>,
-    counters: HashMap<EndpointKey, Counters>,
+    watches: HashMap<EndpointKey, EndpointWatch>,
+    counters: HashMap<EndpointKey, EndpointCounters>,
     holders: Holders,
     unread: u64,
 }
@@ -34,10 +34,10 @@ struct World {
 struct Fake(Rc<RefCell<World>>);
 
 impl Environment for Fake {
-    fn watch(&mut self, key: EndpointKey, watch: Watch) {
+    fn watch(&mut self, key: EndpointKey, watch: EndpointWatch) {
         self.0.borrow_mut().watches.insert(key, watch);
     }
-    fn counters(&self, key: EndpointKey) -> Option<Counters> {
+    fn counters(&self, key: EndpointKey) -> Option<EndpointCounters> {
         self.0.borrow().counters.get(&key).copied()
     }
     fn forget(&mut self, key: EndpointKey) {
@@ -142,12 +142,12 @@ impl Bench {
         }
     }
 
-    fn record(&mut self, tgid: u32, record: Record<'_>) {
-        let actor = Actor {
+    fn record(&mut self, tgid: u32, record: KernelRecord<'_>) {
+        let origin = Origin {
             tgid,
             time: self.now,
         };
-        self.tracker.record(actor, record, &mut self.told);
+        self.tracker.record(origin, record, &mut self.told);
     }
 
     fn exec(&mut self, pid: u32, input: EndpointKey, output: EndpointKey) {
@@ -159,7 +159,7 @@ impl Bench {
         };
         self.record(
             pid,
-            Record::Exec {
+            KernelRecord::Exec {
                 input: report(input, 0),
                 output: report(output, 1),
             },
@@ -171,7 +171,7 @@ impl Bench {
         let position = self.count(tgid, key, end, bytes.len());
         self.record(
             tgid,
-            Record::Data {
+            KernelRecord::Data {
                 key,
                 end,
                 position,
@@ -228,7 +228,7 @@ impl Bench {
             .borrow()
             .watches
             .get(&key)
-            .map_or([7; 2], |watch| watch.limit)
+            .map_or([7; 2], |watch| watch.ship_limit)
     }
 }
 
@@ -405,7 +405,7 @@ fn a_slow_reader_is_waited_for() {
 fn a_session_ends_when_its_server_is_gone_and_all_is_read() {
     let mut bench = exchange();
     bench.moves(SERVER, pipe(2), End::Writer, b"{\"jsonrpc\":\"2.0\"}\n");
-    bench.record(SERVER, Record::Exit);
+    bench.record(SERVER, KernelRecord::Exit);
     bench.world.borrow_mut().holders.clear();
     bench.hold(pipe(2), CLIENT, Access::Read);
     bench.wait(SECOND / 5);
@@ -435,7 +435,7 @@ fn a_session_ends_when_its_server_is_gone_and_all_is_read() {
 #[test]
 fn a_server_that_is_replaced_on_the_same_pipes_keeps_its_session() {
     let mut bench = exchange();
-    bench.record(SERVER, Record::Exit);
+    bench.record(SERVER, KernelRecord::Exit);
     bench.world.borrow_mut().holders.clear();
     for key in [pipe(1), pipe(2)] {
         bench.hold(key, 201, Access::Both);
@@ -452,7 +452,7 @@ fn a_server_that_is_replaced_on_the_same_pipes_keeps_its_session() {
 #[test]
 fn splices_are_told_for_the_session_they_concern() {
     let mut bench = exchange();
-    let blind = |key| Record::BlindSpot {
+    let blind = |key| KernelRecord::BlindSpot {
         stream: Some((key, End::Writer)),
         bytes: 10,
         operation: Operation::Splice,
@@ -502,7 +502,7 @@ fn sessions_above_the_limit_are_counted_and_left_alone() {
     assert_eq!(bench.limit(pipe(11)), [0, 0]);
 
     // One that ends makes room for one.
-    bench.record(1001, Record::Exit);
+    bench.record(1001, KernelRecord::Exit);
     let closed = |ino: u64| InodeKey { dev: 15, ino };
     for ino in [2, 3] {
         bench.world.borrow_mut().holders.remove(&closed(ino));
@@ -533,7 +533,7 @@ fn what_is_written_before_the_peer_is_known_is_kept() {
     };
     bench.record(
         SERVER,
-        Record::Exec {
+        KernelRecord::Exec {
             input: report(0),
             output: report(1),
         },
@@ -562,7 +562,7 @@ fn a_client_that_never_shows_is_not_waited_for_for_long() {
     let mut bench = Bench::new();
     bench.exec(SERVER, pipe(1), pipe(2));
     bench.moves(SERVER, pipe(1), End::Reader, INITIALIZE);
-    bench.record(SERVER, Record::EndOfStream { key: pipe(1) });
+    bench.record(SERVER, KernelRecord::EndOfStream { key: pipe(1) });
     bench.wait(SECOND / 5);
     assert_eq!(bench.told.lines[..2], ["started", "end client_to_server"]);
     assert_eq!(bench.told.client, None);
@@ -581,7 +581,7 @@ fn a_write_under_way_at_registration_is_counted_once() {
         counters.position[End::Writer as usize] += length as u64;
         world.holders.clear();
     }
-    bench.record(SERVER, Record::EndOfStream { key: pipe(1) });
+    bench.record(SERVER, KernelRecord::EndOfStream { key: pipe(1) });
     bench.wait(SECOND);
     let account = &bench.tracker.ledger()[0];
     assert_eq!(account.bytes_written, length as u64);
@@ -593,7 +593,7 @@ fn bytes_that_nobody_read_are_not_taken_for_counted_twice() {
     let mut bench = exchange();
     bench.count(CLIENT, pipe(1), End::Writer, 7);
     bench.world.borrow_mut().holders.clear();
-    bench.record(SERVER, Record::EndOfStream { key: pipe(1) });
+    bench.record(SERVER, KernelRecord::EndOfStream { key: pipe(1) });
     bench.wait(SECOND);
     let account = &bench.tracker.ledger()[0];
     assert_eq!(account.bytes_written, INITIALIZE.len() as u64 + 7);
@@ -658,6 +658,6 @@ fn what_only_the_server_was_seen_reading_comes_as_well() {
             .sent(Direction::ClientToServer)
             .ends_with(b"{\"b\":2}\n")
     );
-    bench.record(SERVER, Record::EndOfStream { key: pipe(1) });
+    bench.record(SERVER, KernelRecord::EndOfStream { key: pipe(1) });
     assert_eq!(bench.told.lines, ["started", "end client_to_server"]);
 }

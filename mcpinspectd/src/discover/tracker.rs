@@ -10,7 +10,7 @@ use super::orphans::{Orphan, Orphans};
 use super::programs::{Program, Programs};
 use super::session::Session;
 use super::stream::{SessionIndex, Stream};
-use crate::capture::{Actor, BootClock, Record};
+use crate::capture::{BootClock, KernelRecord, Origin};
 use crate::engine::Input;
 use crate::model::Direction;
 
@@ -108,46 +108,46 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Takes a record in.
-    pub fn record(&mut self, actor: Actor, record: Record<'_>, feed: &mut impl Feed) {
-        if !matches!(record, Record::Data { .. }) {
-            tracing::trace!(?actor, ?record);
+    pub fn record(&mut self, origin: Origin, record: KernelRecord<'_>, feed: &mut impl Feed) {
+        if !matches!(record, KernelRecord::Data { .. }) {
+            tracing::trace!(?origin, ?record);
         }
         match record {
-            Record::Data {
+            KernelRecord::Data {
                 key,
                 end,
                 position,
                 bytes,
             } => {
                 if let Some(stream) = self.stream_of(key, end) {
-                    self.data(stream, end, position, bytes, actor, feed);
+                    self.data(stream, end, position, bytes, origin, feed);
                 } else {
-                    self.orphans.keep(key, position, bytes, actor);
+                    self.orphans.keep(key, position, bytes, origin);
                 }
             }
-            Record::Missing {
+            KernelRecord::Missing {
                 key,
                 end,
                 position,
                 length,
             } => {
                 if let Some(stream) = self.stream_of(key, end) {
-                    self.missing(stream, end, position, length, actor, feed);
+                    self.missing(stream, end, position, length, origin, feed);
                 }
             }
-            Record::EndOfStream { key } => self.end_of_stream(key, actor, feed),
-            Record::Exec { input, output } => self.exec(actor, input, output, feed),
-            Record::Exit => self.exit(actor),
-            Record::Registered(report) => {
+            KernelRecord::EndOfStream { key } => self.end_of_stream(key, origin, feed),
+            KernelRecord::Exec { input, output } => self.exec(origin, input, output, feed),
+            KernelRecord::Exit => self.exit(origin),
+            KernelRecord::Registered(report) => {
                 self.registered(report);
                 self.adopt(feed);
             }
-            Record::BlindSpot {
+            KernelRecord::BlindSpot {
                 stream,
                 bytes: _,
                 operation,
             } => {
-                self.blind_spot(stream, operation, actor, feed);
+                self.blind_spot(stream, operation, origin, feed);
             }
         }
     }
@@ -211,12 +211,12 @@ impl<E: Environment> Tracker<E> {
             key,
             position,
             bytes,
-            actor,
+            origin,
         } in self.orphans.take()
         {
             match self.stream_of(key, End::Writer) {
-                Some(stream) => self.data(stream, End::Writer, position, &bytes, actor, feed),
-                None => self.orphans.keep(key, position, &bytes, actor),
+                Some(stream) => self.data(stream, End::Writer, position, &bytes, origin, feed),
+                None => self.orphans.keep(key, position, &bytes, origin),
             }
         }
     }
@@ -233,13 +233,13 @@ impl<E: Environment> Tracker<E> {
 
     fn exec(
         &mut self,
-        actor: Actor,
+        origin: Origin,
         input: EndpointReport,
         output: EndpointReport,
         feed: &mut impl Feed,
     ) {
         // Whatever its process did before, this is another program.
-        self.blind.remove(&actor.tgid);
+        self.blind.remove(&origin.tgid);
         let input = self.endpoint(input);
         let output = self
             .endpoint(output)
@@ -250,13 +250,13 @@ impl<E: Environment> Tracker<E> {
         // Only a program between two streams can be a server whose both directions are seen; the
         // process table is asked for those alone, while they are there.
         let info = (input.is_some() && output.is_some())
-            .then(|| self.environment.describe(actor.tgid))
+            .then(|| self.environment.describe(origin.tgid))
             .flatten();
         let policy = info
             .as_deref()
             .map_or(Policy::Sniff, |info| self.environment.policy(info));
         self.programs.add(&Program {
-            pid: actor.tgid,
+            pid: origin.tgid,
             input,
             output,
             info,
@@ -277,12 +277,12 @@ impl<E: Environment> Tracker<E> {
         self.adopt(feed);
     }
 
-    fn exit(&mut self, actor: Actor) {
+    fn exit(&mut self, origin: Origin) {
         for session in self.sessions.values_mut() {
-            if session.server == Some(actor.tgid) {
-                session.closing(actor.time, "server_exited");
-            } else if session.client == Some(actor.tgid) {
-                session.closing(actor.time, "client_exited");
+            if session.server == Some(origin.tgid) {
+                session.closing(origin.time, "server_exited");
+            } else if session.client == Some(origin.tgid) {
+                session.closing(origin.time, "client_exited");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! How far each endpoint is shipped: asked of the kernel by what has become of its streams.
 
-use mcpinspect_common::{End, EndpointKey, Watch};
+use mcpinspect_common::{End, EndpointKey, EndpointWatch};
 
 use super::environment::Environment;
 use super::stream::{Fate, Stream};
@@ -12,10 +12,10 @@ impl<E: Environment> Tracker<E> {
         let written_at = self.streams.get(&key).and_then(|stream| stream.written_at);
         let counted = u32::from(!self.is_ignored(key));
         if written_at == Some(key) {
-            let watch = Watch {
-                limit: [reader, writer],
+            let watch = EndpointWatch {
+                ship_limit: [reader, writer],
                 counted,
-                compared: self.is_compared(key),
+                compare_only: self.is_compared(key),
             };
             self.environment.watch(key, watch);
             return;
@@ -27,17 +27,17 @@ impl<E: Environment> Tracker<E> {
             (self.limit(reverse, End::Writer), counted)
         });
         let counted = counted | counts_writes;
-        let watch = Watch {
-            limit: [reader, own_writes],
+        let watch = EndpointWatch {
+            ship_limit: [reader, own_writes],
             counted,
-            compared: reverse.map_or(0, |reverse| self.is_compared(reverse)),
+            compare_only: reverse.map_or(0, |reverse| self.is_compared(reverse)),
         };
         self.environment.watch(key, watch);
         if let Some(peer) = written_at {
-            let watch = Watch {
-                limit: [self.limit(peer, End::Reader), writer],
+            let watch = EndpointWatch {
+                ship_limit: [self.limit(peer, End::Reader), writer],
                 counted,
-                compared: self.is_compared(key),
+                compare_only: self.is_compared(key),
             };
             self.environment.watch(peer, watch);
         }

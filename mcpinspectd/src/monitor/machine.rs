@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use mcpinspect_common::{Counters, End, EndpointKey, EndpointKind, Watch, involved_slot};
+use mcpinspect_common::{
+    End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch, tracked_slot,
+};
 use nix::libc;
 
 use crate::capture::Probes;
@@ -64,20 +66,20 @@ impl Machine {
                 kind: kind as u32,
             };
             self.own.insert(key);
-            self.probes.watch(key, Watch::default());
+            self.probes.set_watch(key, EndpointWatch::default());
         }
     }
 }
 
 impl Environment for Machine {
-    fn watch(&mut self, key: EndpointKey, watch: Watch) {
+    fn watch(&mut self, key: EndpointKey, watch: EndpointWatch) {
         if self.own.contains(&key) {
             return;
         }
-        self.probes.watch(key, watch);
+        self.probes.set_watch(key, watch);
     }
 
-    fn counters(&self, key: EndpointKey) -> Option<Counters> {
+    fn counters(&self, key: EndpointKey) -> Option<EndpointCounters> {
         self.probes.counters(key)
     }
 
@@ -121,21 +123,21 @@ impl Environment for Machine {
     }
 
     fn mark(&mut self, pid: u32) {
-        self.probes.involved.mark(pid);
+        self.probes.tracked.mark(pid);
     }
 
     fn unmark_idle(&mut self) {
         // Marks first: one that is set from now on has another stamp and stays. Then what is
         // watched, which the probes register before they mark. Then who holds it.
-        let marked = self.probes.involved.marked();
+        let marked = self.probes.tracked.marked();
         if marked.is_empty() {
             return;
         }
-        let watched = self.probes.watched();
+        let watched = self.probes.watched_inodes();
         let mut busy: HashSet<u32> = HashSet::new();
         for (key, holders) in holders_snapshot() {
             if watched.contains(&(key.dev, key.ino)) {
-                busy.extend(holders.iter().map(|holder| involved_slot(holder.pid.0)));
+                busy.extend(holders.iter().map(|holder| tracked_slot(holder.pid.0)));
             }
         }
         // A process that moves a descriptor while its table is gone through seems to hold nothing, so it
@@ -144,7 +146,7 @@ impl Environment for Machine {
         let idle: HashMap<u32, u64> = idle.collect();
         for (slot, stamp) in &idle {
             if self.idle.get(slot) == Some(stamp) {
-                self.probes.involved.clear(*slot, *stamp);
+                self.probes.tracked.clear(*slot, *stamp);
             }
         }
         self.idle = idle;

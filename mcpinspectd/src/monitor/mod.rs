@@ -168,8 +168,8 @@ impl Monitor {
             }
             self.tracker.tick(now, feed);
             let probes = self.tracker.environment().probes();
-            probes.hand_over(now);
-            probes.tell_misses(now);
+            probes.finish_switchover(now);
+            probes.report_missed_calls(now);
             probes.flush_log();
         }
     }
@@ -177,7 +177,7 @@ impl Monitor {
     fn take(&mut self, batch: &Batch, feed: &mut impl Feed) {
         for data in batch.records() {
             match decode(data) {
-                Ok((actor, record)) => self.tracker.record(actor, record, feed),
+                Ok((origin, record)) => self.tracker.record(origin, record, feed),
                 Err(error) => {
                     self.undecodable += 1;
                     tracing::warn!(%error, "a record that is not understood");

@@ -1,4 +1,4 @@
-//! The table of involved processes, shared with the probes as memory.
+//! The table of tracked processes, shared with the probes as memory.
 //!
 //! The probes set marks at any time. Taking one back must not take back a mark that was set after
 //! the daemon looked, so it is a compare-and-swap on the mark's stamp; a map update could not do
@@ -9,21 +9,21 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mcpinspect_common::{INVOLVED_SLOTS, involved_slot};
+use mcpinspect_common::{TRACKED_SLOTS, tracked_slot};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 const BYTES: NonZeroUsize =
-    NonZeroUsize::new(INVOLVED_SLOTS as usize * size_of::<u64>()).expect("not zero");
+    NonZeroUsize::new(TRACKED_SLOTS as usize * size_of::<u64>()).expect("not zero");
 
 /// The mapped table.
-pub struct InvolvedTable {
+pub struct TrackedProcesses {
     base: NonNull<AtomicU64>,
 }
 
 // SAFETY: the memory is shared with the kernel anyway and only reached through atomics.
-unsafe impl Send for InvolvedTable {}
+unsafe impl Send for TrackedProcesses {}
 
-impl InvolvedTable {
+impl TrackedProcesses {
     /// Maps the table behind `map`.
     ///
     /// # Errors
@@ -44,11 +44,11 @@ impl InvolvedTable {
     }
 
     fn slot(&self, tgid: u32) -> &AtomicU64 {
-        // SAFETY: `involved_slot` is below the number of slots, all of which are mapped and aligned.
-        unsafe { self.base.add(involved_slot(tgid) as usize).as_ref() }
+        // SAFETY: `tracked_slot` is below the number of slots, all of which are mapped and aligned.
+        unsafe { self.base.add(tracked_slot(tgid) as usize).as_ref() }
     }
 
-    /// The mark of `tgid`; 0 if it is not involved.
+    /// The mark of `tgid`; 0 if it is not tracked.
     pub fn stamp(&self, tgid: u32) -> u64 {
         self.slot(tgid).load(Ordering::Acquire)
     }
@@ -70,7 +70,7 @@ impl InvolvedTable {
 
     /// The slots that are marked, with their stamps.
     pub fn marked(&self) -> Vec<(u32, u64)> {
-        (0..INVOLVED_SLOTS)
+        (0..TRACKED_SLOTS)
             .filter_map(|slot| match self.stamp(slot) {
                 0 => None,
                 stamp => Some((slot, stamp)),
@@ -79,11 +79,11 @@ impl InvolvedTable {
     }
 }
 
-impl Drop for InvolvedTable {
+impl Drop for TrackedProcesses {
     fn drop(&mut self) {
         // SAFETY: unmaps what `new` mapped; nothing borrows it any more.
         if let Err(error) = unsafe { munmap(self.base.cast(), BYTES.get()) } {
-            tracing::debug!(%error, "cannot unmap the table of involved processes");
+            tracing::debug!(%error, "cannot unmap the table of tracked processes");
         }
     }
 }
