@@ -1,19 +1,19 @@
-//! Whatever two ends claim of a stream: what was read comes out, byte for byte in number, and a server
-//! whose end is the writer's never changes what its client read.
+//! Whatever two ends claim about a stream: as many bytes come out as were read, and a server that
+//! writes a stream never changes what its client read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use mcpinspect_common::End;
-use mcpinspectd::wire::ends::{Ends, Said};
+use mcpinspectd::wire::comparison::{Compared, EndComparison};
 use mcpinspectd::wire::reassembly::Piece;
 
 fuzz_target!(|steps: Vec<(u8, u16, &[u8])>| {
     for authority in [End::Reader, End::Writer] {
-        let mut ends = Ends::new(authority, 0, true);
+        let mut ends = EndComparison::new(authority, 0, true);
         let (mut read, mut now) = (Vec::new(), 0);
         let mut stream = Vec::new();
-        let mut say = |said: Said<'_>| {
-            if let Said::Piece(Piece::Bytes { position, bytes }) = said {
+        let mut collect = |compared: Compared<'_>| {
+            if let Compared::Piece(Piece::Bytes { position, bytes }) = compared {
                 assert_eq!(position, stream.len() as u64);
                 stream.extend_from_slice(bytes);
             }
@@ -23,22 +23,22 @@ fuzz_target!(|steps: Vec<(u8, u16, &[u8])>| {
                 0 => {
                     let position = read.len() as u64;
                     read.extend_from_slice(bytes);
-                    ends.read(Piece::Bytes { position, bytes }, now, &mut say);
+                    ends.read(Piece::Bytes { position, bytes }, now, &mut collect);
                 }
-                1 => ends.written(u64::from(*place), bytes, now, &mut say),
+                1 => ends.written(u64::from(*place), bytes, now, &mut collect),
                 2 => {
                     now += u64::from(*place) * 10_000;
-                    ends.settle(now, &mut say);
+                    ends.settle(now, &mut collect);
                 }
-                // What was read a moment ago, as its writer has it.
+                // What was read a moment ago, as the writer's end has it.
                 _ => {
                     let from = read.len().saturating_sub(usize::from(*place));
                     let written = read[from..].to_vec();
-                    ends.written(from as u64, &written, now, &mut say);
+                    ends.written(from as u64, &written, now, &mut collect);
                 }
             }
         }
-        ends.finish(&mut say);
+        ends.finish(&mut collect);
         assert_eq!(stream.len(), read.len());
         assert!(authority == End::Writer || stream == read);
     }

@@ -12,7 +12,7 @@ use crate::capture::Origin;
 use crate::engine::{Input, SessionStart};
 use crate::model::{Direction, Pid, SessionId, Timestamp};
 use crate::process::ProcessInfo;
-use crate::wire::ends::{Ends, Said};
+use crate::wire::comparison::{Compared, EndComparison};
 use crate::wire::reassembly::{Piece, Reassembly};
 
 /// Nanoseconds that a session waits for its client to show itself before it is told of without.
@@ -106,7 +106,7 @@ impl<E: Environment> Tracker<E> {
             return;
         };
         let time = self.clock.at(origin.time);
-        let mut say = |said: Said<'_>| {
+        let mut say = |said: Compared<'_>| {
             feed.input(input_of(&session.id, direction, said, "ring_full", time));
         };
         let Flow {
@@ -147,7 +147,7 @@ impl<E: Environment> Tracker<E> {
         }
         let moment = self.clock.at(time);
         let direction = flow.direction;
-        let mut say = |said: Said<'_>| {
+        let mut say = |said: Compared<'_>| {
             feed.input(input_of(&session.id, direction, said, reason, moment));
         };
         for piece in &pieces {
@@ -484,27 +484,27 @@ impl OwnedPiece {
 
 /// Hands on what comes out of the order of a stream's source, compared where that is done.
 fn pass_on(
-    ends: &mut Option<Box<Ends>>,
+    ends: &mut Option<Box<EndComparison>>,
     piece: Piece<'_>,
     now: u64,
-    say: &mut impl FnMut(Said<'_>),
+    say: &mut impl FnMut(Compared<'_>),
 ) {
     match ends {
         Some(ends) => ends.read(piece, now, say),
-        None => say(Said::Piece(piece)),
+        None => say(Compared::Piece(piece)),
     }
 }
 
 pub(super) fn input_of<'a>(
     session: &'a SessionId,
     direction: Direction,
-    said: Said<'a>,
+    said: Compared<'a>,
     reason: &'static str,
     time: Timestamp,
 ) -> Input<'a> {
     let piece = match said {
-        Said::Piece(piece) => piece,
-        Said::Disagreement {
+        Compared::Piece(piece) => piece,
+        Compared::Difference {
             position,
             length,
             read,

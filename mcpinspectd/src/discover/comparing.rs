@@ -1,4 +1,4 @@
-//! The two ends of a carried stream side by side: see [`crate::wire::ends`].
+//! The two ends of a carried stream side by side: see [`crate::wire::comparison`].
 
 use mcpinspect_common::{End, EndpointKey};
 
@@ -7,7 +7,7 @@ use super::environment::Environment;
 use super::stream::{Fate, Stream};
 use super::tracker::{Feed, Tracker};
 use crate::model::Direction;
-use crate::wire::ends::{Ends, Said};
+use crate::wire::comparison::{Compared, EndComparison};
 
 impl<E: Environment> Tracker<E> {
     /// Begins to compare the ends of a stream that has just become part of a session, with what was
@@ -33,7 +33,7 @@ impl<E: Environment> Tracker<E> {
             Direction::ClientToServer => End::Writer,
             Direction::ServerToClient => End::Reader,
         };
-        let mut ends = Ends::new(authority, unread, aligned);
+        let mut ends = EndComparison::new(authority, unread, aligned);
         for (position, bytes, time) in flow.fallback.pieces() {
             // Nothing was read yet, so there is nothing to say.
             ends.written(position, bytes, time, &mut |_| {});
@@ -47,7 +47,7 @@ impl<E: Environment> Tracker<E> {
         key: EndpointKey,
         now: u64,
         feed: &mut impl Feed,
-        act: impl FnOnce(&mut Ends, &mut dyn FnMut(Said<'_>)),
+        act: impl FnOnce(&mut EndComparison, &mut dyn FnMut(Compared<'_>)),
     ) {
         let Some(Stream {
             fate: Fate::Carried(flow),

@@ -4,7 +4,7 @@ use mcpinspect_common::{End, EndpointKey};
 
 use crate::mcp::sniff::{Evidence, evidence};
 use crate::model::Direction;
-use crate::wire::ends::Ends;
+use crate::wire::comparison::EndComparison;
 use crate::wire::reassembly::Reassembly;
 
 /// Index of a session in the tracker.
@@ -146,7 +146,7 @@ pub struct Flow {
     /// What the writer's end saw before the reader was seen, should it never be.
     pub fallback: Prefix,
     /// Both ends side by side, as long as the reader's is the source.
-    pub ends: Option<Box<Ends>>,
+    pub ends: Option<Box<EndComparison>>,
     /// Whether its reader has seen the end.
     pub ended: bool,
     /// Positions (writer, reader) at the last look, and since when they have not moved.

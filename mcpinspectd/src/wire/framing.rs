@@ -1,37 +1,36 @@
-//! Cuts one direction of a session into frames at newlines.
+//! Splits one direction of a session into frames at newlines.
 //!
-//! MCP over stdio puts one JSON text on a line. What stands between two newlines is handed out as
-//! it was sent, to the byte: hashes and tapes are made of it. A frame that lies within one chunk is
-//! borrowed from there; one that spans chunks is put together in a buffer that exists only while it
-//! is needed, so that a hundred idle servers cost nothing.
+//! MCP over stdio puts one JSON text on each line. A frame holds exactly the bytes between two
+//! newlines, because hashes and tapes are made of them. A frame within one chunk borrows from it; a
+//! frame that spans chunks is assembled in a buffer that exists only while it is needed, so a
+//! hundred idle servers cost nothing.
 //!
-//! Two things make it more than a split. A line may never end, so above a maximum it is no longer
-//! kept but only counted, and reported once it does end. And the capture may have a hole: what was
-//! begun before it is dropped, and the line after it may be the rest of something. Such a line is
-//! handed out as *tentative*, as is the first line of a stream that was joined under way. JSON text
-//! decides: no proper suffix of an object's text, up to the same end, is an object's text by itself,
-//! so a tentative line that parses as a message is one, and one that does not is a torn piece that
-//! nobody needs to hear about.
+//! Two cases make this more than a split. A line may never end: above a maximum its bytes are
+//! counted instead of kept, and the line is reported when it ends. And the capture may have a gap:
+//! the line before it is dropped, and the line after it may be the rest of another. Such a line is
+//! *tentative*, as is the first line of a stream that was joined midway. JSON settles the question:
+//! no proper suffix of an object's text is itself an object, so a tentative line that parses is a
+//! message, and one that does not is a fragment that need not be reported.
 
-/// The default for the largest line that is kept whole: 64 MiB.
+/// The default maximum for a line that is kept whole: 64 MiB.
 ///
-/// Base64 images and documents of some ten mebibytes are real; above that, a line is more likely an
-/// accident or an attack, and every session may hold this much in either direction.
+/// Base64 images and documents of about ten mebibytes are real. A longer line is more likely an
+/// accident or an attack, and every session may hold this much in each direction.
 pub const DEFAULT_MAX_FRAME: usize = 64 * 1024 * 1024;
 
-/// A buffer of up to this many bytes is kept between frames that span chunks; a larger one is freed.
+/// A buffer of up to this capacity is kept between frames that span chunks; a larger one is freed.
 const KEPT_CAPACITY: usize = 16 * 1024;
 
-/// What stood between two newlines.
+/// The bytes between two newlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The exact bytes; never blank. The newline is left out, a carriage return before it is not.
+    /// The exact bytes, never blank: without the newline, with a carriage return before it.
     pub bytes: &'a [u8],
     /// Where it starts, in bytes from the start of the stream.
     pub position: u64,
     /// Whether bytes were lost between the frame before and this one.
     pub gap_before: bool,
-    /// Whether this may be the rest of a line whose beginning was not seen.
+    /// Whether this may be the end of a line whose beginning was not seen.
     pub tentative: bool,
     /// Whether the stream ended before a newline did.
     pub unterminated: bool,
@@ -42,27 +41,27 @@ pub struct Frame<'a> {
 pub enum Framed<'a> {
     /// A line.
     Frame(Frame<'a>),
-    /// A line above the maximum. Reported when it ends; its content was not kept.
+    /// A line above the maximum, reported when it ends. Its content was not kept.
     Oversize {
         /// Where it starts, in bytes from the start of the stream.
         position: u64,
-        /// How long it was, without its newline.
+        /// Its length without the newline.
         bytes: u64,
         /// Whether bytes were lost between the frame before and this one.
         gap_before: bool,
     },
 }
 
-/// What a [`Framer`] has seen so far.
+/// What a [`Framer`] has counted so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FramerStats {
-    /// Frames handed out, the tentative ones included.
+    /// Frames, tentative ones included.
     pub frames: u64,
-    /// Lines of nothing but blanks, skipped.
+    /// Blank lines, which are skipped.
     pub blank_lines: u64,
     /// Lines above the maximum.
     pub oversize: u64,
-    /// Bytes that were captured and belong to no frame, because a gap or the maximum cut their line.
+    /// Captured bytes that belong to no frame, because a gap or the maximum cut their line.
     pub bytes_discarded: u64,
     /// Gaps.
     pub gaps: u64,
@@ -70,18 +69,18 @@ pub struct FramerStats {
     pub bytes_lost: u64,
 }
 
-/// Cuts one stream into frames. See the module's text.
+/// Splits one stream into frames.
 #[derive(Debug)]
 pub struct Framer {
     max_frame: usize,
-    /// The line under way, as far as it came in earlier chunks; empty while `skipping`.
+    /// The part of the current line that came in earlier chunks; empty while `skipping`.
     buffer: Vec<u8>,
-    /// Bytes of the line under way that were dropped because it is above the maximum.
+    /// Bytes of the current line that were dropped because it is above the maximum.
     skipped: u64,
     skipping: bool,
     tentative: bool,
     gap_before: bool,
-    /// Where the line under way starts.
+    /// Where the current line starts.
     line_start: u64,
     /// Where the next chunk is expected.
     next: u64,
@@ -89,7 +88,7 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// A framer for a stream that is seen from its beginning.
+    /// Frames a stream from its first byte.
     pub fn new(max_frame: usize) -> Self {
         Self {
             max_frame,
@@ -104,7 +103,7 @@ impl Framer {
         }
     }
 
-    /// A framer for a stream that is joined under way at `position`.
+    /// Frames a stream that is joined midway, at `position`.
     pub fn joined_at(position: u64, max_frame: usize) -> Self {
         Self {
             tentative: true,
@@ -114,7 +113,7 @@ impl Framer {
         }
     }
 
-    /// What was seen so far.
+    /// The counts so far.
     pub fn stats(&self) -> FramerStats {
         self.stats
     }
@@ -124,13 +123,13 @@ impl Framer {
         self.next
     }
 
-    /// Bytes of memory held for the line under way.
+    /// Bytes of memory held for the current line.
     pub fn memory(&self) -> usize {
         self.buffer.capacity()
     }
 
-    /// Keeps no more of the line under way, as if it were above the maximum already. For a caller
-    /// whose memory for all its streams is used up.
+    /// Drops the current line as if it were above the maximum already. For callers that have used
+    /// up their memory for all streams.
     pub fn abandon_line(&mut self) {
         if !self.buffer.is_empty() {
             let kept = self.buffer.len() as u64;
@@ -142,8 +141,8 @@ impl Framer {
 
     /// Takes in the stream's next bytes.
     ///
-    /// Bytes that were taken in before are skipped, and a jump ahead is a gap, so that no caller's
-    /// mistake puts bytes in the wrong place.
+    /// Bytes that were taken in before are skipped and a jump ahead becomes a gap, so a caller's
+    /// mistake cannot put bytes in the wrong place.
     pub fn push(&mut self, position: u64, chunk: &[u8], mut emit: impl FnMut(Framed<'_>)) {
         if position > self.next {
             self.gap(self.next, position - self.next);
@@ -162,7 +161,7 @@ impl Framer {
         self.keep(&chunk[start..]);
     }
 
-    /// Notes that `bytes_lost` bytes from `position` on were lost. What was begun is dropped.
+    /// Notes that `bytes_lost` bytes from `position` on were lost, and drops the current line.
     pub fn gap(&mut self, position: u64, bytes_lost: u64) {
         self.stats.gaps += 1;
         self.stats.bytes_lost += bytes_lost;
@@ -174,14 +173,14 @@ impl Framer {
         self.tentative = true;
     }
 
-    /// Ends the stream. A last line without a newline is a frame like any other.
+    /// Ends the stream. A last line without a newline is a frame, too.
     pub fn finish(&mut self, mut emit: impl FnMut(Framed<'_>)) {
         if self.skipping || !self.buffer.is_empty() {
             self.end_line(&[], self.next, true, &mut emit);
         }
     }
 
-    /// Ends the line under way with `tail`, its part in the current chunk.
+    /// Ends the current line with `tail`, its part in the current chunk.
     fn end_line(
         &mut self,
         tail: &[u8],
@@ -214,7 +213,7 @@ impl Framer {
             tail
         };
         if bytes.trim_ascii_start().is_empty() {
-            // The end of a torn line may look like a blank one; either way it says nothing.
+            // It may be the end of a torn line; blank text says nothing either way.
             self.stats.blank_lines += 1;
         } else {
             self.stats.frames += 1;
@@ -245,7 +244,7 @@ impl Framer {
         }
     }
 
-    /// Forgets the line under way, and the memory of a large one.
+    /// Forgets the current line, and frees the memory of a large one.
     fn release(&mut self) {
         self.skipping = false;
         self.skipped = 0;
@@ -422,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_large_line_is_given_back() {
+    fn memory_of_a_large_line_is_freed() {
         let mut framer = Framer::new(DEFAULT_MAX_FRAME);
         framer.push(0, &vec![b'x'; 8 << 20], |_| {});
         assert!(framer.memory() >= 8 << 20);
@@ -487,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_out_of_step_are_put_right() {
+    fn wrong_positions_are_corrected() {
         let mut framer = Framer::new(100);
         let mut seen = Vec::new();
         framer.push(0, b"ab", record(&mut seen));
@@ -507,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_joined_under_way_starts_tentative() {
+    fn a_stream_joined_midway_starts_tentative() {
         let mut framer = Framer::joined_at(1000, 100);
         let mut seen = Vec::new();
         framer.push(1000, b"rest\nwhole\n", record(&mut seen));

@@ -1,5 +1,5 @@
-//! Bytes into frames: puts a stream's bytes in place, compares its two ends, and cuts it at newlines.
+//! Bytes into frames: orders a stream's bytes, compares its two ends, and splits it at newlines.
 
-pub mod ends;
+pub mod comparison;
 pub mod framing;
 pub mod reassembly;

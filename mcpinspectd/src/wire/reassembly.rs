@@ -1,21 +1,21 @@
-//! Puts the pieces of one stream in place by their position, and finds what is missing.
+//! Puts the pieces of one stream in order by position, and finds what is missing.
 //!
-//! The probes number every byte at the moment it moves, also when its copy is lost afterwards. So
-//! a piece that starts behind the next expected byte means either that a piece in between is still
-//! on its way (two threads that read the same stream finish in either order) or that it was lost.
-//! Pieces wait for a moment; then what is missing is declared a gap, with its exact length.
+//! The probes number every byte when it moves, even if its copy is lost afterwards. A piece that
+//! starts beyond the next expected byte therefore means that a piece in between is still on its way
+//! (two threads that read the same stream finish in either order) or was lost. Pieces wait for a
+//! moment; after that, the missing bytes become a gap of exactly their length.
 
 use std::collections::BTreeMap;
 
-/// How long a piece waits for the one before it, in nanoseconds. Pieces that overtake each other
-/// are microseconds apart.
+/// How long a piece waits for the one before it, in nanoseconds. Pieces overtake each other by
+/// microseconds.
 const PATIENCE: u64 = 100_000_000;
-/// Bytes that wait at most. Above it what is missing is given up at once.
+/// Most bytes that wait. Above this, missing bytes are given up at once.
 const WAITING_MAX: usize = 4 << 20;
-/// Pieces that wait at most.
+/// Most pieces that wait.
 const PIECES_MAX: usize = 4096;
 
-/// What comes out: the stream from its beginning to its end, in order.
+/// One piece of the stream, in order from its beginning to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// The next bytes.
@@ -25,7 +25,7 @@ pub enum Piece<'a> {
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// Bytes that are lost.
+    /// Lost bytes.
     Gap {
         /// Where they start.
         position: u64,
@@ -49,20 +49,20 @@ impl Waiting {
     }
 }
 
-/// The order of one stream. Times are nanoseconds on any clock that does not jump.
+/// Orders one stream. Times are nanoseconds on any clock that does not jump.
 #[derive(Debug)]
 pub struct Reassembly {
     next: u64,
     waiting: BTreeMap<u64, Waiting>,
     waiting_bytes: usize,
-    /// When the oldest waiting piece came.
+    /// When the oldest waiting piece arrived.
     since: u64,
     captured: u64,
     lost: u64,
 }
 
 impl Reassembly {
-    /// A stream whose first byte is at `start`.
+    /// Orders a stream whose first byte is at `start`.
     pub fn new(start: u64) -> Self {
         Self {
             next: start,
@@ -74,17 +74,17 @@ impl Reassembly {
         }
     }
 
-    /// The position of the next byte that is to come.
+    /// The position of the next byte.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Bytes given out.
+    /// Bytes emitted.
     pub fn captured(&self) -> u64 {
         self.captured
     }
 
-    /// Bytes declared lost.
+    /// Bytes declared lost in gaps.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -94,7 +94,7 @@ impl Reassembly {
         !self.waiting.is_empty()
     }
 
-    /// Takes a piece in. What was given out before is dropped.
+    /// Takes in a piece. Bytes that were emitted before are dropped.
     pub fn push(
         &mut self,
         position: u64,
@@ -106,12 +106,12 @@ impl Reassembly {
             self.hold(position, Waiting::Bytes(bytes.to_vec()), now);
             self.settle(now, emit);
         } else {
-            self.give(position, bytes, emit);
+            self.emit_bytes(position, bytes, emit);
             self.advance(emit);
         }
     }
 
-    /// Notes that `length` bytes at `position` cannot come any more.
+    /// Notes that `length` bytes at `position` will not arrive.
     pub fn missing(
         &mut self,
         position: u64,
@@ -123,7 +123,7 @@ impl Reassembly {
         self.advance(emit);
     }
 
-    /// Gives up on what pieces have been waiting for too long. To be called now and then.
+    /// Gives up bytes that other pieces have awaited for too long. Call this regularly.
     pub fn settle(&mut self, now: u64, emit: &mut impl FnMut(Piece<'_>)) {
         if self.waiting.is_empty() {
             return;
@@ -135,7 +135,7 @@ impl Reassembly {
         }
     }
 
-    /// Ends the stream at `end`: nothing more comes, and what is not here by now is lost.
+    /// Ends the stream at `end`: bytes that have not arrived by now are lost.
     pub fn finish(&mut self, end: u64, emit: &mut impl FnMut(Piece<'_>)) {
         self.give_up(emit);
         self.skip_to(end, emit);
@@ -148,7 +148,7 @@ impl Reassembly {
         if let Waiting::Bytes(bytes) = &piece {
             self.waiting_bytes += bytes.len();
         }
-        // The same position twice: the longer piece has more of the stream.
+        // Of two pieces at one position, the longer one has more of the stream.
         if let Some(old) = self.waiting.get(&position)
             && old.length() >= piece.length()
         {
@@ -162,7 +162,7 @@ impl Reassembly {
         }
     }
 
-    /// Gives out all that waits, with gaps in between.
+    /// Emits everything that waits, with gaps in between.
     fn give_up(&mut self, emit: &mut impl FnMut(Piece<'_>)) {
         while let Some((&position, _)) = self.waiting.first_key_value() {
             self.skip_to(position, emit);
@@ -170,7 +170,7 @@ impl Reassembly {
         }
     }
 
-    /// Gives out what waits and fits.
+    /// Emits the waiting pieces that come next.
     fn advance(&mut self, emit: &mut impl FnMut(Piece<'_>)) {
         while let Some(entry) = self.waiting.first_entry() {
             if *entry.key() > self.next {
@@ -180,14 +180,14 @@ impl Reassembly {
             match piece {
                 Waiting::Bytes(bytes) => {
                     self.waiting_bytes -= bytes.len();
-                    self.give(position, &bytes, emit);
+                    self.emit_bytes(position, &bytes, emit);
                 }
                 Waiting::Hole(length) => self.skip_to(position.saturating_add(length), emit),
             }
         }
     }
 
-    fn give(&mut self, position: u64, bytes: &[u8], emit: &mut impl FnMut(Piece<'_>)) {
+    fn emit_bytes(&mut self, position: u64, bytes: &[u8], emit: &mut impl FnMut(Piece<'_>)) {
         let seen = usize::try_from(self.next - position).unwrap_or(usize::MAX);
         let Some(bytes) = bytes.get(seen..).filter(|rest| !rest.is_empty()) else {
             return;
@@ -251,7 +251,7 @@ mod tests {
         stream.push(2, b"c", 0, &mut collect(&mut out));
         stream.settle(PATIENCE + 1, &mut collect(&mut out));
         assert_eq!(out, [None, None, Some(b'c')]);
-        // What was declared lost stays lost.
+        // Bytes that were declared lost stay lost.
         stream.push(0, b"ab", PATIENCE + 2, &mut collect(&mut out));
         assert_eq!(out.len(), 3);
         assert_eq!((stream.captured(), stream.lost()), (1, 2));
@@ -277,8 +277,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order, the overlap and the losses: each byte comes once, in its place, or
-        /// is counted as lost.
+        /// Whatever the order, overlap and losses: each byte comes once, in its place, or is
+        /// counted as lost.
         #[test]
         fn every_byte_is_accounted_for(
             pieces in prop::collection::vec((0_u64..200, 1_usize..40, any::<bool>()), 0..60),

@@ -1,8 +1,10 @@
+use std::collections::VecDeque;
+
 use proptest::prelude::*;
 
 use super::*;
 
-/// What came out: the stream, and where the ends differed.
+/// The stream that came out, and where the ends differed.
 #[derive(Debug, Default)]
 struct Out {
     stream: Vec<u8>,
@@ -11,14 +13,14 @@ struct Out {
 }
 
 impl Out {
-    fn say(&mut self) -> impl FnMut(Said<'_>) {
-        |said| match said {
-            Said::Piece(Piece::Bytes { position, bytes }) => {
+    fn collect(&mut self) -> impl FnMut(Compared<'_>) {
+        |compared| match compared {
+            Compared::Piece(Piece::Bytes { position, bytes }) => {
                 assert_eq!(position, self.stream.len() as u64 + self.gaps);
                 self.stream.extend_from_slice(bytes);
             }
-            Said::Piece(Piece::Gap { length, .. }) => self.gaps += length,
-            Said::Disagreement {
+            Compared::Piece(Piece::Gap { length, .. }) => self.gaps += length,
+            Compared::Difference {
                 position, length, ..
             } => self.differences.push((position, length)),
         }
@@ -34,12 +36,12 @@ const AUTHORITIES: [End; 2] = [End::Reader, End::Writer];
 #[test]
 fn equal_ends_give_the_stream() {
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
-        ends.written(0, b"one two ", 0, &mut out.say());
-        ends.read(bytes(0, b"one"), 0, &mut out.say());
-        ends.read(bytes(3, b" two thr"), 0, &mut out.say());
-        ends.written(8, b"three", 0, &mut out.say());
-        ends.read(bytes(11, b"ee"), 0, &mut out.say());
+        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
+        ends.written(0, b"one two ", 0, &mut out.collect());
+        ends.read(bytes(0, b"one"), 0, &mut out.collect());
+        ends.read(bytes(3, b" two thr"), 0, &mut out.collect());
+        ends.written(8, b"three", 0, &mut out.collect());
+        ends.read(bytes(11, b"ee"), 0, &mut out.collect());
         assert_eq!(out.stream, b"one two three");
         assert_eq!((out.differences, ends.equal()), (vec![], 13));
         assert!(!ends.is_waiting());
@@ -49,15 +51,19 @@ fn equal_ends_give_the_stream() {
 #[test]
 fn the_clients_bytes_count_where_the_ends_differ() {
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
-        ends.written(0, b"{\"path\":\"/etc/shadow\"}\n", 0, &mut out.say());
-        ends.read(bytes(0, b"{\"path\":\"/tmp/shadow\"}\n"), 0, &mut out.say());
-        ends.settle(PATIENCE, &mut out.say());
+        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
+        ends.written(0, b"{\"path\":\"/etc/shadow\"}\n", 0, &mut out.collect());
+        ends.read(
+            bytes(0, b"{\"path\":\"/tmp/shadow\"}\n"),
+            0,
+            &mut out.collect(),
+        );
+        ends.settle(PATIENCE, &mut out.collect());
         assert_eq!(out.differences, [], "it may have been overtaken");
-        ends.settle(PATIENCE + 1, &mut out.say());
+        ends.settle(PATIENCE + 1, &mut out.collect());
         assert_eq!(out.differences, [(10, 13)]);
-        ends.written(23, b"{}\n", 0, &mut out.say());
-        ends.read(bytes(23, b"{}\n"), 0, &mut out.say());
+        ends.written(23, b"{}\n", 0, &mut out.collect());
+        ends.read(bytes(23, b"{}\n"), 0, &mut out.collect());
         let clients: &[u8] = match authority {
             End::Reader => b"{\"path\":\"/tmp/shadow\"}\n{}\n",
             End::Writer => b"{\"path\":\"/etc/shadow\"}\n{}\n",
@@ -70,16 +76,16 @@ fn the_clients_bytes_count_where_the_ends_differ() {
 #[test]
 fn a_missing_end_holds_nothing_up() {
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
         ends.read(
             bytes(0, b"nobody saw this being written"),
             0,
-            &mut out.say(),
+            &mut out.collect(),
         );
-        ends.settle(PATIENCE + 1, &mut out.say());
+        ends.settle(PATIENCE + 1, &mut out.collect());
         assert_eq!(out.stream, b"nobody saw this being written");
-        ends.written(29, b", but this", 1, &mut out.say());
-        ends.read(bytes(29, b", but this"), 1, &mut out.say());
+        ends.written(29, b", but this", 1, &mut out.collect());
+        ends.read(bytes(29, b", but this"), 1, &mut out.collect());
         assert_eq!(out.stream, b"nobody saw this being written, but this");
         assert_eq!((out.differences, ends.equal()), (vec![], 10));
     }
@@ -88,16 +94,16 @@ fn a_missing_end_holds_nothing_up() {
 #[test]
 fn a_gap_is_no_difference() {
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
-        ends.written(0, b"0123456789", 0, &mut out.say());
-        ends.read(bytes(0, b"01"), 0, &mut out.say());
+        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
+        ends.written(0, b"0123456789", 0, &mut out.collect());
+        ends.read(bytes(0, b"01"), 0, &mut out.collect());
         let gap = Piece::Gap {
             position: 2,
             length: 4,
         };
-        ends.read(gap, 0, &mut out.say());
-        ends.read(bytes(6, b"6789"), 0, &mut out.say());
-        ends.finish(&mut out.say());
+        ends.read(gap, 0, &mut out.collect());
+        ends.read(bytes(6, b"6789"), 0, &mut out.collect());
+        ends.finish(&mut out.collect());
         assert_eq!((out.stream.as_slice(), out.gaps), (&b"016789"[..], 4));
         assert_eq!(out.differences, []);
     }
@@ -108,29 +114,33 @@ fn a_writer_that_was_not_seen_is_no_difference() {
     let line =
         |number: usize| format!("{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":\"ping\"}}\n");
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
         let (mut read, mut written) = (0, 0);
         let mut whole = String::new();
         for number in 100..160 {
             let line = line(number);
-            // Somebody else writes these, whom nobody follows.
+            // A process that is not followed writes these.
             if number % 20 != 7 {
-                ends.written(written, line.as_bytes(), number as u64, &mut out.say());
+                ends.written(written, line.as_bytes(), number as u64, &mut out.collect());
                 written += line.len() as u64;
             }
-            ends.read(bytes(read, line.as_bytes()), number as u64, &mut out.say());
-            ends.settle(2 * PATIENCE * number as u64, &mut out.say());
+            ends.read(
+                bytes(read, line.as_bytes()),
+                number as u64,
+                &mut out.collect(),
+            );
+            ends.settle(2 * PATIENCE * number as u64, &mut out.collect());
             read += line.len() as u64;
             whole += &line;
         }
-        ends.finish(&mut out.say());
+        ends.finish(&mut out.collect());
         assert_eq!(String::from_utf8_lossy(&out.stream), whole);
         assert_eq!(out.differences, []);
     }
 }
 
-/// A write that is under way when the stream becomes known is in what was unread by then, and is
-/// counted once more when it returns.
+/// A write that is under way when the stream becomes known is part of what was unread then, and is
+/// counted again when it returns.
 #[test]
 fn a_first_write_that_was_counted_twice_is_no_difference() {
     let first = "{\"id\":1,\"jsonrpc\":\"2.0\",\"method\":\"initialize\",\"params\":{}}\n";
@@ -142,35 +152,36 @@ fn a_first_write_that_was_counted_twice_is_no_difference() {
     for authority in AUTHORITIES {
         for late in [0, 1, 3] {
             let unread = first.len() as u64;
-            let (mut ends, mut out) = (Ends::new(authority, unread, false), Out::default());
+            let (mut ends, mut out) =
+                (EndComparison::new(authority, unread, false), Out::default());
             let mut whole = first.to_owned();
-            ends.read(bytes(0, first.as_bytes()), 0, &mut out.say());
-            ends.written(unread, first.as_bytes(), 0, &mut out.say());
+            ends.read(bytes(0, first.as_bytes()), 0, &mut out.collect());
+            ends.written(unread, first.as_bytes(), 0, &mut out.collect());
             let (mut read, mut written) = (unread, 2 * unread);
             for number in 2..40 + late {
                 if number < 40 {
                     let line = line(number);
-                    // As they come out of the ring: long ones in pieces.
+                    // As the ring delivers them: long ones in pieces.
                     for piece in line.as_bytes().chunks(8192) {
-                        ends.written(written, piece, number as u64, &mut out.say());
+                        ends.written(written, piece, number as u64, &mut out.collect());
                         written += piece.len() as u64;
                     }
                 }
                 if number >= 2 + late {
                     let line = line(number - late);
                     for piece in line.as_bytes().chunks(4096) {
-                        ends.read(bytes(read, piece), number as u64, &mut out.say());
+                        ends.read(bytes(read, piece), number as u64, &mut out.collect());
                         read += piece.len() as u64;
                     }
                     whole += &line;
                 }
-                ends.settle(2 * PATIENCE * number as u64, &mut out.say());
+                ends.settle(2 * PATIENCE * number as u64, &mut out.collect());
             }
             assert_eq!(out.differences, [], "{late} lines late");
             let lie = [line(50), line(51)];
-            ends.written(written, lie[0].as_bytes(), 0, &mut out.say());
-            ends.read(bytes(read, lie[1].as_bytes()), 0, &mut out.say());
-            ends.finish(&mut out.say());
+            ends.written(written, lie[0].as_bytes(), 0, &mut out.collect());
+            ends.read(bytes(read, lie[1].as_bytes()), 0, &mut out.collect());
+            ends.finish(&mut out.collect());
             assert_eq!(out.differences.len(), 1, "{late} lines late");
             let last = if authority == End::Reader { 51 } else { 50 };
             whole += &line(last);
@@ -179,29 +190,29 @@ fn a_first_write_that_was_counted_twice_is_no_difference() {
     }
 }
 
-/// Saying a thing twice does not cover for the first time.
+/// A true write cannot be used twice to cover a lie.
 #[test]
 fn a_lie_that_a_later_write_overtakes_is_found() {
     let truth = b"{\"id\":1,\"result\":{\"text\":\"read /etc/shadow\"}}\n";
     let lie = b"{\"id\":1,\"result\":{\"text\":\"a sunny day....\"}}\n";
     let length = truth.len() as u64;
-    let (mut ends, mut out) = (Ends::new(End::Reader, 0, true), Out::default());
-    ends.written(0, lie, 0, &mut out.say());
-    ends.written(length, truth, 0, &mut out.say());
-    ends.read(bytes(0, truth), 0, &mut out.say());
-    ends.read(bytes(length, truth), 0, &mut out.say());
-    ends.finish(&mut out.say());
+    let (mut ends, mut out) = (EndComparison::new(End::Reader, 0, true), Out::default());
+    ends.written(0, lie, 0, &mut out.collect());
+    ends.written(length, truth, 0, &mut out.collect());
+    ends.read(bytes(0, truth), 0, &mut out.collect());
+    ends.read(bytes(length, truth), 0, &mut out.collect());
+    ends.finish(&mut out.collect());
     assert_eq!(out.differences.len(), 1);
     assert_eq!(out.stream, [truth, &truth[..]].concat());
 }
 
 #[test]
 fn counts_that_began_apart_are_not_believed() {
-    let (mut ends, mut out) = (Ends::new(End::Reader, 4, false), Out::default());
-    ends.read(bytes(0, b"0123abcdefgh"), 0, &mut out.say());
-    ends.written(4, b"cdefgh", 0, &mut out.say());
-    ends.settle(PATIENCE + 1, &mut out.say());
-    ends.finish(&mut out.say());
+    let (mut ends, mut out) = (EndComparison::new(End::Reader, 4, false), Out::default());
+    ends.read(bytes(0, b"0123abcdefgh"), 0, &mut out.collect());
+    ends.written(4, b"cdefgh", 0, &mut out.collect());
+    ends.settle(PATIENCE + 1, &mut out.collect());
+    ends.finish(&mut out.collect());
     assert_eq!(out.stream, b"0123abcdefgh");
     assert_eq!(out.differences, []);
 }
@@ -209,13 +220,13 @@ fn counts_that_began_apart_are_not_believed() {
 #[test]
 fn a_server_that_differs_in_every_byte_costs_a_bounded_number_of_looks() {
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
         let read = vec![b'r'; 1 << 20];
         for index in 0..100_000 {
-            ends.written(index, b"w", 0, &mut out.say());
+            ends.written(index, b"w", 0, &mut out.collect());
         }
-        ends.read(bytes(0, &read), 0, &mut out.say());
-        ends.finish(&mut out.say());
+        ends.read(bytes(0, &read), 0, &mut out.collect());
+        ends.finish(&mut out.collect());
         assert_eq!(out.stream.len(), read.len());
         assert!(out.differences.len() <= DOUBTS_MAX as usize);
     }
@@ -225,22 +236,22 @@ fn a_server_that_differs_in_every_byte_costs_a_bounded_number_of_looks() {
 fn memory_is_bounded() {
     let piece = vec![b'x'; 100_000];
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
         for index in 0..100 {
-            ends.written(index * 100_000, &piece, 0, &mut out.say());
-            assert!(ends.written_bytes <= WAITING_MAX);
+            ends.written(index * 100_000, &piece, 0, &mut out.collect());
+            assert!(ends.writes.bytes() <= WAITING_MAX);
         }
         for index in 0..100 {
-            ends.read(bytes(index * 100_000, &piece), 0, &mut out.say());
+            ends.read(bytes(index * 100_000, &piece), 0, &mut out.collect());
             assert!(ends.read.len() <= WAITING_MAX + 2 * piece.len());
         }
-        ends.finish(&mut out.say());
+        ends.finish(&mut out.collect());
         assert_eq!(out.stream.len(), 10_000_000);
         assert_eq!(out.differences, []);
     }
 }
 
-/// One thing that happens at an end.
+/// One step of a random session.
 #[derive(Clone, Debug)]
 enum Step {
     Write,
@@ -257,8 +268,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// However the stream is cut up at either end, whichever of two writers comes back first, and
-    /// whatever is not seen of the writer's end: the stream comes out, and no difference is found.
+    /// However the stream is cut at either end, whichever of two writers returns first, and whatever
+    /// is not seen at the writer's end: the stream comes out, and no difference is found.
     #[test]
     fn honest_ends_agree(
         lines in prop::collection::vec((0_u32..1_000_000, any::<bool>(), any::<bool>()), 1..40),
@@ -266,7 +277,7 @@ proptest! {
         client_reads in any::<bool>(),
         overtaking in any::<bool>(),
     ) {
-        // Either of the two may happen; together they cannot be told from a lie.
+        // Either may happen; together they look like a lie.
         let overtakes = |index: usize| overtaking && lines[index].1;
         let is_seen = |index: usize| overtaking || lines[index].2;
         let patient = !(overtaking && steps.iter().any(|step| matches!(step, Step::Wait)));
@@ -279,7 +290,7 @@ proptest! {
             })
             .collect();
         let stream = texts.concat().into_bytes();
-        // Two neighbours that come back in the other order have their numbers in that order.
+        // Two neighbours that return in the other order are numbered in that order.
         let mut order: Vec<usize> = (0..texts.len()).collect();
         for index in 1..order.len() {
             if overtakes(index) && order[index - 1] == index - 1 {
@@ -295,13 +306,13 @@ proptest! {
                 (at, texts[*index].as_bytes(), is_seen(*index))
             })
             .collect();
-        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
         let (mut read, mut now) = (0, 0);
-        let mut write = |ends: &mut Ends, out: &mut Out, now| {
+        let mut write = |ends: &mut EndComparison, out: &mut Out, now| {
             if let Some((at, text, seen)) = writes.pop_front()
                 && seen
             {
-                ends.written(at, text, now, &mut out.say());
+                ends.written(at, text, now, &mut out.collect());
             }
         };
         for step in steps {
@@ -310,29 +321,29 @@ proptest! {
                 Step::Read(length) => {
                     let until = stream.len().min(read + length);
                     if until > read {
-                        ends.read(bytes(read as u64, &stream[read..until]), now, &mut out.say());
+                        ends.read(bytes(read as u64, &stream[read..until]), now, &mut out.collect());
                         read = until;
                     }
                 }
                 Step::Wait => {
                     now += PATIENCE / 3;
-                    ends.settle(now, &mut out.say());
+                    ends.settle(now, &mut out.collect());
                 }
             }
         }
         if read < stream.len() {
-            ends.read(bytes(read as u64, &stream[read..]), now, &mut out.say());
+            ends.read(bytes(read as u64, &stream[read..]), now, &mut out.collect());
         }
         for _ in 0..texts.len() {
             write(&mut ends, &mut out, now);
         }
-        ends.finish(&mut out.say());
+        ends.finish(&mut out.collect());
         prop_assert_eq!(out.stream.len(), stream.len());
         prop_assert!(out.stream == stream || !patient && !out.differences.is_empty());
         prop_assert!(!patient || out.differences.is_empty(), "{:?}", out.differences);
     }
 
-    /// A byte that differs is found wherever it is, and costs nothing but its own write.
+    /// A byte that differs is found wherever it is, and taints only its own write.
     #[test]
     fn a_lie_is_found(
         lines in prop::collection::vec("[a-z]{1,60}\n", 1..30),
@@ -347,16 +358,16 @@ proptest! {
         let place = place.index(lie.len());
         lie[place] = b'!';
         lies[which] = String::from_utf8_lossy(&lie).into_owned();
-        let (mut ends, mut out) = (Ends::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
         let mut at = 0;
         for (time, (line, lie)) in lines.iter().zip(&lies).enumerate() {
             let now = time as u64 * 2 * PATIENCE;
-            ends.settle(now, &mut out.say());
-            ends.written(at, lie.as_bytes(), now, &mut out.say());
-            ends.read(bytes(at, line.as_bytes()), now, &mut out.say());
+            ends.settle(now, &mut out.collect());
+            ends.written(at, lie.as_bytes(), now, &mut out.collect());
+            ends.read(bytes(at, line.as_bytes()), now, &mut out.collect());
             at += line.len() as u64;
         }
-        ends.finish(&mut out.say());
+        ends.finish(&mut out.collect());
         let before: usize = lines[..which].iter().map(String::len).sum();
         let clients = if client_reads { &lines } else { &lies };
         prop_assert_eq!(out.stream, clients.concat().into_bytes());

@@ -1,0 +1,433 @@
+//! Compares what the two ends of a stream saw.
+//!
+//! The probes copy a call's bytes out of the caller's memory a moment after the kernel did. A
+//! server cannot be trusted with that moment: a second thread can rewrite the buffer in between, so
+//! that the record differs from what was sent. The client's end is out of the server's reach. So
+//! both ends are captured and compared. Where they differ, the client's bytes count, and the
+//! difference is reported.
+//!
+//! The reader's end defines the order, because it has the stream as it was. At the writer's end two
+//! threads may return from their calls in another order than their bytes went in, so writes may
+//! change places. A process that the probes do not follow yet may have written or read in between,
+//! so one end's count may be behind the other's. Neither is a difference. Bytes that cannot be
+//! compared, because one end's copy is missing, pass unchanged.
+
+mod writes;
+
+use mcpinspect_common::End;
+use memchr::memmem;
+
+use self::writes::PendingWrites;
+use super::reassembly::Piece;
+
+/// Bytes of the reader's end that wait for the writer's at most.
+const WAITING_MAX: usize = writes::BYTES_MAX;
+/// How long they wait, in nanoseconds.
+const PATIENCE: u64 = 100_000_000;
+/// Equal bytes that are required before a difference is believed, where the two counts may not
+/// start at the same byte.
+const PROOF: usize = 32;
+/// The shortest write that proves as much.
+const PROOF_MIN: usize = 16;
+/// How often the ends of a new stream may be shifted until they agree.
+const ALIGNMENTS_MAX: u8 = 4;
+/// How often the ends may differ before comparison stops. Finding the reason takes a walk through
+/// everything that waits, and a server may well want many of them.
+const DOUBTS_MAX: u32 = 64;
+/// Equal bytes that clear all doubts.
+const REASSURING: u64 = 1 << 20;
+/// Bytes of each end that a difference quotes.
+const QUOTED: usize = 160;
+/// Capacity of the read buffer that is kept while nothing waits.
+const SPARE: usize = 64 << 10;
+
+/// What comes out of a comparison.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Compared<'a> {
+    /// The stream goes on.
+    Piece(Piece<'a>),
+    /// The ends differ.
+    Difference {
+        /// The first byte that differs.
+        position: u64,
+        /// Bytes from there to the end of the write.
+        length: u64,
+        /// What was read from there on; bounded.
+        read: &'a [u8],
+        /// What was written from there on; bounded.
+        written: &'a [u8],
+    },
+}
+
+/// Compares the two ends of one stream. Times are nanoseconds on any clock that does not jump.
+#[derive(Debug)]
+pub struct EndComparison {
+    /// The client's end, whose bytes count.
+    authority: End,
+    /// Whether both ends are known to count from the same byte.
+    aligned: bool,
+    /// Bytes that the writer may have counted twice: unread when the stream became known, and part
+    /// of a write that was under way then.
+    counted_twice: u64,
+    /// How often the ends were shifted to make them agree.
+    alignments: u8,
+    /// Bytes that were equal at both ends.
+    equal: u64,
+    /// Bytes of whole writes among them. Messages have their beginnings in common.
+    proven: usize,
+    /// Position of the first byte of `read` that was not compared yet.
+    position: u64,
+    /// What was read; compared up to `consumed`.
+    read: Vec<u8>,
+    consumed: usize,
+    /// Bytes behind `consumed` that were passed on already.
+    passed_on: usize,
+    writes: PendingWrites,
+    /// The writer's bytes before this position will not come.
+    unseen_until: u64,
+    /// How far the writer's count is behind the reader's: bytes of a writer that was not seen.
+    /// Negative for bytes of a reader that was not seen.
+    behind: i64,
+    /// Since when the first byte of `read` waits.
+    since: u64,
+    /// How often the ends differed, and `equal` at the last time.
+    doubts: u32,
+    doubted_at: u64,
+    /// Whether the ends turned out not to be comparable.
+    given_up: bool,
+}
+
+impl EndComparison {
+    /// Compares a stream that the client reads (`authority` is [`End::Reader`]) or writes. The
+    /// reader counts from 0 and the writer from `written_from`.
+    pub fn new(authority: End, written_from: u64, aligned: bool) -> Self {
+        Self {
+            authority,
+            aligned,
+            counted_twice: written_from,
+            alignments: 0,
+            equal: 0,
+            proven: 0,
+            position: 0,
+            read: Vec::new(),
+            consumed: 0,
+            passed_on: 0,
+            writes: PendingWrites::default(),
+            unseen_until: written_from,
+            behind: 0,
+            since: 0,
+            doubts: 0,
+            doubted_at: 0,
+            given_up: false,
+        }
+    }
+
+    /// Bytes that were equal at both ends.
+    pub fn equal(&self) -> u64 {
+        self.equal
+    }
+
+    /// Takes in the next piece of the reader's end, in order.
+    pub fn read(&mut self, piece: Piece<'_>, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+        match piece {
+            Piece::Gap { position, length } => {
+                self.pass(usize::MAX, now, emit);
+                self.position = position + length;
+                self.writes.forget_before(self.position);
+                self.unseen_until = self.unseen_until.max(self.position);
+                emit(Compared::Piece(piece));
+            }
+            Piece::Bytes { .. } if self.given_up => emit(Compared::Piece(piece)),
+            Piece::Bytes { position, bytes } => {
+                if self.is_waiting() {
+                    self.trim();
+                } else {
+                    self.position = position;
+                    self.since = now;
+                }
+                self.read.extend_from_slice(bytes);
+                if self.authority == End::Reader {
+                    self.pass_on(emit);
+                }
+                self.compare(now, emit);
+                self.release(emit);
+                if self.read.len() - self.consumed > WAITING_MAX {
+                    self.give_way(now, emit);
+                }
+            }
+        }
+    }
+
+    /// Takes in a piece that was seen at the writer's end.
+    pub fn written(
+        &mut self,
+        position: u64,
+        bytes: &[u8],
+        now: u64,
+        emit: &mut dyn FnMut(Compared<'_>),
+    ) {
+        if self.given_up {
+            return;
+        }
+        let position = position.saturating_add_signed(self.behind);
+        let end = position.saturating_add(bytes.len() as u64);
+        if end <= self.position.max(self.unseen_until) {
+            // A write longer than the stream's buffer returns when most of it has been read.
+            return;
+        }
+        if !self.writes.insert(position, bytes) {
+            // The reader is not seen, or far behind.
+            self.unseen_until = end;
+            self.writes.clear();
+            return;
+        }
+        self.compare(now, emit);
+        self.release(emit);
+    }
+
+    /// Whether bytes of the reader's end wait for the writer's.
+    pub fn is_waiting(&self) -> bool {
+        self.consumed < self.read.len()
+    }
+
+    /// Goes on without what has been awaited for too long. Call this regularly.
+    pub fn settle(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+        if self.is_waiting() && now.saturating_sub(self.since) > PATIENCE {
+            self.give_way(now, emit);
+        }
+    }
+
+    /// Ends the comparison: nothing more comes from the writer's end.
+    pub fn finish(&mut self, emit: &mut dyn FnMut(Compared<'_>)) {
+        while self.is_waiting() {
+            self.give_way(self.since, emit);
+        }
+    }
+
+    /// Compares as much as both ends have.
+    fn compare(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+        while self.is_waiting() {
+            if self.position < self.unseen_until {
+                let unseen = self.unseen_until - self.position;
+                self.pass(usize::try_from(unseen).unwrap_or(usize::MAX), now, emit);
+                continue;
+            }
+            let read = &self.read[self.consumed..];
+            let Some(front) = self.writes.front_mut() else {
+                return;
+            };
+            if front.position + front.matched as u64 != self.position {
+                if front.position > self.position {
+                    return;
+                }
+                // Its beginning was passed on without having been compared.
+                match usize::try_from(self.position - front.position) {
+                    Ok(passed) if passed < front.bytes.len() => front.matched = passed,
+                    _ => self.writes.pop_front(),
+                }
+                continue;
+            }
+            let rest = &front.bytes[front.matched..];
+            let common = rest.len().min(read.len());
+            if rest[..common] == read[..common] {
+                front.matched += common;
+                let length = front.bytes.len();
+                let whole = front.matched == length;
+                self.equal += common as u64;
+                self.pass(common, now, emit);
+                if whole {
+                    self.proven += length;
+                    self.writes.pop_front();
+                }
+            } else if !self.align_beginning(now, emit)
+                && !self
+                    .writes
+                    .take_overtaker(&self.read[self.consumed..], self.position)
+            {
+                return;
+            }
+        }
+    }
+
+    /// Aligns the ends at the beginning of a stream where they may count from different bytes.
+    /// Returns whether one of them was shifted.
+    fn align_beginning(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) -> bool {
+        let uncertain = !self.aligned && self.proven < PROOF && self.alignments < ALIGNMENTS_MAX;
+        uncertain && self.realign(now, emit) && {
+            self.alignments += 1;
+            true
+        }
+    }
+
+    /// Goes on by at least one step, whatever is missing.
+    fn give_way(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+        let Some(front) = self.writes.front() else {
+            return self.pass(usize::MAX, now, emit);
+        };
+        if front.position > self.position {
+            let missing = front.position - self.position;
+            self.pass(usize::try_from(missing).unwrap_or(usize::MAX), now, emit);
+            return self.compare(now, emit);
+        }
+        let length = front.bytes.len() as u64;
+        if front.overtaken && length <= self.counted_twice {
+            // It was never read although later bytes were, and may have been counted before.
+            self.counted_twice -= length;
+            self.writes.pop_front();
+            self.shift(-i64::try_from(length).unwrap_or(0));
+            return self.compare(now, emit);
+        }
+        if self.equal - self.doubted_at > REASSURING {
+            self.doubts = 0;
+        }
+        self.doubts += 1;
+        self.doubted_at = self.equal;
+        if self.doubts > DOUBTS_MAX {
+            return self.give_up(now, emit);
+        }
+        if self.realign(now, emit) {
+            return self.compare(now, emit);
+        }
+        if !self.aligned && self.proven < PROOF {
+            return self.give_up(now, emit);
+        }
+        self.report_difference(now, emit);
+        self.compare(now, emit);
+    }
+
+    /// Reports that the first write differs from what was read, and goes on behind it.
+    fn report_difference(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+        let (Some(front), read) = (self.writes.front(), &self.read[self.consumed..]) else {
+            return;
+        };
+        let rest = &front.bytes[front.matched..];
+        let common = rest.len().min(read.len());
+        let same = rest.iter().zip(read).take_while(|(a, b)| a == b).count();
+        emit(Compared::Difference {
+            position: self.position + same as u64,
+            length: (common - same) as u64,
+            read: &read[same..common.min(same + QUOTED)],
+            written: &rest[same..common.min(same + QUOTED)],
+        });
+        if common > self.passed_on {
+            emit(Compared::Piece(Piece::Bytes {
+                position: self.position + self.passed_on as u64,
+                bytes: &rest[self.passed_on..common],
+            }));
+        }
+        self.advance(common, now);
+        // The rest of the write is compared with what is read next.
+        if let Some(front) = self.writes.front_mut() {
+            front.matched += common;
+            if front.matched == front.bytes.len() {
+                self.writes.pop_front();
+            }
+        }
+    }
+
+    /// Stops comparing this stream.
+    fn give_up(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+        tracing::debug!(
+            position = self.position,
+            "the ends of a stream cannot be aligned; they are no longer compared"
+        );
+        self.given_up = true;
+        self.writes.clear();
+        self.pass(usize::MAX, now, emit);
+    }
+
+    /// Looks for the place where both ends go on alike, one of them having more in between, and
+    /// shifts the writer's count accordingly. Returns whether there is such a place.
+    fn realign(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) -> bool {
+        let Some(front) = self.writes.front() else {
+            return false;
+        };
+        let seen = front.matched;
+        let read = [&front.bytes[..seen], &self.read[self.consumed..]].concat();
+        if let Some(needle) = proof(&front.bytes)
+            && let Some(more) = memmem::find_iter(&read, needle).find(|at| *at > 0)
+        {
+            self.shift(i64::try_from(more).unwrap_or(0));
+            self.pass(more.saturating_sub(seen), now, emit);
+            return true;
+        }
+        let Some(less) = proof(&read).and_then(|needle| self.writes.find(needle)) else {
+            return false;
+        };
+        self.shift(-i64::try_from(less).unwrap_or(0));
+        true
+    }
+
+    /// Corrects the writer's count.
+    fn shift(&mut self, by: i64) {
+        self.behind = self.behind.saturating_add(by);
+        self.writes.shift(by);
+    }
+
+    /// Is done with the next `length` bytes, as far as they are there.
+    fn pass(&mut self, length: usize, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+        let length = length.min(self.read.len() - self.consumed);
+        let all = &self.read[self.consumed..];
+        if length > self.passed_on {
+            emit(Compared::Piece(Piece::Bytes {
+                position: self.position + self.passed_on as u64,
+                bytes: &all[self.passed_on..length],
+            }));
+        }
+        self.advance(length, now);
+    }
+
+    /// Passes on what was read, unless the write at the same place is here too and differs: which
+    /// end is right shows when no other write can have come first.
+    fn release(&mut self, emit: &mut dyn FnMut(Compared<'_>)) {
+        let differs = self
+            .writes
+            .front()
+            .is_some_and(|front| front.position <= self.position);
+        if !differs {
+            self.pass_on(emit);
+        }
+    }
+
+    /// Passes on everything that was read, compared or not.
+    fn pass_on(&mut self, emit: &mut dyn FnMut(Compared<'_>)) {
+        let all = &self.read[self.consumed..];
+        if self.passed_on < all.len() {
+            emit(Compared::Piece(Piece::Bytes {
+                position: self.position + self.passed_on as u64,
+                bytes: &all[self.passed_on..],
+            }));
+            self.passed_on = all.len();
+        }
+    }
+
+    fn advance(&mut self, length: usize, now: u64) {
+        self.consumed += length;
+        self.passed_on = self.passed_on.saturating_sub(length);
+        self.position += length as u64;
+        self.since = now;
+        if !self.is_waiting() {
+            self.read.clear();
+            self.consumed = 0;
+            if self.read.capacity() > SPARE {
+                self.read = Vec::new();
+            }
+        }
+    }
+
+    /// Moves what waits to the front once most of the buffer was consumed.
+    fn trim(&mut self) {
+        if self.consumed > self.read.len() / 2 {
+            self.read.drain(..self.consumed);
+            self.consumed = 0;
+        }
+    }
+}
+
+/// Bytes that prove that two ends go on alike, if there are enough of them.
+fn proof(bytes: &[u8]) -> Option<&[u8]> {
+    (bytes.len() >= PROOF_MIN).then(|| &bytes[..bytes.len().min(PROOF)])
+}
+
+#[cfg(test)]
+mod tests;
