@@ -112,17 +112,17 @@ fn probes() -> Result<()> {
     shell::run(&mut lints)
 }
 
-/// Runs the evaluation of the detection on a folder of labelled files.
+/// Runs the evaluation of detection on a directory of labelled files.
 pub fn eval(directory: &Path, arguments: &[String]) -> Result<()> {
     ensure!(
         directory.is_dir(),
-        "{} is no folder: name the one with the labelled files",
+        "{} is not a directory: name the one with the labelled files",
         directory.display()
     );
     let directory = directory.canonicalize()?;
     let mut eval = shell::cargo();
-    eval.args(["run", "--release", "--quiet", "--package", "mcpinspectd"]);
-    eval.args(["--bin", "mcpinspect", "--", "eval"]);
+    eval.args(["run", "--release", "--quiet"]);
+    eval.args(["--package", "mcpinspect-tests", "--bin", "evaluate", "--"]);
     eval.arg(directory).args(arguments);
     shell::run(&mut eval)
 }

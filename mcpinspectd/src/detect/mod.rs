@@ -9,17 +9,15 @@
 //!          (texts)    (folded)    (words, names, …)    (rules)     (verdict)
 //! ```
 //!
-//! [`pack`] and [`rules`] hold what is looked for (data, in TOML), [`score`] and [`fit`] what it
-//! weighs and where the weights come from, [`eval`] how well it works.
+//! [`pack`] and [`rules`] hold what is looked for (data, in TOML), [`score`] what it weighs. How well
+//! it works, and where the weights come from, is the business of a developers' tool: `cargo xtask eval`.
 
 pub mod analyse;
 mod api;
 pub mod category;
 pub mod document;
-pub mod eval;
 pub mod explain;
 pub mod extract;
-pub mod fit;
 pub mod hidden;
 pub mod knowledge;
 mod letters;

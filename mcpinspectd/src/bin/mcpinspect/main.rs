@@ -4,7 +4,6 @@ mod contain;
 mod daemon;
 mod decide;
 mod diff;
-mod eval;
 mod events;
 mod explain;
 mod fleet;
@@ -54,7 +53,6 @@ enum Command {
     Explain(explain::Explain),
     Rules(rules::Rules),
     Fleet(fleet::FleetCommand),
-    Eval(eval::Eval),
 }
 
 fn main() -> ExitCode {
@@ -80,7 +78,6 @@ fn main() -> ExitCode {
         Command::Explain(command) => command.run(),
         Command::Rules(command) => command.run(),
         Command::Fleet(command) => command.run(),
-        Command::Eval(command) => command.run(),
     };
     match outcome {
         Ok(code) => code,

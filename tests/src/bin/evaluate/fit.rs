@@ -1,14 +1,17 @@
-//! Where the weights come from: a small logistic regression over labelled examples.
+//! Fits the weights: a small logistic regression over labelled examples.
 //!
-//! A few hundred samples of a few attack families do not say what the next family looks like, so the
-//! fit only *corrects* what the authors of the rules believed: each weight is pulled towards the
-//! weight that its pack gives it, and leaves it only as far as the samples insist. A rule that no
-//! sample touches keeps its weight. Weights never change their sign: a sign of an attack cannot
-//! become a sign of honesty because one corpus happens to lack it. Families count alike, however
-//! many samples each has. The result depends on the samples alone, not on their order or on chance.
+//! A few hundred samples of a few attack families cannot show what the next family looks like. So the
+//! fit only *corrects* what the authors of the rules assumed: each weight is pulled towards the weight
+//! in its rule file, and moves away only as far as the samples demand. A rule that no sample touches
+//! keeps its weight. Weights never change their sign: a sign of an attack must not become a sign of
+//! honesty because one corpus happens to lack it. Each family counts by the square root of its size, so
+//! that a large one does not drown the others. The result depends on the samples alone: neither their
+//! order nor chance plays a part.
 
-use super::rules::{RuleId, RuleSet};
-use super::score::{Features, shares};
+use std::collections::BTreeMap;
+
+use mcpinspectd::detect::rules::{RuleId, RuleSet};
+use mcpinspectd::detect::score::{Features, shares};
 
 /// One labelled example.
 #[derive(Clone, Debug)]
@@ -21,15 +24,15 @@ pub struct Example {
     pub group: String,
 }
 
-/// How to fit.
+/// Settings of a fit.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Strength of the pull towards the packs' weights.
+    /// Strength of the pull towards the weights in the rule file.
     pub prior: f32,
     /// Steps of gradient descent.
     pub steps: usize,
-    /// How much all honest examples together weigh against all attacks together.
-    pub honest: f32,
+    /// How much all benign examples together weigh against all attacks together.
+    pub benign: f32,
 }
 
 impl Default for Settings {
@@ -37,15 +40,15 @@ impl Default for Settings {
         Self {
             prior: 0.02,
             steps: 1500,
-            honest: 3.0,
+            benign: 3.0,
         }
     }
 }
 
-/// The outcome: a bias and a weight per rule.
+/// The result: a bias and a weight for each rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
-    /// Log odds of nothing found.
+    /// Log odds of a text in which nothing was found.
     pub bias: f32,
     /// Weight of each rule, by its index.
     pub weights: Vec<f32>,
@@ -58,7 +61,7 @@ impl Fitted {
     }
 }
 
-/// The heaviest window and its log odds; `best` gets the shares of its rules.
+/// The heaviest window and its log odds. `best` receives the shares of its rules.
 fn worst<'f>(
     rules: &RuleSet,
     fitted: &Fitted,
@@ -84,9 +87,9 @@ fn worst<'f>(
     found
 }
 
-/// Weight of each example: groups count by the square root of their size.
-fn importance(examples: &[&Example], honest: f32) -> Vec<f32> {
-    let mut sizes = std::collections::BTreeMap::new();
+/// The weight of each example, such that a group counts by the square root of its size.
+fn importance(examples: &[&Example], benign: f32) -> Vec<f32> {
+    let mut sizes = BTreeMap::new();
     for example in examples {
         *sizes
             .entry((example.malicious, example.group.as_str()))
@@ -109,13 +112,13 @@ fn importance(examples: &[&Example], honest: f32) -> Vec<f32> {
             if example.malicious {
                 share / bad
             } else {
-                honest * share / good
+                benign * share / good
             }
         })
         .collect()
 }
 
-/// Fits weights to examples, starting from and pulled towards the weights of `rules`.
+/// Fits weights to examples, starting from the weights of `rules` and pulled towards them.
 pub fn fit(rules: &RuleSet, examples: &[&Example], bias: f32, settings: Settings) -> Fitted {
     let prior: Vec<f32> = rules.rules().iter().map(|rule| rule.weight).collect();
     let mut fitted = Fitted {
@@ -123,7 +126,7 @@ pub fn fit(rules: &RuleSet, examples: &[&Example], bias: f32, settings: Settings
         weights: prior.clone(),
     };
     let (mut best, mut buffer) = (Vec::new(), Vec::new());
-    let importance = importance(examples, settings.honest);
+    let importance = importance(examples, settings.benign);
     let mut gradient = vec![0f32; prior.len()];
     let mut squares = vec![0f32; prior.len() + 1];
     for _ in 0..settings.steps {
@@ -142,7 +145,7 @@ pub fn fit(rules: &RuleSet, examples: &[&Example], bias: f32, settings: Settings
                 gradient[id.0 as usize] += share * slope;
             }
         }
-        // Adagrad: each weight's step shrinks with what it has moved already.
+        // Adagrad: a weight's steps shrink as its past gradients add up.
         for (index, slope) in gradient.iter().enumerate() {
             squares[index] += slope * slope;
             let moved = fitted.weights[index] - 0.3 * slope / (squares[index].sqrt() + 1e-8);

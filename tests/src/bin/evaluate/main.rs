@@ -1,0 +1,153 @@
+//! `cargo xtask eval`: how well detection works on labelled files, and where its weights come from.
+//!
+//! This is a tool for the people who write rules; it is not shipped. It judges labelled definitions
+//! and messages with the same code as the daemon and prints recall and false alerts per group. With
+//! `--fit` it also fits the weights of the rules to the labels. Figures on the rows that were
+//! fitted to flatter; `--cross-validate` leaves out one group after the other, fits without it and
+//! measures on it, which says more about attacks that nobody has seen yet.
+
+mod fit;
+mod judge;
+mod rows;
+mod tables;
+mod train;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Parser;
+use fit::Settings;
+use judge::Judged;
+use mcpinspectd::detect::category::Surface;
+use mcpinspectd::detect::knowledge::{BUILTIN_PACKS, BUILTIN_WEIGHTS, Knowledge};
+use mcpinspectd::detect::rules::RuleSet;
+use mcpinspectd::detect::score::Weights;
+
+/// Measure detection on labelled files, or fit its weights to them
+///
+/// Reads `*.jsonl` files of labelled definitions and messages, and prints recall and false alerts
+/// per group.
+#[derive(Parser)]
+#[command(name = "evaluate")]
+struct Options {
+    /// Files, or directories with `*.jsonl` files.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// Fit weights to these files, write them to FILE, and measure with them.
+    #[arg(long, value_name = "FILE")]
+    fit: Option<PathBuf>,
+    /// Fit without each group in turn, and measure on that group.
+    #[arg(long)]
+    cross_validate: bool,
+    /// How many of the worst mistakes to show.
+    #[arg(long, default_value_t = 10)]
+    worst: usize,
+    /// Use this rule file instead of the built-in one.
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Use this weights file instead of the built-in one.
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// Show how often each rule matches, in attacks and in benign rows.
+    #[arg(long)]
+    by_rule: bool,
+    /// Show what was found in the worst mistakes.
+    #[arg(long)]
+    explain: bool,
+    /// How strongly the fit keeps to the weights in the rule file.
+    #[arg(long, default_value_t = Settings::default().prior)]
+    prior: f32,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("evaluate: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(options: &Options) -> anyhow::Result<()> {
+    let settings = Settings {
+        prior: options.prior,
+        ..Settings::default()
+    };
+    let mut rows = Vec::new();
+    for path in &options.paths {
+        rows.extend(rows::read(path)?);
+    }
+    let count = rows.len();
+    let mut knowledge = Arc::new(load(options)?);
+    let (mut judged, mut spent) = judge::judge(&knowledge, rows);
+    if let Some(file) = &options.fit {
+        let text = train::weights_file(&knowledge.rules, &judged, settings);
+        std::fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))?;
+        knowledge = Arc::new(with_weights(load(options)?.rules, &text)?);
+        let rows = judged.into_iter().map(|one| one.row).collect();
+        (judged, spent) = judge::judge(&knowledge, rows);
+    }
+    print!("{}", tables::groups(&judged));
+    println!(
+        "\n{:.1} µs per row",
+        spent.as_secs_f64() * 1e6 / count as f64
+    );
+    if options.by_rule {
+        print!("\n{}", tables::rules(&knowledge, &judged));
+    }
+    if options.cross_validate {
+        for surface in [Surface::Definition, Surface::Content] {
+            let lines = train::cross_validate(&knowledge.rules, &judged, surface, settings);
+            println!("\nwithout the group ({surface}):");
+            print!("{}", tables::left_out(&lines));
+        }
+    }
+    if options.worst > 0 {
+        for (title, malicious) in [
+            ("highest honest rows", false),
+            ("attacks below alert", true),
+        ] {
+            println!("\n{title}:");
+            for one in tables::worst(&judged, options.worst, malicious) {
+                print!("{}", tables::mistake(&knowledge, one, options.explain));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The rules and weights to measure.
+fn load(options: &Options) -> anyhow::Result<Knowledge> {
+    let rules = match &options.rules {
+        Some(file) => {
+            let name = file.display().to_string();
+            RuleSet::compile(&[(&name, &read(file)?)])?
+        }
+        None => RuleSet::compile(BUILTIN_PACKS)?,
+    };
+    match &options.weights {
+        Some(file) => with_weights(rules, &read(file)?),
+        None => with_weights(rules, BUILTIN_WEIGHTS),
+    }
+}
+
+fn with_weights(rules: RuleSet, text: &str) -> anyhow::Result<Knowledge> {
+    let weights = Weights::parse(text, &rules)?;
+    Ok(Knowledge { rules, weights })
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// Tiers of attacks that the text gives away; the others take more than text to recognise.
+const TEXT_TIERS: &[&str] = &["hidden_text", "schema_param", ""];
+
+/// Whether a row counts when weights are fitted: every benign row, and attacks that the text gives
+/// away.
+fn counts_for_fitting(one: &Judged) -> bool {
+    !one.row.malicious() || TEXT_TIERS.contains(&one.row.tier())
+}

@@ -1,0 +1,206 @@
+//! What the evaluation prints.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use mcpinspectd::detect::knowledge::Knowledge;
+use mcpinspectd::detect::rules::RuleId;
+use mcpinspectd::event::Action;
+
+use super::TEXT_TIERS;
+use super::judge::Judged;
+use super::train::LeftOut;
+
+/// How many rows were judged how.
+#[derive(Debug, Default)]
+pub struct Count {
+    rows: usize,
+    warn: usize,
+    alert: usize,
+    block: usize,
+}
+
+impl Count {
+    /// Counts one more row.
+    pub fn add(&mut self, action: Action) {
+        self.rows += 1;
+        self.warn += usize::from(action >= Action::Warn);
+        self.alert += usize::from(action >= Action::Alert);
+        self.block += usize::from(action >= Action::Block);
+    }
+
+    /// Its cells: the rows, and the share at each action or above.
+    fn cells(&self) -> String {
+        format!(
+            "{:>6} {:>7.2} {:>7.2} {:>7.2}",
+            self.rows,
+            percent(self.warn, self.rows),
+            percent(self.alert, self.rows),
+            percent(self.block, self.rows)
+        )
+    }
+}
+
+fn percent(part: usize, whole: usize) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        100.0 * part as f64 / whole as f64
+    }
+}
+
+fn class(malicious: bool) -> &'static str {
+    if malicious { "malicious" } else { "benign" }
+}
+
+/// For each class, tier and group the share at `warn`, `alert` and `block`.
+pub fn groups(judged: &[Judged]) -> String {
+    let mut counts: BTreeMap<(bool, String, String), Count> = BTreeMap::new();
+    for one in judged {
+        let benign = !one.row.malicious();
+        let tier = match one.row.message {
+            Some(_) => "runtime",
+            None => one.row.tier(),
+        };
+        for group in [one.row.group.as_str(), "(all)"] {
+            counts
+                .entry((benign, tier.to_owned(), group.to_owned()))
+                .or_default()
+                .add(one.report.action);
+        }
+    }
+    let mut out = format!(
+        "{:<10} {:<17} {:<34} {:>6} {:>7} {:>7} {:>7}\n",
+        "class", "tier", "group", "rows", "warn%", "alert%", "block%"
+    );
+    for ((benign, tier, group), count) in &counts {
+        let class = class(!benign);
+        let _ = writeln!(out, "{class:<10} {tier:<17} {group:<34} {}", count.cells());
+    }
+    out
+}
+
+/// How often each rule matches in attacks and in benign rows, and its weights: which rules are worth
+/// keeping.
+pub fn rules(knowledge: &Knowledge, judged: &[Judged]) -> String {
+    let mut held = vec![[0usize; 2]; knowledge.rules.rules().len()];
+    for one in judged {
+        let mut all: Vec<_> = one.example.features.windows.iter().flatten().collect();
+        all.sort_unstable();
+        all.dedup();
+        for id in all {
+            held[id.0 as usize][usize::from(!one.row.malicious())] += 1;
+        }
+    }
+    let mut out = format!(
+        "{:<30} {:>7} {:>7} {:>10} {:>8}\n",
+        "rule", "attacks", "honest", "definition", "content"
+    );
+    for (index, (rule, [attacks, honest])) in knowledge.rules.rules().iter().zip(held).enumerate() {
+        let _ = writeln!(
+            out,
+            "{:<30} {attacks:>7} {honest:>7} {:>10.2} {:>8.2}",
+            rule.id,
+            knowledge.weights.definition.rules[index],
+            knowledge.weights.content.rules[index]
+        );
+    }
+    out
+}
+
+/// The table of a cross-validation.
+pub fn left_out(lines: &[LeftOut]) -> String {
+    let mut out = format!(
+        "{:<10} {:<34} {:>6} {:>7} {:>7} {:>7}\n",
+        "class", "group left out", "rows", "warn%", "alert%", "block%"
+    );
+    for line in lines {
+        let class = class(line.malicious);
+        let _ = writeln!(out, "{class:<10} {:<34} {}", line.group, line.count.cells());
+    }
+    out
+}
+
+/// The rows that were judged worst: the highest benign ones, or the attacks that were missed.
+pub fn worst(judged: &[Judged], limit: usize, malicious: bool) -> Vec<&Judged> {
+    let mut wrong: Vec<&Judged> = judged
+        .iter()
+        .filter(|one| {
+            one.row.malicious() == malicious
+                && (!malicious
+                    || (one.report.action < Action::Alert && TEXT_TIERS.contains(&one.row.tier())))
+        })
+        .collect();
+    wrong.sort_by(|a, b| {
+        let order = b
+            .report
+            .action
+            .cmp(&a.report.action)
+            .then(b.report.score.total_cmp(&a.report.score));
+        if malicious { order.reverse() } else { order }
+    });
+    wrong.truncate(limit);
+    wrong
+}
+
+/// One row that was judged wrongly, with the reasons; `explain` adds what was found in it.
+pub fn mistake(knowledge: &Knowledge, one: &Judged, explain: bool) -> String {
+    let name = one
+        .row
+        .tool
+        .as_ref()
+        .and_then(|tool| tool.get("name"))
+        .and_then(|name| name.as_str())
+        .unwrap_or("(message)");
+    let server = one.row.server.as_deref().unwrap_or_default();
+    let mut out = format!(
+        "{} {:<6} {:.3} {:<18} {:<28} {}  {}\n",
+        one.row.id,
+        format!("{:?}", one.report.action).to_lowercase(),
+        one.report.score,
+        one.row.group,
+        server.chars().take(28).collect::<String>(),
+        name.chars().take(40).collect::<String>(),
+        reasons(knowledge, one)
+    );
+    for detection in one.report.detections.iter().filter(|_| explain) {
+        let texts: Vec<&str> = detection
+            .matches
+            .iter()
+            .map(|found| found.text.as_str())
+            .collect();
+        let _ = writeln!(
+            out,
+            "        {} [{}] {texts:?}",
+            detection.pattern, detection.field
+        );
+    }
+    out
+}
+
+/// The rules that match in a row's worst window, with their weights.
+fn reasons(knowledge: &Knowledge, one: &Judged) -> String {
+    let weights = knowledge.weights.on(one.surface);
+    let sum = |window: &[RuleId]| {
+        window
+            .iter()
+            .map(|id| weights.rules[id.0 as usize])
+            .sum::<f32>()
+    };
+    let worst = one
+        .example
+        .features
+        .windows
+        .iter()
+        .max_by(|a, b| sum(a).total_cmp(&sum(b)));
+    let mut out = String::new();
+    for id in worst.into_iter().flatten() {
+        let _ = write!(
+            out,
+            "{}({:.1}) ",
+            knowledge.rules.rule(*id).id,
+            weights.rules[id.0 as usize]
+        );
+    }
+    out
+}
