@@ -20,8 +20,7 @@ use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::detect::tree;
 use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, Output, SessionStart};
 use mcpinspectd::event::Event;
-use mcpinspectd::model::{Direction, ServerId, SessionId, Timestamp};
-use mcpinspectd::process::ServerIdentity;
+use mcpinspectd::model::{Direction, ServerId, ServerIdentity, SessionId, Timestamp};
 use mcpinspectd::registry::Registry;
 use serde_json::{Value, json};
 

@@ -16,9 +16,8 @@ use mcpinspectd::detect::NoDetector;
 use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, Output, SessionStart};
 use mcpinspectd::event::Event;
 use mcpinspectd::mcp;
-use mcpinspectd::model::{Direction, ServerId, SessionId, Timestamp};
-use mcpinspectd::process::ServerIdentity;
-use mcpinspectd::registry::{Kind, Registry, Sight};
+use mcpinspectd::model::{Direction, ItemKind, ServerId, ServerIdentity, SessionId, Timestamp};
+use mcpinspectd::registry::{Registry, Sight};
 use mcpinspectd::wire::framing::{DEFAULT_MAX_FRAME, Framer};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -218,7 +217,7 @@ fn registry(criterion: &mut Criterion) {
         bencher.iter(|| {
             registry.refresh();
             for (name, definition) in &tools {
-                black_box(registry.observe(sight, Kind::Tool, name, definition));
+                black_box(registry.observe(sight, ItemKind::Tool, name, definition));
             }
             registry.save(sight.time);
         });
@@ -228,7 +227,7 @@ fn registry(criterion: &mut Criterion) {
             || Registry::in_memory().unwrap(),
             |mut registry| {
                 for (name, definition) in &tools {
-                    black_box(registry.observe(sight, Kind::Tool, name, definition));
+                    black_box(registry.observe(sight, ItemKind::Tool, name, definition));
                 }
                 registry
             },

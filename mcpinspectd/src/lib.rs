@@ -9,6 +9,7 @@
 //! ```
 
 pub mod build;
+pub mod bus;
 pub mod capture;
 pub mod config;
 pub mod contain;
@@ -19,10 +20,12 @@ pub mod engine;
 pub mod event;
 pub mod files;
 pub mod fleet;
+pub mod logging;
 pub mod manual;
 pub mod mcp;
 pub mod model;
 pub mod monitor;
+pub mod pipeline;
 pub mod preflight;
 pub mod priority;
 pub mod privileges;
@@ -30,6 +33,8 @@ pub mod process;
 pub mod registry;
 pub mod session;
 pub mod sink;
+pub mod status;
+pub mod systemd;
 pub mod tap;
 pub mod text;
 pub mod wire;

@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use mcpinspectd::contain::{ContainError, Measure, Process, Refusal, Target, contain};
-use mcpinspectd::model::Pid;
+use mcpinspectd::contain::{ContainError, Process, Refusal, Target, contain};
+use mcpinspectd::model::{ContainmentAction, Pid};
 use mcpinspectd::process::{Row, start_time, table};
 use tempfile::TempDir;
 
@@ -90,7 +90,7 @@ impl Session {
         }
     }
 
-    fn contain(&self, measure: Measure) -> mcpinspectd::contain::Contained {
+    fn contain(&self, measure: ContainmentAction) -> mcpinspectd::contain::Contained {
         contain(&[self.target()], &[], measure).unwrap()
     }
 
@@ -134,7 +134,7 @@ impl Drop for Session {
 fn a_wrapper_chain_is_stopped_and_its_client_is_not() {
     let session = Session::start(COUNT);
     let (server, outer) = (session.pid("server.pid"), session.pid("outer.pid"));
-    let done = session.contain(Measure::Freeze);
+    let done = session.contain(ContainmentAction::Freeze);
     let is_among = |pid: u32| done.processes.contains(&Pid(pid));
     assert!(is_among(server) && is_among(outer), "{done:?}");
     assert!(!is_among(session.client.id()) && !is_among(std::process::id()));
@@ -148,10 +148,10 @@ fn a_wrapper_chain_is_stopped_and_its_client_is_not() {
     assert!(!session.counts());
     assert!(session.client_goes_on());
 
-    session.contain(Measure::Thaw);
+    session.contain(ContainmentAction::Thaw);
     assert!(session.counts());
 
-    session.contain(Measure::Kill);
+    session.contain(ContainmentAction::Kill);
     eventually("they are gone", || {
         let is_gone = |pid| !matches!(Session::state(pid), Some(state) if state != 'Z');
         (is_gone(server) && is_gone(outer)).then_some(())
@@ -163,11 +163,11 @@ fn a_wrapper_chain_is_stopped_and_its_client_is_not() {
 fn a_family_that_forks_all_the_time_is_stopped_too() {
     let nested = "work() { while :; do sh -c 'echo >> count; sleep 0.002'; done; }; work & work & work & wait";
     let session = Session::start(nested);
-    session.contain(Measure::Freeze);
+    session.contain(ContainmentAction::Freeze);
     assert!(!session.counts());
-    session.contain(Measure::Thaw);
+    session.contain(ContainmentAction::Thaw);
     assert!(session.counts());
-    session.contain(Measure::Kill);
+    session.contain(ContainmentAction::Kill);
     assert!(!session.counts());
 }
 
@@ -176,7 +176,7 @@ fn a_number_that_is_somebody_elses_now_is_left_alone() {
     let session = Session::start(COUNT);
     let mut target = session.target();
     target.server.start_time -= 1;
-    let error = contain(&[target], &[], Measure::Kill).unwrap_err();
+    let error = contain(&[target], &[], ContainmentAction::Kill).unwrap_err();
     assert!(
         matches!(error, ContainError::Refused(Refusal::Gone(_))),
         "{error}"
@@ -188,7 +188,7 @@ fn a_number_that_is_somebody_elses_now_is_left_alone() {
         start_time: client.start_time - 1,
         ..client
     });
-    let done = contain(&[target], &[], Measure::Freeze).unwrap();
+    let done = contain(&[target], &[], ContainmentAction::Freeze).unwrap();
     assert!(
         !done.processes.contains(&Pid(session.pid("outer.pid"))),
         "{done:?}"
@@ -207,7 +207,7 @@ fn the_test_itself_and_what_it_runs_under_are_spared() {
             server,
             client: None,
         };
-        for measure in [Measure::Freeze, Measure::Kill] {
+        for measure in [ContainmentAction::Freeze, ContainmentAction::Kill] {
             let error = contain(&[target], &[], measure).unwrap_err();
             assert!(
                 matches!(error, ContainError::Refused(Refusal::Never(..))),
@@ -216,7 +216,7 @@ fn the_test_itself_and_what_it_runs_under_are_spared() {
         }
     }
     assert!(matches!(
-        contain(&[], &[], Measure::Kill),
+        contain(&[], &[], ContainmentAction::Kill),
         Err(ContainError::Nobody)
     ));
 }
@@ -289,7 +289,7 @@ fn a_control_group_of_its_own_is_frozen_as_a_whole() {
     };
     let session = Session::start(COUNT);
     group.adopt(session.pid("outer.pid"));
-    let done = session.contain(Measure::Freeze);
+    let done = session.contain(ContainmentAction::Freeze);
     assert_eq!(done.cgroups.len(), 1, "{done:?}");
     assert!(
         done.missed.is_empty() && done.processes.len() >= 3,
@@ -303,13 +303,13 @@ fn a_control_group_of_its_own_is_frozen_as_a_whole() {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).unwrap();
     assert!(!session.counts());
 
-    let done = session.contain(Measure::Thaw);
+    let done = session.contain(ContainmentAction::Thaw);
     assert_eq!(done.cgroups.len(), 1, "{done:?}");
     assert!(group.events().contains("frozen 0"));
     assert!(session.counts());
 
-    session.contain(Measure::Freeze);
-    session.contain(Measure::Kill);
+    session.contain(ContainmentAction::Freeze);
+    session.contain(ContainmentAction::Kill);
     eventually("the group is empty", || {
         group.events().contains("populated 0").then_some(())
     });
@@ -323,12 +323,12 @@ fn a_control_group_that_the_client_shares_is_not_touched() {
     };
     let session = Session::start(COUNT);
     group.adopt(session.client.id());
-    let done = session.contain(Measure::Freeze);
+    let done = session.contain(ContainmentAction::Freeze);
     assert!(done.cgroups.is_empty(), "{done:?}");
     assert!(group.events().contains("frozen 0"));
     assert!(!session.counts());
     assert!(session.client_goes_on());
-    session.contain(Measure::Thaw);
+    session.contain(ContainmentAction::Thaw);
     assert!(session.counts());
     group.add(Pid(session.client.id()));
     drop(session);

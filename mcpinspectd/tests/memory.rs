@@ -4,8 +4,7 @@
 use mcpinspectd::detect::NoDetector;
 use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, Output, SessionStart};
 use mcpinspectd::event::Event;
-use mcpinspectd::model::{Direction, ServerId, SessionId, Timestamp};
-use mcpinspectd::process::ServerIdentity;
+use mcpinspectd::model::{Direction, ServerId, ServerIdentity, SessionId, Timestamp};
 use mcpinspectd::registry::Registry;
 use serde_json::json;
 

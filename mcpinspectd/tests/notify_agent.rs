@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mcpinspectd::contain::{Contained, Measure};
+use mcpinspectd::contain::Contained;
 use mcpinspectd::control::{Control, ControlError, Decision, Status};
+use mcpinspectd::model::ContainmentAction;
 use mcpinspectd::registry::Verb;
-use mcpinspectd::{contain, event, model};
+use mcpinspectd::{event, model};
 use tokio::runtime::Runtime;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, OwnedVariant, interface};
@@ -23,7 +24,7 @@ use zbus::{Connection, OwnedVariant, interface};
 #[path = "support/mod.rs"]
 mod support;
 #[allow(dead_code, reason = "each test binary uses its part")]
-#[path = "../src/sink/testing.rs"]
+#[path = "../src/event/testing.rs"]
 mod testing;
 
 use support::bus::{Bus, Daemon};
@@ -157,7 +158,10 @@ impl Drop for Agent {
 }
 
 #[derive(Default)]
-struct Recorder(Mutex<Vec<Decision>>, Mutex<Vec<(String, Measure)>>);
+struct Recorder(
+    Mutex<Vec<Decision>>,
+    Mutex<Vec<(String, ContainmentAction)>>,
+);
 
 impl Control for Recorder {
     fn status(&self) -> Result<Status, ControlError> {
@@ -167,7 +171,7 @@ impl Control for Recorder {
     fn contain(
         &self,
         server: &str,
-        measure: Measure,
+        measure: ContainmentAction,
         _uid: u32,
     ) -> Result<Contained, ControlError> {
         self.1.lock().unwrap().push((server.to_owned(), measure));
@@ -269,7 +273,7 @@ fn alerts_are_shown_and_their_buttons_work() {
     );
     assert_eq!(
         *recorder.1.lock().unwrap(),
-        [("files".to_owned(), Measure::Freeze)]
+        [("files".to_owned(), ContainmentAction::Freeze)]
     );
     let all = desktop.shown.lock().unwrap().clone();
     assert!(

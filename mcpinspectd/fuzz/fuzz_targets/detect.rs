@@ -12,10 +12,8 @@ use mcpinspectd::detect::knowledge::{Current, Knowledge};
 use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::detect::tree::Tree;
 use mcpinspectd::detect::{Detector, MessageInContext, SessionContext, ToolDefinition, Verdict};
-use mcpinspectd::event::{Action, ToolStatus};
-use mcpinspectd::mcp::{self, Payload};
-use mcpinspectd::model::{Direction, Pid, ServerId, SessionId, Timestamp};
-use mcpinspectd::registry::DefinitionHash;
+use mcpinspectd::model::{Action, DefinitionHash, Direction, Pid, ServerId, SessionId, Timestamp, ToolStatus};
+use mcpinspectd::mcp::{Payload, self};
 use serde_json::value::RawValue;
 
 #[derive(Arbitrary, Debug)]

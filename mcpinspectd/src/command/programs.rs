@@ -2,8 +2,8 @@
 
 use mcpinspectd::discover::Feed;
 use mcpinspectd::engine::Input;
+use mcpinspectd::model::Timestamp;
 use mcpinspectd::process::program::background::Background;
-use mcpinspectd::sink::fanout;
 
 /// Passes everything on to `feed`, and tells it of each server's program as soon as that was looked
 /// at. Reading a large program takes long, so a thread of its own does it.
@@ -55,7 +55,7 @@ impl<F: Feed> Feed for Programs<F> {
             self.feed.input(Input::Program {
                 session: &session,
                 definition: program.definition(),
-                time: fanout::now(),
+                time: Timestamp::now(),
             });
         }
         self.feed.idle();

@@ -1,5 +1,6 @@
 //! `mcpinspectd run`: the daemon.
 
+use mcpinspectd::model::Timestamp;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -8,21 +9,21 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use mcpinspectd::bus::Endpoint;
 use mcpinspectd::config::{Config, Tags};
-use mcpinspectd::control::{self, Host, Reloaded, Service, silence};
+use mcpinspectd::control::{self, Host, Reloaded, Service, suppression};
 use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
+use mcpinspectd::logging;
+use mcpinspectd::pipeline::outputs::{Running, Settings};
 use mcpinspectd::priority::Priority;
 use mcpinspectd::process::identity::NameBook;
 use mcpinspectd::registry::Registry;
-use mcpinspectd::sink::bus::Endpoint;
-use mcpinspectd::sink::fanout::Sinks;
+use mcpinspectd::sink::Sinks;
 use mcpinspectd::sink::jsonl::Target;
-use mcpinspectd::sink::metrics::{MetricsFile, Snapshot};
-use mcpinspectd::sink::notify::{self, Heartbeat, Watchdog};
-use mcpinspectd::sink::running::{Running, Settings};
-use mcpinspectd::sink::{fanout, logging};
+use mcpinspectd::status::metrics::{MetricsFile, Snapshot};
+use mcpinspectd::systemd::{self, Heartbeat, Watchdog};
 use nix::fcntl::{Flock, FlockArg};
 use signal_hook::consts::SIGHUP;
 
@@ -69,7 +70,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let reopen = Arc::new(std::sync::atomic::AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, Arc::clone(&reopen)).context("cannot handle SIGHUP")?;
 
-    let suppressions = folder.join(silence::FILE);
+    let suppressions = folder.join(suppression::FILE);
     let rules = Rules::load(Some(suppressions.clone()));
     let tags = Arc::new(RwLock::new(config.tags()));
     let (desk, tray) = control::desk();
@@ -93,7 +94,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         registry = %path.display(),
         "{WATCHING}"
     );
-    notify::ready(WATCHING);
+    systemd::ready(WATCHING);
     let heartbeat = Heartbeat::default();
     if let Some(watchdog) = Watchdog::new(heartbeat.clone()) {
         runtime.spawn(watchdog.run());
@@ -123,7 +124,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .map(|file| MetricsFile::start(file, Duration::from_secs(metrics.every)))
         .transpose()
         .context("cannot start the thread that writes metrics")?;
-    let started = fanout::now();
+    let started = Timestamp::now();
     let sinks = running.sinks();
     let mut tidying = Tidying::new();
     monitor.run(
@@ -137,7 +138,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             {
                 tracing::error!("{error}; everything stays as it was");
             }
-            let now = fanout::now();
+            let now = Timestamp::now();
             service.attend(now, || monitor.account());
             if let Some(metrics) = &mut metrics
                 && metrics.is_due(now)
@@ -153,8 +154,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             }
         },
     );
-    notify::stopping();
-    watched.feed.engine().registry_mut().save(fanout::now());
+    systemd::stopping();
+    watched.feed.engine().registry_mut().save(Timestamp::now());
     let totals = monitor.totals();
     tracing::info!(
         records = totals.records,
@@ -241,9 +242,9 @@ struct Program {
 
 impl Host for Program {
     fn reload(&mut self) -> Result<Reloaded, String> {
-        notify::reloading();
+        systemd::reloading();
         let reloaded = Config::load(self.file.as_deref()).map_err(|error| error.to_string());
-        notify::ready(WATCHING);
+        systemd::ready(WATCHING);
         let config = reloaded?;
         let later = self.config.needs_restart(&config);
         if !later.is_empty() {

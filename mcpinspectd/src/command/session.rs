@@ -8,13 +8,12 @@ use mcpinspectd::capture::Options;
 use mcpinspectd::config::{Config, TagAction, Tags};
 use mcpinspectd::discover::{Feed, Policy};
 use mcpinspectd::engine::{Engine, Input, Limits, Output};
-use mcpinspectd::model::{Pid, ServerId};
+use mcpinspectd::model::{Pid, ServerId, ServerIdentity, Timestamp};
 use mcpinspectd::monitor::{Machine, Monitor, MonitorOptions};
 use mcpinspectd::preflight::{self, Requirements};
 use mcpinspectd::privileges;
+use mcpinspectd::process::ProcessInfo;
 use mcpinspectd::process::identity::{NameBook, clients::ClientConfigs};
-use mcpinspectd::process::{ProcessInfo, ServerIdentity};
-use mcpinspectd::sink::fanout;
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -84,7 +83,7 @@ pub fn start(
         max_sessions: config.limits.sessions,
         max_accounts: accounts,
     };
-    let run = format!("{:x}", fanout::now().0 / 1_000_000_000);
+    let run = format!("{:x}", Timestamp::now().0 / 1_000_000_000);
     let configs = Arc::new(ClientConfigs::default());
     let tag_configs = Arc::clone(&configs);
     let policy = move |info: &ProcessInfo| {
@@ -175,7 +174,7 @@ impl<O: Output + Flush> Feed for Pipeline<O> {
     }
 
     fn idle(&mut self) {
-        self.engine.idle(fanout::now(), &mut self.output);
+        self.engine.idle(Timestamp::now(), &mut self.output);
         self.output.flush();
     }
 }

@@ -10,10 +10,10 @@ use mcpinspectd::config::Config;
 use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
-use mcpinspectd::model::Pid;
+use mcpinspectd::logging;
+use mcpinspectd::model::{Pid, Timestamp};
 use mcpinspectd::process::identity::NameBook;
 use mcpinspectd::registry::Registry;
-use mcpinspectd::sink::{fanout, logging};
 use mcpinspectd::tap::human::colour_wanted;
 use mcpinspectd::tap::{Filter, Format, Human, Jsonl, Ready, Tap};
 
@@ -97,11 +97,11 @@ fn watch(
             stop: Arc::clone(&stop),
         },
     };
-    pipeline.output.tap.ready(&Ready::now(fanout::now()));
+    pipeline.output.tap.ready(&Ready::now(Timestamp::now()));
     monitor.run(&stop, &mut pipeline, |_, _| {});
     let totals = monitor.totals();
     let tap = pipeline.output.tap;
-    tap.finish(fanout::now(), monitor.ledger(), totals)
+    tap.finish(Timestamp::now(), monitor.ledger(), totals)
         .context("cannot write")
 }
 

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::capture::HookChoice;
-use crate::contain::Measure;
 use crate::control::Policy;
 use crate::engine::{ApprovalRule, AutoApproval, Vendor};
+use crate::model::ContainmentAction;
 
 pub mod size;
 pub mod tags;
@@ -198,11 +198,11 @@ pub enum Response {
 
 impl Response {
     /// The measure that it is, if any.
-    pub fn measure(self) -> Option<Measure> {
+    pub fn measure(self) -> Option<ContainmentAction> {
         match self {
             Self::Nothing => None,
-            Self::Freeze => Some(Measure::Freeze),
-            Self::Kill => Some(Measure::Kill),
+            Self::Freeze => Some(ContainmentAction::Freeze),
+            Self::Kill => Some(ContainmentAction::Kill),
         }
     }
 }

@@ -12,7 +12,8 @@ use nix::errno::Errno;
 use nix::libc;
 
 use super::plan::{Plan, Process, Refusal, Target, plan};
-use super::{Contained, Measure, cgroup};
+use super::{Contained, cgroup};
+use crate::model::ContainmentAction;
 use crate::model::Pid;
 use crate::process::{self, Handle, Row, table};
 
@@ -50,7 +51,7 @@ pub enum ContainError {
 pub fn contain(
     targets: &[Target],
     clients: &[Process],
-    measure: Measure,
+    measure: ContainmentAction,
 ) -> Result<Contained, ContainError> {
     let mut family = Family::default();
     let mut refused = None;
@@ -117,7 +118,7 @@ impl Family {
         rows: &[Row],
         target: &Target,
         clients: &[Process],
-        measure: Measure,
+        measure: ContainmentAction,
     ) -> Result<(), ContainError> {
         let own = process::own();
         let Plan { processes, cgroup } = plan(rows, target, clients, own)?;
@@ -148,16 +149,16 @@ impl Family {
         rows: &[Row],
         target: &Target,
         own: Option<String>,
-        measure: Measure,
+        measure: ContainmentAction,
     ) -> Option<String> {
         let group = match measure {
             // What was frozen is thawed, also where somebody joined it since.
-            Measure::Thaw => {
+            ContainmentAction::Thaw => {
                 let server = rows.iter().find(|row| row.pid == target.server.pid);
                 let group = server.and_then(|row| row.cgroup.clone())?;
                 cgroup::is_frozen(&group).then_some(group)?
             }
-            Measure::Freeze | Measure::Kill => own?,
+            ContainmentAction::Freeze | ContainmentAction::Kill => own?,
         };
         if self.cgroups.contains(&group) {
             return Some(group);
@@ -180,7 +181,7 @@ impl Family {
     }
 
     /// Takes hold of one process and gives it the first signal.
-    fn hold(&mut self, process: Process, state: char, measure: Measure) -> Member {
+    fn hold(&mut self, process: Process, state: char, measure: ContainmentAction) -> Member {
         let held = match hold(process) {
             Ok(Some(held)) => held,
             Ok(None) => return Member::Gone,
@@ -188,9 +189,9 @@ impl Family {
         };
         let signal = match measure {
             // One that is not stopped needs no push, and may be under a debugger.
-            Measure::Thaw if state != 'T' => return Member::Held(held),
-            Measure::Thaw => libc::SIGCONT,
-            Measure::Freeze | Measure::Kill => libc::SIGSTOP,
+            ContainmentAction::Thaw if state != 'T' => return Member::Held(held),
+            ContainmentAction::Thaw => libc::SIGCONT,
+            ContainmentAction::Freeze | ContainmentAction::Kill => libc::SIGSTOP,
         };
         match held.signal(signal) {
             Ok(()) => Member::Held(held),
@@ -205,15 +206,15 @@ impl Family {
         Member::Refused
     }
 
-    fn finish(mut self, measure: Measure) -> Result<Contained, ContainError> {
+    fn finish(mut self, measure: ContainmentAction) -> Result<Contained, ContainError> {
         let mut reached: Vec<Pid> = Vec::new();
         for (process, member) in &self.members {
             match member {
                 Member::InGroup => reached.push(process.pid),
                 Member::Held(held) => {
                     let killed = match measure {
-                        Measure::Kill => held.signal(libc::SIGKILL),
-                        Measure::Freeze | Measure::Thaw => Ok(()),
+                        ContainmentAction::Kill => held.signal(libc::SIGKILL),
+                        ContainmentAction::Freeze | ContainmentAction::Thaw => Ok(()),
                     };
                     match killed {
                         Ok(()) | Err(Errno::ESRCH) => reached.push(process.pid),

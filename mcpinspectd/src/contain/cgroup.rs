@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::Measure;
+use crate::model::ContainmentAction;
 
 /// Where the unified hierarchy is mounted: alone, or beside the old ones.
 const PLACES: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
@@ -49,13 +49,13 @@ fn unit(cgroup: &str) -> Option<&str> {
 }
 
 /// Has the service manager freeze or thaw a unit, if that is the group that is meant.
-fn ask_manager(cgroup: &str, unit: &str, measure: Measure) -> io::Result<()> {
+fn ask_manager(cgroup: &str, unit: &str, measure: ContainmentAction) -> io::Result<()> {
     const MANAGER: &str = "org.freedesktop.systemd1";
     const AT: &str = "/org/freedesktop/systemd1";
     let method = match measure {
-        Measure::Freeze => "FreezeUnit",
-        Measure::Thaw => "ThawUnit",
-        Measure::Kill => return Err(io::ErrorKind::Unsupported.into()),
+        ContainmentAction::Freeze => "FreezeUnit",
+        ContainmentAction::Thaw => "ThawUnit",
+        ContainmentAction::Kill => return Err(io::ErrorKind::Unsupported.into()),
     };
     let interface = match unit.ends_with(".scope") {
         true => "org.freedesktop.systemd1.Scope",
@@ -88,21 +88,21 @@ fn ask_manager(cgroup: &str, unit: &str, measure: Measure) -> io::Result<()> {
 ///
 /// # Errors
 /// There is no such group, or it may not be written here.
-pub fn apply(cgroup: &str, measure: Measure) -> io::Result<()> {
+pub fn apply(cgroup: &str, measure: ContainmentAction) -> io::Result<()> {
     let directory = directory(cgroup).ok_or(io::ErrorKind::NotFound)?;
     let (file, value) = match measure {
-        Measure::Freeze => ("cgroup.freeze", "1"),
-        Measure::Thaw => ("cgroup.freeze", "0"),
-        Measure::Kill => ("cgroup.kill", "1"),
+        ContainmentAction::Freeze => ("cgroup.freeze", "1"),
+        ContainmentAction::Thaw => ("cgroup.freeze", "0"),
+        ContainmentAction::Kill => ("cgroup.kill", "1"),
     };
     if let Err(error) = std::fs::write(directory.join(file), value) {
-        let unit = unit(cgroup).filter(|_| measure != Measure::Kill);
+        let unit = unit(cgroup).filter(|_| measure != ContainmentAction::Kill);
         ask_manager(cgroup, unit.ok_or(error)?, measure)?;
     }
     let done = match measure {
-        Measure::Freeze => "frozen 1",
-        Measure::Thaw => "frozen 0",
-        Measure::Kill => "populated 0",
+        ContainmentAction::Freeze => "frozen 1",
+        ContainmentAction::Thaw => "frozen 0",
+        ContainmentAction::Kill => "populated 0",
     };
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_group_that_is_not_there_cannot_be_frozen() {
-        let error = apply("/no-such-group.service", Measure::Freeze);
+        let error = apply("/no-such-group.service", ContainmentAction::Freeze);
         assert_eq!(
             error.map_err(|error| error.kind()),
             Err(io::ErrorKind::NotFound)

@@ -1,7 +1,8 @@
 //! Containment as an event: who did what to which server, and why.
 
-use super::{Contained, Measure};
+use super::Contained;
 use crate::event::{Event, Subject};
+use crate::model::ContainmentAction;
 use crate::model::{Pid, ServerId, SessionId, Timestamp};
 
 /// Why a server is contained.
@@ -24,7 +25,7 @@ pub fn event(
     server: &ServerId,
     session: Option<&SessionId>,
     pid: Option<Pid>,
-    measure: Measure,
+    measure: ContainmentAction,
     trigger: &Trigger,
     contained: &Contained,
     now: Timestamp,

@@ -3,10 +3,10 @@
 //! never does).
 
 use super::plan::{Process, Target};
-use crate::model::Pid;
+use crate::model::{Pid, ServerIdentity};
 use crate::process::fds::{FdTarget, Holders, InodeKey, StreamKind, holders_snapshot, stdio};
 use crate::process::identity::{NameBook, clients::ClientConfigs};
-use crate::process::{ProcessInfo, ServerIdentity, start_time, table};
+use crate::process::{ProcessInfo, start_time, table};
 
 /// The processes that run now between two pipes or sockets and are called `server`. `names` are the
 /// names that were given out (see [`NameBook`]).

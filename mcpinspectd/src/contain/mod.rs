@@ -28,41 +28,9 @@ pub use event::{Trigger, event};
 pub use find::find;
 pub use plan::{Plan, Process, Refusal, Target, plan};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::model::Pid;
-
-/// What to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Measure {
-    /// Let no process of it run until it is thawed.
-    Freeze,
-    /// Let all processes of it run again.
-    Thaw,
-    /// End all processes of it.
-    Kill,
-}
-
-impl Measure {
-    /// The word used on the outside.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Freeze => "freeze",
-            Self::Thaw => "thaw",
-            Self::Kill => "kill",
-        }
-    }
-
-    /// What is true of a server afterwards.
-    pub fn done(self) -> &'static str {
-        match self {
-            Self::Freeze => "frozen",
-            Self::Thaw => "thawed",
-            Self::Kill => "killed",
-        }
-    }
-}
 
 /// What was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

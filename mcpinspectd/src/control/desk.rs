@@ -4,11 +4,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::time::Duration;
 
 use super::{Control, ControlError, Decision, Seat, Status};
-use crate::contain::{self, ContainError, Contained, Measure, Process, Target, Trigger};
+use crate::contain::{self, ContainError, Contained, Process, Target, Trigger};
 use crate::event::Event;
-use crate::model::ServerId;
+use crate::model::{ContainmentAction, ServerId, Timestamp};
 use crate::process::identity::NameBook;
-use crate::sink::fanout;
 use crate::text::escape::plain;
 
 /// Wishes that may wait. The pipeline looks for them several times a second.
@@ -76,7 +75,7 @@ impl Desk {
         &self,
         seat: &Seat,
         clients: &[Process],
-        measure: Measure,
+        measure: ContainmentAction,
         trigger: &Trigger,
     ) -> Result<Contained, ContainError> {
         let targets: Vec<Target> = target(seat).into_iter().collect();
@@ -89,13 +88,21 @@ impl Desk {
         &self,
         server: &ServerId,
         seat: Option<&Seat>,
-        measure: Measure,
+        measure: ContainmentAction,
         trigger: &Trigger,
         done: &Contained,
     ) {
         let session = seat.map(|seat| &seat.session);
         let pid = seat.and_then(|seat| Some(seat.server?.pid));
-        let event = contain::event(server, session, pid, measure, trigger, done, fanout::now());
+        let event = contain::event(
+            server,
+            session,
+            pid,
+            measure,
+            trigger,
+            done,
+            Timestamp::now(),
+        );
         // It was done either way; and whoever asked is answered.
         if let Err(error) = self.put(Wish::Tell(Box::new(event))) {
             tracing::error!(%server, measure = measure.as_str(), %error, "contained, and no event says so");
@@ -136,7 +143,12 @@ impl Control for Desk {
         })?
     }
 
-    fn contain(&self, server: &str, measure: Measure, uid: u32) -> Result<Contained, ControlError> {
+    fn contain(
+        &self,
+        server: &str,
+        measure: ContainmentAction,
+        uid: u32,
+    ) -> Result<Contained, ControlError> {
         let Attendance {
             seats,
             clients,

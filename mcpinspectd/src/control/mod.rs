@@ -11,25 +11,23 @@
 //! - [`service`]: what the pipeline does about it
 //! - [`roster`]: who is in session, and which servers nobody listens to for now
 //! - [`policy`]: which findings have a server contained without asking anybody
-//! - [`silence`]: the file of suppressions that were asked for
+//! - [`suppression`]: the file of suppressions that were asked for
 
 mod desk;
 mod policy;
 mod roster;
 mod service;
-pub mod silence;
+pub mod suppression;
 
 pub use desk::{Desk, Tray, desk};
 pub use policy::Policy;
 pub use roster::{Roster, Seat, Skipped};
 pub use service::{Host, Reloaded, Service};
-pub use silence::{Silence, SilenceError};
+pub use suppression::{Suppression, SuppressionError};
 
-use crate::contain::{Contained, Measure};
+use crate::contain::Contained;
+use crate::model::ContainmentAction;
 use crate::registry::Verb;
-
-/// Stands for every server where one could be named.
-pub const EVERYONE: &str = "*";
 
 /// A person's wish about servers and tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,5 +118,10 @@ pub trait Control: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why it was not done; shown to the caller.
-    fn contain(&self, server: &str, measure: Measure, uid: u32) -> Result<Contained, ControlError>;
+    fn contain(
+        &self,
+        server: &str,
+        measure: ContainmentAction,
+        uid: u32,
+    ) -> Result<Contained, ControlError>;
 }

@@ -4,10 +4,9 @@
 
 use std::collections::HashSet;
 
-use crate::contain::Measure;
 use crate::engine::{MessageSeen, Output};
-use crate::event::{Action, Event, Severity};
-use crate::model::SessionId;
+use crate::event::Event;
+use crate::model::{Action, ContainmentAction, SessionId, Severity};
 
 /// Sessions that are remembered as dealt with. Where there are more, all are forgotten, and one may
 /// be contained twice.
@@ -17,9 +16,9 @@ const REMEMBERED: usize = 4096;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// What to do after a finding that asks to be blocked.
-    pub on_block: Option<Measure>,
+    pub on_block: Option<ContainmentAction>,
     /// What to do after a finding of critical severity.
-    pub on_critical: Option<Measure>,
+    pub on_critical: Option<ContainmentAction>,
     /// A session is contained once. Where a person has thawed the server since, they know better.
     done: HashSet<SessionId>,
 }
@@ -30,7 +29,7 @@ pub struct Wanted {
     /// The session whose server it is about.
     pub session: SessionId,
     /// What to do with it.
-    pub measure: Measure,
+    pub measure: ContainmentAction,
     /// The rule that found something.
     pub pattern: String,
 }
@@ -38,7 +37,10 @@ pub struct Wanted {
 impl Policy {
     /// A policy that does this after a finding that asks to be blocked, and that after a critical
     /// one; the harsher where one is both.
-    pub fn new(on_block: Option<Measure>, on_critical: Option<Measure>) -> Self {
+    pub fn new(
+        on_block: Option<ContainmentAction>,
+        on_critical: Option<ContainmentAction>,
+    ) -> Self {
         Self {
             on_block,
             on_critical,
@@ -79,7 +81,9 @@ impl Policy {
             .on_critical
             .filter(|_| detection.severity == Severity::Critical);
         let measure = match (block, critical) {
-            (Some(Measure::Kill), _) | (_, Some(Measure::Kill)) => Measure::Kill,
+            (Some(ContainmentAction::Kill), _) | (_, Some(ContainmentAction::Kill)) => {
+                ContainmentAction::Kill
+            }
             (one, other) => one.or(other)?,
         };
         if self.done.len() >= REMEMBERED {
@@ -116,7 +120,7 @@ impl<O: Output> Output for Watching<'_, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sink::testing::{changed, detected};
+    use crate::event::testing::{changed, detected};
 
     fn found(severity: Severity, action: Action) -> Event {
         let mut event = detected("files");
@@ -132,7 +136,7 @@ mod tests {
         event
     }
 
-    fn measure(policy: &Policy, event: &Event) -> Option<Measure> {
+    fn measure(policy: &Policy, event: &Event) -> Option<ContainmentAction> {
         Some(policy.clone().consider(event)?.measure)
     }
 
@@ -140,18 +144,21 @@ mod tests {
     fn nothing_happens_unless_it_is_asked_for() {
         let worst = found(Severity::Critical, Action::Block);
         assert_eq!(measure(&Policy::default(), &worst), None);
-        let policy = Policy::new(Some(Measure::Freeze), None);
-        assert_eq!(measure(&policy, &worst), Some(Measure::Freeze));
+        let policy = Policy::new(Some(ContainmentAction::Freeze), None);
+        assert_eq!(measure(&policy, &worst), Some(ContainmentAction::Freeze));
         assert_eq!(
             measure(&policy, &found(Severity::Critical, Action::Alert)),
             None
         );
         assert_eq!(measure(&policy, &changed("files", "x")), None);
-        let policy = Policy::new(Some(Measure::Freeze), Some(Measure::Kill));
-        assert_eq!(measure(&policy, &worst), Some(Measure::Kill));
+        let policy = Policy::new(
+            Some(ContainmentAction::Freeze),
+            Some(ContainmentAction::Kill),
+        );
+        assert_eq!(measure(&policy, &worst), Some(ContainmentAction::Kill));
         assert_eq!(
             measure(&policy, &found(Severity::High, Action::Block)),
-            Some(Measure::Freeze)
+            Some(ContainmentAction::Freeze)
         );
         assert_eq!(
             measure(&policy, &found(Severity::High, Action::Alert)),
@@ -161,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_session_is_contained_once() {
-        let mut policy = Policy::new(Some(Measure::Freeze), None);
+        let mut policy = Policy::new(Some(ContainmentAction::Freeze), None);
         let event = found(Severity::High, Action::Block);
         assert!(policy.consider(&event).is_some());
         assert!(policy.consider(&event).is_none());

@@ -124,7 +124,7 @@ impl Roster {
     pub fn pass(&mut self, input: Input<'_>, on: &mut dyn FnMut(Input<'_>)) {
         match &input {
             Input::SessionStarted(start) => {
-                let process = |party: &Option<crate::event::Party>| {
+                let process = |party: &Option<crate::model::Party>| {
                     party.as_ref().map(|party| Process {
                         pid: party.pid,
                         start_time: party.start_time,
@@ -261,8 +261,8 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
     use crate::engine::SessionStart;
-    use crate::process::ServerIdentity;
-    use crate::sink::testing::party;
+    use crate::event::testing::party;
+    use crate::model::ServerIdentity;
 
     const TIME: Timestamp = Timestamp(1);
 

@@ -6,17 +6,18 @@ use std::sync::mpsc::SyncSender;
 use super::desk::{Attendance, Desk, Tray, Wish};
 use super::policy::{Policy, Wanted};
 use super::roster::Roster;
-use super::silence::{Silence, SilenceError};
-use super::{ControlError, Decision, EVERYONE, Status};
+use super::suppression::{Suppression, SuppressionError};
+use super::{ControlError, Decision, Status};
 use crate::contain::Trigger;
-use crate::discover::{Account, Feed};
+use crate::discover::Feed;
 use crate::engine::{AutoApproval, Engine, Input, Output};
 use crate::event::{Event, Subject};
-use crate::model::{Pid, ServerId, SessionId, Timestamp};
+use crate::model::EVERY_SERVER;
+use crate::model::{Account, DefinitionHash, ItemKind, Pid, ServerId, SessionId, Timestamp};
 use crate::process;
-use crate::registry::{By, DecideError, DefinitionHash, ItemKey, Kind, Who};
-use crate::sink::live::SHOWN_NAME;
-use crate::sink::metrics::Snapshot;
+use crate::registry::{By, DecideError, ItemKey, Who};
+use crate::status::live::SHOWN_NAME;
+use crate::status::metrics::Snapshot;
 use crate::text::escape::{plain, printable};
 
 /// An account of the streams is made anew after this long, in nanoseconds: it is anybody's to ask
@@ -223,12 +224,12 @@ impl<O: Output, H: Host> Service<O, H> {
                     "" => self.known(&server).map(|()| String::new())?,
                     shown => self.tool(&server, shown)?.name.into_string(),
                 };
-                let failed = |error: SilenceError| match error {
-                    SilenceError::Invalid(why) => ControlError::Invalid(why.to_owned()),
+                let failed = |error: SuppressionError| match error {
+                    SuppressionError::Invalid(why) => ControlError::Invalid(why.to_owned()),
                     error => ControlError::Failed(error.to_string()),
                 };
                 let silence =
-                    Silence::new(&server, &tool, &rule, &reason, days, now).map_err(failed)?;
+                    Suppression::new(&server, &tool, &rule, &reason, days, now).map_err(failed)?;
                 let until = silence.until.clone();
                 silence.add_to(&self.suppressions, now).map_err(failed)?;
                 self.host.reload_rules();
@@ -252,7 +253,7 @@ impl<O: Output, H: Host> Service<O, H> {
                     decision: "reload",
                     reason: String::new(),
                 };
-                self.tell(policy, EVERYONE, uid, now);
+                self.tell(policy, EVERY_SERVER, uid, now);
                 Ok(())
             }
         }
@@ -265,11 +266,11 @@ impl<O: Output, H: Host> Service<O, H> {
         uid: u32,
         now: Timestamp,
     ) -> Result<(), ControlError> {
-        let everyone = server.is_empty() || server == EVERYONE;
+        let everyone = server.is_empty() || server == EVERY_SERVER;
         if !everyone {
             self.known(server)?;
         }
-        let id = ServerId(if everyone { EVERYONE } else { server }.into());
+        let id = ServerId(if everyone { EVERY_SERVER } else { server }.into());
         match self
             .roster
             .set_monitoring((!everyone).then_some(&id), enabled)
@@ -309,7 +310,7 @@ impl<O: Output, H: Host> Service<O, H> {
     fn tool(&self, server: &str, name: &str) -> Result<ItemKey, ControlError> {
         let tools = || {
             let keys = self.engine.registry().keys(server);
-            keys.filter(|key| key.kind == Kind::Tool)
+            keys.filter(|key| key.kind == ItemKind::Tool)
         };
         if let Some(key) = tools().find(|key| &*key.name == name) {
             return Ok(key.clone());
@@ -329,9 +330,13 @@ impl<O: Output, H: Host> Service<O, H> {
     fn own(&self, server: &str, hash: DefinitionHash) -> Result<ItemKey, ControlError> {
         self.known(server)?;
         let registry = self.engine.registry();
-        let mut own = [Kind::Instructions, Kind::ServerInfo, Kind::Program]
-            .into_iter()
-            .map(ItemKey::only);
+        let mut own = [
+            ItemKind::Instructions,
+            ItemKind::ServerInfo,
+            ItemKind::Program,
+        ]
+        .into_iter()
+        .map(ItemKey::only);
         own.find(|key| registry.current(server, key) == Some(hash))
             .ok_or_else(|| {
                 ControlError::Stale(format!(
@@ -419,8 +424,7 @@ impl<O: Output, H: Host> Feed for Service<O, H> {
     }
 
     fn idle(&mut self) {
-        self.engine
-            .idle(crate::sink::fanout::now(), &mut self.output);
+        self.engine.idle(Timestamp::now(), &mut self.output);
     }
 }
 

@@ -17,8 +17,7 @@ use super::score::{self, Features};
 use super::suppress::Suppression;
 use super::token::Names;
 use super::tree::Tree;
-use crate::event::{Action, Detection, Match, Severity};
-use crate::model::Timestamp;
+use crate::model::{Action, Detection, Match, Severity, Timestamp};
 
 /// Most detections of one report.
 const DETECTIONS: usize = 32;

@@ -7,10 +7,11 @@
 
 use serde_json::value::RawValue;
 
-use crate::event::{Action, Detection, Severity, ToolStatus};
 use crate::mcp::Message;
-use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
-use crate::registry::DefinitionHash;
+use crate::model::{
+    Action, DefinitionHash, Detection, Direction, Pid, ServerId, SessionId, Severity, Timestamp,
+    ToolStatus,
+};
 
 /// The session in which something was seen.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use toml::Spanned;
 
 use super::category::{Category, Evidence, Part, Surface};
 use super::suppress::RawSuppression;
-use crate::event::Severity;
+use crate::model::Severity;
 
 /// Tokens found by form; usable in `all` and `none` beside the words of the pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

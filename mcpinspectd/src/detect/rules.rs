@@ -15,7 +15,7 @@ use super::document::Document;
 use super::pack::{Decides, PackError, Probe, RawPack, RawRule, Scope, Token, line_of, parse};
 use super::phrases::Phrases;
 use super::suppress::Suppression;
-use crate::event::Severity;
+use crate::model::Severity;
 
 /// Most concepts (tokens and word lists) that a rule set can have.
 const CONCEPT_LIMIT: usize = 128;

@@ -15,7 +15,7 @@ use super::document::Document;
 use super::matching::Firing;
 use super::pack::Decides;
 use super::rules::{How, RuleId, RuleSet};
-use crate::event::Action;
+use crate::model::Action;
 
 /// Bytes of folded text in which findings add up.
 const WINDOW: u32 = 700;

@@ -14,8 +14,7 @@ use super::rules::RuleSet;
 use super::score::Weights;
 use super::tree::Tree;
 use super::{explain, message, scan};
-use crate::event::Action;
-use crate::model::Timestamp;
+use crate::model::{Action, Timestamp};
 
 fn tool(name: &str, description: &str) -> Value {
     json!({ "name": name, "description": description, "inputSchema": { "type": "object", "properties": {} } })

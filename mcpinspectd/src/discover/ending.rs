@@ -13,11 +13,11 @@ use mcpinspect_common::{End, EndpointKey, EndpointKind};
 
 use super::carrying::OwnedPiece;
 use super::environment::Environment;
-use super::ledger::{Account, StreamLedger};
 use super::stream::{Fate, SessionIndex, Stream};
 use super::tracker::{Feed, Tracker};
 use crate::capture::Origin;
 use crate::engine::Input;
+use crate::model::{Account, StreamLedger};
 use crate::process::fds::{Holder, Holders, InodeKey};
 
 /// How long a session looks over before it is looked at, so that a launcher can hand over.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointWatch};
 
+use crate::model::ServerIdentity;
+use crate::process::ProcessInfo;
 use crate::process::fds::{Holder, Holders};
-use crate::process::{ProcessInfo, ServerIdentity};
 
 /// What the configuration says about a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

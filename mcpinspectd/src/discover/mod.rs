@@ -23,7 +23,6 @@ mod carrying;
 mod comparing;
 mod ending;
 mod environment;
-mod ledger;
 mod orphans;
 mod pairing;
 mod programs;
@@ -34,7 +33,6 @@ mod tracker;
 mod watching;
 
 pub use environment::{Environment, Policy};
-pub use ledger::{Account, StreamLedger};
 pub use tracker::{Feed, Settings, Tracker};
 
 #[cfg(test)]

@@ -9,12 +9,13 @@ use mcpinspect_common::{
     End, EndpointCounters, EndpointKey, EndpointKind, EndpointReport, EndpointWatch, Operation,
 };
 
-use super::{Environment, Feed, Policy, Settings, StreamLedger, Tracker};
+use super::{Environment, Feed, Policy, Settings, Tracker};
 use crate::capture::{BootClock, KernelRecord, Origin};
 use crate::engine::Input;
-use crate::model::{Direction, Pid, ServerId};
+use crate::model::StreamLedger;
+use crate::model::{Direction, Pid, ServerId, ServerIdentity};
+use crate::process::ProcessInfo;
 use crate::process::fds::{Access, Holder, Holders, InodeKey, StreamKind};
-use crate::process::{ProcessInfo, ServerIdentity};
 
 const CLIENT: u32 = 100;
 const SERVER: u32 = 200;

@@ -5,7 +5,6 @@ use std::collections::{HashMap, VecDeque};
 use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, Operation};
 
 use super::environment::{Environment, Policy};
-use super::ledger::{Account, StreamLedger};
 use super::orphans::{Orphan, Orphans};
 use super::programs::{Program, Programs};
 use super::session::Session;
@@ -13,6 +12,7 @@ use super::stream::{SessionIndex, Stream};
 use crate::capture::{BootClock, KernelRecord, Origin};
 use crate::engine::Input;
 use crate::model::Direction;
+use crate::model::{Account, StreamLedger};
 
 /// What the tracker gives its findings to.
 pub trait Feed {

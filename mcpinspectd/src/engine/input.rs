@@ -2,9 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::event::Party;
-use crate::model::{Direction, Pid, SessionId, Timestamp};
-use crate::process::ServerIdentity;
+use crate::model::{Direction, Party, Pid, ServerIdentity, SessionId, Timestamp};
 
 /// A session that was recognised.
 #[derive(Clone, Debug)]

@@ -7,9 +7,9 @@ use super::offers::Offers;
 use super::output::{MessageKind, MessageSeen, Output};
 use super::{Limits, Shared, shown};
 use crate::detect::{Difference, MessageInContext, SessionContext, Verdict};
-use crate::event::{Action, Event, Subject};
+use crate::event::{Event, Subject};
 use crate::mcp::{self, Irregularity, Malformed, Message, Parsed, Payload};
-use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
+use crate::model::{Action, Direction, Pid, ServerId, SessionId, Timestamp};
 use crate::session::{Observed, Session};
 use crate::wire::framing::{Frame, Framed, Framer};
 

@@ -13,15 +13,13 @@ use super::live::Body;
 use super::output::Output;
 use super::{AutoApproval, Shared, shown};
 use crate::detect::{ToolDefinition, Verdict};
-use crate::event::{Action, Event, FieldChange, ToolStatus};
+use crate::event::Event;
 use crate::mcp::json;
 use crate::mcp::view::{ServerResult, Tool};
-use crate::model::Timestamp;
+use crate::model::{Action, DefinitionHash, FieldChange, ItemKind, Timestamp, ToolStatus};
 use crate::process::program;
 use crate::registry::listing::Listings;
-use crate::registry::{
-    By, DefinitionHash, ItemKey, Kind, MAX_NAME, Observation, Sight, Standing, Verb, Who, diff,
-};
+use crate::registry::{By, ItemKey, MAX_NAME, Observation, Sight, Standing, Verb, Who, diff};
 use crate::session::{Observed, Page};
 
 /// Definitions of one session that are remembered as told. A session that shows more starts over.
@@ -41,7 +39,7 @@ pub(super) const MAX_CHANGES_ACCEPTED: u16 = 4;
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     listings: Listings,
-    told: HashSet<(Kind, DefinitionHash)>,
+    told: HashSet<(ItemKind, DefinitionHash)>,
     changes_told: HashMap<ItemKey, u16>,
     removals_told: HashSet<Box<str>>,
     /// Whether the server's program is of the vendor that was accepted, once that is known.
@@ -57,7 +55,7 @@ impl Offers {
     }
 
     /// Whether this definition is to be told.
-    fn is_news(&mut self, kind: Kind, hash: DefinitionHash) -> bool {
+    fn is_news(&mut self, kind: ItemKind, hash: DefinitionHash) -> bool {
         if self.told.len() >= MAX_TOLD {
             self.told.clear();
             self.changes_told.clear();
@@ -118,8 +116,8 @@ impl Body {
         let sight = self.sight(time);
         let mut news = Vec::new();
         for (kind, said) in [
-            (Kind::ServerInfo, server_info),
-            (Kind::Instructions, instructions),
+            (ItemKind::ServerInfo, server_info),
+            (ItemKind::Instructions, instructions),
         ] {
             let Some(said) = said else { continue };
             let observation = shared.registry.observe(sight, kind, "", said);
@@ -135,7 +133,7 @@ impl Body {
     fn tell_introduction(
         &mut self,
         shared: &mut Shared,
-        kind: Kind,
+        kind: ItemKind,
         said: &RawValue,
         observation: Observation,
         time: Timestamp,
@@ -183,9 +181,9 @@ impl Body {
         let sight = self.sight(time);
         let observation = shared
             .registry
-            .observe(sight, Kind::Program, "", definition);
+            .observe(sight, ItemKind::Program, "", definition);
         shared.registry.save(time);
-        let key = ItemKey::only(Kind::Program);
+        let key = ItemKey::only(ItemKind::Program);
         let pinned = standing(observation.standing).1;
         let pinned_text =
             pinned.and_then(|pinned| shared.registry.text(&self.server, &key, pinned));
@@ -198,12 +196,12 @@ impl Body {
         };
         self.offers.same_vendor = Some(same);
         if let Some(pinned) = pinned
-            && self.offers.is_news(Kind::Program, observation.hash)
+            && self.offers.is_news(ItemKind::Program, observation.hash)
             && self.offers.count_change(&key) <= MAX_CHANGES_TOLD
         {
             output.event(Event::ServerChanged {
                 subject: self.subject(time),
-                item: Kind::Program.as_str().to_owned(),
+                item: ItemKind::Program.as_str().to_owned(),
                 previous_hash: pinned.to_string(),
                 new_hash: observation.hash.to_string(),
                 changes: changes(pinned_text.as_deref(), definition),
@@ -316,9 +314,9 @@ impl Body {
             };
             let observation = shared
                 .registry
-                .observe(sight, Kind::Tool, &name, definition);
+                .observe(sight, ItemKind::Tool, &name, definition);
             names.push(json::cut(&name, MAX_NAME).into());
-            if self.offers.is_news(Kind::Tool, observation.hash) {
+            if self.offers.is_news(ItemKind::Tool, observation.hash) {
                 news.push(News {
                     name,
                     definition,

@@ -12,8 +12,8 @@ use globset::GlobMatcher;
 
 use super::shown;
 use crate::event::{Event, Subject};
-use crate::model::{ServerId, SessionId};
-use crate::registry::{Decided, Kind};
+use crate::model::{ItemKind, ServerId, SessionId};
+use crate::registry::Decided;
 
 /// Which changes are accepted without a person: those that one of the rules accepts.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +72,7 @@ pub(super) fn event(decided: Decided) -> Event {
             server_pid: None,
         },
         item: key.kind.as_str().to_owned(),
-        tool_name: (key.kind == Kind::Tool).then(|| shown::name(&key.name)),
+        tool_name: (key.kind == ItemKind::Tool).then(|| shown::name(&key.name)),
         hash: decision.hash.map(|hash| hash.to_string()),
         decision: decision.verb.as_str().to_owned(),
         by: decision.by.as_str(),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::event::FieldChange;
+use crate::model::FieldChange;
 use crate::text::{bound, escape, redact};
 
 /// How much of a description an event carries, in bytes.

@@ -10,11 +10,12 @@ use crate::config::Config;
 use crate::detect::knowledge::{Current, Knowledge};
 use crate::detect::runtime::Watch;
 use crate::detect::{MessageInContext, NoDetector, SessionContext, ToolDefinition, Verdict};
-use crate::event::{Action, Detection, Event, Severity, ToolStatus};
+use crate::event::Event;
 use crate::model::Direction::{self, ClientToServer as Up, ServerToClient as Down};
-use crate::model::{ServerId, Timestamp};
-use crate::process::ServerIdentity;
-use crate::registry::{By, ItemKey, Kind, Verb, Who};
+use crate::model::{
+    Action, Detection, ItemKind, ServerId, ServerIdentity, Severity, Timestamp, ToolStatus,
+};
+use crate::registry::{By, ItemKey, Verb, Who};
 
 /// Writes down what the engine says, one line each.
 #[derive(Default)]
@@ -836,7 +837,7 @@ fn decisions_become_events_once() {
     let hash = person
         .decide("files", &read, Verb::Reject, None, by)
         .unwrap();
-    let instructions = ItemKey::only(Kind::Instructions);
+    let instructions = ItemKey::only(ItemKind::Instructions);
     person
         .decide("files", &instructions, Verb::Unpin, None, by)
         .unwrap();
@@ -1052,7 +1053,7 @@ fn another_program_behind_the_same_name_is_told_until_it_is_accepted() {
         time: Timestamp(wire.time),
         reason: "",
     };
-    let key = ItemKey::only(Kind::Program);
+    let key = ItemKey::only(ItemKind::Program);
     let registry = wire.engine.registry_mut();
     registry
         .decide("files", &key, Verb::Approve, None, by)

@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::event::Severity;
-use crate::model::Timestamp;
-use crate::sink::kind::EventKind;
+use crate::event::kind::EventKind;
+use crate::model::{Severity, Timestamp};
 use crate::text::escape::printable;
 
 /// Longest name or reason that is kept, characters.

@@ -22,8 +22,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::event::Severity;
-use crate::model::Timestamp;
+use crate::model::{Severity, Timestamp};
 
 use entry::{Entry, Kind, Sign};
 

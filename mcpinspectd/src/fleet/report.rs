@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use super::entry::Sign;
 use super::{Fleet, Host, HostId, LeftOut, Lost};
-use crate::event::Severity;
-use crate::model::Timestamp;
+use crate::model::{Severity, Timestamp};
 
 /// How it stands with a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use super::Fleet;
 use super::entry::{DROPPED, Entry, FIELDS, Fields, UNIT};
-use crate::sink::kind::EventKind;
+use crate::event::kind::EventKind;
 
 /// Longest entry that is read, bytes; the daemon's own are smaller than a tenth of it.
 const ENTRY_MAX: usize = 1 << 20;

@@ -5,18 +5,18 @@ use serde_json::{Map, Value, json};
 
 use super::report::{Report, State};
 use super::{Fleet, LISTED_MAX, source};
-use crate::event::{Event, Severity, ToolStatus};
-use crate::model::Timestamp;
+use crate::event::Event;
+use crate::event::envelope::{Envelope, EventId};
+use crate::event::testing::{detection, subject};
+use crate::model::{Severity, Timestamp, ToolStatus};
 use crate::sink::journal;
-use crate::sink::record::{EventId, Record};
-use crate::sink::testing::{detection, subject};
 
 const START: u64 = 1_760_000_000_000_000;
 const HOUR: u64 = 3_600_000_000_000;
 
 /// A line as `journalctl -o json` shows an entry of our sink.
 fn line(host: u8, second: u64, event: &Event) -> String {
-    let record = Record::new(event, EventId::new(Timestamp(0), second), None, 48 << 10).unwrap();
+    let record = Envelope::new(event, EventId::new(Timestamp(0), second), None, 48 << 10).unwrap();
     let mut entry: Map<String, Value> = journal::fields(&record)
         .into_iter()
         .map(|(name, value)| (name.to_owned(), Value::String(value)))
@@ -197,7 +197,7 @@ fn alerts_and_losses_are_told_and_bounded() {
                 subject: subject("notes"),
                 tool_name: Some("read".to_owned()),
                 detection: detection(),
-                action: crate::event::Action::Alert,
+                action: crate::model::Action::Alert,
             };
             line(1, second, &event)
         })

@@ -11,9 +11,9 @@ use nix::libc;
 
 use crate::capture::Probes;
 use crate::discover::{Environment, Policy};
-use crate::model::Pid;
+use crate::model::{Pid, ServerIdentity};
 use crate::process::fds::{Holder, Holders, StreamKind, holders_snapshot, of_process};
-use crate::process::{ProcessInfo, ServerIdentity, own};
+use crate::process::{ProcessInfo, own};
 
 /// Decides what the configuration says about a process.
 pub type PolicyOf = Box<dyn Fn(&ProcessInfo) -> Policy + Send>;

@@ -11,7 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::capture::{self, Batch, BootClock, Drain, Options, ProbeError, Probes, decode};
-use crate::discover::{Account, Feed, Settings, StreamLedger, Tracker};
+use crate::discover::{Feed, Settings, Tracker};
+use crate::model::{Account, CaptureTotals, StreamLedger};
 use crate::priority::Priority;
 
 pub use machine::Machine;
@@ -48,31 +49,6 @@ pub struct Monitor {
     /// Programs that were running before; to be told to the tracker after what is in the ring.
     found: Vec<startup::Found>,
     undecodable: u64,
-}
-
-/// What the capture did, at its end.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct CaptureTotals {
-    /// Records that the probes wrote.
-    pub records: u64,
-    /// Payload bytes in them.
-    pub bytes: u64,
-    /// Records that did not fit into the ring.
-    pub records_lost: u64,
-    /// Payload bytes lost with them, of streams that turned out to be MCP or not.
-    pub bytes_lost: u64,
-    /// Payload bytes that could not be read from a process.
-    pub bytes_faulted: u64,
-    /// Process and stream records that did not fit.
-    pub lifecycle_lost: u64,
-    /// Streams that could not be followed because too many were known.
-    pub registrations_failed: u64,
-    /// System calls that the probes could not look at; what they moved is not accounted for.
-    pub calls_missed: u64,
-    /// Records that were not understood.
-    pub undecodable: u64,
-    /// Sessions that were not followed because too many were under way.
-    pub sessions_refused: u64,
 }
 
 impl Monitor {

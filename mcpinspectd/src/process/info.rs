@@ -5,8 +5,7 @@ use std::path::Path;
 
 use super::cgroup;
 use super::procfs::{Proc, ProcDir, Stat, real_uid, split_arguments};
-use crate::event::Party;
-use crate::model::Pid;
+use crate::model::{Party, Pid};
 use crate::text::{escape, redact};
 
 /// Most bytes of a command line that are read. Longer ones exist (2 MiB and more), but what tells one

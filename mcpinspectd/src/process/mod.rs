@@ -25,6 +25,5 @@ pub mod program;
 mod table;
 
 pub use handle::Handle;
-pub use identity::ServerIdentity;
 pub use info::{ProcessInfo, ProcessSnapshot, own, snapshot, start_time};
 pub use table::{Row, pids, table};

@@ -5,9 +5,10 @@
 //! daemon takes out each decision once to make an event of it, whoever made it and whether or not
 //! the daemon was running then, so that the record of who accepted what has no holes.
 
-use super::item::{By, Decided, Decision, DefinitionHash, ItemKey, Verb};
+use super::item::{By, Decided, Decision, ItemKey, Verb};
 use super::store::Write;
 use super::{Registry, json};
+use crate::model::DefinitionHash;
 use crate::model::Timestamp;
 
 /// How much of a reason is kept, in bytes.

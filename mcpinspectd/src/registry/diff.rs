@@ -4,8 +4,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::canonical;
-use crate::event::FieldChange;
 use crate::mcp::json;
+use crate::model::FieldChange;
 
 /// The fields in which `new` differs from `previous`, in the order of their paths.
 ///

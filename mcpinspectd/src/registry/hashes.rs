@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 
 use super::canonical;
-use super::item::DefinitionHash;
+use crate::model::DefinitionHash;
 
 /// Bytes whose canonical hash is remembered; twice as many at most.
 const MAX_REMEMBERED: usize = 8192;

@@ -1,94 +1,14 @@
 //! What the registry keeps: items, their definitions' hashes, and what became of them.
 
 use std::fmt;
-use std::str::FromStr;
 
-use sha2::{Digest, Sha256};
-
-use crate::event::FieldChange;
-use crate::model::Timestamp;
-
-/// SHA-256 of a definition's canonical text. Printed as lower-case hex.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DefinitionHash(pub [u8; 32]);
-
-impl DefinitionHash {
-    /// The hash of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(Sha256::digest(bytes).into())
-    }
-}
-
-impl fmt::Display for DefinitionHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
-    }
-}
-
-impl fmt::Debug for DefinitionHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// The text is not the 64 hex digits of a hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a definition's hash is 64 hexadecimal digits")]
-pub struct NotAHash;
-
-impl FromStr for DefinitionHash {
-    type Err = NotAHash;
-
-    fn from_str(text: &str) -> Result<Self, NotAHash> {
-        let mut hash = [0; 32];
-        hex::decode_to_slice(text, &mut hash).map_err(|_| NotAHash)?;
-        Ok(Self(hash))
-    }
-}
-
-/// What sort of thing is pinned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// A tool, by its name.
-    Tool,
-    /// What a server tells the model about itself. Its name is empty.
-    Instructions,
-    /// Who a server says it is. Its name is empty.
-    ServerInfo,
-    /// What runs behind a server. Its name is empty.
-    Program,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [
-        Self::Tool,
-        Self::Instructions,
-        Self::ServerInfo,
-        Self::Program,
-    ];
-
-    /// The word in the database and on the outside.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Tool => "tool",
-            Self::Instructions => "instructions",
-            Self::ServerInfo => "server_info",
-            Self::Program => "program",
-        }
-    }
-
-    /// The kind that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
-    }
-}
+use crate::model::{DefinitionHash, FieldChange, ItemKind, Timestamp};
 
 /// Names an item.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemKey {
     /// What it is.
-    pub kind: Kind,
+    pub kind: ItemKind,
     /// Its name; empty for what a server has only one of.
     pub name: Box<str>,
 }
@@ -97,13 +17,13 @@ impl ItemKey {
     /// The key of a tool.
     pub fn tool(name: &str) -> Self {
         Self {
-            kind: Kind::Tool,
+            kind: ItemKind::Tool,
             name: name.into(),
         }
     }
 
     /// The key of something that a server has only one of.
-    pub fn only(kind: Kind) -> Self {
+    pub fn only(kind: ItemKind) -> Self {
         Self {
             kind,
             name: "".into(),
@@ -284,6 +204,7 @@ pub struct Comparison {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use super::*;
+    use crate::model::NotAHash;
 
     #[test]
     fn hashes_as_text() {
@@ -304,8 +225,8 @@ mod tests {
 
     #[test]
     fn words() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::from_word(kind.as_str()), Some(kind));
+        for kind in ItemKind::ALL {
+            assert_eq!(ItemKind::from_word(kind.as_str()), Some(kind));
         }
         for verb in Verb::ALL {
             assert_eq!(Verb::from_word(verb.as_str()), Some(verb));

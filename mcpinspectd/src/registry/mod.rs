@@ -29,14 +29,13 @@ use serde_json::value::RawValue;
 pub use self::decide::{DecideError, Who};
 use self::hashes::HashMemory;
 pub use self::item::{
-    By, Comparison, Decided, Decision, DefinitionHash, ItemKey, ItemView, Kind, NotAHash, Standing,
-    Verb, Version,
+    By, Comparison, Decided, Decision, ItemKey, ItemView, Standing, Verb, Version,
 };
 pub use self::open::OpenError;
 use self::store::{Store, Write};
 use crate::mcp::json;
-use crate::model::{ServerId, SessionId, Timestamp};
-use crate::process::ServerIdentity;
+use crate::model::{DefinitionHash, ItemKind};
+use crate::model::{ServerId, ServerIdentity, SessionId, Timestamp};
 use crate::process::identity::NameBook;
 
 /// Items of one server that are kept; more are reported and not pinned.
@@ -253,7 +252,7 @@ impl Registry {
     pub fn observe(
         &mut self,
         sight: Sight<'_>,
-        kind: Kind,
+        kind: ItemKind,
         name: &str,
         definition: &RawValue,
     ) -> Observation {
@@ -360,7 +359,7 @@ impl Registry {
             return removed;
         };
         for (key, item) in items {
-            if key.kind == Kind::Tool && !item.removed && !listed.contains(&key.name) {
+            if key.kind == ItemKind::Tool && !item.removed && !listed.contains(&key.name) {
                 item.removed = true;
                 removed.push((key.name.clone(), item.pinned.unwrap_or(item.current)));
             }

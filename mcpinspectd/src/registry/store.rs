@@ -10,7 +10,9 @@ use std::sync::Arc;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
-use super::item::{By, Decided, Decision, DefinitionHash, ItemKey, ItemView, Kind, Verb, Version};
+use super::item::{By, Decided, Decision, ItemKey, ItemView, Verb, Version};
+use crate::model::DefinitionHash;
+use crate::model::ItemKind;
 use crate::model::Timestamp;
 
 /// Definitions kept of one item besides those that count; the longest unseen goes first. Also how many
@@ -406,7 +408,7 @@ fn prune(transaction: &Transaction<'_>, item: i64) -> rusqlite::Result<()> {
 
 fn key(row: &Row<'_>, at: usize) -> rusqlite::Result<ItemKey> {
     let word: String = row.get(at)?;
-    let kind = Kind::from_word(&word).ok_or_else(|| unknown_word(at, &word))?;
+    let kind = ItemKind::from_word(&word).ok_or_else(|| unknown_word(at, &word))?;
     Ok(ItemKey {
         kind,
         name: row.get::<_, String>(at + 1)?.into(),

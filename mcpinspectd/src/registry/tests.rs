@@ -18,7 +18,7 @@ fn see(registry: &mut Registry, of: &str, time: u64, name: &str, definition: &st
     };
     registry.refresh();
     let standing = registry
-        .observe(sight, Kind::Tool, name, &raw(definition))
+        .observe(sight, ItemKind::Tool, name, &raw(definition))
         .standing;
     registry.save(sight.time);
     standing
@@ -326,25 +326,30 @@ fn the_number_of_items_and_definitions_is_bounded() {
     };
     for index in 0..MAX_ITEMS_PER_SERVER {
         let standing = registry
-            .observe(sight(1), Kind::Tool, &index.to_string(), &raw("{}"))
+            .observe(sight(1), ItemKind::Tool, &index.to_string(), &raw("{}"))
             .standing;
         assert_eq!(standing, Standing::New);
     }
     assert_eq!(
         registry
-            .observe(sight(1), Kind::Tool, "more", &raw("{}"))
+            .observe(sight(1), ItemKind::Tool, "more", &raw("{}"))
             .standing,
         Standing::NoRoom
     );
     for index in 0..200 {
-        registry.observe(sight(2 + index), Kind::Tool, "0", &raw(&index.to_string()));
+        registry.observe(
+            sight(2 + index),
+            ItemKind::Tool,
+            "0",
+            &raw(&index.to_string()),
+        );
     }
     registry.save(Timestamp(1));
     let versions = registry.versions("a", &ItemKey::tool("0")).unwrap();
     assert_eq!(versions.len(), 66);
     assert_eq!(versions[0].definition, "{}", "what is pinned stays");
     let huge = format!("\"{}\"", "x".repeat(MAX_DEFINITION));
-    registry.observe(sight(300), Kind::Tool, "0", &raw(&huge));
+    registry.observe(sight(300), ItemKind::Tool, "0", &raw(&huge));
     registry.save(Timestamp(1));
     assert!(
         registry

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use libsystemd::logging::{Priority, SD_JOURNAL_SOCK_PATH, journal_send};
 
-use super::fanout::{Inlet, Item};
-use super::record::Record;
-use crate::event::Severity;
+use super::queue::{Item, QueueReceiver};
+use crate::event::Envelope;
+use crate::model::Severity;
 use crate::text::escape::printable;
 
 /// What `journalctl -t` selects.
@@ -30,23 +30,23 @@ const FIRST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Carries events to the journal until the fan-out closes. Blocks: give it its own thread.
-pub fn run(mut inlet: Inlet) {
+pub fn run(mut receiver: QueueReceiver) {
     let mut outage = None;
-    while let Some(item) = inlet.blocking_recv() {
-        if let Item::Record(record) = item {
-            deliver(&record, &inlet, &mut outage);
+    while let Some(item) = receiver.blocking_recv() {
+        if let Item::Event(record) = item {
+            deliver(&record, &receiver, &mut outage);
         }
     }
 }
 
 /// Sends one record, waiting for journald where it is away. `outage` is when it went.
-fn deliver(record: &Record, inlet: &Inlet, outage: &mut Option<Instant>) {
+fn deliver(record: &Envelope, receiver: &QueueReceiver, outage: &mut Option<Instant>) {
     let mut wait = FIRST_WAIT;
     let mut refused = 0;
     loop {
         let error = match send(record) {
             Ok(()) => {
-                inlet.delivered();
+                receiver.delivered();
                 if let Some(since) = outage.take() {
                     let seconds = since.elapsed().as_secs();
                     tracing::info!(seconds, "journald is back");
@@ -60,13 +60,13 @@ fn deliver(record: &Record, inlet: &Inlet, outage: &mut Option<Instant>) {
             refused += 1;
             if refused == 2 {
                 tracing::warn!(event_id = %record.id, %error, "the journal refuses an event");
-                inlet.failed();
+                receiver.failed();
                 return;
             }
             continue;
         }
-        if inlet.is_closing() {
-            inlet.failed();
+        if receiver.is_closing() {
+            receiver.failed();
             return;
         }
         if outage.is_none() {
@@ -82,7 +82,7 @@ fn somebody_listens() -> bool {
     UnixDatagram::unbound().is_ok_and(|socket| socket.connect(SD_JOURNAL_SOCK_PATH).is_ok())
 }
 
-fn send(record: &Record) -> Result<(), libsystemd::errors::SdError> {
+fn send(record: &Envelope) -> Result<(), libsystemd::errors::SdError> {
     journal_send(
         priority(record.severity),
         &record.sentence,
@@ -91,7 +91,7 @@ fn send(record: &Record) -> Result<(), libsystemd::errors::SdError> {
 }
 
 /// The entry's fields besides `MESSAGE` and `PRIORITY`.
-pub fn fields(record: &Record) -> Vec<(&'static str, String)> {
+pub fn fields(record: &Envelope) -> Vec<(&'static str, String)> {
     let mut fields = vec![
         ("MESSAGE_ID", record.kind.message_id().to_owned()),
         ("SYSLOG_IDENTIFIER", IDENTIFIER.to_owned()),
@@ -137,16 +137,16 @@ fn priority(severity: Option<Severity>) -> Priority {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
+    use crate::event::envelope::EventId;
+    use crate::event::testing::examples;
     use crate::model::Timestamp;
-    use crate::sink::record::EventId;
-    use crate::sink::testing::examples;
 
     /// journald drops fields that it finds ill-named without a word, and so does the encoder.
     #[test]
     fn journald_accepts_every_field_name() {
         for event in examples() {
             let id = EventId::new(Timestamp(0), 1);
-            let record = Record::new(&event, id, Some(0), 4096).unwrap();
+            let record = Envelope::new(&event, id, Some(0), 4096).unwrap();
             for (name, _) in fields(&record) {
                 assert!(name.len() <= 64 && !name.starts_with('_'), "{name}");
                 assert!(
@@ -161,7 +161,7 @@ mod tests {
     fn a_field_appears_once() {
         for event in examples() {
             let id = EventId::new(Timestamp(0), 1);
-            let record = Record::new(&event, id, Some(0), 4096).unwrap();
+            let record = Envelope::new(&event, id, Some(0), 4096).unwrap();
             let mut names: Vec<_> = fields(&record).into_iter().map(|(name, _)| name).collect();
             names.sort_unstable();
             let all = names.len();

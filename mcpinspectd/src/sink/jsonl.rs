@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use super::fanout::{Inlet, Item};
-use super::record::Record;
+use super::queue::{Item, QueueReceiver};
+use crate::event::Envelope;
 
 /// Where the lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,26 +75,26 @@ impl Lines {
     }
 
     /// Carries events until the fan-out closes. Blocks: give it its own thread.
-    pub fn run(mut self, mut inlet: Inlet) {
+    pub fn run(mut self, mut receiver: QueueReceiver) {
         let mut line = Vec::new();
         let mut gone = false;
-        while let Some(item) = inlet.blocking_recv() {
+        while let Some(item) = receiver.blocking_recv() {
             match item {
                 Item::Reopen => {
-                    self.reopen_if_asked(&inlet);
+                    self.reopen_if_asked(&receiver);
                 }
-                Item::Record(_) if gone => inlet.failed(),
-                Item::Record(record) => {
-                    self.reopen_if_asked(&inlet);
-                    match self.deliver(&record, &mut line, &inlet) {
-                        Delivery::Done => inlet.delivered(),
-                        Delivery::GaveUp => inlet.failed(),
+                Item::Event(_) if gone => receiver.failed(),
+                Item::Event(record) => {
+                    self.reopen_if_asked(&receiver);
+                    match self.deliver(&record, &mut line, &receiver) {
+                        Delivery::Done => receiver.delivered(),
+                        Delivery::GaveUp => receiver.failed(),
                         Delivery::ReaderGone => {
                             tracing::warn!(
                                 "the reader of the JSON lines has gone: no more are written"
                             );
                             gone = true;
-                            inlet.failed();
+                            receiver.failed();
                         }
                     }
                 }
@@ -102,8 +102,8 @@ impl Lines {
         }
     }
 
-    fn reopen_if_asked(&mut self, inlet: &Inlet) -> bool {
-        if !inlet.take_reopen_request() || self.target == Target::Stdout {
+    fn reopen_if_asked(&mut self, receiver: &QueueReceiver) -> bool {
+        if !receiver.take_reopen_request() || self.target == Target::Stdout {
             return false;
         }
         match Self::open(self.target.clone()) {
@@ -118,7 +118,12 @@ impl Lines {
         }
     }
 
-    fn deliver(&mut self, record: &Record, line: &mut Vec<u8>, inlet: &Inlet) -> Delivery {
+    fn deliver(
+        &mut self,
+        record: &Envelope,
+        line: &mut Vec<u8>,
+        receiver: &QueueReceiver,
+    ) -> Delivery {
         self.fill(line, record);
         let mut written = 0;
         let mut wait = FIRST_WAIT;
@@ -139,14 +144,14 @@ impl Lines {
                 return Delivery::ReaderGone;
             }
             // Anything else may pass: space is made, a quota is raised, a pipe is read again.
-            if inlet.is_closing() {
+            if receiver.is_closing() {
                 return Delivery::GaveUp;
             }
             if !told && error.kind() != ErrorKind::WouldBlock {
                 told = true;
                 tracing::error!(%error, "cannot write JSON lines: events wait, as many as fit in the queue");
             }
-            if self.reopen_if_asked(inlet) {
+            if self.reopen_if_asked(receiver) {
                 self.fill(line, record);
                 written = 0;
                 continue;
@@ -160,7 +165,7 @@ impl Lines {
         Delivery::Done
     }
 
-    fn fill(&self, line: &mut Vec<u8>, record: &Record) {
+    fn fill(&self, line: &mut Vec<u8>, record: &Envelope) {
         line.clear();
         if self.torn {
             line.push(b'\n');
@@ -196,8 +201,8 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::sink::fanout::{Limits, Sinks};
-    use crate::sink::testing::{changed, detected};
+    use crate::event::testing::{changed, detected};
+    use crate::sink::{SinkLimits, Sinks};
 
     fn until(what: &str, mut condition: impl FnMut() -> bool) {
         let start = Instant::now();
@@ -225,12 +230,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("events.jsonl");
         fs::write(&path, "{\"torn\":").unwrap();
-        let sinks = Sinks::new(&Limits::default());
-        let inlet = sinks.add("jsonl");
+        let sinks = Sinks::new(&SinkLimits::default());
+        let receiver = sinks.add("jsonl");
         sinks.publish(&detected("a"));
         sinks.publish(&detected("b"));
         sinks.close();
-        Lines::open(Target::File(path.clone())).unwrap().run(inlet);
+        Lines::open(Target::File(path.clone()))
+            .unwrap()
+            .run(receiver);
         let text = fs::read_to_string(&path).unwrap();
         let (torn, rest) = text.split_once('\n').unwrap();
         assert_eq!(torn, "{\"torn\":");
@@ -249,10 +256,10 @@ mod tests {
     fn a_rotated_file_is_opened_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("events.jsonl");
-        let sinks = Sinks::new(&Limits::default());
-        let inlet = sinks.add("jsonl");
+        let sinks = Sinks::new(&SinkLimits::default());
+        let receiver = sinks.add("jsonl");
         let lines = Lines::open(Target::File(path.clone())).unwrap();
-        let thread = thread::spawn(move || lines.run(inlet));
+        let thread = thread::spawn(move || lines.run(receiver));
         sinks.publish(&detected("a"));
         until("first line", || fs::metadata(&path).unwrap().len() > 0);
         let old = directory.path().join("events.jsonl.1");
@@ -274,14 +281,14 @@ mod tests {
         let flags = nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_GETFL).unwrap();
         let flags = nix::fcntl::OFlag::from_bits_retain(flags) | nix::fcntl::OFlag::O_NONBLOCK;
         nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFL(flags)).unwrap();
-        let sinks = Sinks::new(&Limits::default());
-        let inlet = sinks.add("jsonl");
+        let sinks = Sinks::new(&SinkLimits::default());
+        let receiver = sinks.add("jsonl");
         let lines = Lines {
             target: Target::File(PathBuf::from("/nonexistent")),
             file: File::from(std::os::fd::OwnedFd::from(writer)),
             torn: false,
         };
-        let thread = thread::spawn(move || lines.run(inlet));
+        let thread = thread::spawn(move || lines.run(receiver));
         for _ in 0..20 {
             sinks.publish(&changed("a", &"x".repeat(40_000)));
         }
@@ -301,13 +308,13 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_survived() {
-        let sinks = Sinks::new(&Limits {
-            queue_records: 2,
-            ..Limits::default()
+        let sinks = Sinks::new(&SinkLimits {
+            queue_events: 2,
+            ..SinkLimits::default()
         });
-        let inlet = sinks.add("jsonl");
+        let receiver = sinks.add("jsonl");
         let full = Lines::open(Target::File(PathBuf::from("/dev/full"))).unwrap();
-        let thread = thread::spawn(move || full.run(inlet));
+        let thread = thread::spawn(move || full.run(receiver));
         for _ in 0..5 {
             sinks.publish(&detected("a"));
         }

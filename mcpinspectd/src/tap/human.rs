@@ -17,10 +17,10 @@ use anstyle::{AnsiColor, Style};
 use super::preview::preview;
 use super::{Format, Ready, StreamSummary, Summary};
 use crate::engine::{MessageKind, MessageSeen};
-use crate::event::{Event, Severity, ToolStatus};
-use crate::model::{Direction, Timestamp};
-use crate::sink::record::subject;
-use crate::sink::wording;
+use crate::event::Event;
+use crate::event::envelope::subject;
+use crate::event::render;
+use crate::model::{Direction, Severity, Timestamp, ToolStatus};
 use crate::text::escape;
 
 /// Widths of columns, in characters.
@@ -161,7 +161,7 @@ impl Format for Human {
         if !told {
             return;
         }
-        let (sign, style) = match wording::severity(event) {
+        let (sign, style) = match render::severity(event) {
             Some(Severity::Critical | Severity::High) => ("▲", ALARM),
             Some(Severity::Medium) => ("!", WARNING),
             Some(Severity::Low) | None => ("·", NOTICE),
@@ -177,7 +177,7 @@ impl Format for Human {
             },
         };
         let mut line = self.front(time, &server);
-        line.push_str(&self.paint(style, &format!("{sign} {}", wording::sentence(event))));
+        line.push_str(&self.paint(style, &format!("{sign} {}", render::sentence(event))));
         push(out, &line);
     }
 

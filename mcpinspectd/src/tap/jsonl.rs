@@ -26,8 +26,8 @@ use super::{Format, Ready, Summary};
 use crate::detect::category::Category;
 use crate::engine::{MessageKind, MessageSeen};
 use crate::event::Event;
+use crate::event::json::TerminalSafe;
 use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
-use crate::sink::json::TerminalSafe;
 
 /// See the module's text.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,12 +8,10 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use crate::discover::StreamLedger;
 use crate::engine::{MessageSeen, Output};
 use crate::event::Event;
-use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
-use crate::monitor::CaptureTotals;
-use crate::sink::record::subject;
+use crate::event::envelope::subject;
+use crate::model::{CaptureTotals, Direction, Pid, ServerId, SessionId, StreamLedger, Timestamp};
 
 mod filter;
 pub mod human;

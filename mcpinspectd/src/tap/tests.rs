@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::testing::{Message, conversation, request, response};
 use super::*;
 use crate::engine::MessageKind;
-use crate::sink::testing::examples;
+use crate::event::testing::examples;
 use crate::text::escape::is_hidden;
 
 const NOW: Timestamp = Timestamp(1_760_000_009_000_000_000);

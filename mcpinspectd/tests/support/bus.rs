@@ -8,10 +8,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mcpinspectd::bus::Endpoint;
 use mcpinspectd::control::Control;
-use mcpinspectd::sink::bus::Endpoint;
-use mcpinspectd::sink::fanout::{Sinks, Tally};
-use mcpinspectd::sink::running::{Running, Settings};
+use mcpinspectd::model::SinkTally;
+use mcpinspectd::pipeline::outputs::{Running, Settings};
+use mcpinspectd::sink::Sinks;
 use tempfile::TempDir;
 use zbus::{MatchRule, MessageStream};
 
@@ -286,7 +287,7 @@ impl Daemon {
         })
     }
 
-    pub fn finish(mut self) -> Tally {
+    pub fn finish(mut self) -> SinkTally {
         let running = self.running.take().unwrap();
         self.runtime
             .block_on(running.finish(Duration::from_secs(5)))

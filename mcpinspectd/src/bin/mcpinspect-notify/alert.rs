@@ -1,6 +1,6 @@
 //! What the daemon's signals tell, and whom it concerns.
 
-use mcpinspectd::event::Severity;
+use mcpinspectd::model::Severity;
 
 /// The arguments of an `Event` signal.
 pub type Arguments = (String, String, String, String, u32, String);

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use mcpinspectd::event::Severity;
+use mcpinspectd::model::Severity;
 
 use crate::alert::Alert;
 

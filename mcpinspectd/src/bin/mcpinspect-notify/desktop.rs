@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use mcpinspectd::event::Severity;
+use mcpinspectd::model::Severity;
 use mcpinspectd::text::escape::{markup, printable};
 use tokio::time::timeout;
 use zbus::{Connection, Variant, message};

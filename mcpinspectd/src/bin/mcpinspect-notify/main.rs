@@ -20,9 +20,9 @@ use std::sync::LazyLock;
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser};
-use mcpinspectd::event::Severity;
+use mcpinspectd::logging;
 use mcpinspectd::manual::{self, Section};
-use mcpinspectd::sink::logging;
+use mcpinspectd::model::Severity;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::alert::Filter;

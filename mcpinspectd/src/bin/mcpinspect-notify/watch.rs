@@ -3,8 +3,8 @@
 use std::collections::{HashSet, VecDeque};
 
 use anyhow::Context as _;
-use mcpinspectd::sink::bus::client::{Client, ClientError};
-use mcpinspectd::sink::bus::manager::{INTERFACE, NAME};
+use mcpinspectd::bus::client::{Client, ClientError};
+use mcpinspectd::bus::manager::{INTERFACE, NAME};
 use serde_json::Value;
 
 use crate::alert::Arguments;

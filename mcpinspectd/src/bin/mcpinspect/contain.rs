@@ -6,11 +6,12 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use mcpinspectd::bus::client::{Client, ClientError};
 use mcpinspectd::config::Config;
-use mcpinspectd::contain::{self, Contained, Measure, Process};
+use mcpinspectd::contain::{self, Contained, Process};
+use mcpinspectd::model::ContainmentAction;
 use mcpinspectd::process::identity::NameBook;
 use mcpinspectd::registry::Registry;
-use mcpinspectd::sink::bus::client::{Client, ClientError};
 use mcpinspectd::text::escape;
 
 use super::daemon::on_bus;
@@ -68,19 +69,19 @@ pub struct Resume {
 
 impl Freeze {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.whom.contain(Measure::Freeze)
+        self.whom.contain(ContainmentAction::Freeze)
     }
 }
 
 impl Thaw {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.whom.contain(Measure::Thaw)
+        self.whom.contain(ContainmentAction::Thaw)
     }
 }
 
 impl Kill {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.whom.contain(Measure::Kill)
+        self.whom.contain(ContainmentAction::Kill)
     }
 }
 
@@ -113,7 +114,7 @@ fn set_monitoring(server: Option<&str>, enabled: bool) -> anyhow::Result<ExitCod
 }
 
 impl Whom {
-    fn contain(self, measure: Measure) -> anyhow::Result<ExitCode> {
+    fn contain(self, measure: ContainmentAction) -> anyhow::Result<ExitCode> {
         let is_root = nix::unistd::geteuid().is_root();
         let done = match self.direct {
             true => self.directly(measure)?,
@@ -134,11 +135,11 @@ impl Whom {
         self.told(measure, &done)
     }
 
-    fn by_daemon(&self, measure: Measure) -> Result<Contained, ClientError> {
+    fn by_daemon(&self, measure: ContainmentAction) -> Result<Contained, ClientError> {
         let method = match measure {
-            Measure::Freeze => "Freeze",
-            Measure::Thaw => "Thaw",
-            Measure::Kill => "Kill",
+            ContainmentAction::Freeze => "Freeze",
+            ContainmentAction::Thaw => "Thaw",
+            ContainmentAction::Kill => "Kill",
         };
         let asked = on_bus(async {
             let client = match Client::connect().await {
@@ -158,7 +159,7 @@ impl Whom {
         })
     }
 
-    fn directly(&self, measure: Measure) -> anyhow::Result<Contained> {
+    fn directly(&self, measure: ContainmentAction) -> anyhow::Result<Contained> {
         let targets = contain::find(&self.server, names());
         if targets.is_empty() {
             bail!(
@@ -170,7 +171,7 @@ impl Whom {
         Ok(contain::contain(&targets, &clients, measure)?)
     }
 
-    fn told(&self, measure: Measure, done: &Contained) -> anyhow::Result<ExitCode> {
+    fn told(&self, measure: ContainmentAction, done: &Contained) -> anyhow::Result<ExitCode> {
         let processes: Vec<String> = done.processes.iter().map(ToString::to_string).collect();
         let whole = match done.cgroups.as_slice() {
             [] => String::new(),

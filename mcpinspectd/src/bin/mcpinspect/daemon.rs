@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
-use mcpinspectd::sink::bus::client::{Client, ClientError};
-use mcpinspectd::sink::json::terminal_safe;
+use mcpinspectd::bus::client::{Client, ClientError};
+use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::tap::human::colour_wanted;
 use nix::unistd::{Uid, User};
 use serde::Serialize;

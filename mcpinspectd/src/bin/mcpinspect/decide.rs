@@ -5,7 +5,8 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use mcpinspectd::registry::{By, DecideError, DefinitionHash, ItemView, Registry, Verb, Who};
+use mcpinspectd::model::{DefinitionHash, Timestamp};
+use mcpinspectd::registry::{By, DecideError, ItemView, Registry, Verb, Who};
 use mcpinspectd::text::escape;
 use nix::unistd::getuid;
 
@@ -100,7 +101,7 @@ impl Rest {
         let uid = person();
         let by = Who {
             by: By::Person(uid),
-            time: pins::now(),
+            time: Timestamp::now(),
             reason: &self.reason,
         };
         let decided = registry

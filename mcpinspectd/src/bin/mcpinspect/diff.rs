@@ -8,9 +8,9 @@ use anstyle::Style;
 use anyhow::Context as _;
 use mcpinspectd::detect::knowledge::USER_RULES;
 use mcpinspectd::detect::scan::Outcome;
-use mcpinspectd::event::{Action, Detection, FieldChange};
-use mcpinspectd::registry::{Comparison, ItemView, Kind};
-use mcpinspectd::sink::json::terminal_safe;
+use mcpinspectd::event::json::terminal_safe;
+use mcpinspectd::model::{Action, Detection, FieldChange, ItemKind, Timestamp};
+use mcpinspectd::registry::{Comparison, ItemView};
 use mcpinspectd::tap::human::colour_wanted;
 use mcpinspectd::text::escape;
 use serde::Serialize;
@@ -67,7 +67,13 @@ impl Diff {
             .compare(&item.server, &item.key, None, None)
             .context("cannot compare the two definitions")?;
         let items = pins::all(&registry)?;
-        let outcomes = pins::findings(&registry, &self.place, &items, &self.rules, pins::now())?;
+        let outcomes = pins::findings(
+            &registry,
+            &self.place,
+            &items,
+            &self.rules,
+            Timestamp::now(),
+        )?;
         let mut outcomes = items.iter().zip(outcomes);
         let outcome = outcomes
             .find(|(other, _)| other.server == item.server && other.key == item.key)
@@ -96,7 +102,7 @@ fn compared<'a>(
     comparison: &'a Comparison,
     outcome: &'a Outcome,
 ) -> Compared<'a> {
-    let is_tool = item.key.kind == Kind::Tool;
+    let is_tool = item.key.kind == ItemKind::Tool;
     Compared {
         server_id: &item.server,
         item: item.key.kind.as_str(),

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
-use mcpinspectd::event::Severity;
+use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::fleet::Fleet;
 use mcpinspectd::fleet::report::{HostReport, Report, State};
 use mcpinspectd::fleet::source::{self, Extent};
-use mcpinspectd::model::Timestamp;
-use mcpinspectd::sink::json::terminal_safe;
+use mcpinspectd::model::{Severity, Timestamp};
 use mcpinspectd::tap::human::colour_wanted;
 
 use super::pins;
@@ -80,7 +79,7 @@ impl FleetCommand {
         let extent = self.read(&mut fleet)?;
         // Of files nobody knows when they were written: their newest entry is their present.
         let now = if self.files.is_empty() {
-            pins::now()
+            Timestamp::now()
         } else {
             fleet.newest()
         };

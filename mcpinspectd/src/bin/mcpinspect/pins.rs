@@ -5,16 +5,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use anyhow::{Context as _, bail};
 use mcpinspectd::config::Config;
-use mcpinspectd::control::silence;
+use mcpinspectd::control::suppression;
 use mcpinspectd::detect::knowledge::Knowledge;
 use mcpinspectd::detect::scan::{self, Content, Line, Outcome};
 use mcpinspectd::detect::tree::{self, Tree};
-use mcpinspectd::model::{ServerId, Timestamp};
-use mcpinspectd::registry::{DefinitionHash, ItemKey, ItemView, Kind, Registry};
+use mcpinspectd::model::{DefinitionHash, ItemKind, ServerId, Timestamp};
+use mcpinspectd::registry::{ItemKey, ItemView, Registry};
 use mcpinspectd::text::escape;
 use serde_json::{Value, json};
 
@@ -52,7 +51,7 @@ impl Place {
 
     /// Where the daemon keeps what it was asked to silence.
     fn silenced(&self) -> anyhow::Result<PathBuf> {
-        Ok(self.path()?.with_file_name(silence::FILE))
+        Ok(self.path()?.with_file_name(suppression::FILE))
     }
 
     /// Opens the registry to decide something.
@@ -109,9 +108,9 @@ impl Item {
         let items = of_server(registry, &self.server)?;
         let wanted = match &self.tool {
             Some(tool) => ItemKey::tool(tool),
-            None if self.instructions => ItemKey::only(Kind::Instructions),
-            None if self.program => ItemKey::only(Kind::Program),
-            None => ItemKey::only(Kind::ServerInfo),
+            None if self.instructions => ItemKey::only(ItemKind::Instructions),
+            None if self.program => ItemKey::only(ItemKind::Program),
+            None => ItemKey::only(ItemKind::ServerInfo),
         };
         if let Some(item) = items.iter().find(|item| item.key == wanted) {
             return Ok(item.clone());
@@ -124,10 +123,10 @@ impl Item {
             return Ok(item.clone());
         }
         let server = escape::printable(&self.server, NAME);
-        if wanted.kind != Kind::Tool {
+        if wanted.kind != ItemKind::Tool {
             bail!("the server {server} has shown no {}", noun(&wanted));
         }
-        let tools = items.iter().filter(|item| item.key.kind == Kind::Tool);
+        let tools = items.iter().filter(|item| item.key.kind == ItemKind::Tool);
         bail!(
             "the server {server} has no tool {}; it has: {}",
             escape::printable(&wanted.name, NAME),
@@ -172,10 +171,10 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
 /// What an item is called on a terminal.
 pub fn noun(key: &ItemKey) -> String {
     match key.kind {
-        Kind::Tool => escape::printable(&key.name, NAME),
-        Kind::Instructions => "(instructions)".to_owned(),
-        Kind::ServerInfo => "(server info)".to_owned(),
-        Kind::Program => "(program)".to_owned(),
+        ItemKind::Tool => escape::printable(&key.name, NAME),
+        ItemKind::Instructions => "(instructions)".to_owned(),
+        ItemKind::ServerInfo => "(server info)".to_owned(),
+        ItemKind::Program => "(program)".to_owned(),
     }
 }
 
@@ -183,7 +182,7 @@ pub fn noun(key: &ItemKey) -> String {
 pub fn arguments(item: &ItemView) -> String {
     let server = quoted(&item.server);
     match item.key.kind {
-        Kind::Tool => {
+        ItemKind::Tool => {
             // What follows is no option, whatever it looks like.
             let is_option = [&*item.server, &*item.key.name]
                 .iter()
@@ -195,9 +194,9 @@ pub fn arguments(item: &ItemView) -> String {
                 quoted(&escape::plain(&item.key.name))
             )
         }
-        Kind::Instructions => format!("{server} --instructions"),
-        Kind::ServerInfo => format!("{server} --server-info"),
-        Kind::Program => format!("{server} --program"),
+        ItemKind::Instructions => format!("{server} --instructions"),
+        ItemKind::ServerInfo => format!("{server} --server-info"),
+        ItemKind::Program => format!("{server} --program"),
     }
 }
 
@@ -218,14 +217,6 @@ pub fn short(hash: DefinitionHash) -> String {
 /// The day of a moment, UTC.
 pub fn day(time: Timestamp) -> String {
     time.to_string().chars().take(10).collect()
-}
-
-/// This moment.
-pub fn now() -> Timestamp {
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// What detection thinks of the definitions that were seen last, beside those of the other servers,
@@ -255,15 +246,15 @@ fn content(registry: &Registry, item: &ItemView) -> Content<'static> {
         .text(&server, &item.key, item.current)
         .map_or(Value::Null, |text| tree::of(&text).into());
     match item.key.kind {
-        Kind::Tool => Content::from(Tree::from(
+        ItemKind::Tool => Content::from(Tree::from(
             json!({ "tool": definition, "server": item.server }),
         )),
         kind => {
             let said = match kind {
-                Kind::Instructions => json!({ "instructions": definition }),
-                Kind::ServerInfo => json!({ "serverInfo": definition }),
+                ItemKind::Instructions => json!({ "instructions": definition }),
+                ItemKind::ServerInfo => json!({ "serverInfo": definition }),
                 // No model reads it.
-                Kind::Tool | Kind::Program => json!({ "serverInfo": null }),
+                ItemKind::Tool | ItemKind::Program => json!({ "serverInfo": null }),
             };
             let message = json!({ "jsonrpc": "2.0", "id": 0, "result": said });
             Content::from(Tree::from(

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use mcpinspectd::detect::knowledge::Knowledge;
 use mcpinspectd::detect::scan::Outcome;
-use mcpinspectd::event::{Action, Detection, Severity};
+use mcpinspectd::model::{Action, Detection, Severity};
 use mcpinspectd::text::escape;
 use serde_json::{Value, json};
 

@@ -4,14 +4,13 @@ use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
 use mcpinspectd::detect::knowledge::{Knowledge, USER_RULES};
 use mcpinspectd::detect::scan::{self, Content, Line, Outcome};
-use mcpinspectd::event::Action;
-use mcpinspectd::model::Timestamp;
+use mcpinspectd::model::{Action, Timestamp};
 
 use super::launch;
 use super::report;
@@ -79,7 +78,7 @@ impl Scan {
             eprintln!("mcpinspect: {problem} (this file is left out)");
         }
         let (lines, source) = self.lines()?;
-        let outcomes = scan::scan(&knowledge, &lines, now());
+        let outcomes = scan::scan(&knowledge, &lines, Timestamp::now());
         let mut out = io::BufWriter::new(io::stdout().lock());
         let written = match self.format {
             Format::Human => report::human(&mut out, &outcomes, io::stdout().is_terminal()),
@@ -139,11 +138,4 @@ impl Scan {
             (false, true) => 0,
         })
     }
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -7,10 +7,9 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 use mcpinspectd::detect::knowledge::USER_RULES;
 use mcpinspectd::detect::scan::Outcome;
-use mcpinspectd::event::{Action, Detection, Severity};
-use mcpinspectd::model::Timestamp;
-use mcpinspectd::registry::{By, ItemView, Kind, Verb};
-use mcpinspectd::sink::json::terminal_safe;
+use mcpinspectd::event::json::terminal_safe;
+use mcpinspectd::model::{Action, Detection, ItemKind, Severity, Timestamp};
+use mcpinspectd::registry::{By, ItemView, Verb};
 use mcpinspectd::tap::human::colour_wanted;
 use mcpinspectd::text::escape;
 use serde::Serialize;
@@ -135,7 +134,7 @@ struct Row<'a> {
 impl Tools {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let registry = self.place.read()?;
-        let now = pins::now();
+        let now = Timestamp::now();
         // All of them are looked at: one server's tool may shadow another's.
         let items = pins::all(&registry)?;
         if let Some(server) = &self.server {
@@ -181,7 +180,7 @@ fn worst(outcome: &Outcome) -> Option<&Detection> {
 impl Row<'_> {
     fn listed(&self) -> Listed<'_> {
         let item = self.item;
-        let is_tool = item.key.kind == Kind::Tool;
+        let is_tool = item.key.kind == ItemKind::Tool;
         Listed {
             server_id: &item.server,
             item: item.key.kind.as_str(),

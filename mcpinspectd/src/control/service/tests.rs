@@ -6,12 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::contain::Measure;
 use crate::control::{Control, desk};
 use crate::detect::NoDetector;
 use crate::engine::{Limits, MessageSeen, SessionStart};
-use crate::model::Direction;
-use crate::process::ServerIdentity;
+use crate::model::{ContainmentAction, Direction, ServerIdentity};
 use crate::registry::{Registry, Verb};
 
 /// Events as JSON.
@@ -38,7 +36,7 @@ impl Host for Program {
         match &self.mistake {
             Some(mistake) => Err(mistake.clone()),
             None => Ok(Reloaded {
-                policy: Policy::new(Some(Measure::Freeze), None),
+                policy: Policy::new(Some(ContainmentAction::Freeze), None),
                 ..Reloaded::default()
             }),
         }
@@ -320,14 +318,17 @@ fn a_mistake_in_the_configuration_is_the_callers_answer() {
     assert!(daemon.events("mcp_policy").is_empty());
     daemon.service.host.mistake = None;
     daemon.decide(Decision::Reload).unwrap();
-    assert_eq!(daemon.service.policy.on_block, Some(Measure::Freeze));
+    assert_eq!(
+        daemon.service.policy.on_block,
+        Some(ContainmentAction::Freeze)
+    );
     assert_eq!(daemon.events("mcp_policy").len(), 1);
 }
 
 #[test]
 fn a_server_that_is_not_running_cannot_be_contained() {
     let mut daemon = Daemon::new();
-    let result = daemon.ask(|desk| desk.contain("no-such-server", Measure::Freeze, 0));
+    let result = daemon.ask(|desk| desk.contain("no-such-server", ContainmentAction::Freeze, 0));
     assert!(
         matches!(result, Err(ControlError::Unknown(_))),
         "{result:?}"

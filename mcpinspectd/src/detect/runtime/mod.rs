@@ -24,10 +24,10 @@ use super::message::{self, Found};
 use super::neighbours::{Card, Neighbours};
 use super::shown;
 use super::tree::{self, Members, Tree};
-use crate::event::{Action, Detection, Match, Severity, ToolStatus};
 use crate::mcp::{Message, Outcome};
-use crate::model::{Direction, SessionId};
-use crate::registry::DefinitionHash;
+use crate::model::{
+    Action, DefinitionHash, Detection, Direction, Match, SessionId, Severity, ToolStatus,
+};
 use crate::text::redact;
 use flow::{Flows, Leak, Origin};
 use rate::Rate;

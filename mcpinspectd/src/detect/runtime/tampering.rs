@@ -4,8 +4,7 @@ use super::{Finding, finding, shown};
 use crate::detect::analyse::Report;
 use crate::detect::api::Difference;
 use crate::detect::category::Category;
-use crate::event::{Action, Severity};
-use crate::model::Direction;
+use crate::model::{Action, Direction, Severity};
 
 /// The finding that the two ends of a stream differ.
 pub(super) fn judge(difference: &Difference<'_>) -> Report {

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::mcp::{Payload, parse};
-use crate::model::{Pid, ServerId, Timestamp};
-use crate::registry::DefinitionHash;
+use crate::model::{DefinitionHash, Pid, ServerId, Timestamp};
 
 struct Machine {
     watch: Watch,

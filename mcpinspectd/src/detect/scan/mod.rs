@@ -21,8 +21,7 @@ use super::knowledge::Knowledge;
 use super::message;
 use super::neighbours::{Card, Neighbours};
 use super::tree::Tree;
-use crate::event::{Action, Detection, Severity};
-use crate::model::Timestamp;
+use crate::model::{Action, Detection, Severity, Timestamp};
 
 /// The verdict on a line.
 #[derive(Debug, Serialize)]

@@ -22,7 +22,7 @@ use nix::unistd::{Uid, User};
 use sha2::{Digest, Sha256};
 
 use super::info::{ProcessInfo, ProcessSnapshot};
-use crate::model::{Pid, ServerId};
+use crate::model::{Pid, ServerId, ServerIdentity};
 
 pub mod clients;
 mod command;
@@ -35,20 +35,6 @@ use command::{Invocation, Kind};
 
 /// Bytes of the hash that are kept: sixteen, printed as 32 hexadecimal digits.
 const FINGERPRINT_BYTES: usize = 16;
-
-/// The stable identity of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerIdentity {
-    /// A short readable name of ASCII letters, digits, `.`, `_`, `-`, at most 48 long; with `#` and
-    /// digits of the fingerprint behind it where another server has the name.
-    pub server_id: ServerId,
-    /// The first 16 bytes of SHA-256 over the normalised launch, in hexadecimal digits. The same on
-    /// every host, for every user, version and secret.
-    pub fingerprint: String,
-    /// Where the name comes from: `config:CLIENT` (such as `config:claude-code`), `package:npm`,
-    /// `package:pypi`, `package:image`, `package:deno`, `script`, `binary` or `unknown`.
-    pub name_source: String,
-}
 
 /// How a server was launched: plain values, so that identity is a pure function of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -172,7 +172,7 @@ impl Files {
         let mut hash = Sha256::new();
         // Bounded again: it may grow while it is read.
         std::io::copy(&mut found.file()?.take(LARGEST), &mut hash).ok()?;
-        let hash = crate::registry::DefinitionHash(hash.finalize().into()).to_string();
+        let hash = crate::model::DefinitionHash(hash.finalize().into()).to_string();
         if self.known.len() >= REMEMBERED {
             self.known.clear();
         }

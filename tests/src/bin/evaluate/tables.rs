@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use mcpinspectd::detect::knowledge::Knowledge;
 use mcpinspectd::detect::rules::RuleId;
-use mcpinspectd::event::Action;
+use mcpinspectd::model::Action;
 
 use super::TEXT_TIERS;
 use super::judge::Judged;

@@ -11,13 +11,14 @@ use zbus::{Connection, interface};
 use super::access::Access;
 use super::polkit;
 use super::rows::{ServerRow, SessionRow, SignalRow, ToolRow};
-use crate::contain::{Contained, Measure};
+use crate::contain::Contained;
 use crate::control::{Control, ControlError, Decision, Status};
+use crate::event::Envelope;
+use crate::event::Presence;
+use crate::event::kind::EventKind;
+use crate::model::ContainmentAction;
 use crate::registry::Verb;
-use crate::sink::fanout::View;
-use crate::sink::kind::EventKind;
-use crate::sink::live::Presence;
-use crate::sink::record::Record;
+use crate::status::View;
 
 /// The name on the bus.
 pub const NAME: &str = "org.mcpinspect1";
@@ -72,7 +73,7 @@ impl Manager {
         connection: &Connection,
         header: &Header<'_>,
         server: String,
-        measure: Measure,
+        measure: ContainmentAction,
     ) -> fdo::Result<ContainedRow> {
         let uid = Access::of_sender(connection, header).await?.uid();
         polkit::authorise(connection, header, uid, polkit::CONTAIN).await?;
@@ -332,7 +333,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<ContainedRow> {
-        self.contain(connection, &header, server_id, Measure::Freeze)
+        self.contain(connection, &header, server_id, ContainmentAction::Freeze)
             .await
     }
 
@@ -344,7 +345,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<ContainedRow> {
-        self.contain(connection, &header, server_id, Measure::Thaw)
+        self.contain(connection, &header, server_id, ContainmentAction::Thaw)
             .await
     }
 
@@ -356,7 +357,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<ContainedRow> {
-        self.contain(connection, &header, server_id, Measure::Kill)
+        self.contain(connection, &header, server_id, ContainmentAction::Kill)
             .await
     }
 
@@ -453,7 +454,7 @@ fn judge(verb: Verb, server: String, tool: String, hash: String) -> Decision {
 }
 
 /// Sends the signals of one record.
-pub async fn emit(emitter: &SignalEmitter<'_>, record: &Record) -> zbus::Result<()> {
+pub async fn emit(emitter: &SignalEmitter<'_>, record: &Envelope) -> zbus::Result<()> {
     let SignalRow(kind, id, severity, server, uid, title) = &SignalRow::from(record);
     let uid = *uid;
     Manager::event(emitter, kind, id, severity, server, uid, title).await?;

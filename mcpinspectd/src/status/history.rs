@@ -12,11 +12,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::kind::EventKind;
-use super::live::Presence;
-use super::record::{EventId, Record};
-use crate::event::Severity;
-use crate::model::{Pid, ServerId, SessionId, Timestamp};
+use crate::event::EventKind;
+use crate::event::{Envelope, EventId, Presence};
+use crate::model::{Pid, ServerId, SessionId, Severity, Timestamp};
 
 /// Bytes of a block: enough to be a mapping of its own, which goes back to the system as a whole.
 const BLOCK: usize = 128 << 10;
@@ -72,7 +70,7 @@ impl Block {
         self.text.capacity() - self.text.len() >= size
     }
 
-    fn push(&mut self, record: &Record) {
+    fn push(&mut self, record: &Envelope) {
         let mut put = |text: &str| {
             let start = self.text.len() as u32;
             self.text.push_str(text);
@@ -106,9 +104,9 @@ impl Block {
         &self.text[range.start as usize..range.end as usize]
     }
 
-    fn record(&self, entry: &Entry) -> Record {
+    fn record(&self, entry: &Entry) -> Envelope {
         let text = |range: &Range<u32>| self.text(range).to_owned();
-        Record {
+        Envelope {
             id: EventId::from_text(self.text(&entry.id)),
             kind: entry.kind,
             time: entry.time,
@@ -165,7 +163,7 @@ impl History {
     }
 
     /// Adds the latest record; the oldest make room for it.
-    pub fn push(&mut self, record: &Record) {
+    pub fn push(&mut self, record: &Envelope) {
         let size = record.size();
         let latest = match self.blocks.pop_back() {
             Some(block) if block.has_room(size) => block,
@@ -209,7 +207,7 @@ impl History {
     }
 
     /// The record with this id, while it is kept.
-    pub fn get(&self, id: &str) -> Option<Arc<Record>> {
+    pub fn get(&self, id: &str) -> Option<Arc<Envelope>> {
         self.all()
             .rev()
             .find(|(block, entry)| block.text(&entry.id) == id)
@@ -222,8 +220,8 @@ impl History {
         &self,
         after: &str,
         limit: usize,
-        keep: impl Fn(&Record) -> bool,
-    ) -> Vec<Arc<Record>> {
+        keep: impl Fn(&Envelope) -> bool,
+    ) -> Vec<Arc<Envelope>> {
         let mut found: Vec<_> = self
             .all()
             .rev()
@@ -242,16 +240,16 @@ impl History {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
+    use crate::event::envelope::EventId;
+    use crate::event::testing::detected;
     use crate::model::Timestamp;
-    use crate::sink::record::EventId;
-    use crate::sink::testing::detected;
 
-    fn record(number: u64) -> Arc<Record> {
+    fn record(number: u64) -> Arc<Envelope> {
         let id = EventId::new(Timestamp(0), number);
-        Arc::new(Record::new(&detected("files"), id, None, 4096).unwrap())
+        Arc::new(Envelope::new(&detected("files"), id, None, 4096).unwrap())
     }
 
-    fn numbers(records: &[Arc<Record>]) -> Vec<&str> {
+    fn numbers(records: &[Arc<Envelope>]) -> Vec<&str> {
         records.iter().map(|record| record.id.as_str()).collect()
     }
 

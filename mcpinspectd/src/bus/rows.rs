@@ -3,9 +3,9 @@
 use zbus::wire::{SerializeDict, Type};
 
 use super::manager::NO_UID;
-use crate::sink::live;
-use crate::sink::record::Record;
-use crate::sink::wording::status_word;
+use crate::event::Envelope;
+use crate::event::render::status_word;
+use crate::status::live;
 use crate::text::escape::printable;
 
 /// A server, as told on the bus.
@@ -60,8 +60,8 @@ pub struct SignalRow(
     pub String,
 );
 
-impl From<&Record> for SignalRow {
-    fn from(record: &Record) -> Self {
+impl From<&Envelope> for SignalRow {
+    fn from(record: &Envelope) -> Self {
         let server = record.server.as_ref().map_or("", |server| &server.0);
         Self(
             record.kind.name().to_owned(),

@@ -23,8 +23,9 @@ use zbus::{Connection, ObjectPath};
 
 use self::manager::{Manager, NAME, PATH};
 use self::objects::Objects;
-use super::fanout::{Inlet, Item, View};
 use crate::control::Control;
+use crate::sink::queue::{Item, QueueReceiver};
+use crate::status::View;
 
 /// Which bus.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// without it they are refused.
 pub async fn run(
     endpoint: Endpoint,
-    mut inlet: Inlet,
+    mut receiver: QueueReceiver,
     view: Arc<View>,
     control: Option<Arc<dyn Control>>,
 ) {
@@ -57,7 +58,7 @@ pub async fn run(
             Ok(connection) => {
                 tracing::info!("on the system bus as {NAME}");
                 (wait, told) = (FIRST_WAIT, false);
-                let end = carry(&connection, &mut inlet, &view).await;
+                let end = carry(&connection, &mut receiver, &view).await;
                 // Lets what was sent last leave the process.
                 let _ = timeout(Duration::from_secs(1), connection.close()).await;
                 if end == End::Finished {
@@ -71,7 +72,7 @@ pub async fn run(
             }
             Err(error) => tracing::debug!("still not on the system bus: {error}"),
         }
-        if skip(&mut inlet, Instant::now() + wait).await == End::Finished {
+        if skip(&mut receiver, Instant::now() + wait).await == End::Finished {
             return;
         }
         wait = (wait * 2).min(LONGEST_WAIT);
@@ -128,7 +129,7 @@ async fn connect(endpoint: &Endpoint, manager: Manager) -> Result<Connection, Co
 }
 
 /// Sends signals while the connection lasts.
-async fn carry(connection: &Connection, inlet: &mut Inlet, view: &View) -> End {
+async fn carry(connection: &Connection, receiver: &mut QueueReceiver, view: &View) -> End {
     let emitter = SignalEmitter::from_parts(
         connection.clone(),
         ObjectPath::from_static_str_unchecked(PATH),
@@ -138,7 +139,7 @@ async fn carry(connection: &Connection, inlet: &mut Inlet, view: &View) -> End {
         let item = tokio::select! {
             biased;
             () = connection.closed() => return End::Disconnected,
-            item = inlet.recv() => item,
+            item = receiver.recv() => item,
             // Signals first; objects when there is nothing else to tell.
             () = std::future::ready(()), if objects.is_behind() => {
                 if let Err(error) = objects.follow(connection, view).await {
@@ -150,13 +151,13 @@ async fn carry(connection: &Connection, inlet: &mut Inlet, view: &View) -> End {
         let record = match item {
             None => return End::Finished,
             Some(Item::Reopen) => continue,
-            Some(Item::Record(record)) => record,
+            Some(Item::Event(record)) => record,
         };
         objects.note(&record);
         match manager::emit(&emitter, &record).await {
-            Ok(()) => inlet.delivered(),
+            Ok(()) => receiver.delivered(),
             Err(error) => {
-                inlet.failed();
+                receiver.failed();
                 tracing::warn!(event_id = %record.id, %error, "an event could not be signalled");
                 if connection.is_closed() {
                     return End::Disconnected;
@@ -167,15 +168,15 @@ async fn carry(connection: &Connection, inlet: &mut Inlet, view: &View) -> End {
 }
 
 /// Lets events pass until `deadline`: nobody is there to hear them.
-async fn skip(inlet: &mut Inlet, deadline: Instant) -> End {
+async fn skip(receiver: &mut QueueReceiver, deadline: Instant) -> End {
     loop {
         let item = tokio::select! {
             () = sleep_until(deadline) => return End::Disconnected,
-            item = inlet.recv() => item,
+            item = receiver.recv() => item,
         };
         match item {
             None => return End::Finished,
-            Some(Item::Record(_)) => inlet.failed(),
+            Some(Item::Event(_)) => receiver.failed(),
             Some(Item::Reopen) => {}
         }
     }

@@ -1,7 +1,7 @@
 //! An object on the bus for each server and tool, for those who browse rather than ask.
 //!
 //! What an object tells is what signals tell everyone: names, states and counts. Contents and
-//! definitions are behind the manager's calls. Objects follow the picture in [`crate::sink::live`]:
+//! definitions are behind the manager's calls. Objects follow the picture in [`crate::status::live`]:
 //! a burst of events is taken in as a whole, and only what is different is told.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,13 +11,13 @@ use zbus::object_server::SignalEmitter;
 use zbus::{Connection, ObjectPath, interface};
 
 use super::manager::{NO_UID, PATH};
-use crate::control::EVERYONE;
+use crate::event::Envelope;
+use crate::event::kind::EventKind;
+use crate::event::render::status_word;
+use crate::model::EVERY_SERVER;
 use crate::model::ServerId;
-use crate::sink::fanout::View;
-use crate::sink::kind::EventKind;
-use crate::sink::live::{Server, Tool};
-use crate::sink::record::Record;
-use crate::sink::wording::status_word;
+use crate::status::View;
+use crate::status::live::{Server, Tool};
 use crate::text::escape::printable;
 
 /// Tools that are objects at one time; what is above is in the manager's lists all the same. Servers
@@ -119,7 +119,7 @@ impl Objects {
     }
 
     /// Notes that something has happened.
-    pub fn note(&mut self, record: &Record) {
+    pub fn note(&mut self, record: &Envelope) {
         let matters = match record.kind {
             EventKind::ToolSeen
             | EventKind::ToolChanged
@@ -136,7 +136,7 @@ impl Objects {
             | EventKind::EventsDropped => false,
         };
         match &record.server {
-            Some(server) if *server.0 == *EVERYONE => self.all_stale = true,
+            Some(server) if *server.0 == *EVERY_SERVER => self.all_stale = true,
             Some(server) if matters => {
                 self.stale.insert(server.clone());
             }

@@ -10,9 +10,8 @@
 
 use std::collections::HashMap;
 
-use super::kind::EventKind;
-use crate::event::Severity;
-use crate::model::{ServerId, Timestamp};
+use crate::event::EventKind;
+use crate::model::{ServerId, Severity, Timestamp};
 
 /// Events that a bucket holds, and events that flow in per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +38,7 @@ const NANOS: u64 = 1_000_000_000;
 
 /// The buckets.
 #[derive(Debug)]
-pub struct Flood {
+pub struct RateLimiter {
     rate: Rate,
     servers: HashMap<ServerId, Buckets>,
     rest: Buckets,
@@ -49,7 +48,7 @@ pub struct Flood {
 struct Buckets {
     ordinary: Bucket,
     severe: Bucket,
-    left_out: u64,
+    suppressed: u64,
 }
 
 /// Holds time instead of tokens: an event costs the time in which one flows in.
@@ -61,16 +60,16 @@ struct Bucket {
 
 /// What to do with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Tell it.
-    Tell,
-    /// Tell it, and before it, how many were left out.
-    TellAfter(u64),
-    /// Count it.
-    LeaveOut,
+pub enum RateDecision {
+    /// Report it.
+    Pass,
+    /// Report it, and before it, how many were suppressed.
+    PassAfter(u64),
+    /// Suppress and count it.
+    Suppress,
 }
 
-impl Flood {
+impl RateLimiter {
     /// Full buckets of this size.
     pub fn new(rate: Rate) -> Self {
         Self {
@@ -87,7 +86,7 @@ impl Flood {
         kind: EventKind,
         severity: Option<Severity>,
         now: Timestamp,
-    ) -> Verdict {
+    ) -> RateDecision {
         if !self.servers.contains_key(server) {
             if self.servers.len() >= MOST {
                 let rate = self.rate;
@@ -103,7 +102,7 @@ impl Flood {
             // The end of a session is the last chance to tell of what was left out in it.
             return match kind {
                 EventKind::SessionEnded => buckets.tell(),
-                _ => Verdict::Tell,
+                _ => RateDecision::Pass,
             };
         }
         let bucket = match severity {
@@ -113,21 +112,21 @@ impl Flood {
         if bucket.take(self.rate, now) {
             buckets.tell()
         } else {
-            buckets.left_out += 1;
-            Verdict::LeaveOut
+            buckets.suppressed += 1;
+            RateDecision::Suppress
         }
     }
 
     /// What was left out and not told yet, for the end of a run.
-    pub fn untold(&mut self) -> Vec<(Option<ServerId>, u64)> {
+    pub fn unreported(&mut self) -> Vec<(Option<ServerId>, u64)> {
         let named = self
             .servers
             .iter_mut()
             .map(|(name, buckets)| (Some(name.clone()), buckets));
         named
             .chain([(None, &mut self.rest)])
-            .map(|(name, buckets)| (name, std::mem::take(&mut buckets.left_out)))
-            .filter(|(_, left_out)| *left_out > 0)
+            .map(|(name, buckets)| (name, std::mem::take(&mut buckets.suppressed)))
+            .filter(|(_, suppressed)| *suppressed > 0)
             .collect()
     }
 }
@@ -156,14 +155,14 @@ impl Buckets {
         Self {
             ordinary: Bucket::full(rate),
             severe: Bucket::full(rate),
-            left_out: 0,
+            suppressed: 0,
         }
     }
 
-    fn tell(&mut self) -> Verdict {
-        match std::mem::take(&mut self.left_out) {
-            0 => Verdict::Tell,
-            left_out => Verdict::TellAfter(left_out),
+    fn tell(&mut self) -> RateDecision {
+        match std::mem::take(&mut self.suppressed) {
+            0 => RateDecision::Pass,
+            suppressed => RateDecision::PassAfter(suppressed),
         }
     }
 
@@ -171,7 +170,7 @@ impl Buckets {
         let full = rate.capacity();
         self.ordinary.fill(rate, now);
         self.severe.fill(rate, now);
-        self.left_out == 0 && self.ordinary.nanos == full && self.severe.nanos == full
+        self.suppressed == 0 && self.ordinary.nanos == full && self.severe.nanos == full
     }
 }
 
@@ -232,67 +231,67 @@ mod tests {
 
     #[test]
     fn a_burst_passes_the_rest_is_counted_and_told() {
-        let mut flood = Flood::new(RATE);
+        let mut limiter = RateLimiter::new(RATE);
         let mut judge =
-            |severity, time| flood.judge(&server("a"), EventKind::Detection, severity, at(time));
+            |severity, time| limiter.judge(&server("a"), EventKind::Detection, severity, at(time));
         for _ in 0..3 {
-            assert_eq!(judge(LOW, 0), Verdict::Tell);
+            assert_eq!(judge(LOW, 0), RateDecision::Pass);
         }
-        assert_eq!(judge(LOW, 0), Verdict::LeaveOut);
-        assert_eq!(judge(LOW, 99), Verdict::LeaveOut);
-        assert_eq!(judge(LOW, 100), Verdict::TellAfter(2));
-        assert_eq!(judge(LOW, 100), Verdict::LeaveOut);
+        assert_eq!(judge(LOW, 0), RateDecision::Suppress);
+        assert_eq!(judge(LOW, 99), RateDecision::Suppress);
+        assert_eq!(judge(LOW, 100), RateDecision::PassAfter(2));
+        assert_eq!(judge(LOW, 100), RateDecision::Suppress);
         // Noise does not hide a finding.
-        assert_eq!(judge(HIGH, 100), Verdict::TellAfter(1));
+        assert_eq!(judge(HIGH, 100), RateDecision::PassAfter(1));
         // A clock that steps back gives nothing away and takes nothing.
-        assert_eq!(judge(LOW, 0), Verdict::LeaveOut);
-        assert_eq!(judge(LOW, 200), Verdict::TellAfter(1));
+        assert_eq!(judge(LOW, 0), RateDecision::Suppress);
+        assert_eq!(judge(LOW, 200), RateDecision::PassAfter(1));
         // A long rest fills the bucket to the rim, and no further.
         for _ in 0..3 {
-            assert_eq!(judge(LOW, 100_000), Verdict::Tell);
+            assert_eq!(judge(LOW, 100_000), RateDecision::Pass);
         }
-        assert_eq!(judge(LOW, 100_000), Verdict::LeaveOut);
+        assert_eq!(judge(LOW, 100_000), RateDecision::Suppress);
     }
 
     #[test]
     fn servers_do_not_share_and_losses_always_pass() {
-        let mut flood = Flood::new(RATE);
+        let mut limiter = RateLimiter::new(RATE);
         for _ in 0..10 {
-            flood.judge(&server("loud"), EventKind::ToolSeen, None, at(0));
+            limiter.judge(&server("loud"), EventKind::ToolSeen, None, at(0));
             assert_eq!(
-                flood.judge(&server("loud"), EventKind::CaptureGap, LOW, at(0)),
-                Verdict::Tell
+                limiter.judge(&server("loud"), EventKind::CaptureGap, LOW, at(0)),
+                RateDecision::Pass
             );
         }
         assert_eq!(
-            flood.judge(&server("calm"), EventKind::ToolSeen, None, at(0)),
-            Verdict::Tell
+            limiter.judge(&server("calm"), EventKind::ToolSeen, None, at(0)),
+            RateDecision::Pass
         );
-        let end = flood.judge(&server("loud"), EventKind::SessionEnded, None, at(0));
-        assert_eq!(end, Verdict::TellAfter(7));
-        flood.judge(&server("loud"), EventKind::ToolSeen, None, at(0));
-        assert_eq!(flood.untold(), [(Some(server("loud")), 1)]);
-        assert_eq!(flood.untold(), []);
+        let end = limiter.judge(&server("loud"), EventKind::SessionEnded, None, at(0));
+        assert_eq!(end, RateDecision::PassAfter(7));
+        limiter.judge(&server("loud"), EventKind::ToolSeen, None, at(0));
+        assert_eq!(limiter.unreported(), [(Some(server("loud")), 1)]);
+        assert_eq!(limiter.unreported(), []);
     }
 
     #[test]
     fn memory_is_bounded_and_idle_servers_make_room() {
-        let mut flood = Flood::new(RATE);
+        let mut limiter = RateLimiter::new(RATE);
         for number in 0..MOST * 2 {
-            flood.judge(
+            limiter.judge(
                 &server(&number.to_string()),
                 EventKind::ToolSeen,
                 None,
                 at(0),
             );
         }
-        assert_eq!(flood.servers.len(), MOST);
+        assert_eq!(limiter.servers.len(), MOST);
         assert_eq!(
-            flood.untold(),
+            limiter.unreported(),
             [(None, MOST as u64 - 3)],
             "the rest share one bucket"
         );
-        flood.judge(&server("new"), EventKind::ToolSeen, None, at(10_000));
-        assert_eq!(flood.servers.len(), 1);
+        limiter.judge(&server("new"), EventKind::ToolSeen, None, at(10_000));
+        assert_eq!(limiter.servers.len(), 1);
     }
 }

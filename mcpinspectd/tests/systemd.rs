@@ -8,7 +8,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
 
-use mcpinspectd::sink::notify::{self, Heartbeat, Watchdog};
+use mcpinspectd::systemd::{self, Heartbeat, Watchdog};
 
 /// Set in the process that plays the service.
 const SERVICE: &str = "PLAY_THE_SERVICE";
@@ -50,7 +50,7 @@ fn the_manager_hears_the_service_and_its_pulse() {
 
 fn service() {
     // A line break in a status must not become a state of its own.
-    notify::ready("watching 3 servers\nREADY=0");
+    systemd::ready("watching 3 servers\nREADY=0");
     let heartbeat = Heartbeat::default();
     let watchdog = Watchdog::new(heartbeat.clone()).unwrap();
     assert_eq!(watchdog.interval(), Duration::from_millis(100));
@@ -66,8 +66,8 @@ fn service() {
         tokio::time::sleep(Duration::from_millis(400)).await;
         fed.abort();
     });
-    notify::reloading();
-    notify::stopping();
+    systemd::reloading();
+    systemd::stopping();
 }
 
 #[test]
@@ -76,5 +76,5 @@ fn without_a_manager_nothing_happens() {
         std::env::var_os("WATCHDOG_USEC").is_some()
             || Watchdog::new(Heartbeat::default()).is_none()
     );
-    notify::status("nobody listens");
+    systemd::status("nobody listens");
 }

@@ -4,62 +4,23 @@
 //! rely on. Text in here is bounded and redacted by whoever builds the event; sinks escape it for
 //! where it goes.
 
+pub mod envelope;
+pub mod json;
+pub mod kind;
+pub mod render;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use envelope::{Envelope, EventId, Presence};
+pub use kind::EventKind;
+
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::contain::Measure;
-use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
-
-/// How bad it is.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Worth knowing.
-    Low,
-    /// Worth a look.
-    Medium,
-    /// Needs a look.
-    High,
-    /// Needs a look now.
-    Critical,
-}
-
-impl Severity {
-    /// The severity that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Low, Self::Medium, Self::High, Self::Critical]
-            .into_iter()
-            .find(|severity| severity.as_str() == word)
-    }
-
-    /// The word used on the outside.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-            Self::Critical => "critical",
-        }
-    }
-}
-
-/// What a finding asks for.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Action {
-    /// Nothing to do.
-    None,
-    /// Show it to whoever looks.
-    Warn,
-    /// Tell a person.
-    Alert,
-    /// Sure enough that an inline guard would stop it.
-    Block,
-}
+use crate::model::{
+    Action, ContainmentAction, Detection, Direction, FieldChange, Party, Pid, ServerId, SessionId,
+    Severity, Timestamp, ToolStatus,
+};
 
 /// Who an event is about; in front of every event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -74,80 +35,6 @@ pub struct Subject {
     pub server_type: &'static str,
     /// The server process, where known.
     pub server_pid: Option<Pid>,
-}
-
-/// One place where a detection found something.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Match {
-    /// The text that matched, redacted and bounded.
-    pub text: String,
-    /// Byte offset in the decoded field.
-    pub position: usize,
-    /// What stands around it, redacted and bounded.
-    pub context: String,
-}
-
-/// One finding in one field.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Detection {
-    /// Name of the rule.
-    pub pattern: String,
-    /// What kind of attack it belongs to, such as `hidden_instructions`.
-    pub category: String,
-    /// How bad this finding is by itself.
-    pub severity: Severity,
-    /// Where.
-    pub matches: Vec<Match>,
-    /// The field it stands in, such as `description` or `inputSchema.properties.path.description`.
-    pub field: String,
-    /// One sentence for a person.
-    pub explanation: String,
-}
-
-/// One field that differs between the pinned and the current definition.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FieldChange {
-    /// Path of the field, such as `description`.
-    pub field: String,
-    /// Its pinned value; `null` where it was absent.
-    pub previous: Value,
-    /// Its current value; `null` where it is gone.
-    pub new: Value,
-}
-
-/// How a tool stands to its pin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ToolStatus {
-    /// First sight; pinned now.
-    New,
-    /// As pinned.
-    Unchanged,
-    /// Not as pinned.
-    Changed,
-    /// Pinned, and no longer offered.
-    Removed,
-}
-
-/// A process of a session, as far as a reader needs it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Party {
-    /// Its pid.
-    pub pid: Pid,
-    /// Start time in clock ticks since boot (`/proc/pid/stat` field 22): tells reused pids apart.
-    pub start_time: u64,
-    /// Path of its executable.
-    pub exe: String,
-    /// Command line, secrets masked.
-    pub command: Vec<String>,
-    /// Real user id.
-    pub uid: u32,
-    /// Its cgroup path.
-    pub cgroup: String,
-    /// The systemd unit or container that the cgroup names.
-    pub unit: Option<String>,
-    /// Its ancestors from the parent upwards, as `name(pid)`.
-    pub parents: Vec<String>,
 }
 
 /// Everything the daemon says.
@@ -352,7 +239,7 @@ pub enum Event {
         /// Whom it is about.
         subject: Subject,
         /// What was done.
-        measure: Measure,
+        measure: ContainmentAction,
         /// Control groups that it was done to as a whole.
         cgroups: Vec<String>,
         /// All processes that it was done to.

@@ -4,9 +4,8 @@
 //! finding. A *sentence* goes where contents may be read, and says what happened and what was
 //! found. Names come from the other side, so both are escaped and bounded here, and nowhere later.
 
-use crate::contain::Measure;
-use crate::event::{Action, Detection, Event, FieldChange, Severity, Subject, ToolStatus};
-use crate::model::Pid;
+use crate::event::{Event, Subject};
+use crate::model::{Action, ContainmentAction, Detection, FieldChange, Pid, Severity, ToolStatus};
 use crate::text::escape::printable;
 
 /// Longest title, characters.
@@ -393,8 +392,8 @@ pub fn severity(event: &Event) -> Option<Severity> {
         Event::CaptureGap { reason, .. } if reason == "monitoring_paused" => Some(Severity::Low),
         Event::CaptureGap { .. } | Event::EventsDropped { .. } => Some(Severity::Medium),
         Event::Contained { measure, .. } => Some(match measure {
-            Measure::Freeze | Measure::Kill => Severity::High,
-            Measure::Thaw => Severity::Low,
+            ContainmentAction::Freeze | ContainmentAction::Kill => Severity::High,
+            ContainmentAction::Thaw => Severity::Low,
         }),
         Event::BlindSpot {
             covered_by_other_end: true,
@@ -502,7 +501,7 @@ fn short(hash: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sink::testing::{examples, subject};
+    use crate::event::testing::{examples, subject};
     use crate::text::escape::is_hidden;
 
     #[test]

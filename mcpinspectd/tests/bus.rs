@@ -13,14 +13,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use mcpinspectd::contain::{Contained, Measure};
+use mcpinspectd::contain::Contained;
 use mcpinspectd::control::{Control, ControlError, Decision, Status};
+use mcpinspectd::model::ContainmentAction;
 use mcpinspectd::registry::Verb;
-use mcpinspectd::{contain, event, model};
+use mcpinspectd::{event, model};
 
 #[path = "support/mod.rs"]
 mod support;
-#[path = "../src/sink/testing.rs"]
+#[path = "../src/event/testing.rs"]
 mod testing;
 
 use support::bus::{
@@ -358,7 +359,12 @@ impl Control for Recorder {
         })
     }
 
-    fn contain(&self, server: &str, measure: Measure, uid: u32) -> Result<Contained, ControlError> {
+    fn contain(
+        &self,
+        server: &str,
+        measure: ContainmentAction,
+        uid: u32,
+    ) -> Result<Contained, ControlError> {
         assert_eq!(uid, 0, "nobody else gets this far");
         match server {
             "files" => Ok(Contained {
@@ -583,7 +589,7 @@ fn servers_and_tools_are_objects_with_names_and_states() {
 fn servers_that_made_room_for_others_are_no_objects_any_more() {
     let Some(bus) = Bus::start() else { return };
     let daemon = Daemon::on(&bus, None);
-    let most = mcpinspectd::sink::live::LiveLimits::default().servers;
+    let most = mcpinspectd::status::live::LiveLimits::default().servers;
     for number in 0..=most {
         let mut event = testing::changed(&format!("server-{number}"), "x");
         if let event::Event::ToolChanged { subject, .. } = &mut event {

@@ -28,7 +28,7 @@ const HEADING: &str = "# Suppressions that were asked for on the bus. Written by
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Silence {
+pub struct Suppression {
     /// The server, as a glob that fits nothing else.
     pub server: String,
     /// The tool likewise; absent for all.
@@ -44,7 +44,7 @@ pub struct Silence {
 
 /// Why a suppression was not noted.
 #[derive(Debug, thiserror::Error)]
-pub enum SilenceError {
+pub enum SuppressionError {
     /// It says too little, or too much.
     #[error("{0}")]
     Invalid(&'static str),
@@ -70,10 +70,10 @@ pub enum SilenceError {
 #[serde(deny_unknown_fields)]
 struct Pack {
     #[serde(default)]
-    suppress: Vec<Silence>,
+    suppress: Vec<Suppression>,
 }
 
-impl Silence {
+impl Suppression {
     /// Silences `rule` for `server` and `tool` (all tools where it is empty) for some days.
     ///
     /// # Errors
@@ -85,28 +85,31 @@ impl Silence {
         reason: &str,
         days: u32,
         now: Timestamp,
-    ) -> Result<Self, SilenceError> {
+    ) -> Result<Self, SuppressionError> {
         if rule.trim().is_empty() {
-            return Err(SilenceError::Invalid(
+            return Err(SuppressionError::Invalid(
                 "a suppression names a rule or a category",
             ));
         }
         if reason.trim().is_empty() {
-            return Err(SilenceError::Invalid("a suppression needs a reason"));
+            return Err(SuppressionError::Invalid("a suppression needs a reason"));
         }
         if [server, tool, rule, reason]
             .iter()
             .any(|text| text.len() > TEXT_MAX)
         {
-            return Err(SilenceError::Invalid(
+            return Err(SuppressionError::Invalid(
                 "a suppression's texts are at most 1024 bytes long",
             ));
         }
         if days == 0 || days > DAYS_MAX {
-            return Err(SilenceError::Invalid("a suppression lasts 1 to 3650 days"));
+            return Err(SuppressionError::Invalid(
+                "a suppression lasts 1 to 3650 days",
+            ));
         }
-        globset::Glob::new(rule)
-            .map_err(|_| SilenceError::Invalid("the rule is no pattern that can be understood"))?;
+        globset::Glob::new(rule).map_err(|_| {
+            SuppressionError::Invalid("the rule is no pattern that can be understood")
+        })?;
         let until = now.0.saturating_add(u64::from(days) * NANOS_PER_DAY);
         Ok(Self {
             server: globset::escape(server),
@@ -121,8 +124,8 @@ impl Silence {
     ///
     /// # Errors
     /// The file cannot be used; it is as it was then.
-    pub fn add_to(self, path: &Path, now: Timestamp) -> Result<(), SilenceError> {
-        let io = |source| SilenceError::Io {
+    pub fn add_to(self, path: &Path, now: Timestamp) -> Result<(), SuppressionError> {
+        let io = |source| SuppressionError::Io {
             path: path.to_owned(),
             source,
         };
@@ -132,7 +135,7 @@ impl Silence {
             Err(error) => return Err(io(error)),
         };
         let text = self.added_to(&text, now).map_err(|error| match error {
-            SilenceError::Damaged { reason, .. } => SilenceError::Damaged {
+            SuppressionError::Damaged { reason, .. } => SuppressionError::Damaged {
                 path: path.to_owned(),
                 reason,
             },
@@ -141,8 +144,8 @@ impl Silence {
         files::replace(path, text.as_bytes(), 0o640).map_err(io)
     }
 
-    fn added_to(self, text: &str, now: Timestamp) -> Result<String, SilenceError> {
-        let damaged = |reason: String| SilenceError::Damaged {
+    fn added_to(self, text: &str, now: Timestamp) -> Result<String, SuppressionError> {
+        let damaged = |reason: String| SuppressionError::Damaged {
             path: PathBuf::new(),
             reason,
         };
@@ -152,7 +155,7 @@ impl Silence {
         let now = now.to_string();
         pack.suppress.retain(|entry| entry.until > now);
         if pack.suppress.len() >= ENTRIES_MAX {
-            return Err(SilenceError::Invalid(
+            return Err(SuppressionError::Invalid(
                 "there are too many suppressions; put what is meant for good into a rule pack",
             ));
         }
@@ -170,8 +173,8 @@ mod tests {
 
     const NOW: Timestamp = Timestamp(1_760_000_000_000_000_000);
 
-    fn silence(server: &str, days: u32) -> Result<Silence, SilenceError> {
-        Silence::new(
+    fn silence(server: &str, days: u32) -> Result<Suppression, SuppressionError> {
+        Suppression::new(
             server,
             "re*d",
             "credential-*",
@@ -217,10 +220,10 @@ mod tests {
             ("x", "why", 3651),
             ("[", "why", 1),
         ] {
-            assert!(Silence::new("files", "", rule, reason, days, NOW).is_err());
+            assert!(Suppression::new("files", "", rule, reason, days, NOW).is_err());
         }
-        assert!(Silence::new("files", "", "x", &"y".repeat(1025), 1, NOW).is_err());
-        assert!(Silence::new("files", "", "x", "why", DAYS_MAX, NOW).is_ok());
+        assert!(Suppression::new("files", "", "x", &"y".repeat(1025), 1, NOW).is_err());
+        assert!(Suppression::new("files", "", "x", "why", DAYS_MAX, NOW).is_ok());
     }
 
     #[test]

@@ -12,13 +12,10 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use super::fanout::Tally;
-use super::kind::EventKind;
-use crate::discover::Account;
-use crate::event::Severity;
+use crate::event::EventKind;
 use crate::files;
-use crate::model::Timestamp;
-use crate::monitor::CaptureTotals;
+use crate::model::SinkTally;
+use crate::model::{Account, CaptureTotals, Severity, Timestamp};
 use crate::priority::Priority;
 use crate::registry::Health;
 
@@ -63,7 +60,7 @@ pub struct Snapshot {
     /// Events.
     pub events: EventCounts,
     /// What became of them.
-    pub sinks: Vec<Tally>,
+    pub sinks: Vec<SinkTally>,
     /// Whether no server is listened to.
     pub paused: bool,
     /// Servers that are not listened to.
@@ -329,7 +326,7 @@ mod tests {
         events.add(EventKind::SessionStarted, None);
         let snapshot = Snapshot {
             events,
-            sinks: vec![Tally {
+            sinks: vec![SinkTally {
                 sink: "journal",
                 delivered: 3,
                 failed: 1,

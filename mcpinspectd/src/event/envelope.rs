@@ -7,10 +7,9 @@ use serde::Serialize;
 
 use super::json::event_json;
 use super::kind::EventKind;
-use super::live::Presence;
-use super::wording;
-use crate::event::{Event, Severity, Subject};
-use crate::model::{Pid, ServerId, SessionId, Timestamp};
+use super::render;
+use crate::event::{Event, Subject};
+use crate::model::{Pid, ServerId, SessionId, Severity, Timestamp};
 use crate::text::escape::printable;
 
 /// Names one event of one run of the daemon; orders events of a run by its number.
@@ -24,7 +23,7 @@ impl EventId {
     }
 
     /// The id of this text.
-    pub(super) fn from_text(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         Self(text.into())
     }
 
@@ -40,9 +39,18 @@ impl fmt::Display for EventId {
     }
 }
 
+/// Whether an event made a server come or go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Its first session of now.
+    Appeared,
+    /// Its last session is over.
+    Vanished,
+}
+
 /// An event as sinks see it. All text in it is escaped and bounded.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct Envelope {
     /// Its id.
     pub id: EventId,
     /// Its type.
@@ -73,7 +81,7 @@ pub struct Record {
     pub details: Vec<(&'static str, String)>,
 }
 
-impl Record {
+impl Envelope {
     /// Makes `event` ready, its JSON at most `max_json` bytes long. `uid` is the user that the
     /// server runs as, where known.
     pub fn new(
@@ -87,7 +95,7 @@ impl Record {
         Ok(Self {
             kind: EventKind::of(event),
             time: time(event),
-            severity: wording::severity(event),
+            severity: render::severity(event),
             session: subject
                 .map(|subject| subject.session_id.clone())
                 .filter(|session| *session != SessionId::none()),
@@ -95,8 +103,8 @@ impl Record {
             pid: subject.and_then(|s| s.server_pid),
             uid,
             presence: None,
-            title: wording::title(event),
-            sentence: wording::sentence(event),
+            title: render::title(event),
+            sentence: render::sentence(event),
             json: json.text,
             truncated: json.truncated,
             details: details(event),
@@ -178,8 +186,8 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
         } => {
             add("MCPINSPECT_TOOL", tool_name);
             add("MCPINSPECT_HASH", tool_hash);
-            add("MCPINSPECT_STATUS", wording::status_word(*status));
-            if let Some(found) = wording::worst(detections) {
+            add("MCPINSPECT_STATUS", render::status_word(*status));
+            if let Some(found) = render::worst(detections) {
                 add("MCPINSPECT_CATEGORY", &found.category);
             }
         }
@@ -192,12 +200,12 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             ..
         } => {
             add("MCPINSPECT_TOOL", tool_name);
-            add("MCPINSPECT_STATUS", wording::status_word(*status));
+            add("MCPINSPECT_STATUS", render::status_word(*status));
             add("MCPINSPECT_PREVIOUS_HASH", previous_hash);
             if let Some(hash) = new_hash {
                 add("MCPINSPECT_HASH", hash);
             }
-            if let Some(found) = wording::worst(detections) {
+            if let Some(found) = render::worst(detections) {
                 add("MCPINSPECT_CATEGORY", &found.category);
             }
         }
@@ -211,7 +219,7 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             add("MCPINSPECT_ITEM", item);
             add("MCPINSPECT_PREVIOUS_HASH", previous_hash);
             add("MCPINSPECT_HASH", new_hash);
-            if let Some(found) = wording::worst(detections) {
+            if let Some(found) = render::worst(detections) {
                 add("MCPINSPECT_CATEGORY", &found.category);
             }
         }
@@ -227,7 +235,7 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             add("MCPINSPECT_CATEGORY", &detection.category);
             add("MCPINSPECT_PATTERN", &detection.pattern);
             add("MCPINSPECT_FIELD", &detection.field);
-            add("MCPINSPECT_ACTION", wording::action_word(*action));
+            add("MCPINSPECT_ACTION", render::action_word(*action));
         }
         Event::SessionStarted {
             fingerprint,
@@ -314,7 +322,7 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
             pattern,
         } => {
             add("MCPINSPECT_MEASURE", measure.as_str());
-            add("MCPINSPECT_PROCESSES", &wording::listed(processes));
+            add("MCPINSPECT_PROCESSES", &render::listed(processes));
             if !cgroups.is_empty() {
                 add("MCPINSPECT_CGROUPS", &cgroups.join(" "));
             }
@@ -345,7 +353,7 @@ fn details(event: &Event) -> Vec<(&'static str, String)> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
-    use crate::sink::testing::examples;
+    use crate::event::testing::examples;
 
     #[test]
     fn every_type_makes_a_record_and_its_json_names_the_type() {
@@ -357,7 +365,7 @@ mod tests {
         );
         for (kind, event) in EventKind::ALL.into_iter().zip(&events) {
             let id = EventId::new(Timestamp(1_760_000_000_000_000_000), 7);
-            let record = Record::new(event, id, None, 48 << 10).unwrap();
+            let record = Envelope::new(event, id, None, 48 << 10).unwrap();
             assert_eq!(record.kind, kind);
             let value: serde_json::Value = serde_json::from_str(&record.json).unwrap();
             assert_eq!(value["type"], kind.name());

@@ -159,8 +159,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::event::{FieldChange, ToolStatus};
-    use crate::sink::testing::subject;
+    use crate::event::testing::subject;
+    use crate::model::{FieldChange, ToolStatus};
 
     fn changed(previous: Value, new: Value) -> Event {
         Event::ToolChanged {

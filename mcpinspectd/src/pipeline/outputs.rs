@@ -8,11 +8,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::bus::{self, Endpoint};
-use super::fanout::{Inlet, Limits, Sinks, Tally};
-use super::{journal, jsonl};
+use crate::bus::{self, Endpoint};
 use crate::control::Control;
+use crate::model::SinkTally;
 use crate::priority::Priority;
+use crate::sink::queue::QueueReceiver;
+use crate::sink::{SinkLimits, Sinks, journal, jsonl};
 
 /// Which sinks to start.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +25,7 @@ pub struct Settings {
     /// JSON lines, and where to.
     pub jsonl: Option<jsonl::Target>,
     /// How much may wait and is remembered.
-    pub limits: Limits,
+    pub limits: SinkLimits,
 }
 
 /// Why the sinks did not start.
@@ -73,18 +74,18 @@ impl Running {
                 target: name,
                 error,
             })?;
-            ends.push(on_thread("jsonl", sinks.add("jsonl"), move |inlet| {
-                lines.run(inlet)
+            ends.push(on_thread("jsonl", sinks.add("jsonl"), move |receiver| {
+                lines.run(receiver)
             })?);
         }
         if settings.journal {
             ends.push(on_thread("journal", sinks.add("journal"), journal::run)?);
         }
         if let Some(endpoint) = settings.bus {
-            let (inlet, view) = (sinks.add("bus"), sinks.view());
+            let (receiver, view) = (sinks.add("bus"), sinks.view());
             let (ended, end) = oneshot::channel();
             tokio::spawn(async move {
-                bus::run(endpoint, inlet, view, control).await;
+                bus::run(endpoint, receiver, view, control).await;
                 let _ = ended.send(());
             });
             ends.push(end);
@@ -99,7 +100,7 @@ impl Running {
 
     /// Lets every sink write what waits, for at most `patience` in all, and says what became of the
     /// events. A sink that is stuck stays behind: its thread ends with the process.
-    pub async fn finish(self, patience: Duration) -> Vec<Tally> {
+    pub async fn finish(self, patience: Duration) -> Vec<SinkTally> {
         self.sinks.close();
         let deadline = Instant::now() + patience;
         for end in self.ends {
@@ -108,7 +109,7 @@ impl Running {
         }
         let tallies = self.sinks.tally();
         for tally in &tallies {
-            let Tally {
+            let SinkTally {
                 sink,
                 delivered,
                 failed,
@@ -134,15 +135,15 @@ impl Running {
 
 fn on_thread(
     sink: &'static str,
-    inlet: Inlet,
-    work: impl FnOnce(Inlet) + Send + 'static,
+    receiver: QueueReceiver,
+    work: impl FnOnce(QueueReceiver) + Send + 'static,
 ) -> Result<oneshot::Receiver<()>, StartError> {
     let (ended, end) = oneshot::channel();
     thread::Builder::new()
         .name(format!("sink-{sink}"))
         .spawn(move || {
             Priority::Pipeline.claim();
-            work(inlet);
+            work(receiver);
             let _ = ended.send(());
         })
         .map_err(|error| StartError::Thread { sink, error })?;
@@ -153,7 +154,7 @@ fn on_thread(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
-    use crate::sink::testing::detected;
+    use crate::event::testing::detected;
 
     #[tokio::test]
     async fn everything_published_is_written_before_the_end() {

@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use crate::contain::Measure;
-use crate::control::EVERYONE;
-use crate::event::{Event, Party, Severity, ToolStatus};
-use crate::model::{Pid, ServerId, SessionId, Timestamp};
+use crate::event::{Event, Presence, envelope};
+use crate::model::{
+    ContainmentAction, EVERY_SERVER, Party, Pid, ServerId, SessionId, Severity, Timestamp,
+    ToolStatus,
+};
 use crate::text::{bound, escape::printable};
 
 /// Characters of a tool's name that are shown.
@@ -127,15 +128,6 @@ struct ServerEntry {
     tools: BTreeMap<String, Tool>,
 }
 
-/// Whether an event made a server come or go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// Its first session of now.
-    Appeared,
-    /// Its last session is over.
-    Vanished,
-}
-
 /// The picture.
 #[derive(Debug)]
 pub struct Live {
@@ -164,7 +156,7 @@ impl Live {
         match event {
             Event::SessionStarted { server, .. } => server.as_ref().map(|party| party.uid),
             other => {
-                let subject = super::record::subject(other)?;
+                let subject = envelope::subject(other)?;
                 if subject.session_id == SessionId::none() {
                     // About the server itself: whoever ran it last is concerned.
                     return self.servers.get(&subject.server_id)?.uid;
@@ -283,7 +275,7 @@ impl Live {
                     "resume" => false,
                     _ => return None,
                 };
-                if *subject.server_id.0 == *EVERYONE {
+                if *subject.server_id.0 == *EVERY_SERVER {
                     self.paused = paused;
                 } else if let Some(entry) = self.server(&subject.server_id, subject.timestamp) {
                     entry.paused = paused;
@@ -294,7 +286,7 @@ impl Live {
                 subject, measure, ..
             } => {
                 if let Some(entry) = self.servers.get_mut(&subject.server_id) {
-                    entry.frozen = *measure == Measure::Freeze;
+                    entry.frozen = *measure == ContainmentAction::Freeze;
                 }
                 None
             }
@@ -394,7 +386,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::sink::testing::{changed, session_started, subject};
+    use crate::event::testing::{changed, session_started, subject};
 
     fn in_session(mut event: Event, session: &str) -> Event {
         match &mut event {

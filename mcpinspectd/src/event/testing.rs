@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::contain::Measure;
-use crate::event::{
-    Action, Detection, Event, FieldChange, Match, Party, Severity, Subject, ToolStatus,
+use crate::event::{Event, Subject};
+use crate::model::{
+    Action, ContainmentAction, Detection, Direction, FieldChange, Match, Party, Pid, ServerId,
+    SessionId, Severity, Timestamp, ToolStatus,
 };
-use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
 
 /// A subject with fixed time, session and pid.
 pub fn subject(server: &str) -> Subject {
@@ -170,7 +170,7 @@ pub fn examples() -> Vec<Event> {
         },
         Event::Contained {
             subject: subject("files"),
-            measure: Measure::Freeze,
+            measure: ContainmentAction::Freeze,
             cgroups: vec!["/app.slice/files.scope".to_owned()],
             processes: vec![Pid(4240), Pid(4242)],
             missed: vec!["process 4243: Operation not permitted".to_owned()],

@@ -13,17 +13,18 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use mcpinspectd::sink::fanout::{Limits, Tally};
-use mcpinspectd::sink::kind::EventKind;
-use mcpinspectd::sink::running::{Running, Settings};
-use mcpinspectd::{contain, event, model};
+use mcpinspectd::event::kind::EventKind;
+use mcpinspectd::model::SinkTally;
+use mcpinspectd::pipeline::outputs::{Running, Settings};
+use mcpinspectd::sink::SinkLimits;
+use mcpinspectd::{event, model};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 #[path = "support/mod.rs"]
 mod support;
-#[path = "../src/sink/testing.rs"]
+#[path = "../src/event/testing.rs"]
 mod testing;
 
 use support::{empty, eventually, is_root, put_in_place, ready, stdout};
@@ -84,7 +85,7 @@ fn in_own_corner(test: impl FnOnce() + Send + 'static) {
 }
 
 /// Publishes through a runtime that lives in this thread's corner, and waits for the end.
-fn publish(limits: Limits, work: impl FnOnce(&mcpinspectd::sink::fanout::Sinks)) -> Tally {
+fn publish(limits: SinkLimits, work: impl FnOnce(&mcpinspectd::sink::Sinks)) -> SinkTally {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -117,7 +118,7 @@ fn every_event_type_arrives_with_its_fields() {
     in_own_corner(|| {
         let _journald = Journald::start();
         let events = testing::examples();
-        let tally = publish(Limits::default(), |sinks| {
+        let tally = publish(SinkLimits::default(), |sinks| {
             events.iter().for_each(|e| sinks.publish(e))
         });
         assert_eq!(
@@ -176,9 +177,9 @@ fn large_and_hostile_values_arrive_whole() {
         let _journald = Journald::start();
         let hostile = "a\nMESSAGE_ID=forged\n\0\u{1b}[2J\u{202e}\u{fffd} b";
         let large = "x".repeat(300 << 10);
-        let limits = Limits {
+        let limits = SinkLimits {
             event_json: 1 << 20,
-            ..Limits::default()
+            ..SinkLimits::default()
         };
         let tally = publish(limits, |sinks| {
             sinks.publish(&testing::changed("files", &large));
@@ -208,7 +209,7 @@ fn large_and_hostile_values_arrive_whole() {
 fn an_entry_is_bounded_and_says_so() {
     in_own_corner(|| {
         let _journald = Journald::start();
-        publish(Limits::default(), |sinks| {
+        publish(SinkLimits::default(), |sinks| {
             sinks.publish(&testing::changed("files", &"x".repeat(200 << 10)));
         });
         let entry = &entries(&["MCPINSPECT_TRUNCATED=1"])[0];
@@ -225,7 +226,7 @@ fn an_entry_is_bounded_and_says_so() {
 fn a_restart_of_journald_loses_nothing_and_its_absence_is_counted() {
     in_own_corner(|| {
         let mut journald = Journald::start();
-        let tally = publish(Limits::default(), |sinks| {
+        let tally = publish(SinkLimits::default(), |sinks| {
             sinks.publish(&testing::detected("before"));
             eventually("first entry", || {
                 (sinks.tally()[0].delivered == 1).then_some(())
@@ -251,7 +252,7 @@ fn a_restart_of_journald_loses_nothing_and_its_absence_is_counted() {
         }
 
         journald.stop();
-        let tally = publish(Limits::default(), |sinks| {
+        let tally = publish(SinkLimits::default(), |sinks| {
             sinks.publish(&testing::detected("never"))
         });
         assert_eq!((tally.delivered, tally.failed, tally.waiting), (0, 1, 0));
@@ -280,7 +281,7 @@ fn the_catalog_explains_every_event() {
         assert_eq!(ids, expected);
 
         let _journald = Journald::start();
-        publish(Limits::default(), |sinks| {
+        publish(SinkLimits::default(), |sinks| {
             testing::examples().iter().for_each(|e| sinks.publish(e))
         });
         stdout("journalctl", &["--sync"]);

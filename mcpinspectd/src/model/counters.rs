@@ -1,0 +1,73 @@
+//! The ledger: how a session proves that its record is complete, and what the capture did overall.
+
+use serde::Serialize;
+
+use super::{Direction, SessionId};
+
+/// What sessions' streams carried: all of them since the start, those under way included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Bytes that the kernel saw being written.
+    pub written: u64,
+    /// Bytes captured of them.
+    pub captured: u64,
+    /// Bytes known lost of them.
+    pub lost: u64,
+}
+
+/// One direction's account. In a complete record the first three are equal and the fourth is zero.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StreamLedger {
+    /// The session.
+    pub session_id: SessionId,
+    /// The direction.
+    pub direction: Direction,
+    /// Bytes that the kernel saw being written.
+    pub bytes_written: u64,
+    /// Bytes that the kernel saw being read.
+    pub bytes_read: u64,
+    /// Bytes that were handed on for framing.
+    pub bytes_captured: u64,
+    /// Bytes that were declared lost, each in a gap event.
+    pub bytes_lost: u64,
+}
+
+/// What the capture did, at its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CaptureTotals {
+    /// Records that the probes wrote.
+    pub records: u64,
+    /// Payload bytes in them.
+    pub bytes: u64,
+    /// Records that did not fit into the ring.
+    pub records_lost: u64,
+    /// Payload bytes lost with them, of streams that turned out to be MCP or not.
+    pub bytes_lost: u64,
+    /// Payload bytes that could not be read from a process.
+    pub bytes_faulted: u64,
+    /// Process and stream records that did not fit.
+    pub lifecycle_lost: u64,
+    /// Streams that could not be followed because too many were known.
+    pub registrations_failed: u64,
+    /// System calls that the probes could not look at; what they moved is not accounted for.
+    pub calls_missed: u64,
+    /// Records that were not understood.
+    pub undecodable: u64,
+    /// Sessions that were not followed because too many were under way.
+    pub sessions_refused: u64,
+}
+
+/// The sum for one sink, for a status line or the end of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SinkTally {
+    /// The sink's name.
+    pub sink: &'static str,
+    /// Events that arrived.
+    pub delivered: u64,
+    /// Events that the other side refused, or that found nobody there.
+    pub failed: u64,
+    /// Events that found the queue full.
+    pub dropped: u64,
+    /// Events that still wait.
+    pub waiting: u64,
+}

@@ -1,0 +1,39 @@
+//! What is pinned.
+
+/// What sort of thing is pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ItemKind {
+    /// A tool, by its name.
+    Tool,
+    /// What a server tells the model about itself. Its name is empty.
+    Instructions,
+    /// Who a server says it is. Its name is empty.
+    ServerInfo,
+    /// What runs behind a server. Its name is empty.
+    Program,
+}
+
+impl ItemKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Tool,
+        Self::Instructions,
+        Self::ServerInfo,
+        Self::Program,
+    ];
+
+    /// The word in the database and on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Instructions => "instructions",
+            Self::ServerInfo => "server_info",
+            Self::Program => "program",
+        }
+    }
+
+    /// The kind that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}

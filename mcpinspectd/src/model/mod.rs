@@ -1,0 +1,28 @@
+//! The words that every module shares: plain values without behaviour of their own.
+//!
+//! Whatever two modules have to agree on is defined here, so that neither has to know the other:
+//! time, names, processes, findings, hashes and counters. Nothing in here does I/O, except for
+//! [`Timestamp::now`].
+
+mod containment;
+mod counters;
+mod direction;
+mod finding;
+mod hash;
+mod id;
+mod item;
+mod process;
+mod time;
+mod tool;
+
+pub use containment::ContainmentAction;
+pub use counters::{Account, CaptureTotals, SinkTally, StreamLedger};
+pub use direction::Direction;
+pub use finding::{Action, Detection, Match, Severity};
+pub use hash::{DefinitionHash, NotAHash};
+pub use id::{EVERY_SERVER, ServerId, ServerIdentity, SessionId};
+pub use item::ItemKind;
+
+pub use process::{Party, Pid};
+pub use time::Timestamp;
+pub use tool::{FieldChange, ToolStatus};

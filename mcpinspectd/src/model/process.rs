@@ -1,0 +1,37 @@
+//! Processes, as far as a reader of events needs them.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// A process id (thread group id) in the initial pid namespace. Pids are reused: whoever keeps one
+/// beyond the moment keeps the start time beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Pid(pub u32);
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A process of a session, as far as a reader needs it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Party {
+    /// Its pid.
+    pub pid: Pid,
+    /// Start time in clock ticks since boot (`/proc/pid/stat` field 22): tells reused pids apart.
+    pub start_time: u64,
+    /// Path of its executable.
+    pub exe: String,
+    /// Command line, secrets masked.
+    pub command: Vec<String>,
+    /// Real user id.
+    pub uid: u32,
+    /// Its cgroup path.
+    pub cgroup: String,
+    /// The systemd unit or container that the cgroup names.
+    pub unit: Option<String>,
+    /// Its ancestors from the parent upwards, as `name(pid)`.
+    pub parents: Vec<String>,
+}

@@ -1,0 +1,3 @@
+//! The way of the data, composed.
+
+pub mod outputs;
