@@ -18,9 +18,11 @@ use mcpinspectd::detect::knowledge::{Current, Knowledge};
 use mcpinspectd::detect::neighbours::{Card, Neighbours};
 use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::detect::tree;
-use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, Output, SessionStart};
+use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::event::Event;
-use mcpinspectd::model::{Direction, ServerId, ServerIdentity, SessionId, Timestamp};
+use mcpinspectd::model::{
+    Direction, Input, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp,
+};
 use mcpinspectd::registry::Registry;
 use serde_json::{Value, json};
 

@@ -13,10 +13,12 @@ use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
 use mcpinspectd::detect::NoDetector;
-use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, Output, SessionStart};
+use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::mcp;
-use mcpinspectd::model::{Direction, ItemKind, ServerId, ServerIdentity, SessionId, Timestamp};
+use mcpinspectd::model::{
+    Direction, Input, ItemKind, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp,
+};
 use mcpinspectd::registry::{Registry, Sight};
 use mcpinspectd::wire::framing::{DEFAULT_MAX_FRAME, Framer};
 use serde_json::json;

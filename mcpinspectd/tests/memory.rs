@@ -2,9 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
 use mcpinspectd::detect::NoDetector;
-use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, Output, SessionStart};
+use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::event::Event;
-use mcpinspectd::model::{Direction, ServerId, ServerIdentity, SessionId, Timestamp};
+use mcpinspectd::model::{
+    Direction, Input, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp,
+};
 use mcpinspectd::registry::Registry;
 use serde_json::json;
 

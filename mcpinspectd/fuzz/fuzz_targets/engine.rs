@@ -4,9 +4,9 @@
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use mcpinspectd::detect::NoDetector;
-use mcpinspectd::engine::{Engine, Input, Limits, MessageSeen, Output, SessionStart};
+use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspectd::model::{Direction, Input, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp};
 use mcpinspectd::event::Event;
-use mcpinspectd::model::{Direction, ServerId, ServerIdentity, SessionId, Timestamp};
 use mcpinspectd::registry::Registry;
 
 #[derive(Arbitrary, Debug)]

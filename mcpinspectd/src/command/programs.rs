@@ -1,8 +1,6 @@
 //! Looking at the programs behind servers, beside the way of the data.
 
-use mcpinspectd::discover::Feed;
-use mcpinspectd::engine::Input;
-use mcpinspectd::model::Timestamp;
+use mcpinspectd::model::{Input, InputSink, Timestamp};
 use mcpinspectd::process::program::background::Background;
 
 /// Passes everything on to `feed`, and tells it of each server's program as soon as that was looked
@@ -44,7 +42,7 @@ impl<F> Programs<F> {
     }
 }
 
-impl<F: Feed> Feed for Programs<F> {
+impl<F: InputSink> InputSink for Programs<F> {
     fn input(&mut self, input: Input<'_>) {
         self.look_at_program(&input);
         self.feed.input(input);

@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use anyhow::{Context as _, bail};
 use mcpinspectd::capture::Options;
 use mcpinspectd::config::{Config, TagAction, Tags};
-use mcpinspectd::discover::{Feed, Policy};
-use mcpinspectd::engine::{Engine, Input, Limits, Output};
-use mcpinspectd::model::{Pid, ServerId, ServerIdentity, Timestamp};
+use mcpinspectd::discover::Policy;
+use mcpinspectd::engine::{Engine, Limits, Output};
+use mcpinspectd::model::{Input, InputSink, Pid, ServerId, ServerIdentity, Timestamp};
 use mcpinspectd::monitor::{Machine, Monitor, MonitorOptions};
 use mcpinspectd::preflight::{self, Requirements};
 use mcpinspectd::privileges;
@@ -168,7 +168,7 @@ pub trait Flush {
     fn flush(&mut self);
 }
 
-impl<O: Output + Flush> Feed for Pipeline<O> {
+impl<O: Output + Flush> InputSink for Pipeline<O> {
     fn input(&mut self, input: Input<'_>) {
         self.engine.handle(input, &mut self.output);
     }

@@ -7,8 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::contain::Process;
-use crate::engine::Input;
-use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
+use crate::model::{Direction, Input, Pid, ServerId, SessionId, Timestamp};
 
 /// Servers that can be paused by name; all of them together can always be.
 const PAUSED_MAX: usize = 1024;
@@ -260,9 +259,8 @@ fn index(direction: Direction) -> usize {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
-    use crate::engine::SessionStart;
     use crate::event::testing::party;
-    use crate::model::ServerIdentity;
+    use crate::model::{ServerIdentity, SessionStart};
 
     const TIME: Timestamp = Timestamp(1);
 

@@ -9,11 +9,12 @@ use super::roster::Roster;
 use super::suppression::{Suppression, SuppressionError};
 use super::{ControlError, Decision, Status};
 use crate::contain::Trigger;
-use crate::discover::Feed;
-use crate::engine::{AutoApproval, Engine, Input, Output};
+use crate::engine::{AutoApproval, Engine, Output};
 use crate::event::{Event, Subject};
-use crate::model::EVERY_SERVER;
-use crate::model::{Account, DefinitionHash, ItemKind, Pid, ServerId, SessionId, Timestamp};
+use crate::model::{
+    Account, DefinitionHash, EVERY_SERVER, Input, InputSink, ItemKind, Pid, ServerId, SessionId,
+    Timestamp,
+};
 use crate::process;
 use crate::registry::{By, DecideError, ItemKey, Who};
 use crate::status::live::SHOWN_NAME;
@@ -411,7 +412,7 @@ struct Told {
     reason: String,
 }
 
-impl<O: Output, H: Host> Feed for Service<O, H> {
+impl<O: Output, H: Host> InputSink for Service<O, H> {
     fn input(&mut self, input: Input<'_>) {
         let mut wanted = Vec::new();
         let mut output = self.policy.watch(&mut self.output, &mut wanted);

@@ -4,10 +4,10 @@ use mcpinspect_common::{End, EndpointKey, Operation};
 
 use super::environment::Environment;
 use super::stream::{Fate, SessionIndex, Stream};
-use super::tracker::{Feed, Tracker};
+use super::tracker::Tracker;
 use crate::capture::Origin;
-use crate::engine::Input;
-use crate::model::Pid;
+use crate::model::InputSink;
+use crate::model::{Input, Pid};
 
 /// Processes with a hidden way of moving bytes that are remembered.
 const BLIND_MAX: usize = 4096;
@@ -18,7 +18,7 @@ impl<E: Environment> Tracker<E> {
         stream: Option<(EndpointKey, End)>,
         operation: Operation,
         origin: Origin,
-        feed: &mut impl Feed,
+        feed: &mut impl InputSink,
     ) {
         let Some((key, end)) = stream else {
             // Which stream it concerns shows only by what is missing.
@@ -47,7 +47,7 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Tells of the sessions whose parties move bytes in a way that hides them.
-    pub(super) fn tell_blind_processes(&self, time: u64, feed: &mut impl Feed) {
+    pub(super) fn tell_blind_processes(&self, time: u64, feed: &mut impl InputSink) {
         for (index, session) in &self.sessions {
             for tgid in [session.server, session.client].into_iter().flatten() {
                 if let Some(operation) = self.blind.get(&tgid) {
@@ -65,7 +65,7 @@ impl<E: Environment> Tracker<E> {
         mechanism: &'static str,
         origin: Origin,
         covered_by_other_end: bool,
-        feed: &mut impl Feed,
+        feed: &mut impl InputSink,
     ) {
         if let Some(session) = self.sessions.get(&index).filter(|session| session.opened) {
             feed.input(Input::BlindSpot {

@@ -7,10 +7,10 @@ use mcpinspect_common::{End, EndpointKey};
 use super::environment::Environment;
 use super::session::Waiting;
 use super::stream::{Fate, Flow, SessionIndex, Stream};
-use super::tracker::{Feed, Tracker};
+use super::tracker::Tracker;
 use crate::capture::Origin;
-use crate::engine::{Input, SessionStart};
-use crate::model::{Direction, Pid, SessionId, Timestamp};
+use crate::model::InputSink;
+use crate::model::{Direction, Input, Pid, SessionId, SessionStart, Timestamp};
 use crate::process::ProcessInfo;
 use crate::wire::comparison::{Compared, EndComparison};
 use crate::wire::reassembly::{Piece, Reassembly};
@@ -27,7 +27,7 @@ impl<E: Environment> Tracker<E> {
         index: SessionIndex,
         key: EndpointKey,
         direction: Direction,
-        feed: &mut impl Feed,
+        feed: &mut impl InputSink,
     ) {
         tracing::trace!(
             ?key,
@@ -80,7 +80,7 @@ impl<E: Environment> Tracker<E> {
         position: u64,
         bytes: &[u8],
         origin: Origin,
-        feed: &mut impl Feed,
+        feed: &mut impl InputSink,
     ) {
         let Some(Stream {
             fate: Fate::Carried(flow),
@@ -130,7 +130,7 @@ impl<E: Environment> Tracker<E> {
         pieces: Vec<OwnedPiece>,
         reason: &'static str,
         time: u64,
-        feed: &mut impl Feed,
+        feed: &mut impl InputSink,
     ) {
         let Some(Stream {
             fate: Fate::Carried(flow),
@@ -162,7 +162,7 @@ impl<E: Environment> Tracker<E> {
         direction: Direction,
         end: End,
         origin: Origin,
-        feed: &mut impl Feed,
+        feed: &mut impl InputSink,
     ) {
         let Some(session) = self.sessions.get_mut(&index) else {
             return;
@@ -190,7 +190,7 @@ impl<E: Environment> Tracker<E> {
 
     /// Whether the engine knows of a session. It is told as soon as the client is known: one that
     /// wrote before its server's program was registered shows itself when it reads the answer.
-    fn is_open(&mut self, index: SessionIndex, now: u64, feed: &mut impl Feed) -> bool {
+    fn is_open(&mut self, index: SessionIndex, now: u64, feed: &mut impl InputSink) -> bool {
         let Some(session) = self.sessions.get(&index) else {
             return false;
         };
@@ -230,7 +230,7 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Tells the engine of the sessions whose client has not shown itself for long enough.
-    pub(super) fn open_waiting(&mut self, now: u64, feed: &mut impl Feed) {
+    pub(super) fn open_waiting(&mut self, now: u64, feed: &mut impl InputSink) {
         let waiting: Vec<_> = self
             .sessions
             .iter()
@@ -243,7 +243,12 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Tells the engine of a session whoever its client is, if there is anything to tell of it.
-    pub(super) fn open_at_last(&mut self, index: SessionIndex, now: u64, feed: &mut impl Feed) {
+    pub(super) fn open_at_last(
+        &mut self,
+        index: SessionIndex,
+        now: u64,
+        feed: &mut impl InputSink,
+    ) {
         let waits = self
             .sessions
             .get(&index)
@@ -318,7 +323,13 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Tells the engine of a session, and hands on what waited for that.
-    fn open(&mut self, index: SessionIndex, parties: Parties, time: u64, feed: &mut impl Feed) {
+    fn open(
+        &mut self,
+        index: SessionIndex,
+        parties: Parties,
+        time: u64,
+        feed: &mut impl InputSink,
+    ) {
         let Parties {
             server,
             server_info,
@@ -370,7 +381,12 @@ impl<E: Environment> Tracker<E> {
         }
     }
 
-    pub(super) fn end_of_stream(&mut self, key: EndpointKey, origin: Origin, feed: &mut impl Feed) {
+    pub(super) fn end_of_stream(
+        &mut self,
+        key: EndpointKey,
+        origin: Origin,
+        feed: &mut impl InputSink,
+    ) {
         let Some(Stream {
             fate: Fate::Carried(flow),
             ..
@@ -412,7 +428,12 @@ impl<E: Environment> Tracker<E> {
 
     /// Goes over to the writer's end of a stream whose reader cannot be seen, with what was kept of
     /// it. Gives whether that changed anything.
-    pub(super) fn use_writer(&mut self, key: EndpointKey, now: u64, feed: &mut impl Feed) -> bool {
+    pub(super) fn use_writer(
+        &mut self,
+        key: EndpointKey,
+        now: u64,
+        feed: &mut impl InputSink,
+    ) -> bool {
         let Some(Stream {
             fate: Fate::Carried(flow),
             actors,

@@ -5,8 +5,9 @@ use mcpinspect_common::{End, EndpointKey};
 use super::carrying::input_of;
 use super::environment::Environment;
 use super::stream::{Fate, Stream};
-use super::tracker::{Feed, Tracker};
+use super::tracker::Tracker;
 use crate::model::Direction;
+use crate::model::InputSink;
 use crate::wire::comparison::{Compared, EndComparison};
 
 impl<E: Environment> Tracker<E> {
@@ -46,7 +47,7 @@ impl<E: Environment> Tracker<E> {
         &mut self,
         key: EndpointKey,
         now: u64,
-        feed: &mut impl Feed,
+        feed: &mut impl InputSink,
         act: impl FnOnce(&mut EndComparison, &mut dyn FnMut(Compared<'_>)),
     ) {
         let Some(Stream {
@@ -67,7 +68,7 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Goes on where one end has waited for the other for too long.
-    pub(super) fn settle_ends(&mut self, now: u64, feed: &mut impl Feed) {
+    pub(super) fn settle_ends(&mut self, now: u64, feed: &mut impl InputSink) {
         let waiting: Vec<_> = self
             .streams
             .iter()

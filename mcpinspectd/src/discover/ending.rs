@@ -14,10 +14,10 @@ use mcpinspect_common::{End, EndpointKey, EndpointKind};
 use super::carrying::OwnedPiece;
 use super::environment::Environment;
 use super::stream::{Fate, SessionIndex, Stream};
-use super::tracker::{Feed, Tracker};
+use super::tracker::Tracker;
 use crate::capture::Origin;
-use crate::engine::Input;
-use crate::model::{Account, StreamLedger};
+use crate::model::InputSink;
+use crate::model::{Account, Input, StreamLedger};
 use crate::process::fds::{Holder, Holders, InodeKey};
 
 /// How long a session looks over before it is looked at, so that a launcher can hand over.
@@ -33,7 +33,7 @@ const STILL: u64 = 1_000_000_000;
 
 impl<E: Environment> Tracker<E> {
     /// Lets time pass. To be called about ten times a second, when all records so far are taken in.
-    pub fn tick(&mut self, now: u64, feed: &mut impl Feed) {
+    pub fn tick(&mut self, now: u64, feed: &mut impl InputSink) {
         self.open_waiting(now, feed);
         self.settle(now, feed);
         self.settle_ends(now, feed);
@@ -72,7 +72,7 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Ends all sessions: the daemon stops. All records must have been taken in.
-    pub fn finish(&mut self, now: u64, feed: &mut impl Feed) {
+    pub fn finish(&mut self, now: u64, feed: &mut impl InputSink) {
         let mut indices: Vec<_> = self.sessions.keys().copied().collect();
         indices.sort_unstable();
         for index in indices {
@@ -99,7 +99,7 @@ impl<E: Environment> Tracker<E> {
         sum
     }
 
-    fn settle(&mut self, now: u64, feed: &mut impl Feed) {
+    fn settle(&mut self, now: u64, feed: &mut impl InputSink) {
         let waiting: Vec<_> = self
             .streams
             .iter()
@@ -120,7 +120,7 @@ impl<E: Environment> Tracker<E> {
         key: EndpointKey,
         reason: &'static str,
         now: u64,
-        feed: &mut impl Feed,
+        feed: &mut impl InputSink,
         ask: impl FnOnce(&mut super::stream::Flow, &mut dyn FnMut(crate::wire::reassembly::Piece<'_>)),
     ) {
         let Some(Stream {
@@ -176,7 +176,7 @@ impl<E: Environment> Tracker<E> {
 
     /// Looks at streams that stand still: are there bytes that were counted and never came, or
     /// bytes that a reader took whom the probes do not see?
-    fn compare_counts(&mut self, now: u64, feed: &mut impl Feed) {
+    fn compare_counts(&mut self, now: u64, feed: &mut impl InputSink) {
         let carried: Vec<_> = self
             .streams
             .iter()
@@ -212,7 +212,13 @@ impl<E: Environment> Tracker<E> {
 
     /// Bytes were written and not seen being read. Where they do not wait in the stream any more,
     /// somebody reads them in a way that the probes do not see: the writer's end is used instead.
-    fn look_for_reader(&mut self, key: EndpointKey, missing: u64, now: u64, feed: &mut impl Feed) {
+    fn look_for_reader(
+        &mut self,
+        key: EndpointKey,
+        missing: u64,
+        now: u64,
+        feed: &mut impl InputSink,
+    ) {
         let holders = self.environment.holders();
         let readers: Vec<Holder> = holders
             .get(&inode(key))
@@ -256,7 +262,7 @@ impl<E: Environment> Tracker<E> {
         index: SessionIndex,
         holders: &Holders,
         now: u64,
-        feed: &mut impl Feed,
+        feed: &mut impl InputSink,
     ) {
         let Some(session) = self.sessions.get(&index) else {
             return;
@@ -316,7 +322,13 @@ impl<E: Environment> Tracker<E> {
 
     /// Ends a session: what has not come is lost, its account is closed and its streams are left
     /// alone from now on.
-    fn end(&mut self, index: SessionIndex, reason: &'static str, now: u64, feed: &mut impl Feed) {
+    fn end(
+        &mut self,
+        index: SessionIndex,
+        reason: &'static str,
+        now: u64,
+        feed: &mut impl InputSink,
+    ) {
         self.open_at_last(index, now, feed);
         let Some(session) = self.sessions.get(&index) else {
             return;
@@ -407,7 +419,7 @@ impl<E: Environment> Tracker<E> {
 
     /// Checks everything known against who holds what: ends sessions whose end went unnoticed,
     /// forgets streams that are gone, and lets idle processes go.
-    fn sweep(&mut self, holders: &Holders, now: u64, feed: &mut impl Feed) {
+    fn sweep(&mut self, holders: &Holders, now: u64, feed: &mut impl InputSink) {
         let gone = |key: EndpointKey| !holders.contains_key(&inode(key));
         for session in self.sessions.values_mut() {
             let side_gone = session.streams().any(|(key, _)| gone(key));

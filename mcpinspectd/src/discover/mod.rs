@@ -33,7 +33,7 @@ mod tracker;
 mod watching;
 
 pub use environment::{Environment, Policy};
-pub use tracker::{Feed, Settings, Tracker};
+pub use tracker::{Settings, Tracker};
 
 #[cfg(test)]
 mod tests;

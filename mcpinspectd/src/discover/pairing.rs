@@ -10,8 +10,9 @@ use mcpinspect_common::{End, EndpointKey};
 use super::environment::Environment;
 use super::session::Session;
 use super::stream::{Fate, SessionIndex};
-use super::tracker::{Feed, Tracker};
+use super::tracker::Tracker;
 use crate::mcp::sniff::Evidence;
+use crate::model::InputSink;
 use crate::model::{Direction, SessionId};
 
 impl<E: Environment> Tracker<E> {
@@ -20,7 +21,7 @@ impl<E: Environment> Tracker<E> {
         &mut self,
         key: EndpointKey,
         role: Option<Direction>,
-        feed: &mut impl Feed,
+        feed: &mut impl InputSink,
     ) {
         let direction = role.unwrap_or_else(|| {
             // Somebody's standard input is the server's side of a wire; else somebody's output.
@@ -153,7 +154,7 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Finds the other direction of a session by the programs between its streams.
-    pub(super) fn complete(&mut self, index: SessionIndex, feed: &mut impl Feed) {
+    pub(super) fn complete(&mut self, index: SessionIndex, feed: &mut impl InputSink) {
         let Some(session) = self.sessions.get(&index) else {
             return;
         };

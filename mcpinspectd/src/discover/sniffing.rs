@@ -5,9 +5,10 @@ use mcpinspect_common::{End, EndpointKey};
 use super::carrying::OwnedPiece;
 use super::environment::Environment;
 use super::stream::{Fate, Stream};
-use super::tracker::{Feed, Tracker};
+use super::tracker::Tracker;
 use crate::capture::Origin;
 use crate::mcp::sniff::Evidence;
+use crate::model::InputSink;
 
 impl<E: Environment> Tracker<E> {
     pub(super) fn data(
@@ -17,7 +18,7 @@ impl<E: Environment> Tracker<E> {
         position: u64,
         bytes: &[u8],
         origin: Origin,
-        feed: &mut impl Feed,
+        feed: &mut impl InputSink,
     ) {
         let stream = self.ensure(key);
         stream.actors[end as usize] = Some(origin.tgid);
@@ -58,7 +59,7 @@ impl<E: Environment> Tracker<E> {
         position: u64,
         length: u64,
         origin: Origin,
-        feed: &mut impl Feed,
+        feed: &mut impl InputSink,
     ) {
         let Some(Stream {
             fate: Fate::Carried(flow),
@@ -86,7 +87,7 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Acts on what a stream's beginning shows.
-    fn decide(&mut self, key: EndpointKey, feed: &mut impl Feed) {
+    fn decide(&mut self, key: EndpointKey, feed: &mut impl InputSink) {
         let Some(Stream {
             fate: Fate::Sniffed(beginning),
             ..

@@ -9,11 +9,10 @@ use mcpinspect_common::{
     End, EndpointCounters, EndpointKey, EndpointKind, EndpointReport, EndpointWatch, Operation,
 };
 
-use super::{Environment, Feed, Policy, Settings, Tracker};
+use super::{Environment, Policy, Settings, Tracker};
 use crate::capture::{BootClock, KernelRecord, Origin};
-use crate::engine::Input;
-use crate::model::StreamLedger;
-use crate::model::{Direction, Pid, ServerId, ServerIdentity};
+use crate::model::InputSink;
+use crate::model::{Direction, Input, Pid, ServerId, ServerIdentity, StreamLedger};
 use crate::process::ProcessInfo;
 use crate::process::fds::{Access, Holder, Holders, InodeKey, StreamKind};
 
@@ -78,7 +77,7 @@ struct Told {
     bytes: HashMap<Direction, Vec<u8>>,
 }
 
-impl Feed for Told {
+impl InputSink for Told {
     fn input(&mut self, input: Input<'_>) {
         match input {
             Input::SessionStarted(_) => self.lines.push("started".into()),

@@ -10,18 +10,7 @@ use super::programs::{Program, Programs};
 use super::session::Session;
 use super::stream::{SessionIndex, Stream};
 use crate::capture::{BootClock, KernelRecord, Origin};
-use crate::engine::Input;
-use crate::model::Direction;
-use crate::model::{Account, StreamLedger};
-
-/// What the tracker gives its findings to.
-pub trait Feed {
-    /// The next thing that happened.
-    fn input(&mut self, input: Input<'_>);
-
-    /// Nothing more is known for now: what was held back for company can go out.
-    fn idle(&mut self) {}
-}
+use crate::model::{Account, Direction, InputSink, StreamLedger};
 
 /// What the tracker is told.
 #[derive(Clone, Debug)]
@@ -108,7 +97,7 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Takes a record in.
-    pub fn record(&mut self, origin: Origin, record: KernelRecord<'_>, feed: &mut impl Feed) {
+    pub fn record(&mut self, origin: Origin, record: KernelRecord<'_>, feed: &mut impl InputSink) {
         if !matches!(record, KernelRecord::Data { .. }) {
             tracing::trace!(?origin, ?record);
         }
@@ -206,7 +195,7 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Takes in what was written to sockets whose peers have become known.
-    fn adopt(&mut self, feed: &mut impl Feed) {
+    fn adopt(&mut self, feed: &mut impl InputSink) {
         for Orphan {
             key,
             position,
@@ -236,7 +225,7 @@ impl<E: Environment> Tracker<E> {
         origin: Origin,
         input: EndpointReport,
         output: EndpointReport,
-        feed: &mut impl Feed,
+        feed: &mut impl InputSink,
     ) {
         // Whatever its process did before, this is another program.
         self.blind.remove(&origin.tgid);

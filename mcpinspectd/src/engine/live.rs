@@ -2,13 +2,13 @@
 
 use serde_json::value::RawValue;
 
-use super::input::SessionStart;
 use super::offers::Offers;
 use super::output::{MessageKind, MessageSeen, Output};
 use super::{Limits, Shared, shown};
 use crate::detect::{Difference, MessageInContext, SessionContext, Verdict};
 use crate::event::{Event, Subject};
 use crate::mcp::{self, Irregularity, Malformed, Message, Parsed, Payload};
+use crate::model::SessionStart;
 use crate::model::{Action, Direction, Pid, ServerId, SessionId, Timestamp};
 use crate::session::{Observed, Session};
 use crate::wire::framing::{Frame, Framed, Framer};

@@ -13,7 +13,6 @@
 //! requests without an answer, listings under way and what was announced. What a flood pushes out is
 //! counted and said.
 
-mod input;
 mod live;
 mod offers;
 mod output;
@@ -22,12 +21,11 @@ mod shown;
 
 use std::collections::HashMap;
 
-pub use self::input::{Input, SessionStart};
 use self::live::LiveSession;
 pub use self::output::{MessageKind, MessageSeen, Output};
 pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
 use crate::detect::{Detector, Difference};
-use crate::model::{SessionId, Timestamp};
+use crate::model::{Input, SessionId, Timestamp};
 use crate::registry::Registry;
 use crate::session::DEFAULT_MAX_IN_FLIGHT;
 use crate::wire::framing::DEFAULT_MAX_FRAME;

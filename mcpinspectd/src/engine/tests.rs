@@ -13,7 +13,8 @@ use crate::detect::{MessageInContext, NoDetector, SessionContext, ToolDefinition
 use crate::event::Event;
 use crate::model::Direction::{self, ClientToServer as Up, ServerToClient as Down};
 use crate::model::{
-    Action, Detection, ItemKind, ServerId, ServerIdentity, Severity, Timestamp, ToolStatus,
+    Action, Detection, Input, ItemKind, ServerId, ServerIdentity, SessionStart, Severity,
+    Timestamp, ToolStatus,
 };
 use crate::registry::{By, ItemKey, Verb, Who};
 

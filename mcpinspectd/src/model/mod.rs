@@ -10,6 +10,7 @@ mod direction;
 mod finding;
 mod hash;
 mod id;
+mod input;
 mod item;
 mod process;
 mod time;
@@ -21,6 +22,7 @@ pub use direction::Direction;
 pub use finding::{Action, Detection, Match, Severity};
 pub use hash::{DefinitionHash, NotAHash};
 pub use id::{EVERY_SERVER, ServerId, ServerIdentity, SessionId};
+pub use input::{Input, InputSink, SessionStart};
 pub use item::ItemKind;
 
 pub use process::{Party, Pid};

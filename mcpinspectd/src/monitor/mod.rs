@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::capture::{self, Batch, BootClock, Drain, Options, ProbeError, Probes, decode};
-use crate::discover::{Feed, Settings, Tracker};
-use crate::model::{Account, CaptureTotals, StreamLedger};
+use crate::discover::{Settings, Tracker};
+use crate::model::{Account, CaptureTotals, InputSink, StreamLedger};
 use crate::priority::Priority;
 
 pub use machine::Machine;
@@ -92,7 +92,7 @@ impl Monitor {
 
     /// Feeds the engine until `stop` is set, then ends all sessions.
     /// `attend` is called several times a second, busy or idle.
-    pub fn run<F: Feed>(
+    pub fn run<F: InputSink>(
         &mut self,
         stop: &AtomicBool,
         feed: &mut F,
@@ -125,7 +125,7 @@ impl Monitor {
         self.tracker.finish(now(), feed);
     }
 
-    fn step(&mut self, feed: &mut impl Feed, next_tick: &mut u64) {
+    fn step(&mut self, feed: &mut impl InputSink, next_tick: &mut u64) {
         match self.records.recv_timeout(TICK) {
             Ok(batch) => self.take(&batch, feed),
             Err(RecvTimeoutError::Timeout) => {}
@@ -150,7 +150,7 @@ impl Monitor {
         }
     }
 
-    fn take(&mut self, batch: &Batch, feed: &mut impl Feed) {
+    fn take(&mut self, batch: &Batch, feed: &mut impl InputSink) {
         for data in batch.records() {
             match decode(data) {
                 Ok((origin, record)) => self.tracker.record(origin, record, feed),

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::control::{Control, desk};
 use crate::detect::NoDetector;
-use crate::engine::{Limits, MessageSeen, SessionStart};
-use crate::model::{ContainmentAction, Direction, ServerIdentity};
+use crate::engine::{Limits, MessageSeen};
+use crate::model::{ContainmentAction, Direction, ServerIdentity, SessionStart};
 use crate::registry::{Registry, Verb};
 
 /// Events as JSON.

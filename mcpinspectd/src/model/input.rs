@@ -1,8 +1,8 @@
-//! What the engine is fed.
+//! What a source produces and the pipeline consumes: one thing that happened.
 
 use serde_json::value::RawValue;
 
-use crate::model::{Direction, Party, Pid, ServerIdentity, SessionId, Timestamp};
+use super::{Direction, Party, Pid, ServerIdentity, SessionId, Timestamp};
 
 /// A session that was recognised.
 #[derive(Clone, Debug)]
@@ -125,4 +125,13 @@ pub enum Input<'a> {
         /// When.
         time: Timestamp,
     },
+}
+
+/// Takes inputs in the order in which they happened.
+pub trait InputSink {
+    /// Takes the next input.
+    fn input(&mut self, input: Input<'_>);
+
+    /// No more input is available for now: what was held back in the hope of more can go out.
+    fn idle(&mut self) {}
 }
