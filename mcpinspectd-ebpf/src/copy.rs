@@ -1,106 +1,37 @@
-//! Copying what a call moved: buffers, vectors and message headers, piece by piece.
+//! Copies what a call moved: buffers, vectors and message headers, piece by piece.
 //!
-//! One small machine serves all calls. Each step does one thing: ships a piece of the current
-//! buffer, or takes the next buffer from the vector, or the next message from the array of
-//! messages. `bpf_loop` repeats it, so the verifier looks at a step once, however long a vector is.
+//! One small state machine serves all calls. Each step does one thing: it ships a piece of the
+//! current buffer, takes the next buffer from the vector, or takes the next message from the array
+//! of messages. `bpf_loop` repeats the step, so the verifier checks it once, however long a vector
+//! is.
+//!
+//! Cost to other processes: none. Only calls on a watched stream get this far; a watched process
+//! pays for the copy while its call returns.
+//!
+//! Minimum kernel version: 5.17 (`bpf_loop`).
 
-use core::{
-    ffi::c_void,
-    intrinsics::{AtomicOrdering, atomic_xadd},
-};
+use core::ffi::c_void;
 
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, generated::bpf_loop};
-use mcpinspect_common::{
-    End, EndpointCounters, EndpointKey, EndpointWatch, NOT_JSON_BUDGET, PAYLOAD_CLASSES,
-    PAYLOAD_MAX, RecordKind,
-};
+use aya_ebpf::{helpers::generated::bpf_loop, macros::map, maps::PerCpuArray};
+use mcpinspect_common::{End, EndpointKey, PAYLOAD_CLASSES, PAYLOAD_MAX, RecordKind};
 
 use crate::{
     emit,
     kernel::user,
-    maps::{COPY, COUNTERS, WATCHES},
+    ledger::{self, Extent},
+    user_buffers::{self, IoVec, MMSG_SIZE, Shape, UserBuffers},
+    watch,
 };
 
-/// More steps than any call needs: 1,024 messages of 1,024 vectors.
+/// More steps than any call needs: 1,024 messages of 1,024 vector elements.
 const STEPS_MAX: u32 = 1 << 21;
-/// `struct msghdr`: where the vector and its length are, as user space sees it (64 bit).
-const MSG_IOV: u64 = 16;
-const MSG_IOV_LEN: u64 = 24;
-/// `struct mmsghdr`: the length behind the header, and the whole size.
-const MMSG_LEN: u64 = 56;
-const MMSG_SIZE: u64 = 64;
 
-/// `struct iovec`.
+/// The state of the machine. It lives in a map because the verifier does not track values through
+/// one: a step looks the same to it whatever came before. One slot per CPU is enough, because the
+/// loader chooses a hook whose programs the kernel does not preempt (`capture::preemption`).
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Vector {
-    base: u64,
-    length: u64,
-}
-
-/// What a call's address argument points to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    Buffer,
-    /// An array of `struct iovec`.
-    Vector,
-    /// A `struct msghdr`.
-    Message,
-    /// An array of `struct mmsghdr`.
-    Messages,
-}
-
-/// Where the bytes of a call are. Every field has a value in every shape: kernels before 6.3 refuse
-/// programs that carry an unset one around.
-#[derive(Clone, Copy)]
-pub struct Source {
-    shape: Shape,
-    address: u64,
-    /// Elements of a vector, or messages that were used.
-    count: u64,
-}
-
-impl Source {
-    /// One buffer.
-    #[inline(always)]
-    pub const fn buffer(address: u64) -> Self {
-        Self::new(Shape::Buffer, address, 1)
-    }
-
-    /// A vector of so many elements.
-    #[inline(always)]
-    pub const fn vector(address: u64, count: u64) -> Self {
-        Self::new(Shape::Vector, address, count)
-    }
-
-    /// A message header.
-    #[inline(always)]
-    pub const fn message(address: u64) -> Self {
-        Self::new(Shape::Message, address, 1)
-    }
-
-    /// An array of message headers of which so many were used.
-    #[inline(always)]
-    pub const fn messages(address: u64, count: u64) -> Self {
-        Self::new(Shape::Messages, address, count)
-    }
-
-    #[inline(always)]
-    const fn new(shape: Shape, address: u64, count: u64) -> Self {
-        Self {
-            shape,
-            address,
-            count,
-        }
-    }
-}
-
-/// The machine's state. It lives in a map: the verifier does not follow values through one, so a
-/// step looks the same to it whatever came before. One slot per CPU is enough because the kernel
-/// runs tracepoint programs with preemption disabled.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Copy {
+pub struct CopyState {
     key: EndpointKey,
     end: u64,
     /// Stream position of the next byte.
@@ -116,64 +47,42 @@ pub struct Copy {
     /// The rest of the array of messages.
     message: u64,
     messages_left: u64,
-    /// 1 where the current call is the first that was counted after what was unread.
+    /// 1 where the current call is the first that was counted after the unread bytes.
     first: u64,
-    /// 1 where the pieces give way while user space is behind.
-    gives_way: u64,
+    /// 1 where pieces are dropped while user space is behind.
+    droppable: u64,
 }
 
-/// A run of bytes that is to be shipped.
-#[derive(Clone, Copy)]
-struct Extent {
-    position: u64,
-    bytes: u64,
-}
+/// The state of the current call.
+#[map]
+static COPY: PerCpuArray<CopyState> = PerCpuArray::with_max_entries(1, 0);
 
-/// Notes whether a stream whose first byte is at `address` begins like text.
+/// Accounts for `total` bytes that the running process moved at `end` of `key`, and ships what the
+/// watch asks for.
 #[inline(always)]
-fn look_at_beginning(key: &EndpointKey, end: usize, address: u64) {
-    let Some(counters) = COUNTERS.get_ptr_mut(key) else {
-        return;
-    };
-    // SAFETY: aligned words of a map entry that stays allocated while the program runs.
-    unsafe {
-        if (&raw const (*counters).position[end & 1]).read_volatile() == 0
-            && !matches!(
-                user::<u8>(address),
-                Some(b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n' | 0xef)
-            )
-        {
-            (&raw mut (*counters).not_json[end & 1]).write_volatile(1);
-        }
-    }
-}
-
-/// Accounts for `total` bytes that the running process moved at `end` of `key`, and ships them as
-/// far as the watch asks for it.
-#[inline(always)]
-pub fn moved(key: EndpointKey, end: End, source: Source, total: u64) {
-    let Source {
+pub fn transferred(key: EndpointKey, end: End, buffers: UserBuffers, total: u64) {
+    let UserBuffers {
         shape,
         address,
         count,
-    } = source;
+    } = buffers;
     let mut extent = Extent {
         position: 0,
         bytes: 0,
     };
     if shape == Shape::Buffer {
-        look_at_beginning(&key, end as usize, address);
+        ledger::note_first_byte(&key, end as usize, address);
     }
     if shape != Shape::Messages {
-        extent = account(&key, end as usize, total);
-        note_first_write(&key, end as usize, extent.position, total, false);
+        extent = ledger::account(&key, end as usize, total);
+        ledger::note_first_write(&key, end as usize, extent.position, total, false);
         if extent.bytes == 0 {
             return;
         }
     }
-    let gives_way = end == End::Writer && is_compared(&key);
+    let droppable = watch::is_compare_only(&key, end);
     if shape == Shape::Buffer && extent.bytes <= u64::from(PAYLOAD_MAX) {
-        if gives_way && emit::is_behind() {
+        if droppable && emit::reader_is_behind() {
             return;
         }
         ship(
@@ -188,7 +97,7 @@ pub fn moved(key: EndpointKey, end: End, source: Source, total: u64) {
     let Some(copy) = COPY.get_ptr_mut(0) else {
         return;
     };
-    let mut state = Copy {
+    let mut state = CopyState {
         key,
         end: end as u64,
         position: extent.position,
@@ -200,7 +109,7 @@ pub fn moved(key: EndpointKey, end: End, source: Source, total: u64) {
         message: 0,
         messages_left: 0,
         first: 0,
-        gives_way: u64::from(gives_way),
+        droppable: u64::from(droppable),
     };
     match shape {
         Shape::Buffer => {
@@ -212,83 +121,28 @@ pub fn moved(key: EndpointKey, end: End, source: Source, total: u64) {
             state.vectors_left = count;
         }
         Shape::Message => {
-            state.vector = user(address + MSG_IOV).unwrap_or(0);
-            state.vectors_left = user(address + MSG_IOV_LEN).unwrap_or(0);
+            state.vector = user_buffers::message_vector(address);
+            state.vectors_left = user_buffers::message_vector_length(address);
         }
         Shape::Messages => {
             state.message = address;
             state.messages_left = count;
         }
     }
-    // SAFETY: this CPU's slot, which nobody else uses meanwhile.
+    // SAFETY: this CPU's slot; no other program uses it meanwhile.
     unsafe { copy.write(state) };
-    // SAFETY: `step` has the signature of a loop callback and asks for no context.
+    // SAFETY: `step` has the signature of a loop callback and uses no context.
     unsafe {
         bpf_loop(STEPS_MAX, step as *mut c_void, core::ptr::null_mut(), 0);
     }
 }
 
-/// Advances the position of `end` by `total` bytes that cannot be shipped.
-#[inline(always)]
-pub fn moved_unseen(key: EndpointKey, end: End, total: u64) {
-    if let Some(counters) = COUNTERS.get_ptr_mut(key) {
-        advance(counters, end as usize, total);
-        lose(counters, end as usize, total);
-    }
-}
-
-/// Advances the stream's position by `total`, and gives what the watch wants of it.
-#[inline(always)]
-fn account(key: &EndpointKey, end: usize, total: u64) -> Extent {
-    let Some(counters) = COUNTERS.get_ptr_mut(key) else {
-        return Extent {
-            position: 0,
-            bytes: 0,
-        };
-    };
-    let position = advance(counters, end, total);
-    let mut limit = WATCHES.get_ptr(key).map_or(0, |watch| limit(watch, end));
-    // SAFETY: as in `advance`.
-    let plain = unsafe { (&raw const (*counters).not_json[end & 1]).read_volatile() } != 0;
-    if plain && limit != u64::MAX && limit > NOT_JSON_BUDGET {
-        limit = NOT_JSON_BUDGET;
-    }
-    let wanted = limit.saturating_sub(position);
-    Extent {
-        position,
-        bytes: if total < wanted { total } else { wanted },
-    }
-}
-
-/// Notes how long the first write is that is counted after what was unread, which may be in that
-/// already: see [`EndpointCounters::first_write`]. `again` tells that the same call wrote before. Gives
-/// whether this is that call.
-#[inline(always)]
-fn note_first_write(key: &EndpointKey, end: usize, position: u64, total: u64, again: bool) -> bool {
-    if end != End::Writer as usize || position == 0 {
-        return false;
-    }
-    let Some(counters) = COUNTERS.get_ptr_mut(key) else {
-        return false;
-    };
-    // SAFETY: as in `advance`.
-    unsafe {
-        let unread = (&raw const (*counters).unread).read_volatile();
-        if position != unread && !again {
-            return false;
-        }
-        let before = (&raw const (*counters).first_write).read_volatile();
-        (&raw mut (*counters).first_write).write_volatile(before + total);
-    }
-    true
-}
-
-/// Does one thing. Gives 1 when there is nothing left to do.
+/// Does one thing. Returns 1 when nothing is left to do.
 unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
     let Some(copy) = COPY.get_ptr_mut(0) else {
         return 1;
     };
-    // SAFETY: this CPU's slot, which nobody else uses meanwhile.
+    // SAFETY: this CPU's slot; no other program uses it meanwhile.
     let copy = unsafe { &mut *copy };
     if copy.remaining > 0 {
         if copy.buffer_left > 0 {
@@ -297,8 +151,8 @@ unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
             } else {
                 PAYLOAD_MAX
             };
-            // A single call may move more than the ring holds.
-            if copy.gives_way == 0 || !emit::is_behind() {
+            // Asked anew for each piece: a single call may move more than the ring holds.
+            if copy.droppable == 0 || !emit::reader_is_behind() {
                 ship(
                     &copy.key,
                     copy.end as u8,
@@ -315,7 +169,7 @@ unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
             return 0;
         }
         if copy.vectors_left > 0
-            && let Some(vector) = user::<Vector>(copy.vector)
+            && let Some(vector) = user::<IoVec>(copy.vector)
         {
             copy.buffer = vector.base;
             copy.buffer_left = if vector.length < copy.remaining {
@@ -323,30 +177,31 @@ unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
             } else {
                 copy.remaining
             };
-            copy.vector += size_of::<Vector>() as u64;
+            copy.vector += size_of::<IoVec>() as u64;
             copy.vectors_left -= 1;
             return 0;
         }
         // The vector is not readable, or shorter than the call's result.
-        lost(&copy.key, copy.end as usize, copy.remaining);
+        ledger::lost(&copy.key, copy.end as usize, copy.remaining);
         copy.remaining = 0;
     }
     if copy.messages_left == 0 {
         return 1;
     }
-    let length: u32 = user(copy.message + MMSG_LEN).unwrap_or(0);
+    let length = user_buffers::message_length(copy.message);
     if length == 0 && copy.end == End::Reader as u64 {
-        // Among messages the end of the stream is one of no bytes.
+        // In an array of messages, an empty one marks the end of the stream.
         let end = emit::header(RecordKind::EndOfStream, copy.end as u8, copy.key, 0);
-        emit::bare(end);
+        emit::header_only(end);
     }
-    let extent = account(&copy.key, copy.end as usize, u64::from(length));
+    let extent = ledger::account(&copy.key, copy.end as usize, u64::from(length));
     let (end, total) = (copy.end as usize, u64::from(length));
-    copy.first = note_first_write(&copy.key, end, extent.position, total, copy.first != 0) as u64;
+    copy.first =
+        ledger::note_first_write(&copy.key, end, extent.position, total, copy.first != 0) as u64;
     copy.position = extent.position;
     copy.remaining = extent.bytes;
-    copy.vector = user(copy.message + MSG_IOV).unwrap_or(0);
-    copy.vectors_left = user(copy.message + MSG_IOV_LEN).unwrap_or(0);
+    copy.vector = user_buffers::message_vector(copy.message);
+    copy.vectors_left = user_buffers::message_vector_length(copy.message);
     copy.buffer_left = 0;
     copy.message += MMSG_SIZE;
     copy.messages_left -= 1;
@@ -370,56 +225,6 @@ fn ship(key: &EndpointKey, end: u8, position: u64, address: u64, length: u32) {
         emit::user_bytes::<{ C[4] as usize }>(header, address, length)
     };
     if !shipped {
-        lost(key, usize::from(end), u64::from(length));
+        ledger::lost(key, usize::from(end), u64::from(length));
     }
-}
-
-#[inline(always)]
-fn lost(key: &EndpointKey, end: usize, bytes: u64) {
-    if let Some(counters) = COUNTERS.get_ptr_mut(key) {
-        lose(counters, end, bytes);
-    }
-}
-
-/// Whether what is written is only shipped to be compared.
-#[inline(always)]
-fn is_compared(key: &EndpointKey) -> bool {
-    WATCHES.get_ptr(key).is_some_and(|watch| {
-        // SAFETY: as in `limit`.
-        unsafe { (&raw const (*watch).compare_only).read_volatile() != 0 }
-    })
-}
-
-#[inline(always)]
-fn limit(watch: *const EndpointWatch, end: usize) -> u64 {
-    // SAFETY: an aligned word of a map entry; user space replaces entries, so an old value may be read.
-    unsafe { (&raw const (*watch).ship_limit[end & 1]).read_volatile() }
-}
-
-/// Advances a position and gives where it was.
-#[inline(always)]
-fn advance(counters: *mut EndpointCounters, end: usize, total: u64) -> u64 {
-    // SAFETY: map memory that stays allocated while the program runs; an aligned word is stored.
-    unsafe {
-        let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-        (&raw mut (*counters).last_tgid[end & 1]).write_volatile(tgid);
-        add(&raw mut (*counters).position[end & 1], total)
-    }
-}
-
-#[inline(always)]
-fn lose(counters: *mut EndpointCounters, end: usize, bytes: u64) {
-    // SAFETY: as in `advance`.
-    unsafe {
-        add(&raw mut (*counters).lost[end & 1], bytes);
-    }
-}
-
-/// Adds atomically and gives the value before. The target has the instruction (since 5.12) but no
-/// compare-and-swap, so core's atomics do not offer it there. A relaxed ordering would be enough, but
-/// with it LLVM 22 emits the older instruction that gives nothing back.
-#[inline(always)]
-unsafe fn add(word: *mut u64, amount: u64) -> u64 {
-    // SAFETY: the caller gives an aligned word that outlives the call.
-    unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(word, amount) }
 }

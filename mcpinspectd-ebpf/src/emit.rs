@@ -1,4 +1,10 @@
-//! Putting records into the ring.
+//! Writes records into the ring.
+//!
+//! Cost to other processes: none. A watched process pays for one reservation and one copy per
+//! record. Waking the reader is the expensive part (an inter-processor interrupt), so it is left to
+//! the kernel's own rule except where the reader's pause would be too long.
+//!
+//! Minimum kernel version: 5.8 (ring buffer, `bpf_ktime_get_boot_ns`).
 
 use aya_ebpf::{
     bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP},
@@ -11,12 +17,13 @@ use mcpinspect_common::{EndpointKey, RecordFlags, RecordHeader, RecordKind, Stat
 
 use crate::maps::{RECORDS, count};
 
-/// Bytes that may gather in the ring before its reader, who lets small records do so, is called
-/// again. It is called as long as no more wait than the second figure: above that it is at work.
-const GATHERED: u64 = 64 << 10;
-const AT_WORK: u64 = 512 << 10;
-/// From how many bytes on the reader is behind: more than gather in its pauses.
-const BEHIND: u64 = 128 << 10;
+/// The reader lets small records gather for a moment. With more waiting bytes than this, it is woken
+/// early,
+const WAKE_ABOVE: u64 = 64 << 10;
+/// but not with more than this: then it is awake and at work.
+const AWAKE_ABOVE: u64 = 512 << 10;
+/// With more waiting bytes than this the reader is behind: more than gather in its pauses.
+const BEHIND_ABOVE: u64 = 128 << 10;
 
 /// A record as it lies in the ring.
 #[repr(C)]
@@ -25,7 +32,7 @@ struct Record<T> {
     payload: T,
 }
 
-/// A header for something that the running thread did now.
+/// A header for what the running thread does now.
 #[inline(always)]
 pub fn header(kind: RecordKind, end: u8, key: EndpointKey, position: u64) -> RecordHeader {
     let id = bpf_get_current_pid_tgid();
@@ -44,15 +51,15 @@ pub fn header(kind: RecordKind, end: u8, key: EndpointKey, position: u64) -> Rec
     }
 }
 
-/// Ships a header alone.
+/// Ships a header without a payload.
 #[inline(always)]
-pub fn bare(header: RecordHeader) {
-    fixed(header, ());
+pub fn header_only(header: RecordHeader) {
+    with_payload(header, ());
 }
 
-/// Ships a header with a payload of constant size. Loss is counted.
+/// Ships a header with a payload of constant size. A record that does not fit is counted.
 #[inline(always)]
-pub fn fixed<T: 'static>(mut header: RecordHeader, payload: T) {
+pub fn with_payload<T: 'static>(mut header: RecordHeader, payload: T) {
     header.len = size_of::<T>() as u32;
     let Some(mut entry) = RECORDS.reserve::<Record<T>>(0) else {
         count(Stat::LifecycleLost, 1);
@@ -62,8 +69,8 @@ pub fn fixed<T: 'static>(mut header: RecordHeader, payload: T) {
     entry.submit(0);
 }
 
-/// Ships `length` bytes, between 1 and `N`, of the running process's memory in a record of capacity
-/// `N`. Gives back whether they are on their way.
+/// Ships `length` bytes (1 to `N`) of the running process's memory in a record of capacity `N`.
+/// Returns whether the ring holds them now.
 #[inline(always)]
 pub fn user_bytes<const N: usize>(mut header: RecordHeader, address: u64, length: u32) -> bool {
     let Some(mut entry) = RECORDS.reserve::<Record<[u8; N]>>(0) else {
@@ -72,8 +79,8 @@ pub fn user_bytes<const N: usize>(mut header: RecordHeader, address: u64, length
         return false;
     };
     let record = entry.as_mut_ptr();
-    // Between 1 and N already; the verifier of older kernels has forgotten that by now, and a mask
-    // reminds it whatever the compiler does with registers. N is a power of two.
+    // The length is between 1 and N, but older verifiers have lost that bound by now. The mask
+    // restores it, whatever the compiler does with registers. N is a power of two.
     let size = (core::hint::black_box(length).wrapping_sub(1) & (N as u32 - 1)) + 1;
     // SAFETY: `payload` has N bytes and `size` is at most that; the helper checks the address.
     let copied = unsafe {
@@ -92,24 +99,24 @@ pub fn user_bytes<const N: usize>(mut header: RecordHeader, address: u64, length
         header.aux = u64::from(length);
         count(Stat::BytesFaulted, u64::from(length));
     }
-    // SAFETY: the record is reserved memory that is ours until submitted.
+    // SAFETY: reserved memory that belongs to this program until it is submitted.
     unsafe { (&raw mut (*record).header).write(header) };
     entry.submit(wake_up());
     copied
 }
 
-/// Whether its reader is behind: time to do without what is not needed.
+/// Whether the reader is behind, so that records which can be spared should be dropped.
 #[inline(always)]
-pub fn is_behind() -> bool {
-    RECORDS.query(u64::from(BPF_RB_AVAIL_DATA)) > BEHIND
+pub fn reader_is_behind() -> bool {
+    RECORDS.query(u64::from(BPF_RB_AVAIL_DATA)) > BEHIND_ABOVE
 }
 
-/// How the reader is to be told of a record: by the kernel's own rule, which is when nothing else
-/// waits, and at once when its pause would be too long.
+/// How a record wakes the reader: by the kernel's own rule (only if nothing else waits), or at once
+/// if too much has gathered.
 #[inline(always)]
 fn wake_up() -> u64 {
     let waiting = RECORDS.query(u64::from(BPF_RB_AVAIL_DATA));
-    if waiting > GATHERED && waiting <= AT_WORK {
+    if waiting > WAKE_ABOVE && waiting <= AWAKE_ABOVE {
         u64::from(BPF_RB_FORCE_WAKEUP)
     } else {
         0

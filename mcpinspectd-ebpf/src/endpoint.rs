@@ -1,4 +1,9 @@
-//! Making an endpoint known: its watch, its counters, and what was unread in it at that moment.
+//! Registers an endpoint: its watch, its counters, and how many bytes were unread at that moment.
+//!
+//! Cost to other processes: none at a system call. An exec with a pipe or socket as standard input
+//! or output pays for a loop over what is unread in it (nothing, in a new pipe) and two insertions.
+//!
+//! Minimum kernel version: 5.17 (`bpf_loop`).
 
 use core::{ffi::c_void, mem::MaybeUninit};
 
@@ -16,13 +21,13 @@ use crate::{
 
 const AF_UNIX: u16 = 1;
 const SOCK_STREAM: u16 = 1;
-/// Pipe slots that are summed up: a pipe of 256 MiB, 256 times what an unprivileged process can have.
+/// Pipe slots to sum up: a pipe of 256 MiB, 256 times what an unprivileged process can have.
 const PIPE_SLOTS: u32 = 65_536;
-/// Queued socket buffers that are summed up: more than a socket of the default size can hold of
-/// the smallest ones.
+/// Queued socket buffers to sum up: more of the smallest ones than a socket of the default size can
+/// hold.
 const QUEUE_LENGTH: u32 = 4096;
 
-/// Registers what `file` is, if it can carry a wire. Gives the report for user space.
+/// Registers the endpoint behind `file`, if it can carry MCP. Returns the report for user space.
 #[inline(always)]
 pub fn register(file: u64, fd: u32) -> EndpointReport {
     let mut report = EndpointReport::default();
@@ -36,7 +41,7 @@ pub fn register(file: u64, fd: u32) -> EndpointReport {
             return report;
         };
         report.peer_ino = peer.ino;
-        // What is unread here was written at the peer, and the other way round.
+        // The peer wrote what is unread here, and the other way round.
         report.fresh = insert(key, peer.ino, peer_unread) as u32;
         insert(peer, key.ino, unread);
     }
@@ -45,14 +50,15 @@ pub fn register(file: u64, fd: u32) -> EndpointReport {
     report
 }
 
-/// Inserts an endpoint that is not known yet; its writer starts after what is unread.
+/// Inserts an endpoint that is not known yet; the writer's position starts after the unread bytes.
+/// Returns whether it is new.
 #[inline(always)]
 fn insert(key: EndpointKey, peer_ino: u64, written_unread: u64) -> bool {
     let mut counters = zeroed_counters();
     counters.peer_ino = peer_ino;
     counters.unread = written_unread;
     counters.position[End::Writer as usize] = written_unread;
-    // Counters first: whoever finds the watch shall find them.
+    // Counters first: a call that finds the watch must find them too.
     let fresh = COUNTERS
         .insert(key, counters, u64::from(BPF_NOEXIST))
         .is_ok();
@@ -62,21 +68,21 @@ fn insert(key: EndpointKey, peer_ino: u64, written_unread: u64) -> bool {
         compare_only: 0,
     };
     let watched = WATCHES.insert(key, watch, u64::from(BPF_NOEXIST)).is_ok();
-    // SAFETY: only the presence of the entry is looked at.
+    // SAFETY: only the entry's presence is checked.
     if !watched && unsafe { WATCHES.get(key) }.is_none() {
         count(Stat::RegistrationsFailed, 1);
     }
     fresh && watched
 }
 
-/// Counters at zero, by a store for each word: a call of `memset` is a loop over bytes here, which
-/// verifiers follow anew on each way to it.
+/// Counters at zero, by one store per word: a call of `memset` would be a loop over bytes, which
+/// verifiers explore again on every path to it.
 #[inline(always)]
 fn zeroed_counters() -> EndpointCounters {
     const WORDS: usize = size_of::<EndpointCounters>() / size_of::<u64>();
     let mut counters = MaybeUninit::<EndpointCounters>::uninit();
     for word in 0..WORDS {
-        // SAFETY: within the value, which consists of aligned words; all of them are written.
+        // SAFETY: within the value, which consists of aligned words; the loop writes all of them.
         unsafe {
             counters
                 .as_mut_ptr()
@@ -85,11 +91,11 @@ fn zeroed_counters() -> EndpointCounters {
                 .write_volatile(0)
         };
     }
-    // SAFETY: zero is a value of each field.
+    // SAFETY: zero is a valid value of every field.
     unsafe { counters.assume_init() }
 }
 
-/// Bytes that wait in a pipe.
+/// Unread bytes in a pipe.
 #[inline(always)]
 fn pipe_unread(inode: u64) -> u64 {
     let pipe: u64 = probe(inode, OFF_INODE_PIPE.load());
@@ -125,7 +131,7 @@ fn pipe_unread(inode: u64) -> u64 {
     walk.unread
 }
 
-/// Where the summing up of a pipe's slots has got to.
+/// State of the loop over a pipe's slots.
 #[repr(C)]
 struct PipeWalk {
     slots: u64,
@@ -136,7 +142,7 @@ struct PipeWalk {
 }
 
 unsafe extern "C" fn pipe_step(_index: u32, context: *mut c_void) -> i64 {
-    // SAFETY: the context that `pipe_unread` gives to the loop.
+    // SAFETY: the context that `pipe_unread` passes to the loop.
     let walk = unsafe { &mut *context.cast::<PipeWalk>() };
     if walk.index == walk.head {
         return 1;
@@ -147,10 +153,10 @@ unsafe extern "C" fn pipe_step(_index: u32, context: *mut c_void) -> i64 {
     0
 }
 
-/// The peer of a connected `AF_UNIX` stream socket, with what is unread here and there.
+/// The peer of a connected `AF_UNIX` stream socket, with the bytes that are unread here and there.
 #[inline(always)]
 fn socket_pair(file: u64) -> Option<(EndpointKey, u64, u64)> {
-    // A kernel whose AF_UNIX is a module does not describe it: its sockets are not followed.
+    // A kernel whose AF_UNIX is a module has no BTF for it: sockets are not followed.
     if OFF_UNIX_PEER.load() == 0 {
         return None;
     }
@@ -175,7 +181,7 @@ fn socket_pair(file: u64) -> Option<(EndpointKey, u64, u64)> {
     Some((key, queue_unread(sock), queue_unread(peer)))
 }
 
-/// Bytes that wait in a socket's receive queue.
+/// Unread bytes in a socket's receive queue.
 #[inline(always)]
 fn queue_unread(sock: u64) -> u64 {
     let queue = sock + u64::from(OFF_SOCK_QUEUE.load());
@@ -196,7 +202,7 @@ fn queue_unread(sock: u64) -> u64 {
     walk.unread
 }
 
-/// Where the summing up of a socket's receive queue has got to.
+/// State of the loop over a socket's receive queue.
 #[repr(C)]
 struct QueueWalk {
     queue: u64,
@@ -205,7 +211,7 @@ struct QueueWalk {
 }
 
 unsafe extern "C" fn queue_step(_index: u32, context: *mut c_void) -> i64 {
-    // SAFETY: the context that `queue_unread` gives to the loop.
+    // SAFETY: the context that `queue_unread` passes to the loop.
     let walk = unsafe { &mut *context.cast::<QueueWalk>() };
     if walk.buffer == walk.queue || walk.buffer == 0 {
         return 1;

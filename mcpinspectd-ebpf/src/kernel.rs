@@ -1,4 +1,10 @@
-//! Reading kernel memory: by typed loads where BTF vouches for the pointer, else by the helper.
+//! Reads kernel memory: by typed loads where BTF vouches for the pointer, otherwise through a
+//! helper; and user memory through a helper.
+//!
+//! Cost: a typed load takes about a nanosecond. A helper call takes several, which is why the way
+//! that every process goes uses typed loads wherever the kernel admits them.
+//!
+//! Minimum kernel version: 5.5 (`bpf_probe_read_kernel`, `bpf_probe_read_user`); [`Typed`]: 5.11.
 
 use core::mem::MaybeUninit;
 
@@ -7,33 +13,33 @@ use aya_ebpf::helpers::{
     generated::{bpf_get_current_task_btf, bpf_probe_read_kernel},
 };
 
-/// How a program may follow the pointers that it was given.
+/// How a program may follow the pointers that the kernel passes to it.
 pub trait Access {
-    /// The running task, as this way of access needs it.
+    /// The running task, in the form that this access needs.
     fn current_task() -> u64;
-    /// Reads a `T` at `base + offset`; zero where the memory is not there.
+    /// Reads a `T` at `base + offset`; zero if the memory is not there.
     fn load<T: Copy + Default>(base: u64, offset: u32) -> T;
 }
 
-/// Pointers that the verifier knows the type of: plain loads, a nanosecond each.
+/// Plain loads, for pointers whose type the verifier knows. Minimum kernel version: 5.11.
 pub struct Typed;
 
 impl Access for Typed {
     #[inline(always)]
     fn current_task() -> u64 {
-        // SAFETY: no arguments; available since 5.11, and programs that use it are loaded only there.
+        // SAFETY: no arguments; programs that call it are loaded only on kernels that have it.
         unsafe { bpf_get_current_task_btf() as u64 }
     }
 
     #[inline(always)]
     fn load<T: Copy + Default>(base: u64, offset: u32) -> T {
-        // SAFETY: the verifier admits the load only where `base` is a pointer that it knows and the
-        // field lies in its type; a stale pointer reads zero (the kernel's exception table).
+        // SAFETY: the verifier admits the load only if it knows the pointer `base` and the field lies
+        // within its type; a stale pointer reads zero (the kernel's exception table).
         unsafe { ((base + u64::from(offset)) as *const T).read_volatile() }
     }
 }
 
-/// Any pointers: the helper checks each read.
+/// Checked reads, for any pointer.
 pub struct Probed;
 
 impl Access for Probed {
@@ -49,12 +55,12 @@ impl Access for Probed {
     }
 }
 
-/// Reads a `T` at `base + offset` through the helper; zero where the memory is not there.
+/// Reads a `T` at `base + offset` through the helper; zero if the memory is not there.
 #[inline(always)]
 pub fn probe<T: Copy + Default>(base: u64, offset: u32) -> T {
     let mut value = MaybeUninit::<T>::uninit();
-    // Its result is not looked at: each branch doubles the ways that the verifier has to follow.
-    // SAFETY: the helper writes size_of::<T>() bytes to `value`: zeroes where it fails
+    // The helper's result is ignored: each branch doubles the paths that the verifier explores.
+    // SAFETY: the helper writes size_of::<T>() bytes to `value`, zeroes if it fails
     // (`bpf_probe_read_kernel_common`).
     unsafe {
         bpf_probe_read_kernel(
@@ -66,7 +72,7 @@ pub fn probe<T: Copy + Default>(base: u64, offset: u32) -> T {
     }
 }
 
-/// Reads a `T` of the running process's memory; `None` where the page is not resident.
+/// Reads a `T` from the running process's memory; `None` if the page is not resident.
 #[inline(always)]
 pub fn user<T: Copy>(address: u64) -> Option<T> {
     // SAFETY: the helper checks the address.

@@ -1,11 +1,23 @@
-//! The probes. Entry points only; each topic has a file of its own.
+//! The probes. This file has the entry points; each topic has a file of its own.
 //!
-//! One program on the exit of system calls copies what crossed a watched stream (or several that do
-//! the same, on the exits of the functions behind those calls). It runs for every system call of the
-//! machine, so it is ordered by what it costs an untracked process: a table
-//! look-up by call number, then one by process, and only then the way from the descriptor to the
-//! stream. Three small programs follow processes (fork, exec, exit), and an iterator registers the
-//! streams that exist already when the daemon starts.
+//! One program at the exit of system calls copies what crossed a watched stream (or several that do
+//! the same, at the exits of the functions behind those calls). It runs for every system call of the
+//! machine, so its steps are ordered by what they cost an untracked process: first a look-up by call
+//! number, then one by process, and only then the way from the descriptor to the stream. Three small
+//! programs follow processes (fork, exec, exit), and an iterator registers the streams that are open
+//! when the daemon starts.
+//!
+//! Each file says what it costs a process that is not an MCP server, and the oldest kernel that has
+//! what it uses. Together they need Linux 5.17 (`bpf_loop`); the versions below are those of the hooks
+//! alone.
+//!
+//! ```text
+//! main ─┬─▶ syscall ─┬─▶ fd_passing ──▶ tracked
+//!       │            ├─▶ blind_spot ─┬─▶ ledger ─▶ watch ─▶ descriptor
+//!       │            └─▶ copy ───────┴─▶ emit
+//!       ├─▶ lifecycle ─┬─▶ endpoint ─▶ descriptor
+//!       └─▶ iterator ──┘
+//! ```
 #![no_std]
 #![no_main]
 #![feature(core_intrinsics)]
@@ -14,19 +26,24 @@
     reason = "core offers no atomics for this target, its intrinsics do"
 )]
 
-mod blind;
+mod arguments;
+mod blind_spot;
 mod copy;
 mod descriptor;
 mod emit;
 mod endpoint;
-mod handover;
+mod fd_passing;
+mod iterator;
 mod kernel;
+mod ledger;
 mod lifecycle;
 mod maps;
 mod offsets;
-mod passing;
+mod switchover;
 mod syscall;
 mod tracked;
+mod user_buffers;
+mod watch;
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -35,22 +52,22 @@ use aya_ebpf::{
 };
 use mcpinspect_common::Operation;
 
-/// System call exit, arguments typed by the kernel's BTF. Minimum kernel version: 5.11.
+/// System call exit, with arguments typed by the kernel's BTF. Minimum kernel version: 5.11.
 #[btf_tracepoint(function = "sys_exit")]
 pub fn syscall_exit(ctx: BtfTracePointContext) -> i32 {
     syscall::on_exit::<kernel::Typed>(ctx.arg::<u64>(0), ctx.arg::<i64>(1));
     0
 }
 
-/// System call exit where the kernel brings no BTF of its own. Minimum kernel version: 5.8.
+/// System call exit on a kernel without BTF of its own. Minimum kernel version: 5.8.
 #[raw_tracepoint(tracepoint = "sys_exit")]
 pub fn syscall_exit_raw(ctx: RawTracePointContext) -> i32 {
     syscall::on_exit::<kernel::Probed>(ctx.arg::<u64>(0), ctx.arg::<i64>(1));
     0
 }
 
-/// System call exit, from the function that calls the tracepoint. For kernels that may interrupt the
-/// tracepoint's programs, but not those of a kprobe (7.2).
+/// System call exit, at the function that calls the tracepoint: for kernels that may preempt the
+/// programs of a tracepoint, but not those of a kprobe (7.2 and later).
 #[kprobe]
 pub fn syscall_exit_probe(ctx: ProbeContext) -> u32 {
     if let (Some(regs), Some(result)) = (ctx.arg::<u64>(0), ctx.arg::<i64>(1)) {
@@ -59,15 +76,15 @@ pub fn syscall_exit_probe(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Does nothing: the kernel calls that function only while the tracepoint has a program.
+/// Does nothing. The kernel calls the kprobe's function only while the tracepoint has a program.
 #[raw_tracepoint(tracepoint = "sys_exit")]
 pub fn syscall_exit_wanted(_ctx: RawTracePointContext) -> i32 {
     0
 }
 
 /// Exits of the calls' own entry functions, for kernels that let functions be hooked: system calls
-/// that carry no bytes pay nothing. A program each, because a program is bound to one function when
-/// it is loaded. The function's only argument is the call's registers; its result comes behind.
+/// that carry no bytes pay nothing. There is one program per function, because loading binds a program
+/// to its function. The function's only argument is the call's registers; the result follows it.
 /// Minimum kernel version: 5.11.
 macro_rules! wrappers {
     ($($name:ident: $operation:ident),+ $(,)?) => { $(
@@ -101,13 +118,13 @@ wrappers!(
     exit_pidfd_getfd: TakeDescriptor,
 );
 
-/// Exits of the functions behind calls of another system call table. What they move is not
-/// understood; that they are used is noticed.
+/// Exits of the functions behind calls of another system call table. The probes do not decode these
+/// calls; they report that a process makes them.
 macro_rules! compat_wrappers {
     ($($name:ident),+ $(,)?) => { $(
         #[fexit]
         pub fn $name(_ctx: FExitContext) -> i32 {
-            syscall::compat_returned();
+            syscall::on_compat_exit();
             0
         }
     )+ };
@@ -115,14 +132,14 @@ macro_rules! compat_wrappers {
 
 compat_wrappers!(exit_compat_read, exit_compat_write);
 
-/// A process was forked: it holds what its parent holds.
+/// A process was forked: it inherits its parent's descriptors.
 #[raw_tracepoint(tracepoint = "sched_process_fork")]
 pub fn process_fork(ctx: RawTracePointContext) -> i32 {
     lifecycle::on_fork(ctx.arg::<u64>(0), ctx.arg::<u64>(1));
     0
 }
 
-/// A process started a program: its standard input and output may be an MCP wire.
+/// A process started a program, whose standard input and output may carry MCP.
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub fn process_exec(ctx: RawTracePointContext) -> i32 {
     let task = ctx.arg::<u64>(0);
@@ -130,7 +147,7 @@ pub fn process_exec(ctx: RawTracePointContext) -> i32 {
     0
 }
 
-/// A process ended.
+/// A thread ended, perhaps the last of its process.
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub fn process_exit(ctx: RawTracePointContext) -> i32 {
     let task = ctx.arg::<u64>(0);
@@ -138,11 +155,11 @@ pub fn process_exit(ctx: RawTracePointContext) -> i32 {
     0
 }
 
-/// Every descriptor of every process, when user space asks. Minimum kernel version: 5.8.
+/// Every open descriptor of every process, when user space asks. Minimum kernel version: 5.8.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/task_file")]
 pub extern "C" fn descriptors(ctx: *mut core::ffi::c_void) -> i32 {
-    lifecycle::on_descriptor(BtfTracePointContext::new(ctx).as_ptr().cast());
+    iterator::on_descriptor(BtfTracePointContext::new(ctx).as_ptr().cast());
     0
 }
 

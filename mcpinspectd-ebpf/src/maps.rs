@@ -1,6 +1,11 @@
-//! The maps: what the probes share with each other and with user space.
+//! The maps that the probes share with each other and with user space.
+//!
+//! Cost to other processes: [`OPERATIONS`] is read by every system call (at the tracepoint), and
+//! [`TRACKED`] by every call that carries bytes. Both are arrays, so a look-up is a bounds check and
+//! a load. All other maps serve tracked processes alone.
+//!
+//! Minimum kernel version: 5.8 (ring buffer).
 
-use crate::copy::Copy;
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
     macros::map,
@@ -11,7 +16,7 @@ use mcpinspect_common::{
     TRACKED_SLOTS,
 };
 
-/// Everything that goes to user space. The loader sets the size.
+/// All records for user space. The loader sets the size.
 #[map]
 pub static RECORDS: RingBuf = RingBuf::with_byte_size(16 << 20, 0);
 
@@ -19,37 +24,38 @@ pub static RECORDS: RingBuf = RingBuf::with_byte_size(16 << 20, 0);
 #[map]
 pub static OPERATIONS: Array<u8> = Array::with_max_entries(SYSCALL_TABLE_LEN, 0);
 
-/// Tracked processes by slot: 0, or a stamp of when the process was last marked. Eight bytes each,
-/// which is how far the kernel spaces an array's values anyway. User space maps it and takes a mark back by compare-and-swap on the stamp, so that a mark set meanwhile stays.
+/// Tracked processes by slot: 0, or the time at which the process was last marked. The kernel spaces
+/// array values eight bytes apart anyway. User space maps the array and takes a mark back by
+/// compare-and-swap on the time, so that a later mark stays.
 #[map]
 pub static TRACKED: Array<u64> = Array::with_max_entries(TRACKED_SLOTS, BPF_F_MMAPABLE);
 
-/// Known endpoints and how far they are watched. Entries are changed by user space alone.
+/// Known endpoints and how far they are watched. Only user space changes entries.
 #[map]
 pub static WATCHES: HashMap<EndpointKey, EndpointWatch> =
     HashMap::with_max_entries(ENDPOINTS_MAX, 0);
 
-/// What is counted at the known endpoints. Entries are changed by the probes alone.
+/// Counters of the known endpoints. Only the probes change entries.
 #[map]
 pub static COUNTERS: HashMap<EndpointKey, EndpointCounters> =
     HashMap::with_max_entries(ENDPOINTS_MAX, 0);
 
-/// Endpoints that the next run of the descriptor iterator shall register.
+/// Endpoints for the next run of the descriptor iterator to register.
 #[map]
 pub static CANDIDATES: HashMap<EndpointKey, u8> = HashMap::with_max_entries(ENDPOINTS_MAX, 0);
 
-/// Tracked processes that were already reported as users of a mechanism that hides its bytes.
+/// Process and mechanism of each process-wide blind spot that was reported.
 #[map]
 pub static BLIND_REPORTED: LruHashMap<u64, u8> = LruHashMap::with_max_entries(4096, 0);
 
-/// Not 0 while function exits take over from the tracepoint.
+/// Not 0 while function exits take over from the tracepoint; see [`crate::switchover`].
 #[map]
-pub static HANDING_OVER: Array<u32> = Array::with_max_entries(1, 0);
+pub static SWITCHING_OVER: Array<u32> = Array::with_max_entries(1, 0);
 
-/// Threads of tracked processes (as `bpf_get_current_pid_tgid` has them) that have ended a call since
-/// then; see [`crate::handover`].
+/// Threads of tracked processes (as `bpf_get_current_pid_tgid` returns them) that have ended a call
+/// since the switchover began.
 #[map]
-pub static THREADS: HashMap<u64, u8> = HashMap::with_max_entries(8192, 0);
+pub static THREADS_SEEN: HashMap<u64, u8> = HashMap::with_max_entries(8192, 0);
 
 /// [`Stat`]s.
 #[map]
@@ -63,7 +69,3 @@ pub fn count(stat: Stat, amount: u64) {
         unsafe { *slot += amount };
     }
 }
-
-/// What the copying of the current call works on.
-#[map]
-pub static COPY: PerCpuArray<Copy> = PerCpuArray::with_max_entries(1, 0);

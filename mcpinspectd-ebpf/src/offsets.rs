@@ -1,6 +1,9 @@
-//! Where the fields of kernel structures are: set by the loader from the running kernel's BTF.
+//! Where the fields of kernel structures are: the loader sets them from the running kernel's BTF.
 //!
-//! They are read-only globals, so the verifier knows their values and folds them to constants.
+//! They are read-only globals: the verifier knows their values and folds them to constants, so they
+//! cost nothing at run time.
+//!
+//! Minimum kernel version: 5.2 (read-only globals); the loader needs a kernel with BTF, or a file.
 
 use aya_ebpf::Global;
 
@@ -59,15 +62,15 @@ offsets!(
     OFF_UNIX_CB_CONSUMED,
 );
 
-/// 1 where the architecture runs programs of another system call table beside its own and `cs`
-/// tells them apart (x86-64).
+/// 1 if the architecture also runs programs of another system call table, and `cs` tells them apart
+/// (x86-64).
 #[unsafe(no_mangle)]
 pub static COMPAT_BY_CS: Global<u32> = Global::new(0);
 
-/// The daemon's own process: never captured.
+/// The daemon's own process, which is never captured.
 #[unsafe(no_mangle)]
 pub static OWN_TGID: Global<u32> = Global::new(0);
 
-/// Bytes per end that are shipped of a stream that may or may not be MCP.
+/// Bytes per end to ship of a stream that may or may not be MCP.
 #[unsafe(no_mangle)]
 pub static SNIFF_BUDGET: Global<u64> = Global::new(mcpinspect_common::SNIFF_BUDGET_DEFAULT);

@@ -1,4 +1,13 @@
-//! Which processes are tracked: the one look-up that everybody else pays.
+//! Tracked processes: those that may hold a watched stream.
+//!
+//! The probes mark a process when it starts with a pipe or socket as standard input or output, when
+//! a tracked process forks it, when it receives a descriptor, and when the descriptor iterator finds
+//! a candidate in its table. User space takes marks back.
+//!
+//! Cost to other processes: one array look-up for each call that carries bytes. A process whose id
+//! equals a tracked one's modulo the table's size shares its slot and pays like a tracked process.
+//!
+//! Minimum kernel version: 5.5 (arrays that user space can map).
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use mcpinspect_common::tracked_slot;
@@ -21,8 +30,8 @@ pub fn mark(tgid: u32) {
         return;
     }
     if let Some(stamp) = TRACKED.get_ptr_mut(tracked_slot(tgid)) {
-        // Never zero, whatever the clock says.
-        // SAFETY: no arguments to the helper; an aligned word is stored whole.
+        // The lowest bit keeps the stamp from being 0, whatever the clock returns.
+        // SAFETY: the helper takes no arguments; an aligned word is stored whole.
         unsafe { stamp.write_volatile(bpf_ktime_get_ns() | 1) };
     }
 }

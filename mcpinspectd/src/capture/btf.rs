@@ -1,8 +1,8 @@
-//! Reads where a structure's fields are from BTF, the type information of a kernel.
+//! Finds the offsets of structure fields in BTF, a kernel's type information.
 //!
-//! Only that: the crates that read BTF in full are either licensed in a way that does not suit a
-//! statically linked program or unkept, and aya keeps its own reader to itself. The format is
-//! described in the kernel's `Documentation/bpf/btf.rst`.
+//! This reader exists because no crate fits: aya does not export its own, and the others are either
+//! unmaintained or licensed in a way that does not suit a statically linked program. The kernel's
+//! `Documentation/bpf/btf.rst` describes the format.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Why BTF could not be read.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum BtfError {
-    /// Not BTF, or cut short.
+    /// The data is not BTF, or cut short.
     #[error("malformed BTF: {0}")]
     Malformed(&'static str),
     /// The kernel has no such structure or field.
@@ -33,7 +33,7 @@ const DATASEC: u32 = 15;
 const DECL_TAG: u32 = 17;
 const TYPE_TAG: u32 = 18;
 const ENUM64: u32 = 19;
-/// Deeper nesting of anonymous members or chains of typedefs than any kernel has.
+/// No kernel nests anonymous members, or chains typedefs, as deeply as this.
 const DEPTH_MAX: u32 = 32;
 
 /// The types of one kernel.
@@ -45,12 +45,12 @@ pub struct Btf<'a> {
     structs: HashMap<&'a [u8], u32>,
 }
 
-/// Where a field is, and how large it is.
+/// A field's position and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Bytes from the structure's start.
     pub offset: u32,
-    /// Bytes that it takes; 8 for a pointer.
+    /// Its size in bytes; 8 for a pointer.
     pub size: u32,
 }
 
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_btf() {
+    fn rejects_data_that_is_not_btf() {
         assert!(Btf::parse(b"").is_err());
         assert!(Btf::parse(b"\x7fELF").is_err());
         let data = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();

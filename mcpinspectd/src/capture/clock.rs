@@ -1,11 +1,11 @@
-//! From the kernel's clock to the calendar.
+//! Converts the kernel's time stamps to calendar time.
 
 use nix::time::{ClockId, clock_gettime};
 
 use crate::model::Timestamp;
 
-/// Turns moments of `CLOCK_BOOTTIME` into calendar time. The distance is measured once and again
-/// now and then, because the calendar clock is set while machines run.
+/// Converts `CLOCK_BOOTTIME` to calendar time. The offset is measured again now and then, because the
+/// calendar clock can be set while the machine runs.
 #[derive(Clone, Copy, Debug)]
 pub struct BootClock {
     /// Calendar time at boot, in nanoseconds since the epoch.
@@ -13,10 +13,10 @@ pub struct BootClock {
 }
 
 impl BootClock {
-    /// Measures the distance.
+    /// Measures the offset.
     ///
     /// # Errors
-    /// A clock that every supported kernel has cannot be read.
+    /// The kernel cannot read a clock that every supported version has.
     pub fn measure() -> nix::Result<Self> {
         let now = nanos(ClockId::CLOCK_REALTIME)?;
         Ok(Self {
@@ -24,12 +24,12 @@ impl BootClock {
         })
     }
 
-    /// A machine that was booted at the epoch: for replays and tests.
+    /// A clock of a machine that was booted at the epoch, for replays and tests.
     pub fn at_epoch() -> Self {
         Self { boot: 0 }
     }
 
-    /// The moment `boot_nanos` after boot.
+    /// The calendar time `boot_nanos` after boot.
     pub fn at(self, boot_nanos: u64) -> Timestamp {
         Timestamp(self.boot.saturating_add(boot_nanos))
     }

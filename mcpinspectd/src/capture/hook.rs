@@ -1,53 +1,44 @@
-//! How the end of system calls is hooked. All ways give the same records.
+//! How the end of system calls is hooked. Every hook yields the same records.
 //!
-//! The tracepoint that all calls pass is exact where the kernel lets none of its programs be
-//! interrupted, and every call of the machine pays for it. The exits of just those kernel functions that
-//! carry bytes cost nobody else anything. But a call that was under way before they were hooked is not
-//! seen ending there; so function exits take over from the tracepoint (see [`super::handover`]).
+//! - **The tracepoint** that every call passes: always available, but every call of the machine pays
+//!   for it.
+//! - **Function exits**: programs on just those kernel functions that carry bytes cost other calls
+//!   nothing. They miss the end of a call that was under way when they were attached, so they take
+//!   over from the tracepoint step by step (see [`super::switchover`]).
+//! - **A kprobe** on the function that calls the tracepoint: for kernels that preempt the others.
 //!
-//! A program that is interrupted on a CPU is skipped for the next task on it. Where the kernel may
-//! interrupt itself anywhere (see [`super::preemption`]), that can happen to programs on function exits,
-//! and from 7.2 on to those on the tracepoint as well (`__BPF_DECLARE_TRACE_SYSCALL`). It cannot
-//! happen to a kprobe's, which run with preemption off: there, one on the function that calls the
-//! tracepoint is exact.
+//! Preemption matters because the kernel skips a program that is already running on the same CPU: if
+//! one is preempted, the next task on that CPU goes unseen. Where the kernel may preempt itself
+//! anywhere (see [`super::preemption`]), that can happen to programs on function exits, and since 7.2
+//! to programs on the tracepoint (`__BPF_DECLARE_TRACE_SYSCALL`). A kprobe's programs run with
+//! preemption disabled.
+//!
+//! Minimum kernel versions: raw tracepoint 5.8 (ring buffer), typed tracepoint and function exits
+//! 5.11; the probes as a whole need 5.17.
 
 use aya::programs::{BtfTracePoint, FExit, KProbe};
 use aya::{Btf, Ebpf};
-use serde::Deserialize;
 
-use super::handover::Handover;
+use super::choice::HookChoice;
+use super::error::ProbeError;
+use super::object::{attach_raw, program};
 use super::preemption;
-use super::probes::{ProbeError, attach_raw, program, refused};
+use super::switchover::Switchover;
 
-/// What the configuration asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum HookChoice {
-    /// The cheapest that is exact on this kernel.
-    #[default]
-    Auto,
-    /// The tracepoint that all system calls pass.
-    Tracepoint,
-    /// The exits of the functions behind the calls that carry bytes, or nothing.
-    FunctionExit,
-    /// A kprobe on the function that calls the tracepoint, or nothing.
-    Kprobe,
-}
-
-/// What is in use.
+/// The hook in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// The exits of the functions behind the calls that carry bytes.
     FunctionExit,
     /// A kprobe on the function that calls the tracepoint.
     Kprobe,
-    /// The `sys_exit` tracepoint with typed arguments: the kernel describes itself.
+    /// The `sys_exit` tracepoint with typed arguments, for kernels with BTF of their own.
     TypedTracepoint,
-    /// The `sys_exit` tracepoint with raw arguments: the types come from a file.
+    /// The `sys_exit` tracepoint with raw arguments, where BTF comes from a file.
     RawTracepoint,
 }
 
-/// The programs on function exits, and the functions behind an architecture's prefix.
+/// The programs on function exits, and their functions without the architecture's prefix.
 const EXITS: [(&str, &str); 18] = [
     ("exit_read", "read"),
     ("exit_write", "write"),
@@ -68,8 +59,8 @@ const EXITS: [(&str, &str); 18] = [
     ("exit_io_uring_enter", "io_uring_enter"),
     ("exit_pidfd_getfd", "pidfd_getfd"),
 ];
-/// Where the architecture runs programs of another system call table beside its own: how their use is
-/// noticed. Kernels may be built without.
+/// The programs that notice calls of another system call table, where the architecture has one beside
+/// its own. Kernels may be built without it.
 const COMPAT_EXITS: &[(&str, &str)] = if cfg!(target_arch = "x86_64") {
     &[
         ("exit_compat_read", "__ia32_sys_read"),
@@ -81,9 +72,9 @@ const COMPAT_EXITS: &[(&str, &str)] = if cfg!(target_arch = "x86_64") {
 const TYPED: &str = "syscall_exit";
 const RAW: &str = "syscall_exit_raw";
 const PROBE: &str = "syscall_exit_probe";
-/// A program that has the tracepoint called.
+/// The program that keeps the tracepoint active while the kprobe is used.
 const WANTED: &str = "syscall_exit_wanted";
-/// What calls it (`kernel/entry/syscall-common.c`).
+/// The function that calls the tracepoint (`kernel/entry/syscall-common.c`).
 const CALLER: &str = "trace_syscall_exit";
 
 const PREFIX: &str = if cfg!(target_arch = "aarch64") {
@@ -93,7 +84,7 @@ const PREFIX: &str = if cfg!(target_arch = "aarch64") {
 };
 
 impl Hook {
-    /// The words used on the outside.
+    /// Its name in `mcpinspectd check` and in the log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::FunctionExit => "function exits (fexit)",
@@ -103,22 +94,22 @@ impl Hook {
         }
     }
 
-    /// What to know about it on this kernel, where it is not exact.
-    pub fn caution(self) -> Option<&'static str> {
-        let interrupted = match self {
+    /// A warning, if this hook is not exact on this kernel.
+    pub fn warning(self) -> Option<&'static str> {
+        let preempted = match self {
             Self::Kprobe => false,
             Self::FunctionExit => preemption::is_possible(),
             Self::TypedTracepoint | Self::RawTracepoint => {
                 preemption::reaches_tracepoints() && preemption::is_possible()
             }
         };
-        interrupted.then_some(
-            "this kernel may interrupt the probes and then skips calls, which is counted and told in the log; \
-             boot it with `preempt=none` or `preempt=voluntary` where it has them, or use one with CONFIG_KPROBES=y",
+        preempted.then_some(
+            "this kernel may preempt the probes and then skips calls (counted, and reported in the log); \
+             boot with `preempt=none` or `preempt=voluntary` if the kernel has them, or use a kernel with CONFIG_KPROBES=y",
         )
     }
 
-    /// Its programs.
+    /// The names of its programs.
     fn programs(self) -> impl Iterator<Item = &'static str> {
         let (exits, compat_exits, others) = match self {
             Self::FunctionExit => (&EXITS[..], COMPAT_EXITS, &[][..]),
@@ -132,8 +123,8 @@ impl Hook {
             .chain(others.iter().copied())
     }
 
-    /// Loads and attaches what `choice` comes to on this kernel. With function exits, also gives how
-    /// they take over from the tracepoint, which is attached as well until then.
+    /// Loads and attaches the hook that `choice` means on this kernel. For function exits, returns the
+    /// switchover too: the tracepoint stays attached until it is complete.
     ///
     /// # Errors
     /// The kernel refuses the programs.
@@ -141,19 +132,19 @@ impl Hook {
         choice: HookChoice,
         types_from_file: bool,
         ebpf: &mut Ebpf,
-    ) -> Result<(Self, Option<Handover>), ProbeError> {
+    ) -> Result<(Self, Option<Switchover>), ProbeError> {
         if types_from_file {
             attach_raw(ebpf, RAW, "sys_exit")?;
             return Ok((Self::RawTracepoint, None));
         }
         let types = Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
-        let interrupts_itself = choice == HookChoice::Auto && preemption::is_possible();
-        if choice == HookChoice::Kprobe || interrupts_itself {
+        let preemptible = choice == HookChoice::Auto && preemption::is_possible();
+        if choice == HookChoice::Kprobe || preemptible {
             match attach_probe(ebpf) {
                 Ok(()) => return Ok((Self::Kprobe, None)),
                 Err(error) if choice == HookChoice::Kprobe => return Err(error),
                 Err(error) => {
-                    tracing::debug!(%error, "no kprobe; the tracepoint it is");
+                    tracing::debug!(%error, "no kprobe; using the tracepoint");
                     Self::Kprobe.detach(ebpf);
                 }
             }
@@ -162,27 +153,27 @@ impl Hook {
         tracepoint
             .load("sys_exit", &types)
             .and_then(|()| tracepoint.attach())
-            .map_err(|error| refused(TYPED, error))?;
-        if choice == HookChoice::Tracepoint || interrupts_itself {
+            .map_err(|error| ProbeError::refused(TYPED, error))?;
+        if choice == HookChoice::Tracepoint || preemptible {
             return Ok((Self::TypedTracepoint, None));
         }
-        let mut handover = Handover::new(ebpf)?;
-        handover.set(true)?;
+        let mut switchover = Switchover::new(ebpf)?;
+        switchover.set(true)?;
         match attach_exits(ebpf, &types) {
-            Ok(()) => Ok((Self::FunctionExit, Some(handover))),
+            Ok(()) => Ok((Self::FunctionExit, Some(switchover))),
             Err(error) if choice == HookChoice::Auto => {
-                tracing::debug!(%error, "function exits cannot be hooked; the tracepoint stays");
+                tracing::debug!(%error, "cannot hook function exits; keeping the tracepoint");
                 Self::FunctionExit.detach(ebpf);
-                handover.set(false)?;
+                switchover.set(false)?;
                 Ok((Self::TypedTracepoint, None))
             }
-            // Other programs were admitted by now: it is not a matter of rights.
+            // The kernel has admitted other programs by now, so this is not a lack of permission.
             Err(ProbeError::NotPermitted) => Err(ProbeError::NoFunctionExits),
             Err(error) => Err(error),
         }
     }
 
-    /// Detaches its programs; what they wrote stays.
+    /// Detaches its programs. Records that they wrote stay in the ring.
     pub(super) fn detach(self, ebpf: &mut Ebpf) {
         use aya::programs::Program;
         for name in self.programs() {
@@ -193,15 +184,15 @@ impl Hook {
                 Some(Program::KProbe(program)) => program.unload(),
                 _ => continue,
             };
-            // After a refusal, some were never loaded.
+            // After a refusal, some programs were never loaded.
             if let Err(error) = result {
                 tracing::trace!(name, %error, "not detached");
             }
         }
     }
 
-    /// Calls that its programs did not see because they were at work on the same CPU already.
-    pub(super) fn missed(self, ebpf: &Ebpf) -> u64 {
+    /// Calls that its programs missed because one was already running on the same CPU.
+    pub(super) fn calls_missed(self, ebpf: &Ebpf) -> u64 {
         use std::os::fd::{AsFd as _, AsRawFd as _};
         self.programs()
             .filter_map(|name| {
@@ -213,7 +204,7 @@ impl Hook {
     }
 }
 
-/// The line of a program's `/proc/PID/fdinfo/FD` that tells of calls it was not run for (since 5.12).
+/// The runs that the kernel skipped, from a program's `/proc/PID/fdinfo/FD` (since 5.12).
 fn misses(fdinfo: &str) -> Option<u64> {
     let line = fdinfo
         .lines()
@@ -226,7 +217,7 @@ fn attach_probe(ebpf: &mut Ebpf) -> Result<(), ProbeError> {
     probe
         .load()
         .and_then(|()| probe.attach(CALLER, 0))
-        .map_err(|error| refused(PROBE, error))?;
+        .map_err(|error| ProbeError::refused(PROBE, error))?;
     attach_raw(ebpf, WANTED, "sys_exit")
 }
 
@@ -252,7 +243,7 @@ fn attach_exit(
     exit.load(function, types)
         .and_then(|()| exit.attach())
         .map(|_| ())
-        .map_err(|error| refused(name, error))
+        .map_err(|error| ProbeError::refused(name, error))
 }
 
 #[cfg(test)]
@@ -260,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn misses_are_read_where_the_kernel_tells_them() {
+    fn skipped_runs_are_read_where_the_kernel_reports_them() {
         assert_eq!(
             misses("pos:\t0\nrecursion_misses:\t12\nverified_insns:\t3\n"),
             Some(12)

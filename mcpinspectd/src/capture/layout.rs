@@ -1,12 +1,15 @@
-//! Which kernel fields the probes read, and the values of their globals on the running kernel.
+//! The kernel fields that the probes read, and the values of their globals on the running kernel.
+//!
+//! Offsets differ between kernel versions and configurations, and eBPF written in Rust has no CO-RE
+//! relocations. So the loader looks each field up in BTF and sets a read-only global of the probes.
 
 use super::btf::{Btf, BtfError};
 
-/// What a global takes from a field.
+/// Which number of a field a global is set to.
 #[derive(Clone, Copy)]
-enum Take {
+enum Property {
     Offset,
-    /// Offset plus so many bytes: an array's element.
+    /// The offset plus this many bytes: an array's element.
     #[cfg(target_arch = "aarch64")]
     Element(u32),
     Size,
@@ -16,8 +19,8 @@ enum Take {
 struct Entry {
     global: &'static str,
     field: &'static str,
-    take: Take,
-    /// Missing fields leave the global 0, which turns the feature off.
+    property: Property,
+    /// A missing field leaves the global 0, which turns the feature off.
     optional: bool,
 }
 
@@ -25,7 +28,7 @@ const fn offset(global: &'static str, field: &'static str) -> Entry {
     Entry {
         global,
         field,
-        take: Take::Offset,
+        property: Property::Offset,
         optional: false,
     }
 }
@@ -34,7 +37,7 @@ const fn optional(global: &'static str, field: &'static str) -> Entry {
     Entry {
         global,
         field,
-        take: Take::Offset,
+        property: Property::Offset,
         optional: true,
     }
 }
@@ -43,7 +46,7 @@ const fn size(global: &'static str, field: &'static str) -> Entry {
     Entry {
         global,
         field,
-        take: Take::Size,
+        property: Property::Size,
         optional: false,
     }
 }
@@ -61,7 +64,7 @@ const REGISTERS: [Entry; 6] = [
 #[cfg(target_arch = "aarch64")]
 const REGISTERS: [Entry; 5] = [
     offset("OFF_REGS_NUMBER", "pt_regs.syscallno"),
-    // The first argument's register holds the result by now.
+    // At the exit, the first argument's register holds the result.
     offset("OFF_REGS_ARG0", "pt_regs.orig_x0"),
     element("OFF_REGS_ARG1", "pt_regs.regs", 8),
     element("OFF_REGS_ARG2", "pt_regs.regs", 16),
@@ -73,7 +76,7 @@ const fn element(global: &'static str, field: &'static str, at: u32) -> Entry {
     Entry {
         global,
         field,
-        take: Take::Element(at),
+        property: Property::Element(at),
         optional: false,
     }
 }
@@ -125,19 +128,20 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Looks every field up in `btf`.
+    /// Looks every field up in `data`, the content of a BTF file.
     ///
     /// # Errors
-    /// A field that the probes cannot do without is missing: a kernel that they do not know.
-    pub fn resolve(btf: &Btf<'_>) -> Result<Self, BtfError> {
+    /// `data` is not BTF, or lacks a field that the probes need.
+    pub fn from_btf(data: &[u8]) -> Result<Self, BtfError> {
+        let btf = Btf::parse(data)?;
         let mut globals = Vec::with_capacity(REGISTERS.len() + FIELDS.len());
         let mut unix_sockets = true;
         for entry in REGISTERS.iter().chain(&FIELDS) {
-            let value = match (btf.field(entry.field), entry.take) {
-                (Ok(field), Take::Offset) => field.offset,
+            let value = match (btf.field(entry.field), entry.property) {
+                (Ok(field), Property::Offset) => field.offset,
                 #[cfg(target_arch = "aarch64")]
-                (Ok(field), Take::Element(at)) => field.offset + at,
-                (Ok(field), Take::Size) => field.size,
+                (Ok(field), Property::Element(at)) => field.offset + at,
+                (Ok(field), Property::Size) => field.size,
                 (Err(BtfError::Missing(_)), _) if entry.optional => {
                     unix_sockets = false;
                     0

@@ -1,9 +1,9 @@
-//! This architecture's system call numbers, by what they do with a stream.
+//! This architecture's system call numbers, and what each call does with a stream.
 
 use mcpinspect_common::Operation;
 use nix::libc;
 
-/// Number and operation of every call that the probes look at.
+/// Number and operation of every call that the probes handle.
 pub fn table() -> impl Iterator<Item = (u32, Operation)> {
     use Operation::*;
     [

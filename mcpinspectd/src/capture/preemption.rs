@@ -1,12 +1,13 @@
-//! Whether the kernel may interrupt itself anywhere.
+//! Whether the kernel may preempt itself anywhere.
 //!
-//! A program on a function's exit that is interrupted on a CPU is not run for the next task there. It
-//! is where the kernel preempts itself (`PREEMPT` full or lazy), and never where it gives way at points
-//! of its choice only (none or voluntary). Kernels with `PREEMPT_DYNAMIC` decide when they boot.
+//! While a program on a function's exit is preempted, the kernel skips it for the next task on that
+//! CPU. That can happen on kernels with full or lazy preemption, and never with `none` or `voluntary`,
+//! where the kernel yields only at points of its choice. With `PREEMPT_DYNAMIC` the mode is chosen at
+//! boot.
 
 use std::path::Path;
 
-/// Whether it may, as far as that can be found out: where it cannot, it may.
+/// Whether the kernel may preempt itself. Returns true if that cannot be found out.
 pub fn is_possible() -> bool {
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -21,39 +22,39 @@ pub fn is_possible() -> bool {
         command_line: read("/proc/cmdline"),
         configuration: configuration.iter().find_map(|path| read(path)),
     };
-    !facts.exclude()
+    !facts.exclude_preemption()
 }
 
-/// Whether programs on system calls' tracepoints may be interrupted as well, as far as that can be told
-/// from the kernel's version.
+/// Whether programs on the tracepoints of system calls may be preempted as well (7.2 and later). Returns
+/// true if the version cannot be read.
 pub fn reaches_tracepoints() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     release_numbers(&release).is_none_or(|version| version >= (7, 2))
 }
 
-/// The first two numbers of a kernel's release.
+/// The first two numbers of a kernel release: `6.1.0-18-amd64` is (6, 1).
 pub fn release_numbers(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// What tells how the kernel preempts itself, the surest first.
+/// Where the preemption mode can be read, most reliable first.
 #[derive(Default)]
 struct Facts {
-    /// The modes there are, with the one in use in parentheses.
+    /// The available modes, with the active one in parentheses.
     mode: Option<String>,
-    /// The kernel's version, which names a preemption that was built in.
+    /// The kernel's version string, which names the preemption model that was built in.
     version: Option<String>,
     command_line: Option<String>,
-    /// What it was built with.
+    /// The kernel's build configuration.
     configuration: Option<String>,
 }
 
 impl Facts {
-    fn exclude(&self) -> bool {
-        let gives_way = |mode: &str| matches!(mode, "none" | "voluntary");
+    fn exclude_preemption(&self) -> bool {
+        let is_cooperative = |mode: &str| matches!(mode, "none" | "voluntary");
         if let Some(mode) = self.mode.as_deref().and_then(in_parentheses) {
-            return gives_way(mode);
+            return is_cooperative(mode);
         }
         let built_in = |word: &str| word.starts_with("PREEMPT");
         match &self.version {
@@ -62,15 +63,15 @@ impl Facts {
             Some(version) if !version.contains("PREEMPT_DYNAMIC") => return false,
             Some(_) => {}
         }
-        let asked = self
+        let requested = self
             .command_line
             .iter()
             .flat_map(|line| line.split_whitespace());
-        if let Some(mode) = asked
+        if let Some(mode) = requested
             .filter_map(|word| word.strip_prefix("preempt="))
             .next_back()
         {
-            return gives_way(mode);
+            return is_cooperative(mode);
         }
         self.configuration.as_ref().is_some_and(|text| {
             text.lines()
@@ -96,14 +97,14 @@ mod tests {
             command_line: some(command_line),
             configuration: some(configuration),
         };
-        facts.exclude()
+        facts.exclude_preemption()
     }
 
     const DYNAMIC: &str = "#1 SMP PREEMPT_DYNAMIC Debian 6.12.107-1";
     const VOLUNTARY: &str = "CONFIG_PREEMPT_BUILD=y\nCONFIG_PREEMPT_VOLUNTARY=y\n";
 
     #[test]
-    fn what_is_in_use_counts_most() {
+    fn the_active_mode_counts_most() {
         assert!(excluded(
             "none (voluntary) full lazy\n",
             DYNAMIC,
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn then_what_was_asked_for_and_then_what_was_built() {
+    fn next_come_the_command_line_and_the_build_configuration() {
         assert!(excluded("", DYNAMIC, "quiet preempt=full preempt=none", ""));
         assert!(!excluded("", DYNAMIC, "preempt=full quiet", VOLUNTARY));
         assert!(excluded("", DYNAMIC, "quiet", VOLUNTARY));
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_without_a_choice_name_it() {
+    fn kernels_without_dynamic_preemption_name_their_model() {
         assert!(excluded("", "#101-Ubuntu SMP Tue", "", ""));
         assert!(!excluded(
             "",
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_fact_it_is_possible() {
+    fn preemption_is_assumed_where_nothing_is_known() {
         assert!(!excluded("", "", "", ""));
         assert!(!excluded("", DYNAMIC, "", ""));
     }

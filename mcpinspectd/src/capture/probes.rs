@@ -1,137 +1,59 @@
-//! Loading the probes into the kernel, and the handles to what they share.
+//! The loaded probes, and the maps that they share with the daemon.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf};
-use aya::programs::{Iter, ProgramError, RawTracePoint};
-use aya::{Ebpf, EbpfError, EbpfLoader};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
+use aya::programs::Iter;
+use aya::{Ebpf, EbpfLoader};
 use mcpinspect_common::{EndpointCounters, EndpointKey, EndpointWatch, Stat};
-use thiserror::Error;
 
-use super::btf::{Btf, BtfError};
-use super::handover::Handover;
-use super::hook::{Hook, HookChoice};
+use super::choice::HookChoice;
+use super::error::ProbeError;
+use super::hook::Hook;
 use super::layout::Layout;
+use super::object::{attach_raw, map, program};
 use super::operations;
+use super::switchover::Switchover;
 use super::tracked::TrackedProcesses;
+use crate::process;
 
-/// Where kernels describe their own types.
+/// Where a kernel describes its own types.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// How often missed calls are told, in nanoseconds.
-const MISSES_EVERY: u64 = 60_000_000_000;
+/// Nanoseconds between two reports of missed calls.
+const MISSED_CALLS_INTERVAL: u64 = 60_000_000_000;
+
+/// The iterator over all descriptors of all processes.
+const ITERATOR: &str = "descriptors";
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes.o"));
-
-/// Why the probes do not run. Each message says what is wrong; [`ProbeError::advice`] what to do.
-#[derive(Debug, Error)]
-pub enum ProbeError {
-    /// The program was built where the eBPF tool chain was missing.
-    #[error("this program was built without its eBPF probes: {0}")]
-    NotBuilt(&'static str),
-    /// No type information.
-    #[error("cannot read the kernel's type information from {path}: {error}")]
-    NoBtf {
-        /// Where it was looked for.
-        path: PathBuf,
-        /// Why it could not be read.
-        error: std::io::Error,
-    },
-    /// Type information that the probes cannot use.
-    #[error("cannot use the kernel's type information: {0}")]
-    Btf(#[from] BtfError),
-    /// The kernel refuses to load eBPF programs for this process.
-    #[error("the kernel does not let this process load eBPF programs")]
-    NotPermitted,
-    /// The configuration asks for a hook that the kernel does not have.
-    #[error("this kernel does not let the exits of its functions be hooked")]
-    NoFunctionExits,
-    /// The kernel has no ring buffer.
-    #[error("this kernel has no eBPF ring buffer")]
-    NoRingBuffer,
-    /// Anything else while loading.
-    #[error("cannot load the probes: {0}")]
-    Load(#[source] EbpfError),
-    /// A program is refused.
-    #[error("cannot load or attach the probe `{program}`: {error}")]
-    Program {
-        /// Which one.
-        program: &'static str,
-        /// Why.
-        #[source]
-        error: ProgramError,
-    },
-    /// A map cannot be used.
-    #[error("cannot use the probes' map `{map}`: {error}")]
-    Map {
-        /// Which one.
-        map: &'static str,
-        /// Why.
-        #[source]
-        error: MapError,
-    },
-    /// The object file lacks something: it belongs to another version.
-    #[error("the probes have no `{0}`")]
-    Incomplete(&'static str),
-    /// The shared table cannot be mapped, or a descriptor cannot be had.
-    #[error("cannot share memory with the probes: {0}")]
-    Io(#[from] std::io::Error),
-}
-
-impl ProbeError {
-    /// One sentence: what to do about it.
-    pub fn advice(&self) -> &'static str {
-        match self {
-            Self::NotBuilt(_) => {
-                "run `cargo xtask build-ebpf`, which installs what is missing and builds them."
-            }
-            Self::NoBtf { .. } => {
-                "use a kernel with CONFIG_DEBUG_INFO_BTF=y, or point `[capture] btf` in the configuration to a BTF file of exactly this kernel."
-            }
-            Self::Btf(_) => {
-                "report the kernel version: a field that the probes read has moved or gone."
-            }
-            Self::NotPermitted => {
-                "run as root, or with the capabilities CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; kernels in lockdown mode `confidentiality` refuse everybody."
-            }
-            Self::NoFunctionExits => {
-                "set `hook = \"auto\"` in the configuration's [capture] section, which takes the tracepoint here."
-            }
-            Self::NoRingBuffer => "use Linux 5.8 or newer.",
-            Self::Load(_)
-            | Self::Program { .. }
-            | Self::Map { .. }
-            | Self::Incomplete(_)
-            | Self::Io(_) => "run `mcpinspectd check` for what this kernel offers.",
-        }
-    }
-}
 
 /// What the loader needs to know.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes of the ring: a power of two, and a multiple of the page size.
+    /// Size of the ring in bytes: a power of two, and a multiple of the page size.
     pub ring_size: u32,
-    /// Bytes per end that are shipped of a stream that may or may not be MCP.
+    /// Bytes per end to ship of a stream that may or may not be MCP.
     pub sniff_budget: u64,
-    /// Type information of the running kernel, where it does not bring its own.
+    /// Type information of the running kernel, where it has none of its own.
     pub btf: Option<PathBuf>,
     /// How system calls are to be hooked.
     pub hook: HookChoice,
-    /// Let the probes log what they decide.
+    /// Whether the probes log their decisions.
     pub diagnostics: bool,
 }
 
-/// The running probes, and the daemon's side of what they share. They end with this value.
+/// The running probes, and the daemon's side of what they share. Dropping this value detaches them.
 pub struct Probes {
     ebpf: Ebpf,
     hook: Hook,
-    /// Until the tracepoint is taken away.
-    handover: Option<Handover>,
-    /// Missed calls that were told, and when to look again.
-    misses_told: u64,
-    next_misses: u64,
-    /// Which processes pay for a look-up.
+    /// Present until the tracepoint is detached.
+    switchover: Option<Switchover>,
+    /// Missed calls that the log has reported, and when to look again.
+    missed_reported: u64,
+    next_missed_report: u64,
+    /// The processes whose calls are captured.
     pub tracked: TrackedProcesses,
     watches: HashMap<MapData, EndpointKey, EndpointWatch>,
     counters: HashMap<MapData, EndpointKey, EndpointCounters>,
@@ -141,7 +63,7 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Loads and attaches the probes. Gives them and the ring that they write to.
+    /// Loads and attaches the probes. Returns them and the ring that they write to.
     ///
     /// # Errors
     /// See [`ProbeError`]; nothing stays attached.
@@ -154,25 +76,8 @@ impl Probes {
             path: path.to_owned(),
             error,
         })?;
-        let layout = resolve_layout(&types)?;
-        let own_tgid = crate::process::own().0;
-        let compat_by_cs = u32::from(cfg!(target_arch = "x86_64"));
-        let log_level = if options.diagnostics {
-            aya_log::Level::Trace as u8
-        } else {
-            0
-        };
-        let mut loader = EbpfLoader::new();
-        loader
-            .map_max_entries("RECORDS", options.ring_size)
-            .override_global("OWN_TGID", &own_tgid, true)
-            .override_global("COMPAT_BY_CS", &compat_by_cs, true)
-            .override_global("SNIFF_BUDGET", &options.sniff_budget, true)
-            .override_global(aya_log::LEVEL, &log_level, true);
-        for (name, value) in &layout.globals {
-            loader.override_global(name, value, true);
-        }
-        let mut ebpf = loader.load(OBJECT).map_err(not_loaded)?;
+        let layout = Layout::from_btf(&types)?;
+        let mut ebpf = load_object(options, &layout)?;
 
         let mut operations: Array<_, u8> = map(&mut ebpf, "OPERATIONS")?;
         for (number, operation) in operations::table() {
@@ -185,7 +90,7 @@ impl Probes {
         }
         let ring = map(&mut ebpf, "RECORDS")?;
         let tracked = match ebpf.map("TRACKED") {
-            Some(aya::maps::Map::Array(data)) => {
+            Some(Map::Array(data)) => {
                 TrackedProcesses::new(data.fd()).map_err(std::io::Error::from)?
             }
             _ => return Err(ProbeError::Incomplete("TRACKED")),
@@ -195,16 +100,16 @@ impl Probes {
             .then(|| aya_log::EbpfLogger::init(&mut ebpf))
             .transpose()
             .unwrap_or_else(|error| {
-                tracing::warn!(%error, "no diagnostics of the probes");
+                tracing::warn!(%error, "no diagnostics from the probes");
                 None
             });
         let types_from_file = options.btf.is_some();
-        let (hook, handover) = attach(&mut ebpf, options.hook, types_from_file)?;
+        let (hook, switchover) = attach(&mut ebpf, options.hook, types_from_file)?;
         let probes = Self {
             hook,
-            handover,
-            misses_told: 0,
-            next_misses: 0,
+            switchover,
+            missed_reported: 0,
+            next_missed_report: 0,
             tracked,
             watches: map(&mut ebpf, "WATCHES")?,
             counters: map(&mut ebpf, "COUNTERS")?,
@@ -221,77 +126,76 @@ impl Probes {
         self.hook
     }
 
-    /// Ends the flow of records; what is in the ring stays there to be read.
+    /// Stops the flow of records. What is in the ring can still be read.
     pub fn detach(&mut self) {
         self.hook.detach(&mut self.ebpf);
-        if self.handover.take().is_some() {
+        if self.switchover.take().is_some() {
             Hook::TypedTracepoint.detach(&mut self.ebpf);
         }
     }
 
-    /// Takes the tracepoint away as soon as function exits see all calls. `now` is in nanoseconds since
-    /// boot; call it several times a second.
+    /// Detaches the tracepoint as soon as function exits see every call. `now` is in nanoseconds since
+    /// boot. Call it several times a second.
     pub fn finish_switchover(&mut self, now: u64) {
         let due = self
-            .handover
+            .switchover
             .as_mut()
-            .is_some_and(|handover| handover.is_due(now));
-        let Some(handover) = self.handover.as_ref().filter(|_| due) else {
+            .is_some_and(|switchover| switchover.is_due(now));
+        let Some(switchover) = self.switchover.as_ref().filter(|_| due) else {
             return;
         };
-        if handover.is_awaited(&self.tracked, &self.watched_inodes()) {
+        if switchover.is_awaiting_calls(&self.tracked, &self.watched_inodes()) {
             return;
         }
         Hook::TypedTracepoint.detach(&mut self.ebpf);
-        if let Some(mut handover) = self.handover.take()
-            && let Err(error) = handover.set(false)
+        if let Some(mut switchover) = self.switchover.take()
+            && let Err(error) = switchover.set(false)
         {
-            // The function exits go on noting threads, which costs a little and changes nothing.
-            tracing::debug!(%error, "the end of the handing over is not noted");
+            // The function exits keep noting threads, which costs a little and changes nothing.
+            tracing::debug!(%error, "cannot tell the probes that the switchover is complete");
         }
         tracing::info!(
             "function exits have taken over from the tracepoint: other system calls pay nothing from now on"
         );
     }
 
-    /// Calls that were not looked at because the probes were at work on the same CPU already: only
-    /// where [`Hook::caution`] has something to say.
+    /// Calls that went unseen because a probe was already running on the same CPU. More than 0 only
+    /// where [`Hook::warning`] has something to say.
     pub fn calls_missed(&self) -> u64 {
-        self.hook.missed(&self.ebpf)
+        self.hook.calls_missed(&self.ebpf)
     }
 
-    /// Tells in the log of calls that were missed, once a minute at most. `now` is in nanoseconds since
-    /// boot.
+    /// Logs missed calls, at most once a minute. `now` is in nanoseconds since boot.
     pub fn report_missed_calls(&mut self, now: u64) {
-        if now < self.next_misses {
+        if now < self.next_missed_report {
             return;
         }
-        self.next_misses = now.saturating_add(MISSES_EVERY);
+        self.next_missed_report = now.saturating_add(MISSED_CALLS_INTERVAL);
         let missed = self.calls_missed();
-        if missed > self.misses_told {
+        if missed > self.missed_reported {
             tracing::warn!(
-                more = missed - self.misses_told,
+                more = missed - self.missed_reported,
                 missed,
-                "the kernel has interrupted the probes and skipped calls of some processes: where these were of MCP servers, messages are missing"
+                "the kernel has preempted the probes and skipped calls of some processes: if these were MCP servers, messages are missing"
             );
-            self.misses_told = missed;
+            self.missed_reported = missed;
         }
     }
 
     /// Sets how far an endpoint is watched.
     pub fn set_watch(&mut self, key: EndpointKey, watch: EndpointWatch) {
         if let Err(error) = self.watches.insert(key, watch, 0) {
-            tracing::warn!(?key, %error, "cannot change a watch");
+            tracing::warn!(?key, %error, "cannot change how an endpoint is watched");
         }
     }
 
-    /// What was counted at an endpoint; `None` if it is not known.
+    /// The counters of an endpoint; `None` if it is not registered.
     pub fn counters(&self, key: EndpointKey) -> Option<EndpointCounters> {
         self.counters.get(&key, 0).ok()
     }
 
-    /// Device and inode of every endpoint that is counted.
-    pub fn watched_inodes(&self) -> std::collections::HashSet<(u64, u64)> {
+    /// Device and inode of every endpoint whose bytes are counted.
+    pub fn watched_inodes(&self) -> HashSet<(u64, u64)> {
         self.watches
             .iter()
             .filter_map(Result::ok)
@@ -300,17 +204,17 @@ impl Probes {
             .collect()
     }
 
-    /// Forgets an endpoint: its inode is gone.
+    /// Forgets an endpoint whose inode is gone.
     pub fn forget(&mut self, key: EndpointKey) {
-        // The watch first: without it nothing is counted. Either may be missing by now.
+        // The watch goes first: without it nothing is counted. Either may be missing by now.
         let _ = self.watches.remove(&key);
         let _ = self.counters.remove(&key);
     }
 
-    /// Registers endpoints that exist already, wherever they are open, and marks the holders. Each
-    /// comes back as a record.
+    /// Registers endpoints that exist already, wherever they are open, and tracks the processes that
+    /// hold them. Each comes back as a record.
     ///
-    /// Does nothing with [`Hook::RawTracepoint`]: iterators need the kernel's own types.
+    /// Does nothing with [`Hook::RawTracepoint`]: iterators need BTF of the running kernel.
     ///
     /// # Errors
     /// The kernel refuses the iterator.
@@ -322,8 +226,8 @@ impl Probes {
             return Ok(());
         }
         let keys: Vec<EndpointKey> = keys.into_iter().collect();
-        self.walk(&keys)?;
-        // A socket's registration makes its peer known. Who holds that one is marked by a second walk.
+        self.walk_descriptors(&keys)?;
+        // Registering a socket reveals its peer. A second walk tracks the processes that hold it.
         let peers: Vec<EndpointKey> = keys
             .iter()
             .filter_map(|key| {
@@ -331,29 +235,27 @@ impl Probes {
                 (ino != 0).then_some(EndpointKey { ino, ..*key })
             })
             .collect();
-        self.walk(&peers)
+        self.walk_descriptors(&peers)
     }
 
-    /// Has the kernel go through all descriptors of all processes and stop at `keys`.
-    fn walk(&mut self, keys: &[EndpointKey]) -> Result<(), ProbeError> {
-        const NAME: &str = "descriptors";
+    /// Runs the iterator over all descriptors of all processes; it registers those in `keys`.
+    fn walk_descriptors(&mut self, keys: &[EndpointKey]) -> Result<(), ProbeError> {
         let mut inserted = Vec::new();
         for key in keys {
             match self.candidates.insert(key, 1, 0) {
                 Ok(()) => inserted.push(key),
-                Err(error) => tracing::warn!(?key, %error, "cannot ask for an endpoint"),
+                Err(error) => tracing::warn!(?key, %error, "cannot look for an endpoint"),
             }
         }
         if inserted.is_empty() {
             return Ok(());
         }
-        let iterator: &mut Iter = program(&mut self.ebpf, NAME)?;
-        let link = iterator.attach().map_err(|error| refused(NAME, error))?;
-        let link = iterator
-            .take_link(link)
-            .map_err(|error| refused(NAME, error))?;
+        let refused = |error| ProbeError::refused(ITERATOR, error);
+        let iterator: &mut Iter = program(&mut self.ebpf, ITERATOR)?;
+        let link = iterator.attach().map_err(refused)?;
+        let link = iterator.take_link(link).map_err(refused)?;
         let mut walk = link.into_file().map_err(std::io::Error::other)?;
-        // The walk happens while its (empty) output is read.
+        // Reading the iterator's (empty) output makes the kernel walk.
         std::io::copy(&mut walk, &mut std::io::sink())?;
         for key in inserted {
             let _ = self.candidates.remove(key);
@@ -361,14 +263,14 @@ impl Probes {
         Ok(())
     }
 
-    /// A statistic of the probes, over all CPUs.
+    /// A statistic of the probes, summed over all CPUs.
     pub fn stat(&self, stat: Stat) -> u64 {
         self.stats
             .get(&(stat as u32), 0)
             .map_or(0, |slots| slots.iter().sum())
     }
 
-    /// Writes what the probes have logged, if they were asked to.
+    /// Writes the probes' own log, if [`Options::diagnostics`] asked for it.
     pub fn flush_log(&mut self) {
         if let Some(logger) = &mut self.logger {
             logger.flush();
@@ -376,110 +278,51 @@ impl Probes {
     }
 }
 
-/// Attaches everything, and gives how system calls are hooked.
+/// Creates the maps and relocates the programs for this kernel; nothing is attached yet.
+fn load_object(options: &Options, layout: &Layout) -> Result<Ebpf, ProbeError> {
+    let own_tgid = process::own().0;
+    let compat_by_cs = u32::from(cfg!(target_arch = "x86_64"));
+    let log_level = if options.diagnostics {
+        aya_log::Level::Trace as u8
+    } else {
+        0
+    };
+    let mut loader = EbpfLoader::new();
+    loader
+        .map_max_entries("RECORDS", options.ring_size)
+        .override_global("OWN_TGID", &own_tgid, true)
+        .override_global("COMPAT_BY_CS", &compat_by_cs, true)
+        .override_global("SNIFF_BUDGET", &options.sniff_budget, true)
+        .override_global(aya_log::LEVEL, &log_level, true);
+    for (name, value) in &layout.globals {
+        loader.override_global(name, value, true);
+    }
+    loader.load(OBJECT).map_err(ProbeError::not_loaded)
+}
+
+/// Attaches everything, and returns how system calls are hooked.
 fn attach(
     ebpf: &mut Ebpf,
     choice: HookChoice,
     types_from_file: bool,
-) -> Result<(Hook, Option<Handover>), ProbeError> {
-    // Who follows the processes first, so that none slips through before its calls are seen.
+) -> Result<(Hook, Option<Switchover>), ProbeError> {
+    // The programs that follow processes go first, so that no process makes calls before it is tracked.
     attach_raw(ebpf, "process_fork", "sched_process_fork")?;
     attach_raw(ebpf, "process_exit", "sched_process_exit")?;
-    let (hook, handover) = Hook::attach(choice, types_from_file, ebpf)?;
+    let (hook, switchover) = Hook::attach(choice, types_from_file, ebpf)?;
     attach_raw(ebpf, "process_exec", "sched_process_exec")?;
     if hook != Hook::RawTracepoint {
-        const NAME: &str = "descriptors";
         let btf = aya::Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
-        let iterator: &mut Iter = program(ebpf, NAME)?;
+        let iterator: &mut Iter = program(ebpf, ITERATOR)?;
         iterator
             .load("task_file", &btf)
-            .map_err(|error| refused(NAME, error))?;
+            .map_err(|error| ProbeError::refused(ITERATOR, error))?;
     }
-    Ok((hook, handover))
+    Ok((hook, switchover))
 }
 
-/// Why this program has no probes; `None` if it has them.
+/// Why this program was built without probes; `None` if it has them.
 pub fn probes_missing() -> Option<&'static str> {
     let reason = env!("MCPINSPECT_PROBES_MISSING");
     (!reason.is_empty()).then_some(reason)
-}
-
-/// Finds where the fields are that the probes read.
-///
-/// # Errors
-/// `types` is not BTF, or of a kernel that lacks one of them.
-pub fn resolve_layout(types: &[u8]) -> Result<Layout, BtfError> {
-    Layout::resolve(&Btf::parse(types)?)
-}
-
-pub(super) fn map<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, ProbeError>
-where
-    T: TryFrom<aya::maps::Map, Error = MapError>,
-{
-    let map = ebpf.take_map(name).ok_or(ProbeError::Incomplete(name))?;
-    T::try_from(map).map_err(|error| ProbeError::Map { map: name, error })
-}
-
-pub(super) fn program<'a, P>(
-    ebpf: &'a mut Ebpf,
-    name: &'static str,
-) -> Result<&'a mut P, ProbeError>
-where
-    &'a mut P: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
-{
-    ebpf.program_mut(name)
-        .ok_or(ProbeError::Incomplete(name))?
-        .try_into()
-        .map_err(|error| ProbeError::Program {
-            program: name,
-            error,
-        })
-}
-
-pub(super) fn attach_raw(
-    ebpf: &mut Ebpf,
-    name: &'static str,
-    tracepoint: &str,
-) -> Result<(), ProbeError> {
-    let program: &mut RawTracePoint = program(ebpf, name)?;
-    program
-        .load()
-        .and_then(|()| program.attach(tracepoint))
-        .map(|_| ())
-        .map_err(|error| refused(name, error))
-}
-
-/// Tells a lack of permission from a program that the kernel does not accept.
-pub(super) fn refused(program: &'static str, error: ProgramError) -> ProbeError {
-    // The verifier says the same of a program that it objects to, and tells why.
-    let objected = matches!(
-        &error,
-        ProgramError::LoadError { verifier_log, .. } if !verifier_log.to_string().is_empty()
-    );
-    if !objected && io_kind(&error) == Some(std::io::ErrorKind::PermissionDenied) {
-        return ProbeError::NotPermitted;
-    }
-    ProbeError::Program { program, error }
-}
-
-fn not_loaded(error: EbpfError) -> ProbeError {
-    match io_kind(&error) {
-        Some(std::io::ErrorKind::PermissionDenied) => ProbeError::NotPermitted,
-        // The ring is the only map that old kernels do not know.
-        Some(std::io::ErrorKind::InvalidInput) => ProbeError::NoRingBuffer,
-        _ => ProbeError::Load(error),
-    }
-}
-
-/// The kind of the innermost I/O error.
-fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<std::io::ErrorKind> {
-    let mut source = Some(error);
-    let mut kind = None;
-    while let Some(error) = source {
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            kind = Some(io.kind());
-        }
-        source = error.source();
-    }
-    kind
 }

@@ -1,22 +1,22 @@
-//! Records as they come out of the ring: bytes in, a typed view out.
+//! Decodes records as they come out of the ring: bytes in, a typed view out.
 
 use mcpinspect_common::{
     End, EndpointKey, EndpointReport, Operation, RecordFlags, RecordHeader, RecordKind,
 };
 use thiserror::Error;
 
-/// Why bytes are no record.
+/// Why bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
-    /// Shorter than a header, or than the header says.
+    /// They are fewer than a header, or than the header says.
     #[error("record cut short")]
     Short,
-    /// A kind or end that this version does not know.
+    /// The header names a kind or end that this version does not know.
     #[error("record of unknown kind")]
     Unknown,
 }
 
-/// Who did something, and when.
+/// Which process a record comes from, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Process (thread group).
@@ -25,7 +25,7 @@ pub struct Origin {
     pub time: u64,
 }
 
-/// One record. The fields are those of [`RecordHeader`], which documents them.
+/// One record of the probes. The fields are those of [`RecordHeader`], which documents them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the header documents the fields")]
 pub enum KernelRecord<'a> {
@@ -36,25 +36,26 @@ pub enum KernelRecord<'a> {
         position: u64,
         bytes: &'a [u8],
     },
-    /// Bytes that crossed it and could not be copied.
+    /// Bytes that crossed an end and could not be copied: their page was not resident.
     Missing {
         key: EndpointKey,
         end: End,
         position: u64,
         length: u64,
     },
-    /// A reader saw the end.
+    /// A reader reached the end of its stream.
     EndOfStream { key: EndpointKey },
-    /// A program was started; what its descriptors 0 and 1 are.
+    /// A program was started with these descriptors 0 and 1.
     Exec {
         input: EndpointReport,
         output: EndpointReport,
     },
-    /// A tracked process is gone.
+    /// A tracked process has exited.
     Exit,
     /// An endpoint was registered on request.
     Registered(EndpointReport),
-    /// Bytes moved unseen on a stream (`Some`), or somewhere in this process (`None`).
+    /// Bytes crossed a stream (`Some`), or some stream of this process (`None`), in a way that cannot be
+    /// copied.
     BlindSpot {
         stream: Option<(EndpointKey, End)>,
         bytes: u64,
@@ -62,10 +63,10 @@ pub enum KernelRecord<'a> {
     },
 }
 
-/// Reads one record.
+/// Decodes one record.
 ///
 /// # Errors
-/// The bytes are not a record of this version; the caller counts and drops them.
+/// The bytes are not a record of this version.
 pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
     let header: RecordHeader = plain(data)?;
     let RecordHeader {
@@ -118,7 +119,7 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
     Ok((Origin { tgid, time }, record))
 }
 
-/// Structures that records are made of.
+/// Structures that records consist of.
 trait Plain: Copy {}
 impl Plain for RecordHeader {}
 impl Plain for EndpointReport {}
@@ -130,10 +131,10 @@ fn plain<T: Plain>(data: &[u8]) -> Result<T, DecodeError> {
     Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// Bytes that a record takes, header included; what a batch of records is walked by.
+/// The length of the record at the start of `data`, header included.
 ///
 /// # Errors
-/// Fewer bytes than the header says.
+/// `data` is shorter than the header says.
 pub fn length(data: &[u8]) -> Result<usize, DecodeError> {
     let header: RecordHeader = plain(data)?;
     let length = size_of::<RecordHeader>() + header.len as usize;

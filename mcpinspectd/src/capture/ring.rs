@@ -1,8 +1,8 @@
-//! Emptying the ring, at once and always: what waits in it is what can be lost.
+//! Empties the ring without delay: records are lost only while others wait in it.
 //!
-//! A thread of its own copies records out into batches and hands those on through a bounded
-//! channel. When the rest of the daemon falls behind, this thread waits, the ring fills, and the
-//! probes count what they could not write.
+//! A dedicated thread copies records into batches and passes them on through a bounded channel. When
+//! the rest of the daemon falls behind, this thread waits, the ring fills, and the probes count what
+//! they cannot write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,30 +15,30 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use super::record;
 use crate::priority::Priority;
 
-/// A batch is handed on when nothing else waits in the ring, or when it holds this many bytes. While
-/// the receiver is busy it goes on growing, so that many small records do not take up the channel.
+/// A batch is sent when the ring is empty or the batch has this many bytes. While the receiver is busy
+/// the batch keeps growing, so that many small records do not fill the channel.
 const BATCH_BYTES: usize = 8 << 20;
-/// Batches that may wait. With the bytes of a batch this bounds what the daemon holds.
+/// Batches that may wait. Times the size of a batch, this bounds the memory that the daemon holds.
 const BATCHES_MAX: usize = 2;
-/// How long to wait before a batch is offered again, in milliseconds.
+/// Milliseconds before a batch is offered to a busy receiver again.
 const OFFER_AGAIN: u16 = 1;
-/// How long to let small records gather after the first that comes into an empty ring. The kernel
-/// wakes a waiting reader for each such record, and whoever wrote it pays for the wake-up: without
-/// the pause that is every message, with it one in two milliseconds. More bytes end the pause.
+/// Milliseconds in which small records gather after the first one in an empty ring. The kernel wakes
+/// a waiting reader for each such record, and the process that wrote it pays for the wake-up: without
+/// the pause for every message, with it once in two milliseconds. Many bytes end the pause early.
 const GATHER: u16 = 2;
-/// How often the thread looks whether it shall stop, in milliseconds.
-const STOP_LOOK: u16 = 50;
+/// Milliseconds between two checks for a request to stop.
+const STOP_CHECK: u16 = 50;
 
-/// Records, one behind the other as they came out of the ring.
+/// Records, one after another as they came out of the ring.
 #[derive(Default)]
 pub struct Batch(Vec<u8>);
 
 impl Batch {
-    /// The records' bytes, each to be given to [`record::decode`].
+    /// The bytes of each record, for [`record::decode`].
     pub fn records(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.0.as_slice();
         std::iter::from_fn(move || {
-            // Only whole records were put in; anything else ends the batch.
+            // A batch holds whole records only; anything else ends it.
             let length = record::length(rest).ok()?;
             let (record, tail) = rest.split_at(length);
             rest = tail;
@@ -53,28 +53,29 @@ pub struct Drain {
     thread: JoinHandle<()>,
 }
 
-/// Starts emptying `ring`. The receiver ends after [`Drain::stop`], when the ring is empty.
+/// Starts the thread that empties `ring`. After [`Drain::stop`] the channel closes once the ring is
+/// empty.
 ///
 /// # Errors
 /// The thread cannot be started.
 pub fn start(ring: RingBuf<MapData>) -> std::io::Result<(Drain, Receiver<Batch>)> {
-    let arrivals = Arrivals::of(&ring)?;
+    let wakeups = Wakeups::of(&ring)?;
     let (sender, receiver) = sync_channel(BATCHES_MAX);
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let thread = std::thread::Builder::new()
         .name("drain".into())
-        .spawn(move || drain(ring, &arrivals, &sender, &stopped))?;
+        .spawn(move || drain(ring, &wakeups, &sender, &stopped))?;
     Ok((Drain { stop, thread }, receiver))
 }
 
 impl Drain {
-    /// Asks the thread to end once the ring is empty. Detach the probes before.
+    /// Asks the thread to end once the ring is empty. Detach the probes first.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Waits for the thread's end. The receiver must be read until it ends, or this waits forever.
+    /// Waits for the thread to end. Read the receiver until it closes first, or this waits forever.
     pub fn join(self) {
         if self.thread.join().is_err() {
             tracing::error!("the thread that empties the ring has panicked");
@@ -84,7 +85,7 @@ impl Drain {
 
 fn drain(
     mut ring: RingBuf<MapData>,
-    arrivals: &Arrivals,
+    wakeups: &Wakeups,
     sender: &SyncSender<Batch>,
     stop: &AtomicBool,
 ) {
@@ -97,8 +98,8 @@ fn drain(
             if stopping {
                 return;
             }
-            if arrivals.wait(STOP_LOOK) {
-                arrivals.wait(GATHER);
+            if wakeups.wait(STOP_CHECK) {
+                wakeups.wait(GATHER);
             }
             continue;
         }
@@ -116,31 +117,34 @@ fn drain(
             Ok(()) => {}
             Err(Some(Batch(back))) => {
                 batch = back;
-                arrivals.wait(OFFER_AGAIN);
+                wakeups.wait(OFFER_AGAIN);
             }
             Err(None) => return,
         }
     }
 }
 
-/// Moves what is in the ring into a batch, as far as it has room.
+/// Moves records from the ring into a batch while it has room.
 fn take(ring: &mut RingBuf<MapData>, batch: &mut Vec<u8>) {
     while batch.len() < BATCH_BYTES {
         let Some(item) = ring.next() else { return };
-        // A record is as long as its size class; only the part in use is of interest.
+        // An entry is as long as its size class; only the part in use is copied.
         let Ok(length) = record::length(&item) else {
-            tracing::warn!(bytes = item.len(), "a record that is shorter than it says");
+            tracing::warn!(
+                bytes = item.len(),
+                "dropped a record that is shorter than its header says"
+            );
             continue;
         };
         batch.extend_from_slice(&item[..length]);
     }
 }
 
-/// The kernel's notices that something came into the ring: one when it was empty before, and one for
-/// each that adds to many bytes. Edges, not levels: what has been noticed is not noticed again.
-struct Arrivals(Epoll);
+/// The kernel's notifications about new records: one when the ring was empty before, and one for each
+/// record while many bytes wait. Edge-triggered, so that a record is notified only once.
+struct Wakeups(Epoll);
 
-impl Arrivals {
+impl Wakeups {
     fn of(ring: &RingBuf<MapData>) -> nix::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
@@ -148,11 +152,11 @@ impl Arrivals {
         Ok(Self(epoll))
     }
 
-    /// Waits for a notice, and gives whether there was one.
+    /// Waits for a notification, and returns whether there was one.
     fn wait(&self, milliseconds: u16) -> bool {
         let mut events = [EpollEvent::empty()];
-        // An interrupted wait is a short wait.
-        let noticed = self.0.wait(&mut events, EpollTimeout::from(milliseconds));
-        noticed.is_ok_and(|count| count > 0)
+        // An interrupted wait counts as a short one.
+        let notified = self.0.wait(&mut events, EpollTimeout::from(milliseconds));
+        notified.is_ok_and(|count| count > 0)
     }
 }

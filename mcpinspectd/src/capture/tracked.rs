@@ -1,8 +1,8 @@
 //! The table of tracked processes, shared with the probes as memory.
 //!
-//! The probes set marks at any time. Taking one back must not take back a mark that was set after
-//! the daemon looked, so it is a compare-and-swap on the mark's stamp; a map update could not do
-//! that.
+//! The probes capture calls of tracked processes only. They set marks at any time. Clearing a mark
+//! must not clear one that was set after the daemon looked, so it is a compare-and-swap on the time
+//! stamp that is the mark; a map update cannot do that.
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ pub struct TrackedProcesses {
     base: NonNull<AtomicU64>,
 }
 
-// SAFETY: the memory is shared with the kernel anyway and only reached through atomics.
+// SAFETY: the memory is shared with the kernel anyway, and every access is atomic.
 unsafe impl Send for TrackedProcesses {}
 
 impl TrackedProcesses {
@@ -48,27 +48,27 @@ impl TrackedProcesses {
         unsafe { self.base.add(tracked_slot(tgid) as usize).as_ref() }
     }
 
-    /// The mark of `tgid`; 0 if it is not tracked.
+    /// When `tgid` was marked; 0 if it is not tracked.
     pub fn stamp(&self, tgid: u32) -> u64 {
         self.slot(tgid).load(Ordering::Acquire)
     }
 
     /// Marks `tgid`.
     pub fn mark(&self, tgid: u32) {
-        // Any value but 0 marks; a probe's later mark replaces it.
+        // Any value but 0 is a mark; a probe's later mark replaces it.
         let _ = self
             .slot(tgid)
             .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Takes back the mark of `tgid`, if it is still the one that was seen.
+    /// Clears the mark of `tgid`, if it is still `seen`.
     pub fn clear(&self, tgid: u32, seen: u64) {
         let _ = self
             .slot(tgid)
             .compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// The slots that are marked, with their stamps.
+    /// The marked slots with their stamps.
     pub fn marked(&self) -> Vec<(u32, u64)> {
         (0..TRACKED_SLOTS)
             .filter_map(|slot| match self.stamp(slot) {
@@ -81,7 +81,7 @@ impl TrackedProcesses {
 
 impl Drop for TrackedProcesses {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `new` mapped; nothing borrows it any more.
+        // SAFETY: unmaps the memory that `new` mapped; nothing borrows it any more.
         if let Err(error) = unsafe { munmap(self.base.cast(), BYTES.get()) } {
             tracing::debug!(%error, "cannot unmap the table of tracked processes");
         }

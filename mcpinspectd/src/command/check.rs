@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use mcpinspectd::config::Config;
-use mcpinspectd::preflight::{self, Check, Verdict};
+use mcpinspectd::preflight::{self, Check, Outcome};
 
 /// Runs every check, also after one has failed.
 #[derive(Debug, clap::Args)]
@@ -47,9 +47,9 @@ fn table(checks: &[Check], failed: bool) -> std::io::Result<()> {
     let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
     for check in checks {
         let (mark, style) = match check.verdict {
-            Verdict::Ok => ("ok", anstyle::AnsiColor::Green),
-            Verdict::Warning => ("warn", anstyle::AnsiColor::Yellow),
-            Verdict::Failed => ("FAIL", anstyle::AnsiColor::Red),
+            Outcome::Ok => ("ok", anstyle::AnsiColor::Green),
+            Outcome::Warning => ("warn", anstyle::AnsiColor::Yellow),
+            Outcome::Failed => ("FAIL", anstyle::AnsiColor::Red),
         };
         let style = if colour {
             style.on_default()

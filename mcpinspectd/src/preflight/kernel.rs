@@ -1,16 +1,14 @@
-//! What the kernel offers.
+//! What the kernel must offer.
 
 use std::path::Path;
 
-use super::Check;
-use crate::capture::{
-    Hook, KERNEL_BTF, Options, Probes, probes_missing, release_numbers, resolve_layout,
-};
+use super::check::Check;
+use crate::capture::{Hook, KERNEL_BTF, Layout, Options, Probes, probes_missing, release_numbers};
 
-/// Typed tracepoints, task pointers and atomics as the probes use them, and loops with a callback.
-const NEEDED: (u32, u32) = (5, 17);
+/// The first kernel with everything that the probes use; loops with a callback (`bpf_loop`) came last.
+const MINIMUM: (u32, u32) = (5, 17);
 
-/// The kernel's release, as in `/proc/sys/kernel/osrelease`.
+/// Checks the kernel's release, from a file like `/proc/sys/kernel/osrelease`.
 pub fn version(osrelease: &Path, own_btf: bool) -> Check {
     const NAME: &str = "kernel version";
     let release = std::fs::read_to_string(osrelease).unwrap_or_default();
@@ -18,20 +16,20 @@ pub fn version(osrelease: &Path, own_btf: bool) -> Check {
     match release_numbers(release) {
         None => Check::warning(
             NAME,
-            format!("{release} is not understood"),
-            "try; the other checks tell more",
+            format!("{release} is not a version number"),
+            "the other checks show whether the daemon can run",
         ),
-        Some(version) if version < NEEDED => Check::failed(
+        Some(version) if version < MINIMUM => Check::failed(
             NAME,
             format!("{release} is too old"),
-            "use Linux 5.17 or newer (Debian 12, Ubuntu 22.04 with its HWE kernel, Fedora 36 and RHEL 9.2 have one)",
+            "use Linux 5.17 or newer (Debian 12, Ubuntu 22.04 with the HWE kernel, Fedora 36, RHEL 9.2)",
         ),
-        Some(_) if own_btf => Check::ok(NAME, format!("{release}, types from a file")),
+        Some(_) if own_btf => Check::ok(NAME, format!("{release}, with types from a file")),
         Some(_) => Check::ok(NAME, release),
     }
 }
 
-/// The machine's architecture.
+/// Checks the machine's architecture.
 pub fn architecture() -> Check {
     const NAME: &str = "architecture";
     match std::env::consts::ARCH {
@@ -39,13 +37,13 @@ pub fn architecture() -> Check {
         "aarch64" => Check::warning(
             NAME,
             "aarch64",
-            "less tested than x86_64: please report what you see",
+            "not tested as well as x86_64: please report problems",
         ),
         other => Check::failed(NAME, other, "use an x86_64 or aarch64 machine"),
     }
 }
 
-/// Kernel lockdown, as in `/sys/kernel/security/lockdown`.
+/// Checks the lockdown mode, from a file like `/sys/kernel/security/lockdown`.
 pub fn lockdown(file: &Path) -> Check {
     const NAME: &str = "lockdown";
     let Ok(text) = std::fs::read_to_string(file) else {
@@ -55,14 +53,14 @@ pub fn lockdown(file: &Path) -> Check {
     if mode == "confidentiality" {
         return Check::failed(
             NAME,
-            "confidentiality: the kernel lets nobody read kernel or process memory with eBPF",
-            "boot with lockdown=integrity (or none), or turn Secure Boot's confidentiality mode off",
+            "confidentiality: the kernel does not let eBPF read kernel or process memory",
+            "boot with lockdown=integrity (or none), or turn off the confidentiality mode of Secure Boot",
         );
     }
     Check::ok(NAME, mode)
 }
 
-/// The kernel's types.
+/// Checks the kernel's type information, or `file` in its place.
 pub fn btf(file: Option<&Path>) -> Check {
     const NAME: &str = "type information (BTF)";
     let path = file.unwrap_or(Path::new(KERNEL_BTF));
@@ -76,33 +74,33 @@ pub fn btf(file: Option<&Path>) -> Check {
             );
         }
     };
-    match resolve_layout(&data) {
+    match Layout::from_btf(&data) {
         Ok(layout) if layout.unix_sockets => Check::ok(NAME, path.display().to_string()),
         Ok(_) => Check::warning(
             NAME,
-            "describes no Unix sockets (a module of this kernel)",
-            "servers on pipes are seen; those on socket pairs (Node's default) are not",
+            "lacks Unix sockets (a module of this kernel)",
+            "servers on pipes are captured; those on socket pairs (Node's default) are not",
         ),
         Err(error) => Check::failed(
             NAME,
             error.to_string(),
-            "report the kernel version: a field that the probes read has moved or gone",
+            "report the kernel version: a field that the probes read was moved or removed",
         ),
     }
 }
 
-/// Whether tracefs is mounted. The probes attach without it; people who debug them want it.
+/// Checks whether tracefs is mounted. The probes attach without it; debugging them is easier with it.
 pub fn tracefs() -> Check {
     const NAME: &str = "tracefs";
     let mounted = |path: &str| Path::new(path).join("events").is_dir();
     if mounted("/sys/kernel/tracing") || mounted("/sys/kernel/debug/tracing") {
         Check::ok(NAME, "mounted")
     } else {
-        Check::ok(NAME, "not mounted, and not needed by the probes in use")
+        Check::ok(NAME, "not mounted (the probes do not need it)")
     }
 }
 
-/// The ring's size against what may be locked and what there is.
+/// Checks the ring's size.
 pub fn ring(bytes: u32) -> Check {
     const NAME: &str = "ring size";
     let shown = format!("{} KiB", bytes / 1024);
@@ -114,12 +112,12 @@ pub fn ring(bytes: u32) -> Check {
         );
     }
     if bytes < 1 << 20 {
-        return Check::warning(NAME, shown, "bursts will be lost; 16 MiB is a good size");
+        return Check::warning(NAME, shown, "bursts may be lost; 16 MiB is a good size");
     }
     Check::ok(NAME, shown)
 }
 
-/// Whether this program brings its probes.
+/// Checks whether the probes are part of this program.
 pub fn probes() -> Check {
     const NAME: &str = "probes";
     match probes_missing() {
@@ -127,12 +125,12 @@ pub fn probes() -> Check {
         Some(reason) => Check::failed(
             NAME,
             format!("this program was built without them: {reason}"),
-            "run `cargo xtask build-ebpf`, which installs what is missing, and build again",
+            "run `cargo xtask build-ebpf`, which installs what is missing, then build again",
         ),
     }
 }
 
-/// Loads and attaches the probes, and takes them away again.
+/// Loads and attaches the probes, and detaches them again.
 pub fn attach(options: &Options) -> Check {
     const NAME: &str = "hook";
     match Probes::load(options) {
@@ -140,10 +138,10 @@ pub fn attach(options: &Options) -> Check {
             hook @ Hook::RawTracepoint => Check::warning(
                 NAME,
                 hook.as_str(),
-                "servers that run already are not found; the kernel's own type information would allow it",
+                "servers that are already running are not found; that takes a kernel with BTF of its own",
             ),
-            hook => match hook.caution() {
-                Some(caution) => Check::warning(NAME, hook.as_str(), caution),
+            hook => match hook.warning() {
+                Some(warning) => Check::warning(NAME, hook.as_str(), warning),
                 None => Check::ok(NAME, hook.as_str()),
             },
         },
@@ -155,7 +153,7 @@ pub fn attach(options: &Options) -> Check {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::preflight::Verdict;
+    use crate::preflight::Outcome;
 
     fn written(text: &str) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -165,39 +163,39 @@ mod tests {
 
     #[test]
     fn old_kernels_are_refused() {
-        let verdict = |release| version(written(release).path(), false).verdict;
-        assert_eq!(verdict("5.16.0-1-amd64\n"), Verdict::Failed);
-        assert_eq!(verdict("4.18.0-553.el8\n"), Verdict::Failed);
-        assert_eq!(verdict("5.17.0\n"), Verdict::Ok);
-        assert_eq!(verdict("6.1.0-18-amd64\n"), Verdict::Ok);
-        assert_eq!(verdict("next\n"), Verdict::Warning);
+        let outcome = |release| version(written(release).path(), false).verdict;
+        assert_eq!(outcome("5.16.0-1-amd64\n"), Outcome::Failed);
+        assert_eq!(outcome("4.18.0-553.el8\n"), Outcome::Failed);
+        assert_eq!(outcome("5.17.0\n"), Outcome::Ok);
+        assert_eq!(outcome("6.1.0-18-amd64\n"), Outcome::Ok);
+        assert_eq!(outcome("next\n"), Outcome::Warning);
     }
 
     #[test]
     fn lockdown_modes() {
-        let verdict = |text| lockdown(written(text).path()).verdict;
-        assert_eq!(verdict("[none] integrity confidentiality\n"), Verdict::Ok);
-        assert_eq!(verdict("none [integrity] confidentiality\n"), Verdict::Ok);
+        let outcome = |text| lockdown(written(text).path()).verdict;
+        assert_eq!(outcome("[none] integrity confidentiality\n"), Outcome::Ok);
+        assert_eq!(outcome("none [integrity] confidentiality\n"), Outcome::Ok);
         assert_eq!(
-            verdict("none integrity [confidentiality]\n"),
-            Verdict::Failed
+            outcome("none integrity [confidentiality]\n"),
+            Outcome::Failed
         );
-        assert_eq!(lockdown(Path::new("/nonexistent")).verdict, Verdict::Ok);
+        assert_eq!(lockdown(Path::new("/nonexistent")).verdict, Outcome::Ok);
     }
 
     #[test]
-    fn missing_types_say_what_to_do() {
+    fn missing_types_come_with_advice() {
         let check = btf(Some(Path::new("/nonexistent/btf")));
-        assert_eq!(check.verdict, Verdict::Failed);
+        assert_eq!(check.verdict, Outcome::Failed);
         assert!(check.advice.contains("CONFIG_DEBUG_INFO_BTF"));
-        assert_eq!(btf(Some(written("no").path())).verdict, Verdict::Failed);
+        assert_eq!(btf(Some(written("no").path())).verdict, Outcome::Failed);
     }
 
     #[test]
     fn ring_sizes() {
-        assert_eq!(ring(16 << 20).verdict, Verdict::Ok);
-        assert_eq!(ring(4096).verdict, Verdict::Warning);
-        assert_eq!(ring(5000).verdict, Verdict::Failed);
-        assert_eq!(ring(0).verdict, Verdict::Failed);
+        assert_eq!(ring(16 << 20).verdict, Outcome::Ok);
+        assert_eq!(ring(4096).verdict, Outcome::Warning);
+        assert_eq!(ring(5000).verdict, Outcome::Failed);
+        assert_eq!(ring(0).verdict, Outcome::Failed);
     }
 }

@@ -1,10 +1,10 @@
-//! Whether this process may load probes and look at others.
+//! Whether this process may load the probes and read about other processes.
 
 use std::path::Path;
 
-use super::Check;
+use super::check::Check;
 
-/// Bits of the capability sets, by `linux/capability.h`.
+/// Bits of the capability sets, from `linux/capability.h`.
 const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_SYS_PTRACE: u32 = 19;
 const CAP_SYS_ADMIN: u32 = 21;
@@ -12,9 +12,9 @@ const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
 const NAME: &str = "capabilities";
-const BECOME_ROOT: &str = "run it as root (`sudo mcpinspectd …`), or give it CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
+const BECOME_ROOT: &str = "run it as root (`sudo mcpinspectd …`), or grant it CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
 
-/// Looks at the effective capabilities in `status` (as `/proc/self/status`).
+/// Checks the effective capabilities in `status`, a file like `/proc/self/status`.
 pub fn capabilities(status: &Path) -> Check {
     let effective = std::fs::read_to_string(status)
         .ok()
@@ -30,8 +30,8 @@ pub fn capabilities(status: &Path) -> Check {
     if !has(CAP_SYS_PTRACE) || !has(CAP_DAC_READ_SEARCH) {
         return Check::warning(
             NAME,
-            "enough to load the probes, not to look at other users' processes",
-            "give it CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH too; without them servers of other users have no name",
+            "enough to load the probes, but not to inspect other users' processes",
+            "grant CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH as well; without them, servers of other users have no name",
         );
     }
     Check::ok(
@@ -39,7 +39,7 @@ pub fn capabilities(status: &Path) -> Check {
         if has(CAP_BPF) && has(CAP_PERFMON) {
             "CAP_BPF, CAP_PERFMON"
         } else {
-            "CAP_SYS_ADMIN, in the place of CAP_BPF and CAP_PERFMON"
+            "CAP_SYS_ADMIN, in place of CAP_BPF and CAP_PERFMON"
         },
     )
 }
@@ -55,9 +55,9 @@ fn effective(status: &str) -> Option<u64> {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::preflight::Verdict;
+    use crate::preflight::Outcome;
 
-    fn verdict_of(set: u64) -> Verdict {
+    fn outcome_of(set: u64) -> Outcome {
         let folder = tempfile::tempdir().unwrap();
         let status = folder.path().join("status");
         std::fs::write(&status, format!("Name:\tx\nCapEff:\t{set:016x}\n")).unwrap();
@@ -65,13 +65,13 @@ mod tests {
     }
 
     #[test]
-    fn asks_for_what_the_probes_need() {
+    fn requires_the_capabilities_that_the_probes_need() {
         let both = 1 << CAP_BPF | 1 << CAP_PERFMON;
         let look = 1 << CAP_SYS_PTRACE | 1 << CAP_DAC_READ_SEARCH;
-        assert_eq!(verdict_of(0), Verdict::Failed);
-        assert_eq!(verdict_of(1 << CAP_BPF), Verdict::Failed);
-        assert_eq!(verdict_of(both), Verdict::Warning);
-        assert_eq!(verdict_of(both | look), Verdict::Ok);
-        assert_eq!(verdict_of(1 << CAP_SYS_ADMIN | look), Verdict::Ok);
+        assert_eq!(outcome_of(0), Outcome::Failed);
+        assert_eq!(outcome_of(1 << CAP_BPF), Outcome::Failed);
+        assert_eq!(outcome_of(both), Outcome::Warning);
+        assert_eq!(outcome_of(both | look), Outcome::Ok);
+        assert_eq!(outcome_of(1 << CAP_SYS_ADMIN | look), Outcome::Ok);
     }
 }

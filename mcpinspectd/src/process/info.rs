@@ -202,16 +202,6 @@ pub fn snapshot(pid: Pid) -> Option<ProcessSnapshot> {
     ProcessSnapshot::read(pid, &Proc::system().ok()?.open(pid).ok()?)
 }
 
-/// This process, by the number that it has in `/proc`. That is the one that the kernel's probes and
-/// every other process go by; in a container with the whole machine's `/proc` it differs from what
-/// `getpid` says.
-pub fn own() -> Pid {
-    std::fs::read_link("/proc/self")
-        .ok()
-        .and_then(|link| link.to_str()?.parse().ok())
-        .map_or_else(|| Pid(std::process::id()), Pid)
-}
-
 /// When a process started, in clock ticks since boot; `None` where it is gone.
 pub fn start_time(pid: Pid) -> Option<u64> {
     let dir = Proc::system().ok()?.open(pid).ok()?;

@@ -25,5 +25,5 @@ pub mod program;
 mod table;
 
 pub use handle::Handle;
-pub use info::{ProcessInfo, ProcessSnapshot, own, snapshot, start_time};
-pub use table::{Row, pids, table};
+pub use info::{ProcessInfo, ProcessSnapshot, snapshot, start_time};
+pub use table::{Row, own, pids, table};

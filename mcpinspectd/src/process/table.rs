@@ -25,6 +25,15 @@ pub fn pids() -> Vec<Pid> {
         .unwrap_or_default()
 }
 
+/// This process, by its number in `/proc`. The kernel's probes and all other processes use that number;
+/// in a container with the host's `/proc` it differs from what `getpid` returns.
+pub fn own() -> Pid {
+    std::fs::read_link("/proc/self")
+        .ok()
+        .and_then(|link| link.to_str()?.parse().ok())
+        .map_or_else(|| Pid(std::process::id()), Pid)
+}
+
 /// Every process that runs now. One that vanishes meanwhile is left out.
 pub fn table() -> Vec<Row> {
     let Ok(proc) = Proc::system() else {

@@ -1,20 +1,28 @@
-//! Ways to move bytes that cannot be copied: noticed, counted and reported.
+//! Transfers that cannot be copied: the probes count and report them.
+//!
+//! `splice` and its relatives move bytes inside the kernel, and `io_uring` and 32-bit programs make
+//! calls that the probes do not decode. Where the call names its stream, the ledger continues and
+//! only the payload is missing; otherwise the process is reported.
+//!
+//! Cost to other processes: none. Only tracked processes get this far.
 
 use mcpinspect_common::{End, EndpointKey, Operation, RecordKind};
 
 use crate::{
-    copy, descriptor, emit,
+    arguments::Arguments,
+    descriptor, emit,
     kernel::{Access, probe},
+    ledger,
     maps::BLIND_REPORTED,
     offsets::OFF_FILE_MODE,
-    syscall::{Arguments, watched},
+    watch::watched,
 };
 
 const FMODE_WRITE: u32 = 2;
 
-/// `splice`, `tee`, `vmsplice` and `sendfile`: the ledger goes on, the payload is missing.
+/// Accounts for `moved` bytes of a `splice`, `tee`, `vmsplice` or `sendfile`, and reports them.
 #[inline(always)]
-pub fn notice<A: Access>(operation: u8, arguments: &Arguments, moved: u64) {
+pub fn report_transfer<A: Access>(operation: u8, arguments: &Arguments, moved: u64) {
     const SPLICE: u8 = Operation::Splice as u8;
     const TEE: u8 = Operation::Tee as u8;
     const VM_SPLICE: u8 = Operation::VmSplice as u8;
@@ -39,28 +47,28 @@ pub fn notice<A: Access>(operation: u8, arguments: &Arguments, moved: u64) {
         _ => return,
     };
     if let Some(key) = from.and_then(watched::<A>) {
-        // What `tee` duplicates stays in the stream, to be taken out by another call.
+        // `tee` leaves what it duplicates in the stream, for another call to take out.
         let taken = if operation == TEE { 0 } else { moved };
-        report(operation, key, End::Reader, taken);
+        report_at(operation, key, End::Reader, taken);
     }
     if let Some(key) = to.and_then(watched::<A>) {
-        report(operation, key, End::Writer, moved);
+        report_at(operation, key, End::Writer, moved);
     }
 }
 
 #[inline(always)]
-fn report(operation: u8, key: EndpointKey, end: End, moved: u64) {
-    copy::moved_unseen(key, end, moved);
+fn report_at(operation: u8, key: EndpointKey, end: End, moved: u64) {
+    ledger::account_uncopied(key, end, moved);
     let mut header = emit::header(RecordKind::BlindSpot, end as u8, key, moved);
     header.aux = u64::from(operation);
-    emit::bare(header);
+    emit::header_only(header);
 }
 
-/// A mechanism that does not tell which stream it concerns: reported once a process.
+/// Reports, once per process, a mechanism that does not name the stream that it concerns.
 #[inline(always)]
-pub fn notice_process(operation: Operation, tgid: u32) {
+pub fn report_process(operation: Operation, tgid: u32) {
     let id = u64::from(tgid) << 8 | operation as u64;
-    // SAFETY: only the presence of the entry is looked at.
+    // SAFETY: only the entry's presence is checked.
     if unsafe { BLIND_REPORTED.get(id) }.is_some() {
         return;
     }
@@ -69,5 +77,5 @@ pub fn notice_process(operation: Operation, tgid: u32) {
     }
     let mut header = emit::header(RecordKind::BlindSpot, 0, EndpointKey::default(), 0);
     header.aux = operation as u64;
-    emit::bare(header);
+    emit::header_only(header);
 }

@@ -1,10 +1,10 @@
-//! How function exits take over from the tracepoint, with no call seen by neither or by both.
+//! The switchover from the tracepoint to function exits: no call is missed, none is captured twice.
 //!
-//! A call that was under way when the function exits were attached is seen ending by the tracepoint
-//! alone: a server waits in one for its next request, perhaps for hours. So the tracepoint stays until
-//! no thread is in such a call any more. The probes note each thread of a tracked process that has
-//! ended a call since; who is not noted, and is in a call on a watched stream, may still be in an old
-//! one. In the meantime each call is looked at through one of the hooks; the probes see to that.
+//! A call that was under way when the function exits were attached ends at the tracepoint alone, and
+//! a server may wait in one for hours until its next request comes. So the tracepoint stays until no
+//! thread is in such a call. The probes note each thread of a tracked process that has ended a call
+//! since then; a thread that is not noted, and is in a call on a watched stream, may still be in an
+//! old one. Meanwhile the probes see to it that exactly one of the two hooks handles each call.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,60 +12,61 @@ use std::time::Duration;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, MapError};
 
+use super::error::ProbeError;
+use super::object::map;
 use super::operations;
-use super::probes::{ProbeError, map};
 use super::tracked::TrackedProcesses;
 use crate::model::Pid;
 use crate::process::{self, calls, fds};
 
-/// Nanoseconds between two looks at the threads, at first and at most: each goes through all of the
-/// machine's tracked processes.
+/// Nanoseconds between two scans of the threads, at first and at most: each scan visits all tracked
+/// processes of the machine.
 const PAUSE: u64 = Duration::from_secs(1).as_nanos() as u64;
 const PAUSE_MAX: u64 = Duration::from_secs(30).as_nanos() as u64;
 
-/// A handing over that is under way.
-pub(super) struct Handover {
+/// A switchover that is under way.
+pub(super) struct Switchover {
     under_way: Array<MapData, u32>,
     /// Threads that have ended a call since it began, by process and thread.
     threads: HashMap<MapData, u64, u8>,
-    next_look: u64,
+    next_scan: u64,
     pause: u64,
 }
 
-impl Handover {
-    /// The probes' side of it.
+impl Switchover {
+    /// Takes the maps that the probes use for it.
     pub(super) fn new(ebpf: &mut Ebpf) -> Result<Self, ProbeError> {
         Ok(Self {
-            under_way: map(ebpf, "HANDING_OVER")?,
-            threads: map(ebpf, "THREADS")?,
-            next_look: 0,
+            under_way: map(ebpf, "SWITCHING_OVER")?,
+            threads: map(ebpf, "THREADS_SEEN")?,
+            next_scan: 0,
             pause: PAUSE,
         })
     }
 
-    /// Has the hooks part the calls among them, or not any more.
+    /// Tells the probes whether two hooks share the calls.
     pub(super) fn set(&mut self, under_way: bool) -> Result<(), ProbeError> {
         self.under_way
             .set(0, u32::from(under_way), 0)
             .map_err(|error| ProbeError::Map {
-                map: "HANDING_OVER",
+                map: "SWITCHING_OVER",
                 error,
             })
     }
 
-    /// Whether it is time to look at the threads again.
+    /// Whether it is time for the next scan.
     pub(super) fn is_due(&mut self, now: u64) -> bool {
-        let due = now >= self.next_look;
+        let due = now >= self.next_scan;
         if due {
-            self.next_look = now.saturating_add(self.pause);
+            self.next_scan = now.saturating_add(self.pause);
             self.pause = (self.pause * 2).min(PAUSE_MAX);
         }
         due
     }
 
-    /// Whether a thread may still be in a call on one of the `watched` streams (device and inode) that
-    /// began before.
-    pub(super) fn is_awaited(
+    /// Whether any thread may still be in a call on one of the `watched` streams (device and inode)
+    /// that began before the switchover.
+    pub(super) fn is_awaiting_calls(
         &self,
         tracked: &TrackedProcesses,
         watched: &HashSet<(u64, u64)>,
@@ -76,23 +77,18 @@ impl Handover {
         process::pids()
             .into_iter()
             .filter(|pid| tracked.stamp(pid.0) != 0)
-            .any(|pid| self.is_process_awaited(pid, &numbers, watched))
+            .any(|pid| self.is_awaiting(pid, &numbers, watched))
     }
 
-    fn is_process_awaited(
-        &self,
-        pid: Pid,
-        numbers: &HashSet<u64>,
-        watched: &HashSet<(u64, u64)>,
-    ) -> bool {
+    fn is_awaiting(&self, pid: Pid, numbers: &HashSet<u64>, watched: &HashSet<(u64, u64)>) -> bool {
         calls::threads(pid).into_iter().any(|(thread, doing)| {
-            // What it is doing was read before: a call that it has ended since is noted by now.
+            // The thread's call was read first: if it has ended since, the thread is noted by now.
             !self.is_noted(pid, thread)
                 && match doing {
                     calls::Doing::Elsewhere => false,
                     calls::Doing::Unknown => true,
                     calls::Doing::Call { number, first } => {
-                        numbers.contains(&number) && is_on(pid, first, watched)
+                        numbers.contains(&number) && leads_to(pid, first, watched)
                     }
                 }
         })
@@ -104,8 +100,8 @@ impl Handover {
     }
 }
 
-/// Whether a process' descriptor leads to one of the `watched` streams.
-fn is_on(pid: Pid, descriptor: u64, watched: &HashSet<(u64, u64)>) -> bool {
+/// Whether a process's descriptor leads to one of the `watched` streams.
+fn leads_to(pid: Pid, descriptor: u64, watched: &HashSet<(u64, u64)>) -> bool {
     u32::try_from(descriptor)
         .ok()
         .and_then(|descriptor| fds::target(pid, descriptor))

@@ -1,0 +1,47 @@
+//! Finds maps and programs by name in the loaded object.
+
+use aya::Ebpf;
+use aya::maps::{Map, MapError};
+use aya::programs::{Program, ProgramError, RawTracePoint};
+
+use super::error::ProbeError;
+
+/// Takes the map `name` out of the object.
+pub(super) fn map<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, ProbeError>
+where
+    T: TryFrom<Map, Error = MapError>,
+{
+    let map = ebpf.take_map(name).ok_or(ProbeError::Incomplete(name))?;
+    T::try_from(map).map_err(|error| ProbeError::Map { map: name, error })
+}
+
+/// Finds the program `name`.
+pub(super) fn program<'a, P>(
+    ebpf: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<&'a mut P, ProbeError>
+where
+    &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
+{
+    ebpf.program_mut(name)
+        .ok_or(ProbeError::Incomplete(name))?
+        .try_into()
+        .map_err(|error| ProbeError::Program {
+            program: name,
+            error,
+        })
+}
+
+/// Loads the program `name` and attaches it to a raw tracepoint.
+pub(super) fn attach_raw(
+    ebpf: &mut Ebpf,
+    name: &'static str,
+    tracepoint: &str,
+) -> Result<(), ProbeError> {
+    let program: &mut RawTracePoint = program(ebpf, name)?;
+    program
+        .load()
+        .and_then(|()| program.attach(tracepoint))
+        .map(|_| ())
+        .map_err(|error| ProbeError::refused(name, error))
+}
