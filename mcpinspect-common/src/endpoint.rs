@@ -1,11 +1,11 @@
-//! An endpoint: the kernel object behind a descriptor, and what is counted about it.
+//! Endpoints: the kernel objects behind descriptors, how far they are watched, and their counters.
 //!
-//! A stream is never named by a descriptor: servers move their wire to other numbers, pass it to
-//! other processes and read it from other threads. The inode behind it stays the same. A pipe is
-//! one inode with a reading and a writing end; a socket pair is two inodes, each of which reads
-//! one stream and writes the other.
+//! A descriptor does not identify a stream: servers move their pipes to other numbers, pass them to
+//! other processes and read them in other threads. The inode behind the descriptor stays the same. A
+//! pipe is one inode with a reading and a writing end. A socket pair is two inodes; each reads one
+//! stream and writes the other.
 
-/// Which end of a stream a call was made at.
+/// The end of a stream at which a call was made.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
@@ -26,7 +26,7 @@ impl End {
     }
 }
 
-/// What sort of object an endpoint is.
+/// The kind of kernel object.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EndpointKind {
@@ -47,7 +47,7 @@ impl EndpointKind {
     }
 }
 
-/// An inode's name: unique among the live inodes of a machine.
+/// The identity of an inode, unique among the live inodes of a machine.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointKey {
@@ -59,41 +59,41 @@ pub struct EndpointKey {
     pub kind: u32,
 }
 
-/// How far an endpoint's bytes are shipped to user space. Written by user space; the probes only
-/// insert it, once, with the sniffing budget.
+/// How far an endpoint's bytes are shipped to user space. User space writes it; the probes only insert
+/// it, once, with the sniffing budget.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointWatch {
-    /// By [`End`]: payload is shipped for stream positions below this. 0 ships nothing and
-    /// `u64::MAX` everything.
+    /// By [`End`]: payload is shipped for stream positions below this. 0 ships nothing, `u64::MAX`
+    /// everything.
     pub ship_limit: [u64; 2],
-    /// Not 0 where bytes are counted at both ends, also where none are shipped.
+    /// Not 0 if bytes are counted at both ends, even where none are shipped.
     pub counted: u32,
-    /// Not 0 where what is written here is shipped only to be compared with what is read: it gives
-    /// way while user space is behind.
+    /// Not 0 if what is written here is shipped only to be compared with what is read: it is dropped
+    /// while user space is behind.
     pub compare_only: u32,
 }
 
-/// What the probes count at an endpoint, also where no payload is shipped. Written by the probes.
+/// What the probes count at an endpoint, even where no payload is shipped. Only the probes write it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointCounters {
-    /// By [`End`]: bytes that crossed it, counted from when the endpoint was registered. The
-    /// writer's count starts at what was unread then, so that position 0 is the first byte that
-    /// was still to be read.
+    /// By [`End`]: bytes that crossed it since the endpoint was registered. The writer's count starts
+    /// with the bytes that were unread then, so that position 0 is the first byte that was still to be
+    /// read.
     pub position: [u64; 2],
-    /// What was unread when the endpoint was registered: where the writer's count started.
+    /// Bytes that were unread when the endpoint was registered: where the writer's count started.
     pub unread: u64,
-    /// Bytes of the first write that was counted, where anything was unread before. If it was under
-    /// way during the registration, its bytes are in `unread` too, and counted twice.
+    /// Length of the first write that was counted, if `unread` is not 0. If that write was under way
+    /// during the registration, `unread` includes its bytes too, and they are counted twice.
     pub first_write: u64,
-    /// By [`End`]: bytes that should have been shipped and were not (ring full, page not there).
+    /// By [`End`]: bytes that should have been shipped and were not (ring full, page not resident).
     pub lost: [u64; 2],
-    /// By [`End`]: the process that called last.
+    /// By [`End`]: the process that made the last call.
     pub last_tgid: [u32; 2],
-    /// By [`End`]: 1 where the first byte cannot begin a JSON value or a blank line: such a stream is
-    /// shipped for [`crate::NOT_JSON_BUDGET`] bytes only, as long as it is not watched in full.
+    /// By [`End`]: 1 if the first byte cannot begin a JSON value or a blank line. Of such a stream only
+    /// [`crate::NOT_JSON_BUDGET`] bytes are shipped, unless it is watched in full.
     pub not_json: [u32; 2],
-    /// For a socket: the inode number of the socket it is connected to; 0 where not known.
+    /// For a socket: the inode number of the socket that it is connected to; 0 if unknown.
     pub peer_ino: u64,
 }

@@ -1,7 +1,7 @@
-//! What both sides of the kernel boundary agree on: records, endpoints, limits and statistics.
+//! The types that both sides of the kernel boundary share: records, endpoints, limits, statistics.
 //!
-//! The probes write these structures and the daemon reads them; one definition serves both, so
-//! that they cannot drift apart. Everything is `repr(C)` without padding, in native byte order.
+//! The probes write these structures and the daemon reads them. Both compile the same definition, so
+//! that they cannot drift apart. Every structure is `repr(C)` without padding, in native byte order.
 #![no_std]
 
 mod endpoint;
@@ -21,7 +21,7 @@ pub use syscall::Operation;
 
 #[cfg(feature = "user")]
 mod pod {
-    //! Marks the map keys and values as plain data for aya.
+    //! Declares the map keys and values as plain data for aya.
 
     use crate::{EndpointCounters, EndpointKey, EndpointWatch};
 

@@ -1,21 +1,21 @@
-//! What travels through the ring buffer: a header, and after it `len` bytes of payload.
+//! The records in the ring buffer: a header, followed by `len` bytes of payload.
 
-/// What a record says.
+/// What a record reports.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordKind {
     /// Bytes of a stream; payload: the bytes.
     Data = 1,
-    /// A reader saw the end of its stream.
+    /// A reader reached the end of its stream.
     EndOfStream = 2,
-    /// A process whose standard input or output may be an MCP wire started a program; payload:
+    /// A process started a program whose standard input or output may carry MCP; payload: the
     /// [`EndpointReport`]s of descriptors 0 and 1.
     Exec = 3,
-    /// A process that had been tracked is gone.
+    /// A tracked process has exited.
     Exit = 4,
-    /// An endpoint was registered outside of an exec; payload: one [`EndpointReport`].
+    /// An endpoint was registered by the descriptor iterator; payload: one [`EndpointReport`].
     Registered = 5,
-    /// Bytes moved on a watched stream in a way that cannot be copied; `aux`: an
+    /// Bytes crossed a watched stream in a way that cannot be copied; `position`: how many; `aux`: the
     /// [`crate::Operation`].
     BlindSpot = 6,
 }
@@ -39,11 +39,11 @@ impl RecordKind {
 pub struct RecordFlags;
 
 impl RecordFlags {
-    /// The payload could not be copied (page not resident); `aux` holds its length, `len` is 0.
+    /// The payload could not be copied (page not resident): `aux` is its length, `len` is 0.
     pub const FAULT: u16 = 1;
 }
 
-/// In front of every record.
+/// The header of every record.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordHeader {
@@ -53,19 +53,19 @@ pub struct RecordHeader {
     pub end: u8,
     /// [`RecordFlags`].
     pub flags: u16,
-    /// Payload bytes that follow and are valid.
+    /// Valid payload bytes that follow.
     pub len: u32,
-    /// The endpoint, for records that concern one.
+    /// The endpoint, if the record concerns one.
     pub key: crate::EndpointKey,
     /// Stream position of the payload's first byte.
     pub position: u64,
-    /// When, on `CLOCK_BOOTTIME`, in nanoseconds.
+    /// Time on `CLOCK_BOOTTIME`, in nanoseconds.
     pub time: u64,
     /// The calling process (thread group), in the initial pid namespace.
     pub tgid: u32,
     /// The calling thread.
     pub tid: u32,
-    /// By kind: see [`RecordKind`] and [`RecordFlags`].
+    /// Depends on the kind: see [`RecordKind`] and [`RecordFlags`].
     pub aux: u64,
 }
 
@@ -73,12 +73,12 @@ pub struct RecordHeader {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointReport {
-    /// The endpoint; all zero where the descriptor is neither a pipe nor a stream socket.
+    /// The endpoint; all zero if the descriptor is neither a pipe nor a stream socket.
     pub key: crate::EndpointKey,
-    /// For a socket: the inode number of its peer; 0 where not known.
+    /// For a socket: the inode number of its peer; 0 if unknown.
     pub peer_ino: u64,
-    /// Descriptor number it was found at.
+    /// The descriptor's number.
     pub fd: u32,
-    /// 1 if this registration made the endpoint known, 0 if it was known before.
+    /// 1 if the endpoint is new, 0 if it was registered before.
     pub fresh: u32,
 }

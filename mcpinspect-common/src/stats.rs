@@ -1,6 +1,6 @@
-//! Counters of the probes themselves, one slot each in a per-CPU array.
+//! Statistics of the probes themselves: one slot each in a per-CPU array.
 
-/// What is counted, across all streams.
+/// What is counted over all streams.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stat {
@@ -10,18 +10,18 @@ pub enum Stat {
     Bytes = 1,
     /// Records that did not fit into the ring.
     RecordsLost = 2,
-    /// Payload bytes lost with them.
+    /// Payload bytes of those records.
     BytesLost = 3,
     /// Payload bytes that could not be read from the process (page not resident).
     BytesFaulted = 4,
-    /// Endpoints that could not be registered because the table was full.
+    /// Endpoints that were not registered because the table was full.
     RegistrationsFailed = 5,
     /// Process records (exec, exit, registration) that did not fit into the ring.
     LifecycleLost = 6,
 }
 
 impl Stat {
-    /// How many there are.
+    /// The number of statistics.
     pub const COUNT: u32 = 7;
 
     /// All of them, in slot order.

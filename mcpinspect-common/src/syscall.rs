@@ -1,9 +1,9 @@
-//! What a system call does with a stream.
+//! What system calls do with a stream.
 //!
-//! Numbers differ between architectures, so user space fills a table (number to operation) and
-//! the probes know operations only.
+//! Call numbers differ between architectures. User space fills a table (number to operation), and the
+//! probes know operations only.
 
-/// A system call's effect, and with it where its arguments name the descriptor and the bytes.
+/// A system call's effect, which also determines the arguments that name the descriptor and the bytes.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
@@ -29,20 +29,19 @@ pub enum Operation {
     ReceiveMessages = 9,
     /// `sendmmsg(fd, msgvec, vlen, flags)`.
     SendMessages = 10,
-    /// `splice(fd_in, off_in, fd_out, off_out, len, flags)`: moves bytes without a copy in user space.
+    /// `splice(fd_in, off_in, fd_out, off_out, len, flags)`: moves bytes inside the kernel.
     Splice = 11,
-    /// `tee(fd_in, fd_out, len, flags)`: duplicates without taking out.
+    /// `tee(fd_in, fd_out, len, flags)`: duplicates bytes and leaves them in the pipe.
     Tee = 12,
     /// `vmsplice(fd, iov, nr, flags)`: maps user pages into a pipe, or copies a pipe out.
     VmSplice = 13,
     /// `sendfile(out_fd, in_fd, …)`.
     SendFile = 14,
-    /// `io_uring_enter(ring, …)`: carries any number of other operations.
+    /// `io_uring_enter(ring, …)`: submits any number of other operations.
     IoUring = 15,
-    /// `pidfd_getfd(pidfd, targetfd, …)`: takes over another process's descriptor.
+    /// `pidfd_getfd(pidfd, targetfd, …)`: duplicates another process's descriptor.
     TakeDescriptor = 16,
-    /// A call of a 32-bit program, which this table does not describe. Never in the table: the
-    /// probes report it.
+    /// A call through the 32-bit system call table. Not in user space's table; the probes report it.
     Compat = 17,
 }
 
@@ -71,7 +70,7 @@ impl Operation {
         }
     }
 
-    /// The word used on the outside.
+    /// Its name in events.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -1,12 +1,12 @@
-//! What the process keeps of root, once its probes run.
+//! Drops the privileges that the daemon does not need once its probes run.
 //!
-//! Loading programs into the kernel and attaching them takes more than reading what they write. So
-//! there is a point after which the daemon can do less than before, whatever a message may do to its
-//! parsers: it can load no probe any more that reads memory, become nobody else, and give no
-//! program that it might start anything that it has not itself.
+//! Loading and attaching programs takes more privileges than reading what they write. So there is a
+//! point after which the daemon can do less, whatever a message does to its parsers: it can no longer
+//! load a probe that reads memory, change its user, or start a program with more privileges than its
+//! own.
 //!
-//! Capabilities are a thread's own and are inherited by those that it starts. [`give_up`] is
-//! therefore for the time when the probes are attached and no other thread has been started.
+//! Each thread has capabilities of its own and passes them on to the threads that it starts. So call
+//! [`drop_unneeded`] when the probes are attached and before any other thread is started.
 
 use rustix::io::{self, Errno};
 use rustix::thread::{
@@ -16,46 +16,47 @@ use rustix::thread::{
 
 use crate::priority::Priority;
 
-/// What running takes. The unit's `CapabilityBoundingSet=` names these and what loading takes.
+/// What running takes. The unit's `CapabilityBoundingSet=` names these, and what loading takes.
 ///
-/// - `CAP_SYS_PTRACE`: whose executable, descriptors and environment a process has, and how much
-///   waits in its pipes;
-/// - `CAP_DAC_READ_SEARCH`: the directories of `/proc` and the MCP client configurations in homes;
-/// - `CAP_BPF`: the probes' maps. From Linux 5.19 on, their descriptors suffice; before, every use
-///   of them asks for it;
-/// - `CAP_KILL`: freezing and killing a server that runs as somebody else.
+/// - `CAP_SYS_PTRACE`: to read a process's executable, descriptors and environment, and how many bytes
+///   wait in its pipes;
+/// - `CAP_DAC_READ_SEARCH`: to read the directories of `/proc` and the MCP client configurations in
+///   home directories;
+/// - `CAP_BPF`: to use the probes' maps. Since Linux 5.19 their descriptors suffice; before, every use
+///   requires it;
+/// - `CAP_KILL`: to freeze and kill servers of other users.
 pub const KEPT: CapabilitySet = CapabilitySet::SYS_PTRACE
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::BPF)
     .union(CapabilitySet::KILL);
 
-/// What stands for `CAP_BPF` where that is not to be had.
-const INSTEAD_OF_BPF: CapabilitySet = CapabilitySet::SYS_ADMIN;
+/// The substitute on kernels and in containers that do not grant `CAP_BPF`.
+const BPF_SUBSTITUTE: CapabilitySet = CapabilitySet::SYS_ADMIN;
 
-/// What remains of `permitted`.
+/// The part of `permitted` that the daemon keeps.
 fn kept(permitted: CapabilitySet) -> CapabilitySet {
     let keep = if permitted.contains(CapabilitySet::BPF) {
         KEPT
     } else {
-        KEPT.union(INSTEAD_OF_BPF)
+        KEPT.union(BPF_SUBSTITUTE)
     };
     permitted.intersection(keep)
 }
 
-/// Gives up all but what running takes, for this thread and those that it starts from now on;
-/// returns what it has left.
+/// Drops all capabilities but those that running takes, for this thread and those that it starts from
+/// now on. Returns the remaining ones.
 ///
 /// # Errors
-/// The kernel refuses; then nothing can be said of what is left.
-pub fn give_up() -> io::Result<CapabilitySet> {
+/// The kernel refuses; it is then unknown which capabilities remain.
+pub fn drop_unneeded() -> io::Result<CapabilitySet> {
     let permitted = capabilities(None)?.permitted;
     let keep = kept(permitted);
     set_no_new_privs(true)?;
     Priority::HIGHEST.claim();
     for capability in CapabilitySet::all().difference(keep).iter() {
         match remove_capability_from_bounding_set(capability) {
-            // Without CAP_SETPCAP (in the unit) the set is as whoever started this wanted it, and
-            // a kernel knows no capability that is newer than itself.
+            // Without CAP_SETPCAP (in the unit) the service manager has bounded the set already, and a
+            // kernel rejects capabilities that are newer than itself.
             Ok(()) | Err(Errno::PERM | Errno::INVAL) => {}
             Err(error) => return Err(error),
         }
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_kept_that_was_not_there() {
+    fn keeps_only_capabilities_that_were_there() {
         assert_eq!(kept(CapabilitySet::empty()), CapabilitySet::empty());
         assert_eq!(kept(CapabilitySet::SYS_PTRACE), CapabilitySet::SYS_PTRACE);
         let loading = CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
@@ -90,10 +91,10 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_and_its_children_lose_the_rest() {
+    fn a_thread_and_its_children_lose_the_other_capabilities() {
         let parent = capabilities(None).unwrap().permitted;
         let (left, inherited) = std::thread::spawn(|| {
-            let left = give_up().unwrap();
+            let left = drop_unneeded().unwrap();
             let child = std::thread::spawn(|| capabilities(None).unwrap().effective);
             (left, child.join().unwrap())
         })
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(
             capabilities(None).unwrap().permitted,
             parent,
-            "others keep theirs"
+            "other threads keep theirs"
         );
     }
 }

@@ -112,7 +112,7 @@ pub fn start(
     let mut left = Ok(CapabilitySet::empty());
     let monitor = Monitor::start(&options, |probes| {
         // No other thread has been started yet: each will have as little as this one.
-        left = privileges::give_up();
+        left = privileges::drop_unneeded();
         Machine::new(probes, Box::new(policy), Box::new(identity))
     })
     .map_err(|error| {
