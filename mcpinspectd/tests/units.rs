@@ -5,8 +5,10 @@
     reason = "a failing test may panic"
 )]
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 #[path = "support/mod.rs"]
 mod support;
@@ -72,13 +74,44 @@ fn systemd_understands_the_units() {
         arguments.push(unit.to_str().unwrap());
         let output = run("systemd-analyze", &arguments);
         let complaints = String::from_utf8(output.stderr).unwrap();
-        let of_ours = complaints.lines().filter(|line| {
-            // Newer systemd knows these two; older says that it leaves them out.
-            let newer = line.contains("RestartSteps") || line.contains("RestartMaxDelaySec");
-            line.contains(name) && !newer
-        });
+        let of_ours = complaints.lines().filter(|line| line.contains(name));
         assert_eq!(of_ours.count(), 0, "{complaints}");
     }
+}
+
+/// Settings that an older systemd would warn about at every reload are not shown to it.
+#[test]
+fn restarts_back_off_where_systemd_can() {
+    let root = tempfile::tempdir().unwrap();
+    let script = shipped("../packaging/restart-backoff");
+    let systemctl = root.path().join("systemctl");
+    let folder = root
+        .path()
+        .join("usr/lib/systemd/system/mcpinspectd.service.d");
+    let linked = |version: &str, arguments: &[&str]| {
+        fs::write(
+            &systemctl,
+            format!("#!/bin/sh\necho 'systemd {version}'\necho +PAM"),
+        )
+        .unwrap();
+        fs::set_permissions(&systemctl, Permissions::from_mode(0o755)).unwrap();
+        let status = Command::new("sh")
+            .arg(&script)
+            .args(arguments)
+            .env("DESTDIR", root.path())
+            .env("PATH", format!("{}:/usr/bin:/bin", root.path().display()))
+            .status()
+            .unwrap();
+        assert!(status.success());
+        fs::read_link(folder.join("restart-backoff.conf")).ok()
+    };
+    let settings = Path::new("/usr/lib/mcpinspectd/restart-backoff.conf");
+    assert_eq!(linked("252 (252.38-1~deb12u1)", &[]), None);
+    assert_eq!(linked("253", &[]), None);
+    assert_eq!(linked("254 (254.1-1.fc39)", &[]).as_deref(), Some(settings));
+    assert_eq!(linked("257.8", &[]).as_deref(), Some(settings));
+    assert_eq!(linked("257.8", &["remove"]), None);
+    assert!(!folder.exists());
 }
 
 #[test]

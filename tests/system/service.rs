@@ -49,6 +49,12 @@ fn it_runs_from_installation_on() -> Result<()> {
         "{owners}"
     );
 
+    container.shell("systemctl daemon-reload")?;
+    let warnings = container.shell(
+        "journalctl --no-pager --output cat _PID=1 | grep 'mcpinspect.*Unknown key' || true",
+    )?;
+    ensure!(warnings.is_empty(), "systemd warns: {warnings}");
+
     let begun = Instant::now();
     container.shell("systemctl stop mcpinspectd")?;
     let took = begun.elapsed();

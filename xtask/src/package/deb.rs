@@ -45,8 +45,9 @@ pub(super) fn build(package: &Package) -> Result<PathBuf> {
         .replace("@GLIBC@", &package.glibc);
     let about = root.join("DEBIAN");
     tree::write(&about.join("control"), &control)?;
-    let conffiles = fs::read_to_string(source.join("conffiles"))?;
-    tree::write(&about.join("conffiles"), &conffiles)?;
+    for list in ["conffiles", "triggers"] {
+        tree::write(&about.join(list), &fs::read_to_string(source.join(list))?)?;
+    }
     fs::set_permissions(&about, fs::Permissions::from_mode(0o755))?;
     for script in SCRIPTS {
         let to = about.join(script);

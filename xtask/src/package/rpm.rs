@@ -70,6 +70,7 @@ fn listing(files: &[PathBuf]) -> String {
     for directory in [
         "/etc/mcpinspectd",
         "/etc/mcpinspectd/rules.d",
+        "/usr/lib/mcpinspectd",
         "/usr/share/doc/mcpinspectd",
         "/usr/share/licenses/mcpinspectd",
     ] {

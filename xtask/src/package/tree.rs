@@ -53,9 +53,19 @@ const FILES: &[(&str, &str)] = &[
         "packaging/org.mcpinspect1.policy",
         "usr/share/polkit-1/actions/org.mcpinspect1.policy",
     ),
+    (
+        "packaging/restart-backoff.conf",
+        "usr/lib/mcpinspectd/restart-backoff.conf",
+    ),
     ("packaging/config.toml", "etc/mcpinspectd/config.toml"),
     ("README.md", "usr/share/doc/mcpinspectd/README.md"),
 ];
+
+/// Scripts of the repository, and their places.
+const SCRIPTS: &[(&str, &str)] = &[(
+    "packaging/restart-backoff",
+    "usr/lib/mcpinspectd/restart-backoff",
+)];
 
 /// Introspection data, all of `packaging/*.xml`.
 const INTERFACES: &str = "usr/share/dbus-1/interfaces";
@@ -83,6 +93,9 @@ pub(super) fn stage(package: &Package, root: &Path, layout: &Layout) -> Result<(
     let repository = shell::root();
     for (from, to) in FILES {
         install(&repository.join(from), &root.join(to), 0o644)?;
+    }
+    for (from, to) in SCRIPTS {
+        install(&repository.join(from), &root.join(to), 0o755)?;
     }
     for from in listed(&repository.join("packaging"))? {
         if from.extension().is_some_and(|extension| extension == "xml") {
