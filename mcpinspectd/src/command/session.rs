@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use anyhow::{Context as _, bail};
 use mcpinspectd::capture::Options;
 use mcpinspectd::config::{Config, TagAction, Tags};
-use mcpinspectd::discover::Policy;
+use mcpinspectd::discover::WatchPolicy;
 use mcpinspectd::engine::{Engine, Limits, Output};
 use mcpinspectd::model::{Input, InputSink, Pid, ServerId, ServerIdentity, Timestamp};
 use mcpinspectd::monitor::{Machine, Monitor, MonitorOptions};
@@ -93,9 +93,9 @@ pub fn start(
         };
         let tags = tags.read().unwrap_or_else(PoisonError::into_inner);
         match tags.decide(info.process(), name) {
-            None => Policy::Sniff,
-            Some(TagAction::Watch) => Policy::Watch,
-            Some(TagAction::Exclude) => Policy::Exclude,
+            None => WatchPolicy::Sniff,
+            Some(TagAction::Watch) => WatchPolicy::Watch,
+            Some(TagAction::Exclude) => WatchPolicy::Exclude,
         }
     };
     let mut unnamed: u64 = 0;

@@ -1,4 +1,4 @@
-//! What the tracker asks of the machine.
+//! What discovery asks of the machine, as a trait, so that tests can run without one.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::process::fds::{Holder, Holders};
 
 /// What the configuration says about a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// Nothing: look at what it says.
+pub enum WatchPolicy {
+    /// Nothing: examine what it says.
     #[default]
     Sniff,
     /// Its standard input and output are MCP, whatever they look like.
@@ -20,28 +20,28 @@ pub enum Policy {
     Exclude,
 }
 
-/// The kernel's side and the process table. The real one is in the daemon; tests bring their own.
+/// The kernel and the process table.
 pub trait Environment {
     /// Sets how far an endpoint's bytes are shipped.
     fn watch(&mut self, key: EndpointKey, watch: EndpointWatch);
-    /// What was counted at an endpoint.
+    /// Returns what was counted at an endpoint.
     fn counters(&self, key: EndpointKey) -> Option<EndpointCounters>;
-    /// Stops knowing an endpoint.
+    /// Forgets an endpoint.
     fn forget(&mut self, key: EndpointKey);
-    /// Who holds which stream now.
+    /// Returns which process holds which stream now.
     fn holders(&mut self) -> Holders;
     /// Whether a process holds an end of an endpoint now.
     fn holds(&self, pid: u32, endpoint: EndpointKey, end: End) -> bool;
-    /// Bytes that wait to be read at a descriptor of another process.
+    /// Returns how many bytes wait to be read at another process's descriptor.
     fn unread(&mut self, holder: &Holder) -> Option<u64>;
-    /// Marks a process, so that its calls are looked at.
+    /// Marks a process, so that its calls are captured.
     fn mark(&mut self, pid: u32);
-    /// Takes back the marks of processes that hold nothing of interest.
+    /// Removes the marks of processes that hold no stream of interest.
     fn unmark_idle(&mut self);
-    /// A process as it is now.
+    /// Describes a process as it is now.
     fn describe(&mut self, pid: u32) -> Option<Arc<ProcessInfo>>;
-    /// What the configuration says about a process.
-    fn policy(&mut self, process: &ProcessInfo) -> Policy;
-    /// A server's stable name; `client` ends the chain of its launchers.
+    /// Returns what the configuration says about a process.
+    fn policy(&mut self, process: &ProcessInfo) -> WatchPolicy;
+    /// Returns a server's stable name; `client` ends the chain of its launchers.
     fn identify(&mut self, server: Option<&ProcessInfo>, client: Option<u32>) -> ServerIdentity;
 }

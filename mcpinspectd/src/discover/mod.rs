@@ -1,39 +1,57 @@
 //! Which streams are MCP, who talks over them, and which two make a session.
 //!
-//! The problem: nobody tells the daemon. A process starts with pipes on its standard input and
-//! output, and so do compilers, pagers and language servers. The probes ship the first bytes of
-//! every such stream within a budget; here they are looked at until it is clear what they are.
-//! What is not MCP is not watched any further. What is becomes one direction of a session, and
-//! what was kept from the beginning is handed on first, so that no message is missing.
+//! Nothing announces an MCP session. A server starts with pipes on its standard input and output,
+//! and so do compilers, pagers and language servers. The probes ship the first bytes of every such
+//! stream within a budget, and discovery examines them until it is clear what they are. A stream
+//! that is not MCP is no longer shipped. A stream that is becomes one direction of a session, and
+//! what was kept of its beginning is passed on first, so that no message is missing.
 //!
-//! - [`stream`]: one stream from its first byte: what it shows, and its bytes in order.
-//! - [`programs`]: which program was started between which two streams.
-//! - [`session`]: two streams that belong together, and the parties at their ends.
-//! - [`tracker`]: keeps the above, and takes records in.
-//! - [`sniffing`]: looks at a stream's beginning until it is clear what it is.
-//! - [`watching`]: tells the kernel how far each endpoint is shipped.
-//! - [`pairing`]: finds which two streams make a session.
-//! - [`carrying`]: feeds the engine with a session's bytes and parties.
-//! - [`blind_spots`]: bytes that move in a way that the probes do not see.
-//! - [`ending`]: what is over, and what is forgotten.
-//! - [`environment`]: what the tracker asks of the machine, so that tests can stand in for it.
+//! [`Tracker`] routes each record to the tables that it concerns:
+//!
+//! - `streams`, with `peers`: every stream that is known, from its first byte (`sniff_buffer`) to its
+//!   place in a session (`flow`);
+//! - `programs`: which programs were started between which streams;
+//! - `sessions`: pairs of streams, and the parties at their ends;
+//! - `unrouted`: bytes that came before it was known which stream they belong to;
+//! - `blind_processes`: processes that move bytes past the probes;
+//! - `accounts`: the ledgers of ended streams.
+//!
+//! What concerns several tables is one step, each in a file that only calls those before it:
+//! `announcing` and `delivery` tell the engine, `pairing` finds the other half of a session,
+//! `sniffing` decides what a stream is, `unseen` and `arrival` look after bytes that do not come, and
+//! `lifecycle` ends what is over.
 
+mod accounts;
+mod announcing;
+mod arrival;
+mod blind_processes;
 mod blind_spots;
-mod carrying;
-mod comparing;
-mod ending;
+mod capacity;
+mod counts;
+mod delivery;
 mod environment;
-mod orphans;
+mod flow;
+mod holding;
+mod lifecycle;
 mod pairing;
+mod peers;
 mod programs;
 mod session;
+mod sessions;
+mod settings;
+mod shipping;
+mod sniff_buffer;
 mod sniffing;
+mod step;
 mod stream;
+mod streams;
 mod tracker;
-mod watching;
+mod unrouted;
+mod unseen;
 
-pub use environment::{Environment, Policy};
-pub use tracker::{Settings, Tracker};
+pub use environment::{Environment, WatchPolicy};
+pub use settings::Settings;
+pub use tracker::Tracker;
 
 #[cfg(test)]
 mod tests;

@@ -1,221 +1,317 @@
 //! Which two streams make a session.
 //!
-//! A stream that shows MCP is half of a session. The other half is found by the programs that were
-//! started between streams, or by the parties that were seen at both.
-
-use std::sync::Arc;
+//! A stream that shows MCP is one half of a session. The other half is found by the programs that
+//! were started between streams, or by the processes that were seen at both.
 
 use mcpinspect_common::{End, EndpointKey};
 
-use super::environment::Environment;
-use super::session::Session;
-use super::stream::{Fate, SessionIndex};
-use super::tracker::Tracker;
+use super::flow::SessionIndex;
+use super::programs::Programs;
+use super::session::TrackedSession;
+use super::sessions::TrackedSessions;
+use super::stream::{Stream, StreamState};
+use super::streams::StreamTable;
 use crate::mcp::sniff::Evidence;
-use crate::model::InputSink;
-use crate::model::{Direction, SessionId};
+use crate::model::Direction;
 
-impl<E: Environment> Tracker<E> {
-    /// Makes a stream one direction of a session.
-    pub(super) fn promote(
-        &mut self,
-        key: EndpointKey,
-        role: Option<Direction>,
-        feed: &mut impl InputSink,
-    ) {
-        let direction = role.unwrap_or_else(|| {
-            // Somebody's standard input is the server's side of a wire; else somebody's output.
-            let is_input = self.programs.readers(key).next().is_some();
-            let is_output = self.programs.writers(key).next().is_some();
-            if is_output && !is_input {
-                Direction::ServerToClient
-            } else {
-                Direction::ClientToServer
-            }
-        });
-        let place = match direction {
-            Direction::ClientToServer => self.session_of_input(key),
-            Direction::ServerToClient => self.session_of_output(key),
-        };
-        let index = match place {
-            Place::In(index) => index,
-            Place::Copy => return self.ignore(key),
-            Place::New => match self.new_session() {
-                Some(index) => index,
-                None => return self.leave_alone(key),
-            },
-        };
-        self.carry(index, key, direction, feed);
-        self.complete(index, feed);
-    }
+/// Where a stream belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// To a session whose other direction is known.
+    In(SessionIndex),
+    /// To a session that is not known yet.
+    New,
+    /// Nowhere: it repeats a session's other stream, as a program in a pipeline passes it on.
+    Copy,
+}
 
-    /// A session more; `None` where there are as many as may be.
-    fn new_session(&mut self) -> Option<SessionIndex> {
-        if self.sessions.len() >= self.settings.max_sessions {
-            self.refused += 1;
-            if !std::mem::replace(&mut self.refusal_told, true) {
-                tracing::warn!(
-                    sessions = self.sessions.len(),
-                    refused = self.refused,
-                    "as many sessions as `limits.sessions` allows; new ones are not followed until one ends"
-                );
-            }
-            return None;
+/// What pairing looks at.
+#[derive(Clone, Copy)]
+pub struct Pairing<'a> {
+    /// All streams.
+    pub streams: &'a StreamTable,
+    /// All programs.
+    pub programs: &'a Programs,
+    /// All sessions.
+    pub sessions: &'a TrackedSessions,
+}
+
+impl Pairing<'_> {
+    /// The direction of a stream whose messages do not tell: a stream that programs write and none
+    /// reads as its standard input goes to the client.
+    pub fn direction_of(self, key: EndpointKey) -> Direction {
+        let is_input = self.programs.readers(key).next().is_some();
+        let is_output = self.programs.writers(key).next().is_some();
+        if is_output && !is_input {
+            Direction::ServerToClient
+        } else {
+            Direction::ClientToServer
         }
-        self.refusal_told = false;
-        let index = self.next_session;
-        self.next_session += 1;
-        let id = SessionId(Arc::from(format!("{}-{index}", self.run)));
-        self.sessions.insert(index, Session::new(id));
-        Some(index)
     }
 
-    /// Follows neither a stream nor the other direction of its programs.
-    fn leave_alone(&mut self, key: EndpointKey) {
-        let outputs = self.programs.readers(key).filter_map(|p| p.output);
-        let inputs = self.programs.writers(key).filter_map(|p| p.input);
-        let others: Vec<_> = outputs.chain(inputs).collect();
-        self.ignore(key);
-        for other in others {
-            if self.is_free(other) {
-                self.ignore(other);
-            }
+    /// Where a stream belongs.
+    pub fn place(self, key: EndpointKey, direction: Direction) -> Placement {
+        match direction {
+            Direction::ClientToServer => self.place_input(key),
+            Direction::ServerToClient => self.place_output(key),
         }
     }
 
     /// The session whose server reads `key`: one whose output is known already.
-    fn session_of_input(&self, key: EndpointKey) -> Place {
-        let outputs: Vec<_> = self
-            .programs
-            .readers(key)
-            .filter_map(|program| program.output)
-            .collect();
-        let actors = self
-            .streams
-            .get(&key)
-            .map_or([None; 2], |stream| stream.actors);
-        let known = self.sessions.iter().find_map(|(index, session)| {
-            let open = session.to_server.is_none();
+    fn place_input(self, key: EndpointKey) -> Placement {
+        let outputs: Vec<_> = self.programs.outputs_of_readers(key).collect();
+        let reader = self.streams.last_at(key, End::Reader);
+        self.find(|session| {
             let by_program = session
                 .to_client
                 .is_some_and(|output| outputs.contains(&output));
-            let by_parties =
-                session.server.is_some() && session.server == actors[End::Reader as usize];
-            (open && (by_program || by_parties)).then_some(*index)
-        });
-        known.map_or(Place::New, Place::In)
+            let by_parties = session.server.is_some() && session.server == reader;
+            session.to_server.is_none() && (by_program || by_parties)
+        })
+        .map_or(Placement::New, |(index, _)| Placement::In(index))
     }
 
     /// The session whose server writes `key`.
-    fn session_of_output(&self, key: EndpointKey) -> Place {
+    fn place_output(self, key: EndpointKey) -> Placement {
         let inputs: Vec<_> = self
             .programs
-            .writers(key)
-            .filter_map(|program| program.input)
-            .filter(|input| {
-                // A program that reads what a server writes is a filter, and no server.
-                self.streams
-                    .get(input)
-                    .is_none_or(|stream| match &stream.fate {
-                        Fate::Carried(flow) => flow.direction == Direction::ClientToServer,
-                        Fate::Sniffed(beginning) => {
-                            beginning.evidence
-                                != Evidence::Mcp {
-                                    role: Some(Direction::ServerToClient),
-                                }
-                        }
-                        Fate::Ignored => false,
-                    })
-            })
+            .inputs_of_writers(key)
+            .filter(|input| self.streams.get(*input).is_none_or(may_be_input))
             .collect();
-        let actors = self
-            .streams
-            .get(&key)
-            .map_or([None; 2], |stream| stream.actors);
-        let by_input = self.sessions.iter().find(|(_, session)| {
+        let by_input = self.find(|session| {
             session
                 .to_server
                 .is_some_and(|input| inputs.contains(&input))
         });
         if let Some((index, session)) = by_input {
             return match session.to_client {
-                None => Place::In(*index),
-                Some(_) => Place::Copy,
+                None => Placement::In(index),
+                Some(_) => Placement::Copy,
             };
         }
-        let by_parties = self.sessions.iter().find(|(_, session)| {
-            let writer = actors[End::Writer as usize];
-            let reader = actors[End::Reader as usize];
+        let writer = self.streams.last_at(key, End::Writer);
+        let reader = self.streams.last_at(key, End::Reader);
+        self.find(|session| {
             session.to_client.is_none()
                 && ((session.server.is_some() && session.server == writer)
                     || (session.client.is_some() && session.client == reader))
-        });
-        by_parties.map_or(Place::New, |(index, _)| Place::In(*index))
+        })
+        .map_or(Placement::New, |(index, _)| Placement::In(index))
     }
 
-    /// Finds the other direction of a session by the programs between its streams.
-    pub(super) fn complete(&mut self, index: SessionIndex, feed: &mut impl InputSink) {
-        let Some(session) = self.sessions.get(&index) else {
-            return;
-        };
+    /// The stream that a session lacks, found by the programs between the two.
+    pub fn missing_half(self, index: SessionIndex) -> Option<(EndpointKey, Direction)> {
+        let session = self.sessions.get(index)?;
         match (session.to_server, session.to_client) {
             (Some(input), None) => {
-                let mut outputs: Vec<_> = self
-                    .programs
-                    .readers(input)
-                    .filter_map(|program| program.output)
-                    .filter(|output| self.is_free(*output) && *output != input)
-                    .collect();
-                outputs.dedup();
-                // The client reads what belongs to the session; others read what a filter passes on.
-                let client = self
-                    .streams
-                    .get(&input)
-                    .and_then(|s| s.actors[End::Writer as usize]);
-                let read_by_client = outputs.iter().copied().find(|output| {
-                    client.is_some()
-                        && self
-                            .streams
-                            .get(output)
-                            .and_then(|s| s.actors[End::Reader as usize])
-                            == client
-                });
-                let output = match outputs.as_slice() {
-                    [only] => Some(*only),
-                    _ => read_by_client,
-                };
-                if let Some(output) = output {
-                    self.carry(index, output, Direction::ServerToClient, feed);
-                }
+                let output = self.output_for(input)?;
+                Some((output, Direction::ServerToClient))
             }
             (None, Some(output)) => {
                 let input = self
                     .programs
-                    .writers(output)
-                    .filter_map(|program| program.input)
-                    .find(|input| self.is_free(*input) && *input != output);
-                if let Some(input) = input {
-                    self.carry(index, input, Direction::ClientToServer, feed);
-                }
+                    .inputs_of_writers(output)
+                    .find(|input| self.streams.is_undecided(*input) && *input != output)?;
+                Some((input, Direction::ClientToServer))
             }
-            _ => {}
+            _ => None,
         }
     }
 
-    /// Whether a stream may become part of a session.
-    fn is_free(&self, key: EndpointKey) -> bool {
-        self.streams
-            .get(&key)
-            .is_some_and(|stream| matches!(stream.fate, Fate::Sniffed(_)))
+    /// The output that belongs to a session's input.
+    fn output_for(self, input: EndpointKey) -> Option<EndpointKey> {
+        let mut outputs: Vec<_> = self
+            .programs
+            .outputs_of_readers(input)
+            .filter(|output| self.streams.is_undecided(*output) && *output != input)
+            .collect();
+        outputs.dedup();
+        if let [only] = outputs.as_slice() {
+            return Some(*only);
+        }
+        // The client reads what belongs to the session; other processes read what a filter writes.
+        let client = self.streams.last_at(input, End::Writer)?;
+        outputs
+            .into_iter()
+            .find(|output| self.streams.last_at(*output, End::Reader) == Some(client))
+    }
+
+    /// The undecided streams that the programs at `key` read or write as well.
+    pub fn others(self, key: EndpointKey) -> Vec<EndpointKey> {
+        let outputs = self.programs.outputs_of_readers(key);
+        let inputs = self.programs.inputs_of_writers(key);
+        outputs
+            .chain(inputs)
+            .filter(|other| self.streams.is_undecided(*other))
+            .collect()
+    }
+
+    fn find(
+        &self,
+        wanted: impl Fn(&TrackedSession) -> bool,
+    ) -> Option<(SessionIndex, &TrackedSession)> {
+        self.sessions.iter().find(|(_, session)| wanted(session))
     }
 }
 
-/// Where a stream belongs.
-enum Place {
-    /// To a session under way, whose other direction is known.
-    In(SessionIndex),
-    /// To a session that is not known yet.
-    New,
-    /// Nowhere: it repeats a session's other stream, as a program in a pipeline passes it on.
-    Copy,
+/// Whether a stream may be a server's input. A program that reads what a server writes is a filter.
+fn may_be_input(stream: &Stream) -> bool {
+    match &stream.state {
+        StreamState::InSession(flow) => flow.direction() == Direction::ClientToServer,
+        StreamState::Undecided(buffer) => {
+            buffer.evidence()
+                != Evidence::Mcp {
+                    role: Some(Direction::ServerToClient),
+                }
+        }
+        StreamState::Ignored => false,
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::expect_used, reason = "a failing test may panic")]
+mod tests {
+    use mcpinspect_common::EndpointKind;
+
+    use super::super::programs::StartedProgram;
+    use super::*;
+
+    const UP: Direction = Direction::ClientToServer;
+    const DOWN: Direction = Direction::ServerToClient;
+    const CLIENT: u32 = 100;
+    const SERVER: u32 = 200;
+
+    fn pipe(ino: u64) -> EndpointKey {
+        EndpointKey {
+            ino,
+            dev: 15,
+            kind: EndpointKind::Pipe as u32,
+        }
+    }
+
+    struct Tables {
+        streams: StreamTable,
+        programs: Programs,
+        sessions: TrackedSessions,
+    }
+
+    impl Tables {
+        fn new() -> Self {
+            Self {
+                streams: StreamTable::default(),
+                programs: Programs::default(),
+                sessions: TrackedSessions::new("run".to_owned(), 10),
+            }
+        }
+
+        fn pairing(&self) -> Pairing<'_> {
+            Pairing {
+                streams: &self.streams,
+                programs: &self.programs,
+                sessions: &self.sessions,
+            }
+        }
+
+        /// A program between two pipes.
+        fn start(&mut self, pid: u32, input: u64, output: u64) {
+            for ino in [input, output] {
+                self.streams.ensure(pipe(ino));
+            }
+            self.programs.add(&StartedProgram {
+                pid,
+                input: Some(pipe(input)),
+                output: Some(pipe(output)),
+                info: None,
+            });
+        }
+
+        /// A session that has one stream.
+        fn session(&mut self, ino: u64, direction: Direction) -> SessionIndex {
+            let index = self.sessions.add().expect("room");
+            self.streams.bind(pipe(ino), index, direction);
+            let session = self.sessions.get_mut(index).expect("added");
+            session.attach(pipe(ino), direction, false);
+            index
+        }
+
+        fn seen(&mut self, ino: u64, reader: Option<u32>, writer: Option<u32>) {
+            self.streams.ensure(pipe(ino)).last_seen = [reader, writer];
+        }
+    }
+
+    #[test]
+    fn a_stream_that_programs_only_write_goes_to_the_client() {
+        let mut tables = Tables::new();
+        tables.start(SERVER, 1, 2);
+        assert_eq!(tables.pairing().direction_of(pipe(1)), UP);
+        assert_eq!(tables.pairing().direction_of(pipe(2)), DOWN);
+        assert_eq!(tables.pairing().direction_of(pipe(9)), UP, "not known");
+        tables.start(300, 2, 3);
+        assert_eq!(tables.pairing().direction_of(pipe(2)), UP, "in a pipeline");
+    }
+
+    #[test]
+    fn two_streams_of_one_program_make_a_session() {
+        let mut tables = Tables::new();
+        tables.start(SERVER, 1, 2);
+        assert_eq!(tables.pairing().place(pipe(1), UP), Placement::New);
+        let index = tables.session(1, UP);
+        assert_eq!(tables.pairing().place(pipe(2), DOWN), Placement::In(index));
+        assert_eq!(tables.pairing().missing_half(index), Some((pipe(2), DOWN)));
+        let mut tables = Tables::new();
+        tables.start(SERVER, 1, 2);
+        let index = tables.session(2, DOWN);
+        assert_eq!(tables.pairing().place(pipe(1), UP), Placement::In(index));
+        assert_eq!(tables.pairing().missing_half(index), Some((pipe(1), UP)));
+    }
+
+    #[test]
+    fn streams_of_no_program_are_paired_by_who_was_seen_at_them() {
+        let mut tables = Tables::new();
+        let index = tables.session(1, UP);
+        let session = tables.sessions.get_mut(index).expect("there");
+        (session.server, session.client) = (Some(SERVER), Some(CLIENT));
+        assert_eq!(tables.pairing().place(pipe(2), DOWN), Placement::New);
+        for (reader, writer) in [(None, Some(SERVER)), (Some(CLIENT), None)] {
+            tables.seen(2, reader, writer);
+            assert_eq!(tables.pairing().place(pipe(2), DOWN), Placement::In(index));
+        }
+    }
+
+    #[test]
+    fn what_a_filter_writes_is_a_copy() {
+        let mut tables = Tables::new();
+        // sh -c 'server | filter': the shell's output is the filter's.
+        tables.start(150, 1, 3);
+        tables.start(SERVER, 1, 2);
+        tables.start(300, 2, 3);
+        let index = tables.session(1, UP);
+        tables.streams.bind(pipe(2), index, DOWN);
+        let session = tables.sessions.get_mut(index).expect("there");
+        session.attach(pipe(2), DOWN, false);
+        assert_eq!(tables.pairing().place(pipe(3), DOWN), Placement::Copy);
+    }
+
+    #[test]
+    fn of_several_outputs_the_clients_is_the_servers() {
+        let mut tables = Tables::new();
+        tables.start(150, 1, 3);
+        tables.start(SERVER, 1, 2);
+        let index = tables.session(1, UP);
+        assert_eq!(tables.pairing().missing_half(index), None, "may be either");
+        tables.seen(1, None, Some(CLIENT));
+        assert_eq!(tables.pairing().missing_half(index), None, "not read yet");
+        tables.seen(3, Some(CLIENT), None);
+        assert_eq!(tables.pairing().missing_half(index), Some((pipe(3), DOWN)));
+    }
+
+    #[test]
+    fn a_session_that_is_left_alone_has_another_direction() {
+        let mut tables = Tables::new();
+        tables.start(SERVER, 1, 2);
+        assert_eq!(tables.pairing().others(pipe(1)), [pipe(2)]);
+        assert_eq!(tables.pairing().others(pipe(2)), [pipe(1)]);
+        tables.streams.ignore(pipe(2));
+        assert_eq!(tables.pairing().others(pipe(1)), []);
+    }
 }

@@ -1,26 +1,35 @@
 //! Two streams that belong together, and the parties at their ends.
 
-use mcpinspect_common::EndpointKey;
+use mcpinspect_common::{End, EndpointKey};
 
 use crate::capture::Origin;
 use crate::model::{Direction, SessionId};
 
-/// A piece of a session that waits for the session's client to show itself.
+/// A piece of a session that waits for the session to be announced.
 #[derive(Debug)]
-pub struct Waiting {
-    /// The stream.
+pub struct PendingPiece {
+    /// Its stream.
     pub key: EndpointKey,
-    /// Where the piece stands in it.
+    /// Its position in the stream.
     pub position: u64,
-    /// The piece.
+    /// Its bytes.
     pub bytes: Vec<u8>,
     /// Who moved it, and when.
     pub origin: Origin,
 }
 
+/// Since when a session looks over, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closing {
+    /// Boot time.
+    pub since: u64,
+    /// The word for events.
+    pub reason: &'static str,
+}
+
 /// A session under way.
 #[derive(Debug)]
-pub struct Session {
+pub struct TrackedSession {
     /// Its name.
     pub id: SessionId,
     /// The server's input.
@@ -31,19 +40,17 @@ pub struct Session {
     pub server: Option<u32>,
     /// The process that reads what the server writes.
     pub client: Option<u32>,
-    /// Whether the engine was told.
-    pub opened: bool,
-    /// What came before the engine was told, in the order in which it came.
-    pub waiting: Vec<Waiting>,
-    /// Whether the session was under way when the daemon joined.
+    /// Whether it has been announced.
+    pub announced: bool,
+    /// What came before it was announced, in the order in which it came.
+    pub pending: Vec<PendingPiece>,
+    /// Whether it was under way before the daemon started.
     pub joined: bool,
-    /// Boot time when it first looked over; ended when nobody is left at the server's side.
-    pub closing_since: Option<u64>,
-    /// Why it looks over.
-    pub closing_reason: &'static str,
+    /// Set while it looks over. It is over when no process is left at the server's side.
+    pub closing: Option<Closing>,
 }
 
-impl Session {
+impl TrackedSession {
     /// A session of which no stream is known yet.
     pub fn new(id: SessionId) -> Self {
         Self {
@@ -52,26 +59,129 @@ impl Session {
             to_client: None,
             server: None,
             client: None,
-            opened: false,
-            waiting: Vec::new(),
+            announced: false,
+            pending: Vec::new(),
             joined: false,
-            closing_since: None,
-            closing_reason: "streams_closed",
+            closing: None,
         }
     }
 
     /// Its streams with their directions.
-    pub fn streams(&self) -> impl Iterator<Item = (EndpointKey, Direction)> {
+    pub fn streams(&self) -> impl Iterator<Item = (EndpointKey, Direction)> + use<> {
         let to_server = self.to_server.map(|key| (key, Direction::ClientToServer));
         let to_client = self.to_client.map(|key| (key, Direction::ServerToClient));
         to_server.into_iter().chain(to_client)
     }
 
-    /// Notes that it looks over.
-    pub fn closing(&mut self, now: u64, reason: &'static str) {
-        if self.closing_since.is_none() {
-            self.closing_since = Some(now);
-            self.closing_reason = reason;
+    /// Takes a stream as one of its directions.
+    pub fn attach(&mut self, key: EndpointKey, direction: Direction, joined: bool) {
+        self.joined |= joined;
+        match direction {
+            Direction::ClientToServer => self.to_server = Some(key),
+            Direction::ServerToClient => self.to_client = Some(key),
         }
+    }
+
+    /// Whether a direction is missing.
+    pub fn is_incomplete(&self) -> bool {
+        self.to_server.is_none() || self.to_client.is_none()
+    }
+
+    /// Bytes that wait for it to be announced.
+    pub fn pending_bytes(&self) -> usize {
+        self.pending.iter().map(|piece| piece.bytes.len()).sum()
+    }
+
+    /// Learns which process is at an end of one of its streams. Returns whether that is news.
+    pub fn note_party(&mut self, direction: Direction, end: End, pid: u32) -> bool {
+        let is_server = (direction == Direction::ClientToServer) == (end == End::Reader);
+        let party = if is_server {
+            &mut self.server
+        } else {
+            &mut self.client
+        };
+        let changed = pid != 0 && *party != Some(pid);
+        if changed {
+            *party = Some(pid);
+        }
+        changed
+    }
+
+    /// Notes that it looks over, unless it did before.
+    pub fn close(&mut self, since: u64, reason: &'static str) {
+        self.closing.get_or_insert(Closing { since, reason });
+    }
+
+    /// Notes that it goes on after all.
+    pub fn keep_open(&mut self) {
+        self.closing = None;
+    }
+
+    /// Whether it has looked over for longer than `patience` nanoseconds.
+    pub fn has_been_closing_for(&self, patience: u64, now: u64) -> bool {
+        self.closing
+            .is_some_and(|closing| now.saturating_sub(closing.since) > patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpinspect_common::EndpointKind;
+
+    use super::*;
+
+    fn session() -> TrackedSession {
+        TrackedSession::new(SessionId("s".into()))
+    }
+
+    #[test]
+    fn a_session_has_two_directions() {
+        let mut session = session();
+        let pipe = |ino| EndpointKey {
+            ino,
+            dev: 15,
+            kind: EndpointKind::Pipe as u32,
+        };
+        session.attach(pipe(2), Direction::ServerToClient, true);
+        assert!(session.is_incomplete() && session.joined);
+        session.attach(pipe(1), Direction::ClientToServer, false);
+        assert!(!session.is_incomplete() && session.joined);
+        let streams: Vec<_> = session.streams().collect();
+        assert_eq!(
+            streams,
+            [
+                (pipe(1), Direction::ClientToServer),
+                (pipe(2), Direction::ServerToClient)
+            ]
+        );
+    }
+
+    #[test]
+    fn parties_are_learned_at_either_end_of_either_stream() {
+        let mut session = session();
+        assert!(session.note_party(Direction::ClientToServer, End::Reader, 10));
+        assert!(!session.note_party(Direction::ServerToClient, End::Writer, 10));
+        assert!(session.note_party(Direction::ServerToClient, End::Reader, 20));
+        assert!(!session.note_party(Direction::ClientToServer, End::Writer, 20));
+        assert!(!session.note_party(Direction::ClientToServer, End::Writer, 0));
+        assert_eq!((session.server, session.client), (Some(10), Some(20)));
+    }
+
+    #[test]
+    fn the_first_reason_to_close_counts() {
+        let mut session = session();
+        assert!(!session.has_been_closing_for(0, 100));
+        session.close(10, "server_exited");
+        session.close(20, "client_exited");
+        let closing = Closing {
+            since: 10,
+            reason: "server_exited",
+        };
+        assert_eq!(session.closing, Some(closing));
+        assert!(session.has_been_closing_for(5, 16));
+        assert!(!session.has_been_closing_for(5, 15));
+        session.keep_open();
+        session.close(30, "client_exited");
+        assert!(!session.has_been_closing_for(5, 16));
     }
 }

@@ -1,194 +1,151 @@
-//! Looking at a stream's beginning until it is clear what it is.
+//! Decides what a stream is by its beginning, and what follows from that.
 
 use mcpinspect_common::{End, EndpointKey};
 
-use super::carrying::OwnedPiece;
-use super::environment::Environment;
-use super::stream::{Fate, Stream};
-use super::tracker::Tracker;
+use super::delivery;
+use super::flow::SessionIndex;
+use super::pairing::{Pairing, Placement};
+use super::step::Step;
+use super::stream::StreamState;
 use crate::capture::Origin;
 use crate::mcp::sniff::Evidence;
-use crate::model::InputSink;
+use crate::model::Direction;
 
-impl<E: Environment> Tracker<E> {
-    pub(super) fn data(
-        &mut self,
-        key: EndpointKey,
-        end: End,
-        position: u64,
-        bytes: &[u8],
-        origin: Origin,
-        feed: &mut impl InputSink,
-    ) {
-        let stream = self.ensure(key);
-        stream.actors[end as usize] = Some(origin.tgid);
-        match &mut stream.fate {
-            Fate::Ignored => {}
-            Fate::Sniffed(beginning) => {
-                let before = beginning.memory();
-                let judge = beginning.keep(end, position, bytes, origin.time);
-                let kept = beginning.memory() - before;
-                if judge {
-                    beginning.judge();
-                }
-                self.beginnings += kept;
-                if judge {
-                    self.decide(key, feed);
-                }
-                self.bound_beginnings();
+/// Takes in bytes that crossed an end of a stream.
+pub fn data(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    end: End,
+    position: u64,
+    bytes: &[u8],
+    origin: Origin,
+) {
+    let stream = step.streams.ensure(key);
+    stream.last_seen[end as usize] = Some(origin.tgid);
+    match &stream.state {
+        StreamState::Ignored => {}
+        StreamState::Undecided(_) => {
+            let evidence = step.streams.sniff(key, end, position, bytes, origin.time);
+            if let Some(evidence) = evidence {
+                decide(step, key, evidence);
             }
-            Fate::Carried(flow) if flow.source == end => {
-                self.deliver(key, position, bytes, origin, feed);
+            bound_buffers(step);
+        }
+        StreamState::InSession(_) => delivery::data(step, key, end, position, bytes, origin),
+    }
+}
+
+/// Acts on what the beginning of a stream shows.
+fn decide(step: &mut Step<'_>, key: EndpointKey, evidence: Evidence) {
+    match evidence {
+        Evidence::Mcp { role } => promote(step, key, role),
+        Evidence::NotMcp { .. } => {
+            if !is_output_of_open_input(step, key) {
+                ignore(step, key);
             }
-            Fate::Carried(flow) if end == End::Writer => {
-                if flow.reassembly.next() == 0 {
-                    flow.fallback.keep(position, bytes, origin.time);
-                }
-                self.ends(key, origin.time, feed, |ends, mut say| {
-                    ends.written(position, bytes, origin.time, &mut say);
-                });
+        }
+        Evidence::Undecided {
+            json_rpc_like: true,
+        } => {
+            if step.streams.extend(key) {
+                step.ship(key);
             }
-            Fate::Carried(_) => {}
+        }
+        Evidence::Undecided {
+            json_rpc_like: false,
+        } => {
+            let spent = step.streams.sniffed(key) as u64 >= step.settings.sniff_budget;
+            if spent && !is_output_of_open_input(step, key) {
+                ignore(step, key);
+            }
         }
     }
+}
 
-    pub(super) fn missing(
-        &mut self,
-        key: EndpointKey,
-        end: End,
-        position: u64,
-        length: u64,
-        origin: Origin,
-        feed: &mut impl InputSink,
-    ) {
-        let Some(Stream {
-            fate: Fate::Carried(flow),
-            ..
-        }) = self.streams.get(&key)
-        else {
+/// Makes a stream one direction of a session, and looks for the other one. `role` is the direction,
+/// where the stream's messages tell.
+pub fn promote(step: &mut Step<'_>, key: EndpointKey, role: Option<Direction>) {
+    let pairing = pairing(step);
+    let direction = role.unwrap_or_else(|| pairing.direction_of(key));
+    let index = match pairing.place(key, direction) {
+        Placement::In(index) => index,
+        Placement::Copy => return ignore(step, key),
+        Placement::New => match step.sessions.add() {
+            Some(index) => index,
+            None => return leave_alone(step, key),
+        },
+    };
+    delivery::bind(step, index, key, direction);
+    complete(step, index);
+}
+
+/// Adds the direction that a session lacks, if it can be found.
+pub fn complete(step: &mut Step<'_>, index: SessionIndex) {
+    if let Some((key, direction)) = pairing(step).missing_half(index) {
+        delivery::bind(step, index, key, direction);
+    }
+}
+
+/// Follows neither a stream nor the other direction of its programs.
+fn leave_alone(step: &mut Step<'_>, key: EndpointKey) {
+    let others = pairing(step).others(key);
+    ignore(step, key);
+    for other in others {
+        if step.streams.is_undecided(other) {
+            ignore(step, other);
+        }
+    }
+}
+
+/// Stops following a stream, and what was only followed because of it.
+pub fn ignore(step: &mut Step<'_>, key: EndpointKey) {
+    tracing::trace!(?key, "not followed");
+    step.streams.ignore(key);
+    step.ship(key);
+    let outputs: Vec<_> = step.programs.outputs_of_readers(key).collect();
+    for output in outputs {
+        let is_other = step
+            .streams
+            .get(output)
+            .is_some_and(|stream| matches!(stream.evidence(), Some(Evidence::NotMcp { .. })));
+        if is_other && output != key && !is_output_of_open_input(step, output) {
+            ignore(step, output);
+        }
+    }
+}
+
+/// Whether `key` is the output of a program whose input is MCP or may still turn out to be.
+fn is_output_of_open_input(step: &Step<'_>, key: EndpointKey) -> bool {
+    step.programs
+        .inputs_of_writers(key)
+        .filter(|input| *input != key)
+        .filter_map(|input| step.streams.get(input))
+        .any(|stream| match &stream.state {
+            StreamState::Undecided(buffer) => !matches!(buffer.evidence(), Evidence::NotMcp { .. }),
+            StreamState::InSession(_) => true,
+            StreamState::Ignored => false,
+        })
+}
+
+/// Gives up the stream with the largest buffer while the buffers hold too much.
+fn bound_buffers(step: &mut Step<'_>) {
+    while step.streams.buffered() > step.settings.max_buffered {
+        let Some((bytes, key)) = step.streams.largest_buffer() else {
             return;
         };
-        self.open_at_last(flow.session, origin.time, feed);
-        let Some(Stream {
-            fate: Fate::Carried(flow),
-            ..
-        }) = self.streams.get_mut(&key)
-        else {
-            return;
-        };
-        if flow.source == end {
-            let mut pieces = Vec::new();
-            flow.reassembly
-                .missing(position, length, origin.time, &mut |piece| {
-                    pieces.push(OwnedPiece::from(piece));
-                });
-            self.hand_on(key, pieces, "page_not_resident", origin.time, feed);
-        }
+        tracing::debug!(
+            ?key,
+            bytes,
+            "too much buffered of undecided streams; this one is given up"
+        );
+        ignore(step, key);
     }
+}
 
-    /// Acts on what a stream's beginning shows.
-    fn decide(&mut self, key: EndpointKey, feed: &mut impl InputSink) {
-        let Some(Stream {
-            fate: Fate::Sniffed(beginning),
-            ..
-        }) = self.streams.get_mut(&key)
-        else {
-            return;
-        };
-        match beginning.evidence {
-            Evidence::Mcp { role } => self.promote(key, role, feed),
-            Evidence::NotMcp { .. } => {
-                if !self.is_output_of_open_input(key) {
-                    self.ignore(key);
-                }
-            }
-            Evidence::Undecided {
-                json_rpc_like: true,
-            } => {
-                if !beginning.extended {
-                    beginning.extended = true;
-                    let limit = self.settings.max_message;
-                    self.watch(key, limit, limit);
-                }
-            }
-            Evidence::Undecided {
-                json_rpc_like: false,
-            } => {
-                let spent = beginning.length() as u64 >= self.settings.sniff_budget;
-                if spent && !self.is_output_of_open_input(key) {
-                    self.ignore(key);
-                }
-            }
-        }
-    }
-
-    /// Whether `key` is the output of a program whose input may still turn out to be MCP, or has.
-    fn is_output_of_open_input(&self, key: EndpointKey) -> bool {
-        self.programs
-            .writers(key)
-            .filter_map(|program| program.input)
-            .any(|input| {
-                input != key
-                    && self
-                        .streams
-                        .get(&input)
-                        .is_some_and(|stream| match &stream.fate {
-                            Fate::Sniffed(beginning) => {
-                                !matches!(beginning.evidence, Evidence::NotMcp { .. })
-                            }
-                            Fate::Carried(_) => true,
-                            Fate::Ignored => false,
-                        })
-            })
-    }
-
-    /// Stops watching a stream. It stays known, so that it is not taken for a new one.
-    pub(super) fn ignore(&mut self, key: EndpointKey) {
-        tracing::trace!(?key, "not watched");
-        if let Some(stream) = self.streams.get_mut(&key) {
-            if let Fate::Sniffed(beginning) = &stream.fate {
-                self.beginnings -= beginning.memory();
-            }
-            stream.fate = Fate::Ignored;
-        }
-        self.watch(key, 0, 0);
-        // What was only kept because of it.
-        let outputs: Vec<_> = self
-            .programs
-            .readers(key)
-            .filter_map(|program| program.output)
-            .collect();
-        for output in outputs {
-            let is_other = self
-                .streams
-                .get(&output)
-                .is_some_and(|stream| matches!(stream.evidence(), Some(Evidence::NotMcp { .. })));
-            if is_other && output != key && !self.is_output_of_open_input(output) {
-                self.ignore(output);
-            }
-        }
-    }
-
-    /// Gives up the longest beginning while too much is kept.
-    fn bound_beginnings(&mut self) {
-        while self.beginnings > self.settings.beginnings_max {
-            let longest = self
-                .streams
-                .iter()
-                .filter_map(|(key, stream)| match &stream.fate {
-                    Fate::Sniffed(beginning) => Some((beginning.memory(), *key)),
-                    Fate::Carried(_) | Fate::Ignored => None,
-                })
-                .max();
-            let Some((bytes, key)) = longest.filter(|(bytes, _)| *bytes > 0) else {
-                return;
-            };
-            tracing::debug!(
-                ?key,
-                bytes,
-                "too much kept of undecided streams; this one is given up"
-            );
-            self.ignore(key);
-        }
+fn pairing<'a>(step: &'a Step<'_>) -> Pairing<'a> {
+    Pairing {
+        streams: step.streams,
+        programs: step.programs,
+        sessions: step.sessions,
     }
 }

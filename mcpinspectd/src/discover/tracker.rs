@@ -1,83 +1,55 @@
-//! Takes the probes' records in, finds the sessions in them, and feeds the engine.
+//! Takes the probes' records in and routes them to the tables that they concern.
 
-use std::collections::{HashMap, VecDeque};
+use mcpinspect_common::{End, EndpointKey, EndpointReport};
 
-use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, Operation};
+use super::accounts::ClosedAccounts;
+use super::blind_processes::BlindProcesses;
+use super::counts::counted;
+use super::environment::{Environment, WatchPolicy};
 
-use super::environment::{Environment, Policy};
-use super::orphans::{Orphan, Orphans};
-use super::programs::{Program, Programs};
-use super::session::Session;
-use super::stream::{SessionIndex, Stream};
+use super::programs::{Programs, StartedProgram};
+use super::sessions::TrackedSessions;
+use super::settings::Settings;
+use super::step::Step;
+use super::streams::StreamTable;
+use super::unrouted::{UnroutedData, UnroutedPiece};
+use super::{arrival, delivery, lifecycle, sniffing, unseen};
 use crate::capture::{BootClock, KernelRecord, Origin};
 use crate::model::{Account, Direction, InputSink, StreamLedger};
 
-/// What the tracker is told.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Bytes per end that are looked at before a stream is given up as something else.
-    pub sniff_budget: u64,
-    /// Bytes that a stream's beginning may have if it looks like one long message.
-    pub max_message: u64,
-    /// Bytes of beginnings that are kept at most, over all streams.
-    pub beginnings_max: usize,
-    /// Whether what is written is compared with what is read.
-    pub compare_ends: bool,
-    /// Sessions that are followed at one time; one that comes above that is left alone.
-    pub max_sessions: usize,
-    /// Accounts of ended streams that are kept one by one. Their sums are kept in any case.
-    pub max_accounts: usize,
-}
+/// Nanoseconds between two checks of everything known against the process table.
+const SWEEP_INTERVAL: u64 = 3_000_000_000;
 
-/// See the module's text.
+/// Finds the MCP sessions of a machine in the probes' records.
 pub struct Tracker<E> {
-    pub(super) environment: E,
-    pub(super) settings: Settings,
-    pub(super) clock: BootClock,
-    pub(super) streams: HashMap<EndpointKey, Stream>,
-    /// For a socket: the one that it is connected to.
-    pub(super) peers: HashMap<EndpointKey, EndpointKey>,
-    pub(super) programs: Programs,
-    pub(super) sessions: HashMap<SessionIndex, Session>,
-    pub(super) next_session: SessionIndex,
-    /// Sessions that were left alone because too many were under way.
-    pub(super) refused: u64,
-    /// Whether that was said since there was room last.
-    pub(super) refusal_told: bool,
-    /// Distinguishes the sessions of this run from those of others.
-    pub(super) run: String,
-    pub(super) ended: VecDeque<StreamLedger>,
-    /// The sum over all ended sessions.
-    pub(super) closed: Account,
-    pub(super) beginnings: usize,
-    pub(super) next_sweep: u64,
+    environment: E,
+    settings: Settings,
+    clock: BootClock,
+    streams: StreamTable,
+    programs: Programs,
+    sessions: TrackedSessions,
+    accounts: ClosedAccounts,
+    blind: BlindProcesses,
     /// What was written to sockets whose peer is not known yet.
-    pub(super) orphans: Orphans,
-    /// Processes that use a mechanism which does not tell the stream that it concerns.
-    pub(super) blind: HashMap<u32, Operation>,
+    unrouted: UnroutedData,
+    next_sweep: u64,
 }
 
 impl<E: Environment> Tracker<E> {
     /// A tracker that knows nothing yet.
     pub fn new(environment: E, settings: Settings, clock: BootClock, now: u64) -> Self {
+        let run = format!("{:x}", clock.at(now).0 / 1_000_000);
         Self {
             environment,
-            settings,
-            run: format!("{:x}", clock.at(now).0 / 1_000_000),
             clock,
-            streams: HashMap::new(),
-            peers: HashMap::new(),
+            streams: StreamTable::default(),
             programs: Programs::default(),
-            sessions: HashMap::new(),
-            next_session: 0,
-            refused: 0,
-            refusal_told: false,
-            ended: VecDeque::new(),
-            closed: Account::default(),
-            beginnings: 0,
-            next_sweep: now.saturating_add(super::ending::SWEEP_INTERVAL),
-            orphans: Orphans::default(),
-            blind: HashMap::new(),
+            sessions: TrackedSessions::new(run, settings.max_sessions),
+            accounts: ClosedAccounts::new(settings.max_accounts),
+            blind: BlindProcesses::default(),
+            unrouted: UnroutedData::default(),
+            next_sweep: now.saturating_add(SWEEP_INTERVAL),
+            settings,
         }
     }
 
@@ -93,11 +65,16 @@ impl<E: Environment> Tracker<E> {
 
     /// Sessions that were not followed because too many were under way.
     pub fn refused(&self) -> u64 {
-        self.refused
+        self.sessions.refused()
     }
 
-    /// Takes a record in.
-    pub fn record(&mut self, origin: Origin, record: KernelRecord<'_>, feed: &mut impl InputSink) {
+    /// Bytes kept of streams that are undecided.
+    pub fn buffered(&self) -> usize {
+        self.streams.buffered()
+    }
+
+    /// Takes in a record.
+    pub fn record(&mut self, origin: Origin, record: KernelRecord<'_>, sink: &mut dyn InputSink) {
         if !matches!(record, KernelRecord::Data { .. }) {
             tracing::trace!(?origin, ?record);
         }
@@ -107,48 +84,55 @@ impl<E: Environment> Tracker<E> {
                 end,
                 position,
                 bytes,
-            } => {
-                if let Some(stream) = self.stream_of(key, end) {
-                    self.data(stream, end, position, bytes, origin, feed);
-                } else {
-                    self.orphans.keep(key, position, bytes, origin);
+            } => match self.streams.peers().stream_at(key, end) {
+                Some(stream) => {
+                    sniffing::data(&mut self.step(sink), stream, end, position, bytes, origin);
                 }
-            }
+                None => self.unrouted.keep(UnroutedPiece {
+                    key,
+                    position,
+                    bytes: bytes.to_vec(),
+                    origin,
+                }),
+            },
             KernelRecord::Missing {
                 key,
                 end,
                 position,
                 length,
             } => {
-                if let Some(stream) = self.stream_of(key, end) {
-                    self.missing(stream, end, position, length, origin, feed);
+                if let Some(stream) = self.streams.peers().stream_at(key, end) {
+                    let step = &mut self.step(sink);
+                    delivery::missing(step, stream, end, position, length, origin);
                 }
             }
-            KernelRecord::EndOfStream { key } => self.end_of_stream(key, origin, feed),
-            KernelRecord::Exec { input, output } => self.exec(origin, input, output, feed),
+            KernelRecord::EndOfStream { key } => {
+                delivery::end_of_stream(&mut self.step(sink), key, origin);
+            }
+            KernelRecord::Exec { input, output } => self.exec(origin, input, output, sink),
             KernelRecord::Exit => self.exit(origin),
             KernelRecord::Registered(report) => {
-                self.registered(report);
-                self.adopt(feed);
+                self.streams.join(report);
+                self.route_waiting(sink);
             }
             KernelRecord::BlindSpot {
                 stream,
                 bytes: _,
                 operation,
-            } => {
-                self.blind_spot(stream, operation, origin, feed);
-            }
+            } => unseen::moved(&mut self.step(sink), stream, operation, origin),
         }
     }
 
-    /// A running program that was found rather than seen starting, and its two streams.
-    pub fn found(&mut self, pid: u32, input: Option<EndpointKey>, output: Option<EndpointKey>) {
-        let output = output.and_then(|key| match EndpointKind::from_u32(key.kind) {
-            Some(EndpointKind::UnixSocket) => self.peers.get(&key).copied(),
-            _ => Some(key),
-        });
+    /// Takes in a program that was running before the daemon, with its two streams.
+    pub fn add_running(
+        &mut self,
+        pid: u32,
+        input: Option<EndpointKey>,
+        output: Option<EndpointKey>,
+    ) {
+        let output = output.and_then(|key| self.streams.peers().stream_at(key, End::Writer));
         let info = self.environment.describe(pid);
-        self.programs.add(&Program {
+        self.programs.add(&StartedProgram {
             pid,
             input,
             output,
@@ -156,67 +140,82 @@ impl<E: Environment> Tracker<E> {
         });
     }
 
-    /// The stream that `end` of `endpoint` belongs to.
-    pub(super) fn stream_of(&self, endpoint: EndpointKey, end: End) -> Option<EndpointKey> {
-        match (end, EndpointKind::from_u32(endpoint.kind)?) {
-            (End::Reader, _) | (End::Writer, EndpointKind::Pipe) => Some(endpoint),
-            (End::Writer, EndpointKind::UnixSocket) => self.peers.get(&endpoint).copied(),
+    /// Lets time pass. Call this about ten times a second, when all records so far are taken in.
+    pub fn tick(&mut self, now: u64, sink: &mut dyn InputSink) {
+        let sweep = now >= self.next_sweep;
+        let step = &mut self.step(sink);
+        delivery::announce_waiting(step, now);
+        arrival::settle(step, now);
+        arrival::check_counts(step, now);
+        for index in step.sessions.indices(|session| session.is_incomplete()) {
+            sniffing::complete(step, index);
+        }
+        let closing = step
+            .sessions
+            .indices(|session| session.has_been_closing_for(lifecycle::CLOSING_PATIENCE, now));
+        let sweep = sweep && !step.streams.is_empty();
+        if closing.is_empty() && !sweep {
+            return;
+        }
+        let holders = step.machine.holders();
+        for index in closing {
+            lifecycle::close_if_over(step, index, &holders, now);
+        }
+        if sweep {
+            lifecycle::sweep(step, &holders, now);
+            self.next_sweep = now + SWEEP_INTERVAL;
         }
     }
 
-    /// Notes what an endpoint report says; gives the endpoint, if it is one.
-    fn endpoint(&mut self, report: EndpointReport) -> Option<EndpointKey> {
-        let key = report.key;
-        let kind = EndpointKind::from_u32(key.kind)?;
-        if kind == EndpointKind::UnixSocket && report.peer_ino != 0 {
-            let peer = EndpointKey {
-                ino: report.peer_ino,
-                ..key
-            };
-            self.peers.insert(key, peer);
-            self.peers.insert(peer, key);
-        }
-        Some(key)
+    /// Ends all sessions: the daemon stops. All records must have been taken in.
+    pub fn finish(&mut self, now: u64, sink: &mut dyn InputSink) {
+        lifecycle::end_all(&mut self.step(sink), now);
     }
 
-    pub(super) fn ensure(&mut self, key: EndpointKey) -> &mut Stream {
-        let written_at = match EndpointKind::from_u32(key.kind) {
-            Some(EndpointKind::UnixSocket) => self.peers.get(&key).copied(),
-            _ => Some(key),
-        };
-        let stream = self
-            .streams
-            .entry(key)
-            .or_insert_with(|| Stream::new(written_at));
-        if stream.written_at.is_none() {
-            stream.written_at = written_at;
+    /// The accounts of the streams that ended last, oldest first.
+    pub fn ledger(&mut self) -> &[StreamLedger] {
+        self.accounts.latest()
+    }
+
+    /// What the streams of all sessions carried since the start, those under way included.
+    pub fn account(&self) -> Account {
+        let mut sum = self.accounts.sum();
+        for (key, flow) in self.streams.flows() {
+            sum.written += counted(&self.streams, &self.environment, key).written;
+            sum.captured += flow.captured();
+            sum.lost += flow.lost();
         }
-        stream
+        sum
+    }
+
+    fn step<'a>(&'a mut self, sink: &'a mut dyn InputSink) -> Step<'a> {
+        Step {
+            machine: &mut self.environment,
+            settings: &self.settings,
+            clock: self.clock,
+            streams: &mut self.streams,
+            programs: &mut self.programs,
+            sessions: &mut self.sessions,
+            accounts: &mut self.accounts,
+            blind: &mut self.blind,
+            sink,
+        }
     }
 
     /// Takes in what was written to sockets whose peers have become known.
-    fn adopt(&mut self, feed: &mut impl InputSink) {
-        for Orphan {
-            key,
-            position,
-            bytes,
-            origin,
-        } in self.orphans.take()
-        {
-            match self.stream_of(key, End::Writer) {
-                Some(stream) => self.data(stream, End::Writer, position, &bytes, origin, feed),
-                None => self.orphans.keep(key, position, &bytes, origin),
+    fn route_waiting(&mut self, sink: &mut dyn InputSink) {
+        for piece in self.unrouted.take() {
+            match self.streams.peers().stream_at(piece.key, End::Writer) {
+                Some(stream) => sniffing::data(
+                    &mut self.step(sink),
+                    stream,
+                    End::Writer,
+                    piece.position,
+                    &piece.bytes,
+                    piece.origin,
+                ),
+                None => self.unrouted.keep(piece),
             }
-        }
-    }
-
-    fn registered(&mut self, report: EndpointReport) {
-        let Some(key) = self.endpoint(report) else {
-            return;
-        };
-        self.ensure(key).joined = true;
-        if let Some(&peer) = self.peers.get(&key) {
-            self.ensure(peer).joined = true;
         }
     }
 
@@ -225,59 +224,56 @@ impl<E: Environment> Tracker<E> {
         origin: Origin,
         input: EndpointReport,
         output: EndpointReport,
-        feed: &mut impl InputSink,
+        sink: &mut dyn InputSink,
     ) {
         // Whatever its process did before, this is another program.
-        self.blind.remove(&origin.tgid);
-        let input = self.endpoint(input);
-        let output = self
-            .endpoint(output)
-            .and_then(|key| self.stream_of(key, End::Writer));
+        self.blind.forget(origin.tgid);
+        let peers = self.streams.peers_mut();
+        let input = peers.learn(input);
+        let output = peers
+            .learn(output)
+            .and_then(|key| peers.stream_at(key, End::Writer));
         for key in [input, output].into_iter().flatten() {
-            self.ensure(key);
+            self.streams.ensure(key);
         }
-        // Only a program between two streams can be a server whose both directions are seen; the
-        // process table is asked for those alone, while they are there.
+        // Only a program between two streams can be a server whose both directions are seen. The
+        // process table is read for those alone, while they are there.
         let info = (input.is_some() && output.is_some())
             .then(|| self.environment.describe(origin.tgid))
             .flatten();
         let policy = info
             .as_deref()
-            .map_or(Policy::Sniff, |info| self.environment.policy(info));
-        self.programs.add(&Program {
+            .map_or(WatchPolicy::Sniff, |info| self.environment.policy(info));
+        self.programs.add(&StartedProgram {
             pid: origin.tgid,
             input,
             output,
             info,
         });
+        let step = &mut self.step(sink);
         match policy {
-            Policy::Sniff => {}
-            Policy::Exclude => {
+            WatchPolicy::Sniff => {}
+            WatchPolicy::Exclude => {
                 for key in [input, output].into_iter().flatten() {
-                    self.ignore(key);
+                    sniffing::ignore(step, key);
                 }
             }
-            Policy::Watch => {
+            WatchPolicy::Watch => {
                 if let Some(input) = input {
-                    self.promote(input, Some(Direction::ClientToServer), feed);
+                    sniffing::promote(step, input, Some(Direction::ClientToServer));
                 }
             }
         }
-        self.adopt(feed);
+        self.route_waiting(sink);
     }
 
     fn exit(&mut self, origin: Origin) {
         for session in self.sessions.values_mut() {
             if session.server == Some(origin.tgid) {
-                session.closing(origin.time, "server_exited");
+                session.close(origin.time, "server_exited");
             } else if session.client == Some(origin.tgid) {
-                session.closing(origin.time, "client_exited");
+                session.close(origin.time, "client_exited");
             }
         }
-    }
-
-    /// The moment of a kernel time.
-    pub(super) fn moment(&self, boot: u64) -> crate::model::Timestamp {
-        self.clock.at(boot)
     }
 }

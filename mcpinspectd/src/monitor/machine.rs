@@ -10,13 +10,13 @@ use mcpinspect_common::{
 use nix::libc;
 
 use crate::capture::Probes;
-use crate::discover::{Environment, Policy};
+use crate::discover::{Environment, WatchPolicy};
 use crate::model::{Pid, ServerIdentity};
 use crate::process::fds::{Holder, Holders, StreamKind, holders_snapshot, of_process};
 use crate::process::{ProcessInfo, own};
 
 /// Decides what the configuration says about a process.
-pub type PolicyOf = Box<dyn Fn(&ProcessInfo) -> Policy + Send>;
+pub type PolicyOf = Box<dyn Fn(&ProcessInfo) -> WatchPolicy + Send>;
 /// Finds a server's stable name.
 pub type IdentityOf = Box<dyn FnMut(Option<&ProcessInfo>, Option<u32>) -> ServerIdentity + Send>;
 
@@ -156,7 +156,7 @@ impl Environment for Machine {
         ProcessInfo::read(Pid(pid)).map(Arc::new)
     }
 
-    fn policy(&mut self, process: &ProcessInfo) -> Policy {
+    fn policy(&mut self, process: &ProcessInfo) -> WatchPolicy {
         (self.policy)(process)
     }
 

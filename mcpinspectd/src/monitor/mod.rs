@@ -23,8 +23,8 @@ const TICK: Duration = Duration::from_millis(100);
 const SETTLED: Duration = Duration::from_millis(50);
 /// Nanoseconds that a machine which is never quiet is waited for.
 const SETTLED_MAX: u64 = 500_000_000;
-/// Bytes of undecided streams' beginnings that are kept at most.
-const BEGINNINGS_MAX: usize = 32 << 20;
+/// Bytes that all sniff buffers may hold together.
+const BUFFERED_MAX: usize = 32 << 20;
 
 /// What the monitor needs to know.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl Monitor {
         let settings = Settings {
             sniff_budget: options.probes.sniff_budget,
             max_message: options.max_message,
-            beginnings_max: BEGINNINGS_MAX,
+            max_buffered: BUFFERED_MAX,
             compare_ends: options.compare_ends,
             max_sessions: options.max_sessions,
             max_accounts: options.max_accounts,
@@ -109,7 +109,7 @@ impl Monitor {
             }
         }
         for startup::Found { pid, input, output } in std::mem::take(&mut self.found) {
-            self.tracker.found(pid.0, input, output);
+            self.tracker.add_running(pid.0, input, output);
         }
         while !stop.load(Ordering::Acquire) {
             self.step(feed, &mut next_tick);

@@ -1,0 +1,145 @@
+//! Announcing sessions: when enough is known of one, and what is said of it.
+//!
+//! A session is announced as soon as its client is known. A client that wrote before its server's
+//! program was registered shows itself when it reads the answer; until then the session's bytes
+//! wait, but not for long.
+
+use std::sync::Arc;
+
+use mcpinspect_common::{End, EndpointKey};
+
+use super::blind_spots;
+use super::flow::SessionIndex;
+use super::session::PendingPiece;
+use super::step::Step;
+use crate::model::{Input, Pid, SessionStart};
+use crate::process::ProcessInfo;
+
+/// Nanoseconds that a session waits for its client to show itself.
+const CLIENT_PATIENCE: u64 = 100_000_000;
+/// Bytes that wait for that at most.
+const PENDING_MAX: usize = 1 << 20;
+
+/// Who talks in a session.
+#[derive(Debug, Default)]
+pub struct Parties {
+    server: Option<u32>,
+    server_info: Option<Arc<ProcessInfo>>,
+    client: Option<u32>,
+}
+
+/// Returns the parties of a session that should be announced now: because its client is known, or
+/// because it has waited for that for long enough.
+pub fn ready(step: &mut Step<'_>, index: SessionIndex, now: u64) -> Option<Parties> {
+    let session = step.sessions.get(index)?;
+    let since = session
+        .pending
+        .first()
+        .map_or(now, |first| first.origin.time);
+    let out_of_patience =
+        now.saturating_sub(since) > CLIENT_PATIENCE || session.pending_bytes() > PENDING_MAX;
+    let parties = parties(step, index);
+    (parties.client.is_some() || out_of_patience).then_some(parties)
+}
+
+/// Returns who is at the two ends of a session, as far as that is known.
+pub fn parties(step: &mut Step<'_>, index: SessionIndex) -> Parties {
+    let Some(session) = step.sessions.get(index) else {
+        return Parties::default();
+    };
+    let last_at = |key: Option<EndpointKey>, end: End| {
+        let stream = step.streams.get(key?)?;
+        let endpoint = match end {
+            End::Reader => key,
+            End::Writer => stream.written_at,
+        };
+        stream.last_at(end).or_else(|| {
+            let counters = step.machine.counters(endpoint?)?;
+            Some(counters.last_tgid[end as usize]).filter(|tgid| *tgid != 0)
+        })
+    };
+    let started = session
+        .to_server
+        .and_then(|key| step.programs.readers(key).next_back())
+        .or_else(|| {
+            session
+                .to_client
+                .and_then(|key| step.programs.writers(key).next_back())
+        })
+        .map(|program| program.pid);
+    let server = session
+        .server
+        .or_else(|| last_at(session.to_client, End::Writer))
+        .or(started);
+    let client = session
+        .client
+        .or_else(|| last_at(session.to_server, End::Writer))
+        .or_else(|| last_at(session.to_client, End::Reader));
+    let remembered = server.and_then(|pid| {
+        session
+            .streams()
+            .find_map(|(key, _)| step.programs.info(key, pid))
+    });
+    let written_at = session
+        .to_server
+        .and_then(|key| step.streams.get(key)?.written_at);
+    let server_info = server
+        .and_then(|pid| step.machine.describe(pid))
+        .or(remembered);
+    // A client that wrote before its server's program was known has not been seen. It is the
+    // nearest ancestor that holds the other end.
+    let client = client.or_else(|| {
+        let written_at = written_at?;
+        server_info
+            .as_ref()?
+            .ancestors()
+            .iter()
+            .map(|ancestor| ancestor.pid.0)
+            .find(|pid| step.machine.holds(*pid, written_at, End::Writer))
+    });
+    Parties {
+        server,
+        server_info,
+        client,
+    }
+}
+
+/// Announces a session. Returns its pending pieces, which come next, and the moment of the first.
+pub fn announce(
+    step: &mut Step<'_>,
+    index: SessionIndex,
+    parties: Parties,
+    now: u64,
+) -> (Vec<PendingPiece>, u64) {
+    let Parties {
+        server,
+        server_info,
+        client,
+    } = parties;
+    let client_info = client.and_then(|pid| step.machine.describe(pid));
+    let identity = step.machine.identify(server_info.as_deref(), client);
+    let Some(session) = step.sessions.get_mut(index) else {
+        return (Vec::new(), now);
+    };
+    session.server = server;
+    session.client = client;
+    session.announced = true;
+    let pending = std::mem::take(&mut session.pending);
+    let time = pending.first().map_or(now, |first| first.origin.time);
+    step.sink.input(Input::SessionStarted(SessionStart {
+        id: session.id.clone(),
+        server: identity,
+        server_party: server_info.map(|info| info.to_party()),
+        client_party: client_info.map(|info| info.to_party()),
+        joined_midstream: session.joined,
+        time: step.clock.at(time),
+    }));
+    // A party that has exited by now still has a process id.
+    step.sink.input(Input::PartiesChanged {
+        session: &session.id,
+        server_pid: session.server.map(Pid),
+        client_pid: session.client.map(Pid),
+    });
+    blind_spots::report_processes(step, time);
+    (pending, time)
+}

@@ -1,0 +1,49 @@
+//! Bytes that have not arrived: how long they are waited for, and when they are lost.
+
+use mcpinspect_common::End;
+
+use super::counts::counted;
+use super::delivery::{RING_FULL, pass_on};
+use super::flow::Flow;
+use super::step::Step;
+use super::unseen;
+
+/// Nanoseconds that the counts of a stream must not have changed before they are checked.
+const STILL: u64 = 1_000_000_000;
+
+/// Gives up bytes that later ones have awaited for too long, and differences between two ends that
+/// wait for the other end to catch up.
+pub fn settle(step: &mut Step<'_>, now: u64) {
+    for key in step.streams.flows_where(Flow::is_waiting) {
+        pass_on(step, key, RING_FULL, now, |flow, emit| {
+            flow.settle(now, emit)
+        });
+    }
+    for key in step.streams.flows_where(Flow::is_comparison_waiting) {
+        pass_on(step, key, RING_FULL, now, |flow, emit| {
+            flow.settle_comparison(now, emit);
+        });
+    }
+}
+
+/// Checks streams whose counts no longer change: were bytes counted that never came, or taken by a
+/// reader that the probes do not see?
+pub fn check_counts(step: &mut Step<'_>, now: u64) {
+    for key in step.streams.flows_where(|_| true) {
+        let counted = counted(step.streams, step.machine, key);
+        let Some(flow) = step.streams.flow_mut(key) else {
+            continue;
+        };
+        if now.saturating_sub(flow.still_since(counted, now)) < STILL {
+            continue;
+        }
+        let source = flow.source();
+        if flow.position() < counted.at(source) {
+            pass_on(step, key, RING_FULL, now, |flow, emit| {
+                flow.finish(counted.at(source), now, emit);
+            });
+        } else if source == End::Reader && counted.written > counted.read {
+            unseen::look_for_reader(step, key, counted.written - counted.read, now);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Processes that move bytes in ways that the probes cannot see.
+
+use std::collections::HashMap;
+
+use mcpinspect_common::Operation;
+
+/// Most processes remembered.
+const PROCESSES_MAX: usize = 4096;
+
+/// Processes that use a mechanism which does not tell the stream that it concerns, such as
+/// `io_uring`. At most [`PROCESSES_MAX`]: above that, all are forgotten, and those that go on show
+/// again.
+#[derive(Debug, Default)]
+pub struct BlindProcesses {
+    by_pid: HashMap<u32, Operation>,
+}
+
+impl BlindProcesses {
+    /// Notes that a process uses such a mechanism.
+    pub fn add(&mut self, pid: u32, mechanism: Operation) {
+        if self.by_pid.len() >= PROCESSES_MAX {
+            self.by_pid.clear();
+        }
+        self.by_pid.insert(pid, mechanism);
+    }
+
+    /// The mechanism that a process uses.
+    pub fn mechanism_of(&self, pid: u32) -> Option<Operation> {
+        self.by_pid.get(&pid).copied()
+    }
+
+    /// Forgets a process: another program runs in it now.
+    pub fn forget(&mut self, pid: u32) {
+        self.by_pid.remove(&pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bounded_number_of_processes_is_remembered() {
+        let mut blind = BlindProcesses::default();
+        for pid in 0..PROCESSES_MAX as u32 {
+            blind.add(pid, Operation::IoUring);
+        }
+        assert_eq!(blind.mechanism_of(7), Some(Operation::IoUring));
+        blind.forget(7);
+        assert_eq!(blind.mechanism_of(7), None);
+        blind.add(5000, Operation::Compat);
+        blind.add(5001, Operation::Compat);
+        assert_eq!(blind.mechanism_of(5001), Some(Operation::Compat));
+        assert!(blind.by_pid.len() < PROCESSES_MAX);
+    }
+}

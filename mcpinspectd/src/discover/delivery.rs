@@ -1,0 +1,307 @@
+//! Passes a session's bytes on: in order, after the session was announced, with its parties.
+
+use mcpinspect_common::{End, EndpointKey};
+
+use super::announcing::{self, Parties};
+use super::flow::{Flow, SessionIndex};
+use super::session::PendingPiece;
+use super::step::Step;
+use crate::capture::Origin;
+use crate::model::{Direction, Input, Pid, SessionId, Timestamp};
+use crate::wire::comparison::Compared;
+use crate::wire::reassembly::Piece;
+
+/// Why bytes that were counted did not arrive.
+pub const RING_FULL: &str = "ring_full";
+
+/// Makes an undecided stream one direction of a session, and passes on what was kept of it.
+pub fn bind(step: &mut Step<'_>, index: SessionIndex, key: EndpointKey, direction: Direction) {
+    tracing::trace!(
+        ?key,
+        direction = direction.as_str(),
+        session = index,
+        "part of a session"
+    );
+    let Some(kept) = step.streams.bind(key, index, direction) else {
+        return;
+    };
+    if let Some(session) = step.sessions.get_mut(index) {
+        session.attach(key, direction, kept.joined);
+    }
+    if step.settings.compare_ends {
+        compare_ends(step, key, kept.joined);
+    }
+    step.ship(key);
+    let tgid = kept.reader.unwrap_or(0);
+    for (position, bytes, time) in kept.read.pieces() {
+        deliver(step, key, position, bytes, Origin { tgid, time });
+    }
+}
+
+/// Starts to compare the ends of a stream that has just become part of a session.
+fn compare_ends(step: &mut Step<'_>, key: EndpointKey, joined: bool) {
+    let unread = step
+        .streams
+        .get(key)
+        .and_then(|stream| step.machine.counters(stream.written_at?))
+        .map_or(0, |counters| counters.unread);
+    // A call that was under way when the stream became known may have been counted at one end and
+    // not at the other.
+    let aligned = !joined && unread == 0;
+    if let Some(flow) = step.streams.flow_mut(key) {
+        flow.compare(unread, aligned);
+    }
+}
+
+/// Takes in bytes that crossed an end of a stream in a session.
+pub fn data(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    end: End,
+    position: u64,
+    bytes: &[u8],
+    origin: Origin,
+) {
+    let Some(flow) = step.streams.flow(key) else {
+        return;
+    };
+    if flow.source() == end {
+        deliver(step, key, position, bytes, origin);
+    } else if end == End::Writer {
+        pass_on(step, key, RING_FULL, origin.time, |flow, emit| {
+            flow.written(position, bytes, origin.time, emit);
+        });
+    }
+}
+
+/// Takes in that bytes which crossed an end of a stream could not be copied.
+pub fn missing(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    end: End,
+    position: u64,
+    length: u64,
+    origin: Origin,
+) {
+    let Some(flow) = step.streams.flow(key) else {
+        return;
+    };
+    let is_source = flow.source() == end;
+    announce_pending(step, flow.session(), origin.time);
+    if is_source {
+        pass_on(step, key, "page_not_resident", origin.time, |flow, emit| {
+            flow.missing(position, length, origin.time, emit);
+        });
+    }
+}
+
+/// Takes in that a reader has seen the end of a stream.
+pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
+    pass_on(step, key, RING_FULL, origin.time, |flow, emit| {
+        flow.finish_comparison(emit);
+    });
+    let Some(flow) = step.streams.flow_mut(key) else {
+        return;
+    };
+    let direction = flow.direction();
+    let is_first = flow.end();
+    let Some(session) = step.sessions.get_mut(flow.session()) else {
+        return;
+    };
+    if session.announced && is_first {
+        step.sink.input(Input::EndOfStream {
+            session: &session.id,
+            direction,
+            time: step.clock.at(origin.time),
+        });
+    }
+    let reason = match direction {
+        Direction::ClientToServer => "client_closed",
+        Direction::ServerToClient => "server_closed",
+    };
+    session.close(origin.time, reason);
+}
+
+/// Makes the writer's end the source of a stream whose reader cannot be seen, and passes on what was
+/// kept of it. Returns whether that changed anything.
+pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: u64) -> bool {
+    let mut kept = None;
+    pass_on(step, key, RING_FULL, now, |flow, emit| {
+        kept = flow.switch_to_writer(emit);
+    });
+    let Some(kept) = kept else {
+        return false;
+    };
+    step.ship(key);
+    let tgid = step.streams.last_at(key, End::Writer).unwrap_or(0);
+    for (position, bytes, time) in kept.pieces() {
+        deliver(step, key, position, bytes, Origin { tgid, time });
+    }
+    true
+}
+
+/// Puts a piece of a stream's source in order, and passes on what is in order now.
+fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], origin: Origin) {
+    let Some(flow) = step.streams.flow(key) else {
+        return;
+    };
+    let index = flow.session();
+    let starts = !flow.has_started();
+    note_party(step, index, flow.direction(), flow.source(), origin.tgid);
+    if !is_announced(step, index, origin.time) {
+        if let Some(session) = step.sessions.get_mut(index) {
+            session.pending.push(PendingPiece {
+                key,
+                position,
+                bytes: bytes.to_vec(),
+                origin,
+            });
+        }
+        return;
+    }
+    pass_on(step, key, RING_FULL, origin.time, |flow, emit| {
+        flow.push(position, bytes, origin.time, emit);
+    });
+    if starts
+        && let Some(flow) = step.streams.flow_mut(key)
+        && flow.has_started()
+    {
+        // The source is seen: the other end is shipped no more, except for comparison.
+        flow.drop_fallback();
+        step.ship(key);
+    }
+}
+
+/// Lets a flow act, and passes on what comes out of it if its session was announced.
+pub fn pass_on(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    reason: &'static str,
+    now: u64,
+    act: impl FnOnce(&mut Flow, &mut dyn FnMut(Compared<'_>)),
+) {
+    let Some(flow) = step.streams.flow_mut(key) else {
+        return;
+    };
+    let Some(session) = step.sessions.get(flow.session()) else {
+        return;
+    };
+    let time = step.clock.at(now);
+    let direction = flow.direction();
+    act(flow, &mut |compared| {
+        if session.announced {
+            step.sink
+                .input(input_of(&session.id, direction, compared, reason, time));
+        }
+    });
+}
+
+/// Learns from a piece who is at an end of a stream, and reports that if it is news.
+fn note_party(step: &mut Step<'_>, index: SessionIndex, direction: Direction, end: End, pid: u32) {
+    let Some(session) = step.sessions.get_mut(index) else {
+        return;
+    };
+    if session.note_party(direction, end, pid) && session.announced {
+        // A process that takes over keeps the session from ending with the one before.
+        session.keep_open();
+        step.sink.input(Input::PartiesChanged {
+            session: &session.id,
+            server_pid: session.server.map(Pid),
+            client_pid: session.client.map(Pid),
+        });
+    }
+}
+
+/// Whether a session is announced, after announcing it if that is due.
+fn is_announced(step: &mut Step<'_>, index: SessionIndex, now: u64) -> bool {
+    let Some(session) = step.sessions.get(index) else {
+        return false;
+    };
+    if session.announced {
+        return true;
+    }
+    let Some(parties) = announcing::ready(step, index, now) else {
+        return false;
+    };
+    announce(step, index, parties, now);
+    true
+}
+
+/// Announces the sessions that have waited for their clients for long enough.
+pub fn announce_waiting(step: &mut Step<'_>, now: u64) {
+    for index in step.sessions.indices(|session| !session.pending.is_empty()) {
+        is_announced(step, index, now);
+    }
+}
+
+/// Announces a session without its client, if anything of it waits for that.
+pub fn announce_pending(step: &mut Step<'_>, index: SessionIndex, now: u64) {
+    let is_pending = step
+        .sessions
+        .get(index)
+        .is_some_and(|session| !session.pending.is_empty());
+    if is_pending {
+        let parties = announcing::parties(step, index);
+        announce(step, index, parties, now);
+    }
+}
+
+/// Announces a session, and passes on what waited for that.
+fn announce(step: &mut Step<'_>, index: SessionIndex, parties: Parties, now: u64) {
+    let (pending, time) = announcing::announce(step, index, parties, now);
+    for piece in pending {
+        deliver(step, piece.key, piece.position, &piece.bytes, piece.origin);
+    }
+    let Some(session) = step.sessions.get(index) else {
+        return;
+    };
+    for (key, direction) in session.streams() {
+        if step.streams.flow(key).is_some_and(Flow::has_ended) {
+            step.sink.input(Input::EndOfStream {
+                session: &session.id,
+                direction,
+                time: step.clock.at(time),
+            });
+        }
+    }
+}
+
+fn input_of<'a>(
+    session: &'a SessionId,
+    direction: Direction,
+    compared: Compared<'a>,
+    reason: &'static str,
+    time: Timestamp,
+) -> Input<'a> {
+    match compared {
+        Compared::Piece(Piece::Bytes { position, bytes }) => Input::Bytes {
+            session,
+            direction,
+            position,
+            time,
+            bytes,
+        },
+        Compared::Piece(Piece::Gap { position, length }) => Input::Gap {
+            session,
+            direction,
+            position,
+            bytes_lost: length,
+            reason,
+            time,
+        },
+        Compared::Difference {
+            position,
+            length,
+            read,
+            written,
+        } => Input::EndsDisagree {
+            session,
+            direction,
+            position,
+            bytes: length,
+            read,
+            written,
+            time,
+        },
+    }
+}

@@ -1,0 +1,200 @@
+//! What is over, and what is forgotten.
+//!
+//! Nothing reports that a pipe is gone. A session looks over when a reader saw the end of its stream
+//! or when one of its parties exited. It is over when no process holds the server's side any more
+//! and everything that was sent has been read or can no longer be. Finding out takes a walk through
+//! the process table, so that is done only when a session looks over, and at intervals for what went
+//! unnoticed.
+
+use mcpinspect_common::{End, EndpointKey};
+
+use super::counts::{correct_double_count, counted};
+use super::delivery::{self, RING_FULL, pass_on};
+use super::flow::{Counted, SessionIndex};
+use super::holding;
+use super::sniffing;
+use super::step::Step;
+use crate::model::{Direction, Input, SessionId, StreamLedger};
+use crate::process::fds::Holders;
+
+/// Nanoseconds that a session looks over before it is checked, so that a launcher can hand over.
+pub const CLOSING_PATIENCE: u64 = 50_000_000;
+/// Nanoseconds that bytes which were counted may take to arrive before they are given up.
+const ARRIVAL_PATIENCE: u64 = 2_000_000_000;
+/// Nanoseconds that the reader's record of the end may take to arrive after the reader is gone.
+const LAST_RECORD_PATIENCE: u64 = 300_000_000;
+/// Why sessions end when the daemon stops: what is unread then may still be read.
+const MONITORING_STOPPED: &str = "monitoring_stopped";
+
+/// Ends a session if it is over.
+pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, holders: &Holders, now: u64) {
+    let Some(session) = step.sessions.get(index) else {
+        return;
+    };
+    let (to_server, to_client) = (session.to_server, session.to_client);
+    let (since, reason) = session.closing.map_or((now, "streams_closed"), |closing| {
+        (closing.since, closing.reason)
+    });
+    let held =
+        |key: Option<EndpointKey>, end: End| holding::is_end_held(holders, step.streams, key, end);
+    let server_gone = match (to_client, to_server) {
+        (Some(_), _) => !held(to_client, End::Writer),
+        (None, _) => !held(to_server, End::Reader),
+    };
+    let client_gone = !held(to_client, End::Reader) && !held(to_server, End::Writer);
+    if !server_gone && !client_gone {
+        // The descriptors went to another process: the session goes on until that one leaves.
+        if now.saturating_sub(since) > ARRIVAL_PATIENCE
+            && let Some(session) = step.sessions.get_mut(index)
+        {
+            session.keep_open();
+        }
+        return;
+    }
+    // What is unread can still be read by a process that holds the other end.
+    let waited = now.saturating_sub(since);
+    let pending = [to_server, to_client].into_iter().flatten().any(|key| {
+        let counted = counted(step.streams, step.machine, key);
+        let unread = counted.written > counted.read;
+        step.streams.flow(key).is_some_and(|flow| {
+            flow.position() < counted.at(flow.source()) && waited < ARRIVAL_PATIENCE
+                || unread && !flow.has_ended() && waited < LAST_RECORD_PATIENCE
+                || unread && held(Some(key), End::Reader)
+        })
+    });
+    if !pending {
+        end(step, index, reason, now);
+    }
+}
+
+/// Ends all sessions, because the daemon stops. All records must have been taken in.
+pub fn end_all(step: &mut Step<'_>, now: u64) {
+    for index in step.sessions.indices(|_| true) {
+        end(step, index, MONITORING_STOPPED, now);
+    }
+}
+
+/// Ends a session: bytes that have not arrived are lost, its accounts are closed, and its streams
+/// are ignored from now on.
+fn end(step: &mut Step<'_>, index: SessionIndex, reason: &'static str, now: u64) {
+    delivery::announce_pending(step, index, now);
+    let Some(session) = step.sessions.get(index) else {
+        return;
+    };
+    let id = session.id.clone();
+    tracing::trace!(session = %id, announced = session.announced, reason, "ended");
+    for (key, direction) in session.streams() {
+        let counts = finish_stream(step, key, reason, now);
+        if is_announced(step, index) {
+            close_account(step, &id, key, direction, counts, reason, now);
+        }
+        sniffing::ignore(step, key);
+    }
+    if is_announced(step, index) {
+        step.sink.input(Input::SessionEnded {
+            session: &id,
+            reason,
+            time: step.clock.at(now),
+        });
+    }
+    step.sessions.remove(index);
+}
+
+fn is_announced(step: &Step<'_>, index: SessionIndex) -> bool {
+    step.sessions
+        .get(index)
+        .is_some_and(|session| session.announced)
+}
+
+/// Gives up what has not arrived of a stream. Returns what was counted.
+fn finish_stream(step: &mut Step<'_>, key: EndpointKey, reason: &'static str, now: u64) -> Counted {
+    let mut counts = counted(step.streams, step.machine, key);
+    let drained = step
+        .streams
+        .flow(key)
+        .is_some_and(|flow| flow.has_ended() && flow.source() == End::Reader);
+    if drained
+        && counts.written > counts.read
+        && correct_double_count(
+            step.streams,
+            step.machine,
+            key,
+            counts.written - counts.read,
+        )
+    {
+        counts.written = counts.read;
+    }
+    if counts.read == 0 && counts.written > 0 {
+        // No process was seen reading it, and none will be.
+        delivery::use_writer(step, key, now);
+    }
+    pass_on(step, key, RING_FULL, now, |flow, emit| {
+        flow.finish(counts.at(flow.source()), now, emit);
+    });
+    if reason != MONITORING_STOPPED {
+        pass_on(step, key, "never_read", now, |flow, emit| {
+            flow.finish(counts.written, now, emit);
+        });
+    }
+    pass_on(step, key, RING_FULL, now, |flow, emit| {
+        flow.finish_comparison(emit);
+    });
+    counts
+}
+
+/// Closes the account of a stream, and reports its end where its reader did not see it.
+fn close_account(
+    step: &mut Step<'_>,
+    id: &SessionId,
+    key: EndpointKey,
+    direction: Direction,
+    counts: Counted,
+    reason: &'static str,
+    now: u64,
+) {
+    let Some(flow) = step.streams.flow(key) else {
+        return;
+    };
+    step.accounts.add(StreamLedger {
+        session_id: id.clone(),
+        direction,
+        bytes_written: counts.written,
+        bytes_read: counts.read,
+        bytes_captured: flow.captured(),
+        bytes_lost: flow.lost(),
+    });
+    if reason != MONITORING_STOPPED && !flow.has_ended() {
+        step.sink.input(Input::EndOfStream {
+            session: id,
+            direction,
+            time: step.clock.at(now),
+        });
+    }
+}
+
+/// Checks everything known against who holds what: ends sessions whose end went unnoticed, forgets
+/// streams that are gone, and releases idle processes.
+pub fn sweep(step: &mut Step<'_>, holders: &Holders, now: u64) {
+    let is_held = |key| holding::is_held(holders, key);
+    for session in step.sessions.values_mut() {
+        if session.streams().any(|(key, _)| !is_held(key)) {
+            session.close(now, "streams_closed");
+        }
+    }
+    let closing = step
+        .sessions
+        .indices(|session| session.closing.is_some_and(|closing| closing.since != now));
+    for index in closing {
+        close_if_over(step, index, holders, now);
+    }
+    for key in step.streams.unheld_twice(is_held) {
+        tracing::trace!(?key, "forgotten");
+        sniffing::ignore(step, key);
+        step.streams.forget(key);
+        step.programs.forget(key);
+        step.machine.forget(key);
+    }
+    step.streams.shrink();
+    step.programs.shrink();
+    step.machine.unmark_idle();
+}

@@ -1,0 +1,188 @@
+//! The beginning of a stream, kept until it is clear what the stream carries.
+
+use mcpinspect_common::End;
+
+use crate::mcp::sniff::{Evidence, evidence};
+
+/// The first bytes of an undecided stream, as each end saw them.
+#[derive(Debug)]
+pub struct SniffBuffer {
+    /// By [`End`].
+    ends: [Prefix; 2],
+    /// What the bytes show so far.
+    evidence: Evidence,
+    /// Bytes that were judged.
+    judged: usize,
+    /// Whether more than the budget was asked for, because this looks like one long first message.
+    extended: bool,
+}
+
+/// Contiguous bytes from the beginning of a stream, as one end saw them.
+#[derive(Debug, Default)]
+pub struct Prefix {
+    /// Position of the first byte: not 0 where bytes were written before the stream was known.
+    base: u64,
+    bytes: Vec<u8>,
+    /// Where each piece ends, and when it came (`CLOCK_BOOTTIME`, nanoseconds).
+    pieces: Vec<(usize, u64)>,
+    /// Whether bytes behind `bytes` are missing, so that nothing more can be kept.
+    torn: bool,
+}
+
+impl Default for SniffBuffer {
+    fn default() -> Self {
+        Self {
+            ends: <[Prefix; 2]>::default(),
+            evidence: Evidence::Undecided {
+                json_rpc_like: false,
+            },
+            judged: 0,
+            extended: false,
+        }
+    }
+}
+
+impl SniffBuffer {
+    /// Keeps a piece. Returns what the buffer shows now if it was worth judging again: a line is
+    /// complete, or there is much more than last time.
+    pub fn push(&mut self, end: End, position: u64, bytes: &[u8], time: u64) -> Option<Evidence> {
+        let prefix = &mut self.ends[end as usize];
+        if !prefix.push(position, bytes, time) {
+            return None;
+        }
+        let length = prefix.bytes.len();
+        let more = length > self.judged
+            && (length >= 2 * self.judged || memchr::memchr(b'\n', bytes).is_some());
+        more.then(|| {
+            self.judge();
+            self.evidence
+        })
+    }
+
+    /// Judges the longer of the two ends.
+    fn judge(&mut self) {
+        let [reader, writer] = &self.ends;
+        let longer = if writer.bytes.len() > reader.bytes.len() {
+            writer
+        } else {
+            reader
+        };
+        self.judged = longer.bytes.len();
+        self.evidence = evidence(&longer.bytes);
+    }
+
+    /// What the bytes show so far.
+    pub fn evidence(&self) -> Evidence {
+        self.evidence
+    }
+
+    /// Notes that more than the budget is needed. Returns false if that was known.
+    pub fn extend(&mut self) -> bool {
+        !std::mem::replace(&mut self.extended, true)
+    }
+
+    /// Whether more than the budget is needed.
+    pub fn is_extended(&self) -> bool {
+        self.extended
+    }
+
+    /// Bytes that are kept.
+    pub fn memory(&self) -> usize {
+        self.ends.iter().map(|prefix| prefix.bytes.len()).sum()
+    }
+
+    /// Bytes of the longer end.
+    pub fn length(&self) -> usize {
+        self.ends
+            .iter()
+            .map(|prefix| prefix.bytes.len())
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// What each end saw, by [`End`].
+    pub fn into_ends(self) -> [Prefix; 2] {
+        self.ends
+    }
+}
+
+impl Prefix {
+    /// Appends a piece if it is the next one. Returns whether it was.
+    pub fn push(&mut self, position: u64, bytes: &[u8], time: u64) -> bool {
+        if self.bytes.is_empty() {
+            self.base = position;
+        }
+        let next = self.base + self.bytes.len() as u64;
+        self.torn |= position > next;
+        if self.torn || position != next {
+            return false;
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.pieces.push((self.bytes.len(), time));
+        true
+    }
+
+    /// The pieces: position, bytes, time.
+    pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8], u64)> {
+        let mut start = 0;
+        self.pieces.iter().map(move |&(end, time)| {
+            let from = std::mem::replace(&mut start, end);
+            (self.base + from as u64, &self.bytes[from..end], time)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_contiguous() {
+        let mut prefix = Prefix::default();
+        assert!(prefix.push(7, b"abc", 1));
+        assert!(!prefix.push(7, b"abc", 2), "again");
+        assert!(prefix.push(10, b"d", 3));
+        assert!(!prefix.push(12, b"f", 4), "a byte is missing");
+        assert!(!prefix.push(11, b"e", 5), "and too late");
+        let pieces: Vec<_> = prefix.pieces().collect();
+        assert_eq!(pieces, [(7, &b"abc"[..], 1), (10, b"d", 3)]);
+    }
+
+    #[test]
+    fn the_buffer_is_judged_at_newlines_and_whenever_it_has_doubled() {
+        let mut buffer = SniffBuffer::default();
+        let mut position = 0;
+        let mut push = |buffer: &mut SniffBuffer, bytes: &[u8]| {
+            let judged = buffer.push(End::Reader, position, bytes, 0).is_some();
+            position += bytes.len() as u64;
+            judged
+        };
+        assert!(push(&mut buffer, b"x"));
+        assert!(push(&mut buffer, b"x"));
+        assert!(!push(&mut buffer, b"x"));
+        assert!(push(&mut buffer, b"x"));
+        assert!(push(&mut buffer, b"\n"));
+        assert!(!push(&mut buffer, b"x"));
+        assert_eq!((buffer.memory(), buffer.length()), (6, 6));
+    }
+
+    #[test]
+    fn the_longer_end_is_judged() {
+        let mut buffer = SniffBuffer::default();
+        buffer.push(End::Reader, 0, b"{", 0);
+        let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
+        let evidence = buffer.push(End::Writer, 0, line, 0);
+        assert!(matches!(evidence, Some(Evidence::Mcp { .. })));
+        assert_eq!(buffer.length(), line.len());
+        assert_eq!(buffer.memory(), line.len() + 1);
+    }
+
+    #[test]
+    fn it_is_extended_once() {
+        let mut buffer = SniffBuffer::default();
+        assert!(!buffer.is_extended());
+        assert!(buffer.extend());
+        assert!(!buffer.extend());
+        assert!(buffer.is_extended());
+    }
+}

@@ -1,0 +1,37 @@
+//! What one step of discovery works on.
+
+use super::accounts::ClosedAccounts;
+use mcpinspect_common::EndpointKey;
+
+use super::blind_processes::BlindProcesses;
+use super::environment::Environment;
+
+use super::programs::Programs;
+use super::sessions::TrackedSessions;
+use super::settings::Settings;
+use super::shipping;
+use super::streams::StreamTable;
+use crate::capture::BootClock;
+use crate::model::InputSink;
+
+/// The tables, the machine, and where the results go. Made for each record or tick.
+pub struct Step<'a> {
+    pub machine: &'a mut dyn Environment,
+    pub settings: &'a Settings,
+    pub clock: BootClock,
+    pub streams: &'a mut StreamTable,
+    pub programs: &'a mut Programs,
+    pub sessions: &'a mut TrackedSessions,
+    pub accounts: &'a mut ClosedAccounts,
+    pub blind: &'a mut BlindProcesses,
+    pub sink: &'a mut dyn InputSink,
+}
+
+impl Step<'_> {
+    /// Has the kernel ship a stream as far as what it turned out to be asks for.
+    pub fn ship(&mut self, key: EndpointKey) {
+        for (endpoint, watch) in shipping::watches(self.streams, self.settings, key) {
+            self.machine.watch(endpoint, watch);
+        }
+    }
+}

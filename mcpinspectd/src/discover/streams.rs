@@ -1,0 +1,376 @@
+//! All streams that are known.
+
+use std::collections::HashMap;
+
+use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport};
+
+use super::capacity;
+use super::flow::{Flow, SessionIndex};
+use super::peers::Peers;
+use super::sniff_buffer::Prefix;
+use super::stream::{Stream, StreamState};
+use crate::mcp::sniff::Evidence;
+use crate::model::Direction;
+
+/// The streams by their names: the endpoints that they are read at.
+///
+/// `buffered` is always the sum of all sniff buffers: every change of a stream's state goes through
+/// here.
+#[derive(Debug, Default)]
+pub struct StreamTable {
+    streams: HashMap<EndpointKey, Stream>,
+    peers: Peers,
+    buffered: usize,
+}
+
+/// What was kept of a stream that became part of a session.
+#[derive(Debug)]
+pub struct Kept {
+    /// What the reader's end saw.
+    pub read: Prefix,
+    /// The process that was seen there.
+    pub reader: Option<u32>,
+    /// Whether the stream was in use before the daemon started.
+    pub joined: bool,
+}
+
+impl StreamTable {
+    /// Which sockets are connected.
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// Which sockets are connected, to learn more.
+    pub fn peers_mut(&mut self) -> &mut Peers {
+        &mut self.peers
+    }
+
+    /// Notes an endpoint that was in use before the daemon started, with its peer.
+    pub fn join(&mut self, report: EndpointReport) {
+        let Some(key) = self.peers.learn(report) else {
+            return;
+        };
+        for key in [Some(key), self.peers.of(key)].into_iter().flatten() {
+            self.ensure(key).joined = true;
+        }
+    }
+
+    /// A stream.
+    pub fn get(&self, key: EndpointKey) -> Option<&Stream> {
+        self.streams.get(&key)
+    }
+
+    /// One direction of a session, if the stream is one.
+    pub fn flow(&self, key: EndpointKey) -> Option<&Flow> {
+        self.get(key)?.flow()
+    }
+
+    /// One direction of a session, if the stream is one.
+    pub fn flow_mut(&mut self, key: EndpointKey) -> Option<&mut Flow> {
+        match &mut self.streams.get_mut(&key)?.state {
+            StreamState::InSession(flow) => Some(flow),
+            StreamState::Undecided(_) | StreamState::Ignored => None,
+        }
+    }
+
+    /// All directions of sessions.
+    pub fn flows(&self) -> impl Iterator<Item = (EndpointKey, &Flow)> {
+        self.streams
+            .iter()
+            .filter_map(|(key, stream)| Some((*key, stream.flow()?)))
+    }
+
+    /// The streams of all directions of sessions for which `wanted` holds.
+    pub fn flows_where(&self, wanted: impl Fn(&Flow) -> bool) -> Vec<EndpointKey> {
+        self.flows()
+            .filter(|(_, flow)| wanted(flow))
+            .map(|(key, _)| key)
+            .collect()
+    }
+
+    /// Whether a stream is known and may become part of a session.
+    pub fn is_undecided(&self, key: EndpointKey) -> bool {
+        self.get(key)
+            .is_some_and(|stream| matches!(stream.state, StreamState::Undecided(_)))
+    }
+
+    /// The process that was last seen at an end of a stream.
+    pub fn last_at(&self, key: EndpointKey, end: End) -> Option<u32> {
+        self.get(key)?.last_at(end)
+    }
+
+    /// Bytes of all sniff buffers.
+    pub fn buffered(&self) -> usize {
+        self.buffered
+    }
+
+    /// Makes a stream known, if it is not yet.
+    pub fn ensure(&mut self, key: EndpointKey) -> &mut Stream {
+        let written_at = self.peers.written_at(key);
+        let stream = self
+            .streams
+            .entry(key)
+            .or_insert_with(|| Stream::new(written_at));
+        if stream.written_at.is_none() {
+            stream.written_at = written_at;
+        }
+        stream
+    }
+
+    /// Notes that the writer's count of a stream is too high by `bytes`.
+    pub fn correct_count(&mut self, key: EndpointKey, bytes: u64) {
+        if let Some(stream) = self.streams.get_mut(&key) {
+            stream.counted_twice = bytes;
+        }
+    }
+
+    /// Keeps a piece of an undecided stream. Returns what its beginning shows now, if that was worth
+    /// judging again.
+    pub fn sniff(
+        &mut self,
+        key: EndpointKey,
+        end: End,
+        position: u64,
+        bytes: &[u8],
+        time: u64,
+    ) -> Option<Evidence> {
+        let StreamState::Undecided(buffer) = &mut self.streams.get_mut(&key)?.state else {
+            return None;
+        };
+        let before = buffer.memory();
+        let evidence = buffer.push(end, position, bytes, time);
+        self.buffered += buffer.memory() - before;
+        evidence
+    }
+
+    /// Notes that an undecided stream needs more than the budget. Returns whether that is new.
+    pub fn extend(&mut self, key: EndpointKey) -> bool {
+        match self.streams.get_mut(&key).map(|stream| &mut stream.state) {
+            Some(StreamState::Undecided(buffer)) => buffer.extend(),
+            _ => false,
+        }
+    }
+
+    /// Bytes that were seen of an undecided stream.
+    pub fn sniffed(&self, key: EndpointKey) -> usize {
+        match self.get(key).map(|stream| &stream.state) {
+            Some(StreamState::Undecided(buffer)) => buffer.length(),
+            _ => 0,
+        }
+    }
+
+    /// The undecided stream that has the largest buffer, and its size.
+    pub fn largest_buffer(&self) -> Option<(usize, EndpointKey)> {
+        self.streams
+            .iter()
+            .filter_map(|(key, stream)| match &stream.state {
+                StreamState::Undecided(buffer) => Some((buffer.memory(), *key)),
+                StreamState::InSession(_) | StreamState::Ignored => None,
+            })
+            .max()
+            .filter(|(bytes, _)| *bytes > 0)
+    }
+
+    /// Makes an undecided stream one direction of a session. Returns what was kept of it; `None` if
+    /// it is not undecided.
+    pub fn bind(
+        &mut self,
+        key: EndpointKey,
+        session: SessionIndex,
+        direction: Direction,
+    ) -> Option<Kept> {
+        let stream = self.ensure(key);
+        let StreamState::Undecided(buffer) = &mut stream.state else {
+            return None;
+        };
+        let freed = buffer.memory();
+        let [read, written] = std::mem::take(buffer.as_mut()).into_ends();
+        let kept = Kept {
+            read,
+            reader: stream.last_at(End::Reader),
+            joined: stream.joined,
+        };
+        stream.state = StreamState::InSession(Flow::new(session, direction, written));
+        self.buffered -= freed;
+        Some(kept)
+    }
+
+    /// Stops following a stream. It stays known, so that it is not taken for a new one.
+    pub fn ignore(&mut self, key: EndpointKey) {
+        let Some(stream) = self.streams.get_mut(&key) else {
+            return;
+        };
+        if let StreamState::Undecided(buffer) = &stream.state {
+            self.buffered -= buffer.memory();
+        }
+        stream.state = StreamState::Ignored;
+    }
+
+    /// Notes which streams are held by no process now. Returns those that were held by none at the
+    /// last call either and belong to no session: a process may come and go before its records
+    /// arrive, so a stream has to be unheld twice.
+    pub fn unheld_twice(&mut self, is_held: impl Fn(EndpointKey) -> bool) -> Vec<EndpointKey> {
+        let mut dead = Vec::new();
+        for (key, stream) in &mut self.streams {
+            let unheld = !is_held(*key) && stream.written_at.is_none_or(|key| !is_held(key));
+            let was_unheld = std::mem::replace(&mut stream.unheld, unheld);
+            if unheld && was_unheld && stream.flow().is_none() {
+                dead.push(*key);
+            }
+        }
+        dead
+    }
+
+    /// Forgets a stream.
+    pub fn forget(&mut self, key: EndpointKey) {
+        self.ignore(key);
+        self.streams.remove(&key);
+        if EndpointKind::from_u32(key.kind) == Some(EndpointKind::UnixSocket) {
+            self.peers.forget(key);
+        }
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty() && self.peers.is_empty()
+    }
+
+    /// Frees spare capacity.
+    pub fn shrink(&mut self) {
+        capacity::shrink(&mut self.streams);
+        self.peers.shrink();
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::expect_used, reason = "a failing test may panic")]
+mod tests {
+    use super::*;
+
+    fn pipe(ino: u64) -> EndpointKey {
+        EndpointKey {
+            ino,
+            dev: 15,
+            kind: EndpointKind::Pipe as u32,
+        }
+    }
+
+    fn socket(ino: u64) -> EndpointKey {
+        EndpointKey {
+            ino,
+            dev: 8,
+            kind: EndpointKind::UnixSocket as u32,
+        }
+    }
+
+    /// A table whose pipe 1 has five bytes kept at each end.
+    fn sniffed() -> StreamTable {
+        let mut streams = StreamTable::default();
+        streams.ensure(pipe(1)).last_seen = [Some(10), Some(20)];
+        for end in [End::Reader, End::Writer] {
+            streams.sniff(pipe(1), end, 0, b"hello", 3);
+        }
+        streams
+    }
+
+    #[test]
+    fn buffered_bytes_are_the_sum_of_all_buffers() {
+        let mut streams = sniffed();
+        streams.ensure(pipe(2));
+        streams.sniff(pipe(2), End::Reader, 0, b"x", 4);
+        assert_eq!(streams.buffered(), 11);
+        assert_eq!(streams.largest_buffer(), Some((10, pipe(1))));
+        streams.bind(pipe(1), 0, Direction::ClientToServer);
+        assert_eq!(streams.buffered(), 1);
+        streams.sniff(pipe(1), End::Reader, 5, b"in session", 5);
+        assert_eq!(streams.buffered(), 1);
+        streams.ignore(pipe(2));
+        streams.ignore(pipe(2));
+        assert_eq!(streams.buffered(), 0);
+        assert_eq!(streams.largest_buffer(), None);
+    }
+
+    #[test]
+    fn a_forgotten_stream_frees_its_buffer() {
+        let mut streams = sniffed();
+        streams.forget(pipe(1));
+        assert_eq!(streams.buffered(), 0);
+        assert!(streams.is_empty());
+    }
+
+    #[test]
+    fn an_undecided_stream_alone_becomes_part_of_a_session() {
+        let mut streams = sniffed();
+        let kept = streams
+            .bind(pipe(1), 7, Direction::ServerToClient)
+            .expect("undecided");
+        assert_eq!(kept.read.pieces().next(), Some((0, &b"hello"[..], 3)));
+        assert_eq!((kept.reader, kept.joined), (Some(10), false));
+        let flow = streams.flow(pipe(1)).expect("in a session");
+        assert_eq!(
+            (flow.session(), flow.direction()),
+            (7, Direction::ServerToClient)
+        );
+        assert!(
+            streams
+                .bind(pipe(1), 8, Direction::ServerToClient)
+                .is_none()
+        );
+        streams.ensure(pipe(2));
+        streams.ignore(pipe(2));
+        assert!(
+            streams
+                .bind(pipe(2), 8, Direction::ServerToClient)
+                .is_none()
+        );
+        assert_eq!(streams.flows_where(|_| true), [pipe(1)]);
+    }
+
+    #[test]
+    fn a_stream_is_dead_when_it_was_held_by_none_twice_and_is_in_no_session() {
+        let mut streams = sniffed();
+        streams.ensure(pipe(2));
+        streams.bind(pipe(2), 0, Direction::ClientToServer);
+        assert_eq!(streams.unheld_twice(|_| false), []);
+        assert_eq!(streams.unheld_twice(|key| key == pipe(1)), [], "held again");
+        assert_eq!(streams.unheld_twice(|_| false), []);
+        assert_eq!(streams.unheld_twice(|_| false), [pipe(1)]);
+    }
+
+    #[test]
+    fn a_socket_is_held_while_its_peer_is() {
+        let mut streams = StreamTable::default();
+        let report = EndpointReport {
+            key: socket(1),
+            peer_ino: 2,
+            ..EndpointReport::default()
+        };
+        streams.join(report);
+        assert!(
+            [socket(1), socket(2)]
+                .into_iter()
+                .all(|key| streams.get(key).is_some_and(|stream| stream.joined))
+        );
+        streams.unheld_twice(|key| key == socket(2));
+        assert_eq!(streams.unheld_twice(|key| key == socket(2)), []);
+        streams.unheld_twice(|_| false);
+        let mut dead = streams.unheld_twice(|_| false);
+        dead.sort();
+        assert_eq!(dead, [socket(1), socket(2)]);
+        dead.into_iter().for_each(|key| streams.forget(key));
+        assert!(streams.is_empty());
+    }
+
+    #[test]
+    fn a_sockets_writing_end_is_filled_in_when_its_peer_becomes_known() {
+        let mut streams = StreamTable::default();
+        assert_eq!(streams.ensure(socket(1)).written_at, None);
+        let report = EndpointReport {
+            key: socket(1),
+            peer_ino: 2,
+            ..EndpointReport::default()
+        };
+        streams.peers_mut().learn(report);
+        assert_eq!(streams.ensure(socket(1)).written_at, Some(socket(2)));
+    }
+}

@@ -1,0 +1,235 @@
+//! A tracker on a machine that exists only in the test: records in, inputs out.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointReport, EndpointWatch};
+
+use super::SECOND;
+use crate::capture::{BootClock, KernelRecord, Origin};
+use crate::discover::{Environment, Settings, Tracker, WatchPolicy};
+
+use crate::model::{Direction, Input, InputSink, Pid, ServerId, ServerIdentity};
+use crate::process::ProcessInfo;
+use crate::process::fds::{Access, Holder, Holders, InodeKey, StreamKind};
+
+/// What the fake kernel knows, shared with the test.
+#[derive(Default)]
+pub(super) struct World {
+    pub(super) watches: HashMap<EndpointKey, EndpointWatch>,
+    pub(super) counters: HashMap<EndpointKey, EndpointCounters>,
+    pub(super) holders: Holders,
+    pub(super) unread: u64,
+}
+
+/// A machine without a kernel.
+pub(super) struct Fake(Rc<RefCell<World>>);
+
+impl Environment for Fake {
+    fn watch(&mut self, key: EndpointKey, watch: EndpointWatch) {
+        self.0.borrow_mut().watches.insert(key, watch);
+    }
+    fn counters(&self, key: EndpointKey) -> Option<EndpointCounters> {
+        self.0.borrow().counters.get(&key).copied()
+    }
+    fn forget(&mut self, key: EndpointKey) {
+        self.0.borrow_mut().watches.remove(&key);
+    }
+    fn holders(&mut self) -> Holders {
+        self.0.borrow().holders.clone()
+    }
+    fn holds(&self, _pid: u32, _endpoint: EndpointKey, _end: End) -> bool {
+        false
+    }
+    fn unread(&mut self, _holder: &Holder) -> Option<u64> {
+        Some(self.0.borrow().unread)
+    }
+    fn mark(&mut self, _pid: u32) {}
+    fn unmark_idle(&mut self) {}
+    fn describe(&mut self, _pid: u32) -> Option<Arc<ProcessInfo>> {
+        None
+    }
+    fn policy(&mut self, _process: &ProcessInfo) -> WatchPolicy {
+        WatchPolicy::Sniff
+    }
+    fn identify(&mut self, _server: Option<&ProcessInfo>, _client: Option<u32>) -> ServerIdentity {
+        ServerIdentity {
+            server_id: ServerId("fake".into()),
+            fingerprint: String::new(),
+            name_source: String::new(),
+        }
+    }
+}
+
+/// What came out, one line for each input except bytes.
+#[derive(Default)]
+pub(super) struct Collected {
+    pub(super) lines: Vec<String>,
+    pub(super) client: Option<u32>,
+    pub(super) bytes: HashMap<Direction, Vec<u8>>,
+}
+
+impl InputSink for Collected {
+    fn input(&mut self, input: Input<'_>) {
+        match input {
+            Input::SessionStarted(_) => self.lines.push("started".into()),
+            Input::Bytes {
+                direction, bytes, ..
+            } => self.bytes.entry(direction).or_default().extend(bytes),
+            Input::Gap {
+                direction,
+                position,
+                bytes_lost,
+                ..
+            } => self.lines.push(format!(
+                "gap {} {position}+{bytes_lost}",
+                direction.as_str()
+            )),
+            Input::EndsDisagree {
+                direction,
+                position,
+                bytes,
+                ..
+            } => self
+                .lines
+                .push(format!("differs {} {position}+{bytes}", direction.as_str())),
+            Input::BlindSpot { mechanism, .. } => self.lines.push(format!("blind {mechanism}")),
+            Input::EndOfStream { direction, .. } => {
+                self.lines.push(format!("end {}", direction.as_str()));
+            }
+            Input::SessionEnded { reason, .. } => self.lines.push(format!("ended {reason}")),
+            Input::PartiesChanged { client_pid, .. } => {
+                self.client = client_pid.map(|pid| pid.0);
+            }
+            Input::Program { .. } => {}
+        }
+    }
+}
+
+/// A tracker on a machine without a kernel.
+pub(super) struct Fixture {
+    pub(super) world: Rc<RefCell<World>>,
+    pub(super) tracker: Tracker<Fake>,
+    pub(super) collected: Collected,
+    pub(super) now: u64,
+}
+
+pub(super) const SETTINGS: Settings = Settings {
+    sniff_budget: 1024,
+    max_message: 1 << 20,
+    compare_ends: false,
+    max_buffered: 1 << 20,
+    max_sessions: 4,
+    max_accounts: 64,
+};
+
+impl Fixture {
+    pub(super) fn new() -> Self {
+        Self::with(SETTINGS)
+    }
+
+    pub(super) fn with(settings: Settings) -> Self {
+        let world = Rc::new(RefCell::new(World::default()));
+        let clock = BootClock::at_epoch();
+        Self {
+            tracker: Tracker::new(Fake(Rc::clone(&world)), settings, clock, 0),
+            world,
+            collected: Collected::default(),
+            now: SECOND,
+        }
+    }
+
+    pub(super) fn record(&mut self, tgid: u32, record: KernelRecord<'_>) {
+        let origin = Origin {
+            tgid,
+            time: self.now,
+        };
+        self.tracker.record(origin, record, &mut self.collected);
+    }
+
+    pub(super) fn exec(&mut self, pid: u32, input: EndpointKey, output: EndpointKey) {
+        let report = |key, fd| EndpointReport {
+            key,
+            peer_ino: 0,
+            fd,
+            fresh: 1,
+        };
+        self.record(
+            pid,
+            KernelRecord::Exec {
+                input: report(input, 0),
+                output: report(output, 1),
+            },
+        );
+    }
+
+    /// Moves bytes through an end, which the kernel counts and ships.
+    pub(super) fn moves(&mut self, tgid: u32, key: EndpointKey, end: End, bytes: &[u8]) {
+        let position = self.count(tgid, key, end, bytes.len());
+        self.record(
+            tgid,
+            KernelRecord::Data {
+                key,
+                end,
+                position,
+                bytes,
+            },
+        );
+    }
+
+    /// Moves bytes, which the kernel counts and does not ship.
+    pub(super) fn count(&mut self, tgid: u32, key: EndpointKey, end: End, bytes: usize) -> u64 {
+        let mut world = self.world.borrow_mut();
+        let counters = world.counters.entry(key).or_default();
+        counters.last_tgid[end as usize] = tgid;
+        let position = counters.position[end as usize];
+        counters.position[end as usize] += bytes as u64;
+        position
+    }
+
+    pub(super) fn passes(&mut self, key: EndpointKey, writer: u32, reader: u32, bytes: &[u8]) {
+        self.moves(writer, key, End::Writer, bytes);
+        self.moves(reader, key, End::Reader, bytes);
+    }
+
+    pub(super) fn hold(&mut self, key: EndpointKey, pid: u32, access: Access) {
+        let inode = InodeKey {
+            dev: u64::from(key.dev),
+            ino: key.ino,
+        };
+        let holder = Holder {
+            pid: Pid(pid),
+            fd: 0,
+            access,
+            kind: StreamKind::Pipe,
+        };
+        self.world
+            .borrow_mut()
+            .holders
+            .entry(inode)
+            .or_default()
+            .push(holder);
+    }
+
+    pub(super) fn wait(&mut self, nanos: u64) {
+        self.now += nanos;
+        self.tracker.tick(self.now, &mut self.collected);
+    }
+
+    pub(super) fn sent(&self, direction: Direction) -> &[u8] {
+        self.collected
+            .bytes
+            .get(&direction)
+            .map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn limit(&self, key: EndpointKey) -> [u64; 2] {
+        self.world
+            .borrow()
+            .watches
+            .get(&key)
+            .map_or([7; 2], |watch| watch.ship_limit)
+    }
+}

@@ -1,0 +1,69 @@
+//! Bytes that move past the probes: a stream's writer takes over where its reader is not seen.
+
+use mcpinspect_common::{End, EndpointKey, Operation};
+
+use super::blind_spots;
+use super::counts::{correct_double_count, counted};
+use super::delivery::use_writer;
+use super::holding;
+use super::step::Step;
+use crate::capture::Origin;
+
+/// Takes in that a process moved bytes with `operation`, unseen: at an end of a stream, or at one
+/// that the operation does not tell.
+pub fn moved(
+    step: &mut Step<'_>,
+    place: Option<(EndpointKey, End)>,
+    operation: Operation,
+    origin: Origin,
+) {
+    let Some((endpoint, end)) = place else {
+        // Which stream it concerns shows only by what is missing.
+        step.blind.add(origin.tgid, operation);
+        return blind_spots::report_processes(step, origin.time);
+    };
+    let Some(key) = step.streams.peers().stream_at(endpoint, end) else {
+        return;
+    };
+    if end == End::Reader {
+        use_writer(step, key, origin.time);
+    }
+    let Some(flow) = step.streams.flow(key) else {
+        return;
+    };
+    // What was written before the stream was known can only be seen at the reader's end.
+    let written = counted(step.streams, step.machine, key).written;
+    let covered = flow.source() != end && flow.position() >= written;
+    let session = flow.session();
+    blind_spots::report(step, session, operation.as_str(), origin, covered);
+}
+
+/// Checks bytes that were written and not seen being read. If they no longer wait in the stream, a
+/// process reads them in a way that the probes do not see: the writer's end is used instead.
+pub fn look_for_reader(step: &mut Step<'_>, key: EndpointKey, missing: u64, now: u64) {
+    let holders = step.machine.holders();
+    let readers = holding::readers(&holders, key);
+    for reader in &readers {
+        step.machine.mark(reader.pid.0);
+    }
+    let Some(reader) = readers.first() else {
+        return;
+    };
+    let Some(unread) = step.machine.unread(reader) else {
+        return;
+    };
+    if unread >= missing || correct_double_count(step.streams, step.machine, key, missing - unread)
+    {
+        return;
+    }
+    let Some(session) = step.streams.flow(key).map(|flow| flow.session()) else {
+        return;
+    };
+    if use_writer(step, key, now) {
+        let origin = Origin {
+            tgid: reader.pid.0,
+            time: now,
+        };
+        blind_spots::report(step, session, "unseen_reader", origin, true);
+    }
+}
