@@ -1,9 +1,9 @@
-//! The few ways in which this crate looks into JSON text without building a tree of it.
+//! The few ways in which this crate reads JSON text without building a tree of it.
 //!
-//! Serde's derived readers refuse an object that repeats a member, and refuse a string with a lone
-//! surrogate. Clients do neither: JavaScript and Python let the last member win and take the
-//! surrogate as it is. An observer that refuses where a client accepts is blind there, and an
-//! attacker picks that spot; so reading here follows the clients.
+//! Serde's derived readers refuse an object that repeats a member, and a string with a lone surrogate.
+//! Clients accept both: in JavaScript and Python the last member wins and the surrogate stays as it is.
+//! An observer that refuses what a client accepts has a blind spot that an attacker can use, so reading
+//! here follows the clients.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,11 +15,11 @@ use serde_json::value::RawValue;
 
 /// Reads the members of the object that `text` is, in order.
 ///
-/// `classify` turns each decoded key (UTF-8, or WTF-8 where it holds a lone surrogate) into whatever
-/// `visit` wants to tell keys apart. Does not recurse: depth costs no stack.
+/// `classify` maps each decoded key (UTF-8, or WTF-8 if it contains a lone surrogate) to a value by which
+/// `visit` distinguishes keys. Does not recurse: depth costs no stack.
 ///
 /// # Errors
-/// Where `text` is no JSON object. Members before the mistake have been visited by then.
+/// If `text` is not a JSON object. Members before the mistake have been visited by then.
 pub fn members<'a, K>(
     text: &'a str,
     classify: impl Fn(&[u8]) -> K,
@@ -56,14 +56,14 @@ impl<'a, K, C: Fn(&[u8]) -> K, V: FnMut(K, &'a RawValue)> Visitor<'a> for Member
     }
 }
 
-/// Hands a string's decoded bytes to a function.
+/// Passes a string's decoded bytes to a function.
 struct Text<'f, F>(&'f F);
 
 impl<'a, T, F: Fn(&[u8]) -> T> DeserializeSeed<'a> for Text<'_, F> {
     type Value = T;
 
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<T, D::Error> {
-        // As bytes, because that is the only way in which a lone surrogate passes.
+        // As bytes: only so does a lone surrogate pass.
         deserializer.deserialize_bytes(self)
     }
 }
@@ -80,10 +80,10 @@ impl<T, F: Fn(&[u8]) -> T> Visitor<'_> for Text<'_, F> {
     }
 }
 
-/// Reads the elements of the array that `text` is, in order. `visit` says whether to go on.
+/// Reads the elements of the array that `text` is, in order, while `visit` returns true.
 ///
 /// # Errors
-/// Where `text` is no JSON array as far as it was read.
+/// If `text` is not a JSON array, as far as it was read.
 pub fn elements<'a>(
     text: &'a str,
     visit: impl FnMut(&'a RawValue) -> bool,
@@ -122,10 +122,30 @@ pub fn elements<'a>(
     deserializer.end()
 }
 
-/// Serde has no way to leave an array early but an error; nobody sees this one.
+/// Serde can leave an array early only with an error; no caller sees this one.
 const STOPPED: &str = "stopped";
 
-/// The string that `raw` is, borrowed where it has no escapes. A lone surrogate becomes U+FFFD.
+/// The end of the string whose inner text starts at `start`, behind the opening quote: the position of
+/// the closing quote, and whether there is an escape in between. `None` if the text ends before.
+///
+/// Finds the end only: what is inside need not be valid. Every module that walks JSON text without a
+/// parser uses this, so that all of them agree on where a string ends.
+pub fn string_end(text: &[u8], start: usize) -> Option<(usize, bool)> {
+    let mut at = start;
+    let mut escaped = false;
+    loop {
+        let found = memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
+        at += found;
+        if text[at] == b'"' {
+            return Some((at, escaped));
+        }
+        escaped = true;
+        // Whatever is escaped, it does not end the string.
+        at += 2;
+    }
+}
+
+/// The string that `raw` is, borrowed if it has no escapes. A lone surrogate becomes U+FFFD.
 pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
@@ -144,26 +164,26 @@ pub fn is_true(raw: &RawValue) -> bool {
     raw.get() == "true"
 }
 
-/// `raw`, unless it is `null`: peers write an absent member either way.
+/// `raw`, unless it is `null`: peers omit an absent member or write `null`.
 pub fn present(raw: &RawValue) -> Option<&RawValue> {
     (raw.get() != "null").then_some(raw)
 }
 
-/// The beginning of `text` in at most `max` bytes, cut between characters.
+/// The beginning of `text`: at most `max` bytes, cut between characters.
 pub fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 
-/// `raw` as a tree. A lone surrogate becomes U+FFFD; of members of one name the last one wins.
+/// `raw` as a tree. A lone surrogate becomes U+FFFD; of repeated members the last one wins.
 ///
-/// `None` where the tree would be deeper than 128 levels or holds a number beyond a double's range.
+/// `None` if the tree would be deeper than 128 levels or contains a number beyond a double's range.
 pub fn value(raw: &RawValue) -> Option<Value> {
     serde_json::from_str(raw.get())
         .or_else(|_| serde_json::from_str(&without_lone_surrogates(raw.get())))
         .ok()
 }
 
-/// Writes lone surrogates in valid JSON text as `\ufffd`.
+/// Replaces lone surrogates in valid JSON text with `\ufffd`.
 fn without_lone_surrogates(text: &str) -> String {
     let mut fixed = String::with_capacity(text.len());
     let mut rest = text;
@@ -184,7 +204,7 @@ fn without_lone_surrogates(text: &str) -> String {
             }
             None => 2,
         };
-        // An escape is ASCII, but what comes after a stray backslash need not be.
+        // An escape is ASCII, but the text after a stray backslash need not be.
         let length = if escape.is_char_boundary(length) {
             length
         } else {
@@ -227,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn members_in_order_with_repeats_and_odd_keys() {
+    fn members_come_in_order_with_repeats_and_odd_keys() {
         let found = keys(r#" {"a":1, "\u0062" : [2], "a":null, "\ud800":{}} "#).unwrap();
         let expected = [
             ("a", "1"),
@@ -265,6 +285,22 @@ mod tests {
     }
 
     #[test]
+    fn ends_of_strings() {
+        for (text, end) in [
+            (r#""""#, Some((1, false))),
+            (r#""a" "b""#, Some((2, false))),
+            (r#""a\"b\\" x"#, Some((7, true))),
+            (r#""open"#, None),
+            (r#""open\"#, None),
+            (r#""open\""#, None),
+            ("\"", None),
+        ] {
+            assert_eq!(string_end(text.as_bytes(), 1), end, "{text}");
+        }
+        assert_eq!(string_end(b"", 1), None);
+    }
+
+    #[test]
     fn strings() {
         assert_eq!(string(raw(r#""plain""#)), Some(Cow::Borrowed("plain")));
         assert_eq!(string(raw(r#""a\n\u00e9\ud83d\ude00""#)).unwrap(), "a\né😀");
@@ -278,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_take_what_clients_take() {
+    fn trees_accept_what_clients_accept() {
         assert_eq!(value(raw(r#"{"a":1,"a":2}"#)).unwrap()["a"], 2);
         assert_eq!(
             value(raw(r#"{"a":"\ud83d\ude00\udc00\\\ud800x"}"#)).unwrap()["a"],

@@ -1,12 +1,12 @@
 //! JSON-RPC 2.0 messages, read in one pass over the frame and borrowed from it.
 //!
-//! The envelope is taken apart member by member: `id`, `method` and `jsonrpc` stand wherever their
-//! writer put them, and what is in `params`, `result` or `error` stays text until somebody asks.
-//! Skipping that text needs no stack, so nesting is limited by the size of the frame alone.
+//! The envelope is read member by member: `id`, `method` and `jsonrpc` may stand anywhere in it, and
+//! `params`, `result` and `error` stay text until a caller reads them. Skipping that text needs no
+//! stack, so only the size of the frame limits nesting.
 //!
-//! Reading is as lenient as the laxest client. What is odd but readable (a repeated member, a missing
-//! version) is a message all the same, with an [`Irregularity`] that says where two readers may
-//! disagree; only what nobody could act on is [`Malformed`].
+//! Reading is as lenient as the most lenient client. What is odd but readable (a repeated member, a
+//! missing version) is still a message, with an [`Irregularity`] that tells where two readers may
+//! disagree; only what no peer could act on is [`Malformed`].
 
 use std::borrow::Cow;
 
@@ -14,16 +14,16 @@ use serde_json::value::RawValue;
 
 use super::json;
 
-/// What a frame holds.
+/// What a frame contains.
 #[derive(Clone, Debug)]
 pub enum Payload<'a> {
     /// One message.
     Single(Parsed<'a>),
-    /// Several in an array (revision 2025-03-26).
+    /// Several messages in an array (revision 2025-03-26).
     Batch(Batch<'a>),
 }
 
-/// One message and what is odd about it.
+/// One message, and what is odd about it.
 #[derive(Clone, Debug)]
 pub struct Parsed<'a> {
     /// The message.
@@ -35,11 +35,11 @@ pub struct Parsed<'a> {
 /// A JSON-RPC message.
 #[derive(Clone, Debug)]
 pub enum Message<'a> {
-    /// Wants an answer.
+    /// Expects an answer.
     Request(Request<'a>),
-    /// Wants none.
+    /// Expects no answer.
     Notification(Notification<'a>),
-    /// Is one.
+    /// Is an answer.
     Response(Response<'a>),
 }
 
@@ -50,7 +50,7 @@ pub struct Request<'a> {
     pub id: Id<'a>,
     /// Its method, known to any revision or not.
     pub method: Cow<'a, str>,
-    /// Its parameters, as text.
+    /// Its parameters, unparsed.
     pub params: Option<&'a RawValue>,
 }
 
@@ -59,50 +59,50 @@ pub struct Request<'a> {
 pub struct Notification<'a> {
     /// Its method, known to any revision or not.
     pub method: Cow<'a, str>,
-    /// Its parameters, as text.
+    /// Its parameters, unparsed.
     pub params: Option<&'a RawValue>,
 }
 
 /// A response.
 #[derive(Clone, Debug)]
 pub struct Response<'a> {
-    /// The id of the request that it answers; an error may come without one.
+    /// The id of the request that it answers; an error may lack one.
     pub id: Option<Id<'a>>,
-    /// What it says.
+    /// Its result or error.
     pub outcome: Outcome<'a>,
 }
 
-/// What a response says.
+/// The result or error of a response.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
-    /// The result, as text.
+    /// The result, unparsed.
     Result(&'a RawValue),
-    /// The error, as text.
+    /// The error, unparsed.
     Error(&'a RawValue),
 }
 
-/// An id as it is written: JSON text of a number or a string, or of whatever a peer put there.
+/// An id as written: the JSON text of a number or a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id<'a>(pub &'a str);
 
-/// What is odd about a message that can be read.
+/// What is odd about a readable message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Irregularity {
-    /// A member of the envelope is repeated. The last one counts here, as for JavaScript and Python;
-    /// other readers take the first or refuse, so the parties may not have seen the same message.
+    /// A member of the envelope is repeated. The last one counts, as in JavaScript and Python; other
+    /// readers take the first or refuse, so the parties may not have read the same message.
     RepeatedMember,
-    /// It has a method as well as a result or error. Read as a request or notification.
+    /// It has both a method and a result or error. Read as a request or notification.
     MethodAndOutcome,
-    /// It has a result as well as an error. Read as an error.
+    /// It has both a result and an error. Read as an error.
     ResultAndError,
     /// `jsonrpc` is missing or not `"2.0"`.
     ForeignVersion,
-    /// `id` is neither a string nor a number, where the message needs one.
+    /// The message needs an `id`, and it is neither a string nor a number.
     UnusableId,
 }
 
 impl Irregularity {
-    /// The word used on the outside.
+    /// The word used in events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RepeatedMember => "repeated_member",
@@ -114,25 +114,25 @@ impl Irregularity {
     }
 }
 
-/// Why a frame is no message.
+/// Why a frame is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// The bytes are no UTF-8.
+    /// The bytes are not UTF-8.
     InvalidUtf8,
-    /// The text is no JSON.
+    /// The text is not JSON.
     NotJson,
-    /// The text is JSON as far as it goes, and then it ends.
+    /// The text is the beginning of JSON.
     TruncatedJson,
-    /// It is JSON, but no object or array.
+    /// It is JSON, but neither an object nor an array.
     NotAnObject,
-    /// It is an object with neither a method nor a result nor an error.
+    /// It is an object without a method, result or error.
     NotAMessage,
-    /// It is an array of nothing.
+    /// It is an empty array.
     EmptyBatch,
 }
 
 impl Malformed {
-    /// The word used on the outside.
+    /// The word used in events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InvalidUtf8 => "invalid_utf8",
@@ -150,8 +150,8 @@ impl Malformed {
 pub struct Batch<'a>(&'a str);
 
 impl<'a> Batch<'a> {
-    /// Hands out the messages in order. They are read as they are asked for: a frame of a million
-    /// tiny messages takes no more memory than one.
+    /// Visits the messages in order. Each is read when it is visited: a frame of a million tiny messages
+    /// takes no more memory than one.
     pub fn for_each(&self, mut visit: impl FnMut(Result<Parsed<'a>, Malformed>)) {
         let read = json::elements(self.0, |element| {
             visit(parse_object(element.get()));
@@ -164,7 +164,7 @@ impl<'a> Batch<'a> {
 /// Reads a frame.
 ///
 /// # Errors
-/// Where no peer could act on it: [`Malformed`] says why.
+/// If no peer could act on it; [`Malformed`] says why.
 pub fn parse(frame: &[u8]) -> Result<Payload<'_>, Malformed> {
     let text = std::str::from_utf8(frame).map_err(|_| Malformed::InvalidUtf8)?;
     let text = text.trim_start_matches('\u{feff}');
@@ -179,7 +179,7 @@ pub fn parse(frame: &[u8]) -> Result<Payload<'_>, Malformed> {
 }
 
 fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
-    // The whole of it first: half a batch is none.
+    // All of it first: half a batch is not a batch.
     let mut empty = true;
     json::elements(text, |_| {
         empty = false;
@@ -253,7 +253,7 @@ fn parse_object(text: &str) -> Result<Parsed<'_>, Malformed> {
         envelope.repeated |= slot.replace(value).is_some();
     })
     .map_err(|error| match syntax(&error) {
-        // A batch may hold anything.
+        // A batch may contain anything.
         Malformed::NotJson if !text.trim_ascii_start().starts_with('{') => Malformed::NotAnObject,
         malformed => malformed,
     })?;
@@ -268,7 +268,7 @@ impl<'a> Envelope<'a> {
                 irregular = Some(what);
             }
         };
-        // `"result":null` is a result; `"error":null` beside a result is how some peers say "no error".
+        // `"result":null` is a result; some peers write `"error":null` beside a result for "no error".
         let error = self
             .error
             .filter(|error| self.result.is_none() || error.get() != "null");
@@ -315,7 +315,7 @@ impl<'a> Envelope<'a> {
 }
 
 impl<'a> Id<'a> {
-    /// The id that `raw` is, where it is a string or a number.
+    /// The id that `raw` is, if it is a string or a number.
     pub fn from_raw(raw: &'a RawValue) -> Option<Self> {
         matches!(
             raw.get().as_bytes().first(),
@@ -326,7 +326,7 @@ impl<'a> Id<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Its method, where it has one.
+    /// Its method, if it has one.
     pub fn method(&self) -> Option<&str> {
         match self {
             Self::Request(request) => Some(&request.method),
@@ -335,7 +335,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Its id, where it has one.
+    /// Its id, if it has one.
     pub fn id(&self) -> Option<Id<'a>> {
         match self {
             Self::Request(request) => Some(request.id),
@@ -344,7 +344,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Its parameters, where it has some.
+    /// Its parameters, if it has any.
     pub fn params(&self) -> Option<&'a RawValue> {
         match self {
             Self::Request(request) => request.params,

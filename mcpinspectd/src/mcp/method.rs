@@ -1,26 +1,27 @@
-//! The methods of all five revisions and which side may send them.
+//! The methods of all five revisions, and which side may send them.
 //!
-//! What a method does is of no interest here; who sends it is, for it tells the two streams of a
-//! session apart when nothing else does.
+//! This module does not care what a method does. Its sender tells the two streams of a session apart
+//! when nothing else does.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
+use super::json;
 use crate::model::Direction;
 
-/// Who sends a request or notification of some method.
+/// Who sends requests or notifications of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// Only ever a client.
+    /// Only clients.
     Client,
-    /// Only ever a server.
+    /// Only servers.
     Server,
     /// Both.
     Either,
 }
 
 impl Sender {
-    /// The direction that a stream carries on which this was seen, where that can be told.
+    /// The direction of a stream that carries such a message, if that can be told.
     pub fn direction(self) -> Option<Direction> {
         match self {
             Self::Client => Some(Direction::ClientToServer),
@@ -30,10 +31,10 @@ impl Sender {
     }
 }
 
-/// Who sends `method`; `None` for one that no revision of the protocol knows.
+/// Who sends `method`; `None` if no revision of the protocol defines it.
 ///
-/// `ping` and `initialize` are left to the caller: other protocols over JSON-RPC use these names too,
-/// so by themselves they prove nothing.
+/// `ping` and `initialize` are left to the caller: other protocols over JSON-RPC use these names as
+/// well, so by themselves they prove nothing.
 pub fn sender(method: &str) -> Option<Sender> {
     Some(match method {
         "tools/list"
@@ -72,17 +73,7 @@ pub fn sender(method: &str) -> Option<Sender> {
     })
 }
 
-/// `method` with a lifetime of its own: borrowed for the methods that revisions know, so that keeping
-/// the method of ten thousand requests under way costs nothing; shared, and cut at
-/// [`MAX_METHOD`] bytes, for all others.
-pub fn keep(method: &str) -> Kept {
-    match KNOWN.iter().find(|known| **known == method) {
-        Some(known) => Kept::Known(known),
-        None => Kept::Other(crate::mcp::json::cut(method, MAX_METHOD).into()),
-    }
-}
-
-/// How much of an unknown method's name is kept, in bytes.
+/// Length to which an unknown method's name is cut, in bytes.
 pub const MAX_METHOD: usize = 128;
 
 /// The requests of all revisions, most frequent first.
@@ -112,15 +103,28 @@ const KNOWN: [&str; 22] = [
 ];
 
 /// A method's name that outlives its message.
+///
+/// Static for the methods that revisions define, so that keeping the method of ten thousand requests in
+/// flight costs nothing; shared, and cut at [`MAX_METHOD`] bytes, for all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// One that revisions know.
+pub enum MethodName {
+    /// One that a revision defines.
     Known(&'static str),
     /// Any other.
     Other(Arc<str>),
 }
 
-impl Deref for Kept {
+impl MethodName {
+    /// The name `method`.
+    pub fn new(method: &str) -> Self {
+        match KNOWN.iter().find(|known| **known == method) {
+            Some(known) => Self::Known(known),
+            None => Self::Other(json::cut(method, MAX_METHOD).into()),
+        }
+    }
+}
+
+impl Deref for MethodName {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -131,7 +135,7 @@ impl Deref for Kept {
     }
 }
 
-/// Whether a request of this method stays open by design, so that a missing answer means nothing.
+/// Whether requests of this method stay open by design, so that a missing answer means nothing.
 pub fn stays_open(method: &str) -> bool {
     method == "subscriptions/listen"
 }

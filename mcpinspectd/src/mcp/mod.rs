@@ -1,9 +1,9 @@
 //! The protocol: JSON-RPC 2.0 messages and the Model Context Protocol's types, and nothing else.
 //!
 //! An observer sees all five published revisions on one machine, often through one client, and the
-//! mistakes of both sides besides. So nothing in here validates: a message of an unknown method is
-//! still a message, a member of an unexpected type is an absent member, and only what no peer could
-//! read is malformed. Text stays borrowed from the wire wherever it can.
+//! mistakes of both sides. So nothing here validates: a message with an unknown method is still a
+//! message, a member of an unexpected type is an absent member, and only what no peer could read is
+//! malformed. Text stays borrowed from the wire wherever possible.
 
 pub mod json;
 pub mod message;

@@ -1,24 +1,26 @@
-//! Looks at the upper levels of JSON text that may end anywhere.
+//! Walks the upper levels of JSON text that may end anywhere.
 //!
-//! A JSON parser says nothing about `{"jsonrpc":"2.0","method":"tools/call","params":{"data":"…`
-//! until eight mebibytes later. Whoever has to judge a stream by its beginning needs the members
-//! that are there already. This walker hands out the members of an object one by one, skips what
-//! nobody asks for without looking into it, and says whether it stopped at the end of the text or
-//! at something that is no JSON. It is lenient: passing here proves no validity. Its stack is the
-//! caller's: skipping counts brackets instead of recursing.
+//! A JSON parser reports nothing about `{"jsonrpc":"2.0","method":"tools/call","params":{"data":"…`
+//! until eight mebibytes later. To judge a stream by its beginning takes the members that are there
+//! already. This walker visits the members of an object one by one, skips unwanted values without
+//! looking into them, and reports whether it stopped at the end of the text or at something that is
+//! not JSON. It is lenient: text that passes need not be valid. It does not recurse: skipping counts
+//! brackets.
 
 use std::borrow::Cow;
+
+use super::json;
 
 /// Why the walk ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The text ends here, inside the value.
     End,
-    /// This is no JSON.
+    /// This is not JSON.
     Invalid,
 }
 
-/// A place in JSON text.
+/// A position in JSON text.
 pub(super) struct Peek<'a> {
     text: &'a [u8],
     at: usize,
@@ -29,7 +31,7 @@ impl<'a> Peek<'a> {
         Self { text, at: 0 }
     }
 
-    /// The first byte of the next value, blanks skipped.
+    /// The first byte of the next value; blanks are skipped.
     pub(super) fn next_byte(&mut self) -> Result<u8, Stop> {
         while let Some(&byte) = self.text.get(self.at) {
             if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
@@ -40,7 +42,7 @@ impl<'a> Peek<'a> {
         Err(Stop::End)
     }
 
-    /// Whether nothing but blanks follows.
+    /// Whether only blanks follow.
     pub(super) fn at_end(&mut self) -> bool {
         self.next_byte().is_err()
     }
@@ -54,7 +56,7 @@ impl<'a> Peek<'a> {
         }
     }
 
-    /// Walks the object that starts here. `member` gets each key and must consume its value.
+    /// Walks the object that starts here. `member` receives each key and must consume its value.
     pub(super) fn object(
         &mut self,
         mut member: impl FnMut(&mut Self, &str) -> Result<(), Stop>,
@@ -109,7 +111,7 @@ impl<'a> Peek<'a> {
         let escaped = self.skip_string_rest()?;
         let quoted = self.text.get(start - 1..self.at).ok_or(Stop::Invalid)?;
         if escaped {
-            // A peer may spell any name with escapes; the parser at the other end would not care.
+            // A peer may spell any name with escapes; the parser at the other end accepts that.
             serde_json::from_slice(quoted)
                 .map(Cow::Owned)
                 .map_err(|_| Stop::Invalid)
@@ -121,26 +123,21 @@ impl<'a> Peek<'a> {
         }
     }
 
-    /// Skips to behind the closing quote; says whether there was an escape.
+    /// Skips to behind the closing quote. Returns whether there was an escape.
     fn skip_string_rest(&mut self) -> Result<bool, Stop> {
-        let mut escaped = false;
-        loop {
-            let rest = self.text.get(self.at..).ok_or(Stop::End)?;
-            let Some(found) = memchr::memchr2(b'"', b'\\', rest) else {
-                self.at = self.text.len();
-                return Err(Stop::End);
-            };
-            self.at += found + 1;
-            if rest[found] == b'"' {
-                return Ok(escaped);
+        match json::string_end(self.text, self.at) {
+            Some((end, escaped)) => {
+                self.at = end + 1;
+                Ok(escaped)
             }
-            escaped = true;
-            // Whatever is escaped, it does not end the string.
-            self.at += 1;
+            None => {
+                self.at = self.text.len();
+                Err(Stop::End)
+            }
         }
     }
 
-    /// Skips the value that starts here, whatever it is.
+    /// Skips the value that starts here.
     pub(super) fn skip(&mut self) -> Result<(), Stop> {
         let mut depth = 0_usize;
         loop {
@@ -197,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn hands_out_members_and_skips_what_is_inside() {
+    fn visits_members_and_skips_their_values() {
         let (found, end) =
             keys(br#" { "a" : {"x":[1,{"y":"}]\""}]} , "b":-1.5e3,"c":null,"d":"\\" } "#);
         assert_eq!(found, ["a", "b", "c", "d"]);
@@ -206,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_ends_and_is_never_invalid() {
+    fn text_cut_anywhere_ends_and_is_never_invalid() {
         let text = br#"{"a":{"x":[1,"\u00e9\\"]},"\u0062":true,"c":"z"}"#;
         for cut in 0..text.len() {
             let (found, end) = keys(&text[..cut]);
@@ -217,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_invalid() {
+    fn text_that_is_not_json_is_invalid() {
         for text in [
             &b"[1]"[..],
             b"{a:1}",

@@ -1,13 +1,13 @@
-//! Tells from the first bytes of a stream whether it carries MCP, and which way.
+//! Tells from the first bytes of a stream whether it carries MCP, and in which direction.
 //!
-//! Discovery watches a new stream within a byte budget and asks here after each read. The judgement
-//! rests on what only MCP says: its method names, the shape of its handshake and of its results, its
-//! `_meta` keys. Plain JSON-RPC proves nothing, for editors and other agents speak it over newlines
-//! too. Every line given is looked at, an unfinished last one included, because the first message
-//! may be megabytes long while its method is in its first bytes.
+//! Discovery watches a new stream within a byte budget and asks here after each read. The verdict rests
+//! on what is specific to MCP: its method names, the shape of its handshake and results, its `_meta`
+//! keys. Plain JSON-RPC proves nothing, because editors and other agents also send it line by line.
+//! Every line counts, including an unfinished last one, because the first message may be megabytes
+//! long while its method is in its first bytes.
 //!
-//! One stream is one party's word. A server decides what its output looks like and could open with a
-//! `Content-Length` header or a log line to be taken for something else, so a caller that has both
+//! One stream is the word of one party. A server decides what its output looks like and could start
+//! with a `Content-Length` header or a log line to pass for something else. So a caller that has both
 //! directions lets [`Evidence::Mcp`] on one outweigh [`Evidence::NotMcp`] on the other.
 
 use std::borrow::Cow;
@@ -16,12 +16,12 @@ use super::method::{self, Sender};
 use super::peek::{Peek, Stop};
 use crate::model::Direction;
 
-/// What the beginning of a stream says.
+/// What the beginning of a stream shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// It carries MCP.
     Mcp {
-        /// The direction that it carries, where the messages so far tell.
+        /// The direction that it carries, if the messages so far tell.
         role: Option<Direction>,
     },
     /// It carries something else.
@@ -29,27 +29,27 @@ pub enum Evidence {
         /// What shows it.
         reason: NotMcpReason,
     },
-    /// Not to be told yet.
+    /// It cannot be decided yet.
     Undecided {
-        /// Whether what is there looks like JSON-RPC, so that more bytes are worth waiting for.
+        /// Whether the bytes look like JSON-RPC, so that it is worth waiting for more.
         json_rpc_like: bool,
     },
 }
 
-/// What shows that a stream carries no MCP.
+/// What shows that a stream does not carry MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotMcpReason {
     /// A `Content-Length` or `Content-Type` header: language servers and debug adapters.
     HeaderFraming,
-    /// An `initialize` that is not MCP's: the Agent Client Protocol's version is a number, others
-    /// have none.
+    /// The `initialize` of another protocol: the Agent Client Protocol's version is a number, others have
+    /// none.
     OtherInitialize,
-    /// JSON lines of which none has a JSON-RPC member, such as a log.
+    /// JSON lines without any member of JSON-RPC, such as a log.
     JsonLines,
 }
 
 impl NotMcpReason {
-    /// The word for logs and events.
+    /// The word used in logs and events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::HeaderFraming => "header_framing",
@@ -59,9 +59,9 @@ impl NotMcpReason {
     }
 }
 
-/// Judges a stream by its first bytes: whole lines, and perhaps an unfinished one.
+/// Judges a stream by its first bytes: complete lines, and possibly an unfinished one.
 ///
-/// Costs time linear in `prefix`, which the caller bounds. Never panics, whatever the bytes.
+/// Takes time linear in `prefix`, which the caller bounds. Never panics.
 pub fn evidence(prefix: &[u8]) -> Evidence {
     let text = prefix.strip_prefix(b"\xef\xbb\xbf").unwrap_or(prefix);
     let mut mcp = false;
@@ -125,7 +125,7 @@ fn is_header(line: &[u8]) -> bool {
             || name.eq_ignore_ascii_case(b"content-type"))
 }
 
-/// What one line says.
+/// What one line shows.
 enum Line {
     Mcp(Sender),
     OtherInitialize,
@@ -152,7 +152,7 @@ fn judge(line: &[u8], complete: bool) -> Line {
     }
 }
 
-/// A batch (revision 2025-03-26) says what its most telling message says.
+/// A batch (revision 2025-03-26) shows what its most telling message shows.
 fn judge_batch(mut peek: Peek<'_>, complete: bool) -> Line {
     let mut best = Line::Text;
     let end = peek.array(|peek| {
@@ -171,7 +171,7 @@ fn judge_batch(mut peek: Peek<'_>, complete: bool) -> Line {
         return Line::Text;
     }
     match best {
-        // An array of things that are no messages is data of some sort; one line of it proves nothing.
+        // An array of values that are not messages is some other data; one line of it proves nothing.
         Line::OtherJson => Line::Text,
         line => line,
     }
@@ -190,18 +190,18 @@ impl Line {
     }
 }
 
-/// What has been seen of one message, perhaps of its beginning alone.
+/// What was seen of one message, possibly only of its beginning.
 #[derive(Default)]
 struct Seen<'a> {
     json_rpc_2: bool,
     method: Option<Cow<'a, str>>,
-    /// Any of `jsonrpc`, `method`, `result`, `error`: what every JSON-RPC message has at least one of.
+    /// Any of `jsonrpc`, `method`, `result`, `error`. Every JSON-RPC message has at least one of them.
     strong_member: bool,
-    /// Members that JSON-RPC knows, the strong ones included.
+    /// Members that JSON-RPC defines, including the strong ones.
     members: u32,
-    /// Members that it does not know.
+    /// Members that it does not define.
     foreign_members: u32,
-    /// `io.modelcontextprotocol/…` in `_meta`: nobody else has it.
+    /// `io.modelcontextprotocol/…` in `_meta`, which only MCP has.
     mcp_meta: bool,
     version: Version,
     /// `clientInfo` or `capabilities` in `params`.
@@ -215,11 +215,11 @@ enum Version {
     #[default]
     Absent,
     Text,
-    /// The Agent Client Protocol's.
+    /// That of the Agent Client Protocol.
     Other,
 }
 
-/// What the members of a result say about its sender.
+/// What the members of a result tell about its sender.
 #[derive(Default)]
 struct Shape {
     server_introduction: bool,
@@ -303,8 +303,8 @@ impl<'a> Seen<'a> {
         })
     }
 
-    /// A tool's result is an array of blocks that each have a `type`; one block is enough to see it.
-    /// A client's answer to a sampling request has such an array too, beside its `role` and `model`.
+    /// A tool's result is an array of blocks that each have a `type`; one block is enough to tell. A
+    /// client's answer to a sampling request also has such an array, beside its `role` and `model`.
     fn content(&mut self, peek: &mut Peek<'a>) -> Result<(), Stop> {
         let mut blocks = false;
         let end = peek.array(|peek| {
@@ -334,7 +334,7 @@ impl<'a> Seen<'a> {
     }
 
     fn mcp(&self, whole: bool) -> Option<Line> {
-        // Some peers leave `jsonrpc` out. A log line that merely mentions a method has other members.
+        // Some peers omit `jsonrpc`. A log line that merely mentions a method has other members.
         if !(self.json_rpc_2 || (self.strong_member && self.foreign_members == 0)) {
             return None;
         }
@@ -342,14 +342,14 @@ impl<'a> Seen<'a> {
             Some("initialize") => match self.version {
                 Version::Text if self.client_introduction => Some(Line::Mcp(Sender::Client)),
                 Version::Other => Some(Line::OtherInitialize),
-                // Every other protocol's introduces its client; a careless MCP client's may say nothing.
+                // In every other protocol it introduces the client; in MCP a careless client may omit that.
                 Version::Absent if whole && self.client_introduction => Some(Line::OtherInitialize),
                 Version::Text if whole => Some(Line::Mcp(Sender::Client)),
                 Version::Text | Version::Absent => None,
             },
             Some(name) => match method::sender(name) {
                 Some(sender) => Some(Line::Mcp(sender)),
-                // Any request of the stateless revision says its version, extensions' too.
+                // Any request of the stateless revision states its version, even one of an extension.
                 None => self.mcp_meta.then_some(Line::Mcp(Sender::Either)),
             },
             None => self.mcp_result(whole),
@@ -366,8 +366,8 @@ impl<'a> Seen<'a> {
             Version::Other => return Some(Line::OtherInitialize),
             Version::Text | Version::Absent => {}
         }
-        // `role` and `model` may follow the content, so a result is a server's only once it is whole
-        // or is no sampling answer for sure.
+        // `role` and `model` may follow the content, so a result is a server's only once it is complete
+        // or cannot be a sampling answer.
         if result.from_server && (whole || !result.role) {
             return Some(Line::Mcp(Sender::Server));
         }

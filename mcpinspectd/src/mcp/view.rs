@@ -1,7 +1,7 @@
-//! What the product needs to know of MCP's own types, read from `params` and `result` on demand.
+//! MCP's own types, as far as this crate needs them, read from `params` and `result` on demand.
 //!
-//! A view takes the members that it knows and passes over the rest, the same for every revision. A
-//! member of an unexpected type counts as absent; of a repeated one the last counts.
+//! A view reads the members that it knows and skips the rest, for every revision alike. A member of an
+//! unexpected type counts as absent; of a repeated member the last one counts.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::json;
 
-/// Names the key of one member, or `Other`.
+/// Defines a view: a struct, and for each of its fields the member that it is read from.
 macro_rules! view {
     (
         $(#[$doc:meta])*
@@ -20,13 +20,13 @@ macro_rules! view {
         pub struct $name<'a> { $( $(#[$field_doc])* pub $field: $type, )+ }
 
         impl<'a> $name<'a> {
-            /// Reads it; all of it is absent where `raw` is no object.
+            /// Reads it; everything is absent if `raw` is not an object.
             pub fn read(raw: &'a RawValue) -> Self {
                 #[expect(non_camel_case_types, reason = "one variant a field, of the field's name")]
                 #[derive(Clone, Copy)]
                 enum Member { $( $field, )+ }
                 let mut view = Self::default();
-                // What stands before a mistake counts; the text was checked with its message anyway.
+                // Members before a mistake count; the text was checked with its message anyway.
                 let _ = json::members(
                     raw.get(),
                     |key| {
@@ -55,37 +55,37 @@ view! {
         arguments: Option<&'a RawValue> = "arguments" => json::present,
         /// Where the next page starts.
         cursor: Option<Cow<'a, str>> = "cursor" => json::string,
-        /// The resource that is asked for or has changed.
+        /// The resource that is requested or has changed.
         uri: Option<Cow<'a, str>> = "uri" => json::string,
         /// Answers to the `inputRequests` of an earlier result, by name (2026-07-28).
         input_responses: Option<&'a RawValue> = "inputResponses" => json::present,
-        /// What an earlier result gave to be handed back (2026-07-28).
+        /// What an earlier result asked to be sent back (2026-07-28).
         request_state: Option<Cow<'a, str>> = "requestState" => json::string,
-        /// The version that `initialize` asks for.
+        /// The version that `initialize` requests.
         protocol_version: Option<Cow<'a, str>> = "protocolVersion" => json::string,
-        /// Who the client says it is, in `initialize`.
+        /// The client's self-description, in `initialize`.
         client_info: Option<&'a RawValue> = "clientInfo" => json::present,
-        /// What the client says it can do, in `initialize`.
+        /// The client's capabilities, in `initialize`.
         capabilities: Option<&'a RawValue> = "capabilities" => json::present,
-        /// The request that `notifications/cancelled` is about.
+        /// The request that `notifications/cancelled` concerns.
         request_id: Option<&'a RawValue> = "requestId" => json::present,
-        /// The request that `notifications/progress` is about, by its token.
+        /// The token of the request that `notifications/progress` concerns.
         progress_token: Option<&'a RawValue> = "progressToken" => json::present,
     }
 }
 
 view! {
-    /// The result of any request, as far as it says something about the session or offers a list.
+    /// The result of any request, as far as it concerns the session or is a list.
     ServerResult {
         /// `_meta`.
         meta: Option<Meta<'a>> = "_meta" => |raw| Some(Meta::read(raw)),
         /// The version that the server chose, in `initialize`.
         protocol_version: Option<Cow<'a, str>> = "protocolVersion" => json::string,
-        /// The versions that the server knows, in `server/discover`.
+        /// The versions that the server supports, in `server/discover`.
         supported_versions: Option<&'a RawValue> = "supportedVersions" => json::present,
-        /// Who the server says it is, in `initialize`.
+        /// The server's self-description, in `initialize`.
         server_info: Option<&'a RawValue> = "serverInfo" => json::present,
-        /// What the server says it can do.
+        /// The server's capabilities.
         capabilities: Option<&'a RawValue> = "capabilities" => json::present,
         /// What the server tells the model about itself.
         instructions: Option<&'a RawValue> = "instructions" => json::present,
@@ -103,13 +103,13 @@ view! {
         result_type: Option<Cow<'a, str>> = "resultType" => json::string,
         /// What the server needs before it can go on (2026-07-28).
         input_requests: Option<&'a RawValue> = "inputRequests" => json::present,
-        /// What the client hands back with the answers (2026-07-28).
+        /// What the client sends back with the answers (2026-07-28).
         request_state: Option<Cow<'a, str>> = "requestState" => json::string,
-        /// What a tool gives back, as blocks.
+        /// A tool's output, as blocks.
         content: Option<&'a RawValue> = "content" => json::present,
-        /// What a tool gives back, as data.
+        /// A tool's output, as data.
         structured_content: Option<&'a RawValue> = "structuredContent" => json::present,
-        /// Whether the tool says that it failed.
+        /// Whether the tool reports a failure.
         is_error: bool = "isError" => json::is_true,
     }
 }
@@ -117,13 +117,13 @@ view! {
 view! {
     /// `_meta` of a request, result or notification.
     Meta {
-        /// The revision that a stateless request speaks.
+        /// The revision of a stateless request.
         protocol_version: Option<Cow<'a, str>> = "io.modelcontextprotocol/protocolVersion" => json::string,
-        /// Who the client says it is, in a stateless request.
+        /// The client's self-description, in a stateless request.
         client_info: Option<&'a RawValue> = "io.modelcontextprotocol/clientInfo" => json::present,
-        /// What the client says it can do, in a stateless request.
+        /// The client's capabilities, in a stateless request.
         client_capabilities: Option<&'a RawValue> = "io.modelcontextprotocol/clientCapabilities" => json::present,
-        /// Who the server says it is, in a stateless result.
+        /// The server's self-description, in a stateless result.
         server_info: Option<&'a RawValue> = "io.modelcontextprotocol/serverInfo" => json::present,
         /// The `subscriptions/listen` that a notification belongs to.
         subscription_id: Option<&'a RawValue> = "io.modelcontextprotocol/subscriptionId" => json::present,
@@ -137,13 +137,13 @@ view! {
     Tool {
         /// Its name; a definition without one cannot be called.
         name: Option<Cow<'a, str>> = "name" => json::string,
-        /// Its name for people.
+        /// The name that people see.
         title: Option<Cow<'a, str>> = "title" => json::string,
         /// What the model reads about it.
         description: Option<Cow<'a, str>> = "description" => json::string,
-        /// What it takes.
+        /// The schema of its input.
         input_schema: Option<&'a RawValue> = "inputSchema" => json::present,
-        /// What it gives.
+        /// The schema of its output.
         output_schema: Option<&'a RawValue> = "outputSchema" => json::present,
         /// What the server claims about its effects.
         annotations: Option<&'a RawValue> = "annotations" => json::present,
@@ -153,16 +153,16 @@ view! {
 view! {
     /// A JSON-RPC error.
     ErrorObject {
-        /// Its code, as text.
+        /// Its code, unparsed.
         code: Option<&'a RawValue> = "code" => json::present,
         /// Its message.
         message: Option<Cow<'a, str>> = "message" => json::string,
-        /// What comes with it.
+        /// Additional data.
         data: Option<&'a RawValue> = "data" => json::present,
     }
 }
 
-/// `raw`, where it is an array.
+/// `raw`, if it is an array.
 fn array(raw: &RawValue) -> Option<&RawValue> {
     raw.get().starts_with('[').then_some(raw)
 }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_it_knows_and_passes_over_the_rest() {
+    fn known_members_are_read_and_others_skipped() {
         let params = Params::read(raw(
             r#"{"x":[1],"name":"n","arguments":{"a":1},"cursor":null,"_meta":{"progressToken":0,
                "io.modelcontextprotocol/protocolVersion":"2026-07-28","other":1},"name":"last"}"#,
@@ -205,9 +205,9 @@ mod tests {
         assert!(ServerResult::read(raw(r#"{"isError":true,"content":[]}"#)).is_error);
     }
 
-    /// The specification's own examples, where they are at hand.
+    /// The specification's own examples, if they are available.
     #[test]
-    fn the_examples_of_the_specification_read_as_what_they_are() {
+    fn the_examples_of_the_specification_are_read_correctly() {
         let examples = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../shared/mcp-schema/2026-07-28/examples"
@@ -262,7 +262,7 @@ mod tests {
                     _ => {}
                 }
             }
-            // Requests inside `inputRequests` have no envelope of their own.
+            // Requests in `inputRequests` have no envelope of their own.
             "CreateMessageRequest" | "ElicitRequest" | "ListRootsRequest" => {}
             _ if kind.ends_with("Request") => {
                 let Some(Message::Request(request)) = message() else {

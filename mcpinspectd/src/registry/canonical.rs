@@ -19,6 +19,8 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
+use crate::mcp::json;
+
 /// Deeper than this, text is taken as it was written.
 const MAX_DEPTH: usize = 128;
 
@@ -224,18 +226,7 @@ impl<'a> Writer<'a> {
     /// The string that starts here, without its quotes.
     fn string_token(&mut self) -> &'a [u8] {
         let start = self.at + 1;
-        let mut end = start;
-        while let Some(found) = self
-            .text
-            .get(end..)
-            .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
-        {
-            end += found;
-            if self.text[end] == b'"' {
-                break;
-            }
-            end += 2;
-        }
+        let end = json::string_end(self.text, start).map_or(self.text.len(), |(end, _)| end);
         self.at = end + 1;
         self.text.get(start..end).unwrap_or_default()
     }

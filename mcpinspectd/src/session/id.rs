@@ -1,8 +1,8 @@
 //! Ids as keys.
 //!
-//! A response repeats the id of its request, but not always letter by letter: `1` may come back as
-//! `1.0`, a string with other escapes, a number as a string. And an id may be megabytes long, so what
-//! is kept of one is bounded.
+//! A response repeats the id of its request, but not always byte by byte: `1` may come back as `1.0`,
+//! a string with other escapes, a number as a string. And an id may be megabytes long, so the part that
+//! is kept is bounded.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use sha2::{Digest, Sha256};
 
 use crate::mcp::{Id, json};
 
-/// Ids up to this many bytes are kept as they are; of longer ones a digest is.
+/// Ids up to this many bytes are kept as they are, longer ones as a digest.
 const MAX_TEXT: usize = 64;
 
-/// An id, in the form in which equal ids are equal; also any other token that one side gives out and
-/// the other hands back, such as a cursor.
+/// An id, in a form in which equal ids compare equal; also any other token that one side issues and the
+/// other sends back, such as a cursor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum IdKey {
     /// A whole number.
     Number(i64),
     /// A string.
     Text(Arc<str>),
-    /// A number of another sort, as it was written.
+    /// Any other number, as written.
     OtherNumber(Arc<str>),
-    /// Half of the SHA-256 of something long.
+    /// Half of the SHA-256 of a long one.
     Digest([u8; 16]),
 }
 
@@ -53,7 +53,7 @@ impl IdKey {
     }
 
     fn other_number(text: &str) -> Self {
-        /// Whole numbers up to here are exact as doubles.
+        /// Whole numbers up to this one are exact as doubles.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         match text.parse::<f64>() {
             #[expect(clippy::cast_possible_truncation, reason = "whole and in range")]
@@ -71,7 +71,7 @@ impl IdKey {
         Self::Digest(half)
     }
 
-    /// The id that a peer may mean as well: clients of the TypeScript SDK take `"1"` for `1`.
+    /// The other id that a peer may mean: clients of the TypeScript SDK take `"1"` for `1`.
     pub fn lookalike(&self) -> Option<Self> {
         match self {
             Self::Number(number) => Some(Self::Text(number.to_string().into())),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_ids_are_equal_however_they_are_written() {
+    fn equal_ids_compare_equal_in_any_spelling() {
         assert_eq!(key("1"), key("1.0"));
         assert_eq!(key("100"), key("1e2"));
         assert_eq!(key("-0"), key("0"));

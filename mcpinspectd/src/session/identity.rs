@@ -1,8 +1,8 @@
 //! Who the parties say they are.
 //!
-//! Up to 2025-11-25 they say so once, in `initialize`; from 2026-07-28 on with every message, in
-//! `_meta`. A client that knows both may begin with `server/discover` and fall back. Here it becomes
-//! one record, which says when it has something new to tell.
+//! Up to revision 2025-11-25 they say so once, in `initialize`; from 2026-07-28 on with every message,
+//! in `_meta`. A client that supports both may begin with `server/discover` and fall back. This module
+//! merges both into one record.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -10,20 +10,20 @@ use serde_json::value::RawValue;
 use crate::mcp::json;
 use crate::mcp::view::{Meta, Params, ServerResult};
 
-/// A self-description above this many bytes of text is left out: nobody's name is that long.
+/// A self-description of more than this many bytes is left out: no name is that long.
 const MAX_INFO: usize = 16 * 1024;
 
-/// A version above this many bytes is cut.
+/// Length to which a version is cut, in bytes.
 const MAX_VERSION: usize = 64;
 
 /// Who the parties say they are.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Identity {
+pub struct DeclaredIdentity {
     /// The revision that they speak.
     pub protocol_version: Option<String>,
-    /// The server's own name and version.
+    /// The server's name and version, as it states them.
     pub server_info: Option<Value>,
-    /// The client's own name and version.
+    /// The client's name and version, as it states them.
     pub client_info: Option<Value>,
     /// The server's capabilities.
     pub capabilities: Option<Value>,
@@ -31,15 +31,15 @@ pub struct Identity {
     pub stateless: bool,
 }
 
-impl Identity {
-    /// Takes in what the parameters of `initialize` say of the client.
+impl DeclaredIdentity {
+    /// Takes in what the parameters of `initialize` say about the client.
     pub fn initialize_request(&mut self, params: &Params<'_>) {
         self.stateless = false;
         self.client_info = params.client_info.and_then(bounded);
         self.protocol_version = params.protocol_version.as_deref().map(version);
     }
 
-    /// Takes in what the result of `initialize` says of the server.
+    /// Takes in what the result of `initialize` says about the server.
     pub fn initialize_result(&mut self, result: &ServerResult<'_>) {
         self.stateless = false;
         self.protocol_version = result.protocol_version.as_deref().map(version);
@@ -47,7 +47,7 @@ impl Identity {
         self.capabilities = result.capabilities.and_then(bounded);
     }
 
-    /// Takes in what `_meta` of a stateless request says of the client.
+    /// Takes in what `_meta` of a stateless request says about the client.
     pub fn request_meta(&mut self, meta: &Meta<'_>) {
         if let Some(text) = &meta.protocol_version {
             self.stateless = true;
@@ -58,7 +58,7 @@ impl Identity {
         update(&mut self.client_info, meta.client_info);
     }
 
-    /// Takes in what a stateless result says of the server.
+    /// Takes in what a stateless result says about the server.
     pub fn stateless_result(&mut self, result: &ServerResult<'_>) {
         if let Some(meta) = &result.meta {
             update(&mut self.server_info, meta.server_info);

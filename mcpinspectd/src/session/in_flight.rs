@@ -1,38 +1,38 @@
 //! Requests that wait for their answer.
 //!
-//! An answer may come after a day, so nothing here expires by time; a session may have ten thousand
-//! requests under way, so an entry is small; and a client may ask forever without being answered, so
-//! there is a maximum, above which the oldest request is forgotten and counted.
+//! An answer may take a day, so nothing expires by time; a session may have ten thousand requests in
+//! flight, so an entry is small; and a client may send requests forever without an answer, so above a
+//! maximum the oldest request is forgotten and counted.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::id::IdKey;
-use crate::mcp::method::{self, Kept};
+use crate::mcp::method::{self, MethodName};
 use crate::model::Timestamp;
 
-/// The default for how many requests of one direction are kept.
+/// The default for the number of requests that are kept per direction.
 pub const DEFAULT_MAX_IN_FLIGHT: usize = 65_536;
 
-/// A request under way.
+/// A request in flight.
 #[derive(Clone, Debug)]
-pub struct Pending {
+pub struct PendingRequest {
     /// Its method.
-    pub method: Kept,
+    pub method: MethodName,
     /// The tool that it calls.
     pub tool: Option<Arc<str>>,
     /// When it was sent.
     pub time: Timestamp,
-    /// The page of a list that it asks for; `None` for the first.
+    /// The page of a list that it requests; `None` for the first.
     pub cursor: Option<IdKey>,
-    /// How often it was sent before, with the input that its results asked for (2026-07-28).
+    /// How many earlier attempts ended in a result that asked for more input (2026-07-28).
     pub retries: u16,
-    /// Whether its sender has called it off. An answer may still be on its way.
+    /// Whether its sender has cancelled it. An answer may still be on its way.
     pub cancelled: bool,
 }
 
-impl Pending {
-    /// Whether a missing answer means that something is missing.
+impl PendingRequest {
+    /// Whether a missing answer counts as missing.
     fn expects_answer(&self) -> bool {
         !self.cancelled && !method::stays_open(&self.method)
     }
@@ -43,7 +43,7 @@ impl Pending {
 pub struct InFlight {
     limit: usize,
     requests: HashMap<IdKey, Entry>,
-    /// Oldest first. Entries of answered requests stay until they are cleared out.
+    /// Oldest first. Entries of answered requests stay until the next clean-up.
     order: VecDeque<(u64, IdKey)>,
     /// Counts insertions, to tell a reused id's entries in `order` apart.
     counter: u64,
@@ -54,11 +54,11 @@ pub struct InFlight {
 #[derive(Debug)]
 struct Entry {
     number: u64,
-    pending: Pending,
+    pending: PendingRequest,
 }
 
 impl InFlight {
-    /// For at most `limit` requests.
+    /// Keeps at most `limit` requests.
     pub fn new(limit: usize) -> Self {
         Self {
             limit: limit.max(1),
@@ -70,9 +70,9 @@ impl InFlight {
         }
     }
 
-    /// Notes a request. Where one of the same id is still under way, the newer one takes its place:
-    /// a client that uses an id again has given up on the older request.
-    pub fn insert(&mut self, id: IdKey, pending: Pending) {
+    /// Adds a request. It replaces one with the same id that is still in flight: a client that reuses an
+    /// id has given up on the older request.
+    pub fn insert(&mut self, id: IdKey, pending: PendingRequest) {
         self.counter += 1;
         let entry = Entry {
             number: self.counter,
@@ -102,45 +102,45 @@ impl InFlight {
         }
     }
 
-    /// Takes out the request that an answer with this id answers.
-    pub fn take(&mut self, id: &IdKey) -> Option<Pending> {
+    /// Removes and returns the request that an answer with this id answers.
+    pub fn take(&mut self, id: &IdKey) -> Option<PendingRequest> {
         let entry = self
             .requests
             .remove(id)
             .or_else(|| self.requests.remove(&id.lookalike()?))?;
         if self.requests.is_empty() {
             self.order.clear();
-            // A burst's memory is given back.
+            // Return the memory of a burst.
             self.requests.shrink_to(64);
             self.order.shrink_to(64);
         }
         Some(entry.pending)
     }
 
-    /// Notes that the sender of this request has called it off.
+    /// Notes that the sender of this request has cancelled it.
     pub fn cancel(&mut self, id: &IdKey) {
         if let Some(entry) = self.requests.get_mut(id) {
             entry.pending.cancelled = true;
         }
     }
 
-    /// How many requests are under way.
+    /// The number of requests in flight.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether none is.
+    /// Whether no request is in flight.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Whether requests were forgotten above the maximum, so that an answer may find none.
+    /// Whether requests above the maximum were forgotten, so that an answer may have no request.
     pub fn has_forgotten(&self) -> bool {
         self.forgotten > 0
     }
 
-    /// How many requests have not been answered: under way, forgotten, or replaced under their id.
-    /// Called off and open-ended ones do not count.
+    /// The number of requests without an answer: in flight, forgotten, or replaced by another with the same
+    /// id. Cancelled and open-ended requests do not count.
     pub fn unanswered(&self) -> u64 {
         let waiting = self
             .requests
@@ -159,9 +159,9 @@ fn is_current(requests: &HashMap<IdKey, Entry>, number: u64, id: &IdKey) -> bool
 mod tests {
     use super::*;
 
-    fn pending(time: u64) -> Pending {
-        Pending {
-            method: method::keep("tools/call"),
+    fn pending(time: u64) -> PendingRequest {
+        PendingRequest {
+            method: MethodName::new("tools/call"),
             tool: None,
             time: Timestamp(time),
             cursor: None,
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    fn time(pending: Option<Pending>) -> Option<u64> {
+    fn time(pending: Option<PendingRequest>) -> Option<u64> {
         pending.map(|pending| pending.time.0)
     }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reused_id_is_the_newer_request_and_is_not_forgotten_for_the_older_one() {
+    fn a_reused_id_is_the_newer_request_with_an_age_of_its_own() {
         let mut table = InFlight::new(2);
         table.insert(IdKey::Number(1), pending(1));
         table.insert(IdKey::Number(1), pending(2));
@@ -211,12 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn called_off_and_open_ended_requests_are_not_missed() {
+    fn cancelled_and_open_ended_requests_do_not_count_as_unanswered() {
         let mut table = InFlight::new(10);
         table.insert(IdKey::Number(1), pending(1));
         table.cancel(&IdKey::Number(1));
-        let listen = Pending {
-            method: method::keep("subscriptions/listen"),
+        let listen = PendingRequest {
+            method: MethodName::new("subscriptions/listen"),
             ..pending(2)
         };
         table.insert(IdKey::Number(2), listen);

@@ -1,9 +1,13 @@
 //! Who talks to whom, and which response answers which request.
 //!
-//! A session is one client and one server on one pair of streams. Both may ask: an id belongs to the
-//! side that chose it, so requests under way are kept by direction. What an answer means is in the
-//! request that it answers (a result does not say that it is a list of tools), which makes this the
-//! place where messages become something that the registry and detection can work on.
+//! A session is one client and one server on one pair of streams. Both may send requests: an id belongs
+//! to the side that chose it, so requests in flight are kept by direction. What an answer means depends
+//! on the request that it answers (a result does not say that it is a list of tools). So this is where
+//! messages become something that the registry and detection can work on.
+//!
+//! - [`in_flight`]: requests that wait for their answer
+//! - [`id`]: ids as keys
+//! - [`identity`]: who the parties say they are
 
 pub mod id;
 pub mod identity;
@@ -12,18 +16,19 @@ pub mod in_flight;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub use identity::Identity;
-pub use in_flight::{DEFAULT_MAX_IN_FLIGHT, InFlight, Pending};
+pub use identity::DeclaredIdentity;
+pub use in_flight::{DEFAULT_MAX_IN_FLIGHT, InFlight, PendingRequest};
 
 use self::id::IdKey;
+use crate::mcp::method::MethodName;
 use crate::mcp::view::{Params, ServerResult};
-use crate::mcp::{Id, Message, Outcome, json, method};
+use crate::mcp::{Id, Message, Outcome, json};
 use crate::model::{Direction, Timestamp};
 
-/// How much of a tool's name is kept with its calls, in bytes.
+/// Length to which a tool's name is cut in its calls, in bytes.
 const MAX_TOOL_NAME: usize = 256;
 
-/// How many results that wait for more input are remembered.
+/// Most results that are remembered as waiting for more input.
 const MAX_WAITING: usize = 1024;
 
 /// One client talking to one server.
@@ -31,11 +36,11 @@ const MAX_WAITING: usize = 1024;
 pub struct Session {
     from_client: InFlight,
     from_server: InFlight,
-    identity: Identity,
-    announced: Option<Identity>,
-    /// `requestState` of results that asked for more input, and how often each was retried.
+    identity: DeclaredIdentity,
+    announced: Option<DeclaredIdentity>,
+    /// `requestState` of results that asked for more input, with the number of retries.
     waiting: HashMap<IdKey, u16>,
-    /// Whether requests may have been sent that were not seen.
+    /// Whether requests may have been missed.
     may_miss_requests: bool,
 }
 
@@ -45,20 +50,20 @@ pub struct Observed<'a> {
     /// The tool that is called, or whose call is answered.
     pub tool: Option<Arc<str>>,
     /// The request that this response answers.
-    pub answers: Option<Pending>,
-    /// Nanoseconds between that request and this response.
+    pub answers: Option<PendingRequest>,
+    /// Nanoseconds from that request to this response.
     pub latency_ns: Option<u64>,
-    /// Whether it is an error, the protocol's or a tool's.
+    /// Whether it is an error, of the protocol or of a tool.
     pub is_error: bool,
-    /// Whether [`Session::identity`] has something new to tell.
+    /// Whether [`Session::identity`] has changed.
     pub identified: bool,
-    /// The parameters, where they were read.
+    /// The parameters, if they were read.
     pub params: Option<Params<'a>>,
-    /// The result, where it was read.
+    /// The result, if it was read.
     pub result: Option<ServerResult<'a>>,
-    /// Where `result` is a page of tools, which page it is.
+    /// If `result` is a page of tools, which page.
     pub page: Option<Page>,
-    /// Whether `result` is where the server says who it is and what the model should know.
+    /// Whether the server introduces itself and instructs the model in `result`.
     pub introduces: bool,
 }
 
@@ -69,18 +74,18 @@ pub enum Page {
     First,
     /// The one that starts at this cursor.
     At(IdKey),
-    /// Not known, for its request was not seen.
+    /// Unknown, because its request was not seen.
     Unknown,
 }
 
 impl Session {
-    /// A session that keeps at most `max_in_flight` requests of each direction. `joined_midstream`
-    /// says that it was under way before it was seen.
+    /// A session that keeps at most `max_in_flight` requests per direction. `joined_midstream` means that
+    /// it began before it was captured.
     pub fn new(max_in_flight: usize, joined_midstream: bool) -> Self {
         Self {
             from_client: InFlight::new(max_in_flight),
             from_server: InFlight::new(max_in_flight),
-            identity: Identity::default(),
+            identity: DeclaredIdentity::default(),
             announced: None,
             waiting: HashMap::new(),
             may_miss_requests: joined_midstream,
@@ -88,21 +93,21 @@ impl Session {
     }
 
     /// Who the parties say they are.
-    pub fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &DeclaredIdentity {
         &self.identity
     }
 
-    /// Notes that messages were lost: answers may come whose requests were not seen.
+    /// Notes that messages were lost: answers may come to requests that were not seen.
     pub fn gap(&mut self) {
         self.may_miss_requests = true;
     }
 
-    /// Requests that got no answer so far, of both sides.
+    /// Requests of both sides without an answer so far.
     pub fn unanswered(&self) -> u64 {
         self.from_client.unanswered() + self.from_server.unanswered()
     }
 
-    /// Requests under way, of both sides.
+    /// Requests of both sides in flight.
     pub fn in_flight(&self) -> usize {
         self.from_client.len() + self.from_server.len()
     }
@@ -147,8 +152,8 @@ impl Session {
         time: Timestamp,
     ) -> Observed<'a> {
         let params = request.params.map(Params::read);
-        let mut pending = Pending {
-            method: method::keep(&request.method),
+        let mut pending = PendingRequest {
+            method: MethodName::new(&request.method),
             tool: None,
             time,
             cursor: None,
@@ -213,7 +218,7 @@ impl Session {
     fn server_result<'a>(
         &mut self,
         result: ServerResult<'a>,
-        answers: Option<&Pending>,
+        answers: Option<&PendingRequest>,
         observed: &mut Observed<'a>,
     ) {
         observed.is_error |= result.is_error;
@@ -228,7 +233,7 @@ impl Session {
                 observed.page = Some(cursor.map_or(Page::First, Page::At));
             }
             None if self.may_miss_requests || self.from_client.has_forgotten() => {
-                // Its request was not seen; what it looks like has to do.
+                // Its request was not seen, so its shape has to do.
                 if result.protocol_version.is_some() && result.server_info.is_some() {
                     self.identity.initialize_result(&result);
                     observed.introduces = true;
@@ -237,14 +242,14 @@ impl Session {
                     observed.page = Some(Page::Unknown);
                 }
             }
-            // Nobody asked for it, so no client takes it for anything.
+            // It answers no request, so every client ignores it.
             None => return,
             Some(_) => {}
         }
         if let (Some("input_required"), Some(state)) =
             (result.result_type.as_deref(), &result.request_state)
         {
-            // An attacker fills this table with states that never come back; honest retries are quick.
+            // An attacker can fill this table with states that never come back; honest retries are quick.
             if self.waiting.len() >= MAX_WAITING {
                 self.waiting.clear();
             }
@@ -258,7 +263,7 @@ impl Session {
         observed.result = Some(result);
     }
 
-    /// Whether the parties are known now, and not as they were announced before.
+    /// Whether the parties are known, and differ from what was announced before.
     fn has_news(&mut self, result: &ServerResult<'_>) -> bool {
         let stateful = result.server_info.is_some() && result.protocol_version.is_some();
         let known = stateful || self.identity.stateless || self.identity.server_info.is_some();

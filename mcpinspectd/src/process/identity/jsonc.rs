@@ -1,19 +1,21 @@
-//! JSON as editors' settings files have it: comments and trailing commas.
+//! JSON with comments and trailing commas, as in editors' settings files.
+
+use crate::mcp::json;
 
 /// Blanks out comments, trailing commas and a byte order mark, in place, so that offsets in a
-/// parser's message stay right. What stands inside strings is left alone.
+/// parser's message stay right. Strings are left alone.
 pub(super) fn to_json(text: &mut [u8]) {
     if text.starts_with(b"\xef\xbb\xbf") {
         text[..3].fill(b' ');
     }
     let mut at = 0;
-    // The last comma with nothing but blanks behind it so far.
+    // The last comma, while only blanks follow it.
     let mut comma = None;
     while at < text.len() {
         match text[at..] {
             [b'"', ..] => {
                 comma = None;
-                at = string_end(text, at);
+                at = json::string_end(text, at + 1).map_or(text.len(), |(end, _)| end + 1);
                 continue;
             }
             [b'/', b'/', ..] => {
@@ -40,19 +42,6 @@ pub(super) fn to_json(text: &mut [u8]) {
         }
         at += 1;
     }
-}
-
-/// Behind the string that begins at `at`.
-fn string_end(text: &[u8], at: usize) -> usize {
-    let mut next = at + 1;
-    while let Some(n) = memchr::memchr2(b'"', b'\\', &text[next.min(text.len())..]) {
-        next += n;
-        if text[next] == b'"' {
-            return next + 1;
-        }
-        next += 2;
-    }
-    text.len()
 }
 
 #[cfg(test)]
