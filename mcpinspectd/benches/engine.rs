@@ -23,7 +23,7 @@ use mcpinspectd::event::Event;
 use mcpinspectd::model::{
     Direction, Input, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp,
 };
-use mcpinspectd::registry::Registry;
+use mcpinspectd::store;
 use serde_json::{Value, json};
 
 /// Rounds of which the best counts.
@@ -69,7 +69,7 @@ struct Whole {
 impl Whole {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let registry = Registry::open(&folder.path().join("registry.db")).unwrap();
+        let registry = store::open(&folder.path().join("registry.db")).unwrap();
         let current = Arc::new(Current::new(Knowledge::builtin()));
         let watch = Box::new(Watch::new(current));
         let mut whole = Self {

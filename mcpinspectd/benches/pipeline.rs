@@ -19,7 +19,7 @@ use mcpinspectd::mcp;
 use mcpinspectd::model::{
     Direction, Input, ItemKind, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp,
 };
-use mcpinspectd::registry::{Registry, Sight};
+use mcpinspectd::registry::{Registry, Sighting};
 use mcpinspectd::wire::framing::{DEFAULT_MAX_FRAME, Framer};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -160,7 +160,7 @@ fn pipeline(criterion: &mut Criterion) {
 fn engine() -> Engine {
     Engine::new(
         Limits::default(),
-        Registry::in_memory().unwrap(),
+        Registry::in_memory(),
         Box::new(NoDetector),
     )
 }
@@ -205,7 +205,7 @@ fn tool(index: usize) -> Box<RawValue> {
 fn registry(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("registry");
     let (server, session) = (ServerId("bench".into()), SessionId("bench".into()));
-    let sight = Sight {
+    let sighting = Sighting {
         server: &server,
         session: &session,
         time: Timestamp(0),
@@ -215,25 +215,22 @@ fn registry(criterion: &mut Criterion) {
         .collect();
     group.throughput(Throughput::Elements(tools.len() as u64));
     group.bench_function("unchanged definitions", |bencher| {
-        let mut registry = Registry::in_memory().unwrap();
+        let mut registry = Registry::in_memory();
         bencher.iter(|| {
             registry.refresh();
             for (name, definition) in &tools {
-                black_box(registry.observe(sight, ItemKind::Tool, name, definition));
+                black_box(registry.observe(sighting, ItemKind::Tool, name, definition));
             }
-            registry.save(sight.time);
+            registry.save(sighting.time);
         });
     });
     group.bench_function("definitions never seen", |bencher| {
-        bencher.iter_with_setup(
-            || Registry::in_memory().unwrap(),
-            |mut registry| {
-                for (name, definition) in &tools {
-                    black_box(registry.observe(sight, ItemKind::Tool, name, definition));
-                }
-                registry
-            },
-        );
+        bencher.iter_with_setup(Registry::in_memory, |mut registry| {
+            for (name, definition) in &tools {
+                black_box(registry.observe(sighting, ItemKind::Tool, name, definition));
+            }
+            registry
+        });
     });
     group.bench_function("canonical text", |bencher| {
         bencher.iter(|| {

@@ -34,6 +34,7 @@ pub mod registry;
 pub mod session;
 pub mod sink;
 pub mod status;
+pub mod store;
 pub mod systemd;
 pub mod tap;
 pub mod text;

@@ -16,7 +16,7 @@ use futures_util::StreamExt;
 use mcpinspectd::contain::Contained;
 use mcpinspectd::control::{Control, ControlError, Decision, Status};
 use mcpinspectd::model::ContainmentAction;
-use mcpinspectd::registry::Verb;
+use mcpinspectd::registry::DecisionKind;
 use mcpinspectd::{event, model};
 
 #[path = "support/mod.rs"]
@@ -394,7 +394,7 @@ fn decisions_need_a_right_and_reach_the_daemon() {
     let approve = ["Approve", "sss", "files", "read", "abc"];
     text(&bus.call_as(0, &approve));
     let decision = Decision::Judge {
-        verb: Verb::Approve,
+        kind: DecisionKind::Approve,
         server: "files".to_owned(),
         tool: "read".to_owned(),
         hash: "abc".to_owned(),

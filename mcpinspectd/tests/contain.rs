@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use mcpinspectd::contain::{ContainError, Process, Refusal, Target, contain};
 use mcpinspectd::model::{ContainmentAction, Pid};
-use mcpinspectd::process::{Row, start_time, table};
+use mcpinspectd::process::{ProcessRow, start_time, table};
 use tempfile::TempDir;
 
 #[path = "support/mod.rs"]
@@ -249,7 +249,7 @@ impl Group {
             let mut outside = Vec::new();
             let mut family = vec![Pid(pid)];
             while let Some(pid) = family.pop() {
-                let is_in = |row: &Row| {
+                let is_in = |row: &ProcessRow| {
                     row.cgroup
                         .as_ref()
                         .is_some_and(|path| path.ends_with(&name))

@@ -7,7 +7,7 @@ use mcpinspectd::event::Event;
 use mcpinspectd::model::{
     Direction, Input, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp,
 };
-use mcpinspectd::registry::Registry;
+use mcpinspectd::store;
 use serde_json::json;
 
 #[derive(Default)]
@@ -65,7 +65,7 @@ fn resident() -> usize {
 #[test]
 fn a_hundred_servers_with_ten_thousand_requests_under_way_fit() {
     let folder = tempfile::tempdir().unwrap();
-    let registry = Registry::open(&folder.path().join("registry.db")).unwrap();
+    let registry = store::open(&folder.path().join("registry.db")).unwrap();
     let mut engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
     let mut count = Count::default();
     let mut peers: Vec<Peer> = Vec::new();

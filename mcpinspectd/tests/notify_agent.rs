@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use mcpinspectd::contain::Contained;
 use mcpinspectd::control::{Control, ControlError, Decision, Status};
 use mcpinspectd::model::ContainmentAction;
-use mcpinspectd::registry::Verb;
+use mcpinspectd::registry::DecisionKind;
 use mcpinspectd::{event, model};
 use tokio::runtime::Runtime;
 use zbus::object_server::SignalEmitter;
@@ -259,7 +259,7 @@ fn alerts_are_shown_and_their_buttons_work() {
     Desktop::press(&connection, &daemon, shown.id, "approve");
     desktop.wait_for("the approval", |shown| shown.body.contains("is approved"));
     let approved = Decision::Judge {
-        verb: Verb::Approve,
+        kind: DecisionKind::Approve,
         server: "files".to_owned(),
         tool: "read".to_owned(),
         hash: "b".repeat(64),

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use mcpinspectd::model::{ItemKind, ServerId, SessionId, Timestamp};
-use mcpinspectd::registry::{ItemKey, Registry, Sight, Verb};
+use mcpinspectd::registry::{DecisionKind, ItemKey, Registry, Sighting};
+use mcpinspectd::store;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -26,13 +27,13 @@ struct Machine {
 fn see(registry: &mut Registry, time: u64, kind: ItemKind, name: &str, definition: &str) {
     let (server, session) = (ServerId("files".into()), SessionId("s".into()));
     let time = Timestamp(time);
-    let sight = Sight {
+    let sighting = Sighting {
         server: &server,
         session: &session,
         time,
     };
     let definition = RawValue::from_string(definition.to_owned()).unwrap();
-    registry.observe(sight, kind, name, &definition);
+    registry.observe(sighting, kind, name, &definition);
     registry.save(time);
 }
 
@@ -66,7 +67,7 @@ impl Machine {
     }
 
     fn open(&self) -> Registry {
-        Registry::open(&self.registry).unwrap()
+        store::open(&self.registry).unwrap()
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -236,8 +237,8 @@ fn an_approval_lasts_and_says_who() {
     let own = nix::unistd::getuid().as_raw();
     assert_eq!(decision.by.uid(), Some(if own == 0 { 4242 } else { own }));
     assert_eq!(
-        (decision.verb, decision.reason.as_str()),
-        (Verb::Approve, "ok")
+        (decision.kind, decision.reason.as_str()),
+        (DecisionKind::Approve, "ok")
     );
     assert_eq!(decision.hash.unwrap().to_string(), hash);
     assert_eq!(machine.run(&["diff", "files", "read_file"]).0, 0);

@@ -72,7 +72,7 @@ const METHODS: [&str; 6] = [
 ];
 
 fn run(steps: &[Step<'_>], midstream: bool, chunk: usize) -> Log {
-    let registry = Registry::in_memory().expect("there is memory");
+    let registry = Registry::in_memory();
     let limits = Limits {
         max_message: 4096,
         max_in_flight: 16,

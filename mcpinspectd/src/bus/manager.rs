@@ -17,7 +17,7 @@ use crate::event::Envelope;
 use crate::event::Presence;
 use crate::event::kind::EventKind;
 use crate::model::ContainmentAction;
-use crate::registry::Verb;
+use crate::registry::DecisionKind;
 use crate::status::View;
 
 /// The name on the bus.
@@ -265,7 +265,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<()> {
-        let decision = judge(Verb::Approve, server_id, tool_name, tool_hash);
+        let decision = judge(DecisionKind::Approve, server_id, tool_name, tool_hash);
         self.decide(connection, &header, decision).await
     }
 
@@ -279,7 +279,7 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<()> {
-        let decision = judge(Verb::Reject, server_id, tool_name, tool_hash);
+        let decision = judge(DecisionKind::Reject, server_id, tool_name, tool_hash);
         self.decide(connection, &header, decision).await
     }
 
@@ -444,9 +444,9 @@ impl Manager {
     ) -> zbus::Result<()>;
 }
 
-fn judge(verb: Verb, server: String, tool: String, hash: String) -> Decision {
+fn judge(kind: DecisionKind, server: String, tool: String, hash: String) -> Decision {
     Decision::Judge {
-        verb,
+        kind,
         server,
         tool,
         hash,

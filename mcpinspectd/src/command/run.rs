@@ -18,11 +18,10 @@ use mcpinspectd::event::Event;
 use mcpinspectd::logging;
 use mcpinspectd::pipeline::outputs::{Running, Settings};
 use mcpinspectd::priority::Priority;
-use mcpinspectd::process::identity::NameBook;
-use mcpinspectd::registry::Registry;
 use mcpinspectd::sink::Sinks;
 use mcpinspectd::sink::jsonl::Target;
 use mcpinspectd::status::metrics::{MetricsFile, Snapshot};
+use mcpinspectd::store;
 use mcpinspectd::systemd::{self, Heartbeat, Watchdog};
 use nix::fcntl::{Flock, FlockArg};
 use signal_hook::consts::SIGHUP;
@@ -58,13 +57,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let path = &config.registry.path;
     let folder = make_folder(path)?;
     let _lock = lock(path)?;
-    let registry = Registry::open(path)
-        .with_context(|| format!("cannot use the registry {}", path.display()))?;
-    let names = NameBook::with(
-        registry
-            .names()
-            .map(|(name, fingerprint)| (name.to_owned(), fingerprint.to_owned())),
-    );
+    let registry =
+        store::open(path).with_context(|| format!("cannot use the registry {}", path.display()))?;
+    let names = registry.server_names();
     tracing::debug!(folder = %folder.display(), "state");
     let stop = session::stop_flag()?;
     let reopen = Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -8,12 +8,13 @@ use mcpinspectd::capture::Options;
 use mcpinspectd::config::{Config, TagAction, Tags};
 use mcpinspectd::discover::WatchPolicy;
 use mcpinspectd::engine::{Engine, Limits, Output};
-use mcpinspectd::model::{Input, InputSink, Pid, ServerId, ServerIdentity, Timestamp};
+use mcpinspectd::model::{Input, InputSink, Pid, ServerId, Timestamp};
 use mcpinspectd::monitor::{Machine, Monitor, MonitorOptions};
 use mcpinspectd::preflight::{self, Requirements};
 use mcpinspectd::privileges;
 use mcpinspectd::process::ProcessInfo;
-use mcpinspectd::process::identity::{NameBook, clients::ClientConfigs};
+use mcpinspectd::process::identity::{self, clients::ClientConfigs};
+use mcpinspectd::registry::ServerNames;
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -71,7 +72,7 @@ pub fn probes(config: &Config, diagnostics: bool) -> Options {
 pub fn start(
     config: &Config,
     tags: Arc<RwLock<Tags>>,
-    mut names: NameBook,
+    mut names: ServerNames,
     accounts: usize,
     diagnostics: bool,
 ) -> anyhow::Result<Monitor> {
@@ -88,7 +89,7 @@ pub fn start(
     let tag_configs = Arc::clone(&configs);
     let policy = move |info: &ProcessInfo| {
         let name = || {
-            let identity = ServerIdentity::of_process(Some(info), None, &tag_configs);
+            let identity = identity::of_process(Some(info), None, &tag_configs);
             Some(identity.server_id.to_string())
         };
         let tags = tags.read().unwrap_or_else(PoisonError::into_inner);
@@ -100,14 +101,14 @@ pub fn start(
     };
     let mut unnamed: u64 = 0;
     let identity = move |server: Option<&ProcessInfo>, client: Option<u32>| {
-        let mut identity = ServerIdentity::of_process(server, client.map(Pid), &configs);
+        let mut identity = identity::of_process(server, client.map(Pid), &configs);
         if identity.name_source == "unknown" {
             // Nothing is known of it: it must not be held to the pins of others like it.
             unnamed += 1;
             identity.server_id = ServerId(format!("unknown-{run}-{unnamed}").into());
             return identity;
         }
-        names.settle(identity)
+        names.assign(identity)
     };
     let mut left = Ok(CapabilitySet::empty());
     let monitor = Monitor::start(&options, |probes| {

@@ -12,8 +12,7 @@ use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::logging;
 use mcpinspectd::model::{Pid, Timestamp};
-use mcpinspectd::process::identity::NameBook;
-use mcpinspectd::registry::Registry;
+use mcpinspectd::registry::{Registry, ServerNames};
 use mcpinspectd::tap::human::colour_wanted;
 use mcpinspectd::tap::{Filter, Format, Human, Jsonl, Ready, Tap};
 
@@ -80,12 +79,12 @@ fn watch(
     let mut monitor = session::start(
         config,
         Arc::new(RwLock::new(config.tags())),
-        NameBook::default(),
+        ServerNames::default(),
         ACCOUNTS,
         arguments.log == "trace",
     )?;
     // What is pinned is the daemon's business: a tap looks, and remembers nothing.
-    let registry = Registry::in_memory()?;
+    let registry = Registry::in_memory();
     let mut pipeline = Pipeline {
         engine: Engine::new(
             session::limits(config),

@@ -15,7 +15,7 @@ use super::plan::{Plan, Process, Refusal, Target, plan};
 use super::{Contained, cgroup};
 use crate::model::ContainmentAction;
 use crate::model::Pid;
-use crate::process::{self, Handle, Row, table};
+use crate::process::{self, ProcessHandle, ProcessRow, table};
 
 /// Looks at the process table; a family that grows for longer than that is told as missed.
 const ROUNDS: usize = 12;
@@ -105,7 +105,7 @@ enum Member {
     /// In a control group that was taken as a whole.
     InGroup,
     /// Held, and signalled.
-    Held(Handle),
+    Held(ProcessHandle),
     /// Gone by itself before it could be held.
     Gone,
     /// Not ours to signal.
@@ -115,7 +115,7 @@ enum Member {
 impl Family {
     fn take(
         &mut self,
-        rows: &[Row],
+        rows: &[ProcessRow],
         target: &Target,
         clients: &[Process],
         measure: ContainmentAction,
@@ -146,7 +146,7 @@ impl Family {
     /// Takes the server's control group as a whole, where that can be done.
     fn take_group(
         &mut self,
-        rows: &[Row],
+        rows: &[ProcessRow],
         target: &Target,
         own: Option<String>,
         measure: ContainmentAction,
@@ -244,7 +244,7 @@ impl Family {
 }
 
 /// A hold on exactly this process; `None` where it is gone.
-fn hold(process: Process) -> Result<Option<Handle>, Errno> {
-    let held = Handle::open(process.pid)?;
+fn hold(process: Process) -> Result<Option<ProcessHandle>, Errno> {
+    let held = ProcessHandle::open(process.pid)?;
     Ok(held.filter(|held| held.start_time() == Some(process.start_time)))
 }

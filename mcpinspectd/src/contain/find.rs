@@ -3,14 +3,15 @@
 //! never does).
 
 use super::plan::{Process, Target};
-use crate::model::{Pid, ServerIdentity};
+use crate::model::Pid;
 use crate::process::fds::{FdTarget, Holders, InodeKey, StreamKind, holders_snapshot, stdio};
-use crate::process::identity::{NameBook, clients::ClientConfigs};
+use crate::process::identity::{self, clients::ClientConfigs};
 use crate::process::{ProcessInfo, start_time, table};
+use crate::registry::ServerNames;
 
 /// The processes that run now between two pipes or sockets and are called `server`. `names` are the
-/// names that were given out (see [`NameBook`]).
-pub fn find(server: &str, mut names: NameBook) -> Vec<Target> {
+/// names that were given out (see [`ServerNames`]).
+pub fn find(server: &str, mut names: ServerNames) -> Vec<Target> {
     let configs = ClientConfigs::default();
     let holders = holders_snapshot();
     let mut found = Vec::new();
@@ -22,12 +23,11 @@ pub fn find(server: &str, mut names: NameBook) -> Vec<Target> {
             continue;
         };
         let client = writer_above(&info, input, &holders);
-        let identity =
-            ServerIdentity::of_process(Some(&info), client.map(|client| client.pid), &configs);
+        let identity = identity::of_process(Some(&info), client.map(|client| client.pid), &configs);
         if identity.name_source == "unknown" {
             continue;
         }
-        if &*names.settle(identity).server_id.0 == server {
+        if &*names.assign(identity).server_id.0 == server {
             let process = info.process();
             found.push(Target {
                 server: Process {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::model::Pid;
-use crate::process::Row;
+use crate::process::ProcessRow;
 
 /// Longest chain of parents that is followed.
 const GENERATIONS_MAX: usize = 64;
@@ -51,8 +51,13 @@ pub enum Refusal {
 ///
 /// # Errors
 /// The server is gone, or is one of those that are spared.
-pub fn plan(rows: &[Row], target: &Target, clients: &[Process], own: Pid) -> Result<Plan, Refusal> {
-    let by_pid: HashMap<Pid, &Row> = rows.iter().map(|row| (row.pid, row)).collect();
+pub fn plan(
+    rows: &[ProcessRow],
+    target: &Target,
+    clients: &[Process],
+    own: Pid,
+) -> Result<Plan, Refusal> {
+    let by_pid: HashMap<Pid, &ProcessRow> = rows.iter().map(|row| (row.pid, row)).collect();
     let is_there = |process: Process| {
         by_pid
             .get(&process.pid)
@@ -89,7 +94,7 @@ pub fn plan(rows: &[Row], target: &Target, clients: &[Process], own: Pid) -> Res
 
 /// The ancestors of a process from the parent upwards. A parent that is younger than its child has
 /// only its number in common with the real one.
-fn ancestors(by_pid: &HashMap<Pid, &Row>, pid: Pid) -> Vec<Pid> {
+fn ancestors(by_pid: &HashMap<Pid, &ProcessRow>, pid: Pid) -> Vec<Pid> {
     let mut found = Vec::new();
     let mut child = by_pid.get(&pid);
     while let Some(row) = child {
@@ -107,7 +112,7 @@ fn ancestors(by_pid: &HashMap<Pid, &Row>, pid: Pid) -> Vec<Pid> {
 /// The outermost launcher of the server below its client; the server itself where the client is not
 /// above it, for then nobody can say where the launchers end.
 fn top(
-    by_pid: &HashMap<Pid, &Row>,
+    by_pid: &HashMap<Pid, &ProcessRow>,
     server: Pid,
     client: Option<Pid>,
     spared: &impl Fn(Pid) -> Option<&'static str>,
@@ -127,12 +132,12 @@ fn top(
 
 /// `top` and all below it, parents first, without those that are spared and what is below them.
 fn below(
-    rows: &[Row],
-    by_pid: &HashMap<Pid, &Row>,
+    rows: &[ProcessRow],
+    by_pid: &HashMap<Pid, &ProcessRow>,
     top: Pid,
     spared: &impl Fn(Pid) -> Option<&'static str>,
 ) -> Vec<Process> {
-    let mut children: HashMap<Pid, Vec<&Row>> = HashMap::new();
+    let mut children: HashMap<Pid, Vec<&ProcessRow>> = HashMap::new();
     for row in rows {
         children.entry(row.parent).or_default().push(row);
     }
@@ -161,8 +166,8 @@ fn below(
 
 /// The server's control group, if everything in it and below it is among `processes`.
 fn own_cgroup(
-    rows: &[Row],
-    by_pid: &HashMap<Pid, &Row>,
+    rows: &[ProcessRow],
+    by_pid: &HashMap<Pid, &ProcessRow>,
     server: Pid,
     processes: &[Process],
 ) -> Option<String> {
@@ -180,7 +185,7 @@ fn own_cgroup(
 }
 
 /// Whether a process is in a control group or below it.
-pub(super) fn is_in(row: &Row, cgroup: &str) -> bool {
+pub(super) fn is_in(row: &ProcessRow, cgroup: &str) -> bool {
     let path = row.cgroup.as_deref().unwrap_or("/");
     path.strip_prefix(cgroup)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -196,8 +201,8 @@ mod tests {
     const OWN: Pid = Pid(90);
 
     /// pid, parent, cgroup; each starts when its number says.
-    fn rows(processes: &[(u32, u32, &str)]) -> Vec<Row> {
-        let row = |&(pid, parent, cgroup): &(u32, u32, &str)| Row {
+    fn rows(processes: &[(u32, u32, &str)]) -> Vec<ProcessRow> {
+        let row = |&(pid, parent, cgroup): &(u32, u32, &str)| ProcessRow {
             pid: Pid(pid),
             parent: Pid(parent),
             start_time: u64::from(pid),
@@ -228,7 +233,7 @@ mod tests {
     }
 
     /// init → editor(10) → npx(20) → sh(21) → server(22) → helper(23); the daemon under systemd.
-    fn desktop(server_group: &str) -> Vec<Row> {
+    fn desktop(server_group: &str) -> Vec<ProcessRow> {
         rows(&[
             (1, 0, "/init.scope"),
             (10, 1, "/app.slice/editor.scope"),
@@ -354,7 +359,7 @@ mod tests {
             parents in prop::collection::vec((0u32..40, 0u64..40), 1..40),
             server in 0u32..40, client in 0u32..40, own in 0u32..40,
         ) {
-            let table: Vec<Row> = parents.iter().enumerate().map(|(pid, (parent, start))| Row {
+            let table: Vec<ProcessRow> = parents.iter().enumerate().map(|(pid, (parent, start))| ProcessRow {
                 pid: Pid(u32::try_from(pid).unwrap()),
                 parent: Pid(*parent),
                 start_time: *start,

@@ -7,7 +7,7 @@ use super::{Control, ControlError, Decision, Seat, Status};
 use crate::contain::{self, ContainError, Contained, Process, Target, Trigger};
 use crate::event::Event;
 use crate::model::{ContainmentAction, ServerId, Timestamp};
-use crate::process::identity::NameBook;
+use crate::registry::ServerNames;
 use crate::text::escape::plain;
 
 /// Wishes that may wait. The pipeline looks for them several times a second.
@@ -159,7 +159,7 @@ impl Control for Desk {
         })?;
         let mut targets: Vec<Target> = seats.iter().filter_map(target).collect();
         if targets.is_empty() {
-            targets = contain::find(server, NameBook::with(names));
+            targets = contain::find(server, ServerNames::known(names));
         }
         if targets.is_empty() {
             return Err(ControlError::Unknown(format!(

@@ -27,7 +27,7 @@ pub use suppression::{Suppression, SuppressionError};
 
 use crate::contain::Contained;
 use crate::model::ContainmentAction;
-use crate::registry::Verb;
+use crate::registry::DecisionKind;
 
 /// A person's wish about servers and tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum Decision {
     /// What to think of a tool's current definition.
     Judge {
         /// Approve it, which pins it, or reject it, which keeps the pin.
-        verb: Verb,
+        kind: DecisionKind,
         /// The server.
         server: String,
         /// The tool, as it is or as it is shown; empty for the server's own instructions, info or

@@ -16,7 +16,7 @@ use crate::model::{
     Timestamp,
 };
 use crate::process;
-use crate::registry::{By, DecideError, ItemKey, Who};
+use crate::registry::{Attribution, DecideError, DecidedBy, ItemKey};
 use crate::status::live::SHOWN_NAME;
 use crate::status::metrics::Snapshot;
 use crate::text::escape::{plain, printable};
@@ -182,7 +182,7 @@ impl<O: Output, H: Host> Service<O, H> {
     fn decide(&mut self, decision: Decision, uid: u32, now: Timestamp) -> Result<(), ControlError> {
         match decision {
             Decision::Judge {
-                verb,
+                kind,
                 server,
                 tool,
                 hash,
@@ -202,13 +202,13 @@ impl<O: Output, H: Host> Service<O, H> {
                         plain(&key.name)
                     )));
                 }
-                let who = Who {
-                    by: By::Person(uid),
+                let who = Attribution {
+                    by: DecidedBy::Person(uid),
                     time: now,
                     reason: "",
                 };
                 // The engine makes an event of it, as of a decision on the command line.
-                match registry.decide(&server, &key, verb, Some(hash), who) {
+                match registry.decide(&server, &key, kind, Some(hash), who) {
                     Ok(_) => Ok(()),
                     Err(DecideError::UnknownItem) => Err(ControlError::Unknown(tool)),
                     Err(error) => Err(ControlError::Failed(error.to_string())),
@@ -392,7 +392,7 @@ impl<O: Output, H: Host> Service<O, H> {
             tool_name: tool,
             hash: None,
             decision: decision.to_owned(),
-            by: By::Person(uid).as_str(),
+            by: DecidedBy::Person(uid).as_str(),
             uid: Some(uid),
             reason,
         });

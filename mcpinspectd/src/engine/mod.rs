@@ -136,7 +136,7 @@ impl Engine {
         let id = match &input {
             Input::SessionStarted(start) => {
                 // On disk before anybody is told: the name must not be another's after a restart.
-                self.shared.registry.name_given(&start.server, start.time);
+                self.shared.registry.assign_name(&start.server, start.time);
                 self.shared.registry.save(start.time);
                 let session = LiveSession::new(start, self.limits);
                 session.announce(start, output);

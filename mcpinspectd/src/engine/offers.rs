@@ -18,8 +18,8 @@ use crate::mcp::json;
 use crate::mcp::view::{ServerResult, Tool};
 use crate::model::{Action, DefinitionHash, FieldChange, ItemKind, Timestamp, ToolStatus};
 use crate::process::program;
-use crate::registry::listing::Listings;
-use crate::registry::{By, ItemKey, MAX_NAME, Observation, Sight, Standing, Verb, Who, diff};
+use crate::registry::{ItemKey, MAX_NAME, Observation, PinStatus, Sighting, diff};
+use crate::session::listing::Listings;
 use crate::session::{Observed, Page};
 
 /// Definitions of one session that are remembered as told. A session that shows more starts over.
@@ -113,14 +113,14 @@ impl Body {
             .or(result.meta.as_ref().and_then(|meta| meta.server_info));
         let instructions = Some(result.instructions.unwrap_or(RawValue::NULL));
         shared.registry.refresh();
-        let sight = self.sight(time);
+        let sighting = self.sighting(time);
         let mut news = Vec::new();
         for (kind, said) in [
             (ItemKind::ServerInfo, server_info),
             (ItemKind::Instructions, instructions),
         ] {
             let Some(said) = said else { continue };
-            let observation = shared.registry.observe(sight, kind, "", said);
+            let observation = shared.registry.observe(sighting, kind, "", said);
             news.push((kind, said, observation));
         }
         news.retain(|(kind, _, observation)| self.offers.is_news(*kind, observation.hash));
@@ -139,7 +139,7 @@ impl Body {
         time: Timestamp,
         output: &mut dyn Output,
     ) {
-        let (status, pinned) = standing(observation.standing);
+        let (status, pinned) = status(observation.status);
         let verdict = shared
             .detector
             .introduction(&self.context(time), said, status);
@@ -178,17 +178,17 @@ impl Body {
         output: &mut dyn Output,
     ) {
         shared.registry.refresh();
-        let sight = self.sight(time);
+        let sighting = self.sighting(time);
         let observation = shared
             .registry
-            .observe(sight, ItemKind::Program, "", definition);
+            .observe(sighting, ItemKind::Program, "", definition);
         shared.registry.save(time);
         let key = ItemKey::only(ItemKind::Program);
-        let pinned = standing(observation.standing).1;
+        let pinned = status(observation.status).1;
         let pinned_text =
             pinned.and_then(|pinned| shared.registry.text(&self.server, &key, pinned));
         let same = match (pinned, &pinned_text) {
-            (None, _) => observation.standing != Standing::NoRoom,
+            (None, _) => observation.status != PinStatus::NoRoom,
             (Some(_), None) => false,
             (Some(_), Some(pinned)) => {
                 program::vendor(pinned).is_some_and(|one| program::vendor(definition) == Some(one))
@@ -242,23 +242,15 @@ impl Body {
     /// Accepts a change in the name of the policy. Whoever is told of changes hears of it as of a
     /// person's decision.
     fn accept(&self, shared: &mut Shared, key: &ItemKey, hash: DefinitionHash, time: Timestamp) {
-        let by = Who {
-            by: By::Policy,
-            time,
-            reason: AutoApproval::REASON,
-        };
+        let registry = &mut shared.registry;
         // A change that cannot be accepted stays a change, and is told as one in the next session.
-        if let Err(error) =
-            shared
-                .registry
-                .decide(&self.server.0, key, Verb::Approve, Some(hash), by)
-        {
+        if let Err(error) = registry.accept(&self.server, key, hash, time, AutoApproval::REASON) {
             tracing::error!(server = %self.server, %error, "a change was not accepted");
         }
     }
 
-    fn sight(&self, time: Timestamp) -> Sight<'_> {
-        Sight {
+    fn sighting(&self, time: Timestamp) -> Sighting<'_> {
+        Sighting {
             server: &self.server,
             session: &self.id,
             time,
@@ -278,7 +270,7 @@ impl Body {
         let news = self.observe_tools(shared, tools, time, &mut names);
         let whole = self.offers.listings.page(page, names.into_iter(), next);
         let removed = whole
-            .map(|listed| shared.registry.listed(self.sight(time), &listed))
+            .map(|listed| shared.registry.listed(self.sighting(time), &listed))
             .unwrap_or_default();
         // On disk before anybody is told.
         shared.registry.save(time);
@@ -301,7 +293,7 @@ impl Body {
     ) -> Vec<News<'a>> {
         let mut news = Vec::new();
         shared.registry.refresh();
-        let sight = Sight {
+        let sighting = Sighting {
             server: &self.server,
             session: &self.id,
             time,
@@ -314,7 +306,7 @@ impl Body {
             };
             let observation = shared
                 .registry
-                .observe(sight, ItemKind::Tool, &name, definition);
+                .observe(sighting, ItemKind::Tool, &name, definition);
             names.push(json::cut(&name, MAX_NAME).into());
             if self.offers.is_news(ItemKind::Tool, observation.hash) {
                 news.push(News {
@@ -341,10 +333,10 @@ impl Body {
             observation:
                 Observation {
                     hash,
-                    standing: standing_now,
+                    status: pin_status,
                 },
         } = news;
-        let (status, pinned) = standing(*standing_now);
+        let (status, pinned) = status(*pin_status);
         let key = ItemKey::tool(json::cut(name, MAX_NAME));
         let pinned_text = pinned.and_then(|hash| shared.registry.text(&self.server, &key, hash));
         let tool = ToolDefinition {
@@ -356,10 +348,10 @@ impl Body {
         };
         let verdict = shared.detector.tool(&self.context(time), &tool);
         let alerts = verdict.action >= Action::Alert;
-        let number = match standing_now {
-            Standing::Changed { .. } => self.offers.count_change(&key),
-            Standing::NoRoom => u16::MAX,
-            Standing::New | Standing::AsPinned => 0,
+        let number = match pin_status {
+            PinStatus::Changed { .. } => self.offers.count_change(&key),
+            PinStatus::NoRoom => u16::MAX,
+            PinStatus::New | PinStatus::AsPinned => 0,
         };
         if number > MAX_CHANGES_TOLD && !alerts {
             return;
@@ -428,11 +420,11 @@ impl Body {
 }
 
 /// The word for how something stands to its pin, and the pin where it is another.
-fn standing(standing: Standing) -> (ToolStatus, Option<DefinitionHash>) {
-    match standing {
-        Standing::New | Standing::NoRoom => (ToolStatus::New, None),
-        Standing::AsPinned => (ToolStatus::Unchanged, None),
-        Standing::Changed { pinned } => (ToolStatus::Changed, Some(pinned)),
+fn status(pin: PinStatus) -> (ToolStatus, Option<DefinitionHash>) {
+    match pin {
+        PinStatus::New | PinStatus::NoRoom => (ToolStatus::New, None),
+        PinStatus::AsPinned => (ToolStatus::Unchanged, None),
+        PinStatus::Changed { pinned } => (ToolStatus::Changed, Some(pinned)),
     }
 }
 

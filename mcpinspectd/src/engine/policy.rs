@@ -13,7 +13,7 @@ use globset::GlobMatcher;
 use super::shown;
 use crate::event::{Event, Subject};
 use crate::model::{ItemKind, ServerId, SessionId};
-use crate::registry::Decided;
+use crate::registry::ItemDecision;
 
 /// Which changes are accepted without a person: those that one of the rules accepts.
 #[derive(Clone, Debug, Default)]
@@ -57,8 +57,8 @@ impl AutoApproval {
 }
 
 /// The event of a decision.
-pub(super) fn event(decided: Decided) -> Event {
-    let Decided {
+pub(super) fn event(decided: ItemDecision) -> Event {
+    let ItemDecision {
         server,
         key,
         decision,
@@ -74,7 +74,7 @@ pub(super) fn event(decided: Decided) -> Event {
         item: key.kind.as_str().to_owned(),
         tool_name: (key.kind == ItemKind::Tool).then(|| shown::name(&key.name)),
         hash: decision.hash.map(|hash| hash.to_string()),
-        decision: decision.verb.as_str().to_owned(),
+        decision: decision.kind.as_str().to_owned(),
         by: decision.by.as_str(),
         uid: decision.by.uid(),
         reason: shown::description(&decision.reason),

@@ -16,7 +16,8 @@ use crate::model::{
     Action, Detection, Input, ItemKind, ServerId, ServerIdentity, SessionStart, Severity,
     Timestamp, ToolStatus,
 };
-use crate::registry::{By, ItemKey, Verb, Who};
+use crate::registry::{Attribution, DecidedBy, DecisionKind, ItemKey};
+use crate::store;
 
 /// Writes down what the engine says, one line each.
 #[derive(Default)]
@@ -87,7 +88,7 @@ impl Wire {
     }
 
     fn with(detector: Box<dyn Detector + Send>, limits: Limits) -> Self {
-        let engine = Engine::new(limits, Registry::in_memory().unwrap(), detector);
+        let engine = Engine::new(limits, Registry::in_memory(), detector);
         let mut wire = Self {
             engine,
             log: Log::default(),
@@ -272,14 +273,20 @@ fn tools_are_new_then_unchanged_then_changed_until_approved() {
         "not approved, so told in every session"
     );
 
-    let who = Who {
-        by: By::Person(0),
+    let who = Attribution {
+        by: DecidedBy::Person(0),
         time: Timestamp(0),
         reason: "",
     };
     wire.engine
         .registry_mut()
-        .decide("files", &ItemKey::tool("b"), Verb::Approve, None, who)
+        .decide(
+            "files",
+            &ItemKey::tool("b"),
+            DecisionKind::Approve,
+            None,
+            who,
+        )
         .unwrap();
     wire.start("fourth", false);
     wire.list(&[tool("a", "x"), tool("b", "worse")]);
@@ -817,7 +824,7 @@ fn decisions_become_events_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("registry.db");
     let mut wire = Wire::new();
-    let registry = Registry::open(&path).unwrap();
+    let registry = store::open(&path).unwrap();
     wire.engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
     wire.start("again", false);
     wire.ask(
@@ -828,19 +835,19 @@ fn decisions_become_events_once() {
     wire.list(&[tool("read", "x")]);
     wire.log.events.clear();
 
-    let mut person = Registry::open_existing(&path).unwrap();
-    let by = Who {
-        by: By::Person(1000),
+    let mut person = store::open_existing(&path).unwrap();
+    let by = Attribution {
+        by: DecidedBy::Person(1000),
         time: Timestamp(77_000),
         reason: "password=hunter2hunter2",
     };
     let read = ItemKey::tool("read");
     let hash = person
-        .decide("files", &read, Verb::Reject, None, by)
+        .decide("files", &read, DecisionKind::Reject, None, by)
         .unwrap();
     let instructions = ItemKey::only(ItemKind::Instructions);
     person
-        .decide("files", &instructions, Verb::Unpin, None, by)
+        .decide("files", &instructions, DecisionKind::Unpin, None, by)
         .unwrap();
     let idle = |wire: &mut Wire, now| {
         wire.engine.idle(Timestamp(now), &mut wire.log);
@@ -871,12 +878,12 @@ fn decisions_become_events_once() {
 
     // Looked for ten times a second at most, and at once where the clock was set back.
     person
-        .decide("files", &instructions, Verb::Unpin, None, by)
+        .decide("files", &instructions, DecisionKind::Unpin, None, by)
         .unwrap();
     assert_eq!(idle(&mut wire, 11 * LOOK_EVERY - 1), [""; 0]);
     assert_eq!(idle(&mut wire, 11 * LOOK_EVERY).len(), 1);
     person
-        .decide("files", &instructions, Verb::Unpin, None, by)
+        .decide("files", &instructions, DecisionKind::Unpin, None, by)
         .unwrap();
     assert_eq!(idle(&mut wire, 1).len(), 1);
 }
@@ -886,7 +893,7 @@ fn watched(approval: &str) -> Wire {
     let config = Config::parse(approval, "x.toml".as_ref()).unwrap();
     let current = Arc::new(Current::new(Knowledge::builtin()));
     let mut wire = Wire::new();
-    let registry = Registry::in_memory().unwrap();
+    let registry = Registry::in_memory();
     wire.engine = Engine::new(Limits::default(), registry, Box::new(Watch::new(current)))
         .with_approval(config.approval());
     wire.start("watched", false);
@@ -929,7 +936,7 @@ fn a_policy_accepts_what_is_free_of_findings_and_says_so() {
     let item = &wire.engine.registry().list().unwrap()[0];
     assert_eq!(
         (item.pinned, item.pinned_by),
-        (Some(item.current), Some(By::Policy))
+        (Some(item.current), Some(DecidedBy::Policy))
     );
     wire.start("later", false);
     wire.log.tools();
@@ -1049,15 +1056,15 @@ fn another_program_behind_the_same_name_is_told_until_it_is_accepted() {
             json!([{"field": "version", "previous": "1.0.0", "new": "1.0.1"}])
         );
     }
-    let by = Who {
-        by: By::Person(1000),
+    let by = Attribution {
+        by: DecidedBy::Person(1000),
         time: Timestamp(wire.time),
         reason: "",
     };
     let key = ItemKey::only(ItemKind::Program);
     let registry = wire.engine.registry_mut();
     registry
-        .decide("files", &key, Verb::Approve, None, by)
+        .decide("files", &key, DecisionKind::Approve, None, by)
         .unwrap();
     wire.start("fifth", false);
     wire.program(package("npm:files", "1.0.1"));
@@ -1096,7 +1103,7 @@ fn a_policy_for_the_same_vendor_waits_until_it_knows_whose_program_it_is() {
 fn rules_read_anew_count_in_sessions_under_way() {
     let folder = tempfile::tempdir().unwrap();
     let current = Arc::new(Current::new(Knowledge::builtin()));
-    let registry = Registry::in_memory().unwrap();
+    let registry = Registry::in_memory();
     let mut wire = Wire::new();
     let watch = Watch::new(Arc::clone(&current));
     wire.engine = Engine::new(Limits::default(), registry, Box::new(watch));

@@ -18,11 +18,11 @@ pub enum Doing {
     },
     /// Waiting for something else.
     Elsewhere,
-    /// Running, or out of reach: it may be in a call.
+    /// Running, or inaccessible: it may be in a call.
     Unknown,
 }
 
-/// The threads of a process, and what each of them is doing. Empty where the process is gone.
+/// The threads of a process and what each is doing; empty if the process is gone.
 pub fn threads(pid: Pid) -> Vec<(u32, Doing)> {
     Proc::system()
         .and_then(|proc| proc.open(pid))
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_kernel() {
+    fn lines_from_the_kernel_are_parsed() {
         let parse = |line: &str| Doing::parse(line.as_bytes());
         assert_eq!(
             parse("0 0x3 0x7ffd 0x400 0x0 0x0 0x0 0x7ffd1 0x7f2c\n"),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_reads_is_seen_reading() {
+    fn a_blocked_reader_is_in_the_read_call() {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let fd = reader.as_raw_fd() as u64;
         let (told, tid) = mpsc::channel();

@@ -1,14 +1,14 @@
-//! What a cgroup path tells about who runs a process.
+//! The unit or container that a cgroup path names.
 //!
 //! systemd and container engines name cgroups after what they run. The path is a convention, not an
-//! authority (a container's inside may name its own groups), so it is shown and matched on but
-//! nothing is permitted because of it.
+//! authority (processes in a container may name their own groups), so it is shown and matched on, but
+//! never the reason to permit anything.
 
-/// The part of a container id that people use.
+/// Length of the part of a container id that people use.
 const SHORT_ID: usize = 12;
 
-/// The cgroup path out of `/proc/pid/cgroup`: the unified hierarchy's where it says something, else
-/// systemd's own hierarchy of the old layout, else `/`.
+/// The cgroup path from `/proc/pid/cgroup`: that of the unified hierarchy unless it is the root, else
+/// that of systemd's own hierarchy in the old layout, else `/`.
 pub(super) fn path(file: &[u8]) -> String {
     let text = String::from_utf8_lossy(file);
     let of = |prefix: &str| {
@@ -84,7 +84,7 @@ fn container(path: &str) -> Option<String> {
     None
 }
 
-/// The front of a container id: 64 hexadecimal digits.
+/// The beginning of a container id, which is 64 hexadecimal digits.
 fn short_id(id: &str) -> Option<&str> {
     (id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit())).then(|| &id[..SHORT_ID])
 }
@@ -100,7 +100,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn paths_of_both_layouts() {
+    fn paths_of_both_layouts_are_found() {
         assert_eq!(
             path(b"0::/user.slice/session-1.scope\n"),
             "/user.slice/session-1.scope"
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn units_and_containers() {
+    fn units_and_containers_are_named() {
         let id = "0123456789ab".to_owned() + &"c".repeat(52);
         for (path, expected) in [
             ("/".to_owned(), None),

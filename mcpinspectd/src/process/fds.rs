@@ -1,12 +1,12 @@
 //! Which processes hold which stream.
 //!
-//! A stream is a kernel object; descriptors only lead to it. When the daemon starts, servers are
-//! already running, blocked in a read: who holds the two ends of their pipes can only be found by
-//! going through every process' descriptor table. That is two system calls a descriptor (the link's
-//! text tells kind and inode, the link's own mode the direction), and one more a socket.
+//! A stream is a kernel object; descriptors only refer to it. When the daemon starts, servers are
+//! already running, blocked in a read. Only a search through the descriptor tables of all processes
+//! finds out which of them hold the two ends of their pipes. It takes two system calls per descriptor
+//! (the link's text tells kind and inode, the link's mode the direction), and another one per socket.
 //!
-//! Nothing here waits on a file system: the only inodes that are looked at themselves are those of
-//! named pipes, and these without synchronising with a server that may not answer.
+//! Nothing here waits for a file system: the only inodes that are examined are those of named pipes,
+//! without synchronising with a file server that may not answer.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,11 +18,11 @@ use rustix::io::Errno;
 use super::procfs::{Proc, ProcDir};
 use crate::model::Pid;
 
-/// Most descriptors looked at per process. A process with more of them is no MCP server, and must
-/// not make the daemon walk millions.
+/// Most descriptors that are examined per process. A process with more of them is not an MCP server, and
+/// must not make the daemon walk millions.
 pub const MAX_FDS_PER_PROCESS: usize = 65_536;
 
-/// A kernel object that a descriptor leads to, as the kernel itself names it.
+/// A kernel object that a descriptor refers to, as the kernel names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InodeKey {
     /// `i_sb->s_dev`: major number shifted by 20, or minor.
@@ -31,20 +31,20 @@ pub struct InodeKey {
     pub ino: u64,
 }
 
-/// What sort of object it is.
+/// The type of such an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamKind {
     /// An anonymous pipe.
     Pipe,
     /// A named pipe.
     Fifo,
-    /// A Unix socket; each end of a pair is an inode of its own.
+    /// A Unix socket; each end of a pair has its own inode.
     UnixSocket,
     /// Anything else: a file, a terminal, a network socket.
     Other,
 }
 
-/// What a descriptor permits.
+/// The access that a descriptor permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Reading.
@@ -66,7 +66,7 @@ impl Access {
         matches!(self, Self::Write | Self::Both)
     }
 
-    /// From the mode of the link in `/proc/pid/fd`, where the owner's bits stand for the
+    /// The access that the mode of a link in `/proc/pid/fd` tells: the owner's bits stand for the
     /// descriptor's. `None` for a descriptor that permits neither (`O_PATH`).
     fn from_link_mode(mode: u16) -> Option<Self> {
         match (mode & 0o400 != 0, mode & 0o200 != 0) {
@@ -78,18 +78,18 @@ impl Access {
     }
 }
 
-/// Where one descriptor leads.
+/// What a descriptor refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FdTarget {
     /// The object.
     pub key: InodeKey,
-    /// Its sort.
+    /// Its type.
     pub kind: StreamKind,
     /// What the descriptor permits.
     pub access: Access,
 }
 
-/// One descriptor that leads to a stream.
+/// A descriptor that refers to a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The process.
@@ -98,53 +98,53 @@ pub struct Holder {
     pub fd: u32,
     /// What the descriptor permits.
     pub access: Access,
-    /// The stream's sort; the same in all holders of a stream.
+    /// The stream's type; the same in all holders of a stream.
     pub kind: StreamKind,
 }
 
-/// Every stream of the machine with all who hold it.
+/// Every stream of the machine with all of its holders.
 pub type Holders = HashMap<InodeKey, Vec<Holder>>;
 
-/// Where standard input, output and error of a process lead; `None` within for one that is closed,
-/// `None` altogether where the process is gone or out of reach.
+/// The targets of standard input, output and error of a process. An inner `None` is a closed descriptor;
+/// the outer one means that the process is gone or inaccessible.
 pub fn stdio(pid: Pid) -> Option<[Option<FdTarget>; 3]> {
     let dir = Proc::system().ok()?.open(pid).ok()?;
     let fds = dir.subdirectory("fd").ok()?;
-    let target = |fd| Looker::default().target(fds.as_fd(), fd);
+    let target = |fd| DescriptorReader::default().target(fds.as_fd(), fd);
     Some([target(0), target(1), target(2)])
 }
 
-/// Where one descriptor of a process leads; `None` where it is closed or the process is gone.
+/// The target of one descriptor of a process; `None` if it is closed or the process is gone.
 pub fn target(pid: Pid, fd: u32) -> Option<FdTarget> {
     let dir = Proc::system().ok()?.open(pid).ok()?;
     let fds = dir.subdirectory("fd").ok()?;
-    Looker::default().target(fds.as_fd(), fd)
+    DescriptorReader::default().target(fds.as_fd(), fd)
 }
 
 /// All pipes, named pipes and Unix sockets that any process holds now, with their holders. Processes
-/// that come and go meanwhile are in or out; none makes it fail. A table that threads of one
-/// process do not share is seen as the main thread's.
+/// that start or end meanwhile may be included or not; none makes it fail. Of a process whose threads do
+/// not share a descriptor table, it shows that of the main thread.
 pub fn holders_snapshot() -> Holders {
     let mut holders = Holders::new();
     let Ok(proc) = Proc::system() else {
         return holders;
     };
-    let mut looker = Looker::default();
+    let mut reader = DescriptorReader::default();
     for pid in proc.pids().unwrap_or_default() {
         if let Ok(dir) = proc.open(pid) {
             // One that is gone by now holds nothing.
-            let _ = looker.process(pid, &dir, &mut holders);
+            let _ = reader.process(pid, &dir, &mut holders);
         }
     }
     holders
 }
 
-/// What one process holds: its pipes, named pipes and Unix sockets.
+/// The pipes, named pipes and Unix sockets that one process holds.
 pub fn of_process(pid: Pid) -> Vec<(u32, FdTarget)> {
     let mut holders = Holders::new();
     let gone = Proc::system()
         .and_then(|proc| proc.open(pid))
-        .and_then(|dir| Looker::default().process(pid, &dir, &mut holders));
+        .and_then(|dir| DescriptorReader::default().process(pid, &dir, &mut holders));
     if gone.is_err() {
         return Vec::new();
     }
@@ -166,26 +166,26 @@ pub fn of_process(pid: Pid) -> Vec<(u32, FdTarget)> {
     found
 }
 
-/// Looks descriptors up, and remembers what does not change: the devices of the file systems that
-/// pipes and sockets live on, and which sockets are Unix sockets.
+/// Looks descriptors up and caches what does not change: the devices of the file systems that contain
+/// pipes and sockets, and which sockets are Unix sockets.
 #[derive(Default)]
-struct Looker {
+struct DescriptorReader {
     pipe_dev: Option<u64>,
     socket_dev: Option<u64>,
     sockets: HashMap<u64, StreamKind>,
 }
 
-/// What a link's text says.
+/// What a link's text tells.
 enum Link {
     Pipe(u64),
     Socket(u64),
-    /// A path that may be a named pipe.
+    /// A path, which may be that of a named pipe.
     Path,
     Other,
 }
 
 impl Link {
-    /// Paths begin with `/`, so no file name can pass for a pipe.
+    /// Paths start with `/`, so no file name can pass for a pipe.
     fn parse(text: &[u8]) -> Self {
         let inode = |prefix: &[u8]| -> Option<u64> {
             let digits = text.strip_prefix(prefix)?.strip_suffix(b"]")?;
@@ -203,7 +203,7 @@ impl Link {
     }
 }
 
-impl Looker {
+impl DescriptorReader {
     fn process(&mut self, pid: Pid, dir: &ProcDir, holders: &mut Holders) -> Result<(), Errno> {
         let fds = dir.subdirectory("fd")?;
         let mut count = 0;
@@ -228,7 +228,7 @@ impl Looker {
         Ok(())
     }
 
-    /// The target of a descriptor if it is a stream.
+    /// The target of a descriptor, if it is a stream.
     fn stream(&mut self, fds: BorrowedFd<'_>, fd: u32) -> Option<FdTarget> {
         let mut text = [0u8; 64];
         let text = link_text(fds, fd, &mut text)?;
@@ -267,7 +267,7 @@ impl Looker {
         Some(FdTarget { key, kind, access })
     }
 
-    /// The target of a descriptor whatever it is.
+    /// The target of a descriptor, of whatever type.
     fn target(&mut self, fds: BorrowedFd<'_>, fd: u32) -> Option<FdTarget> {
         if let Some(stream) = self.stream(fds, fd) {
             return Some(stream);
@@ -280,13 +280,13 @@ impl Looker {
     }
 }
 
-/// The text of a descriptor's link; cut where it is longer than `buffer`, which only paths are.
+/// The text of a descriptor's link, cut to the length of `buffer`. Only paths are longer.
 fn link_text<'b>(fds: BorrowedFd<'_>, fd: u32, buffer: &'b mut [u8; 64]) -> Option<&'b [u8]> {
     let length = rustix::fs::readlinkat_raw(fds, fd.to_string(), &mut buffer[..]).ok()?;
     buffer.get(..length)
 }
 
-/// The object that a descriptor leads to, as far as it is known without asking anybody: a network
+/// The object that a descriptor refers to, as far as it is known without asking a file server: a network
 /// file system that hangs must not hang the daemon.
 fn look(fds: BorrowedFd<'_>, fd: u32) -> Option<Statx> {
     let mask = StatxFlags::TYPE | StatxFlags::INO;
@@ -300,8 +300,8 @@ fn link_access(fds: BorrowedFd<'_>, fd: u32) -> Option<Access> {
     Access::from_link_mode(link.stx_mode)
 }
 
-/// The protocol family of a socket, which the socket file system tells in an attribute: unlike
-/// `/proc/net/unix`, also for sockets of other network namespaces.
+/// The protocol family of a socket. The socket file system tells it in an attribute, which unlike
+/// `/proc/net/unix` covers sockets of other network namespaces.
 fn socket_kind(fds: BorrowedFd<'_>, fd: u32) -> StreamKind {
     use std::os::fd::AsRawFd as _;
     let path = format!("/proc/self/fd/{}/{fd}", fds.as_raw_fd());
@@ -323,13 +323,14 @@ fn inode_key(stat: &Statx) -> InodeKey {
     }
 }
 
-/// The key of what an own descriptor leads to: how the daemon knows its own streams.
+/// The key of the target of one of this process' own descriptors: by it the daemon recognises its own
+/// streams.
 pub fn key_of(fd: impl AsFd) -> Option<InodeKey> {
     let stat = statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::INO).ok()?;
     Some(inode_key(&stat))
 }
 
-/// The key of a path, links followed.
+/// The key of the file at a path; links are followed.
 pub fn key_of_path(path: &std::path::Path) -> Option<InodeKey> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     key_of(openat(CWD, path, flags, Mode::empty()).ok()?)
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn own_pipes_sockets_and_fifos_are_found() {
+    fn pipes_sockets_and_fifos_of_this_process_are_found() {
         let (reader, writer) = std::io::pipe().unwrap();
         let (one, two) = std::os::unix::net::UnixStream::pair().unwrap();
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn stdio_of_a_child() {
+    fn the_standard_streams_of_a_child_are_found() {
         let mut child = Command::new("sleep")
             .arg("60")
             .stdin(Stdio::piped())
@@ -447,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_only_look_like_pipes() {
+    fn paths_do_not_pass_for_pipes() {
         assert!(matches!(Link::parse(b"/tmp/pipe:[1]"), Link::Path));
         assert!(matches!(Link::parse(b"pipe:[x]"), Link::Other));
         assert!(matches!(Link::parse(b"pipe:[1"), Link::Other));
@@ -469,7 +470,7 @@ mod tests {
                 .iter()
                 .all(|(reader, _)| mine(&holders, key_of(reader).unwrap()).len() == 2)
         );
-        // Some microseconds a descriptor; the bound leaves room for a busy machine.
+        // It takes microseconds per descriptor; the limit leaves room for a busy machine.
         assert!(took.as_millis() < 1000, "{took:?}");
         eprintln!("{} streams in {took:?}", holders.len());
     }

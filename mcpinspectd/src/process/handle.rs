@@ -1,9 +1,9 @@
-//! A hold on exactly one process, by which it can be signalled.
+//! A handle of exactly one process, for signalling it.
 //!
-//! The hold is its directory in `/proc`: what is read through it and what is signalled through it
-//! are the same process, or nobody once it is gone, whoever has its number by then. That is true
-//! also where the number means another process to us than to `/proc`, as in a container that
-//! monitors its host; there the kernel refuses what is out of our reach.
+//! The handle is the process' directory in `/proc`. Reads and signals through it always reach that
+//! process, or none once it is gone, even if another process has its number by then. This also holds
+//! where `/proc` numbers processes differently than this process' pid namespace, as in a container that
+//! monitors its host; there the kernel refuses to signal processes outside of the namespace.
 //!
 //! Minimum kernel version: 5.1 (`pidfd_send_signal`).
 
@@ -16,15 +16,15 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use super::procfs::Stat;
 use crate::model::Pid;
 
-/// See the module's text.
+/// A process that can be signalled.
 #[derive(Debug)]
-pub struct Handle(OwnedFd);
+pub struct ProcessHandle(OwnedFd);
 
-impl Handle {
-    /// Takes hold of the process that has this number now; `None` where there is none.
+impl ProcessHandle {
+    /// Opens the process that has this number now; `None` if there is none.
     ///
     /// # Errors
-    /// It may not be looked at.
+    /// If it is not permitted to look at the process.
     pub fn open(pid: Pid) -> Result<Option<Self>, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match openat(CWD, format!("/proc/{pid}"), flags, Mode::empty()) {
@@ -34,7 +34,7 @@ impl Handle {
         }
     }
 
-    /// When it started, in clock ticks since boot; `None` where it is gone.
+    /// When it started, in clock ticks since boot; `None` if it is gone.
     pub fn start_time(&self) -> Option<u64> {
         use std::io::Read as _;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -48,12 +48,12 @@ impl Handle {
     /// Sends it a signal.
     ///
     /// # Errors
-    /// `ESRCH` where it is gone, `EPERM` where it is not ours to signal, `EINVAL` where it is in
-    /// none of our pid namespaces.
+    /// `ESRCH` if it is gone, `EPERM` if it must not be signalled, `EINVAL` if it is not visible in this
+    /// pid namespace.
     pub fn signal(&self, signal: libc::c_int) -> Result<(), Errno> {
         let fd = self.0.as_fd().as_raw_fd();
         let nothing: *const libc::siginfo_t = std::ptr::null();
-        // SAFETY: the descriptor is open, and a null `siginfo` asks for what kill(2) would give.
+        // SAFETY: the descriptor is open, and with a null `siginfo` the kernel fills it in as kill(2) does.
         let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, nothing, 0) };
         Errno::result(result).map(drop)
     }
@@ -69,20 +69,20 @@ mod tests {
     use crate::process;
 
     #[test]
-    fn what_is_held_is_signalled_and_nobody_after_it() {
+    fn signals_reach_the_process_and_never_its_successor() {
         let mut child = Command::new("sleep")
             .arg("1000")
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
         let pid = Pid(child.id());
-        let held = Handle::open(pid).unwrap().unwrap();
+        let held = ProcessHandle::open(pid).unwrap().unwrap();
         assert_eq!(held.start_time(), process::start_time(pid));
         held.signal(0).unwrap();
         held.signal(libc::SIGKILL).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
         assert_eq!(held.signal(0), Err(Errno::ESRCH));
         assert_eq!(held.start_time(), None);
-        assert!(Handle::open(Pid(u32::MAX)).unwrap().is_none());
+        assert!(ProcessHandle::open(Pid(u32::MAX)).unwrap().is_none());
     }
 }

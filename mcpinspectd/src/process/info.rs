@@ -8,21 +8,21 @@ use super::procfs::{Proc, ProcDir, Stat, real_uid, split_arguments};
 use crate::model::{Party, Pid};
 use crate::text::{escape, redact};
 
-/// Most bytes of a command line that are read. Longer ones exist (2 MiB and more), but what tells one
-/// server from another stands in front.
+/// Most bytes of a command line that are read. Longer ones exist (2 MiB and more), but what identifies a
+/// server is at the beginning.
 pub const MAX_COMMAND_BYTES: usize = 64 * 1024;
 /// Most arguments that are kept.
 pub const MAX_ARGUMENTS: usize = 1024;
 /// Most ancestors that are followed.
 pub const MAX_ANCESTORS: usize = 16;
 
-/// Longest single argument shown, in characters.
+/// Longest argument that is shown, in characters.
 const SHOWN_ARGUMENT: usize = 256;
-/// Most arguments shown.
+/// Most arguments that are shown.
 const SHOWN_ARGUMENTS: usize = 64;
-/// Longest path shown, in characters.
+/// Longest path that is shown, in characters.
 const SHOWN_PATH: usize = 512;
-/// Longest name shown, in characters.
+/// Longest name that is shown, in characters.
 const SHOWN_NAME: usize = 32;
 
 /// A process as `/proc` describes it at one moment. All text is raw: neither escaped nor redacted.
@@ -32,18 +32,18 @@ pub struct ProcessSnapshot {
     pub pid: Pid,
     /// When it started, in clock ticks since boot.
     pub start_time: u64,
-    /// Its parent; 0 where there is none.
+    /// Its parent; 0 if there is none.
     pub parent: Pid,
-    /// The short name that it goes by (`comm`).
+    /// Its short name (`comm`).
     pub name: String,
-    /// Path of its executable as the kernel has it, without the mark of a deleted one; empty where
-    /// it cannot be read.
+    /// The path of its executable according to the kernel, without the kernel's mark of a deleted file;
+    /// empty if it cannot be read.
     pub exe: String,
-    /// Whether the executable's file is gone or was replaced since it started.
+    /// Whether the executable's file was deleted or replaced since the process started.
     pub exe_deleted: bool,
-    /// Its arguments, at most [`MAX_ARGUMENTS`] out of at most [`MAX_COMMAND_BYTES`]. **Secret.**
+    /// Its arguments: at most [`MAX_ARGUMENTS`] from at most [`MAX_COMMAND_BYTES`]. **Secret.**
     pub argv: Vec<String>,
-    /// Its working directory, where it can be read.
+    /// Its working directory, if it can be read.
     pub cwd: Option<String>,
     /// Its real user id.
     pub uid: u32,
@@ -52,7 +52,7 @@ pub struct ProcessSnapshot {
 }
 
 impl fmt::Debug for ProcessSnapshot {
-    /// Masks the arguments: logs are read by others than the process' owner.
+    /// Masks the arguments: logs have other readers than the process' owner.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProcessSnapshot")
             .field("pid", &self.pid)
@@ -94,11 +94,11 @@ impl ProcessSnapshot {
         })
     }
 
-    /// A name for people: what the command calls itself (`npm exec`, `node`, `uvx`), else the short
-    /// name. Escaped and bounded.
+    /// The name to show: that of the command (`npm exec`, `node`, `uvx`), or else the short name. Escaped
+    /// and bounded.
     pub fn display_name(&self) -> String {
         let name = match self.argv.as_slice() {
-            // A title in the place of the arguments: its first words, while they are words.
+            // A title in the place of the arguments: its first one or two words.
             [title] if title.contains(' ') && !title.starts_with('/') => {
                 let mut words = title.split(' ');
                 let first = words.next().unwrap_or_default();
@@ -126,7 +126,7 @@ pub struct ProcessInfo {
 }
 
 impl ProcessInfo {
-    /// Reads a process and its ancestors; `None` where it is gone.
+    /// Reads a process and its ancestors; `None` if it is gone.
     pub fn read(pid: Pid) -> Option<Self> {
         Self::read_from(&Proc::system().ok()?, pid)
     }
@@ -143,7 +143,7 @@ impl ProcessInfo {
             else {
                 break;
             };
-            // A parent that is younger than its child has only its number in common with the real one.
+            // A parent that is younger than its child only has the number of the real one.
             if ancestor.start_time > younger {
                 break;
             }
@@ -153,12 +153,12 @@ impl ProcessInfo {
         Some(Self { process, ancestors })
     }
 
-    /// The process itself, raw.
+    /// The process itself, neither escaped nor redacted.
     pub fn process(&self) -> &ProcessSnapshot {
         &self.process
     }
 
-    /// Its ancestors from the parent upwards, raw.
+    /// Its ancestors from the parent upwards, neither escaped nor redacted.
     pub fn ancestors(&self) -> &[ProcessSnapshot] {
         &self.ancestors
     }
@@ -168,7 +168,7 @@ impl ProcessInfo {
         cgroup::unit(&self.process.cgroup).map(|unit| escape::printable(&unit, SHOWN_PATH))
     }
 
-    /// What events say about it: masked, escaped and bounded.
+    /// The process as events show it: masked, escaped and bounded.
     pub fn to_party(&self) -> Party {
         let process = &self.process;
         Party {
@@ -183,7 +183,7 @@ impl ProcessInfo {
         }
     }
 
-    /// How it came about, eldest first and without the system's own: `npm exec(12) → sh(13) → node(14)`.
+    /// The chain of its ancestors, eldest first, without init: `npm exec(12) → sh(13) → node(14)`.
     pub fn chain(&self) -> String {
         let mut names: Vec<String> = self
             .ancestors
@@ -197,18 +197,18 @@ impl ProcessInfo {
     }
 }
 
-/// One process; `None` where it is gone.
+/// Reads one process; `None` if it is gone.
 pub fn snapshot(pid: Pid) -> Option<ProcessSnapshot> {
     ProcessSnapshot::read(pid, &Proc::system().ok()?.open(pid).ok()?)
 }
 
-/// When a process started, in clock ticks since boot; `None` where it is gone.
+/// When a process started, in clock ticks since boot; `None` if it is gone.
 pub fn start_time(pid: Pid) -> Option<u64> {
     let dir = Proc::system().ok()?.open(pid).ok()?;
     Some(Stat::parse(&dir.read("stat", 4096).ok()?)?.start_time)
 }
 
-/// Every process that runs now. One that vanishes meanwhile is left out.
+/// Every process that runs now. A process that ends meanwhile is left out.
 pub fn all() -> Vec<ProcessSnapshot> {
     let Ok(proc) = Proc::system() else {
         return Vec::new();
@@ -223,7 +223,7 @@ fn link(dir: &ProcDir, name: &str) -> Option<String> {
     Some(dir.link(name).ok()?.to_string_lossy().into_owned())
 }
 
-/// The last part of a path.
+/// The last component of a path.
 pub(super) fn file_name(path: &str) -> &str {
     Path::new(path)
         .file_name()
@@ -243,9 +243,9 @@ fn shown_path(path: &str, deleted: bool) -> String {
     shown
 }
 
-/// A command line as it may be shown.
+/// A command line in a form that may be shown: masked, escaped and bounded.
 pub fn shown_command(argv: &[String]) -> Vec<String> {
-    // A title in the place of the arguments is a command line written as one text.
+    // A title in the place of the arguments is a command line in one string.
     if let [title] = argv
         && title.contains(' ')
     {

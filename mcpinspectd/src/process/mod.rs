@@ -1,17 +1,18 @@
-//! Who is it: the processes behind a session, read from `/proc`.
+//! The processes behind a session, read from `/proc`.
 //!
 //! A session's two parties are processes, and a person wants to know which: the executable, the
-//! command, the user, the unit or container, and through which chain of wrappers it was started. All
-//! of it is read from `/proc`, which the process itself can fill with anything, at a moment when it
-//! may be about to vanish; so every read is bounded, every failure means *unknown*, and nothing here
-//! panics or waits. Command lines stay private in raw form (they hold secrets, and identity needs
-//! them unaltered); what is shown is masked, escaped and bounded.
+//! command, the user, the unit or container, and the chain of wrappers that started it. All of it comes
+//! from `/proc`. The process itself controls what is in there, and may end at any moment; so every read
+//! is bounded, every failure means *unknown*, and nothing here panics or blocks. Raw command lines stay
+//! private (they contain secrets, and identity needs them unaltered); what is shown is masked, escaped
+//! and bounded.
 //!
 //! - [`info`]: one process and its ancestors
 //! - [`fds`]: which processes hold which pipe or socket
-//! - [`cgroup`]: what a cgroup path tells
+//! - [`calls`]: the system call that a thread is in
+//! - [`cgroup`]: the unit or container that a cgroup path names
 //! - [`program`]: the file and the package behind a server
-//! - [`table`]: all processes, as far as their kinship and their cgroups go
+//! - [`table`]: parents, states and cgroups of all processes
 //! - [`identity`]: the stable name and fingerprint of a server
 
 pub mod calls;
@@ -22,8 +23,9 @@ pub mod identity;
 pub mod info;
 mod procfs;
 pub mod program;
+mod root;
 mod table;
 
-pub use handle::Handle;
+pub use handle::ProcessHandle;
 pub use info::{ProcessInfo, ProcessSnapshot, snapshot, start_time};
-pub use table::{Row, own, pids, table};
+pub use table::{ProcessRow, own, pids, table};

@@ -1,13 +1,11 @@
 //! One process' directory in `/proc`, held open.
 //!
-//! A pid is a number that the kernel gives to somebody else once its process is gone. A directory
-//! descriptor is not: after the process died every look-up through it fails, whoever has the number
-//! by then. So a process is looked up by number once, and all that is read about it is read through
-//! the descriptor.
+//! The kernel gives a pid to another process once its process is gone. A directory descriptor stays
+//! with its process: after that has ended, every look-up through the descriptor fails. So a process is
+//! looked up by number once, and everything about it is read through the descriptor.
 //!
-//! Everything in there is under the control of the process that it describes: names, arguments and
-//! paths may hold any bytes and be megabytes long. Reads are bounded, and what is no UTF-8 is
-//! replaced.
+//! The process controls most of the contents: names, arguments and paths may contain any bytes and be
+//! megabytes long. Reads are bounded, and bytes that are not UTF-8 are replaced.
 
 use std::ffi::CString;
 use std::io::Read as _;
@@ -20,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::model::Pid;
 
-/// A directory laid out like `/proc`; tests bring their own.
+/// A directory laid out like `/proc`; tests use their own.
 #[derive(Debug)]
 pub(super) struct Proc {
     root: OwnedFd,
@@ -35,12 +33,12 @@ pub(super) struct ProcDir {
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Proc {
-    /// The kernel's.
+    /// The kernel's own.
     pub(super) fn system() -> Result<Self, Errno> {
         Self::at(Path::new("/proc"))
     }
 
-    /// Another one.
+    /// Another directory.
     pub(super) fn at(path: &Path) -> Result<Self, Errno> {
         // Read access, because the processes are listed through it.
         let root = openat(
@@ -58,7 +56,7 @@ impl Proc {
         Ok(ProcDir { dir })
     }
 
-    /// All processes there are now.
+    /// All processes that exist now.
     pub(super) fn pids(&self) -> Result<Vec<Pid>, Errno> {
         let entries = rustix::fs::Dir::read_from(&self.root)?;
         Ok(entries
@@ -89,14 +87,14 @@ impl ProcDir {
         )))
     }
 
-    /// A directory inside, to be listed.
+    /// A directory inside it, opened to be listed.
     pub(super) fn subdirectory(&self, name: &str) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         openat(&self.dir, name, flags, Mode::empty())
     }
 }
 
-/// What `/proc/pid/stat` says, as far as it is of use here.
+/// The fields of `/proc/pid/stat` that this module uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stat {
     /// The name that the process last gave itself, or its executable's: 15 bytes at most.
@@ -109,8 +107,8 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// Parses the line. The name stands in parentheses and may hold blanks and parentheses itself, so
-    /// the last closing one counts.
+    /// Parses the line. The name is in parentheses and may itself contain blanks and parentheses, so the
+    /// last closing one counts.
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let open = memchr::memchr(b'(', line)?;
         let close = memchr::memrchr(b')', line)?;
@@ -119,7 +117,7 @@ impl Stat {
         let mut fields = rest.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
         let parent = Pid(fields.next()?.parse().ok()?);
-        // Fields are numbered from 1: state is the third, the parent the fourth.
+        // Fields are numbered from 1: the state is the third, the parent the fourth.
         let start_time = fields.nth(22 - 5)?.parse().ok()?;
         Some(Self {
             comm,
@@ -130,9 +128,9 @@ impl Stat {
     }
 }
 
-/// The real user id out of `/proc/pid/status`.
+/// The real user id from `/proc/pid/status`.
 pub(super) fn real_uid(status: &[u8]) -> Option<u32> {
-    // The name in the first line is escaped by the kernel, so no line can be forged.
+    // The kernel escapes the name in the first line, so no line can be forged.
     status
         .split(|&b| b == b'\n')
         .find_map(|line| line.strip_prefix(b"Uid:"))
@@ -140,8 +138,8 @@ pub(super) fn real_uid(status: &[u8]) -> Option<u32> {
         .and_then(|ids| ids.split_ascii_whitespace().next()?.parse().ok())
 }
 
-/// Splits `/proc/pid/cmdline`. A process that overwrote its arguments with a title (npm does) leaves
-/// one string and a tail of empty ones; the tail goes.
+/// Splits `/proc/pid/cmdline`. A process that overwrote its arguments with a title (as npm does) leaves
+/// one string and a tail of empty ones; the tail is dropped.
 pub(super) fn split_arguments(bytes: &[u8], max: usize) -> Vec<String> {
     let bytes = match bytes.iter().rposition(|&b| b != 0) {
         Some(last) => &bytes[..=last],

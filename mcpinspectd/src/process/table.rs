@@ -1,20 +1,20 @@
-//! All processes at one moment, as far as their kinship and their cgroups go.
+//! All processes at one moment: parents, states and cgroups.
 
 use super::procfs::{Proc, Stat};
 use crate::model::Pid;
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct ProcessRow {
     /// Its pid.
     pub pid: Pid,
     /// Its parent; 0 where there is none.
     pub parent: Pid,
     /// When it started, in clock ticks since boot.
     pub start_time: u64,
-    /// One letter: `T` for stopped, `Z` for one that is gone and not yet missed.
+    /// One letter: `T` if stopped, `Z` for a zombie.
     pub state: char,
-    /// Its path in the unified hierarchy (cgroup v2), as seen from here.
+    /// Its path in the unified hierarchy (cgroup v2), as seen from this process.
     pub cgroup: Option<String>,
 }
 
@@ -34,8 +34,8 @@ pub fn own() -> Pid {
         .map_or_else(|| Pid(std::process::id()), Pid)
 }
 
-/// Every process that runs now. One that vanishes meanwhile is left out.
-pub fn table() -> Vec<Row> {
+/// Every process that runs now. A process that ends meanwhile is left out.
+pub fn table() -> Vec<ProcessRow> {
     let Ok(proc) = Proc::system() else {
         return Vec::new();
     };
@@ -50,7 +50,7 @@ pub fn table() -> Vec<Row> {
                 start_time,
             } = Stat::parse(&dir.read("stat", 4096).ok()?)?;
             let cgroups = dir.read("cgroup", 16 * 1024).unwrap_or_default();
-            Some(Row {
+            Some(ProcessRow {
                 pid,
                 parent,
                 start_time,
@@ -61,12 +61,12 @@ pub fn table() -> Vec<Row> {
         .collect()
 }
 
-/// The path in the unified hierarchy out of `/proc/pid/cgroup`.
+/// The path in the unified hierarchy from `/proc/pid/cgroup`.
 fn unified(file: &[u8]) -> Option<String> {
     let line = file
         .split(|&byte| byte == b'\n')
         .find_map(|line| line.strip_prefix(b"0::"))?;
-    // A path that is no text is none that could be written to by name.
+    // A path that is not UTF-8 cannot be written to by name.
     std::str::from_utf8(line).ok().map(str::to_owned)
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_process_is_in_it() {
+    fn the_table_contains_this_process() {
         let rows = table();
         let own = rows.iter().find(|row| row.pid.0 == std::process::id());
         let own = own.unwrap();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unified_line_counts() {
+    fn only_the_unified_line_counts() {
         let mixed = b"8:pids:/x\n1:name=systemd:/a.service\n0::/b/c\n";
         assert_eq!(unified(mixed).unwrap(), "/b/c");
         assert_eq!(unified(b"8:pids:/x\n"), None);

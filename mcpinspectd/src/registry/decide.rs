@@ -1,20 +1,23 @@
-//! What people decide about items, and how the daemon hears of it.
+//! What people decide about items, and how the daemon learns of it.
 //!
-//! A decision is made by whoever has the registry open: the daemon for a caller on the bus, or a
-//! person's command for itself. It is written with the pin that it moves, in one transaction. The
-//! daemon takes out each decision once to make an event of it, whoever made it and whether or not
-//! the daemon was running then, so that the record of who accepted what has no holes.
+//! A decision is made by whichever process has the registry open: the daemon for a caller on the bus,
+//! or a person's command for itself. It is written in one transaction with the pin that it moves. Every
+//! process follows the decisions that it finds written, its own included; and the daemon takes out each
+//! decision once to make an event of it, whichever process made it and whether or not the daemon was
+//! running at that time, so that the record of who accepted what has no gaps.
 
-use super::item::{By, Decided, Decision, ItemKey, Verb};
-use super::store::Write;
-use super::{Registry, json};
-use crate::model::DefinitionHash;
-use crate::model::Timestamp;
+use std::sync::mpsc::sync_channel;
 
-/// How much of a reason is kept, in bytes.
+use super::item::{DecidedBy, Decision, DecisionKind, ItemDecision, ItemKey};
+use super::pins::Registry;
+use super::storage::{DecisionWrite, StorageError, Write};
+use crate::mcp::json;
+use crate::model::{DefinitionHash, ServerId, Timestamp};
+
+/// Length to which a reason is cut, in bytes.
 const MAX_REASON: usize = 1024;
 
-/// Decisions that are taken out at one time.
+/// Most decisions that are taken out at once.
 const MAX_TAKEN: usize = 64;
 
 /// Why a decision was not carried out.
@@ -24,101 +27,173 @@ pub enum DecideError {
     #[error("no such item is known")]
     UnknownItem,
     /// The item never had such a definition.
-    #[error("{hash} is not a definition that was seen of this item")]
+    #[error("no definition with hash {hash} was ever seen of this item")]
     UnknownDefinition {
         /// The hash that was given.
         hash: DefinitionHash,
     },
-    /// The database does not do it.
-    #[error("the tool registry could not be written: {0}")]
-    Storage(#[from] rusqlite::Error),
+    /// The storage failed.
+    #[error("cannot write the tool registry: {0}")]
+    Storage(#[from] StorageError),
 }
 
 /// Who decides, when, and why.
 #[derive(Clone, Copy, Debug)]
-pub struct Who<'a> {
+pub struct Attribution<'a> {
     /// The person, or the policy.
-    pub by: By,
+    pub by: DecidedBy,
     /// When.
     pub time: Timestamp,
-    /// Why, in that person's words; for a policy, what it was satisfied with.
+    /// Why, in that person's words; for a policy, the condition that was met.
     pub reason: &'a str,
 }
 
 impl Registry {
-    /// Does what `verb` says about an item and its definition of `hash`, or else the one that was
-    /// seen last. Returns that definition's hash.
+    /// Carries out a decision about an item and its definition with this `hash`, by default the one
+    /// seen last. Returns that definition's hash once the decision is stored.
     ///
     /// # Errors
-    /// Where there is no such item or definition, or it cannot be written.
+    /// If there is no such item or definition, or the decision cannot be stored.
     pub fn decide(
         &mut self,
         server: &str,
         key: &ItemKey,
-        verb: Verb,
+        kind: DecisionKind,
         hash: Option<DefinitionHash>,
-        by: Who<'_>,
+        by: Attribution<'_>,
     ) -> Result<DefinitionHash, DecideError> {
-        if !self.unsaved.is_empty() {
-            self.retry_at = Timestamp(0);
-            self.save(by.time);
-        }
+        let (done, result) = sync_channel(1);
+        self.decide_then(server, key, kind, hash, by, move |decided| {
+            // The receiver is below.
+            let _ = done.send(decided);
+        });
+        let result = result.recv().unwrap_or_else(|_| {
+            let error = StorageError("the storage was closed".to_owned());
+            Err(error.into())
+        });
+        self.follow();
+        result
+    }
+
+    /// Like [`Self::decide`], but does not wait until the decision is stored: calls `done` then, perhaps
+    /// on another thread. The pin moves when [`Self::refresh`] finds the decision stored.
+    pub fn decide_then(
+        &mut self,
+        server: &str,
+        key: &ItemKey,
+        kind: DecisionKind,
+        hash: Option<DefinitionHash>,
+        by: Attribution<'_>,
+        done: impl FnOnce(Result<DefinitionHash, DecideError>) + Send + 'static,
+    ) {
+        self.save(by.time);
         self.refresh();
-        let item = self
-            .servers
-            .get_mut(server)
-            .and_then(|items| items.get_mut(key))
-            .ok_or(DecideError::UnknownItem)?;
-        let hash = hash.unwrap_or(item.current);
-        if self.store.definition(server, key, hash)?.is_none() {
-            return Err(DecideError::UnknownDefinition { hash });
-        }
-        let pin = match verb {
-            Verb::Approve | Verb::Pin => Some(Some(hash)),
-            Verb::Unpin => Some(None),
-            Verb::Reject => None,
+        let hash = match self.decidable(server, key, hash) {
+            Ok(hash) => hash,
+            Err(error) => return done(Err(error)),
         };
-        let decision = Decision {
-            verb,
+        let write = write(server, key, kind, hash, by);
+        self.storage.decide(
+            write,
+            Box::new(move |stored| {
+                done(match stored {
+                    Ok(true) => Ok(hash),
+                    Ok(false) => Err(DecideError::UnknownItem),
+                    Err(error) => Err(error.into()),
+                });
+            }),
+        );
+    }
+
+    /// Accepts a definition that was just observed, because the policy does. The decision is stored
+    /// like an observation: where the storage fails, memory goes on and the write is tried again.
+    ///
+    /// # Errors
+    /// If there is no such item.
+    pub fn accept(
+        &mut self,
+        server: &ServerId,
+        key: &ItemKey,
+        hash: DefinitionHash,
+        time: Timestamp,
+        reason: &str,
+    ) -> Result<(), DecideError> {
+        let item = self
+            .item_mut(&server.0, key)
+            .ok_or(DecideError::UnknownItem)?;
+        item.pinned = Some(hash);
+        let by = Attribution {
+            by: DecidedBy::Policy,
+            time,
+            reason,
+        };
+        let write = write(&server.0, key, DecisionKind::Approve, hash, by);
+        self.record(Write::Decided(write));
+        self.save(time);
+        Ok(())
+    }
+
+    /// The definition that a decision concerns, if there is such an item and definition.
+    fn decidable(
+        &self,
+        server: &str,
+        key: &ItemKey,
+        hash: Option<DefinitionHash>,
+    ) -> Result<DefinitionHash, DecideError> {
+        let item = self.item(server, key).ok_or(DecideError::UnknownItem)?;
+        let hash = hash.unwrap_or(item.current);
+        match self.storage.definition(server, key, hash)? {
+            Some(_) => Ok(hash),
+            None => Err(DecideError::UnknownDefinition { hash }),
+        }
+    }
+
+    /// The decisions that have not been taken out yet, oldest first; at most the first 64. Costs a look
+    /// at a counter if there are none. Call [`Self::save`] after telling of them: decisions that were
+    /// taken out and not saved are taken out again after a restart.
+    pub fn take_decisions(&mut self) -> Vec<ItemDecision> {
+        self.refresh();
+        if !self.untold {
+            return Vec::new();
+        }
+        let decisions = self.storage.untold(self.taken, MAX_TAKEN);
+        let Some(decisions) = self.read(decisions) else {
+            return Vec::new();
+        };
+        self.untold = decisions.len() == MAX_TAKEN;
+        decisions
+            .into_iter()
+            .map(|(decision, decided)| {
+                self.taken = decision;
+                self.record(Write::Told { decision });
+                decided
+            })
+            .collect()
+    }
+}
+
+fn write(
+    server: &str,
+    key: &ItemKey,
+    kind: DecisionKind,
+    hash: DefinitionHash,
+    by: Attribution<'_>,
+) -> DecisionWrite {
+    let pin = match kind {
+        DecisionKind::Approve | DecisionKind::Pin => Some(Some(hash)),
+        DecisionKind::Unpin => Some(None),
+        DecisionKind::Reject => None,
+    };
+    DecisionWrite {
+        server: server.into(),
+        key: key.clone(),
+        decision: Decision {
+            kind,
             hash: Some(hash),
             by: by.by,
             time: by.time,
             reason: json::cut(by.reason, MAX_REASON).to_owned(),
-        };
-        if !self.store.decide(server, key, &decision, pin)? {
-            return Err(DecideError::UnknownItem);
-        }
-        if let Some(pin) = pin {
-            item.pinned = pin;
-        }
-        self.undelivered = true;
-        Ok(hash)
-    }
-
-    /// The decisions that have not been taken out yet, oldest first; some of them, where there are
-    /// many. Costs a look at a counter where there are none. Call [`Self::save`] once they are told:
-    /// what is taken out and not saved is taken out again after a restart.
-    pub fn take_decisions(&mut self) -> Vec<Decided> {
-        self.refresh();
-        if !self.undelivered {
-            return Vec::new();
-        }
-        match self.store.untold(self.delivered, MAX_TAKEN) {
-            Ok(decisions) => {
-                self.undelivered = decisions.len() == MAX_TAKEN;
-                decisions
-                    .into_iter()
-                    .map(|(decision, decided)| {
-                        self.delivered = decision;
-                        self.unsaved.push(Write::Told { decision });
-                        decided
-                    })
-                    .collect()
-            }
-            Err(error) => {
-                self.failed(&error);
-                Vec::new()
-            }
-        }
+        },
+        pin,
     }
 }

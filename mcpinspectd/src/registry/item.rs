@@ -1,15 +1,16 @@
-//! What the registry keeps: items, their definitions' hashes, and what became of them.
+//! What the registry keeps: items, the hashes of their definitions, and what was decided about them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::model::{DefinitionHash, FieldChange, ItemKind, Timestamp};
 
-/// Names an item.
+/// Names an item of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemKey {
     /// What it is.
     pub kind: ItemKind,
-    /// Its name; empty for what a server has only one of.
+    /// Its name; empty for a kind of which a server has only one.
     pub name: Box<str>,
 }
 
@@ -22,7 +23,7 @@ impl ItemKey {
         }
     }
 
-    /// The key of something that a server has only one of.
+    /// The key of the only item of a kind.
     pub fn only(kind: ItemKind) -> Self {
         Self {
             kind,
@@ -31,49 +32,49 @@ impl ItemKey {
     }
 }
 
-/// How an item stands to its pin.
+/// How a definition relates to its item's pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Never seen before; pinned now.
+pub enum PinStatus {
+    /// The item was never seen before; this definition is its pin now.
     New,
-    /// As pinned.
+    /// The definition is the pinned one.
     AsPinned,
-    /// Not as pinned.
+    /// The definition is not the pinned one.
     Changed {
         /// The pinned hash.
         pinned: DefinitionHash,
     },
-    /// Never seen before, and there is no room for more items of this server. Not pinned.
+    /// The item was never seen before, and the registry is full. It is not pinned.
     NoRoom,
 }
 
-/// An item as a person sees it.
+/// An item as people see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemView {
     /// The server's stable name.
     pub server: String,
-    /// What it is and its name.
+    /// The item.
     pub key: ItemKey,
-    /// What was accepted; `None` after `unpin`.
+    /// The accepted definition; `None` after `unpin`.
     pub pinned: Option<DefinitionHash>,
     /// When it was accepted.
     pub pinned_at: Option<Timestamp>,
     /// Who accepted it; `None` for first use.
-    pub pinned_by: Option<By>,
-    /// What was seen last.
+    pub pinned_by: Option<DecidedBy>,
+    /// The definition seen last.
     pub current: DefinitionHash,
-    /// When a complete listing lacked it; `None` while it is there.
+    /// When a complete listing lacked the item; `None` while it is offered.
     pub removed_at: Option<Timestamp>,
-    /// When a definition of it was seen first.
+    /// When a definition of it was first seen.
     pub first_seen: Timestamp,
-    /// When `current` was seen last, exact to a day.
+    /// When `current` was last seen, exact to a day.
     pub last_seen: Timestamp,
-    /// The last decision on it, where there is one.
+    /// The last decision on it.
     pub last_decision: Option<Decision>,
 }
 
 impl ItemView {
-    /// Whether what was seen last is not what was accepted.
+    /// Whether the definition seen last is not the accepted one.
     pub fn is_changed(&self) -> bool {
         self.pinned.is_some_and(|pinned| pinned != self.current)
     }
@@ -81,37 +82,37 @@ impl ItemView {
 
 /// A definition that was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
+pub struct DefinitionVersion {
     /// Its hash.
     pub hash: DefinitionHash,
     /// Its text as it was sent; JSON.
-    pub definition: String,
-    /// When it was seen first.
+    pub definition: Arc<str>,
+    /// When it was first seen.
     pub first_seen: Timestamp,
-    /// The session in which it was seen first.
+    /// The session in which it was first seen.
     pub first_session: String,
-    /// When it was seen last, exact to a day.
+    /// When it was last seen, exact to a day.
     pub last_seen: Timestamp,
 }
 
-/// What a person did about an item.
+/// What was decided about an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum DecisionKind {
     /// Accept a definition.
     Approve,
-    /// Refuse a definition: the pin stays, and so does the change.
+    /// Refuse a definition: the pin stays, and the item stays changed.
     Reject,
-    /// Hold the item to a definition of one's choice.
+    /// Hold the item to a chosen definition.
     Pin,
-    /// Forget the pin: the next definition that is seen is accepted.
+    /// Forget the pin: the next definition that is seen becomes the pin.
     Unpin,
 }
 
-impl Verb {
+impl DecisionKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Approve, Self::Reject, Self::Pin, Self::Unpin];
 
-    /// The word in the database and on the outside.
+    /// The word used in the database and in events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Approve => "approve",
@@ -121,22 +122,22 @@ impl Verb {
         }
     }
 
-    /// The verb that `word` names.
+    /// The kind that `word` names.
     pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|verb| verb.as_str() == word)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
 /// Who decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// A person, by their user id.
+pub enum DecidedBy {
+    /// A person, by user id.
     Person(u32),
     /// The configuration, which a person wrote before.
     Policy,
 }
 
-impl By {
+impl DecidedBy {
     /// The person's user id.
     pub fn uid(self) -> Option<u32> {
         match self {
@@ -145,7 +146,7 @@ impl By {
         }
     }
 
-    /// The word used on the outside.
+    /// The word used in events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Person(_) => "person",
@@ -154,7 +155,7 @@ impl By {
     }
 }
 
-impl fmt::Display for By {
+impl fmt::Display for DecidedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Person(uid) => write!(f, "uid {uid}"),
@@ -163,73 +164,51 @@ impl fmt::Display for By {
     }
 }
 
-/// What was decided, and when.
+/// A decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What was done.
-    pub verb: Verb,
-    /// The definition that it was done about.
+    /// What was decided.
+    pub kind: DecisionKind,
+    /// The definition that it concerns.
     pub hash: Option<DefinitionHash>,
-    /// Who did it.
-    pub by: By,
+    /// Who decided.
+    pub by: DecidedBy,
     /// When.
     pub time: Timestamp,
-    /// Why, in that person's words; for a policy, what it was satisfied with.
+    /// Why, in that person's words; for a policy, the condition that was met.
     pub reason: String,
 }
 
-/// A decision with what it is about.
+/// A decision with the item that it concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct ItemDecision {
     /// The server's stable name.
     pub server: String,
     /// The item.
     pub key: ItemKey,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
 }
 
-/// Two definitions of an item and what differs.
+/// Two definitions of an item and the differences between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The older side.
     pub previous: DefinitionHash,
     /// The newer side.
     pub new: DefinitionHash,
-    /// Field by field, in full and as it was sent: not escaped, not redacted.
+    /// The differences field by field, in full and as sent: neither escaped nor redacted.
     pub changes: Vec<FieldChange>,
 }
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use super::*;
-    use crate::model::NotAHash;
 
     #[test]
-    fn hashes_as_text() {
-        let hash = DefinitionHash::of(b"");
-        let text = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        assert_eq!(hash.to_string(), text);
-        assert_eq!(text.parse::<DefinitionHash>().unwrap(), hash);
-        for wrong in [
-            "",
-            &text[1..],
-            &format!("{text}0"),
-            &format!("+{}", &text[1..]),
-            &"é".repeat(32),
-        ] {
-            assert_eq!(wrong.parse::<DefinitionHash>(), Err(NotAHash));
-        }
-    }
-
-    #[test]
-    fn words() {
-        for kind in ItemKind::ALL {
-            assert_eq!(ItemKind::from_word(kind.as_str()), Some(kind));
-        }
-        for verb in Verb::ALL {
-            assert_eq!(Verb::from_word(verb.as_str()), Some(verb));
+    fn every_word_names_its_kind() {
+        for kind in DecisionKind::ALL {
+            assert_eq!(DecisionKind::from_word(kind.as_str()), Some(kind));
         }
     }
 }

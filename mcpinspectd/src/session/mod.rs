@@ -8,10 +8,12 @@
 //! - [`in_flight`]: requests that wait for their answer
 //! - [`id`]: ids as keys
 //! - [`identity`]: who the parties say they are
+//! - [`listing`]: pages assembled into listings
 
 pub mod id;
 pub mod identity;
 pub mod in_flight;
+pub mod listing;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use crate::files;
 use crate::model::SinkTally;
 use crate::model::{Account, CaptureTotals, Severity, Timestamp};
 use crate::priority::Priority;
-use crate::registry::Health;
+use crate::registry::StorageHealth;
 
 /// How many events there were, by type and severity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct Snapshot {
     /// Servers and items that are pinned.
     pub registry: (usize, usize),
     /// How the registry's disk is doing.
-    pub health: Health,
+    pub health: StorageHealth,
     /// Events.
     pub events: EventCounts,
     /// What became of them.

@@ -10,8 +10,8 @@ use mcpinspectd::bus::client::{Client, ClientError};
 use mcpinspectd::config::Config;
 use mcpinspectd::contain::{self, Contained, Process};
 use mcpinspectd::model::ContainmentAction;
-use mcpinspectd::process::identity::NameBook;
-use mcpinspectd::registry::Registry;
+use mcpinspectd::registry::ServerNames;
+use mcpinspectd::store;
 use mcpinspectd::text::escape;
 
 use super::daemon::on_bus;
@@ -200,14 +200,10 @@ impl Whom {
 
 /// The names that the daemon gave out; none where its registry cannot be read, and then servers go
 /// by the names that they would get first.
-fn names() -> NameBook {
-    let registry = Config::load(None)
+fn names() -> ServerNames {
+    Config::load(None)
         .ok()
-        .and_then(|config| Registry::open_read_only(&config.registry.path).ok());
-    let names = registry.iter().flat_map(|registry| {
-        registry
-            .names()
-            .map(|(name, fingerprint)| (name.to_owned(), fingerprint.to_owned()))
-    });
-    NameBook::with(names)
+        .and_then(|config| store::open_read_only(&config.registry.path).ok())
+        .map(|registry| registry.server_names())
+        .unwrap_or_default()
 }

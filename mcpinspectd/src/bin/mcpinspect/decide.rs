@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use mcpinspectd::model::{DefinitionHash, Timestamp};
-use mcpinspectd::registry::{By, DecideError, ItemView, Registry, Verb, Who};
+use mcpinspectd::registry::{
+    Attribution, DecideError, DecidedBy, DecisionKind, ItemView, Registry,
+};
 use mcpinspectd::text::escape;
 use nix::unistd::getuid;
 
@@ -68,58 +70,59 @@ struct Rest {
 impl Approve {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         self.rest
-            .decide(Verb::Approve, self.definition.hash.as_deref())
+            .decide(DecisionKind::Approve, self.definition.hash.as_deref())
     }
 }
 
 impl Reject {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         self.rest
-            .decide(Verb::Reject, self.definition.hash.as_deref())
+            .decide(DecisionKind::Reject, self.definition.hash.as_deref())
     }
 }
 
 impl Pin {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.rest.decide(Verb::Pin, self.definition.hash.as_deref())
+        self.rest
+            .decide(DecisionKind::Pin, self.definition.hash.as_deref())
     }
 }
 
 impl Unpin {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.rest.decide(Verb::Unpin, None)
+        self.rest.decide(DecisionKind::Unpin, None)
     }
 }
 
 impl Rest {
-    fn decide(self, verb: Verb, hash: Option<&str>) -> anyhow::Result<ExitCode> {
+    fn decide(self, kind: DecisionKind, hash: Option<&str>) -> anyhow::Result<ExitCode> {
         let mut registry = self.place.write()?;
         let item = self.item.find(&registry)?;
         let hash = hash
             .map(|digits| resolve(&registry, &item, digits))
             .transpose()?;
         let uid = person();
-        let by = Who {
-            by: By::Person(uid),
+        let by = Attribution {
+            by: DecidedBy::Person(uid),
             time: Timestamp::now(),
             reason: &self.reason,
         };
         let decided = registry
-            .decide(&item.server, &item.key, verb, hash, by)
+            .decide(&item.server, &item.key, kind, hash, by)
             .map_err(|error| match error {
                 DecideError::Storage(_) => {
                     anyhow::Error::new(error).context("nothing was decided; try again with sudo")
                 }
                 other => other.into(),
             })?;
-        let done = match verb {
-            Verb::Approve => "approved",
-            Verb::Reject => "rejected",
-            Verb::Pin => "pinned",
-            Verb::Unpin => "unpinned",
+        let done = match kind {
+            DecisionKind::Approve => "approved",
+            DecisionKind::Reject => "rejected",
+            DecisionKind::Pin => "pinned",
+            DecisionKind::Unpin => "unpinned",
         };
         let before = match item.pinned {
-            Some(pinned) if verb != Verb::Reject && pinned != decided => {
+            Some(pinned) if kind != DecisionKind::Reject && pinned != decided => {
                 format!(" (the pin was {})", pins::short(pinned))
             }
             _ => String::new(),

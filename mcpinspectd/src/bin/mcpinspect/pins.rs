@@ -14,6 +14,7 @@ use mcpinspectd::detect::scan::{self, Content, Line, Outcome};
 use mcpinspectd::detect::tree::{self, Tree};
 use mcpinspectd::model::{DefinitionHash, ItemKind, ServerId, Timestamp};
 use mcpinspectd::registry::{ItemKey, ItemView, Registry};
+use mcpinspectd::store;
 use mcpinspectd::text::escape;
 use serde_json::{Value, json};
 
@@ -46,7 +47,7 @@ impl Place {
     pub fn read(&self) -> anyhow::Result<Registry> {
         let path = self.path()?;
         usable(&path, File::open(&path), "read")?;
-        Ok(Registry::open_read_only(&path)?)
+        Ok(store::open_read_only(&path)?)
     }
 
     /// Where the daemon keeps what it was asked to silence.
@@ -59,7 +60,7 @@ impl Place {
         let path = self.path()?;
         let file = OpenOptions::new().read(true).write(true).open(&path);
         usable(&path, file, "change")?;
-        Ok(Registry::open_existing(&path)?)
+        Ok(store::open_existing(&path)?)
     }
 }
 

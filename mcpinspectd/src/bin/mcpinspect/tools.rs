@@ -9,7 +9,7 @@ use mcpinspectd::detect::knowledge::USER_RULES;
 use mcpinspectd::detect::scan::Outcome;
 use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::model::{Action, Detection, ItemKind, Severity, Timestamp};
-use mcpinspectd::registry::{By, ItemView, Verb};
+use mcpinspectd::registry::{DecidedBy, DecisionKind, ItemView};
 use mcpinspectd::tap::human::colour_wanted;
 use mcpinspectd::text::escape;
 use serde::Serialize;
@@ -190,14 +190,14 @@ impl Row<'_> {
             pinned_at: item.pinned_at,
             pinned_how: item
                 .pinned
-                .map(|_| item.pinned_by.map_or("first_use", By::as_str)),
-            pinned_by: item.pinned_by.and_then(By::uid),
+                .map(|_| item.pinned_by.map_or("first_use", DecidedBy::as_str)),
+            pinned_by: item.pinned_by.and_then(DecidedBy::uid),
             current_hash: item.current.to_string(),
             first_seen: item.first_seen,
             last_seen: item.last_seen,
             removed_at: item.removed_at,
             decision: item.last_decision.as_ref().map(|decision| LastDecision {
-                decision: decision.verb.as_str(),
+                decision: decision.kind.as_str(),
                 hash: decision.hash.map(|hash| hash.to_string()),
                 by: decision.by.as_str(),
                 uid: decision.by.uid(),
@@ -213,7 +213,7 @@ impl Row<'_> {
     fn status(&self) -> String {
         let item = self.item;
         let rejected = item.last_decision.as_ref().is_some_and(|decision| {
-            decision.verb == Verb::Reject && decision.hash == Some(item.current)
+            decision.kind == DecisionKind::Reject && decision.hash == Some(item.current)
         });
         match (self.status, rejected) {
             (Status::Changed, true) => "changed, rejected".to_owned(),

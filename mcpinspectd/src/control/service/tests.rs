@@ -10,7 +10,7 @@ use crate::control::{Control, desk};
 use crate::detect::NoDetector;
 use crate::engine::{Limits, MessageSeen};
 use crate::model::{ContainmentAction, Direction, ServerIdentity, SessionStart};
-use crate::registry::{Registry, Verb};
+use crate::registry::{DecisionKind, Registry};
 
 /// Events as JSON.
 #[derive(Default)]
@@ -61,7 +61,7 @@ const NOW: Timestamp = Timestamp(1_760_000_000_000_000_000);
 impl Daemon {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let registry = Registry::in_memory().unwrap();
+        let registry = Registry::in_memory();
         let engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
         let (desk, tray) = desk();
         let service = Service::new(
@@ -152,9 +152,9 @@ impl Daemon {
     }
 }
 
-fn judge(verb: Verb, tool: &str, hash: &str) -> Decision {
+fn judge(kind: DecisionKind, tool: &str, hash: &str) -> Decision {
     Decision::Judge {
-        verb,
+        kind,
         server: "files".to_owned(),
         tool: tool.to_owned(),
         hash: hash.to_owned(),
@@ -168,16 +168,16 @@ fn an_approval_moves_the_pin_and_is_told_with_who_gave_it() {
     daemon.list(2, "Reads and writes.");
     let hash = daemon.hash();
     assert!(matches!(
-        daemon.decide(judge(Verb::Approve, "nothing", &hash)),
+        daemon.decide(judge(DecisionKind::Approve, "nothing", &hash)),
         Err(ControlError::Unknown(_))
     ));
     assert!(matches!(
-        daemon.decide(judge(Verb::Approve, r"re\u{202e}ad", "abc")),
+        daemon.decide(judge(DecisionKind::Approve, r"re\u{202e}ad", "abc")),
         Err(ControlError::Invalid(_))
     ));
     // By the name as it is shown.
     daemon
-        .decide(judge(Verb::Approve, r"re\u{202e}ad", &hash))
+        .decide(judge(DecisionKind::Approve, r"re\u{202e}ad", &hash))
         .unwrap();
     let told = daemon.events("mcp_policy").pop().unwrap();
     assert_eq!(
@@ -189,12 +189,12 @@ fn an_approval_moves_the_pin_and_is_told_with_who_gave_it() {
     // It changes between the look and the word.
     daemon.list(4, "Reads and sends.");
     assert!(matches!(
-        daemon.decide(judge(Verb::Approve, r"re\u{202e}ad", &hash)),
+        daemon.decide(judge(DecisionKind::Approve, r"re\u{202e}ad", &hash)),
         Err(ControlError::Stale(_))
     ));
     let hash = daemon.hash();
     daemon
-        .decide(judge(Verb::Reject, r"re\u{202e}ad", &hash))
+        .decide(judge(DecisionKind::Reject, r"re\u{202e}ad", &hash))
         .unwrap();
     let told = daemon.events("mcp_policy").pop().unwrap();
     assert_eq!(told["decision"], "reject");
@@ -220,10 +220,12 @@ fn what_a_server_says_of_itself_is_approved_by_its_hash() {
     let hash = changed["new_hash"].as_str().unwrap();
     let previous = changed["previous_hash"].as_str().unwrap();
     assert!(matches!(
-        daemon.decide(judge(Verb::Approve, "", previous)),
+        daemon.decide(judge(DecisionKind::Approve, "", previous)),
         Err(ControlError::Stale(_))
     ));
-    daemon.decide(judge(Verb::Approve, "", hash)).unwrap();
+    daemon
+        .decide(judge(DecisionKind::Approve, "", hash))
+        .unwrap();
     let told = daemon.events("mcp_policy").pop().unwrap();
     assert_eq!(
         (&told["decision"], &told["item"], &told["uid"]),

@@ -1,9 +1,9 @@
 //! What a command line runs.
 //!
-//! Servers are hardly ever started as themselves. `npx -y @scope/pkg@1.2.3 /dir`, `uvx pkg`,
+//! Servers are rarely started as themselves. `npx -y @scope/pkg@1.2.3 /dir`, `uvx pkg`,
 //! `node …/node_modules/@scope/pkg/dist/index.js /dir` and `docker run -i image` all name a package
 //! somewhere, and it is the package with its own arguments that tells one server from another. This
-//! module knows the launchers' grammars just well enough to find both. Where the guess is wrong, the
+//! module knows the launchers' grammars just well enough to find both. If it guesses wrong, the
 //! identity is still stable, only less readable.
 
 use super::normal;
@@ -17,9 +17,9 @@ use grammar::{
     program, script_launcher, shell_words,
 };
 
-/// Where the thing that runs comes from.
+/// Where the program that runs comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(super) enum LaunchSource {
     Npm,
     PyPi,
     Image,
@@ -28,9 +28,9 @@ pub(super) enum Kind {
     Binary,
 }
 
-impl Kind {
-    /// The word used for it on the outside.
-    pub(super) fn source(self) -> &'static str {
+impl LaunchSource {
+    /// The word that events use for it.
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Npm => "package:npm",
             Self::PyPi => "package:pypi",
@@ -46,24 +46,25 @@ impl Kind {
     }
 }
 
-/// What runs, and with which arguments of its own.
+/// What runs, and its own arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Invocation {
-    pub(super) kind: Kind,
-    /// Package name without version, image without tag, absolute path of a script or executable (or
-    /// its bare name where no path is known).
+    pub(super) source: LaunchSource,
+    /// The package's name without version, the image without tag, or the absolute path of a script or
+    /// executable (its bare name if no path is known).
     pub(super) name: String,
-    /// As they were written.
+    /// The arguments as written.
     pub(super) arguments: Vec<String>,
-    /// Whether the arguments were cut out of a title, where blanks no longer tell them apart.
+    /// Whether the arguments come from a process title, where blanks no longer separate them reliably.
     pub(super) from_title: bool,
 }
 
-/// How deep launchers may stand in each other (`env` in `sh -c` in `uv run` …).
+/// How deeply launchers may nest (`env` in `sh -c` in `uv run` …).
 const MAX_DEPTH: usize = 6;
-/// What a process runs, from its arguments and its executable's path.
+
+/// Finds what a process runs from its arguments and its executable's path.
 pub(super) fn recognise(argv: &[String], exe: &str, cwd: Option<&str>) -> Option<Invocation> {
-    // A title: one argument with blanks where there should be a command.
+    // A process title: one argument with blanks in the place of a command.
     if let [title] = argv
         && title.contains(' ')
         && file_name(title.split(' ').next().unwrap_or_default()) != file_name(exe)
@@ -89,8 +90,8 @@ pub(super) fn recognise(argv: &[String], exe: &str, cwd: Option<&str>) -> Option
     .recognise()
 }
 
-/// Whether a process is a launcher that stays above what it launched. Only such a process is taken as
-/// part of a server where it is not known who the client is.
+/// Whether a process is a launcher that stays above what it launched. If the client is unknown, only
+/// such processes count as part of a server.
 pub(super) fn is_wrapper(argv: &[String], exe: &str) -> bool {
     let words: Vec<&str> = match argv {
         [title] => title.split_whitespace().collect(),
@@ -123,10 +124,11 @@ pub(super) fn is_wrapper(argv: &[String], exe: &str) -> bool {
         }
     }
 }
-/// A command line on its way to being understood.
+
+/// A command line that is being parsed.
 struct Command<'a> {
     argv: &'a [String],
-    /// The executable that runs it, where a process does; empty in a config file's entry.
+    /// The executable of the process that runs it; empty for an entry of a configuration.
     exe: &'a str,
     cwd: Option<&'a str>,
     depth: usize,
@@ -139,11 +141,11 @@ impl Command<'_> {
         }
         let Some(first) = self.argv.first().filter(|first| !first.is_empty()) else {
             return (!self.exe.is_empty())
-                .then(|| self.invocation(Kind::Binary, self.path(self.exe), &[]));
+                .then(|| self.invocation(LaunchSource::Binary, self.path(self.exe), &[]));
         };
         let rest = &self.argv[1..];
-        // An interpreter's executable cannot be faked by a title; for all else the name it was
-        // called by says more than the file behind a link.
+        // A title cannot fake an interpreter's executable. Of anything else, the name by which it was
+        // called says more than the file behind a link.
         let name = match program(self.exe) {
             known @ ("node" | "python" | "pypy" | "bun" | "deno" | "java") => {
                 match program(first) {
@@ -194,8 +196,8 @@ impl Command<'_> {
         }
     }
 
-    /// An executable of its own, or an interpreter that is not known here (an editor that runs
-    /// scripts with the runtime inside of it).
+    /// A plain executable, or an interpreter that this module does not know (an editor that runs
+    /// scripts with its built-in runtime).
     fn other(&self, first: &str, rest: &[String]) -> Option<Invocation> {
         const SCRIPTS: [&str; 7] = ["js", "mjs", "cjs", "ts", "mts", "py", "rb"];
         if let [script, ..] = rest
@@ -213,7 +215,7 @@ impl Command<'_> {
         if path.contains("/node_modules/") {
             return self.script_or_package(path, rest);
         }
-        Some(self.invocation(Kind::Binary, self.path(path), rest))
+        Some(self.invocation(LaunchSource::Binary, self.path(path), rest))
     }
 
     fn npm(&self, args: &[String]) -> Option<Invocation> {
@@ -226,9 +228,9 @@ impl Command<'_> {
         };
         let spec = package.unwrap_or(spec);
         if spec.starts_with(['/', '.', '~']) {
-            return Some(self.invocation(Kind::Script, self.path(spec), arguments));
+            return Some(self.invocation(LaunchSource::Script, self.path(spec), arguments));
         }
-        Some(self.invocation(Kind::Npm, normal::npm_name(spec), arguments))
+        Some(self.invocation(LaunchSource::Npm, normal::npm_name(spec), arguments))
     }
 
     fn bun(&self, args: &[String]) -> Option<Invocation> {
@@ -244,7 +246,7 @@ impl Command<'_> {
             return None;
         };
         let spec = option(args, &["--from", "--spec"]).unwrap_or(command);
-        Some(self.invocation(Kind::PyPi, normal::pypi_name(spec), arguments))
+        Some(self.invocation(LaunchSource::PyPi, normal::pypi_name(spec), arguments))
     }
 
     fn uv(&self, args: &[String]) -> Option<Invocation> {
@@ -262,7 +264,11 @@ impl Command<'_> {
                 if let Some(module) = option(rest, &["-m", "--module"]) {
                     let at = rest.iter().position(|arg| arg == module)?;
                     let arguments = &rest[at + 1..];
-                    return Some(self.invocation(Kind::PyPi, normal::pypi_name(module), arguments));
+                    return Some(self.invocation(
+                        LaunchSource::PyPi,
+                        normal::pypi_name(module),
+                        arguments,
+                    ));
                 }
                 let command = positional(rest, UV_VALUES);
                 match command {
@@ -276,10 +282,12 @@ impl Command<'_> {
                     [program, arguments @ ..] if !program.contains('/') => {
                         // A console script of the project, unless it is a launcher itself.
                         let nested = self.nested(command, cwd)?;
-                        Some(match nested.kind {
-                            Kind::Binary => {
-                                self.invocation(Kind::PyPi, normal::pypi_name(program), arguments)
-                            }
+                        Some(match nested.source {
+                            LaunchSource::Binary => self.invocation(
+                                LaunchSource::PyPi,
+                                normal::pypi_name(program),
+                                arguments,
+                            ),
                             _ => nested,
                         })
                     }
@@ -298,11 +306,17 @@ impl Command<'_> {
                     // Launchers that are modules as well.
                     "uv" => return self.uv(arguments),
                     "pipx" => return self.uv_tool(behind(arguments, &["run"])?),
-                    module => self.invocation(Kind::PyPi, normal::pypi_name(module), arguments),
+                    module => {
+                        self.invocation(LaunchSource::PyPi, normal::pypi_name(module), arguments)
+                    }
                 });
             }
             if arg == "-c" {
-                return Some(self.invocation(Kind::Binary, "python".to_owned(), &args[at..]));
+                return Some(self.invocation(
+                    LaunchSource::Binary,
+                    "python".to_owned(),
+                    &args[at..],
+                ));
             }
             if !arg.starts_with('-') {
                 break;
@@ -310,23 +324,27 @@ impl Command<'_> {
         }
         let command = positional(args, PYTHON_VALUES);
         let [script, arguments @ ..] = command else {
-            return Some(self.invocation(Kind::Binary, "python".to_owned(), args));
+            return Some(self.invocation(LaunchSource::Binary, "python".to_owned(), args));
         };
         let path = self.path(script);
         let name = file_name(script);
         if let Some((_, inside)) = path.rsplit_once("/site-packages/") {
             let package = inside.split('/').next().unwrap_or(inside);
             let package = package.strip_suffix(".py").unwrap_or(package);
-            return Some(self.invocation(Kind::PyPi, normal::pypi_name(package), arguments));
+            return Some(self.invocation(
+                LaunchSource::PyPi,
+                normal::pypi_name(package),
+                arguments,
+            ));
         }
         if matches!(name, "mcp" | "fastmcp" | "uvx" | "uv" | "pipx") {
             return self.nested(command, self.cwd);
         }
         // A console script: its name is the package's more often than not.
         if path.contains("/bin/") && !name.contains('.') {
-            return Some(self.invocation(Kind::PyPi, normal::pypi_name(name), arguments));
+            return Some(self.invocation(LaunchSource::PyPi, normal::pypi_name(name), arguments));
         }
-        Some(self.invocation(Kind::Script, path, arguments))
+        Some(self.invocation(LaunchSource::Script, path, arguments))
     }
 
     fn node(&self, args: &[String]) -> Option<Invocation> {
@@ -343,7 +361,7 @@ impl Command<'_> {
                 self.script_or_package(script, arguments)
             }
             // Code on the command line (`node -e`), or on standard input.
-            [] => Some(self.invocation(Kind::Binary, self.called(), args)),
+            [] => Some(self.invocation(LaunchSource::Binary, self.called(), args)),
         }
     }
 
@@ -356,13 +374,13 @@ impl Command<'_> {
             return None;
         };
         if let Some(package) = spec.strip_prefix("npm:") {
-            return Some(self.invocation(Kind::Npm, normal::npm_name(package), arguments));
+            return Some(self.invocation(LaunchSource::Npm, normal::npm_name(package), arguments));
         }
         if let Some(package) = spec.strip_prefix("jsr:") {
-            return Some(self.invocation(Kind::Deno, normal::npm_name(package), arguments));
+            return Some(self.invocation(LaunchSource::Deno, normal::npm_name(package), arguments));
         }
         if spec.contains("://") {
-            return Some(self.invocation(Kind::Deno, spec.clone(), arguments));
+            return Some(self.invocation(LaunchSource::Deno, spec.clone(), arguments));
         }
         self.script_or_package(spec, arguments)
     }
@@ -376,7 +394,7 @@ impl Command<'_> {
             .iter()
             .any(|arg| !arg.starts_with('-') && matches!(arg.as_str(), "mcp" | "compose" | "model"))
         {
-            return Some(self.invocation(Kind::Binary, self.called(), args));
+            return Some(self.invocation(LaunchSource::Binary, self.called(), args));
         }
         let mut rest = &args[verb + 1..];
         while let [option, tail @ ..] = rest
@@ -388,7 +406,7 @@ impl Command<'_> {
         let [image, arguments @ ..] = rest else {
             return None;
         };
-        Some(self.invocation(Kind::Image, normal::image_name(image), arguments))
+        Some(self.invocation(LaunchSource::Image, normal::image_name(image), arguments))
     }
 
     fn java(&self, args: &[String]) -> Option<Invocation> {
@@ -406,14 +424,14 @@ impl Command<'_> {
         let [class, arguments @ ..] = positional(args, &values) else {
             return None;
         };
-        Some(self.invocation(Kind::Binary, class.clone(), arguments))
+        Some(self.invocation(LaunchSource::Binary, class.clone(), arguments))
     }
 
     fn shell(&self, args: &[String]) -> Option<Invocation> {
         if let Some(at) = args.iter().position(|arg| is_command_option(arg)) {
-            return self
-                .shell_text(args.get(at + 1)?)
-                .or_else(|| Some(self.invocation(Kind::Binary, self.called(), &args[at..])));
+            return self.shell_text(args.get(at + 1)?).or_else(|| {
+                Some(self.invocation(LaunchSource::Binary, self.called(), &args[at..]))
+            });
         }
         match positional(args, &["-o", "-O", "--rcfile", "--init-file"]) {
             [] => None,
@@ -421,7 +439,7 @@ impl Command<'_> {
         }
     }
 
-    /// A shell's command, where it is nothing but words.
+    /// A shell's command, if it consists of words only.
     fn shell_text(&self, text: &str) -> Option<Invocation> {
         let last = text.rsplit("&&").next()?;
         let mut words = shell_words(last)?;
@@ -450,14 +468,14 @@ impl Command<'_> {
         let [script, arguments @ ..] = command else {
             return None;
         };
-        Some(self.invocation(Kind::Script, self.path(script), arguments))
+        Some(self.invocation(LaunchSource::Script, self.path(script), arguments))
     }
 
-    /// A script, or the package whose directory it stands in.
+    /// A script, or the package whose directory contains it.
     fn script_or_package(&self, script: &str, arguments: &[String]) -> Option<Invocation> {
         let path = self.path(script);
         let Some((_, inside)) = path.rsplit_once("/node_modules/") else {
-            return Some(self.invocation(Kind::Script, path, arguments));
+            return Some(self.invocation(LaunchSource::Script, path, arguments));
         };
         let mut parts = inside.split('/');
         let package = match parts.next()? {
@@ -465,17 +483,17 @@ impl Command<'_> {
             scope if scope.starts_with('@') => format!("{scope}/{}", parts.next()?),
             name => name.to_owned(),
         };
-        Some(self.invocation(Kind::Npm, package, arguments))
+        Some(self.invocation(LaunchSource::Npm, package, arguments))
     }
 
-    /// The program's name as it was called.
+    /// The name by which the program was called.
     fn called(&self) -> String {
         self.argv
             .first()
             .map_or_else(String::new, |first| program(first).to_owned())
     }
 
-    /// A path made absolute; a bare word that no directory is known for stays one.
+    /// Makes a path absolute. A bare word without a known directory stays as it is.
     fn path(&self, path: &str) -> String {
         match self.cwd {
             Some(cwd)
@@ -489,14 +507,15 @@ impl Command<'_> {
         }
     }
 
-    fn invocation(&self, kind: Kind, name: String, arguments: &[String]) -> Invocation {
+    fn invocation(&self, source: LaunchSource, name: String, arguments: &[String]) -> Invocation {
         Invocation {
-            kind,
+            source,
             name,
             arguments: arguments.to_vec(),
             from_title: false,
         }
     }
 }
+
 #[cfg(test)]
 mod tests;

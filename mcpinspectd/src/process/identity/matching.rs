@@ -1,19 +1,19 @@
-//! Whether a configuration's entry describes a launch.
+//! Whether an entry of a configuration describes a launch.
 //!
 //! An entry says `npx -y @scope/pkg@1.2 /dir`; what runs is `npm exec @scope/pkg@1.2 /dir`, a shell,
-//! and `node …/.bin/pkg /dir`. So both sides are understood first (see [`super::command`]), and then
-//! package and arguments are compared: the package must be that of one process of the chain, the
+//! and `node …/.bin/pkg /dir`. So both sides are parsed first (see [`super::command`]), and then
+//! package and arguments are compared: the package must be that of one process in the chain, the
 //! arguments those of one of them. Variables that the client fills in (`${workspaceFolder}`) match
 //! anything.
 
-use super::Launch;
-use super::clients::Entry;
-use super::command::{self, Invocation, Kind};
+use super::command::{self, Invocation, LaunchSource};
+use super::config_file::ConfiguredServer;
+use super::launch::{self, Launch};
 use super::normal;
-use crate::process::ProcessSnapshot;
-use crate::process::info::file_name;
+use crate::process::info::{ProcessSnapshot, file_name};
 
-pub(super) fn matches(entry: &Entry, launch: &Launch) -> bool {
+/// Whether `entry` describes `launch`.
+pub(super) fn matches(entry: &ConfiguredServer, launch: &Launch) -> bool {
     let Some(server) = launch.chain.first() else {
         return false;
     };
@@ -22,8 +22,8 @@ pub(super) fn matches(entry: &Entry, launch: &Launch) -> bool {
             cwd.strip_prefix(project.as_str())
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let mut places = launch.chain.iter().chain(&launch.client);
-        if !places.any(|process| process.cwd.as_deref().is_some_and(within)) {
+        let mut processes = launch.chain.iter().chain(&launch.client);
+        if !processes.any(|process| process.cwd.as_deref().is_some_and(within)) {
             return false;
         }
     }
@@ -40,13 +40,7 @@ pub(super) fn matches(entry: &Entry, launch: &Launch) -> bool {
     let Some(wanted) = command::recognise(&argv, "", cwd) else {
         return false;
     };
-    let running: Vec<Invocation> = launch
-        .chain
-        .iter()
-        .filter_map(|process| {
-            command::recognise(&process.argv, &process.exe, process.cwd.as_deref())
-        })
-        .collect();
+    let running: Vec<Invocation> = launch.chain.iter().filter_map(launch::invocation).collect();
     running
         .iter()
         .any(|invocation| same_target(&wanted, invocation))
@@ -55,7 +49,7 @@ pub(super) fn matches(entry: &Entry, launch: &Launch) -> bool {
             .any(|invocation| same_arguments(&wanted, invocation))
 }
 
-/// The same command word for word; the program may be given with or without its directory.
+/// Whether a process runs this very command. The program may be given with or without its directory.
 fn runs_exactly(process: &ProcessSnapshot, argv: &[String]) -> bool {
     let ([program, args @ ..], [wanted, wanted_args @ ..]) = (process.argv.as_slice(), argv) else {
         return false;
@@ -68,14 +62,14 @@ fn runs_exactly(process: &ProcessSnapshot, argv: &[String]) -> bool {
 }
 
 fn same_target(wanted: &Invocation, running: &Invocation) -> bool {
-    if wanted.kind == running.kind {
-        let bare = wanted.kind == Kind::Binary && !wanted.name.contains('/');
+    if wanted.source == running.source {
+        let bare = wanted.source == LaunchSource::Binary && !wanted.name.contains('/');
         return same_word(&wanted.name, &running.name)
             || (bare && file_name(&running.name) == wanted.name);
     }
-    // A console script is an executable to whoever calls it, and a script to the interpreter.
-    wanted.kind == Kind::Binary
-        && matches!(running.kind, Kind::PyPi | Kind::Npm)
+    // A console script is an executable to its caller, and a script to the interpreter.
+    wanted.source == LaunchSource::Binary
+        && matches!(running.source, LaunchSource::PyPi | LaunchSource::Npm)
         && normal::pypi_name(file_name(&wanted.name)) == normal::pypi_name(&running.name)
 }
 
@@ -96,7 +90,7 @@ fn same_words(wanted: &[String], running: &[String]) -> bool {
     wanted.len() == running.len() && wanted.iter().zip(running).all(|(w, r)| same_word(w, r))
 }
 
-/// Whether a word is what a configuration wrote, where `${…}` stands for anything.
+/// Whether a word is what the configuration says; `${…}` in it matches anything.
 fn same_word(wanted: &str, running: &str) -> bool {
     let Some((front, rest)) = wanted.split_once("${") else {
         return wanted == running;
@@ -126,7 +120,7 @@ fn same_word(wanted: &str, running: &str) -> bool {
     }
 }
 
-/// The home directory in its usual spellings.
+/// Replaces the usual spellings of the home directory at the start of an argument.
 fn expand(arg: &str, home: Option<&str>) -> String {
     let Some(home) = home else {
         return arg.to_owned();

@@ -1,6 +1,8 @@
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
+use crate::process::ProcessSnapshot;
 
 struct Case<'a> {
     lines: &'a [&'a str],
@@ -38,7 +40,7 @@ fn identity(case: &Case<'_>) -> ServerIdentity {
         .iter()
         .map(|line| process(line, case.home, 9))
         .collect();
-    ServerIdentity::of_launch(&Launch {
+    of_launch(&Launch {
         chain,
         client: None,
         home: Some(case.home.to_owned()),
@@ -266,11 +268,8 @@ fn blanks_in_arguments_survive_a_title() {
     direct.chain[1].argv = ["npx", "@a/x", "hello world", "--say", "B"]
         .map(str::to_owned)
         .to_vec();
-    assert_eq!(
-        ServerIdentity::of_launch(&launch),
-        ServerIdentity::of_launch(&direct)
-    );
-    assert_ne!(ServerIdentity::of_launch(&launch), exact);
+    assert_eq!(of_launch(&launch), of_launch(&direct));
+    assert_ne!(of_launch(&launch), exact);
 }
 
 #[test]
@@ -286,38 +285,6 @@ fn the_chain_ends_below_the_client_known_or_not() {
     assert_eq!(Launch::gather(Pid(u32::MAX), None), None);
 }
 
-#[test]
-fn names_are_claimed_once() {
-    let mut book = NameBook::default();
-    let real = of(&["npx -y @github/github-mcp-server"]);
-    let fake = of(&["node /tmp/evil/github.js"]);
-    assert_eq!(real.server_id, fake.server_id);
-    assert_eq!(book.settle(real.clone()), real);
-    let renamed = book.settle(fake.clone());
-    assert_eq!(
-        *renamed.server_id.0,
-        *format!("github#{}", &fake.fingerprint[..4])
-    );
-    assert_eq!(book.settle(real.clone()), real);
-    assert_eq!(book.settle(fake.clone()), renamed);
-
-    // The same first digits: one more group of them tells the two apart.
-    let mut twin = fake.clone();
-    twin.fingerprint
-        .replace_range(8.., "0123456789abcdef01234567");
-    assert_eq!(
-        *book.settle(twin.clone()).server_id.0,
-        *format!("github#{}", &fake.fingerprint[..8])
-    );
-
-    // What was given out before holds after a restart, whoever comes first then.
-    let mut again = NameBook::with(
-        [&real, &renamed].map(|known| (known.server_id.to_string(), known.fingerprint.clone())),
-    );
-    assert_eq!(again.settle(fake), renamed);
-    assert_eq!(again.settle(real.clone()), real);
-}
-
 proptest! {
     #[test]
     fn any_launch_has_a_harmless_name(
@@ -328,10 +295,10 @@ proptest! {
         let mut one = process("x", "/home/me", 9);
         (one.argv, one.exe, one.cwd) = (argv, exe, cwd);
         let launch = Launch { chain: vec![one], client: None, home: None };
-        let identity = ServerIdentity::of_launch(&launch);
+        let identity = of_launch(&launch);
         prop_assert!(identity.server_id.0.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-')));
         prop_assert!(!identity.server_id.0.is_empty() && identity.server_id.0.len() <= 48);
-        prop_assert_eq!(ServerIdentity::of_launch(&launch), identity);
+        prop_assert_eq!(of_launch(&launch), identity);
     }
 }
 
@@ -371,7 +338,7 @@ fn a_real_launcher_is_part_of_the_launch_and_its_parent_is_not() {
     assert_eq!(launch.client.as_ref().map(|client| client.pid), Some(me));
     assert_eq!(launch, known);
     assert!(!format!("{launch:?}").contains("hunter22"));
-    let identity = ServerIdentity::of(&launch, &ClientConfigs::default());
+    let identity = super::of(&launch, &ClientConfigs::default());
     assert_eq!(
         (&*identity.server_id.0, identity.name_source.as_str()),
         ("sleep", "binary")

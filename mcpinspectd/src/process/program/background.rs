@@ -1,7 +1,7 @@
-//! Programs looked at by a thread of their own, so that hashing a large file holds up nothing.
+//! A thread that examines programs, so that hashing a large file delays nothing else.
 //!
-//! A file system that does not answer holds up this thread alone: programs that come after it stay
-//! unknown, which is said, and nothing is accepted for them.
+//! A file system that does not answer blocks only this thread. Programs that come after it stay
+//! unknown, which is logged, and the policy accepts nothing from them.
 
 use std::sync::mpsc::{Receiver, SyncSender, TryIter, TrySendError, sync_channel};
 use std::thread;
@@ -9,11 +9,12 @@ use std::thread;
 use super::{Program, Programs};
 use crate::model::{Pid, SessionId};
 use crate::priority::Priority;
+use crate::process::info;
 
-/// Most programs that wait to be looked at.
+/// Most programs that wait to be examined.
 const WAITING: usize = 1024;
 
-/// The thread.
+/// The thread that examines programs.
 #[derive(Debug)]
 pub struct Background {
     wanted: SyncSender<(SessionId, Pid, Option<u64>)>,
@@ -24,7 +25,7 @@ impl Background {
     /// Starts the thread. It ends when this value is dropped.
     ///
     /// # Errors
-    /// Where the system has no room for another thread.
+    /// If the system has no room for another thread.
     pub fn start() -> std::io::Result<Self> {
         let (wanted, requests) = sync_channel::<(SessionId, Pid, Option<u64>)>(WAITING);
         let (results, found) = sync_channel(WAITING);
@@ -34,7 +35,7 @@ impl Background {
                 Priority::Background.claim();
                 let mut programs = Programs::default();
                 for (session, pid, start_time) in requests {
-                    let started = start_time.or_else(|| crate::process::start_time(pid));
+                    let started = start_time.or_else(|| info::start_time(pid));
                     let program = started.and_then(|time| programs.of(pid, time));
                     if let Some(program) = program
                         && results.send((session, program)).is_err()
@@ -46,21 +47,21 @@ impl Background {
         Ok(Self { wanted, found })
     }
 
-    /// Has the program of a session's server looked at. `start_time` tells the process from a later
-    /// one of its number, where it is known. Never waits.
+    /// Requests that the program of a session's server be examined. `start_time`, if known, distinguishes
+    /// the process from a later one with its number. Never blocks.
     pub fn look_at(&self, session: &SessionId, pid: Pid, start_time: Option<u64>) {
         match self.wanted.try_send((session.clone(), pid, start_time)) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => {
-                tracing::warn!(%session, %pid, "too many programs wait to be looked at; this one is not");
+                tracing::warn!(%session, %pid, "too many programs wait to be examined; this one is skipped");
             }
             Err(TrySendError::Disconnected(_)) => {
-                tracing::warn!(%session, %pid, "programs are not looked at any more");
+                tracing::warn!(%session, %pid, "programs are no longer examined");
             }
         }
     }
 
-    /// The programs that were looked at since the last time. Never waits.
+    /// The programs that were examined since the last call. Never blocks.
     pub fn found(&self) -> TryIter<'_, (SessionId, Program)> {
         self.found.try_iter()
     }

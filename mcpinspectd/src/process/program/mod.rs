@@ -1,43 +1,42 @@
 //! What runs behind a server's name: the file, and the package that it belongs to.
 //!
 //! A server keeps its name when its program is replaced, and a replaced program can do anything
-//! without changing a single definition. So the program is pinned as the definitions are: an
-//! executable by its contents; a script that an interpreter runs by its contents, and by package and
-//! version where it is one. An interpreter that root installed is named and not hashed: its
-//! updates are no news about the server, and whoever can replace it needs no server.
+//! without changing a single definition. So the program is pinned like a definition: an executable by
+//! its contents; a script that an interpreter runs by its contents, and by package and version if it
+//! belongs to one. An interpreter that root installed is named but not hashed: its updates say nothing
+//! about the server, and an attacker who can replace it does not need a server.
 //!
-//! Where to look is taken from the process' arguments and working directory, which the process can
-//! rewrite. So paths are resolved inside its own root, without the kernel's magic links; only
-//! regular files that its user may read are opened, without blocking on pipes; and reading is
-//! bounded. The executable itself is opened through `/proc`, where no path can be faked. What a
-//! script was when the interpreter loaded it is not to be had: it is what lies there a moment later.
+//! The paths to examine come from the process, which can rewrite them; `process::root` opens them with
+//! the necessary care. The executable itself is opened through `/proc`, where no path can be faked. The
+//! script that the interpreter loaded cannot be recovered: what is examined is the file that is at its
+//! path a moment later.
 //!
-//! - here: what is looked at, and how it is told
-//! - [`files`]: opening what a process names, and hashing it
-//! - [`package`]: which package a script belongs to
-//! - [`background`]: all of it off the daemon's way
+//! - here: what is examined, and its description as a definition
+//! - `package`: which package a script belongs to
+//! - `hashes`: hashes of files
+//! - [`background`]: the thread that does all of it, so that the daemon never waits
 
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::info::{ProcessSnapshot, file_name};
-use super::snapshot;
+use super::info::{ProcessSnapshot, file_name, snapshot, start_time};
+use super::root::{FoundFile, Root};
 use crate::mcp::json;
 use crate::model::Pid;
 
 pub mod background;
-mod files;
+mod hashes;
 mod package;
 
-use files::{Files, Root};
-use package::Package;
+use self::hashes::FileHashes;
+use self::package::Package;
 
-/// Arguments among which a script is looked for.
+/// How many arguments are searched for a script.
 const ARGUMENTS: usize = 16;
 
-/// Interpreters: the name of their file without a version.
+/// Interpreters, by the name of their file without a version.
 const INTERPRETERS: [&str; 14] = [
     "node", "nodejs", "python", "pypy", "bun", "deno", "ruby", "perl", "php", "java", "lua", "sh",
     "bash", "dash",
@@ -58,8 +57,8 @@ impl Program {
     }
 }
 
-/// Who is behind a program, by its definition: its package, or else its script or its executable.
-/// The same in every version.
+/// Who is behind a program, according to its definition: its package, or else its script or its
+/// executable. The same in every version.
 pub fn vendor(definition: &RawValue) -> Option<String> {
     let value = json::value(definition)?;
     ["package", "script", "module", "executable"]
@@ -67,100 +66,101 @@ pub fn vendor(definition: &RawValue) -> Option<String> {
         .find_map(|member| value.get(member)?.as_str().map(str::to_owned))
 }
 
-/// Looks at programs. Keeps the hashes of files that have not changed since.
+/// Examines programs. Caches the hashes of files.
 #[derive(Debug, Default)]
 pub struct Programs {
-    files: Files,
+    hashes: FileHashes,
 }
 
 impl Programs {
-    /// The program that a process runs; `None` where the process is gone or another has its number.
-    /// Reads files, and may take a second: not for a thread that must not wait.
-    pub fn of(&mut self, pid: Pid, start_time: u64) -> Option<Program> {
-        let process = snapshot(pid).filter(|process| process.start_time == start_time)?;
+    /// The program that a process runs; `None` if the process is gone or another one has its number.
+    /// Reads files and may take a second, so it must not run on a thread that may not block.
+    pub fn of(&mut self, pid: Pid, started: u64) -> Option<Program> {
+        let process = snapshot(pid).filter(|process| process.start_time == started)?;
         let root = Root::of(pid, process.uid)?;
         let definition = self.describe(&process, &root);
-        // The number may have become another's while its files were read.
-        super::start_time(pid).filter(|now| *now == start_time)?;
+        // Another process may have got the number while the files were read.
+        start_time(pid).filter(|now| *now == started)?;
         let definition = RawValue::from_string(Value::Object(definition).to_string()).ok()?;
         Some(Program { definition })
     }
 
     fn describe(&mut self, process: &ProcessSnapshot, root: &Root) -> Map<String, Value> {
-        let mut told = Map::new();
-        let mut tell = |member: &str, value: String| told.insert(member.to_owned(), value.into());
+        let mut described = Map::new();
+        let mut describe =
+            |member: &str, value: String| described.insert(member.to_owned(), value.into());
         let interpreter = is_interpreter(&process.exe);
         let executable = root.executable();
-        tell("executable", process.exe.clone());
+        describe("executable", process.exe.clone());
         if let Some(file) = &executable
             && !(interpreter && file.is_roots_own())
-            && let Some(hash) = self.files.hash(file)
+            && let Some(hash) = self.hashes.hash(file)
         {
-            tell("executable_sha256", hash);
+            describe("executable_sha256", hash);
         }
         if !interpreter {
-            return told;
+            return described;
         }
         match script(process, root) {
             Some(Script::Module(module)) => {
                 let package =
                     prefix(process).and_then(|prefix| package::python(root, &prefix, &module));
                 if let Some(package) = package {
-                    self.tell_package(&package, &mut tell);
+                    self.describe_package(&package, &mut describe);
                 }
-                tell("module", module);
+                describe("module", module);
             }
             Some(Script::File(path, file)) => {
                 let package =
                     package::of_script(root, &file.path().unwrap_or_else(|| path.clone()));
-                // A package manager makes the script that starts a Python package anew with each
-                // installation; what is behind it is told by the package's own list of files.
+                // A package manager generates the script that starts a Python package with each
+                // installation. The package's own list of files tells what is behind it.
                 let generated = package
                     .as_ref()
                     .is_some_and(|package| package.contents.is_some());
-                if !generated && let Some(hash) = self.files.hash(&file) {
-                    tell("script_sha256", hash);
+                if !generated && let Some(hash) = self.hashes.hash(&file) {
+                    describe("script_sha256", hash);
                 }
                 match package {
-                    Some(package) => self.tell_package(&package, &mut tell),
+                    Some(package) => self.describe_package(&package, &mut describe),
                     None => {
-                        tell("script", path.to_string_lossy().into_owned());
+                        describe("script", path.to_string_lossy().into_owned());
                     }
                 }
             }
             None => {}
         }
-        told
+        described
     }
 
-    fn tell_package(
+    fn describe_package(
         &mut self,
         package: &Package,
-        tell: &mut impl FnMut(&str, String) -> Option<Value>,
+        describe: &mut impl FnMut(&str, String) -> Option<Value>,
     ) {
-        tell("package", package.name.clone());
+        describe("package", package.name.clone());
         if let Some(version) = &package.version {
-            tell("version", version.clone());
+            describe("version", version.clone());
         }
         if let Some(hash) = package
             .contents
             .as_ref()
-            .and_then(|file| self.files.hash(file))
+            .and_then(|file| self.hashes.hash(file))
         {
-            tell("contents_sha256", hash);
+            describe("contents_sha256", hash);
         }
     }
 }
 
 /// What an interpreter runs.
 enum Script {
-    /// A file, by the path it was named with.
-    File(PathBuf, files::Found),
-    /// A module that Python finds by itself.
+    /// A file, with the path that the process named.
+    File(PathBuf, FoundFile),
+    /// A module, which Python finds by itself.
     Module(String),
 }
 
-/// What an interpreter was told to run: the first argument that names a file.
+/// What an interpreter was told to run: a module, or the first argument that names a file.
 fn script(process: &ProcessSnapshot, root: &Root) -> Option<Script> {
     let mut arguments = process.argv.iter().skip(1).take(ARGUMENTS);
     while let Some(argument) = arguments.next() {
@@ -178,7 +178,7 @@ fn script(process: &ProcessSnapshot, root: &Root) -> Option<Script> {
     None
 }
 
-/// A path as the process means it, without `.` and `..` in it.
+/// A path as the process means it, without `.` and `..`.
 fn absolute(path: &str, cwd: Option<&str>) -> Option<PathBuf> {
     let path = Path::new(path);
     let whole = if path.is_absolute() {
@@ -199,7 +199,7 @@ fn absolute(path: &str, cwd: Option<&str>) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// Where a Python interpreter's packages are: the folder above the `bin` that it was called from.
+/// The prefix of a Python interpreter's packages: the folder above the `bin` that it was called from.
 fn prefix(process: &ProcessSnapshot) -> Option<PathBuf> {
     let called = absolute(process.argv.first()?, process.cwd.as_deref())
         .filter(|_| process.argv[0].contains('/'))

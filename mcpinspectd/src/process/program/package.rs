@@ -1,14 +1,14 @@
-//! Which package a script belongs to, by where it lies.
+//! The package that a script belongs to, by its location.
 //!
-//! A package's name is taken from the folder that its manager put it in, its version from what the
-//! manager wrote beside it. Both are files of the server's user, so this tells an update from another
-//! product; it is no proof of origin.
+//! A package's name is that of the folder in which its manager installed it; its version is what the
+//! manager wrote beside it. Both belong to the server's user, so this distinguishes an update from
+//! another product; it does not prove the origin.
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::files::{Found, Root};
+use crate::process::root::{FoundFile, Root};
 
 /// Largest `package.json` that is read, in bytes.
 const MANIFEST: u64 = 1 << 20;
@@ -18,12 +18,12 @@ const VERSION: usize = 64;
 /// A package.
 #[derive(Debug)]
 pub(super) struct Package {
-    /// Its manager and its name, such as `npm:@scope/name`.
+    /// The manager and the name, such as `npm:@scope/name`.
     pub(super) name: String,
     /// Its version.
     pub(super) version: Option<String>,
-    /// The manager's list of its files with their hashes, where there is one.
-    pub(super) contents: Option<Found>,
+    /// The manager's list of its files with their hashes, if there is one.
+    pub(super) contents: Option<FoundFile>,
 }
 
 /// The package that the script at `path` belongs to.
@@ -34,7 +34,7 @@ pub(super) fn of_script(root: &Root, path: &Path) -> Option<Package> {
     })
 }
 
-/// The package whose folder in `node_modules` a script lies in.
+/// The package whose folder in `node_modules` contains a script.
 fn node(root: &Root, path: &Path) -> Option<Package> {
     #[derive(Deserialize)]
     struct Manifest {
@@ -52,7 +52,7 @@ fn node(root: &Root, path: &Path) -> Option<Package> {
         }
         None => (first.to_owned(), 2),
     };
-    // A script right in `node_modules` belongs to no package.
+    // A script directly in `node_modules` belongs to no package.
     parts.get(at + depth)?;
     let folder: PathBuf = parts[..at + depth].iter().collect();
     let manifest = root
@@ -65,7 +65,7 @@ fn node(root: &Root, path: &Path) -> Option<Package> {
     })
 }
 
-/// The Python package of this name (of a command or a module) that is installed below `prefix`.
+/// The Python package of a command or module of this name that is installed below `prefix`.
 pub(super) fn python(root: &Root, prefix: &Path, name: &str) -> Option<Package> {
     let wanted = normal(name.split('.').next().unwrap_or(name));
     let libraries = prefix.join("lib");
@@ -91,7 +91,7 @@ pub(super) fn python(root: &Root, prefix: &Path, name: &str) -> Option<Package> 
     })
 }
 
-/// A Python package's name as the index compares names.
+/// A Python package's name in the form in which the package index compares names.
 fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace(['_', '.'], "-")
 }

@@ -33,7 +33,7 @@ impl Waiting {
             }
             assert!(begin.elapsed() < Duration::from_secs(10));
         }
-        let started = crate::process::start_time(self.pid()).unwrap();
+        let started = start_time(self.pid()).unwrap();
         let program = Programs::default().of(self.pid(), started).unwrap();
         serde_json::from_str(program.definition().get()).unwrap()
     }
@@ -125,7 +125,7 @@ fn a_python_command_is_known_by_its_distribution() {
 }
 
 #[test]
-fn nothing_that_a_process_names_can_make_the_reader_wait_or_tell() {
+fn no_path_makes_the_reader_block_or_reveal_a_secret() {
     let dir = tempfile::tempdir().unwrap();
     let me = Pid(std::process::id());
     let path = |name: &str| dir.path().join(name);
@@ -143,14 +143,14 @@ fn nothing_that_a_process_names_can_make_the_reader_wait_or_tell() {
         assert!(stranger.open(&path(name)).is_none(), "{name}");
     }
     let found = stranger.open(&path("sparse")).unwrap();
-    let told = Files::default().hash(&found).unwrap();
+    let told = FileHashes::default().hash(&found).unwrap();
     assert_eq!(told, format!("not hashed: {} bytes", 1u64 << 40));
     assert!(stranger.read(&path("sparse"), 1000).is_none());
     assert!(stranger.open(Path::new("/proc/self/environ")).is_none());
 }
 
 #[test]
-fn paths_are_plain() {
+fn paths_are_made_absolute_and_plain() {
     let plain = |path: &str| absolute(path, Some("/home/x")).unwrap();
     assert_eq!(plain("a/./b"), Path::new("/home/x/a/b"));
     assert_eq!(plain("../../../../etc"), Path::new("/etc"));
@@ -167,7 +167,7 @@ fn paths_are_plain() {
 }
 
 #[test]
-fn a_program_comes_back_with_its_session() {
+fn a_program_is_returned_with_its_session() {
     let background = Background::start().unwrap();
     let session = SessionId("s".into());
     let child = Waiting::start(&mut Command::new("cat"));

@@ -1,9 +1,9 @@
 //! The launchers' grammars: which options take a value, where the command begins, and how a shell
-//! splits words. Tables first; a launcher that changes its options is corrected here.
+//! splits words. The tables come first: correct them when a launcher changes its options.
 
 use crate::process::info::file_name;
 
-/// Options of npx and its kin that take a value.
+/// Options of npx and related launchers that take a value.
 pub(super) const NPM_VALUES: &[&str] = &[
     "-p",
     "--package",
@@ -20,7 +20,8 @@ pub(super) const NPM_VALUES: &[&str] = &[
     "--dir",
     "--filter",
 ];
-/// The same of uv, uvx and pipx.
+
+/// Options of uv, uvx and pipx that take a value.
 pub(super) const UV_VALUES: &[&str] = &[
     "--from",
     "--with",
@@ -70,9 +71,11 @@ pub(super) const UV_VALUES: &[&str] = &[
     "--build-constraints",
     "--torch-backend",
 ];
-/// The same of python.
+
+/// Options of python that take a value.
 pub(super) const PYTHON_VALUES: &[&str] = &["-W", "-X", "--check-hash-based-pycs"];
-/// The same of node and what runs on it.
+
+/// Options of node and its derivatives that take a value.
 pub(super) const NODE_VALUES: &[&str] = &[
     "-r",
     "--require",
@@ -86,7 +89,8 @@ pub(super) const NODE_VALUES: &[&str] = &[
     "-P",
     "--project",
 ];
-/// The same of deno.
+
+/// Options of deno that take a value.
 pub(super) const DENO_VALUES: &[&str] = &[
     "-c",
     "--config",
@@ -96,7 +100,8 @@ pub(super) const DENO_VALUES: &[&str] = &[
     "--cert",
     "--ext",
 ];
-/// docker's options that take no value; all others do.
+
+/// Options of docker that take no value; all others do.
 pub(super) const DOCKER_FLAGS: &[&str] = &[
     "-i",
     "-t",
@@ -125,7 +130,8 @@ pub(super) const DOCKER_FLAGS: &[&str] = &[
     "--replace",
     "--tls-verify",
 ];
-/// Launchers that only change the surroundings, and the options of theirs that take a value.
+
+/// Launchers that only change the environment of a command, with their options that take a value.
 pub(super) const SURROUNDINGS: &[(&str, &[&str])] = &[
     (
         "env",
@@ -151,7 +157,8 @@ pub(super) const SURROUNDINGS: &[(&str, &[&str])] = &[
     ("cross-env", &[]),
     ("time", &[]),
 ];
-/// Launchers with a command behind `--` or behind a word of their own.
+
+/// Launchers whose command follows `--` or a word of their own.
 pub(super) const RUNNERS: &[&str] = &[
     "op",
     "doppler",
@@ -162,7 +169,8 @@ pub(super) const RUNNERS: &[&str] = &[
     "systemd-run",
     "flatpak-spawn",
 ];
-/// Project tools whose `run` is followed by a command.
+
+/// Project tools whose `run` takes a command.
 pub(super) const PROJECT_TOOLS: &[&str] = &[
     "poetry",
     "pdm",
@@ -173,12 +181,15 @@ pub(super) const PROJECT_TOOLS: &[&str] = &[
     "conda",
     "micromamba",
 ];
+
 /// Shells.
 pub(super) const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ash", "ksh", "fish"];
-/// Interpreters that are followed by a script.
+
+/// Interpreters that take a script.
 pub(super) const INTERPRETERS: &[&str] = &[
     "ruby", "perl", "php", "lua", "Rscript", "julia", "tsx", "ts-node", "jiti", "nodemon",
 ];
+
 /// The bare name of a program: no directory, no login dash, no version (`python3.11` → `python`).
 pub(super) fn program(path: &str) -> &str {
     let name = file_name(path).trim_start_matches('-');
@@ -203,10 +214,12 @@ pub(super) fn script_launcher(script: &str) -> Option<&'static str> {
     }
 }
 
+/// Whether a word is a shell's option that takes a command, such as `-c` or `-lc`.
 pub(super) fn is_command_option(word: &str) -> bool {
     word.starts_with('-') && !word.starts_with("--") && word.ends_with('c')
 }
-/// What stands behind the first option that is none: options and their values are skipped.
+
+/// The arguments from the first one that is not an option; options and their values are skipped.
 pub(super) fn positional<'a>(args: &'a [String], with_value: &[&str]) -> &'a [String] {
     let mut rest = args;
     while let [first, tail @ ..] = rest {
@@ -225,13 +238,13 @@ pub(super) fn positional<'a>(args: &'a [String], with_value: &[&str]) -> &'a [St
     &[]
 }
 
-/// What stands behind the first of these words.
+/// The arguments behind the first of these words.
 pub(super) fn behind<'a>(args: &'a [String], words: &[&str]) -> Option<&'a [String]> {
     let at = args.iter().position(|arg| words.contains(&arg.as_str()))?;
     Some(&args[at + 1..])
 }
 
-/// The value of an option (`--from X`, `--from=X`) among those in front of the first `--`.
+/// The value of an option (`--from X`, `--from=X`) that precedes the first `--`.
 pub(super) fn option<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
     for (at, arg) in args.iter().enumerate() {
         if arg == "--" {
@@ -249,7 +262,7 @@ pub(super) fn option<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> 
     None
 }
 
-/// Splits a shell's command into words; `None` where it is more than words and quotes.
+/// Splits a shell's command into words; `None` if it is more than words and quotes.
 pub(super) fn shell_words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -292,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_a_shell() {
+    fn shell_commands_split_into_words() {
         let words = shell_words("a 'b c' \"d\\\"e\" f\\ g ''");
         assert_eq!(words.unwrap(), ["a", "b c", "d\"e", "f g", ""]);
         for text in [

@@ -6,10 +6,10 @@ fn argv(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-fn of(line: &str, exe: &str) -> (Kind, String, String) {
+fn of(line: &str, exe: &str) -> (LaunchSource, String, String) {
     let found = recognise(&argv(line), exe, Some("/home/me/src/weather"));
     let Some(Invocation {
-        kind,
+        source,
         name,
         arguments,
         from_title: _,
@@ -17,219 +17,237 @@ fn of(line: &str, exe: &str) -> (Kind, String, String) {
     else {
         unreachable!("nothing recognised in {line}");
     };
-    (kind, name, arguments.join(" "))
+    (source, name, arguments.join(" "))
 }
 
 #[test]
-fn command_lines_of_the_field() {
-    for (line, exe, kind, name, arguments) in [
+fn command_lines_seen_in_practice() {
+    for (line, exe, source, name, arguments) in [
         (
             "npx -y @a/server-x@1.2 /dir",
             "",
-            Kind::Npm,
+            LaunchSource::Npm,
             "@a/server-x",
             "/dir",
         ),
         (
             "npx --yes --package @a/x -- cmd --flag",
             "",
-            Kind::Npm,
+            LaunchSource::Npm,
             "@a/x",
             "--flag",
         ),
         (
             "node /usr/bin/npx -y @a/server-x /dir",
             "/usr/bin/node",
-            Kind::Npm,
+            LaunchSource::Npm,
             "@a/server-x",
             "/dir",
         ),
-        ("npm exec -- @a/x -v", "", Kind::Npm, "@a/x", "-v"),
-        ("pnpm dlx @a/x@latest a", "", Kind::Npm, "@a/x", "a"),
-        ("bunx @a/x a", "", Kind::Npm, "@a/x", "a"),
-        ("bun x @a/x a", "/usr/bin/bun", Kind::Npm, "@a/x", "a"),
+        ("npm exec -- @a/x -v", "", LaunchSource::Npm, "@a/x", "-v"),
+        ("pnpm dlx @a/x@latest a", "", LaunchSource::Npm, "@a/x", "a"),
+        ("bunx @a/x a", "", LaunchSource::Npm, "@a/x", "a"),
+        (
+            "bun x @a/x a",
+            "/usr/bin/bun",
+            LaunchSource::Npm,
+            "@a/x",
+            "a",
+        ),
         (
             "bun run src/index.ts",
             "/usr/bin/bun",
-            Kind::Script,
+            LaunchSource::Script,
             "/home/me/src/weather/src/index.ts",
             "",
         ),
         (
             "node /h/.npm/_npx/0a1b/node_modules/@a/server-x/dist/index.js /dir",
             "/usr/bin/node",
-            Kind::Npm,
+            LaunchSource::Npm,
             "@a/server-x",
             "/dir",
         ),
         (
             "node /h/node_modules/.bin/server-x /dir",
             "/usr/bin/node",
-            Kind::Npm,
+            LaunchSource::Npm,
             "server-x",
             "/dir",
         ),
         (
             "node --enable-source-maps build/index.js a",
             "/usr/bin/node",
-            Kind::Script,
+            LaunchSource::Script,
             "/home/me/src/weather/build/index.js",
             "a",
         ),
         (
             "uvx mcp-server-git@1 --repository X",
             "",
-            Kind::PyPi,
+            LaunchSource::PyPi,
             "mcp-server-git",
             "--repository X",
         ),
         (
             "uvx --from git+https://github.com/o/serena serena start",
             "",
-            Kind::PyPi,
+            LaunchSource::PyPi,
             "https://github.com/o/serena",
             "start",
         ),
         (
             "/v/bin/uv tool uvx mcp-server-time --x",
             "/v/bin/uv",
-            Kind::PyPi,
+            LaunchSource::PyPi,
             "mcp-server-time",
             "--x",
         ),
         (
             "uv tool run --python 3.12 mcp-server-time",
             "",
-            Kind::PyPi,
+            LaunchSource::PyPi,
             "mcp-server-time",
             "",
         ),
         (
             "uv run --with mcp mcp run server.py",
             "",
-            Kind::Script,
+            LaunchSource::Script,
             "/home/me/src/weather/server.py",
             "",
         ),
         (
             "uv --directory /srv/w run server.py --x",
             "",
-            Kind::Script,
+            LaunchSource::Script,
             "/srv/w/server.py",
             "--x",
         ),
         (
             "uv run mcp-server-time --local",
             "",
-            Kind::PyPi,
+            LaunchSource::PyPi,
             "mcp-server-time",
             "--local",
         ),
         (
             "uv run -m mcp_server_time",
             "",
-            Kind::PyPi,
+            LaunchSource::PyPi,
             "mcp-server-time",
             "",
         ),
         (
             "pipx run mcp-server-time",
             "",
-            Kind::PyPi,
+            LaunchSource::PyPi,
             "mcp-server-time",
             "",
         ),
         (
             "python3.11 -u -m mcp_server_time --x",
             "/usr/bin/python3.11",
-            Kind::PyPi,
+            LaunchSource::PyPi,
             "mcp-server-time",
             "--x",
         ),
         (
             "/v/bin/python /v/bin/mcp-server-time --x",
             "/usr/bin/python3.11",
-            Kind::PyPi,
+            LaunchSource::PyPi,
             "mcp-server-time",
             "--x",
         ),
         (
             "python server.py --x",
             "",
-            Kind::Script,
+            LaunchSource::Script,
             "/home/me/src/weather/server.py",
             "--x",
         ),
         (
             "python /v/lib/python3.11/site-packages/mcp_x/server.py",
             "",
-            Kind::PyPi,
+            LaunchSource::PyPi,
             "mcp-x",
             "",
         ),
         (
             "poetry run python server.py",
             "",
-            Kind::Script,
+            LaunchSource::Script,
             "/home/me/src/weather/server.py",
             "",
         ),
         (
             "docker run -i --rm -e A=b --mount type=bind,src=/a,dst=/b mcp/x:1 /p",
             "",
-            Kind::Image,
+            LaunchSource::Image,
             "mcp/x",
             "/p",
         ),
         (
             "podman run -it --name=q -v /a:/b reg:5000/o/x",
             "",
-            Kind::Image,
+            LaunchSource::Image,
             "reg:5000/o/x",
             "",
         ),
-        ("deno run -A npm:@a/x@1 b", "", Kind::Npm, "@a/x", "b"),
+        (
+            "deno run -A npm:@a/x@1 b",
+            "",
+            LaunchSource::Npm,
+            "@a/x",
+            "b",
+        ),
         (
             "deno run --allow-net jsr:@a/x b",
             "",
-            Kind::Deno,
+            LaunchSource::Deno,
             "@a/x",
             "b",
         ),
         (
             "java -Xmx1g -jar /opt/x/foo.jar --a",
             "/usr/bin/java",
-            Kind::Script,
+            LaunchSource::Script,
             "/opt/x/foo.jar",
             "--a",
         ),
         (
             "/usr/local/bin/github-mcp-server stdio",
             "",
-            Kind::Binary,
+            LaunchSource::Binary,
             "/usr/local/bin/github-mcp-server",
             "stdio",
         ),
-        ("env A=b C=d npx -y foo", "", Kind::Npm, "foo", ""),
-        ("timeout -k 3 10 uvx foo", "", Kind::PyPi, "foo", ""),
-        ("op run --env-file x -- npx foo", "", Kind::Npm, "foo", ""),
+        ("env A=b C=d npx -y foo", "", LaunchSource::Npm, "foo", ""),
+        ("timeout -k 3 10 uvx foo", "", LaunchSource::PyPi, "foo", ""),
+        (
+            "op run --env-file x -- npx foo",
+            "",
+            LaunchSource::Npm,
+            "foo",
+            "",
+        ),
         (
             "bash run.sh",
             "/usr/bin/bash",
-            Kind::Script,
+            LaunchSource::Script,
             "/home/me/src/weather/run.sh",
             "",
         ),
         (
             "/usr/share/code/code /x/y/server.js --z",
             "/usr/share/code/code",
-            Kind::Script,
+            LaunchSource::Script,
             "/x/y/server.js",
             "--z",
         ),
-        ("node", "/usr/bin/node", Kind::Binary, "node", ""),
+        ("node", "/usr/bin/node", LaunchSource::Binary, "node", ""),
     ] {
-        let expected = (kind, name.to_owned(), arguments.to_owned());
+        let expected = (source, name.to_owned(), arguments.to_owned());
         assert_eq!(of(line, exe), expected, "{line}");
     }
 }
@@ -239,8 +257,8 @@ fn titles_and_shells() {
     let title = vec!["npm exec @a/server-x /my dir".to_owned()];
     let found = recognise(&title, "/usr/bin/node", None).unwrap();
     assert_eq!(
-        (found.kind, found.name.as_str()),
-        (Kind::Npm, "@a/server-x")
+        (found.source, found.name.as_str()),
+        (LaunchSource::Npm, "@a/server-x")
     );
     assert_eq!(found.arguments, ["/my", "dir"]);
     assert!(found.from_title);
@@ -256,7 +274,10 @@ fn titles_and_shells() {
     assert_eq!(shell("A=b exec 'npx' -y \"foo bar\" x").name, "foo bar");
     assert_eq!(shell("cd /x && uvx foo").name, "foo");
     let script = shell("read x; echo $x | cat");
-    assert_eq!((script.kind, script.name.as_str()), (Kind::Binary, "sh"));
+    assert_eq!(
+        (script.source, script.name.as_str()),
+        (LaunchSource::Binary, "sh")
+    );
     assert_eq!(
         recognise(&[], "/usr/bin/foo", None).unwrap().name,
         "/usr/bin/foo"
@@ -266,7 +287,7 @@ fn titles_and_shells() {
 }
 
 #[test]
-fn wrappers_stay_above_and_clients_are_none() {
+fn launchers_are_wrappers_and_clients_are_not() {
     for (line, exe) in [
         ("npx -y foo", ""),
         ("node /usr/bin/npx -y foo", "/usr/bin/node"),

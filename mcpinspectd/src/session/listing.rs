@@ -1,29 +1,29 @@
-//! Pages put together into listings.
+//! Assembling pages into listings.
 //!
-//! A tool that is not in a listing is gone only if the listing is whole: from a first page (no cursor
-//! in the request) over each `nextCursor` to a page without one, with nothing lost in between. A
-//! client may start over at any time or fetch two listings at once, so listings under way are kept by
+//! A tool that is missing from a listing is gone only if the listing is complete: from a first page (no
+//! cursor in the request) over each `nextCursor` to a page without one, with nothing lost in between. A
+//! client may start over at any time or fetch two listings at once, so unfinished listings are kept by
 //! the cursor that they wait for.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::session::Page;
-use crate::session::id::IdKey;
+use super::Page;
+use super::id::IdKey;
 
-/// Listings under way that are kept; a client that starts more has given up on the others.
-const MAX_UNDER_WAY: usize = 8;
+/// Most unfinished listings; a client that starts more has given up on the others.
+const MAX_UNFINISHED: usize = 8;
 
-/// Names of one listing that are kept; a longer one is never whole.
+/// Most names that are kept of a listing; a longer one never completes.
 const MAX_NAMES: usize = 65_536;
 
 /// The listings of one session.
 #[derive(Debug, Default)]
 pub struct Listings {
-    under_way: HashMap<IdKey, HashSet<Box<str>>>,
+    unfinished: HashMap<IdKey, HashSet<Box<str>>>,
 }
 
 impl Listings {
-    /// Takes in a page with the tools `names`. Returns all names of the listing where it is whole now.
+    /// Takes in a page with the tools `names`. Returns all names of the listing if this completes it.
     pub fn page(
         &mut self,
         page: &Page,
@@ -32,7 +32,7 @@ impl Listings {
     ) -> Option<HashSet<Box<str>>> {
         let mut listing = match page {
             Page::First => HashSet::new(),
-            Page::At(cursor) => self.under_way.remove(cursor)?,
+            Page::At(cursor) => self.unfinished.remove(cursor)?,
             Page::Unknown => return None,
         };
         listing.extend(names);
@@ -40,17 +40,17 @@ impl Listings {
             return Some(listing);
         };
         if listing.len() <= MAX_NAMES {
-            if self.under_way.len() >= MAX_UNDER_WAY {
-                self.under_way.clear();
+            if self.unfinished.len() >= MAX_UNFINISHED {
+                self.unfinished.clear();
             }
-            self.under_way.insert(IdKey::of_text(next), listing);
+            self.unfinished.insert(IdKey::of_text(next), listing);
         }
         None
     }
 
-    /// Notes that a page may have been lost: no listing under way can become whole.
+    /// Notes that a page may have been lost: no unfinished listing can complete.
     pub fn gap(&mut self) {
-        self.under_way.clear();
+        self.unfinished.clear();
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn one_page_is_whole() {
+    fn a_single_page_is_a_complete_listing() {
         assert_eq!(
             page(&mut Listings::default(), Page::First, &["a"], None),
             strings(&["a"])
@@ -95,7 +95,7 @@ mod tests {
             page(&mut listings, Page::at("3"), &["c"], None),
             strings(&["a", "b", "c"])
         );
-        // The last page again is the end of nothing.
+        // The last page again completes nothing.
         assert_eq!(page(&mut listings, Page::at("3"), &["c"], None), None);
     }
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_torn_is_never_whole() {
+    fn a_listing_with_a_gap_never_completes() {
         let mut listings = Listings::default();
         page(&mut listings, Page::First, &["a"], Some("2"));
         listings.gap();
@@ -129,6 +129,6 @@ mod tests {
         for index in 0..1000 {
             page(&mut listings, Page::First, &["a"], Some(&index.to_string()));
         }
-        assert!(listings.under_way.len() <= MAX_UNDER_WAY);
+        assert!(listings.unfinished.len() <= MAX_UNFINISHED);
     }
 }

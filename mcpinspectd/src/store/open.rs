@@ -1,8 +1,8 @@
-//! Opening the registry's file, and refusing to where its pins could be lost by it.
+//! Opening the registry's file, and refusing to if its pins could be lost by it.
 //!
-//! A file that is damaged, of another program or of a newer version stops the start: going on without
-//! it would accept every tool as it is now. Who only reads needs no right to write, not even for the
-//! files that a database makes beside itself.
+//! A file that is damaged, belongs to another program or has a newer version stops the start: going on
+//! without it would accept every tool as it is now. A reader needs no right to write, not even for the
+//! files that a database creates beside itself.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+use crate::registry::StorageError;
 
 /// `mcpi`: tells the file from other programs' databases.
 const APPLICATION_ID: i32 = 0x6d63_7069;
@@ -24,11 +26,11 @@ const MIGRATIONS: [&str; 3] = [
 /// The version of the schema after all steps.
 const NEWEST: u32 = MIGRATIONS.len() as u32;
 
-/// Pages of the file that are kept in memory, in KiB. The kernel keeps them too, and what is asked for
-/// often is in [`super::Registry`] itself.
+/// Size of the cache of the file's pages, in KiB. The kernel caches them too, and the registry keeps
+/// what it needs often in memory.
 const PAGE_CACHE_KIB: i64 = 512;
 
-/// How long to wait for another process that is writing.
+/// How long to wait for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why the registry could not be opened.
@@ -39,10 +41,10 @@ pub enum OpenError {
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What the database says.
-        source: rusqlite::Error,
+        /// The database's error.
+        source: StorageError,
     },
-    /// The file may not be written.
+    /// The file must not be written.
     #[error("not permitted to write the tool registry {path}")]
     ReadOnly {
         /// The file.
@@ -56,43 +58,43 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         detail: String,
     },
-    /// The file is another program's.
-    #[error("{path} is a database of another program, not a tool registry")]
+    /// The file belongs to another program.
+    #[error("{path} is another program's database, not a tool registry")]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// The file was written by an older version of this program, and is only to be read.
+    /// The file was written by an older version of this program, and was opened only to be read.
     #[error(
-        "the tool registry {path} has version {found}, older than the {known} that this program reads; \
-         restart the daemon, which brings it up to date"
+        "the tool registry {path} has version {found}, and this program reads only version {known}; \
+         restart the daemon to upgrade the file"
     )]
     Older {
         /// The file.
         path: PathBuf,
         /// The file's version.
         found: u32,
-        /// The version that is read.
+        /// The version that this program reads.
         known: u32,
     },
     /// The file was written by a newer version of this program.
     #[error(
-        "the tool registry {path} has version {found}, newer than the {known} that this program knows; upgrade it"
+        "the tool registry {path} has version {found}, and this program supports only up to version {known}; upgrade the program"
     )]
     Newer {
         /// The file.
         path: PathBuf,
         /// The file's version.
         found: u32,
-        /// The newest version known.
+        /// The newest supported version.
         known: u32,
     },
 }
 
-/// Opens the file at `path`, or makes it.
+/// Opens the file at `path`, or creates it.
 pub(super) fn create(path: &Path) -> Result<Connection, OpenError> {
     Connection::open(path)
         .map_err(Problem::from)
@@ -100,7 +102,7 @@ pub(super) fn create(path: &Path) -> Result<Connection, OpenError> {
         .map_err(|problem| problem.at(path))
 }
 
-/// Opens the file at `path`, which must be there.
+/// Opens the file at `path`, which must exist.
 pub(super) fn existing(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(path, flags)
@@ -109,7 +111,7 @@ pub(super) fn existing(path: &Path) -> Result<Connection, OpenError> {
         .map_err(|problem| problem.at(path))
 }
 
-/// Opens the file at `path`, which must be there, and never writes it.
+/// Opens the file at `path`, which must exist, and never writes it.
 pub(super) fn read_only(path: &Path) -> Result<Connection, OpenError> {
     let open = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
@@ -125,17 +127,8 @@ pub(super) fn read_only(path: &Path) -> Result<Connection, OpenError> {
     open().map_err(|problem| problem.at(path))
 }
 
-/// A database that is gone with the process.
-pub(super) fn in_memory() -> Result<Connection, OpenError> {
-    let path = Path::new(":memory:");
-    Connection::open_in_memory()
-        .map_err(Problem::from)
-        .and_then(|connection| prepare(connection, path))
-        .map_err(|problem| problem.at(path))
-}
-
-/// The file as an URI. Where no log of writes lies beside it, nobody has it open, and it is declared
-/// unchanging: whoever may not make files there could not read it otherwise.
+/// The file as a URI. Without a log of writes beside it, no process has it open, and it is declared
+/// immutable: a user who may not create files in its folder could not read it otherwise.
 fn read_only_uri(path: &Path) -> String {
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_bytes() {
@@ -157,7 +150,7 @@ fn read_only_uri(path: &Path) -> String {
     uri
 }
 
-/// The version of the schema, of a file that is whole and one of ours.
+/// Checks that the file is intact and a registry. Returns the version of its schema.
 fn check(connection: &Connection) -> Result<u32, Problem> {
     let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
@@ -192,13 +185,13 @@ fn prepare(mut connection: Connection, path: &Path) -> Result<Connection, Proble
     if version < NEWEST {
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", NEWEST)?;
-        tracing::info!(path = %path.display(), from = version, to = NEWEST, "tool registry brought up to date");
+        tracing::info!(path = %path.display(), from = version, to = NEWEST, "tool registry upgraded");
     }
     transaction.commit()?;
     Ok(connection)
 }
 
-/// Why a database could not be made ready.
+/// Why a database cannot be used.
 enum Problem {
     Sqlite(rusqlite::Error),
     Foreign,
@@ -214,7 +207,7 @@ impl From<rusqlite::Error> for Problem {
 }
 
 impl Problem {
-    /// The error of the file at `path`.
+    /// This problem as the error of the file at `path`.
     fn at(self, path: &Path) -> OpenError {
         let path = path.to_owned();
         let known = NEWEST;
@@ -229,7 +222,10 @@ impl Problem {
                     detail: source.to_string(),
                 },
                 Some(ErrorCode::ReadOnly) => OpenError::ReadOnly { path },
-                _ => OpenError::Unusable { path, source },
+                _ => OpenError::Unusable {
+                    path,
+                    source: source.into(),
+                },
             },
         }
     }
@@ -241,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_older_file_keeps_what_is_in_it() {
+    fn upgrading_an_older_file_keeps_its_contents() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a registry?#%.db");
         let old = Connection::open(&path).unwrap();
@@ -277,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_makes_nothing_and_writes_nothing() {
+    fn a_reader_creates_and_writes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.db");
         assert!(read_only(&path).is_err() && existing(&path).is_err());

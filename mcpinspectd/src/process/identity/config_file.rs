@@ -1,0 +1,269 @@
+//! Reading one configuration file of an MCP client.
+//!
+//! The daemon reads these files with more rights than their owner has. A file counts only if it is a
+//! regular file of the session's own user (or of root, reached without a symbolic link), is not too
+//! large, and opens without blocking. Its contents are never obeyed and never trusted: they lend a
+//! server a name, nothing more.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use serde::Deserialize;
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::jsonc;
+
+/// Largest file that is read, in bytes. Claude Code keeps its history in the same file.
+pub(super) const MAX_FILE: u64 = 8 * 1024 * 1024;
+/// Most servers taken from one file.
+pub(super) const MAX_SERVERS: usize = 512;
+/// Largest description of one server, in bytes.
+pub(super) const MAX_ENTRY: usize = 64 * 1024;
+
+/// A server as a configuration describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ConfiguredServer {
+    pub(super) name: String,
+    /// The command and its arguments, as written.
+    pub(super) argv: Vec<String>,
+    /// The working directory that it asks for.
+    pub(super) cwd: Option<String>,
+    /// The project that it is limited to.
+    pub(super) project: Option<String>,
+}
+
+/// Where the servers stand in a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Layout {
+    /// `{"KEY": {NAME: …}}`
+    Key(&'static str),
+    /// `{"mcp": {"servers": {NAME: …}}}`
+    VsCodeSettings,
+    /// `{"mcpServers": …, "projects": {PATH: {"mcpServers": …}}}`
+    ClaudeCode,
+}
+
+/// The version of a file: a changed file has another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileVersion {
+    dev: u64,
+    ino: u64,
+    size: i64,
+    modified: (i64, i64),
+}
+
+/// Opens a user's file under the conditions that the module documentation lists.
+pub(super) fn open(path: &Path, uid: u32) -> Option<(OwnedFd, FileVersion)> {
+    let flags =
+        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = ResolveFlags::NO_MAGICLINKS;
+    let file = openat2(CWD, path, flags, Mode::empty(), resolve).ok()?;
+    let stat = fstat(&file).ok()?;
+    let size = u64::try_from(stat.st_size).ok()?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || size > MAX_FILE {
+        return None;
+    }
+    if stat.st_uid != uid {
+        if stat.st_uid != 0 {
+            return None;
+        }
+        // A file of root's counts only if no symbolic link led to it.
+        let strict = openat2(
+            CWD,
+            path,
+            flags,
+            Mode::empty(),
+            resolve | ResolveFlags::NO_SYMLINKS,
+        );
+        let again = fstat(strict.ok()?).ok()?;
+        if (again.st_dev, again.st_ino) != (stat.st_dev, stat.st_ino) {
+            return None;
+        }
+    }
+    let version = FileVersion {
+        dev: stat.st_dev,
+        ino: stat.st_ino,
+        size: stat.st_size,
+        modified: (
+            stat.st_mtime,
+            stat.st_mtime_nsec.try_into().unwrap_or_default(),
+        ),
+    };
+    Some((file, version))
+}
+
+/// The servers in a file, in the order of their names; empty if the file cannot be parsed.
+pub(super) fn parse(mut text: Vec<u8>, layout: Layout) -> Vec<ConfiguredServer> {
+    jsonc::to_json(&mut text);
+    let Ok(text) = String::from_utf8(text) else {
+        return Vec::new();
+    };
+    let mut entries = Vec::new();
+    let mut add = |servers: Option<&str>, project: Option<&str>| {
+        for (name, raw) in servers.map(members).unwrap_or_default() {
+            if entries.len() < MAX_SERVERS
+                && let Some(entry) = entry(name, raw, project)
+            {
+                entries.push(entry);
+            }
+        }
+    };
+    match layout {
+        Layout::Key(key) => add(member(&text, key), None),
+        Layout::VsCodeSettings => {
+            let mcp = member(&text, "mcp");
+            add(mcp.and_then(|mcp| member(mcp, "servers")), None);
+        }
+        Layout::ClaudeCode => {
+            for (path, project) in member(&text, "projects").map(members).unwrap_or_default() {
+                add(member(project, "mcpServers"), Some(&path));
+            }
+            add(member(&text, "mcpServers"), None);
+        }
+    }
+    // A project's own servers come first, then by name: the order in the file must not decide.
+    entries.sort_by(|a: &ConfiguredServer, b: &ConfiguredServer| {
+        (a.project.is_none(), &a.project, &a.name).cmp(&(b.project.is_none(), &b.project, &b.name))
+    });
+    entries
+}
+
+/// Parses the description of one server. Clients differ in small ways: Zed nests `command.path`.
+fn entry(name: String, raw: &str, project: Option<&str>) -> Option<ConfiguredServer> {
+    #[derive(Deserialize)]
+    struct Description {
+        command: Command,
+        #[serde(default)]
+        args: Vec<Argument>,
+        #[serde(default)]
+        cwd: Option<String>,
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Command {
+        Path(String),
+        Nested {
+            path: String,
+            #[serde(default)]
+            args: Vec<Argument>,
+        },
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Argument {
+        Text(String),
+        Number(serde_json::Number),
+    }
+    if raw.len() > MAX_ENTRY {
+        return None;
+    }
+    let Description { command, args, cwd } = serde_json::from_str(raw).ok()?;
+    let (path, nested) = match command {
+        Command::Path(path) => (path, Vec::new()),
+        Command::Nested { path, args } => (path, args),
+    };
+    let mut argv = vec![path];
+    argv.extend(nested.into_iter().chain(args).map(|arg| match arg {
+        Argument::Text(text) => text,
+        Argument::Number(number) => number.to_string(),
+    }));
+    Some(ConfiguredServer {
+        name,
+        argv,
+        cwd,
+        project: project.map(str::to_owned),
+    })
+}
+
+/// The value of one member of an object, unparsed; the last one if the member is repeated.
+fn member<'t>(object: &'t str, key: &str) -> Option<&'t str> {
+    members_where(object, |name| name == key)
+        .pop()
+        .map(|(_, value)| value)
+}
+
+/// The members of an object, unparsed: at most [`MAX_SERVERS`].
+fn members(object: &str) -> Vec<(String, &str)> {
+    members_where(object, |_| true)
+}
+
+/// Reads an object without building its values: a file of eight megabytes must not take hundreds of
+/// megabytes of memory for parts that are not needed.
+fn members_where(object: &str, wanted: impl Fn(&str) -> bool) -> Vec<(String, &str)> {
+    struct Members<F>(F);
+    impl<'t, F: Fn(&str) -> bool> Visitor<'t> for Members<F> {
+        type Value = Vec<(String, &'t str)>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'t>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut found = Vec::new();
+            while let Some(key) = map.next_key::<String>()? {
+                if found.len() < MAX_SERVERS && (self.0)(&key) {
+                    found.push((key, map.next_value::<&RawValue>()?.get()));
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(found)
+        }
+    }
+    serde_json::Deserializer::from_str(object)
+        .deserialize_map(Members(wanted))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MCP_SERVERS: Layout = Layout::Key("mcpServers");
+
+    #[test]
+    fn large_and_broken_files_stay_within_bounds() {
+        let many: Vec<String> = (0..2000)
+            .map(|i| format!(r#""s{i}":{{"command":"c{i}"}}"#))
+            .collect();
+        let text = format!(r#"{{"mcpServers":{{{}}}}}"#, many.join(","));
+        assert_eq!(parse(text.into_bytes(), MCP_SERVERS).len(), MAX_SERVERS);
+        let long = format!(
+            r#"{{"mcpServers":{{"a":{{"command":"{}"}},"b":{{"command":"x"}}}}}}"#,
+            "y".repeat(MAX_ENTRY)
+        );
+        let entries = parse(long.into_bytes(), MCP_SERVERS);
+        assert_eq!(entries.len(), 1);
+        for text in [
+            "",
+            "[",
+            "null",
+            "{\"mcpServers\": []}",
+            "{\"mcpServers\": {\"a\": 1}}",
+            "\u{feff}",
+            "{\"mcpServers\":",
+        ] {
+            assert_eq!(parse(text.as_bytes().to_vec(), MCP_SERVERS), []);
+        }
+        let deep = "[".repeat(1 << 20);
+        assert_eq!(
+            parse(format!("{{\"mcpServers\":{deep}").into_bytes(), MCP_SERVERS),
+            []
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_file(bytes in prop::collection::vec(any::<u8>(), 0..200), text in "[\\[\\]{}\":,/* a-c\\\\]{0,60}") {
+            for layout in [MCP_SERVERS, Layout::VsCodeSettings, Layout::ClaudeCode] {
+                let _ = parse(bytes.clone(), layout);
+                let _ = parse(text.clone().into_bytes(), layout);
+                let _ = parse(format!("{{\"mcpServers\":{{\"a\":{text}}}}}").into_bytes(), layout);
+            }
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! What the registry does with any storage. Each storage is tested by these cases.
+
+use serde_json::value::RawValue;
+
+use super::*;
+use crate::model::{DefinitionHash, ItemKind, ServerId, SessionId, Timestamp};
+
+/// A case, given an empty registry.
+pub(crate) type Case = fn(Registry);
+
+/// All cases, by name.
+pub(crate) const CASES: &[(&str, Case)] = &[
+    (
+        "first_use_pins_and_the_pin_stays",
+        first_use_pins_and_the_pin_stays,
+    ),
+    (
+        "approval_moves_the_pin_and_is_recorded",
+        approval_moves_the_pin_and_is_recorded,
+    ),
+    ("pin_and_unpin", pin_and_unpin),
+    (
+        "only_definitions_that_were_seen_can_be_decided_on",
+        only_definitions_that_were_seen_can_be_decided_on,
+    ),
+    (
+        "what_a_complete_listing_lacks_is_removed_once",
+        what_a_complete_listing_lacks_is_removed_once,
+    ),
+    (
+        "the_number_of_items_and_definitions_is_bounded",
+        the_number_of_items_and_definitions_is_bounded,
+    ),
+    ("decisions_are_taken_out_once", decisions_are_taken_out_once),
+    (
+        "the_policy_accepts_and_says_so",
+        the_policy_accepts_and_says_so,
+    ),
+    (
+        "a_policys_decisions_are_bounded_and_a_persons_stay",
+        a_policys_decisions_are_bounded_and_a_persons_stay,
+    ),
+    ("checking_records_nothing", checking_records_nothing),
+    (
+        "lists_are_ordered_and_can_be_of_one_server",
+        lists_are_ordered_and_can_be_of_one_server,
+    ),
+];
+
+pub(crate) fn server(name: &str) -> ServerId {
+    ServerId(name.into())
+}
+
+fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).unwrap()
+}
+
+pub(crate) fn see(
+    registry: &mut Registry,
+    of: &str,
+    time: u64,
+    name: &str,
+    definition: &str,
+) -> PinStatus {
+    let (server, session) = (server(of), SessionId("s".into()));
+    let sighting = Sighting {
+        server: &server,
+        session: &session,
+        time: Timestamp(time),
+    };
+    registry.refresh();
+    let status = registry
+        .observe(sighting, ItemKind::Tool, name, &raw(definition))
+        .status;
+    registry.save(sighting.time);
+    status
+}
+
+fn list(registry: &mut Registry, of: &str, names: &[&str]) -> Vec<String> {
+    let (server, session) = (server(of), SessionId("s".into()));
+    let sighting = Sighting {
+        server: &server,
+        session: &session,
+        time: Timestamp(9),
+    };
+    let names = names.iter().map(|&name| name.into()).collect();
+    let removed = registry.listed(sighting, &names);
+    registry.save(sighting.time);
+    removed.into_iter().map(|(name, _)| name.into()).collect()
+}
+
+pub(crate) fn hash(definition: &str) -> DefinitionHash {
+    DefinitionHash::of(&canonical::definition(&raw(definition)))
+}
+
+pub(crate) const ALICE: Attribution<'_> = Attribution {
+    by: DecidedBy::Person(1000),
+    time: Timestamp(77),
+    reason: "looked at it",
+};
+pub(crate) const OLD: &str = r#"{"name":"t","description":"old"}"#;
+pub(crate) const NEW: &str = r#"{"name":"t","description":"new"}"#;
+
+fn first_use_pins_and_the_pin_stays(mut registry: Registry) {
+    assert_eq!(see(&mut registry, "a", 1, "t", OLD), PinStatus::New);
+    assert_eq!(
+        see(
+            &mut registry,
+            "a",
+            2,
+            "t",
+            r#"{ "description":"old", "name":"\u0074" }"#
+        ),
+        PinStatus::AsPinned
+    );
+    let changed = PinStatus::Changed { pinned: hash(OLD) };
+    assert_eq!(see(&mut registry, "a", 3, "t", NEW), changed);
+    assert_eq!(see(&mut registry, "a", 4, "t", NEW), changed);
+    assert_eq!(see(&mut registry, "a", 5, "t", OLD), PinStatus::AsPinned);
+    // Another server's tool of that name is another tool.
+    assert_eq!(see(&mut registry, "b", 6, "t", NEW), PinStatus::New);
+}
+
+fn approval_moves_the_pin_and_is_recorded(mut registry: Registry) {
+    let key = ItemKey::tool("t");
+    see(&mut registry, "a", 1, "t", OLD);
+    see(&mut registry, "a", 2, "t", NEW);
+    let comparison = registry.compare("a", &key, None, None).unwrap();
+    assert_eq!(
+        (comparison.previous, comparison.new),
+        (hash(OLD), hash(NEW))
+    );
+    assert_eq!(comparison.changes[0].field, "description");
+
+    assert_eq!(
+        registry
+            .decide("a", &key, DecisionKind::Reject, None, ALICE)
+            .unwrap(),
+        hash(NEW)
+    );
+    assert_eq!(
+        see(&mut registry, "a", 3, "t", NEW),
+        PinStatus::Changed { pinned: hash(OLD) }
+    );
+    assert_eq!(
+        registry
+            .decide("a", &key, DecisionKind::Approve, Some(hash(NEW)), ALICE)
+            .unwrap(),
+        hash(NEW)
+    );
+    assert_eq!(see(&mut registry, "a", 4, "t", NEW), PinStatus::AsPinned);
+    assert_eq!(
+        see(&mut registry, "a", 5, "t", OLD),
+        PinStatus::Changed { pinned: hash(NEW) }
+    );
+
+    let kinds: Vec<DecisionKind> = registry
+        .decisions("a", &key)
+        .unwrap()
+        .iter()
+        .map(|decision| decision.kind)
+        .collect();
+    assert_eq!(kinds, [DecisionKind::Reject, DecisionKind::Approve]);
+    let view = &registry.list().unwrap()[0];
+    assert_eq!(
+        (view.pinned, view.pinned_by, view.current),
+        (Some(hash(NEW)), Some(ALICE.by), hash(OLD))
+    );
+    assert!(view.is_changed());
+    assert_eq!(view.last_decision.as_ref().unwrap().reason, "looked at it");
+}
+
+fn pin_and_unpin(mut registry: Registry) {
+    let key = ItemKey::tool("t");
+    see(&mut registry, "a", 1, "t", OLD);
+    see(&mut registry, "a", 2, "t", NEW);
+    registry
+        .decide("a", &key, DecisionKind::Unpin, None, ALICE)
+        .unwrap();
+    assert_eq!(registry.list().unwrap()[0].pinned, None);
+    assert_eq!(see(&mut registry, "a", 3, "t", NEW), PinStatus::AsPinned);
+    assert_eq!(registry.list().unwrap()[0].pinned, Some(hash(NEW)));
+    registry
+        .decide("a", &key, DecisionKind::Pin, Some(hash(OLD)), ALICE)
+        .unwrap();
+    assert_eq!(
+        see(&mut registry, "a", 4, "t", NEW),
+        PinStatus::Changed { pinned: hash(OLD) }
+    );
+}
+
+fn only_definitions_that_were_seen_can_be_decided_on(mut registry: Registry) {
+    see(&mut registry, "a", 1, "t", OLD);
+    let unknown = registry.decide("a", &ItemKey::tool("x"), DecisionKind::Approve, None, ALICE);
+    assert!(matches!(unknown, Err(DecideError::UnknownItem)));
+    let never = registry.decide(
+        "a",
+        &ItemKey::tool("t"),
+        DecisionKind::Approve,
+        Some(hash(NEW)),
+        ALICE,
+    );
+    assert!(matches!(never, Err(DecideError::UnknownDefinition { .. })));
+    assert!(
+        registry
+            .decisions("a", &ItemKey::tool("t"))
+            .unwrap()
+            .is_empty()
+    );
+}
+
+fn what_a_complete_listing_lacks_is_removed_once(mut registry: Registry) {
+    see(&mut registry, "a", 1, "t", OLD);
+    see(&mut registry, "a", 1, "u", OLD);
+    see(&mut registry, "b", 1, "v", OLD);
+    assert_eq!(list(&mut registry, "a", &["t", "u"]), [""; 0]);
+    assert_eq!(list(&mut registry, "a", &["u"]), ["t"]);
+    assert_eq!(list(&mut registry, "a", &["u"]), [""; 0]);
+    assert!(registry.list().unwrap()[0].removed_at.is_some());
+    // Back again, and held to its old pin.
+    assert_eq!(
+        see(&mut registry, "a", 9, "t", NEW),
+        PinStatus::Changed { pinned: hash(OLD) }
+    );
+    assert_eq!(registry.list().unwrap()[0].removed_at, None);
+    assert_eq!(list(&mut registry, "a", &[]), ["t", "u"]);
+}
+
+fn the_number_of_items_and_definitions_is_bounded(mut registry: Registry) {
+    let (server, session) = (server("a"), SessionId("s".into()));
+    let sighting = |time| Sighting {
+        server: &server,
+        session: &session,
+        time: Timestamp(time),
+    };
+    for index in 0..MAX_ITEMS_PER_SERVER {
+        let status = registry
+            .observe(sighting(1), ItemKind::Tool, &index.to_string(), &raw("{}"))
+            .status;
+        assert_eq!(status, PinStatus::New);
+    }
+    assert_eq!(
+        registry
+            .observe(sighting(1), ItemKind::Tool, "more", &raw("{}"))
+            .status,
+        PinStatus::NoRoom
+    );
+    for index in 0..200 {
+        registry.observe(
+            sighting(2 + index),
+            ItemKind::Tool,
+            "0",
+            &raw(&index.to_string()),
+        );
+    }
+    registry.save(Timestamp(1));
+    let versions = registry.versions("a", &ItemKey::tool("0")).unwrap();
+    assert_eq!(versions.len(), 66);
+    assert_eq!(&*versions[0].definition, "{}", "the pinned one stays");
+    let huge = format!("\"{}\"", "x".repeat(MAX_DEFINITION));
+    registry.observe(sighting(300), ItemKind::Tool, "0", &raw(&huge));
+    registry.save(Timestamp(1));
+    assert!(
+        registry
+            .versions("a", &ItemKey::tool("0"))
+            .unwrap()
+            .last()
+            .unwrap()
+            .definition
+            .contains("not kept")
+    );
+}
+
+fn decisions_are_taken_out_once(mut registry: Registry) {
+    let key = ItemKey::tool("t");
+    see(&mut registry, "a", 1, "t", OLD);
+    assert_eq!(registry.take_decisions(), []);
+    for number in 0..65 {
+        let by = Attribution {
+            reason: &number.to_string(),
+            ..ALICE
+        };
+        registry
+            .decide("a", &key, DecisionKind::Pin, None, by)
+            .unwrap();
+    }
+    let first = registry.take_decisions();
+    assert_eq!((first.len(), &*first[63].decision.reason), (64, "63"));
+    assert_eq!((&*first[0].server, &first[0].key), ("a", &key));
+    assert_eq!(registry.take_decisions().len(), 1);
+    assert_eq!(registry.take_decisions(), []);
+}
+
+fn the_policy_accepts_and_says_so(mut registry: Registry) {
+    let (server, key) = (server("a"), ItemKey::tool("t"));
+    see(&mut registry, "a", 1, "t", OLD);
+    see(&mut registry, "a", 2, "t", NEW);
+    registry
+        .accept(&server, &key, hash(NEW), Timestamp(3), "harmless")
+        .unwrap();
+    assert_eq!(see(&mut registry, "a", 4, "t", NEW), PinStatus::AsPinned);
+    let view = &registry.list().unwrap()[0];
+    assert_eq!(view.pinned_by, Some(DecidedBy::Policy));
+    let [decided] = registry.take_decisions().try_into().unwrap();
+    assert_eq!(decided.decision.by, DecidedBy::Policy);
+    assert_eq!(decided.decision.reason, "harmless");
+    let unknown = ItemKey::tool("x");
+    let result = registry.accept(&server, &unknown, hash(NEW), Timestamp(5), "");
+    assert!(matches!(result, Err(DecideError::UnknownItem)));
+}
+
+fn a_policys_decisions_are_bounded_and_a_persons_stay(mut registry: Registry) {
+    let (server, key) = (server("a"), ItemKey::tool("t"));
+    see(&mut registry, "a", 1, "t", OLD);
+    registry
+        .decide("a", &key, DecisionKind::Reject, None, ALICE)
+        .unwrap();
+    for time in 0..200 {
+        registry
+            .accept(&server, &key, hash(OLD), Timestamp(time), "")
+            .unwrap();
+        // Those that no event has told of are kept.
+        registry.take_decisions();
+        registry.save(Timestamp(time));
+    }
+    let decisions = registry.decisions("a", &key).unwrap();
+    assert_eq!(decisions[0].by, ALICE.by);
+    assert!(
+        (64..=66).contains(&decisions.len()),
+        "{} decisions",
+        decisions.len()
+    );
+}
+
+fn checking_records_nothing(mut registry: Registry) {
+    let a = server("a");
+    let check = |registry: &mut Registry, definition| {
+        registry
+            .check(&a, ItemKind::Tool, "t", &raw(definition))
+            .status
+    };
+    assert_eq!(check(&mut registry, OLD), PinStatus::New);
+    assert_eq!(registry.size(), (0, 0));
+    see(&mut registry, "a", 1, "t", OLD);
+    assert_eq!(check(&mut registry, OLD), PinStatus::AsPinned);
+    let changed = PinStatus::Changed { pinned: hash(OLD) };
+    assert_eq!(check(&mut registry, NEW), changed);
+    assert_eq!(
+        registry.versions("a", &ItemKey::tool("t")).unwrap().len(),
+        1
+    );
+}
+
+fn lists_are_ordered_and_can_be_of_one_server(mut registry: Registry) {
+    for (server, name) in [("b", "t"), ("a", "u"), ("a", "t")] {
+        see(&mut registry, server, 1, name, OLD);
+    }
+    let names = |items: Vec<ItemView>| -> Vec<String> {
+        let name = |item: ItemView| format!("{} {}", item.server, item.key.name);
+        items.into_iter().map(name).collect()
+    };
+    assert_eq!(names(registry.list().unwrap()), ["a t", "a u", "b t"]);
+    assert_eq!(names(registry.list_server("a").unwrap()), ["a t", "a u"]);
+    assert_eq!(names(registry.list_server("x").unwrap()), [""; 0]);
+}

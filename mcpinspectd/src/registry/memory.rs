@@ -1,0 +1,349 @@
+//! A storage that is gone with the process: for `tap`, for tests, and for programs that judge messages
+//! without remembering anything.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::item::{DecidedBy, Decision, DefinitionVersion, ItemDecision, ItemKey, ItemView};
+use super::storage::{
+    Contents, DecisionDone, DecisionWrite, MAX_VERSIONS, Storage, StorageError, StorageHealth,
+    StoredItem, Write,
+};
+use crate::model::{DefinitionHash, Timestamp};
+
+/// Keeps everything in memory, by the rules of the database.
+#[derive(Debug, Default)]
+pub struct MemoryStorage {
+    items: BTreeMap<Place, Item>,
+    names: Vec<(Arc<str>, Arc<str>)>,
+    /// The last number that was given to a decision.
+    last_decision: i64,
+    /// Whether a decision was made since [`Storage::has_changed`] was called.
+    decided: bool,
+}
+
+/// Orders items as lists show them: by server, by the word of the kind, by name.
+type Place = (Arc<str>, &'static str, Box<str>);
+
+#[derive(Debug)]
+struct Item {
+    key: ItemKey,
+    pinned: Option<DefinitionHash>,
+    pinned_at: Option<Timestamp>,
+    pinned_by: Option<DecidedBy>,
+    current: DefinitionHash,
+    removed_at: Option<Timestamp>,
+    versions: Vec<DefinitionVersion>,
+    decisions: Vec<NumberedDecision>,
+}
+
+#[derive(Debug)]
+struct NumberedDecision {
+    number: i64,
+    told: bool,
+    decision: Decision,
+}
+
+fn place(server: &str, key: &ItemKey) -> Place {
+    (server.into(), key.kind.as_str(), key.name.clone())
+}
+
+impl MemoryStorage {
+    fn item(&self, server: &str, key: &ItemKey) -> Option<&Item> {
+        self.items.get(&place(server, key))
+    }
+
+    fn write(&mut self, write: Write) {
+        match write {
+            Write::Seen {
+                server,
+                key,
+                hash,
+                definition,
+                time,
+                session,
+                pin,
+            } => {
+                let item = self.items.entry(place(&server, &key)).or_insert(Item {
+                    key,
+                    pinned: None,
+                    pinned_at: None,
+                    pinned_by: None,
+                    current: hash,
+                    removed_at: None,
+                    versions: Vec::new(),
+                    decisions: Vec::new(),
+                });
+                item.seen(hash, definition, time, session, pin);
+            }
+            Write::Removed { server, key, time } => {
+                if let Some(item) = self.items.get_mut(&place(&server, &key)) {
+                    item.removed_at = Some(time);
+                }
+            }
+            Write::Named {
+                name, fingerprint, ..
+            } => {
+                if self.names.iter().all(|(known, _)| *known != name) {
+                    self.names.push((name, fingerprint));
+                }
+            }
+            Write::Decided(decision) => {
+                self.write_decision(decision);
+            }
+            Write::Told { decision } => {
+                let mut decisions = self.items.values_mut().flat_map(|item| &mut item.decisions);
+                if let Some(found) = decisions.find(|found| found.number == decision) {
+                    found.told = true;
+                }
+            }
+        }
+    }
+
+    /// Stores a decision. Returns whether there is such an item.
+    fn write_decision(&mut self, write: DecisionWrite) -> bool {
+        let DecisionWrite {
+            server,
+            key,
+            decision,
+            pin,
+        } = write;
+        let Some(item) = self.items.get_mut(&place(&server, &key)) else {
+            return false;
+        };
+        if let Some(pin) = pin {
+            item.pinned = pin;
+            item.pinned_by = pin.map(|_| decision.by);
+            item.pinned_at = pin.map(|_| decision.time);
+        }
+        self.last_decision += 1;
+        self.decided = true;
+        let is_policy = decision.by == DecidedBy::Policy;
+        item.decisions.push(NumberedDecision {
+            number: self.last_decision,
+            told: false,
+            decision,
+        });
+        if is_policy {
+            item.prune_decisions();
+        }
+        true
+    }
+}
+
+impl Item {
+    fn seen(
+        &mut self,
+        hash: DefinitionHash,
+        definition: Arc<str>,
+        time: Timestamp,
+        session: Arc<str>,
+        pin: bool,
+    ) {
+        self.current = hash;
+        self.removed_at = None;
+        if pin && self.pinned.is_none() {
+            self.pinned = Some(hash);
+            self.pinned_at = Some(time);
+        }
+        match self.versions.iter_mut().find(|known| known.hash == hash) {
+            Some(known) => known.last_seen = time,
+            None => self.versions.push(DefinitionVersion {
+                hash,
+                definition,
+                first_seen: time,
+                first_session: session.to_string(),
+                last_seen: time,
+            }),
+        }
+        if !pin {
+            self.prune_versions();
+        }
+    }
+
+    /// Drops definitions above [`MAX_VERSIONS`]: a server that changes with every listing must not
+    /// fill the memory.
+    fn prune_versions(&mut self) {
+        let decided: HashSet<_> = self
+            .decisions
+            .iter()
+            .filter_map(|numbered| numbered.decision.hash)
+            .collect();
+        let mut others: Vec<_> = self
+            .versions
+            .iter()
+            .filter(|version| {
+                Some(version.hash) != self.pinned
+                    && version.hash != self.current
+                    && !decided.contains(&version.hash)
+            })
+            .map(|version| (version.last_seen, version.hash))
+            .collect();
+        if others.len() > MAX_VERSIONS {
+            others.sort_unstable();
+            others.truncate(others.len() - MAX_VERSIONS);
+            let dropped: HashSet<_> = others.into_iter().map(|(_, hash)| hash).collect();
+            self.versions
+                .retain(|version| !dropped.contains(&version.hash));
+        }
+    }
+
+    /// Drops decisions by a policy above [`MAX_VERSIONS`]. A person's decisions stay.
+    fn prune_decisions(&mut self) {
+        let is_policy = |numbered: &NumberedDecision| numbered.decision.by == DecidedBy::Policy;
+        let policy = self.decisions.iter().filter(|one| is_policy(one)).count();
+        let mut excess = policy.saturating_sub(MAX_VERSIONS);
+        self.decisions.retain(|numbered| {
+            if excess == 0 || !is_policy(numbered) {
+                return true;
+            }
+            excess -= 1;
+            !numbered.told
+        });
+    }
+
+    fn stored(&self, server: &Arc<str>) -> StoredItem {
+        let current = self.versions.iter().find(|one| one.hash == self.current);
+        StoredItem {
+            server: Arc::clone(server),
+            key: self.key.clone(),
+            pinned: self.pinned,
+            current: self.current,
+            removed: self.removed_at.is_some(),
+            last_seen: current.map(|version| version.last_seen).unwrap_or_default(),
+        }
+    }
+
+    fn view(&self, server: &Arc<str>) -> ItemView {
+        let first_seen = self.versions.iter().map(|version| version.first_seen).min();
+        ItemView {
+            server: server.to_string(),
+            key: self.key.clone(),
+            pinned: self.pinned,
+            pinned_at: self.pinned_at,
+            pinned_by: self.pinned_by,
+            current: self.current,
+            removed_at: self.removed_at,
+            first_seen: first_seen.unwrap_or_default(),
+            last_seen: self.stored(server).last_seen,
+            last_decision: self.decisions.last().map(|one| one.decision.clone()),
+        }
+    }
+}
+
+impl Storage for MemoryStorage {
+    fn load(&mut self) -> Result<Contents, StorageError> {
+        Ok(Contents {
+            items: self
+                .items
+                .iter()
+                .map(|((server, ..), item)| item.stored(server))
+                .collect(),
+            names: self.names.clone(),
+            last_decision: self.last_decision,
+        })
+    }
+
+    fn record(&mut self, writes: Vec<Write>, _now: Timestamp) {
+        for write in writes {
+            self.write(write);
+        }
+    }
+
+    fn health(&self) -> StorageHealth {
+        StorageHealth::default()
+    }
+
+    fn decide(&mut self, decision: DecisionWrite, done: DecisionDone) {
+        done(Ok(self.write_decision(decision)));
+    }
+
+    fn has_changed(&mut self) -> Result<bool, StorageError> {
+        Ok(std::mem::take(&mut self.decided))
+    }
+
+    fn decided_after(&mut self, decision: i64) -> Result<Vec<(i64, StoredItem)>, StorageError> {
+        let mut found: Vec<_> = self
+            .items
+            .iter()
+            .flat_map(|((server, ..), item)| {
+                let numbers = item.decisions.iter().map(|numbered| numbered.number);
+                numbers.map(move |number| (number, item.stored(server)))
+            })
+            .filter(|(number, _)| *number > decision)
+            .collect();
+        found.sort_unstable_by_key(|(number, _)| *number);
+        Ok(found)
+    }
+
+    fn untold(
+        &mut self,
+        decision: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, ItemDecision)>, StorageError> {
+        let mut found: Vec<_> = self
+            .items
+            .iter()
+            .flat_map(|((server, ..), item)| {
+                let untold = item
+                    .decisions
+                    .iter()
+                    .filter(|numbered| !numbered.told && numbered.number > decision);
+                untold.map(move |numbered| {
+                    let decided = ItemDecision {
+                        server: server.to_string(),
+                        key: item.key.clone(),
+                        decision: numbered.decision.clone(),
+                    };
+                    (numbered.number, decided)
+                })
+            })
+            .collect();
+        found.sort_unstable_by_key(|(number, _)| *number);
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    fn definition(
+        &self,
+        server: &str,
+        key: &ItemKey,
+        hash: DefinitionHash,
+    ) -> Result<Option<Arc<str>>, StorageError> {
+        let versions = self.item(server, key).map(|item| &item.versions);
+        Ok(versions
+            .into_iter()
+            .flatten()
+            .find(|version| version.hash == hash)
+            .map(|version| Arc::clone(&version.definition)))
+    }
+
+    fn versions(
+        &self,
+        server: &str,
+        key: &ItemKey,
+    ) -> Result<Vec<DefinitionVersion>, StorageError> {
+        let item = self.item(server, key);
+        let mut versions = item.map(|item| item.versions.clone()).unwrap_or_default();
+        versions.sort_by_key(|version| version.first_seen);
+        Ok(versions)
+    }
+
+    fn decisions(&self, server: &str, key: &ItemKey) -> Result<Vec<Decision>, StorageError> {
+        let item = self.item(server, key);
+        Ok(item
+            .into_iter()
+            .flat_map(|item| &item.decisions)
+            .map(|numbered| numbered.decision.clone())
+            .collect())
+    }
+
+    fn items(&self, server: Option<&str>) -> Result<Vec<ItemView>, StorageError> {
+        Ok(self
+            .items
+            .iter()
+            .filter(|((of, ..), _)| server.is_none_or(|server| **of == *server))
+            .map(|((server, ..), item)| item.view(server))
+            .collect())
+    }
+}

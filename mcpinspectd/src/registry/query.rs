@@ -1,0 +1,98 @@
+//! Reading the registry: for people's commands, and for callers that ask the daemon.
+
+use serde_json::value::RawValue;
+
+use super::decide::DecideError;
+use super::diff;
+use super::item::{Comparison, Decision, DefinitionVersion, ItemKey, ItemView};
+use super::pins::Registry;
+use super::storage::StorageError;
+use crate::model::{DefinitionHash, ServerId};
+
+impl Registry {
+    /// All items, ordered by server, kind and name.
+    ///
+    /// # Errors
+    /// If the storage cannot be read.
+    pub fn list(&self) -> Result<Vec<ItemView>, StorageError> {
+        self.storage.items(None)
+    }
+
+    /// The items of one server, ordered by kind and name.
+    ///
+    /// # Errors
+    /// If the storage cannot be read.
+    pub fn list_server(&self, server: &str) -> Result<Vec<ItemView>, StorageError> {
+        self.storage.items(Some(server))
+    }
+
+    /// All definitions that were seen of an item, oldest first.
+    ///
+    /// # Errors
+    /// If the storage cannot be read.
+    pub fn versions(
+        &self,
+        server: &str,
+        key: &ItemKey,
+    ) -> Result<Vec<DefinitionVersion>, StorageError> {
+        self.storage.versions(server, key)
+    }
+
+    /// All decisions on an item, oldest first.
+    ///
+    /// # Errors
+    /// If the storage cannot be read.
+    pub fn decisions(&self, server: &str, key: &ItemKey) -> Result<Vec<Decision>, StorageError> {
+        self.storage.decisions(server, key)
+    }
+
+    /// Compares two definitions of an item: by default the pinned one and the one seen last.
+    ///
+    /// # Errors
+    /// If there is no such item or definition, or the storage cannot be read.
+    pub fn compare(
+        &self,
+        server: &str,
+        key: &ItemKey,
+        previous: Option<DefinitionHash>,
+        new: Option<DefinitionHash>,
+    ) -> Result<Comparison, DecideError> {
+        let item = self.item(server, key).ok_or(DecideError::UnknownItem)?;
+        let previous = previous.or(item.pinned).unwrap_or(item.current);
+        let new = new.unwrap_or(item.current);
+        let definition = |hash| {
+            self.definition(server, key, hash)?
+                .ok_or(DecideError::UnknownDefinition { hash })
+        };
+        let changes = diff::diff(&definition(previous)?, &definition(new)?);
+        Ok(Comparison {
+            previous,
+            new,
+            changes,
+        })
+    }
+
+    /// The text of a definition that was seen, if it is available.
+    pub fn text(
+        &self,
+        server: &ServerId,
+        key: &ItemKey,
+        hash: DefinitionHash,
+    ) -> Option<Box<RawValue>> {
+        self.definition(&server.0, key, hash)
+            .unwrap_or_else(|error| {
+                tracing::error!(%error, "cannot read a pinned definition");
+                None
+            })
+    }
+
+    fn definition(
+        &self,
+        server: &str,
+        key: &ItemKey,
+        hash: DefinitionHash,
+    ) -> Result<Option<Box<RawValue>>, StorageError> {
+        let text = self.storage.definition(server, key, hash)?;
+        Ok(text.and_then(|text| RawValue::from_string(text.to_string()).ok()))
+    }
+}

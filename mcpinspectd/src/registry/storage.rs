@@ -1,0 +1,184 @@
+//! Where the registry keeps what must outlive it.
+//!
+//! The registry decides in memory and tells a [`Storage`] what to write. A pin must be durable before
+//! anyone is told about it, so a storage keeps one promise: what [`Storage::record`] took over is
+//! written before any event that is told afterwards leaves the process. One storage keeps it by writing
+//! at once, another by holding such events back until its own thread has written.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::item::{Decision, DefinitionVersion, ItemDecision, ItemKey, ItemView};
+use crate::model::{DefinitionHash, Timestamp};
+
+/// Definitions kept of one item in addition to those that are pinned, current or decided on; the one
+/// not seen for longest goes first. Also the number of decisions by a policy that are kept of an item.
+pub const MAX_VERSIONS: usize = 64;
+
+/// A storage that did not do what it was asked to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StorageError(pub String);
+
+/// How the storage is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StorageHealth {
+    /// Writes that failed and will be tried again.
+    pub unsaved: usize,
+    /// Writes that were given up.
+    pub lost: u64,
+    /// The last error, while it persists.
+    pub error: Option<String>,
+}
+
+/// One thing to write.
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// A definition was seen for the first time, or again after a while.
+    Seen {
+        /// The server.
+        server: Arc<str>,
+        /// The item.
+        key: ItemKey,
+        /// The definition's hash.
+        hash: DefinitionHash,
+        /// The definition's text.
+        definition: Arc<str>,
+        /// When it was seen.
+        time: Timestamp,
+        /// The session in which it was seen.
+        session: Arc<str>,
+        /// Whether it becomes the item's pin, provided that the item has none.
+        pin: bool,
+    },
+    /// A complete listing lacked the item.
+    Removed {
+        /// The server.
+        server: Arc<str>,
+        /// The item.
+        key: ItemKey,
+        /// When it was listed.
+        time: Timestamp,
+    },
+    /// A server has this name from now on.
+    Named {
+        /// The name.
+        name: Arc<str>,
+        /// The fingerprint of the server's identity.
+        fingerprint: Arc<str>,
+        /// When it was assigned.
+        time: Timestamp,
+    },
+    /// The policy decided something.
+    Decided(DecisionWrite),
+    /// An event told of a decision. Must not be written before that event was told.
+    Told {
+        /// The decision's number.
+        decision: i64,
+    },
+}
+
+impl Write {
+    /// Bytes of memory that it takes, roughly.
+    pub fn size(&self) -> usize {
+        let text = match self {
+            Self::Seen { definition, .. } => definition.len(),
+            _ => 0,
+        };
+        size_of::<Self>() + text
+    }
+}
+
+/// A decision to write.
+#[derive(Clone, Debug)]
+pub struct DecisionWrite {
+    /// The server.
+    pub server: Arc<str>,
+    /// The item.
+    pub key: ItemKey,
+    /// The decision.
+    pub decision: Decision,
+    /// Where the pin moves, if it does; to nowhere for `unpin`.
+    pub pin: Option<Option<DefinitionHash>>,
+}
+
+/// What the registry keeps in memory of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredItem {
+    /// The server.
+    pub server: Arc<str>,
+    /// The item.
+    pub key: ItemKey,
+    /// The accepted definition.
+    pub pinned: Option<DefinitionHash>,
+    /// The definition seen last.
+    pub current: DefinitionHash,
+    /// Whether a complete listing lacked it.
+    pub removed: bool,
+    /// When `current` was seen last.
+    pub last_seen: Timestamp,
+}
+
+/// Everything that the registry keeps in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    /// All items.
+    pub items: Vec<StoredItem>,
+    /// The servers' names with the fingerprints that they belong to, oldest first.
+    pub names: Vec<(Arc<str>, Arc<str>)>,
+    /// The number of the last decision; 0 if there is none.
+    pub last_decision: i64,
+}
+
+/// Receives the result of a decision: whether there is such an item.
+pub type DecisionDone = Box<dyn FnOnce(Result<bool, StorageError>) + Send>;
+
+/// Keeps the registry's contents.
+pub trait Storage: fmt::Debug + Send {
+    /// Reads everything that the registry keeps in memory.
+    fn load(&mut self) -> Result<Contents, StorageError>;
+
+    /// Takes over writes, in their order. Never fails: a write that cannot be done is kept and tried
+    /// again, and [`Storage::health`] reports it. With no writes, tries again those that are due.
+    fn record(&mut self, writes: Vec<Write>, now: Timestamp);
+
+    /// How the storage is doing.
+    fn health(&self) -> StorageHealth;
+
+    /// Writes a person's decision and then calls `done`. What was recorded before is written first.
+    fn decide(&mut self, decision: DecisionWrite, done: DecisionDone);
+
+    /// Whether there may be decisions since the last call, of this process or another. Cheap: the
+    /// registry asks before it looks at a listing.
+    fn has_changed(&mut self) -> Result<bool, StorageError>;
+
+    /// The items of all decisions after the one of number `decision`, as they are now, each with the
+    /// number of its decision, oldest first.
+    fn decided_after(&mut self, decision: i64) -> Result<Vec<(i64, StoredItem)>, StorageError>;
+
+    /// The first `limit` decisions after the one of number `decision` that no event has told of, with
+    /// their numbers, oldest first.
+    fn untold(
+        &mut self,
+        decision: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, ItemDecision)>, StorageError>;
+
+    /// The text of an item's definition, recorded or stored.
+    fn definition(
+        &self,
+        server: &str,
+        key: &ItemKey,
+        hash: DefinitionHash,
+    ) -> Result<Option<Arc<str>>, StorageError>;
+
+    /// All stored definitions of an item, oldest first.
+    fn versions(&self, server: &str, key: &ItemKey)
+    -> Result<Vec<DefinitionVersion>, StorageError>;
+
+    /// All stored decisions on an item, oldest first.
+    fn decisions(&self, server: &str, key: &ItemKey) -> Result<Vec<Decision>, StorageError>;
+
+    /// All stored items, of one server if it is named, ordered by server, kind and name.
+    fn items(&self, server: Option<&str>) -> Result<Vec<ItemView>, StorageError>;
+}

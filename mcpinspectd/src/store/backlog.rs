@@ -1,0 +1,135 @@
+//! Writes that are not on disk: those that wait for their turn, and those that failed.
+//!
+//! A disk that fails must not stop the daemon. Writes are kept, in order, and tried again; pins are
+//! in memory meanwhile. Above a limit the oldest writes are given up and counted.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::model::{DefinitionHash, Timestamp};
+use crate::registry::{ItemKey, StorageError, StorageHealth, StoredItem, Write};
+
+/// Most failed writes that are kept.
+const MAX_UNSAVED: usize = 4096;
+
+/// Nanoseconds between two attempts on a disk that fails.
+pub(super) const RETRY_AFTER: u64 = 5_000_000_000;
+
+/// Writes in their order, and how the disk is doing.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    writes: VecDeque<Write>,
+    /// When and why the last attempt failed.
+    failed: Option<(Timestamp, StorageError)>,
+    lost: u64,
+}
+
+impl Backlog {
+    pub(super) fn extend(&mut self, writes: Vec<Write>) {
+        self.writes.extend(writes);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Write> {
+        self.writes.iter()
+    }
+
+    /// Whether to leave the disk alone for now, because it failed a moment ago.
+    pub(super) fn is_backing_off(&self, now: Timestamp) -> bool {
+        self.failed.as_ref().is_some_and(|(failed_at, _)| {
+            // A clock that was set back must not prolong the pause.
+            now >= *failed_at && now.nanos_since(*failed_at) < RETRY_AFTER
+        })
+    }
+
+    /// Notes that the first `count` writes are on disk.
+    pub(super) fn stored(&mut self, count: usize) {
+        self.writes.drain(..count);
+        if self.failed.take().is_some() {
+            tracing::info!(writes = count, "the tool registry can be written again");
+        }
+    }
+
+    /// Notes that an attempt failed. Returns how many writes were given up.
+    pub(super) fn failed(&mut self, error: StorageError, now: Timestamp) -> usize {
+        if self.failed.is_none() {
+            tracing::error!(%error, "cannot write the tool registry; pins are kept in memory until it can be written");
+        }
+        self.failed = Some((now, error));
+        let excess = self.writes.len().saturating_sub(MAX_UNSAVED);
+        self.writes.drain(..excess);
+        self.lost += excess as u64;
+        excess
+    }
+
+    pub(super) fn health(&self) -> StorageHealth {
+        let error = self.failed.as_ref().map(|(_, error)| error.to_string());
+        StorageHealth {
+            // Writes that wait for their turn are none to worry about.
+            unsaved: if error.is_some() { self.len() } else { 0 },
+            lost: self.lost,
+            error,
+        }
+    }
+
+    /// The text of a definition among these writes.
+    pub(super) fn definition(
+        &self,
+        server: &str,
+        key: &ItemKey,
+        hash: DefinitionHash,
+    ) -> Option<Arc<str>> {
+        self.writes.iter().find_map(|write| match write {
+            Write::Seen {
+                server: of,
+                key: item,
+                hash: seen,
+                definition,
+                ..
+            } if *seen == hash && **of == *server && item == key => Some(Arc::clone(definition)),
+            _ => None,
+        })
+    }
+
+    /// The items whose pin these writes may move.
+    pub(super) fn moved_pins(&self) -> Vec<(Arc<str>, ItemKey)> {
+        let moved = self.writes.iter().filter_map(|write| match write {
+            Write::Seen {
+                server,
+                key,
+                pin: true,
+                ..
+            } => Some((server, key)),
+            Write::Decided(decision) => Some((&decision.server, &decision.key)),
+            _ => None,
+        });
+        moved
+            .map(|(server, key)| (Arc::clone(server), key.clone()))
+            .collect()
+    }
+}
+
+/// Cuts `decided` before the first item whose pin an unwritten write may still move: what the database
+/// says of it is not final. Returns whether anything was cut.
+pub(super) fn cut_at_moved(
+    decided: &mut Vec<(i64, StoredItem)>,
+    moved: &[(Arc<str>, ItemKey)],
+) -> bool {
+    let is_moved = |item: &StoredItem| {
+        moved
+            .iter()
+            .any(|(server, key)| *server == item.server && *key == item.key)
+    };
+    let end = decided.iter().position(|(_, item)| is_moved(item));
+    if let Some(end) = end {
+        decided.truncate(end);
+    }
+    end.is_some()
+}

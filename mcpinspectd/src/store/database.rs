@@ -1,0 +1,444 @@
+//! The registry's tables: every statement that reads or writes them.
+//!
+//! Pins are the measure of every change, so losing one means silently accepting whatever a server says
+//! next. Hence every write is a transaction that is on disk when it returns (write-ahead log,
+//! `synchronous=FULL`). Several processes may have the file open (the daemon and a person's command);
+//! each learns from the file's data version that another one wrote.
+
+use std::sync::Arc;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+
+use crate::model::{DefinitionHash, ItemKind, Timestamp};
+use crate::registry::{
+    Contents, DecidedBy, Decision, DecisionKind, DecisionWrite, DefinitionVersion, ItemDecision,
+    ItemKey, ItemView, MAX_VERSIONS, StorageError, StoredItem, Write,
+};
+
+/// What a connection to the database can write. Tests substitute disks that are slow or fail.
+pub(super) trait Commit: Send + 'static {
+    /// Writes all of `writes`, or none. They are on disk when this returns.
+    fn write(&mut self, writes: &mut dyn Iterator<Item = &Write>) -> Result<(), StorageError>;
+
+    /// Writes a decision and moves the pin. Returns whether there is such an item.
+    fn decide(&mut self, write: &DecisionWrite) -> Result<bool, StorageError>;
+}
+
+/// A connection to the database.
+#[derive(Debug)]
+pub(super) struct Database {
+    connection: Connection,
+}
+
+/// Columns of a [`StoredItem`], of `item` joined with the version seen last.
+macro_rules! stored_item {
+    () => {
+        "server, kind, item.name, pinned, current, removed_at, version.last_seen"
+    };
+}
+
+/// Reads the columns of `stored_item!` from column `at` on.
+fn stored_item(row: &Row<'_>, at: usize) -> rusqlite::Result<StoredItem> {
+    Ok(StoredItem {
+        server: row.get(at)?,
+        key: key(row, at + 1)?,
+        pinned: row.get(at + 3)?,
+        current: row.get(at + 4)?,
+        removed: row.get::<_, Option<Timestamp>>(at + 5)?.is_some(),
+        last_seen: row.get::<_, Option<Timestamp>>(at + 6)?.unwrap_or_default(),
+    })
+}
+
+impl Database {
+    /// The database behind `connection`, which [`open`](super::open) prepared.
+    pub(super) fn new(connection: Connection) -> Self {
+        Self { connection }
+    }
+
+    /// A number that changes whenever another connection has written.
+    pub(super) fn data_version(&self) -> rusqlite::Result<i64> {
+        self.connection
+            .prepare_cached("PRAGMA data_version")?
+            .query_row([], |row| row.get(0))
+    }
+
+    /// Everything that the registry keeps in memory.
+    pub(super) fn load(&mut self) -> rusqlite::Result<Contents> {
+        // One snapshot for all three.
+        let transaction = self.connection.transaction()?;
+        let items = transaction
+            .prepare(concat!(
+                "SELECT ",
+                stored_item!(),
+                " FROM item LEFT JOIN version ON version.item = item.id AND version.hash = item.current"
+            ))?
+            .query_map([], |row| stored_item(row, 0))?
+            .collect::<rusqlite::Result<_>>()?;
+        let names = transaction
+            .prepare("SELECT name, fingerprint FROM name ORDER BY first_seen, rowid")?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        let last_decision =
+            transaction.query_row("SELECT coalesce(max(id), 0) FROM decision", [], |row| {
+                row.get(0)
+            })?;
+        Ok(Contents {
+            items,
+            names,
+            last_decision,
+        })
+    }
+
+    /// The items of all decisions after the one of number `decision`, as they are now.
+    pub(super) fn decided_after(&self, decision: i64) -> rusqlite::Result<Vec<(i64, StoredItem)>> {
+        self.connection
+            .prepare_cached(concat!(
+                "SELECT decision.id, ",
+                stored_item!(),
+                " FROM decision JOIN item ON item.id = decision.item
+                  LEFT JOIN version ON version.item = item.id AND version.hash = item.current
+                  WHERE decision.id > ?1 ORDER BY decision.id"
+            ))?
+            .query_map([decision], |row| Ok((row.get(0)?, stored_item(row, 1)?)))?
+            .collect()
+    }
+
+    /// The first `limit` decisions after the one of number `decision` that no event has told of.
+    pub(super) fn untold(
+        &self,
+        decision: i64,
+        limit: usize,
+    ) -> rusqlite::Result<Vec<(i64, ItemDecision)>> {
+        self.connection
+            .prepare_cached(
+                "SELECT decision.id, server, kind, name, decision, hash, uid, time, reason
+                 FROM decision JOIN item ON item.id = decision.item
+                 WHERE told = 0 AND decision.id > ?1 ORDER BY decision.id LIMIT ?2",
+            )?
+            .query_map(
+                params![decision, i64::try_from(limit).unwrap_or(i64::MAX)],
+                |row| {
+                    let decided = ItemDecision {
+                        server: row.get(1)?,
+                        key: key(row, 2)?,
+                        decision: self::decision(row, 4)?,
+                    };
+                    Ok((row.get(0)?, decided))
+                },
+            )?
+            .collect()
+    }
+
+    /// The definition with this hash.
+    pub(super) fn definition(
+        &self,
+        server: &str,
+        key: &ItemKey,
+        hash: DefinitionHash,
+    ) -> rusqlite::Result<Option<Arc<str>>> {
+        self.connection
+            .prepare_cached(
+                "SELECT definition FROM version JOIN item ON item.id = version.item
+                 WHERE server = ?1 AND kind = ?2 AND name = ?3 AND hash = ?4",
+            )?
+            .query_row(params![server, key.kind.as_str(), key.name, hash], |row| {
+                row.get(0)
+            })
+            .optional()
+    }
+
+    /// All definitions of an item, oldest first.
+    pub(super) fn versions(
+        &self,
+        server: &str,
+        key: &ItemKey,
+    ) -> rusqlite::Result<Vec<DefinitionVersion>> {
+        self.connection
+            .prepare_cached(
+                "SELECT hash, definition, first_seen, first_session, last_seen
+                 FROM version JOIN item ON item.id = version.item
+                 WHERE server = ?1 AND kind = ?2 AND name = ?3 ORDER BY first_seen, version.rowid",
+            )?
+            .query_map(params![server, key.kind.as_str(), key.name], |row| {
+                Ok(DefinitionVersion {
+                    hash: row.get(0)?,
+                    definition: row.get(1)?,
+                    first_seen: row.get(2)?,
+                    first_session: row.get(3)?,
+                    last_seen: row.get(4)?,
+                })
+            })?
+            .collect()
+    }
+
+    /// All decisions on an item, oldest first.
+    pub(super) fn decisions(&self, server: &str, key: &ItemKey) -> rusqlite::Result<Vec<Decision>> {
+        self.connection
+            .prepare_cached(
+                "SELECT decision, hash, uid, time, reason FROM decision JOIN item ON item.id = decision.item
+                 WHERE server = ?1 AND kind = ?2 AND name = ?3 ORDER BY decision.id",
+            )?
+            .query_map(params![server, key.kind.as_str(), key.name], |row| {
+                decision(row, 0)
+            })?
+            .collect()
+    }
+
+    /// All items, of one server if it is named, ordered by server, kind and name.
+    pub(super) fn items(&self, server: Option<&str>) -> rusqlite::Result<Vec<ItemView>> {
+        let condition = match server {
+            Some(_) => "WHERE server = ?1",
+            None => "WHERE ?1 IS NULL",
+        };
+        self.connection
+            .prepare_cached(&format!(
+                "SELECT server, kind, name, pinned, pinned_at, pinned_by, current, removed_at,
+                        (SELECT min(first_seen) FROM version WHERE version.item = item.id),
+                        version.last_seen, decision, decision.hash, uid, time, reason
+                 FROM item
+                 LEFT JOIN version ON version.item = item.id AND version.hash = item.current
+                 LEFT JOIN decision ON decision.id =
+                     (SELECT max(id) FROM decision WHERE decision.item = item.id)
+                 {condition} ORDER BY server, kind, name"
+            ))?
+            .query_map([server], |row| {
+                Ok(ItemView {
+                    server: row.get(0)?,
+                    key: key(row, 1)?,
+                    pinned: row.get(3)?,
+                    pinned_at: row.get(4)?,
+                    pinned_by: row.get(5)?,
+                    current: row.get(6)?,
+                    removed_at: row.get(7)?,
+                    first_seen: row.get::<_, Option<Timestamp>>(8)?.unwrap_or_default(),
+                    last_seen: row.get::<_, Option<Timestamp>>(9)?.unwrap_or_default(),
+                    last_decision: match row.get_ref(10)? {
+                        ValueRef::Null => None,
+                        _ => Some(decision(row, 10)?),
+                    },
+                })
+            })?
+            .collect()
+    }
+
+    /// Lets the database grow to this many pages, as a full disk does.
+    #[cfg(test)]
+    pub(super) fn limit_pages(&self, pages: Option<u32>) {
+        let pages = pages.unwrap_or(u32::MAX - 1);
+        let set =
+            self.connection
+                .query_row(&format!("PRAGMA max_page_count = {pages}"), [], |row| {
+                    row.get::<_, i64>(0)
+                });
+        assert!(set.is_ok(), "{set:?}");
+    }
+
+    fn begin(&mut self) -> rusqlite::Result<Transaction<'_>> {
+        self.connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+    }
+}
+
+impl Commit for Database {
+    fn write(&mut self, writes: &mut dyn Iterator<Item = &Write>) -> Result<(), StorageError> {
+        let transaction = self.begin()?;
+        for write in writes {
+            execute(&transaction, write)?;
+        }
+        Ok(transaction.commit()?)
+    }
+
+    fn decide(&mut self, write: &DecisionWrite) -> Result<bool, StorageError> {
+        let transaction = self.begin()?;
+        let is_known = decide(&transaction, write)?;
+        transaction.commit()?;
+        Ok(is_known)
+    }
+}
+
+fn execute(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
+    match write {
+        Write::Seen {
+            server,
+            key,
+            hash,
+            definition,
+            time,
+            session,
+            pin,
+        } => {
+            let item = upsert(transaction, server, key, *hash, *time, *pin)?;
+            transaction
+                .prepare_cached(
+                    "INSERT INTO version (item, hash, definition, first_seen, first_session, last_seen)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?4)
+                     ON CONFLICT (item, hash) DO UPDATE SET last_seen = excluded.last_seen",
+                )?
+                .execute(params![item, hash, definition, time, session])?;
+            if !pin {
+                prune(transaction, item)?;
+            }
+        }
+        Write::Removed { server, key, time } => {
+            transaction
+                .prepare_cached(
+                    "UPDATE item SET removed_at = ?4 WHERE server = ?1 AND kind = ?2 AND name = ?3",
+                )?
+                .execute(params![server, key.kind.as_str(), key.name, time])?;
+        }
+        Write::Named {
+            name,
+            fingerprint,
+            time,
+        } => {
+            transaction
+                .prepare_cached(
+                    "INSERT INTO name (name, fingerprint, first_seen) VALUES (?1, ?2, ?3)
+                     ON CONFLICT (name) DO NOTHING",
+                )?
+                .execute(params![name, fingerprint, time])?;
+        }
+        Write::Decided(write) => {
+            decide(transaction, write)?;
+        }
+        Write::Told { decision } => {
+            transaction
+                .prepare_cached("UPDATE decision SET told = 1 WHERE id = ?1")?
+                .execute([decision])?;
+        }
+    }
+    Ok(())
+}
+
+/// Stores a decision and moves the pin. Returns whether there is such an item.
+fn decide(transaction: &Transaction<'_>, write: &DecisionWrite) -> rusqlite::Result<bool> {
+    let DecisionWrite {
+        server,
+        key,
+        decision,
+        pin,
+    } = write;
+    let Some(item) = item_id(transaction, server, key)? else {
+        return Ok(false);
+    };
+    if let Some(pin) = pin {
+        let by = pin.map(|_| decision.by);
+        let at = pin.map(|_| decision.time);
+        transaction.execute(
+            "UPDATE item SET pinned = ?2, pinned_by = ?3, pinned_at = ?4 WHERE id = ?1",
+            params![item, pin, by, at],
+        )?;
+    }
+    transaction.execute(
+        "INSERT INTO decision (item, hash, decision, uid, time, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        params![
+            item,
+            decision.hash,
+            decision.kind.as_str(),
+            decision.by,
+            decision.time,
+            decision.reason
+        ],
+    )?;
+    if decision.by == DecidedBy::Policy {
+        // A person's decisions stay. Those of a policy come as often as a server likes.
+        transaction.execute(
+            "DELETE FROM decision WHERE item = ?1 AND uid = ?2 AND told = 1 AND id NOT IN (
+                 SELECT id FROM decision WHERE item = ?1 AND uid = ?2 ORDER BY id DESC LIMIT ?3)",
+            params![item, DecidedBy::Policy, MAX_VERSIONS as i64],
+        )?;
+    }
+    Ok(true)
+}
+
+fn item_id(
+    transaction: &Transaction<'_>,
+    server: &str,
+    key: &ItemKey,
+) -> rusqlite::Result<Option<i64>> {
+    transaction
+        .prepare_cached("SELECT id FROM item WHERE server = ?1 AND kind = ?2 AND name = ?3")?
+        .query_row(params![server, key.kind.as_str(), key.name], |row| {
+            row.get(0)
+        })
+        .optional()
+}
+
+fn upsert(
+    transaction: &Transaction<'_>,
+    server: &str,
+    key: &ItemKey,
+    hash: DefinitionHash,
+    time: Timestamp,
+    pin: bool,
+) -> rusqlite::Result<i64> {
+    let (pinned, pinned_at) = if pin {
+        (Some(hash), Some(time))
+    } else {
+        (None, None)
+    };
+    let row = params![server, key.kind.as_str(), key.name, pinned, pinned_at, hash];
+    let inserted = transaction
+        .prepare_cached(
+            "INSERT INTO item (server, kind, name, pinned, pinned_at, current) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (server, kind, name) DO NOTHING",
+        )?
+        .execute(row)?;
+    if inserted > 0 {
+        return Ok(transaction.last_insert_rowid());
+    }
+    transaction
+        .prepare_cached(
+            // An existing pin stays: another process may have set it since.
+            "UPDATE item SET
+                 current = ?6,
+                 removed_at = NULL,
+                 pinned_at = iif(pinned IS NULL, ?5, pinned_at),
+                 pinned = coalesce(pinned, ?4)
+             WHERE server = ?1 AND kind = ?2 AND name = ?3
+             RETURNING id",
+        )?
+        .query_row(row, |row| row.get(0))
+}
+
+/// Drops the definitions above [`MAX_VERSIONS`] that were not seen for longest: a server that changes
+/// with every listing must not fill the disk. Definitions that are pinned, current or decided on stay.
+fn prune(transaction: &Transaction<'_>, item: i64) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "DELETE FROM version WHERE item = ?1 AND hash IN (
+                 SELECT version.hash FROM version JOIN item ON item.id = version.item
+                 WHERE version.item = ?1
+                     AND version.hash IS NOT item.pinned AND version.hash IS NOT item.current
+                     AND version.hash NOT IN (SELECT hash FROM decision WHERE item = ?1 AND hash IS NOT NULL)
+                 ORDER BY version.last_seen DESC LIMIT -1 OFFSET ?2)",
+        )?
+        .execute(params![item, MAX_VERSIONS as i64])?;
+    Ok(())
+}
+
+fn key(row: &Row<'_>, at: usize) -> rusqlite::Result<ItemKey> {
+    let word: String = row.get(at)?;
+    let kind = ItemKind::from_word(&word).ok_or_else(|| unknown_word(at, &word))?;
+    Ok(ItemKey {
+        kind,
+        name: row.get::<_, String>(at + 1)?.into(),
+    })
+}
+
+fn decision(row: &Row<'_>, at: usize) -> rusqlite::Result<Decision> {
+    let word: String = row.get(at)?;
+    Ok(Decision {
+        kind: DecisionKind::from_word(&word).ok_or_else(|| unknown_word(at, &word))?,
+        hash: row.get(at + 1)?,
+        by: row.get(at + 2)?,
+        time: row.get(at + 3)?,
+        reason: row.get(at + 4)?,
+    })
+}
+
+fn unknown_word(column: usize, word: &str) -> rusqlite::Error {
+    let error = format!("unknown word {word:?}").into();
+    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error)
+}

@@ -1,0 +1,127 @@
+//! A storage that writes at once: for a person's commands, tests and benchmarks.
+
+use std::sync::Arc;
+
+use super::backlog::{Backlog, cut_at_moved};
+use super::database::{Commit as _, Database};
+use crate::model::{DefinitionHash, Timestamp};
+use crate::registry::{
+    Contents, Decision, DecisionDone, DecisionWrite, DefinitionVersion, ItemDecision, ItemKey,
+    ItemView, Storage, StorageError, StorageHealth, StoredItem, Write,
+};
+
+/// Writes on the calling thread. What was recorded is on disk when [`Storage::record`] returns.
+#[derive(Debug)]
+pub(super) struct DirectStorage {
+    database: Database,
+    backlog: Backlog,
+    /// The data version at the last look, which only other connections change.
+    data_version: i64,
+    /// Whether this connection wrote a decision since the last look.
+    decided: bool,
+}
+
+impl DirectStorage {
+    pub(super) fn new(database: Database) -> Result<Self, StorageError> {
+        Ok(Self {
+            data_version: database.data_version()?,
+            database,
+            backlog: Backlog::default(),
+            decided: false,
+        })
+    }
+
+    fn flush(&mut self, now: Timestamp) -> Result<(), StorageError> {
+        let result = self.database.write(&mut self.backlog.iter());
+        match &result {
+            Ok(()) => self.backlog.stored(self.backlog.len()),
+            Err(error) => {
+                self.backlog.failed(error.clone(), now);
+            }
+        }
+        result
+    }
+
+    #[cfg(test)]
+    pub(super) fn database(&self) -> &Database {
+        &self.database
+    }
+}
+
+impl Storage for DirectStorage {
+    fn load(&mut self) -> Result<Contents, StorageError> {
+        Ok(self.database.load()?)
+    }
+
+    fn record(&mut self, writes: Vec<Write>, now: Timestamp) {
+        self.decided |= writes
+            .iter()
+            .any(|write| matches!(write, Write::Decided(_)));
+        self.backlog.extend(writes);
+        if !self.backlog.is_empty() && !self.backlog.is_backing_off(now) {
+            // A failure is part of the storage's health.
+            let _ = self.flush(now);
+        }
+    }
+
+    fn health(&self) -> StorageHealth {
+        self.backlog.health()
+    }
+
+    fn decide(&mut self, decision: DecisionWrite, done: DecisionDone) {
+        let recorded = match self.backlog.is_empty() {
+            true => Ok(()),
+            false => self.flush(decision.decision.time),
+        };
+        let result = recorded.and_then(|()| self.database.decide(&decision));
+        self.decided |= result.is_ok();
+        done(result);
+    }
+
+    fn has_changed(&mut self) -> Result<bool, StorageError> {
+        let before = std::mem::replace(&mut self.data_version, self.database.data_version()?);
+        Ok(std::mem::take(&mut self.decided) || before != self.data_version)
+    }
+
+    fn decided_after(&mut self, decision: i64) -> Result<Vec<(i64, StoredItem)>, StorageError> {
+        let mut decided = self.database.decided_after(decision)?;
+        self.decided |= cut_at_moved(&mut decided, &self.backlog.moved_pins());
+        Ok(decided)
+    }
+
+    fn untold(
+        &mut self,
+        decision: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, ItemDecision)>, StorageError> {
+        Ok(self.database.untold(decision, limit)?)
+    }
+
+    fn definition(
+        &self,
+        server: &str,
+        key: &ItemKey,
+        hash: DefinitionHash,
+    ) -> Result<Option<Arc<str>>, StorageError> {
+        match self.backlog.definition(server, key, hash) {
+            Some(text) => Ok(Some(text)),
+            None => Ok(self.database.definition(server, key, hash)?),
+        }
+    }
+
+    fn versions(
+        &self,
+        server: &str,
+        key: &ItemKey,
+    ) -> Result<Vec<DefinitionVersion>, StorageError> {
+        Ok(self.database.versions(server, key)?)
+    }
+
+    fn decisions(&self, server: &str, key: &ItemKey) -> Result<Vec<Decision>, StorageError> {
+        Ok(self.database.decisions(server, key)?)
+    }
+
+    fn items(&self, server: Option<&str>) -> Result<Vec<ItemView>, StorageError> {
+        Ok(self.database.items(server)?)
+    }
+}

@@ -1,0 +1,64 @@
+//! The registry on disk, in SQLite.
+//!
+//! The registry decides and this module writes: it implements [`Storage`](crate::registry::Storage),
+//! and nothing else in the crate knows of SQLite.
+//!
+//! - [`open`](self::open): opening the file, and refusing to if its pins could be lost by it
+//! - `database`: the statements
+//! - `backlog`: writes that are not on disk yet
+//! - `direct`: a storage that writes at once
+
+mod backlog;
+mod database;
+mod direct;
+mod open;
+mod values;
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use self::database::Database;
+use self::direct::DirectStorage;
+pub use self::open::OpenError;
+use crate::registry::{Registry, StorageError};
+
+/// Opens the registry at `path`, or creates it.
+///
+/// # Errors
+/// If the file cannot be used as it is; [`OpenError`] says what to do. Never starts over by itself:
+/// that would accept every tool as it is now.
+pub fn open(path: &Path) -> Result<Registry, OpenError> {
+    registry(open::create(path)?, path)
+}
+
+/// Opens the registry at `path`, which another process created, to read it and to decide.
+///
+/// # Errors
+/// If there is none, or it cannot be used as it is.
+pub fn open_existing(path: &Path) -> Result<Registry, OpenError> {
+    registry(open::existing(path)?, path)
+}
+
+/// Opens the registry at `path`, which another process created, to read it. Everything that would
+/// write fails.
+///
+/// # Errors
+/// If there is none, or it cannot be used as it is.
+pub fn open_read_only(path: &Path) -> Result<Registry, OpenError> {
+    registry(open::read_only(path)?, path)
+}
+
+fn registry(connection: Connection, path: &Path) -> Result<Registry, OpenError> {
+    let open = || -> Result<Registry, StorageError> {
+        let storage = DirectStorage::new(Database::new(connection))?;
+        Registry::new(Box::new(storage))
+    };
+    open().map_err(|source| OpenError::Unusable {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! How the registry's types are stored in columns.
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+
+use crate::model::{DefinitionHash, Timestamp};
+use crate::registry::{DecidedBy, StorageError};
+
+impl From<rusqlite::Error> for StorageError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl ToSql for DefinitionHash {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(ValueRef::Blob(&self.0)))
+    }
+}
+
+impl FromSql for DefinitionHash {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let bytes = value.as_blob()?;
+        bytes
+            .try_into()
+            .map(Self)
+            .map_err(|_| FromSqlError::InvalidBlobSize {
+                expected_size: 32,
+                blob_size: bytes.len(),
+            })
+    }
+}
+
+/// Stands in the place of a user id for decisions of a policy.
+const POLICY: i64 = -1;
+
+impl ToSql for DecidedBy {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.uid().map_or(POLICY, i64::from).into())
+    }
+}
+
+impl FromSql for DecidedBy {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value.as_i64()? {
+            POLICY => Ok(Self::Policy),
+            uid => u32::try_from(uid)
+                .map(Self::Person)
+                .map_err(|_| FromSqlError::OutOfRange(uid)),
+        }
+    }
+}
+
+impl ToSql for Timestamp {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        // Sufficient until the year 2262.
+        Ok(i64::try_from(self.0).unwrap_or(i64::MAX).into())
+    }
+}
+
+impl FromSql for Timestamp {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        value
+            .as_i64()
+            .map(|nanoseconds| Self(u64::try_from(nanoseconds).unwrap_or(0)))
+    }
+}
