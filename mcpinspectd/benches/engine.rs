@@ -19,7 +19,7 @@ use mcpinspectd::detect::neighbours::{Card, Neighbours};
 use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::detect::tree;
 use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
-use mcpinspectd::event::Event;
+use mcpinspectd::event::{Body, Event};
 use mcpinspectd::model::{
     Direction, Input, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp,
 };
@@ -48,9 +48,9 @@ impl Output for Count {
 
     fn event(&mut self, event: Event) {
         self.events += 1;
-        match &event {
-            Event::ToolSeen { .. } => self.tools += 1,
-            Event::Detection { .. } => self.detections += 1,
+        match &event.body {
+            Body::ToolSeen(_) => self.tools += 1,
+            Body::Detection(_) => self.detections += 1,
             _ => {}
         }
         std::hint::black_box(event);

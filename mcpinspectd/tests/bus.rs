@@ -17,7 +17,7 @@ use mcpinspectd::contain::Contained;
 use mcpinspectd::control::{Control, ControlError, Decision, Status};
 use mcpinspectd::model::ContainmentAction;
 use mcpinspectd::registry::DecisionKind;
-use mcpinspectd::{event, model};
+use mcpinspectd::{event, model, registry};
 
 #[path = "support/mod.rs"]
 mod support;
@@ -563,11 +563,9 @@ fn servers_and_tools_are_objects_with_names_and_states() {
     // What changes is told; nobody but the daemon can change it.
     let mut frozen = testing::examples()
         .into_iter()
-        .find(|event| matches!(event, event::Event::Contained { .. }))
+        .find(|event| matches!(event.body, event::Body::Contained(_)))
         .unwrap();
-    if let event::Event::Contained { subject, .. } = &mut frozen {
-        subject.server_id = model::ServerId("files#ab".into());
-    }
+    frozen.subject.as_mut().unwrap().server_id = model::ServerId("files#ab".into());
     daemon.sinks.publish(&frozen);
     let heard = listener.wait_for("'Frozen': <true>");
     assert!(heard.contains("PropertiesChanged"), "{heard}");
@@ -592,9 +590,7 @@ fn servers_that_made_room_for_others_are_no_objects_any_more() {
     let most = mcpinspectd::status::live::LiveLimits::default().servers;
     for number in 0..=most {
         let mut event = testing::changed(&format!("server-{number}"), "x");
-        if let event::Event::ToolChanged { subject, .. } = &mut event {
-            subject.timestamp.0 += number as u64;
-        }
+        event.time.0 += number as u64;
         daemon.sinks.publish(&event);
     }
     let has = |objects: &str, number| objects.contains(&format!("/server/server_2d{number}\""));

@@ -17,7 +17,7 @@ use mcpinspectd::event::kind::EventKind;
 use mcpinspectd::model::SinkTally;
 use mcpinspectd::pipeline::outputs::{Running, Settings};
 use mcpinspectd::sink::SinkLimits;
-use mcpinspectd::{event, model};
+use mcpinspectd::{event, model, registry};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;

@@ -16,7 +16,7 @@ use mcpinspectd::contain::Contained;
 use mcpinspectd::control::{Control, ControlError, Decision, Status};
 use mcpinspectd::model::ContainmentAction;
 use mcpinspectd::registry::DecisionKind;
-use mcpinspectd::{event, model};
+use mcpinspectd::{event, model, registry};
 use tokio::runtime::Runtime;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, OwnedVariant, interface};
@@ -202,14 +202,8 @@ fn detected_in(server: &str) -> event::Event {
 
 /// Each server in a session of its own.
 fn with_session(mut event: event::Event, session: &str) -> event::Event {
-    match &mut event {
-        event::Event::SessionStarted { subject, .. }
-        | event::Event::Detection { subject, .. }
-        | event::Event::ToolChanged { subject, .. } => {
-            subject.session_id = model::SessionId(session.into());
-        }
-        _ => unreachable!("no other events here"),
-    }
+    let subject = event.subject.as_mut().expect("it is about a session");
+    subject.session_id = model::SessionId(session.into());
     event
 }
 

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use mcpinspectd::detect::NoDetector;
 use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::model::{Direction, Input, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp};
-use mcpinspectd::event::Event;
+use mcpinspectd::event::{Body, Event};
 use mcpinspectd::registry::Registry;
 
 #[derive(Arbitrary, Debug)]
@@ -52,11 +52,8 @@ impl Output for Log {
     }
 
     fn event(&mut self, event: Event) {
-        if let Event::SessionEnded {
-            bytes, bytes_lost, ..
-        } = event
-        {
-            self.ended = Some((bytes, bytes_lost));
+        if let Body::SessionEnded(ended) = &event.body {
+            self.ended = Some((ended.bytes, ended.bytes_lost));
         }
         self.lines.push(format!("{event:?}"));
     }

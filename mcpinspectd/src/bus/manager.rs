@@ -459,7 +459,7 @@ pub async fn emit(emitter: &SignalEmitter<'_>, record: &Envelope) -> zbus::Resul
     let uid = *uid;
     Manager::event(emitter, kind, id, severity, server, uid, title).await?;
     match record.kind {
-        EventKind::ToolSeen if record.is_news() => {
+        EventKind::ToolSeen if record.is_news => {
             Manager::tool_seen(emitter, id, severity, server, uid, title).await?;
         }
         EventKind::ToolChanged => {

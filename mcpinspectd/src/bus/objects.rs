@@ -13,11 +13,10 @@ use zbus::{Connection, ObjectPath, interface};
 use super::manager::{NO_UID, PATH};
 use crate::event::Envelope;
 use crate::event::kind::EventKind;
-use crate::event::render::status_word;
 use crate::model::EVERY_SERVER;
 use crate::model::ServerId;
 use crate::status::View;
-use crate::status::live::{Server, Tool};
+use crate::status::live::{ServerSummary, ToolSummary};
 use crate::text::escape::printable;
 
 /// Tools that are objects at one time; what is above is in the manager's lists all the same. Servers
@@ -25,7 +24,7 @@ use crate::text::escape::printable;
 const TOOLS_MAX: usize = 1024;
 
 /// A server as an object.
-struct ServerObject(Server);
+struct ServerObject(ServerSummary);
 
 /// A server that mcpinspectd has seen since it started.
 #[interface(name = "org.mcpinspect1.Server", introspection_docs = false)]
@@ -68,7 +67,7 @@ impl ServerObject {
 }
 
 /// A tool as an object.
-struct ToolObject(Tool);
+struct ToolObject(ToolSummary);
 
 /// A tool that a server has listed since mcpinspectd started.
 #[interface(name = "org.mcpinspect1.Tool", introspection_docs = false)]
@@ -82,7 +81,7 @@ impl ToolObject {
     /// How it stands to its pin: new, unchanged, changed or removed.
     #[zbus(property)]
     fn status(&self) -> String {
-        status_word(self.0.status).to_owned()
+        self.0.status.as_str().to_owned()
     }
 
     /// The worst finding in it; empty for none.
@@ -95,8 +94,8 @@ impl ToolObject {
 
 /// What was told of a server.
 struct Told {
-    server: Server,
-    tools: BTreeMap<String, Tool>,
+    server: ServerSummary,
+    tools: BTreeMap<String, ToolSummary>,
 }
 
 /// The objects of one connection.
@@ -182,8 +181,8 @@ impl Objects {
     async fn server(
         &mut self,
         connection: &Connection,
-        server: Server,
-        tools: Vec<Tool>,
+        server: ServerSummary,
+        tools: Vec<ToolSummary>,
     ) -> zbus::Result<()> {
         let id = server.server_id.clone();
         let path = server_path(&id);
@@ -238,8 +237,8 @@ impl Objects {
 async fn update_server(
     connection: &Connection,
     path: ObjectPath<'static>,
-    before: &Server,
-    now: Server,
+    before: &ServerSummary,
+    now: ServerSummary,
 ) -> zbus::Result<()> {
     let reference = connection
         .object_server()
@@ -277,8 +276,8 @@ async fn update_server(
 async fn update_tool(
     connection: &Connection,
     path: ObjectPath<'static>,
-    before: &Tool,
-    now: Tool,
+    before: &ToolSummary,
+    now: ToolSummary,
 ) -> zbus::Result<()> {
     let status = before.status != now.status;
     let severity = before.max_severity != now.max_severity;

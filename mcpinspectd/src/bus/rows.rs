@@ -4,7 +4,6 @@ use zbus::wire::{SerializeDict, Type};
 
 use super::manager::NO_UID;
 use crate::event::Envelope;
-use crate::event::render::status_word;
 use crate::status::live;
 use crate::text::escape::printable;
 
@@ -82,8 +81,8 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-impl From<live::Server> for ServerRow {
-    fn from(server: live::Server) -> Self {
+impl From<live::ServerSummary> for ServerRow {
+    fn from(server: live::ServerSummary) -> Self {
         Self {
             server_id: server.server_id.to_string(),
             fingerprint: server.fingerprint,
@@ -97,8 +96,8 @@ impl From<live::Server> for ServerRow {
     }
 }
 
-impl From<&live::Session> for SessionRow {
-    fn from(session: &live::Session) -> Self {
+impl From<&live::SessionSummary> for SessionRow {
+    fn from(session: &live::SessionSummary) -> Self {
         let (server, client) = (session.server.as_ref(), session.client.as_ref());
         Self {
             session_id: session.session_id.to_string(),
@@ -115,11 +114,11 @@ impl From<&live::Session> for SessionRow {
     }
 }
 
-impl From<&live::Tool> for ToolRow {
-    fn from(tool: &live::Tool) -> Self {
+impl From<&live::ToolSummary> for ToolRow {
+    fn from(tool: &live::ToolSummary) -> Self {
         Self {
             tool_name: tool.tool_name.clone(),
-            status: status_word(tool.status).to_owned(),
+            status: tool.status.as_str().to_owned(),
             tool_hash: tool.tool_hash.clone(),
             max_severity: tool
                 .max_severity

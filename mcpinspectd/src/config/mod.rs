@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::capture::HookChoice;
-use crate::control::Policy;
+use crate::control::ContainmentPolicy;
 use crate::engine::{ApprovalRule, AutoApproval, Vendor};
 use crate::model::ContainmentAction;
 
@@ -178,8 +178,8 @@ impl Default for Metrics {
 
 impl Contain {
     /// The policy that it describes.
-    pub fn policy(&self) -> Policy {
-        Policy::new(self.on_block.measure(), self.on_critical.measure())
+    pub fn policy(&self) -> ContainmentPolicy {
+        ContainmentPolicy::new(self.on_block.measure(), self.on_critical.measure())
     }
 }
 

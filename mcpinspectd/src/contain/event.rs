@@ -1,7 +1,7 @@
 //! Containment as an event: who did what to which server, and why.
 
 use super::Contained;
-use crate::event::{Event, Subject};
+use crate::event::{Event, Subject, body};
 use crate::model::ContainmentAction;
 use crate::model::{Pid, ServerId, SessionId, Timestamp};
 
@@ -25,7 +25,7 @@ pub fn event(
     server: &ServerId,
     session: Option<&SessionId>,
     pid: Option<Pid>,
-    measure: ContainmentAction,
+    action: ContainmentAction,
     trigger: &Trigger,
     contained: &Contained,
     now: Timestamp,
@@ -34,19 +34,18 @@ pub fn event(
         Trigger::Person { uid } => (Some(*uid), None),
         Trigger::Policy { pattern } => (None, Some(pattern.clone())),
     };
-    Event::Contained {
-        subject: Subject {
-            timestamp: now,
-            session_id: session.cloned().unwrap_or_else(SessionId::none),
-            server_id: server.clone(),
-            server_type: "stdio",
-            server_pid: pid,
-        },
-        measure,
+    let subject = Subject {
+        session_id: session.cloned().unwrap_or_else(SessionId::none),
+        server_pid: pid,
+        ..Subject::server(server.clone())
+    };
+    let body = body::Contained {
+        action,
         cgroups: contained.cgroups.clone(),
         processes: contained.processes.clone(),
         missed: contained.missed.clone(),
         uid,
         pattern,
-    }
+    };
+    Event::new(now, subject, body)
 }

@@ -20,7 +20,7 @@ mod service;
 pub mod suppression;
 
 pub use desk::{Desk, Tray, desk};
-pub use policy::Policy;
+pub use policy::ContainmentPolicy;
 pub use roster::{Roster, Seat, Skipped};
 pub use service::{Host, Reloaded, Service};
 pub use suppression::{Suppression, SuppressionError};

@@ -5,7 +5,8 @@
 use std::collections::HashSet;
 
 use crate::engine::{MessageSeen, Output};
-use crate::event::Event;
+use crate::event::body::Detected;
+use crate::event::{Body, Event};
 use crate::model::{Action, ContainmentAction, SessionId, Severity};
 
 /// Sessions that are remembered as dealt with. Where there are more, all are forgotten, and one may
@@ -14,7 +15,7 @@ const REMEMBERED: usize = 4096;
 
 /// What findings lead to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
+pub struct ContainmentPolicy {
     /// What to do after a finding that asks to be blocked.
     pub on_block: Option<ContainmentAction>,
     /// What to do after a finding of critical severity.
@@ -34,7 +35,7 @@ pub struct Wanted {
     pub pattern: String,
 }
 
-impl Policy {
+impl ContainmentPolicy {
     /// A policy that does this after a finding that asks to be blocked, and that after a critical
     /// one; the harsher where one is both.
     pub fn new(
@@ -67,12 +68,12 @@ impl Policy {
     }
 
     fn consider(&mut self, event: &Event) -> Option<Wanted> {
-        let Event::Detection {
-            subject,
-            detection,
-            action,
-            ..
-        } = event
+        let (
+            Some(subject),
+            Body::Detection(Detected {
+                detection, action, ..
+            }),
+        ) = (&event.subject, &event.body)
         else {
             return None;
         };
@@ -99,9 +100,9 @@ impl Policy {
     }
 }
 
-/// See [`Policy::watch`].
+/// See [`ContainmentPolicy::watch`].
 pub struct Watching<'a, O> {
-    policy: &'a mut Policy,
+    policy: &'a mut ContainmentPolicy,
     output: &'a mut O,
     wanted: &'a mut Vec<Wanted>,
 }
@@ -124,34 +125,29 @@ mod tests {
 
     fn found(severity: Severity, action: Action) -> Event {
         let mut event = detected("files");
-        if let Event::Detection {
-            detection,
-            action: asked,
-            ..
-        } = &mut event
-        {
-            detection.severity = severity;
-            *asked = action;
+        if let Body::Detection(found) = &mut event.body {
+            found.detection.severity = severity;
+            found.action = action;
         }
         event
     }
 
-    fn measure(policy: &Policy, event: &Event) -> Option<ContainmentAction> {
+    fn measure(policy: &ContainmentPolicy, event: &Event) -> Option<ContainmentAction> {
         Some(policy.clone().consider(event)?.measure)
     }
 
     #[test]
     fn nothing_happens_unless_it_is_asked_for() {
         let worst = found(Severity::Critical, Action::Block);
-        assert_eq!(measure(&Policy::default(), &worst), None);
-        let policy = Policy::new(Some(ContainmentAction::Freeze), None);
+        assert_eq!(measure(&ContainmentPolicy::default(), &worst), None);
+        let policy = ContainmentPolicy::new(Some(ContainmentAction::Freeze), None);
         assert_eq!(measure(&policy, &worst), Some(ContainmentAction::Freeze));
         assert_eq!(
             measure(&policy, &found(Severity::Critical, Action::Alert)),
             None
         );
         assert_eq!(measure(&policy, &changed("files", "x")), None);
-        let policy = Policy::new(
+        let policy = ContainmentPolicy::new(
             Some(ContainmentAction::Freeze),
             Some(ContainmentAction::Kill),
         );
@@ -168,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_session_is_contained_once() {
-        let mut policy = Policy::new(Some(ContainmentAction::Freeze), None);
+        let mut policy = ContainmentPolicy::new(Some(ContainmentAction::Freeze), None);
         let event = found(Severity::High, Action::Block);
         assert!(policy.consider(&event).is_some());
         assert!(policy.consider(&event).is_none());

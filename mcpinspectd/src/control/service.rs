@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 
 use super::desk::{Attendance, Desk, Tray, Wish};
-use super::policy::{Policy, Wanted};
+use super::policy::{ContainmentPolicy, Wanted};
 use super::roster::Roster;
 use super::suppression::{Suppression, SuppressionError};
 use super::{ControlError, Decision, Status};
 use crate::contain::Trigger;
 use crate::engine::{AutoApproval, Engine, Output};
+use crate::event::body::{Policy, PolicyDecision, PolicyItem};
 use crate::event::{Event, Subject};
 use crate::model::{
-    Account, DefinitionHash, EVERY_SERVER, Input, InputSink, ItemKind, Pid, ServerId, SessionId,
-    Timestamp,
+    Account, DefinitionHash, EVERY_SERVER, Input, InputSink, ItemKind, Pid, ServerId, Timestamp,
 };
 use crate::process;
 use crate::registry::{Attribution, DecideError, DecidedBy, ItemKey};
@@ -29,7 +29,7 @@ const COUNT_EVERY: u64 = 100_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct Reloaded {
     /// What findings lead to.
-    pub policy: Policy,
+    pub policy: ContainmentPolicy,
     /// Which changes are accepted without a person.
     pub approval: AutoApproval,
 }
@@ -59,7 +59,7 @@ pub struct Service<O, H> {
     suppressions: PathBuf,
     account: Account,
     counted: Option<Timestamp>,
-    policy: Policy,
+    policy: ContainmentPolicy,
     desk: Desk,
 }
 
@@ -81,13 +81,13 @@ impl<O: Output, H: Host> Service<O, H> {
             suppressions,
             account: Account::default(),
             counted: None,
-            policy: Policy::default(),
+            policy: ContainmentPolicy::default(),
             desk,
         }
     }
 
     /// What findings lead to from now on.
-    pub fn set_policy(&mut self, policy: Policy) {
+    pub fn set_policy(&mut self, policy: ContainmentPolicy) {
         self.policy = policy;
     }
 
@@ -235,9 +235,9 @@ impl<O: Output, H: Host> Service<O, H> {
                 silence.add_to(&self.suppressions, now).map_err(failed)?;
                 self.host.reload_rules();
                 let policy = Told {
-                    item: "rule",
+                    item: PolicyItem::Rule,
                     tool: (!tool.is_empty()).then_some(tool),
-                    decision: "suppress",
+                    decision: PolicyDecision::Suppress,
                     reason: format!("{rule} until {until}: {reason}"),
                 };
                 self.tell(policy, &server, uid, now);
@@ -249,9 +249,9 @@ impl<O: Output, H: Host> Service<O, H> {
             Decision::Reload => {
                 self.reload().map_err(ControlError::Failed)?;
                 let policy = Told {
-                    item: "configuration",
+                    item: PolicyItem::Configuration,
                     tool: None,
-                    decision: "reload",
+                    decision: PolicyDecision::Reload,
                     reason: String::new(),
                 };
                 self.tell(policy, EVERY_SERVER, uid, now);
@@ -282,9 +282,12 @@ impl<O: Output, H: Host> Service<O, H> {
             Some(false) => Ok(()),
             Some(true) => {
                 let policy = Told {
-                    item: "monitoring",
+                    item: PolicyItem::Monitoring,
                     tool: None,
-                    decision: if enabled { "resume" } else { "pause" },
+                    decision: match enabled {
+                        true => PolicyDecision::Resume,
+                        false => PolicyDecision::Pause,
+                    },
                     reason: String::new(),
                 };
                 self.tell(policy, &id.0, uid, now);
@@ -380,22 +383,17 @@ impl<O: Output, H: Host> Service<O, H> {
             decision,
             reason,
         } = policy;
-        self.output.event(Event::Policy {
-            subject: Subject {
-                timestamp: now,
-                session_id: SessionId::none(),
-                server_id: ServerId(server.into()),
-                server_type: "stdio",
-                server_pid: None,
-            },
-            item: item.to_owned(),
+        let body = Policy {
+            item,
             tool_name: tool,
             hash: None,
-            decision: decision.to_owned(),
+            decision,
             by: DecidedBy::Person(uid).as_str(),
             uid: Some(uid),
             reason,
-        });
+        };
+        let subject = Subject::server(ServerId(server.into()));
+        self.output.event(Event::new(now, subject, body));
     }
 }
 
@@ -406,9 +404,9 @@ fn is_shown_as(key: &ItemKey, name: &str) -> bool {
 
 /// What was decided, beyond about whom and by whom.
 struct Told {
-    item: &'static str,
+    item: PolicyItem,
     tool: Option<String>,
-    decision: &'static str,
+    decision: PolicyDecision,
     reason: String,
 }
 

@@ -1,5 +1,9 @@
 //! One session under way: its two streams, what they carry, and what is said about it.
 
+use crate::event::body::{
+    BlindSpot, CaptureGap, Detected, InvalidMessage, SessionEnded, SessionIdentified,
+    SessionStarted,
+};
 use serde_json::value::RawValue;
 
 use super::offers::Offers;
@@ -112,14 +116,17 @@ impl LiveSession {
     }
 
     pub(super) fn announce(&self, start: &SessionStart, output: &mut dyn Output) {
-        output.event(Event::SessionStarted {
-            subject: self.body.subject(start.time),
-            fingerprint: start.server.fingerprint.clone(),
-            name_source: start.server.name_source.clone(),
-            server: start.server_party.clone(),
-            client: start.client_party.clone(),
-            joined_midstream: start.joined_midstream,
-        });
+        output.event(Event::new(
+            start.time,
+            self.body.subject(),
+            SessionStarted {
+                fingerprint: start.server.fingerprint.clone(),
+                name_source: start.server.name_source.clone(),
+                server: start.server_party.clone(),
+                client: start.client_party.clone(),
+                joined_midstream: start.joined_midstream,
+            },
+        ));
     }
 
     pub(super) fn parties_changed(&mut self, server_pid: Option<Pid>, client_pid: Option<Pid>) {
@@ -244,12 +251,15 @@ impl LiveSession {
             return;
         }
         body.blind_spots.push(known);
-        output.event(Event::BlindSpot {
-            subject: body.subject(time),
-            mechanism: mechanism.to_owned(),
-            pid,
-            covered_by_other_end,
-        });
+        output.event(Event::new(
+            time,
+            body.subject(),
+            BlindSpot {
+                mechanism: mechanism.to_owned(),
+                pid,
+                covered_by_other_end,
+            },
+        ));
     }
 
     pub(super) fn end_of_stream(
@@ -278,14 +288,17 @@ impl LiveSession {
             self.end_of_stream(shared, direction, time, output);
         }
         let body = &self.body;
-        output.event(Event::SessionEnded {
-            subject: body.subject(time),
-            reason: reason.to_owned(),
-            messages: body.messages,
-            bytes: body.bytes,
-            bytes_lost: body.bytes_lost,
-            unanswered: body.session.unanswered(),
-        });
+        output.event(Event::new(
+            time,
+            body.subject(),
+            SessionEnded {
+                reason: reason.to_owned(),
+                messages: body.messages,
+                bytes: body.bytes,
+                bytes_lost: body.bytes_lost,
+                unanswered: body.session.unanswered(),
+            },
+        ));
     }
 }
 
@@ -305,9 +318,8 @@ impl Body {
         }
     }
 
-    pub(super) fn subject(&self, timestamp: Timestamp) -> Subject {
+    pub(super) fn subject(&self) -> Subject {
         Subject {
-            timestamp,
             session_id: self.id.clone(),
             server_id: self.server.clone(),
             server_type: "stdio",
@@ -327,13 +339,16 @@ impl Body {
         self.bytes_lost += bytes_lost;
         self.session.gap();
         self.offers.gap();
-        output.event(Event::CaptureGap {
-            subject: self.subject(time),
-            direction,
-            bytes_lost,
-            position,
-            reason: reason.to_owned(),
-        });
+        output.event(Event::new(
+            time,
+            self.subject(),
+            CaptureGap {
+                direction,
+                bytes_lost,
+                position,
+                reason: reason.to_owned(),
+            },
+        ));
     }
 
     fn framed(
@@ -476,14 +491,17 @@ impl Body {
         output: &mut dyn Output,
     ) {
         if let Some(suppressed) = self.invalid.pass(time) {
-            output.event(Event::InvalidMessage {
-                subject: self.subject(time),
-                direction,
-                reason: reason.to_owned(),
-                bytes: bytes.len() as u64,
-                excerpt: shown::excerpt(bytes),
-                suppressed,
-            });
+            output.event(Event::new(
+                time,
+                self.subject(),
+                InvalidMessage {
+                    direction,
+                    reason: reason.to_owned(),
+                    bytes: bytes.len() as u64,
+                    excerpt: shown::excerpt(bytes),
+                    suppressed,
+                },
+            ));
         }
     }
 
@@ -499,13 +517,16 @@ impl Body {
     ) {
         if observed.identified {
             let identity = self.session.identity().clone();
-            output.event(Event::SessionIdentified {
-                subject: self.subject(time),
-                protocol_version: identity.protocol_version,
-                server_info: identity.server_info,
-                client_info: identity.client_info,
-                capabilities: identity.capabilities,
-            });
+            output.event(Event::new(
+                time,
+                self.subject(),
+                SessionIdentified {
+                    protocol_version: identity.protocol_version,
+                    server_info: identity.server_info,
+                    client_info: identity.client_info,
+                    capabilities: identity.capabilities,
+                },
+            ));
         }
         self.take_offers(shared, observed, time, output);
         let message = MessageInContext {
@@ -539,12 +560,15 @@ impl Body {
             return;
         }
         for detection in verdict.detections.iter().take(MAX_DETECTIONS) {
-            output.event(Event::Detection {
-                subject: self.subject(time),
-                tool_name: tool.map(shown::name),
-                detection: detection.clone(),
-                action: verdict.action,
-            });
+            output.event(Event::new(
+                time,
+                self.subject(),
+                Detected {
+                    tool_name: tool.map(shown::name),
+                    detection: detection.clone(),
+                    action: verdict.action,
+                },
+            ));
         }
     }
 }

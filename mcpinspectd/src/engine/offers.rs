@@ -4,6 +4,8 @@
 //! one. A client that lists its tools before every call thus makes no noise, and a changed tool that
 //! nobody has approved shows once in every session.
 
+use crate::event;
+use crate::event::body::{ServerChanged, ToolChanged, ToolSeen};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
@@ -153,15 +155,18 @@ impl Body {
         let number = self.offers.count_change(&key);
         if number <= MAX_CHANGES_TOLD || verdict.action >= Action::Alert {
             let pinned_text = shared.registry.text(&self.server, &key, pinned);
-            output.event(Event::ServerChanged {
-                subject: self.subject(time),
-                item: kind.as_str().to_owned(),
-                previous_hash: pinned.to_string(),
-                new_hash: observation.hash.to_string(),
-                changes: changes(pinned_text.as_deref(), said),
-                detections: verdict.detections.clone(),
-                max_severity: verdict.max_severity,
-            });
+            output.event(Event::new(
+                time,
+                self.subject(),
+                ServerChanged {
+                    item: kind,
+                    previous_hash: pinned,
+                    new_hash: observation.hash,
+                    changes: changes(pinned_text.as_deref(), said),
+                    detections: verdict.detections.clone(),
+                    max_severity: verdict.max_severity,
+                },
+            ));
         }
         self.findings(&verdict, None, time, output);
         if number <= MAX_CHANGES_ACCEPTED {
@@ -199,15 +204,18 @@ impl Body {
             && self.offers.is_news(ItemKind::Program, observation.hash)
             && self.offers.count_change(&key) <= MAX_CHANGES_TOLD
         {
-            output.event(Event::ServerChanged {
-                subject: self.subject(time),
-                item: ItemKind::Program.as_str().to_owned(),
-                previous_hash: pinned.to_string(),
-                new_hash: observation.hash.to_string(),
-                changes: changes(pinned_text.as_deref(), definition),
-                detections: Vec::new(),
-                max_severity: None,
-            });
+            output.event(Event::new(
+                time,
+                self.subject(),
+                ServerChanged {
+                    item: ItemKind::Program,
+                    previous_hash: pinned,
+                    new_hash: observation.hash,
+                    changes: changes(pinned_text.as_deref(), definition),
+                    detections: Vec::new(),
+                    max_severity: None,
+                },
+            ));
         }
         for (key, hash) in std::mem::take(&mut self.offers.waiting) {
             if shared.approval.accepts(&self.server, same) {
@@ -356,25 +364,22 @@ impl Body {
         if number > MAX_CHANGES_TOLD && !alerts {
             return;
         }
-        let subject = self.subject(time);
         let tool_name = shown::name(name);
         let detections = verdict.detections.clone();
         let max_severity = verdict.max_severity;
-        output.event(match pinned {
-            Some(pinned) => Event::ToolChanged {
-                subject,
+        let body = match pinned {
+            Some(pinned) => event::Body::from(ToolChanged {
                 tool_name,
                 status,
-                previous_hash: pinned.to_string(),
-                new_hash: Some(hash.to_string()),
+                previous_hash: pinned,
+                new_hash: Some(*hash),
                 changes: changes(pinned_text.as_deref(), definition),
                 detections,
                 max_severity,
-            },
-            None => Event::ToolSeen {
-                subject,
+            }),
+            None => event::Body::from(ToolSeen {
                 tool_name,
-                tool_hash: hash.to_string(),
+                tool_hash: *hash,
                 description: shown::description(
                     Tool::read(definition)
                         .description
@@ -384,8 +389,9 @@ impl Body {
                 status,
                 detections,
                 max_severity,
-            },
-        });
+            }),
+        };
+        output.event(Event::new(time, self.subject(), body));
         if status != ToolStatus::Unchanged {
             self.findings(&verdict, Some(name), time, output);
         }
@@ -406,16 +412,19 @@ impl Body {
         {
             return;
         }
-        output.event(Event::ToolChanged {
-            subject: self.subject(time),
-            tool_name: shown::name(&name),
-            status: ToolStatus::Removed,
-            previous_hash: hash.to_string(),
-            new_hash: None,
-            changes: Vec::new(),
-            detections: Vec::new(),
-            max_severity: None,
-        });
+        output.event(Event::new(
+            time,
+            self.subject(),
+            ToolChanged {
+                tool_name: shown::name(&name),
+                status: ToolStatus::Removed,
+                previous_hash: hash,
+                new_hash: None,
+                changes: Vec::new(),
+                detections: Vec::new(),
+                max_severity: None,
+            },
+        ));
     }
 }
 

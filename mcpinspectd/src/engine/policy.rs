@@ -11,8 +11,9 @@ use std::sync::Arc;
 use globset::GlobMatcher;
 
 use super::shown;
+use crate::event::body::{Policy, PolicyDecision, PolicyItem};
 use crate::event::{Event, Subject};
-use crate::model::{ItemKind, ServerId, SessionId};
+use crate::model::{ItemKind, ServerId};
 use crate::registry::ItemDecision;
 
 /// Which changes are accepted without a person: those that one of the rules accepts.
@@ -63,20 +64,15 @@ pub(super) fn event(decided: ItemDecision) -> Event {
         key,
         decision,
     } = decided;
-    Event::Policy {
-        subject: Subject {
-            timestamp: decision.time,
-            session_id: SessionId::none(),
-            server_id: ServerId(Arc::from(server)),
-            server_type: "stdio",
-            server_pid: None,
-        },
-        item: key.kind.as_str().to_owned(),
+    let subject = Subject::server(ServerId(Arc::from(server)));
+    let body = Policy {
+        item: PolicyItem::Definition(key.kind),
         tool_name: (key.kind == ItemKind::Tool).then(|| shown::name(&key.name)),
-        hash: decision.hash.map(|hash| hash.to_string()),
-        decision: decision.kind.as_str().to_owned(),
+        hash: decision.hash,
+        decision: PolicyDecision::Pin(decision.kind),
         by: decision.by.as_str(),
         uid: decision.by.uid(),
         reason: shown::description(&decision.reason),
-    }
+    };
+    Event::new(decision.time, subject, body)
 }

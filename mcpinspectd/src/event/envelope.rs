@@ -8,9 +8,8 @@ use serde::Serialize;
 use super::json::event_json;
 use super::kind::EventKind;
 use super::render;
-use crate::event::{Event, Subject};
-use crate::model::{Pid, ServerId, SessionId, Severity, Timestamp};
-use crate::text::escape::printable;
+use crate::event::{Body, Event};
+use crate::model::{Pid, ServerId, SessionId, Severity, Timestamp, ToolStatus};
 
 /// Names one event of one run of the daemon; orders events of a run by its number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -69,6 +68,8 @@ pub struct Envelope {
     pub uid: Option<u32>,
     /// Whether the server came or went with it.
     pub presence: Option<Presence>,
+    /// Whether a listed tool is worth a signal of its own: a new one, or one with findings.
+    pub is_news: bool,
     /// Names only: fit for every user of the machine.
     pub title: String,
     /// What happened, for whoever may read contents.
@@ -91,34 +92,26 @@ impl Envelope {
         max_json: usize,
     ) -> serde_json::Result<Self> {
         let json = event_json(event, id.as_str(), max_json)?;
-        let subject = subject(event);
+        let subject = event.subject.as_ref();
         Ok(Self {
-            kind: EventKind::of(event),
-            time: time(event),
-            severity: render::severity(event),
+            kind: event.kind(),
+            time: event.time,
+            severity: event.severity(),
             session: subject
                 .map(|subject| subject.session_id.clone())
                 .filter(|session| *session != SessionId::none()),
-            server: server(event).cloned(),
+            server: event.server().cloned(),
             pid: subject.and_then(|s| s.server_pid),
             uid,
             presence: None,
+            is_news: is_news(event),
             title: render::title(event),
             sentence: render::sentence(event),
             json: json.text,
             truncated: json.truncated,
-            details: details(event),
+            details: render::details(event),
             id,
         })
-    }
-
-    /// Whether a listed tool is worth a signal of its own: a new one, or one with findings.
-    pub fn is_news(&self) -> bool {
-        let status = self
-            .details
-            .iter()
-            .find(|(name, _)| *name == "MCPINSPECT_STATUS");
-        self.severity.is_some() || status.is_some_and(|(_, status)| status == "new")
     }
 
     /// Bytes of memory it takes, near enough for a budget.
@@ -135,218 +128,12 @@ impl Envelope {
     }
 }
 
-/// Whom the event is about, where it is about a session.
-pub fn subject(event: &Event) -> Option<&Subject> {
-    match event {
-        Event::ToolSeen { subject, .. }
-        | Event::ToolChanged { subject, .. }
-        | Event::ServerChanged { subject, .. }
-        | Event::Detection { subject, .. }
-        | Event::SessionStarted { subject, .. }
-        | Event::SessionIdentified { subject, .. }
-        | Event::SessionEnded { subject, .. }
-        | Event::CaptureGap { subject, .. }
-        | Event::BlindSpot { subject, .. }
-        | Event::InvalidMessage { subject, .. }
-        | Event::Policy { subject, .. }
-        | Event::Contained { subject, .. } => Some(subject),
-        Event::EventsDropped { .. } => None,
-    }
-}
-
-/// The server that the event is about.
-pub fn server(event: &Event) -> Option<&ServerId> {
-    match event {
-        Event::EventsDropped { server_id, .. } => server_id.as_ref(),
-        other => subject(other).map(|subject| &subject.server_id),
-    }
-}
-
-/// When the event happened.
-pub fn time(event: &Event) -> Timestamp {
-    match event {
-        Event::EventsDropped { timestamp, .. } => *timestamp,
-        other => subject(other).map_or(Timestamp(0), |subject| subject.timestamp),
-    }
-}
-
-/// Longest value of a detail, characters.
-const MAX_DETAIL: usize = 256;
-
-fn details(event: &Event) -> Vec<(&'static str, String)> {
-    let mut details = Vec::new();
-    let mut add = |name, value: &str| details.push((name, printable(value, MAX_DETAIL)));
-    match event {
-        Event::ToolSeen {
-            tool_name,
-            tool_hash,
-            status,
-            detections,
-            ..
-        } => {
-            add("MCPINSPECT_TOOL", tool_name);
-            add("MCPINSPECT_HASH", tool_hash);
-            add("MCPINSPECT_STATUS", render::status_word(*status));
-            if let Some(found) = render::worst(detections) {
-                add("MCPINSPECT_CATEGORY", &found.category);
-            }
-        }
-        Event::ToolChanged {
-            tool_name,
-            status,
-            previous_hash,
-            new_hash,
-            detections,
-            ..
-        } => {
-            add("MCPINSPECT_TOOL", tool_name);
-            add("MCPINSPECT_STATUS", render::status_word(*status));
-            add("MCPINSPECT_PREVIOUS_HASH", previous_hash);
-            if let Some(hash) = new_hash {
-                add("MCPINSPECT_HASH", hash);
-            }
-            if let Some(found) = render::worst(detections) {
-                add("MCPINSPECT_CATEGORY", &found.category);
-            }
-        }
-        Event::ServerChanged {
-            item,
-            previous_hash,
-            new_hash,
-            detections,
-            ..
-        } => {
-            add("MCPINSPECT_ITEM", item);
-            add("MCPINSPECT_PREVIOUS_HASH", previous_hash);
-            add("MCPINSPECT_HASH", new_hash);
-            if let Some(found) = render::worst(detections) {
-                add("MCPINSPECT_CATEGORY", &found.category);
-            }
-        }
-        Event::Detection {
-            tool_name,
-            detection,
-            action,
-            ..
-        } => {
-            if let Some(tool) = tool_name {
-                add("MCPINSPECT_TOOL", tool);
-            }
-            add("MCPINSPECT_CATEGORY", &detection.category);
-            add("MCPINSPECT_PATTERN", &detection.pattern);
-            add("MCPINSPECT_FIELD", &detection.field);
-            add("MCPINSPECT_ACTION", render::action_word(*action));
-        }
-        Event::SessionStarted {
-            fingerprint,
-            server,
-            client,
-            ..
-        } => {
-            add("MCPINSPECT_FINGERPRINT", fingerprint);
-            for (role, party) in [
-                ("MCPINSPECT_EXE", server),
-                ("MCPINSPECT_CLIENT_EXE", client),
-            ] {
-                if let Some(party) = party {
-                    add(role, &party.exe);
-                }
-            }
-            if let Some(client) = client {
-                add("MCPINSPECT_CLIENT_PID", &client.pid.to_string());
-            }
-        }
-        Event::SessionIdentified {
-            protocol_version, ..
-        } => {
-            if let Some(version) = protocol_version {
-                add("MCPINSPECT_PROTOCOL_VERSION", version);
-            }
-        }
-        Event::SessionEnded {
-            reason, bytes_lost, ..
-        } => {
-            add("MCPINSPECT_REASON", reason);
-            add("MCPINSPECT_BYTES_LOST", &bytes_lost.to_string());
-        }
-        Event::CaptureGap {
-            direction,
-            bytes_lost,
-            reason,
-            ..
-        } => {
-            add("MCPINSPECT_DIRECTION", direction.as_str());
-            add("MCPINSPECT_BYTES_LOST", &bytes_lost.to_string());
-            add("MCPINSPECT_REASON", reason);
-        }
-        Event::BlindSpot { mechanism, .. } => add("MCPINSPECT_MECHANISM", mechanism),
-        Event::InvalidMessage {
-            direction, reason, ..
-        } => {
-            add("MCPINSPECT_DIRECTION", direction.as_str());
-            add("MCPINSPECT_REASON", reason);
-        }
-        Event::Policy {
-            subject: _,
-            item,
-            tool_name,
-            hash,
-            decision,
-            by,
-            uid,
-            reason,
-        } => {
-            add("MCPINSPECT_ITEM", item);
-            if let Some(tool) = tool_name {
-                add("MCPINSPECT_TOOL", tool);
-            }
-            if let Some(hash) = hash {
-                add("MCPINSPECT_HASH", hash);
-            }
-            if !reason.is_empty() {
-                add("MCPINSPECT_REASON", reason);
-            }
-            add("MCPINSPECT_DECISION", decision);
-            add("MCPINSPECT_DECIDED_BY", by);
-            if let Some(uid) = uid {
-                add("MCPINSPECT_DECIDED_BY_UID", &uid.to_string());
-            }
-        }
-        Event::Contained {
-            subject: _,
-            measure,
-            cgroups,
-            processes,
-            missed: _,
-            uid,
-            pattern,
-        } => {
-            add("MCPINSPECT_MEASURE", measure.as_str());
-            add("MCPINSPECT_PROCESSES", &render::listed(processes));
-            if !cgroups.is_empty() {
-                add("MCPINSPECT_CGROUPS", &cgroups.join(" "));
-            }
-            if let Some(uid) = uid {
-                add("MCPINSPECT_DECIDED_BY_UID", &uid.to_string());
-            }
-            if let Some(pattern) = pattern {
-                add("MCPINSPECT_PATTERN", pattern);
-            }
-        }
-        Event::EventsDropped {
-            sink,
-            reason,
-            dropped,
-            ..
-        } => {
-            if let Some(sink) = sink {
-                add("MCPINSPECT_SINK", sink);
-            }
-            add("MCPINSPECT_REASON", reason);
-            add("MCPINSPECT_DROPPED", &dropped.to_string());
-        }
-    }
-    details
+fn is_news(event: &Event) -> bool {
+    let is_new = match &event.body {
+        Body::ToolSeen(seen) => seen.status == ToolStatus::New,
+        _ => false,
+    };
+    is_new || event.severity().is_some()
 }
 
 #[cfg(test)]

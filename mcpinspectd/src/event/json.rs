@@ -159,24 +159,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::event::body::ToolChanged;
     use crate::event::testing::subject;
+    use crate::event::testing::{TIME, hash};
     use crate::model::{FieldChange, ToolStatus};
 
     fn changed(previous: Value, new: Value) -> Event {
-        Event::ToolChanged {
-            subject: subject("files"),
-            tool_name: "read".to_owned(),
-            status: ToolStatus::Changed,
-            previous_hash: "a".repeat(64),
-            new_hash: Some("b".repeat(64)),
-            changes: vec![FieldChange {
-                field: "description".to_owned(),
-                previous,
-                new,
-            }],
-            detections: Vec::new(),
-            max_severity: None,
-        }
+        Event::new(
+            TIME,
+            subject("files"),
+            ToolChanged {
+                tool_name: "read".to_owned(),
+                status: ToolStatus::Changed,
+                previous_hash: hash('a'),
+                new_hash: Some(hash('b')),
+                changes: vec![FieldChange {
+                    field: "description".to_owned(),
+                    previous,
+                    new,
+                }],
+                detections: Vec::new(),
+                max_severity: None,
+            },
+        )
     }
 
     #[test]

@@ -4,9 +4,7 @@
 //! depend on it. So the ids stand in one place, next to the type's outside name, and a test holds
 //! the shipped message catalog against this table.
 
-use crate::event::Event;
-
-/// The type of an [`Event`], without its content.
+/// The type of an [`Event`](super::Event), without its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// `mcp_tool_seen`
@@ -54,25 +52,6 @@ impl EventKind {
         Self::Contained,
         Self::EventsDropped,
     ];
-
-    /// The type of this event.
-    pub fn of(event: &Event) -> Self {
-        match event {
-            Event::ToolSeen { .. } => Self::ToolSeen,
-            Event::ToolChanged { .. } => Self::ToolChanged,
-            Event::ServerChanged { .. } => Self::ServerChanged,
-            Event::Detection { .. } => Self::Detection,
-            Event::SessionStarted { .. } => Self::SessionStarted,
-            Event::SessionIdentified { .. } => Self::SessionIdentified,
-            Event::SessionEnded { .. } => Self::SessionEnded,
-            Event::CaptureGap { .. } => Self::CaptureGap,
-            Event::BlindSpot { .. } => Self::BlindSpot,
-            Event::InvalidMessage { .. } => Self::InvalidMessage,
-            Event::Policy { .. } => Self::Policy,
-            Event::Contained { .. } => Self::Contained,
-            Event::EventsDropped { .. } => Self::EventsDropped,
-        }
-    }
 
     /// The type's outside name: the `type` of its JSON and the journal's `MCPINSPECT_EVENT`.
     pub fn name(self) -> &'static str {

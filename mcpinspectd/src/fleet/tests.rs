@@ -1,14 +1,18 @@
 //! The answers, from the entries that this program's own sink writes.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use crate::event::body::{
+    CaptureGap, Detected, Policy, PolicyDecision, PolicyItem, ToolChanged, ToolSeen,
+};
 use serde_json::{Map, Value, json};
 
 use super::report::{Report, State};
 use super::{Fleet, LISTED_MAX, source};
 use crate::event::Event;
 use crate::event::envelope::{Envelope, EventId};
-use crate::event::testing::{detection, subject};
-use crate::model::{Severity, Timestamp, ToolStatus};
+use crate::event::testing::{TIME, detection, subject};
+use crate::model::{DefinitionHash, ItemKind, Severity, Timestamp, ToolStatus};
+use crate::registry::DecisionKind;
 use crate::sink::journal;
 
 const START: u64 = 1_760_000_000_000_000;
@@ -36,46 +40,60 @@ fn trusted(entry: &mut Map<String, Value>, host: u8, second: u64) {
     entry.insert("__REALTIME_TIMESTAMP".to_owned(), json!(time.to_string()));
 }
 
+/// The hash that begins with these two digits, over and over.
+fn full(digits: &str) -> DefinitionHash {
+    digits.repeat(32).parse().unwrap()
+}
+
 fn seen(server: &str, tool: &str, hash: &str) -> Event {
-    Event::ToolSeen {
-        subject: subject(server),
-        tool_name: tool.to_owned(),
-        tool_hash: hash.repeat(32),
-        description: "does things".to_owned(),
-        status: ToolStatus::New,
-        detections: Vec::new(),
-        max_severity: None,
-    }
+    Event::new(
+        TIME,
+        subject(server),
+        ToolSeen {
+            tool_name: tool.to_owned(),
+            tool_hash: full(hash),
+            description: "does things".to_owned(),
+            status: ToolStatus::New,
+            detections: Vec::new(),
+            max_severity: None,
+        },
+    )
 }
 
 fn changed(server: &str, tool: &str, hash: Option<&str>) -> Event {
-    Event::ToolChanged {
-        subject: subject(server),
-        tool_name: tool.to_owned(),
-        status: if hash.is_some() {
-            ToolStatus::Changed
-        } else {
-            ToolStatus::Removed
+    Event::new(
+        TIME,
+        subject(server),
+        ToolChanged {
+            tool_name: tool.to_owned(),
+            status: if hash.is_some() {
+                ToolStatus::Changed
+            } else {
+                ToolStatus::Removed
+            },
+            previous_hash: full("aa"),
+            new_hash: hash.map(full),
+            changes: Vec::new(),
+            detections: Vec::new(),
+            max_severity: None,
         },
-        previous_hash: "aa".repeat(32),
-        new_hash: hash.map(|hash| hash.repeat(32)),
-        changes: Vec::new(),
-        detections: Vec::new(),
-        max_severity: None,
-    }
+    )
 }
 
 fn approve(server: &str, tool: &str, hash: &str) -> Event {
-    Event::Policy {
-        subject: subject(server),
-        item: "tool".to_owned(),
-        tool_name: Some(tool.to_owned()),
-        hash: Some(hash.repeat(32)),
-        decision: "approve".to_owned(),
-        by: "person",
-        uid: Some(1000),
-        reason: "reviewed".to_owned(),
-    }
+    Event::new(
+        TIME,
+        subject(server),
+        Policy {
+            item: PolicyItem::Definition(ItemKind::Tool),
+            tool_name: Some(tool.to_owned()),
+            hash: Some(full(hash)),
+            decision: PolicyDecision::Pin(DecisionKind::Approve),
+            by: "person",
+            uid: Some(1000),
+            reason: "reviewed".to_owned(),
+        },
+    )
 }
 
 fn read(lines: &[String]) -> Fleet {
@@ -193,22 +211,28 @@ fn silent_stopped_and_unwatched_hosts_show() {
 fn alerts_and_losses_are_told_and_bounded() {
     let mut lines: Vec<String> = (0..LISTED_MAX as u64 + 20)
         .map(|second| {
-            let event = Event::Detection {
-                subject: subject("notes"),
-                tool_name: Some("read".to_owned()),
-                detection: detection(),
-                action: crate::model::Action::Alert,
-            };
+            let event = Event::new(
+                TIME,
+                subject("notes"),
+                Detected {
+                    tool_name: Some("read".to_owned()),
+                    detection: detection(),
+                    action: crate::model::Action::Alert,
+                },
+            );
             line(1, second, &event)
         })
         .collect();
-    let gap = Event::CaptureGap {
-        subject: subject("notes"),
-        direction: crate::model::Direction::ServerToClient,
-        bytes_lost: 77,
-        position: 0,
-        reason: "ring_full".to_owned(),
-    };
+    let gap = Event::new(
+        TIME,
+        subject("notes"),
+        CaptureGap {
+            direction: crate::model::Direction::ServerToClient,
+            bytes_lost: 77,
+            position: 0,
+            reason: "ring_full".to_owned(),
+        },
+    );
     lines.push(line(2, 1, &gap));
     lines.push(line(2, 2, &gap));
     let report = report(&lines);

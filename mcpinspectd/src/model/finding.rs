@@ -76,3 +76,15 @@ pub struct Detection {
     /// One sentence for a person.
     pub explanation: String,
 }
+
+impl Action {
+    /// The word used on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Warn => "warn",
+            Self::Alert => "alert",
+            Self::Block => "block",
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 /// SHA-256 of a definition's canonical text. Printed as lower-case hex.
@@ -13,6 +14,11 @@ impl DefinitionHash {
     /// The hash of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
+    }
+
+    /// The first twelve digits: enough for a person to tell two definitions apart.
+    pub fn short(self) -> String {
+        hex::encode(&self.0[..6])
     }
 }
 
@@ -40,5 +46,11 @@ impl FromStr for DefinitionHash {
         let mut hash = [0; 32];
         hex::decode_to_slice(text, &mut hash).map_err(|_| NotAHash)?;
         Ok(Self(hash))
+    }
+}
+
+impl Serialize for DefinitionHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }

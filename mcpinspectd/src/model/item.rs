@@ -1,5 +1,7 @@
 //! What is pinned.
 
+use serde::{Serialize, Serializer};
+
 /// What sort of thing is pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ItemKind {
@@ -35,5 +37,11 @@ impl ItemKind {
     /// The kind that `word` names.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+impl Serialize for ItemKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }

@@ -27,3 +27,15 @@ pub enum ToolStatus {
     /// Pinned, and no longer offered.
     Removed,
 }
+
+impl ToolStatus {
+    /// The word used on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Unchanged => "unchanged",
+            Self::Changed => "changed",
+            Self::Removed => "removed",
+        }
+    }
+}

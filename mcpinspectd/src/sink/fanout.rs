@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::queue::{QueueReceiver, QueueSender, queue};
 use super::rate_limit::{Rate, RateDecision, RateLimiter};
 use super::sequencer::Sequencer;
-use crate::event::{Event, EventKind, envelope, render};
+use crate::event::Event;
+use crate::event::body::{DropReason, EventsDropped};
 use crate::model::{ServerId, SinkTally, Timestamp};
 use crate::status::{View, ViewLimits};
 
@@ -73,18 +74,15 @@ impl Sinks {
     pub fn publish(&self, event: &Event) {
         // Held throughout, so every sink sees the events in the order of their numbers.
         let queues = lock(&self.queues);
-        let decision = envelope::server(event).map_or(RateDecision::Pass, |server| {
-            let (kind, severity) = (EventKind::of(event), render::severity(event));
-            lock(&self.rate_limiter).judge(server, kind, severity, envelope::time(event))
+        let decision = event.server().map_or(RateDecision::Pass, |server| {
+            let (kind, severity) = (event.kind(), event.severity());
+            lock(&self.rate_limiter).judge(server, kind, severity, event.time)
         });
         match decision {
             RateDecision::Pass => {}
             RateDecision::PassAfter(suppressed) => {
-                let server = envelope::server(event).cloned();
-                self.hand_out(
-                    &queues,
-                    &suppression_notice(server, suppressed, envelope::time(event)),
-                );
+                let server = event.server().cloned();
+                self.hand_out(&queues, &suppression_notice(server, suppressed, event.time));
             }
             RateDecision::Suppress => {
                 self.sequencer.note(event);
@@ -135,14 +133,14 @@ impl Sinks {
     }
 }
 
-fn suppression_notice(server_id: Option<ServerId>, dropped: u64, timestamp: Timestamp) -> Event {
-    Event::EventsDropped {
-        timestamp,
+fn suppression_notice(server_id: Option<ServerId>, dropped: u64, time: Timestamp) -> Event {
+    let body = EventsDropped {
         sink: None,
         server_id,
-        reason: "flood",
+        reason: DropReason::Flood,
         dropped,
-    }
+    };
+    Event::of_daemon(time, body)
 }
 
 /// The values behind these locks are whole after every statement, also after a panic elsewhere.
@@ -154,9 +152,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
-    use crate::event::Envelope;
-    use crate::event::Presence;
     use crate::event::testing::{changed, detected, session_started};
+    use crate::event::{Envelope, EventKind, Presence};
     use crate::model::Severity;
     use crate::sink::queue::Item;
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::sequencer::Sequencer;
+use crate::event::body::{DropReason, EventsDropped};
 use crate::event::{Envelope, Event};
 use crate::model::{SinkTally, Timestamp};
 
@@ -129,13 +130,13 @@ impl QueueReceiver {
             dropped,
             "events were dropped because the sink is too slow"
         );
-        let event = Event::EventsDropped {
-            timestamp: Timestamp::now(),
+        let body = EventsDropped {
             sink: Some(self.name.to_owned()),
             server_id: None,
-            reason: "queue_full",
+            reason: DropReason::QueueFull,
             dropped,
         };
+        let event = Event::of_daemon(Timestamp::now(), body);
         let envelope = self.sequencer.envelope(&event)?;
         self.counters.accepted.fetch_add(1, Ordering::Relaxed);
         Some(Item::Event(envelope))

@@ -104,7 +104,7 @@ impl Block {
         &self.text[range.start as usize..range.end as usize]
     }
 
-    fn record(&self, entry: &Entry) -> Envelope {
+    fn envelope(&self, entry: &Entry) -> Envelope {
         let text = |range: &Range<u32>| self.text(range).to_owned();
         Envelope {
             id: EventId::from_text(self.text(&entry.id)),
@@ -122,6 +122,8 @@ impl Block {
             pid: entry.pid,
             uid: entry.uid,
             presence: entry.presence,
+            // Only what is new is signalled.
+            is_news: false,
             title: text(&entry.title),
             sentence: text(&entry.sentence),
             json: text(&entry.json),
@@ -211,7 +213,7 @@ impl History {
         self.all()
             .rev()
             .find(|(block, entry)| block.text(&entry.id) == id)
-            .map(|(block, entry)| Arc::new(block.record(entry)))
+            .map(|(block, entry)| Arc::new(block.envelope(entry)))
     }
 
     /// Up to `limit` of the latest records after the one named `after` that `keep` lets through,
@@ -226,7 +228,7 @@ impl History {
             .all()
             .rev()
             .take_while(|(block, entry)| block.text(&entry.id) != after)
-            .map(|(block, entry)| block.record(entry))
+            .map(|(block, entry)| block.envelope(entry))
             .filter(|record| keep(record))
             .take(limit)
             .map(Arc::new)

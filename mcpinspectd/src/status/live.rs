@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use crate::event::{Event, Presence, envelope};
+use crate::event::body::{PolicyDecision, SessionStarted, ToolChanged, ToolSeen};
+use crate::event::{Body, Event, Presence, Subject};
 use crate::model::{
     ContainmentAction, EVERY_SERVER, Party, Pid, ServerId, SessionId, Severity, Timestamp,
     ToolStatus,
@@ -41,7 +42,7 @@ impl Default for LiveLimits {
 
 /// One server as the bus tells of it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Server {
+pub struct ServerSummary {
     /// Its stable name.
     pub server_id: ServerId,
     /// Fingerprint of its identity, hex.
@@ -62,7 +63,7 @@ pub struct Server {
 
 /// One session under way.
 #[derive(Clone, Debug, Serialize)]
-pub struct Session {
+pub struct SessionSummary {
     /// Its id.
     pub session_id: SessionId,
     /// Its server.
@@ -70,16 +71,16 @@ pub struct Session {
     /// When it was recognised.
     pub started: Timestamp,
     /// The server's process.
-    pub server: Option<Process>,
+    pub server: Option<ProcessSummary>,
     /// The client's process.
-    pub client: Option<Process>,
+    pub client: Option<ProcessSummary>,
     /// Protocol revision agreed on.
     pub protocol_version: Option<String>,
 }
 
 /// A process as far as the bus tells of it: no command line, which may tell more than its owner likes.
 #[derive(Clone, Debug, Serialize)]
-pub struct Process {
+pub struct ProcessSummary {
     /// Its pid.
     pub pid: Pid,
     /// Its executable.
@@ -90,7 +91,7 @@ pub struct Process {
     pub unit: Option<String>,
 }
 
-impl From<&Party> for Process {
+impl From<&Party> for ProcessSummary {
     fn from(party: &Party) -> Self {
         let unit = party.unit.as_deref().map(|unit| printable(unit, 256));
         Self {
@@ -104,7 +105,7 @@ impl From<&Party> for Process {
 
 /// One tool of a server.
 #[derive(Clone, Debug, Serialize)]
-pub struct Tool {
+pub struct ToolSummary {
     /// Its name.
     pub tool_name: String,
     /// How it stands to its pin.
@@ -125,14 +126,14 @@ struct ServerEntry {
     last_seen: Timestamp,
     paused: bool,
     frozen: bool,
-    tools: BTreeMap<String, Tool>,
+    tools: BTreeMap<String, ToolSummary>,
 }
 
 /// The picture.
 #[derive(Debug)]
 pub struct Live {
     limits: LiveLimits,
-    sessions: HashMap<SessionId, Session>,
+    sessions: HashMap<SessionId, SessionSummary>,
     servers: BTreeMap<ServerId, ServerEntry>,
     /// Whether nobody listens to any server.
     paused: bool,
@@ -153,17 +154,15 @@ impl Live {
 
     /// The user that the server of this event runs as, where known. Ask before [`Live::apply`].
     pub fn uid_of(&self, event: &Event) -> Option<u32> {
-        match event {
-            Event::SessionStarted { server, .. } => server.as_ref().map(|party| party.uid),
-            other => {
-                let subject = envelope::subject(other)?;
-                if subject.session_id == SessionId::none() {
-                    // About the server itself: whoever ran it last is concerned.
-                    return self.servers.get(&subject.server_id)?.uid;
-                }
-                Some(self.sessions.get(&subject.session_id)?.server.as_ref()?.uid)
-            }
+        if let Body::SessionStarted(started) = &event.body {
+            return started.server.as_ref().map(|party| party.uid);
         }
+        let subject = event.subject.as_ref()?;
+        if subject.session_id == SessionId::none() {
+            // About the server itself: the user who ran it last is concerned.
+            return self.servers.get(&subject.server_id)?.uid;
+        }
+        Some(self.sessions.get(&subject.session_id)?.server.as_ref()?.uid)
     }
 
     /// Entries that found no room since the start.
@@ -173,134 +172,121 @@ impl Live {
 
     /// Takes in one event.
     pub fn apply(&mut self, event: &Event) -> Option<Presence> {
-        match event {
-            Event::SessionStarted {
-                subject,
-                fingerprint,
-                server,
-                client,
-                ..
-            } => {
-                if self.sessions.contains_key(&subject.session_id) {
-                    return None;
-                }
-                if self.sessions.len() >= self.limits.sessions {
-                    self.forgotten += 1;
-                    return None;
-                }
-                let uid = server.as_ref().map(|party| party.uid);
-                self.sessions.insert(
-                    subject.session_id.clone(),
-                    Session {
-                        session_id: subject.session_id.clone(),
-                        server_id: subject.server_id.clone(),
-                        started: subject.timestamp,
-                        server: server.as_ref().map(Process::from),
-                        client: client.as_ref().map(Process::from),
-                        protocol_version: None,
-                    },
-                );
-                let entry = self.server(&subject.server_id, subject.timestamp)?;
-                entry.fingerprint = bound(fingerprint, 128).into_owned();
-                entry.uid = uid.or(entry.uid);
-                entry.sessions += 1;
-                (entry.sessions == 1).then_some(Presence::Appeared)
-            }
-            Event::SessionIdentified {
-                subject,
-                protocol_version,
-                ..
-            } => {
+        let (time, subject) = (event.time, event.subject.as_ref()?);
+        match &event.body {
+            Body::SessionStarted(started) => return self.session_started(time, subject, started),
+            Body::SessionEnded(_) => return self.session_ended(time, subject),
+            Body::SessionIdentified(identified) => {
                 if let Some(session) = self.sessions.get_mut(&subject.session_id) {
-                    session.protocol_version =
-                        protocol_version.as_deref().map(|v| printable(v, 64));
+                    let version = identified.protocol_version.as_deref();
+                    session.protocol_version = version.map(|version| printable(version, 64));
                 }
-                None
             }
-            Event::SessionEnded { subject, .. } => {
-                let session = self.sessions.remove(&subject.session_id)?;
-                let entry = self.server(&session.server_id, subject.timestamp)?;
-                entry.sessions = entry.sessions.saturating_sub(1);
-                if entry.sessions > 0 {
-                    return None;
-                }
-                entry.frozen = false;
-                Some(Presence::Vanished)
-            }
-            Event::ToolSeen {
-                subject,
+            Body::ToolSeen(ToolSeen {
                 tool_name,
                 tool_hash,
                 status,
                 max_severity,
                 ..
-            } => {
-                self.tool(
-                    &subject.server_id,
-                    Tool {
-                        tool_name: printable(tool_name, SHOWN_NAME),
-                        status: *status,
-                        tool_hash: bound(tool_hash, 64).into_owned(),
-                        max_severity: *max_severity,
-                        last_seen: subject.timestamp,
-                    },
-                );
-                None
+            }) => {
+                let tool = ToolSummary {
+                    tool_name: printable(tool_name, SHOWN_NAME),
+                    status: *status,
+                    tool_hash: tool_hash.to_string(),
+                    max_severity: *max_severity,
+                    last_seen: time,
+                };
+                self.tool(&subject.server_id, tool);
             }
-            Event::ToolChanged {
-                subject,
+            Body::ToolChanged(ToolChanged {
                 tool_name,
                 new_hash,
                 status,
                 max_severity,
                 ..
-            } => {
-                self.tool(
-                    &subject.server_id,
-                    Tool {
-                        tool_name: printable(tool_name, SHOWN_NAME),
-                        status: *status,
-                        tool_hash: bound(new_hash.as_deref().unwrap_or_default(), 64).into_owned(),
-                        max_severity: *max_severity,
-                        last_seen: subject.timestamp,
-                    },
-                );
-                None
-            }
-            Event::Policy {
-                subject, decision, ..
-            } => {
-                let paused = match decision.as_str() {
-                    "pause" => true,
-                    "resume" => false,
-                    _ => return None,
+            }) => {
+                let tool = ToolSummary {
+                    tool_name: printable(tool_name, SHOWN_NAME),
+                    status: *status,
+                    tool_hash: new_hash.map(|hash| hash.to_string()).unwrap_or_default(),
+                    max_severity: *max_severity,
+                    last_seen: time,
                 };
-                if *subject.server_id.0 == *EVERY_SERVER {
-                    self.paused = paused;
-                } else if let Some(entry) = self.server(&subject.server_id, subject.timestamp) {
-                    entry.paused = paused;
-                }
-                None
+                self.tool(&subject.server_id, tool);
             }
-            Event::Contained {
-                subject, measure, ..
-            } => {
+            Body::Policy(policy) => match policy.decision {
+                PolicyDecision::Pause => self.set_paused(&subject.server_id, true, time),
+                PolicyDecision::Resume => self.set_paused(&subject.server_id, false, time),
+                PolicyDecision::Pin(_) | PolicyDecision::Suppress | PolicyDecision::Reload => {}
+            },
+            Body::Contained(contained) => {
                 if let Some(entry) = self.servers.get_mut(&subject.server_id) {
-                    entry.frozen = *measure == ContainmentAction::Freeze;
+                    entry.frozen = contained.action == ContainmentAction::Freeze;
                 }
-                None
             }
-            Event::ServerChanged { .. }
-            | Event::Detection { .. }
-            | Event::CaptureGap { .. }
-            | Event::BlindSpot { .. }
-            | Event::InvalidMessage { .. }
-            | Event::EventsDropped { .. } => None,
+            Body::ServerChanged(_)
+            | Body::Detection(_)
+            | Body::CaptureGap(_)
+            | Body::BlindSpot(_)
+            | Body::InvalidMessage(_)
+            | Body::EventsDropped(_) => {}
+        }
+        None
+    }
+
+    fn session_started(
+        &mut self,
+        time: Timestamp,
+        subject: &Subject,
+        started: &SessionStarted,
+    ) -> Option<Presence> {
+        if self.sessions.contains_key(&subject.session_id) {
+            return None;
+        }
+        if self.sessions.len() >= self.limits.sessions {
+            self.forgotten += 1;
+            return None;
+        }
+        let uid = started.server.as_ref().map(|party| party.uid);
+        self.sessions.insert(
+            subject.session_id.clone(),
+            SessionSummary {
+                session_id: subject.session_id.clone(),
+                server_id: subject.server_id.clone(),
+                started: time,
+                server: started.server.as_ref().map(ProcessSummary::from),
+                client: started.client.as_ref().map(ProcessSummary::from),
+                protocol_version: None,
+            },
+        );
+        let entry = self.server(&subject.server_id, time)?;
+        entry.fingerprint = bound(&started.fingerprint, 128).into_owned();
+        entry.uid = uid.or(entry.uid);
+        entry.sessions += 1;
+        (entry.sessions == 1).then_some(Presence::Appeared)
+    }
+
+    fn session_ended(&mut self, time: Timestamp, subject: &Subject) -> Option<Presence> {
+        let session = self.sessions.remove(&subject.session_id)?;
+        let entry = self.server(&session.server_id, time)?;
+        entry.sessions = entry.sessions.saturating_sub(1);
+        if entry.sessions > 0 {
+            return None;
+        }
+        entry.frozen = false;
+        Some(Presence::Vanished)
+    }
+
+    fn set_paused(&mut self, server: &ServerId, paused: bool, time: Timestamp) {
+        if *server.0 == *EVERY_SERVER {
+            self.paused = paused;
+        } else if let Some(entry) = self.server(server, time) {
+            entry.paused = paused;
         }
     }
 
     /// All servers, by name.
-    pub fn servers(&self) -> impl Iterator<Item = Server> {
+    pub fn servers(&self) -> impl Iterator<Item = ServerSummary> {
         self.servers.iter().map(|(id, entry)| self.row(id, entry))
     }
 
@@ -310,13 +296,13 @@ impl Live {
     }
 
     /// One server, and its tools by name.
-    pub fn server_and_tools(&self, server: &ServerId) -> Option<(Server, Vec<Tool>)> {
+    pub fn server_and_tools(&self, server: &ServerId) -> Option<(ServerSummary, Vec<ToolSummary>)> {
         let (id, entry) = self.servers.get_key_value(server)?;
         Some((self.row(id, entry), entry.tools.values().cloned().collect()))
     }
 
-    fn row(&self, id: &ServerId, entry: &ServerEntry) -> Server {
-        Server {
+    fn row(&self, id: &ServerId, entry: &ServerEntry) -> ServerSummary {
+        ServerSummary {
             server_id: id.clone(),
             fingerprint: entry.fingerprint.clone(),
             sessions: entry.sessions,
@@ -329,19 +315,19 @@ impl Live {
     }
 
     /// All sessions under way, the oldest first.
-    pub fn sessions(&self) -> Vec<&Session> {
+    pub fn sessions(&self) -> Vec<&SessionSummary> {
         let mut sessions: Vec<_> = self.sessions.values().collect();
         sessions.sort_by(|a, b| (a.started, &a.session_id).cmp(&(b.started, &b.session_id)));
         sessions
     }
 
     /// The tools of one server by name; `None` for a server that is not known.
-    pub fn tools(&self, server: &str) -> Option<(Option<u32>, impl Iterator<Item = &Tool>)> {
+    pub fn tools(&self, server: &str) -> Option<(Option<u32>, impl Iterator<Item = &ToolSummary>)> {
         let entry = self.servers.get(&ServerId(server.into()))?;
         Some((entry.uid, entry.tools.values()))
     }
 
-    fn tool(&mut self, server: &ServerId, tool: Tool) {
+    fn tool(&mut self, server: &ServerId, tool: ToolSummary) {
         let most = self.limits.tools_per_server;
         let Some(entry) = self.server(server, tool.last_seen) else {
             return;
@@ -386,27 +372,24 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::event::testing::{changed, session_started, subject};
+    use crate::event::body::SessionEnded;
+    use crate::event::testing::{TIME, changed, session_started, subject};
 
     fn in_session(mut event: Event, session: &str) -> Event {
-        match &mut event {
-            Event::SessionStarted { subject, .. } | Event::SessionEnded { subject, .. } => {
-                subject.session_id = SessionId(Arc::from(session));
-            }
-            _ => panic!("no session event"),
-        }
+        let subject = event.subject.as_mut().unwrap();
+        subject.session_id = SessionId(Arc::from(session));
         event
     }
 
     fn ended(server: &str) -> Event {
-        Event::SessionEnded {
-            subject: subject(server),
+        let body = SessionEnded {
             reason: "server_exited".to_owned(),
             messages: 0,
             bytes: 0,
             bytes_lost: 0,
             unanswered: 0,
-        }
+        };
+        Event::new(TIME, subject(server), body)
     }
 
     #[test]
@@ -456,7 +439,7 @@ mod tests {
         assert_eq!(names, ["b", "c"]);
         live.apply(&changed("c", "x"));
         let mut other = changed("c", "x");
-        if let Event::ToolChanged { tool_name, .. } = &mut other {
+        if let Body::ToolChanged(ToolChanged { tool_name, .. }) = &mut other.body {
             "other".clone_into(tool_name);
         }
         live.apply(&other);

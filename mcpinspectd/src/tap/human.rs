@@ -17,9 +17,8 @@ use anstyle::{AnsiColor, Style};
 use super::preview::preview;
 use super::{Format, Ready, StreamSummary, Summary};
 use crate::engine::{MessageKind, MessageSeen};
-use crate::event::Event;
-use crate::event::envelope::subject;
-use crate::event::render;
+use crate::event::body::ToolSeen;
+use crate::event::{Body, Event, render};
 use crate::model::{Direction, Severity, Timestamp, ToolStatus};
 use crate::text::escape;
 
@@ -150,33 +149,27 @@ impl Format for Human {
     }
 
     fn event(&mut self, event: &Event, out: &mut Vec<u8>) {
-        let told = match event {
-            Event::ToolSeen {
+        let worth_a_line = match &event.body {
+            Body::ToolSeen(ToolSeen {
                 status, detections, ..
-            } => *status != ToolStatus::Unchanged || !detections.is_empty(),
+            }) => *status != ToolStatus::Unchanged || !detections.is_empty(),
             // It stands there as a message already.
-            Event::InvalidMessage { .. } => false,
+            Body::InvalidMessage(_) => false,
             _ => true,
         };
-        if !told {
+        if !worth_a_line {
             return;
         }
-        let (sign, style) = match render::severity(event) {
+        let (sign, style) = match event.severity() {
             Some(Severity::Critical | Severity::High) => ("▲", ALARM),
             Some(Severity::Medium) => ("!", WARNING),
             Some(Severity::Low) | None => ("·", NOTICE),
         };
-        let (time, server) = match subject(event) {
-            Some(subject) => (
-                subject.timestamp,
-                named(&subject.server_id.0, subject.server_pid.map(|pid| pid.0)),
-            ),
-            None => match event {
-                Event::EventsDropped { timestamp, .. } => (*timestamp, String::new()),
-                _ => (Timestamp::default(), String::new()),
-            },
-        };
-        let mut line = self.front(time, &server);
+        let server = event.subject.as_ref().map(|subject| {
+            let pid = subject.server_pid.map(|pid| pid.0);
+            named(&subject.server_id.0, pid)
+        });
+        let mut line = self.front(event.time, &server.unwrap_or_default());
         line.push_str(&self.paint(style, &format!("{sign} {}", render::sentence(event))));
         push(out, &line);
     }

@@ -25,8 +25,8 @@ use sha2::{Digest, Sha256};
 use super::{Format, Ready, Summary};
 use crate::detect::category::Category;
 use crate::engine::{MessageKind, MessageSeen};
-use crate::event::Event;
 use crate::event::json::TerminalSafe;
+use crate::event::{Body, Event};
 use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
 
 /// See the module's text.
@@ -140,11 +140,9 @@ impl Format for Jsonl {
 
     fn event(&mut self, event: &Event, out: &mut Vec<u8>) {
         // What concerns the wire itself; findings about what was said are the daemon's business.
-        let concerns_the_wire = match event {
-            Event::CaptureGap { .. } | Event::BlindSpot { .. } => true,
-            Event::Detection { detection, .. } => {
-                detection.category == Category::WireTampering.as_str()
-            }
+        let concerns_the_wire = match &event.body {
+            Body::CaptureGap(_) | Body::BlindSpot(_) => true,
+            Body::Detection(found) => found.detection.category == Category::WireTampering.as_str(),
             _ => false,
         };
         if concerns_the_wire {

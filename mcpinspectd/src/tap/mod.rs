@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use crate::engine::{MessageSeen, Output};
-use crate::event::Event;
-use crate::event::envelope::subject;
+use crate::event::body::SessionStarted;
+use crate::event::{Body, Event};
 use crate::model::{CaptureTotals, Direction, Pid, ServerId, SessionId, StreamLedger, Timestamp};
 
 mod filter;
@@ -206,12 +206,8 @@ impl<W: Write, F: Format> Tap<W, F> {
     }
 
     fn learn(&mut self, event: &Event) {
-        if let Event::SessionStarted {
-            subject,
-            server,
-            client,
-            ..
-        } = event
+        if let (Some(subject), Body::SessionStarted(SessionStarted { server, client, .. })) =
+            (&event.subject, &event.body)
             && let Some(known) = self.known(&subject.session_id)
         {
             known.server = Some(subject.server_id.clone());
@@ -247,7 +243,7 @@ impl<W: Write, F: Format> Output for Tap<W, F> {
     fn event(&mut self, event: Event) {
         self.learn(&event);
         let admitted = self.filter.is_empty()
-            || match subject(&event) {
+            || match &event.subject {
                 Some(subject) => match self.sessions.get(&subject.session_id) {
                     Some(known) => self.admits(known),
                     None => self

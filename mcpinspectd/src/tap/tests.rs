@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::testing::{Message, conversation, request, response};
 use super::*;
 use crate::engine::MessageKind;
+use crate::event::EventKind;
 use crate::event::testing::examples;
 use crate::text::escape::is_hidden;
 
@@ -176,11 +177,11 @@ fn lines_for_people() {
         .into_iter()
         .filter(|event| {
             matches!(
-                event,
-                Event::SessionStarted { .. }
-                    | Event::ToolChanged { .. }
-                    | Event::CaptureGap { .. }
-                    | Event::EventsDropped { .. }
+                event.kind(),
+                EventKind::SessionStarted
+                    | EventKind::ToolChanged
+                    | EventKind::CaptureGap
+                    | EventKind::EventsDropped
             )
         })
         .collect();

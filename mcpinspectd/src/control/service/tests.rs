@@ -9,7 +9,7 @@ use super::*;
 use crate::control::{Control, desk};
 use crate::detect::NoDetector;
 use crate::engine::{Limits, MessageSeen};
-use crate::model::{ContainmentAction, Direction, ServerIdentity, SessionStart};
+use crate::model::{ContainmentAction, Direction, ServerIdentity, SessionId, SessionStart};
 use crate::registry::{DecisionKind, Registry};
 
 /// Events as JSON.
@@ -36,7 +36,7 @@ impl Host for Program {
         match &self.mistake {
             Some(mistake) => Err(mistake.clone()),
             None => Ok(Reloaded {
-                policy: Policy::new(Some(ContainmentAction::Freeze), None),
+                policy: ContainmentPolicy::new(Some(ContainmentAction::Freeze), None),
                 ..Reloaded::default()
             }),
         }

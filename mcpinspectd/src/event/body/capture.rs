@@ -1,0 +1,191 @@
+//! What was not seen, not understood, or not delivered.
+
+use serde::Serialize;
+
+use super::Describe;
+use crate::event::render::{Details, MAX_NAME, Sentence};
+use crate::model::{Direction, Pid, ServerId, Severity};
+use crate::text::escape::printable;
+
+/// Bytes of a stream were lost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CaptureGap {
+    /// The stream's direction.
+    pub direction: Direction,
+    /// How many bytes.
+    pub bytes_lost: u64,
+    /// Where the gap starts, bytes from the stream's start.
+    pub position: u64,
+    /// Why, such as `ring_full` or `frame_too_large`.
+    pub reason: String,
+}
+
+impl Describe for CaptureGap {
+    fn severity(&self) -> Option<Severity> {
+        Some(match self.reason.as_str() {
+            // Requested by a person.
+            "monitoring_paused" => Severity::Low,
+            _ => Severity::Medium,
+        })
+    }
+
+    fn title(&self, server: &str) -> String {
+        format!("{} bytes of {server} were lost", self.bytes_lost)
+    }
+
+    fn particulars(&self, sentence: &mut Sentence) {
+        let (direction, position) = (self.direction.as_str(), self.position);
+        sentence.add(format!("{direction} from byte {position}: {}", self.reason));
+    }
+
+    fn details(&self, details: &mut Details) {
+        details.add("MCPINSPECT_DIRECTION", self.direction.as_str());
+        details.add("MCPINSPECT_BYTES_LOST", &self.bytes_lost.to_string());
+        details.add("MCPINSPECT_REASON", &self.reason);
+    }
+}
+
+/// A party moves bytes in a way that the probes cannot copy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BlindSpot {
+    /// The system call or mechanism, such as `splice` or `io_uring`.
+    pub mechanism: String,
+    /// The process that uses it.
+    pub pid: Pid,
+    /// Whether the bytes are still seen at the other end of the stream.
+    pub covered_by_other_end: bool,
+}
+
+impl Describe for BlindSpot {
+    fn severity(&self) -> Option<Severity> {
+        Some(match self.covered_by_other_end {
+            true => Severity::Low,
+            false => Severity::High,
+        })
+    }
+
+    fn title(&self, server: &str) -> String {
+        format!(
+            "{server} moves data by {}",
+            printable(&self.mechanism, MAX_NAME)
+        )
+    }
+
+    fn particulars(&self, sentence: &mut Sentence) {
+        let seen = match self.covered_by_other_end {
+            true => "its bytes are still seen at the other end",
+            false => "its bytes are not seen",
+        };
+        sentence.add(format!("pid {}; {seen}", self.pid));
+    }
+
+    fn details(&self, details: &mut Details) {
+        details.add("MCPINSPECT_MECHANISM", &self.mechanism);
+    }
+}
+
+/// Bytes on the wire that are not a valid message.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct InvalidMessage {
+    /// The stream's direction.
+    pub direction: Direction,
+    /// What is wrong with it, such as `not_json`.
+    pub reason: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Its beginning, escaped, redacted and bounded.
+    pub excerpt: String,
+    /// How many others of this session were suppressed since the one before.
+    pub suppressed: u64,
+}
+
+impl Describe for InvalidMessage {
+    fn severity(&self) -> Option<Severity> {
+        Some(Severity::Low)
+    }
+
+    fn title(&self, server: &str) -> String {
+        format!("Invalid message in a session with {server}")
+    }
+
+    fn particulars(&self, sentence: &mut Sentence) {
+        let direction = self.direction.as_str();
+        sentence.add(format!(
+            "{direction}: {}, {} bytes",
+            self.reason, self.bytes
+        ));
+        if self.suppressed > 0 {
+            sentence.add(format!("{} more before it were not told", self.suppressed));
+        }
+        sentence.add(format!("begins {}", self.excerpt));
+    }
+
+    fn details(&self, details: &mut Details) {
+        details.add("MCPINSPECT_DIRECTION", self.direction.as_str());
+        details.add("MCPINSPECT_REASON", &self.reason);
+    }
+}
+
+/// Why events were dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DropReason {
+    /// A sink was too slow for them.
+    QueueFull,
+    /// A server caused more than its rate allows.
+    Flood,
+}
+
+impl DropReason {
+    /// The word used on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue_full",
+            Self::Flood => "flood",
+        }
+    }
+}
+
+/// The daemon itself left events out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EventsDropped {
+    /// The sink that missed them, such as `journal`; `null` where all of them did.
+    pub sink: Option<String>,
+    /// The server that they were about; `null` where they were about several.
+    pub server_id: Option<ServerId>,
+    /// Why.
+    pub reason: DropReason,
+    /// How many events, since the last such event.
+    pub dropped: u64,
+}
+
+impl Describe for EventsDropped {
+    fn severity(&self) -> Option<Severity> {
+        Some(Severity::Medium)
+    }
+
+    fn title(&self, server: &str) -> String {
+        let dropped = self.dropped;
+        match (&self.sink, &self.server_id) {
+            (Some(sink), _) => {
+                let sink = printable(sink, MAX_NAME);
+                format!("{dropped} events did not reach the {sink} sink")
+            }
+            (None, Some(_)) => format!("{dropped} events about {server} were left out"),
+            (None, None) => format!("{dropped} events were left out"),
+        }
+    }
+
+    fn particulars(&self, sentence: &mut Sentence) {
+        sentence.add(match self.reason {
+            DropReason::Flood => "there were too many in too short a time",
+            DropReason::QueueFull => "its queue was full",
+        });
+    }
+
+    fn details(&self, details: &mut Details) {
+        details.add_some("MCPINSPECT_SINK", self.sink.as_deref());
+        details.add("MCPINSPECT_REASON", self.reason.as_str());
+        details.add("MCPINSPECT_DROPPED", &self.dropped.to_string());
+    }
+}

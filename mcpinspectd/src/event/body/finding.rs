@@ -1,0 +1,47 @@
+//! Findings.
+
+use serde::Serialize;
+
+use super::Describe;
+use crate::event::render::{Details, Sentence, category, name};
+use crate::model::{Action, Detection, Severity};
+
+/// Detection found something in a definition or a message.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Detected {
+    /// The tool concerned, where there is one.
+    pub tool_name: Option<String>,
+    /// The finding.
+    pub detection: Detection,
+    /// What it asks for.
+    pub action: Action,
+}
+
+impl Describe for Detected {
+    fn severity(&self) -> Option<Severity> {
+        Some(self.detection.severity)
+    }
+
+    fn title(&self, server: &str) -> String {
+        let category = category(&self.detection);
+        match &self.tool_name {
+            Some(tool) => format!("{category} in tool {} of {server}", name(tool)),
+            None => format!("{category} from {server}"),
+        }
+    }
+
+    fn particulars(&self, sentence: &mut Sentence) {
+        let (severity, action) = (self.detection.severity.as_str(), self.action.as_str());
+        sentence.add(format!("{severity}, asks for {action}"));
+        sentence.add(&self.detection.explanation);
+        sentence.add(format!("field {}", self.detection.field));
+    }
+
+    fn details(&self, details: &mut Details) {
+        details.add_some("MCPINSPECT_TOOL", self.tool_name.as_deref());
+        details.add("MCPINSPECT_CATEGORY", &self.detection.category);
+        details.add("MCPINSPECT_PATTERN", &self.detection.pattern);
+        details.add("MCPINSPECT_FIELD", &self.detection.field);
+        details.add("MCPINSPECT_ACTION", self.action.as_str());
+    }
+}

@@ -1,0 +1,104 @@
+//! What can happen: one struct per type of event, grouped by topic.
+//!
+//! A type of event is described in one place: its fields, which are its JSON; how bad it is; its title
+//! and its sentence; and the fields by which readers of the journal filter. A new one takes a struct
+//! with its [`Describe`], a variant here, and a row in [`EventKind`].
+
+mod capture;
+mod containment;
+mod definition;
+mod finding;
+mod policy;
+mod session;
+
+use serde::Serialize;
+
+pub use capture::{BlindSpot, CaptureGap, DropReason, EventsDropped, InvalidMessage};
+pub use containment::Contained;
+pub use definition::{ServerChanged, ToolChanged, ToolSeen};
+pub use finding::Detected;
+pub use policy::{Policy, PolicyDecision, PolicyItem};
+pub use session::{SessionEnded, SessionIdentified, SessionStarted};
+
+use super::kind::EventKind;
+use super::render::{Details, Sentence};
+use crate::model::Severity;
+
+/// How an event reads, and what readers filter it by.
+pub(super) trait Describe {
+    /// How bad it is; `None` for the ordinary course of things.
+    fn severity(&self) -> Option<Severity> {
+        None
+    }
+
+    /// One line that names what happened and to which `server`, and reveals no content.
+    fn title(&self, server: &str) -> String;
+
+    /// What the sentence says beyond the title.
+    fn particulars(&self, sentence: &mut Sentence);
+
+    /// What readers filter by beyond server, session and severity.
+    fn details(&self, details: &mut Details);
+}
+
+macro_rules! bodies {
+    ($($(#[$doc:meta])* $kind:ident($body:ty),)*) => {
+        /// What happened.
+        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[serde(untagged)]
+        pub enum Body {
+            $($(#[$doc])* $kind($body),)*
+        }
+
+        impl Body {
+            /// Its type.
+            pub fn kind(&self) -> EventKind {
+                match self {
+                    $(Self::$kind(_) => EventKind::$kind,)*
+                }
+            }
+
+            /// How it reads.
+            pub(super) fn describe(&self) -> &dyn Describe {
+                match self {
+                    $(Self::$kind(body) => body,)*
+                }
+            }
+        }
+
+        $(impl From<$body> for Body {
+            fn from(body: $body) -> Self {
+                Self::$kind(body)
+            }
+        })*
+    };
+}
+
+bodies! {
+    /// A tool was listed: new, or as pinned.
+    ToolSeen(ToolSeen),
+    /// A tool is not what was pinned, or a pinned tool is gone.
+    ToolChanged(ToolChanged),
+    /// What a server says of itself, or the program behind it, is not what was pinned.
+    ServerChanged(ServerChanged),
+    /// Detection found something in a definition or a message.
+    Detection(Detected),
+    /// A session was recognised.
+    SessionStarted(SessionStarted),
+    /// The parties told each other who they are.
+    SessionIdentified(SessionIdentified),
+    /// A session is over.
+    SessionEnded(SessionEnded),
+    /// Bytes of a stream were lost.
+    CaptureGap(CaptureGap),
+    /// A party moves bytes in a way that the probes cannot copy.
+    BlindSpot(BlindSpot),
+    /// Bytes on the wire that are not a valid message.
+    InvalidMessage(InvalidMessage),
+    /// A person or the configuration decided something.
+    Policy(Policy),
+    /// A server's processes were frozen, thawed or killed.
+    Contained(Contained),
+    /// The daemon itself left events out.
+    EventsDropped(EventsDropped),
+}

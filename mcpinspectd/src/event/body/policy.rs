@@ -1,0 +1,129 @@
+//! Decisions: about a definition or its pin, about a rule, or about watching at all.
+
+use serde::{Serialize, Serializer};
+
+use super::Describe;
+use crate::event::render::{Details, Sentence, name};
+use crate::model::{DefinitionHash, ItemKind};
+use crate::registry::DecisionKind;
+
+/// What a decision is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyItem {
+    /// Something that is pinned.
+    Definition(ItemKind),
+    /// A detection rule.
+    Rule,
+    /// Whether a server is watched.
+    Monitoring,
+    /// The daemon's configuration.
+    Configuration,
+}
+
+impl PolicyItem {
+    /// The word used on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Definition(kind) => kind.as_str(),
+            Self::Rule => "rule",
+            Self::Monitoring => "monitoring",
+            Self::Configuration => "configuration",
+        }
+    }
+}
+
+impl Serialize for PolicyItem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// What was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyDecision {
+    /// Something about a pin.
+    Pin(DecisionKind),
+    /// A rule was suppressed.
+    Suppress,
+    /// Servers are not watched for now.
+    Pause,
+    /// Servers are watched again.
+    Resume,
+    /// The configuration was read again.
+    Reload,
+}
+
+impl PolicyDecision {
+    /// The word used on the outside.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pin(verb) => verb.as_str(),
+            Self::Suppress => "suppress",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Reload => "reload",
+        }
+    }
+}
+
+impl Serialize for PolicyDecision {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// A person or the configuration decided something. No session takes part: the subject's `session_id`
+/// is empty, its `server_id` is `*` where all servers are concerned, and the time is when it was decided.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Policy {
+    /// What it is about.
+    pub item: PolicyItem,
+    /// The tool concerned; `null` for the rest.
+    pub tool_name: Option<String>,
+    /// The hash of the definition that was decided on.
+    pub hash: Option<DefinitionHash>,
+    /// What was decided.
+    pub decision: PolicyDecision,
+    /// `person`, or `policy` where the configuration's rules for changes did it.
+    pub by: &'static str,
+    /// Which person; `null` for a policy.
+    pub uid: Option<u32>,
+    /// Why, in that person's words, or what the policy was satisfied with; redacted and bounded.
+    pub reason: String,
+}
+
+impl Describe for Policy {
+    fn title(&self, server: &str) -> String {
+        let decision = self.decision.as_str();
+        match &self.tool_name {
+            Some(tool) => format!("{decision} for tool {} of {server}", name(tool)),
+            None => format!("{decision} for {} of {server}", self.item.as_str()),
+        }
+    }
+
+    fn particulars(&self, sentence: &mut Sentence) {
+        match self.uid {
+            Some(uid) => sentence.add(format!("by uid {uid}")),
+            None => sentence.add(format!("by {}", self.by)),
+        }
+        if !self.reason.is_empty() {
+            sentence.add(&self.reason);
+        }
+    }
+
+    fn details(&self, details: &mut Details) {
+        details.add("MCPINSPECT_ITEM", self.item.as_str());
+        details.add_some("MCPINSPECT_TOOL", self.tool_name.as_deref());
+        if let Some(hash) = self.hash {
+            details.add("MCPINSPECT_HASH", &hash.to_string());
+        }
+        if !self.reason.is_empty() {
+            details.add("MCPINSPECT_REASON", &self.reason);
+        }
+        details.add("MCPINSPECT_DECISION", self.decision.as_str());
+        details.add("MCPINSPECT_DECIDED_BY", self.by);
+        if let Some(uid) = self.uid {
+            details.add("MCPINSPECT_DECIDED_BY_UID", &uid.to_string());
+        }
+    }
+}
