@@ -12,6 +12,9 @@ use std::process::Command;
 
 const LINKER: &str = "bpf-linker";
 
+/// Set to `off`, the crate is built as on a machine that has no tool chain for the probes.
+const SWITCH: &str = "MCPINSPECT_PROBES";
+
 fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("no CARGO_MANIFEST_DIR")?)
@@ -27,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo::rerun-if-changed={}", root.join(watched).display());
     }
     println!("cargo::rerun-if-env-changed=PATH");
+    println!("cargo::rerun-if-env-changed={SWITCH}");
     println!("cargo::rustc-env=MCPINSPECT_TARGET={}", env::var("TARGET")?);
 
     let object = out.join("probes.o");
@@ -51,6 +55,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Builds the object file, or says in one line why it cannot be built.
 fn build(root: &Path, out: &Path) -> Result<PathBuf, String> {
+    if env::var_os(SWITCH).is_some_and(|value| value == "off") {
+        return Err(format!("{SWITCH} is off"));
+    }
     // Where `cargo xtask` installs the linker when the machine has none.
     let tools = target_dir(root, out).join("tools/bin");
     let mut path = OsString::from(&tools);

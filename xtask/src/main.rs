@@ -8,15 +8,16 @@ mod architecture;
 mod bench;
 mod check;
 mod container;
+mod eval;
 mod package;
 mod peers;
+mod python;
 mod run;
 mod setup;
 mod shell;
 mod test;
 mod vm;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -38,14 +39,8 @@ enum Command {
     /// Build the probes alone, and say what they amount to
     BuildEbpf,
     /// Measure detection on labelled definitions
-    Eval {
-        /// Folder with the labelled files
-        directory: PathBuf,
-        /// Further arguments for the evaluation
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
-    /// Check format, lints and the dependencies' licences, as CI does
+    Eval(eval::Options),
+    /// Check format and lints; with --all, everything that CI checks
     Check(check::Options),
     /// Check how modules depend on each other
     Architecture(architecture::Options),
@@ -71,10 +66,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Package(options) => package::run(&options),
         Command::Vm(options) => vm::run(&options),
         Command::BuildEbpf => run::build_ebpf(),
-        Command::Eval {
-            directory,
-            arguments,
-        } => check::eval(&directory, &arguments),
+        Command::Eval(options) => eval::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Architecture(options) => architecture::run(&options),
         Command::Setup => {

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::setup;
 use crate::shell::{self, say};
+use crate::{python, setup};
 
 /// Programs that the tests start, and the Debian packages that have them.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -40,28 +40,7 @@ fn installed(stamp: &Path, wanted: &str) -> bool {
 fn python() -> Result<()> {
     let source = shell::root().join("tests/peers/python/requirements.txt");
     let wanted = std::fs::read_to_string(&source).context("the Python requirements")?;
-    let place = shell::target().join("peers/python");
-    let stamp = place.join("installed.txt");
-    if installed(&stamp, &wanted) {
-        return Ok(());
-    }
-    say(&format!("installing Python peers to {}", place.display()));
-    let mut environment = Command::new("python3");
-    environment.args(["-m", "venv", "--clear"]).arg(&place);
-    shell::run(environment.stdout(Stdio::null()))
-        .context("python3 cannot make a virtual environment; on Debian or Ubuntu: sudo apt-get install python3-venv")?;
-    let mut pip = Command::new(place.join("bin/python"));
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ]);
-    pip.arg("--requirement").arg(&source);
-    shell::run(&mut pip)?;
-    std::fs::write(stamp, wanted)?;
-    Ok(())
+    python::environment(&shell::target().join("peers/python"), &wanted)
 }
 
 fn node() -> Result<()> {

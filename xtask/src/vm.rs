@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::shell::{self, say};
-use crate::{setup, test};
+use crate::{python, setup, test};
 
 /// The command line of `cargo xtask vm`.
 #[derive(clap::Args)]
@@ -138,16 +138,8 @@ pub fn run(options: &Options) -> Result<()> {
 /// The program that boots kernels, in an environment of its own.
 fn virtme(place: &Path) -> Result<PathBuf> {
     let environment = place.join("virtme");
-    let program = environment.join("bin/vng");
-    if program.is_file() {
-        return Ok(program);
-    }
-    say(&format!("installing {VIRTME} to {}", environment.display()));
-    let mut make = Command::new("python3");
-    shell::run(make.args(["-m", "venv", "--clear"]).arg(&environment))?;
-    let mut pip = Command::new(environment.join("bin/pip"));
-    shell::run(pip.args(["install", "--quiet", "--disable-pip-version-check", VIRTME]))?;
-    Ok(program)
+    python::environment(&environment, VIRTME)?;
+    Ok(environment.join("bin/vng"))
 }
 
 /// A kernel that can be booted.

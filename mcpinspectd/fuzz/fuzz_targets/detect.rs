@@ -1,19 +1,21 @@
 //! Any definitions and messages of any servers: no panic, bounded verdicts, and work that grows with
 //! the text alone.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use std::sync::{Arc, LazyLock};
 
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use libfuzzer_sys::fuzz_target;
+use arbitrary::Arbitrary;
 use mcpinspectd::detect::analyse::{Analyser, Circumstances};
 use mcpinspectd::detect::extract::Subject;
 use mcpinspectd::detect::knowledge::{Current, Knowledge};
 use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::detect::tree::Tree;
 use mcpinspectd::detect::{Detector, MessageInContext, SessionContext, ToolDefinition, Verdict};
-use mcpinspectd::model::{Action, DefinitionHash, Direction, Pid, ServerId, SessionId, Timestamp, ToolStatus};
-use mcpinspectd::mcp::{Payload, self};
+use mcpinspectd::mcp::{self, Payload};
+use mcpinspectd::model::{
+    Action, DefinitionHash, Direction, Pid, ServerId, SessionId, Timestamp, ToolStatus,
+};
+use mcpinspectd_fuzz::fuzz_target;
 use serde_json::value::RawValue;
 
 #[derive(Arbitrary, Debug)]

@@ -1,11 +1,11 @@
 //! Whatever two ends claim about a stream: as many bytes come out as were read, and a server that
 //! writes a stream never changes what its client read.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use mcpinspect_common::End;
 use mcpinspectd::wire::comparison::{Compared, EndComparison};
 use mcpinspectd::wire::reassembly::Piece;
+use mcpinspectd_fuzz::fuzz_target;
 
 fuzz_target!(|steps: Vec<(u8, u16, &[u8])>| {
     for authority in [End::Reader, End::Writer] {

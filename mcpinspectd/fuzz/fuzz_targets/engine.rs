@@ -1,13 +1,15 @@
 //! Any inputs in any order: no panic, no byte uncounted, and chunks make no difference.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use libfuzzer_sys::fuzz_target;
+use arbitrary::Arbitrary;
 use mcpinspectd::detect::NoDetector;
 use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
-use mcpinspectd::model::{Direction, Input, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp};
 use mcpinspectd::event::{Body, Event};
+use mcpinspectd::model::{
+    Direction, Input, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp,
+};
 use mcpinspectd::registry::Registry;
+use mcpinspectd_fuzz::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
 enum Step<'a> {

@@ -1,8 +1,8 @@
 //! A stream's frames do not depend on how it was cut into chunks, and every byte is accounted for.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use mcpinspectd::wire::framing::{Framed, Framer, FramerStats};
+use mcpinspectd_fuzz::fuzz_target;
 
 type Line = (u64, u64, bool, Option<Vec<u8>>);
 

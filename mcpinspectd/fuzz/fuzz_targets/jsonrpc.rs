@@ -1,11 +1,11 @@
 //! Reading a message and everything in it, and writing it canonically, never panics.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use mcpinspectd::mcp::view::{ErrorObject, Params, ServerResult, Tool};
 use mcpinspectd::mcp::{Message, Outcome, Payload, json, parse};
 use mcpinspectd::registry::{canonical, diff};
 use mcpinspectd::session::id::IdKey;
+use mcpinspectd_fuzz::fuzz_target;
 use serde_json::value::RawValue;
 
 fn read(message: &Message<'_>) {

@@ -1,8 +1,8 @@
 //! Any rule pack: read, or refused with a line that it has.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use mcpinspectd::detect::rules::RuleSet;
+use mcpinspectd_fuzz::fuzz_target;
 
 fuzz_target!(|text: &str| {
     if let Err(error) = RuleSet::compile(&[("builtin", ""), ("own", text)]) {

@@ -1,8 +1,8 @@
 //! Judging a stream's beginning never panics, and more of the same line never turns MCP into something else.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use mcpinspectd::mcp::{Evidence, evidence};
+use mcpinspectd_fuzz::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let whole = evidence(data);

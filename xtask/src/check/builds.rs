@@ -1,0 +1,90 @@
+//! Other ways to build the project than the usual one.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::Outcome;
+use super::sources::{self, manifest};
+use crate::run::built;
+use crate::shell::{self, say};
+
+const AARCH64: &str = "aarch64-unknown-linux-gnu";
+
+/// Lints the probes and type-checks the programs for aarch64. The release workflow builds and links them, on such a
+/// machine.
+pub(super) fn aarch64() -> Result<Outcome> {
+    let mut target = Command::new("rustup");
+    target
+        .args(["target", "add", AARCH64])
+        .current_dir(shell::root());
+    if let Err(error) = shell::run(&mut target) {
+        let reason = format!("its standard library cannot be installed ({error})");
+        return Ok(Outcome::Unchecked(reason));
+    }
+    sources::probes("aarch64")?;
+    let mut check = shell::cargo();
+    check.args(["check", "--package", "mcpinspectd", "--lib", "--bins"]);
+    check.args(["--locked", "--target", AARCH64]);
+    // Nothing is linked, so the one library in C may be compiled for this machine.
+    check.env("CC_aarch64_unknown_linux_gnu", "cc");
+    check.env("AR_aarch64_unknown_linux_gnu", "ar");
+    check.env("MCPINSPECT_PROBES", "off");
+    shell::run(&mut check)?;
+    Ok(Outcome::Passed)
+}
+
+/// Builds the daemon as on a machine without the tool chain for the probes. It has to say so.
+pub(super) fn without_probes() -> Result<Outcome> {
+    let mut build = shell::cargo();
+    build.args(["build", "--package", "mcpinspectd", "--bin", "mcpinspectd"]);
+    build.arg("--locked");
+    build.env("MCPINSPECT_PROBES", "off");
+    build.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
+    shell::run(&mut build)?;
+    let said = Command::new(built("debug", "mcpinspectd"))
+        .args(["check", "--json"])
+        .stderr(Stdio::inherit())
+        // It fails, and not only for want of probes.
+        .output()
+        .context("the daemon cannot be started")?;
+    let report: Value = serde_json::from_slice(&said.stdout)?;
+    let checks = report["checks"].as_array().context("no checks")?;
+    let probes = checks.iter().find(|check| check["name"] == "probes");
+    let probes = probes.context("the daemon does not report on its probes")?;
+    ensure!(
+        probes["verdict"] == "fail" && !said.status.success(),
+        "a daemon without probes reports {probes}"
+    );
+    Ok(Outcome::Passed)
+}
+
+/// Runs each fuzz target for a while.
+///
+/// This shows that the targets compile and that nothing obvious is broken. To search for more, use
+/// `cargo fuzz run`, whose instrumented builds follow the code's coverage.
+pub(super) fn fuzz(seconds: u64) -> Result<Outcome> {
+    let fuzz = |command: &str| {
+        let mut cargo = shell::cargo();
+        cargo.args([command, "--locked", "--manifest-path"]);
+        cargo.arg(manifest("mcpinspectd/fuzz"));
+        cargo.arg("--target-dir").arg(shell::target().join("fuzz"));
+        cargo
+    };
+    shell::run(fuzz("build").arg("--bins"))?;
+    let targets = shell::root().join("mcpinspectd/fuzz/fuzz_targets");
+    let mut names: Vec<String> = std::fs::read_dir(targets)?
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            Some(path.file_stem()?.to_string_lossy().into_owned())
+        })
+        .collect();
+    names.sort();
+    for name in names {
+        say(&format!("fuzzing {name} for {seconds} s"));
+        let program = shell::target().join("fuzz/debug").join(&name);
+        shell::run(Command::new(program).arg(seconds.to_string()))?;
+    }
+    Ok(Outcome::Passed)
+}
