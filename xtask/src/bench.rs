@@ -19,13 +19,14 @@ pub struct Options {
 
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<()> {
+    setup::announce("release");
     setup::toolchain()?;
     setup::kernel()?;
     setup::programs(&[("strace", "strace")])?;
     peers::install()?;
     say("building with optimisations");
     let mut build = shell::cargo();
-    build.args(["build", "--release", "--bins"]);
+    build.args(["build", "--release", "--bins", "--locked"]);
     build.args(["--package", "mcpinspectd", "--package", "mcpinspect-tests"]);
     shell::run(&mut build)?;
     let path = shell::path();
@@ -37,7 +38,7 @@ pub fn run(options: &Options) -> Result<()> {
     if !options.kernel {
         say("measuring the library");
         let mut library = shell::cargo();
-        library.args(["bench", "--package", "mcpinspectd"]);
+        library.args(["bench", "--locked", "--package", "mcpinspectd"]);
         shell::run(&mut library)?;
     }
     Ok(())

@@ -25,20 +25,23 @@ pub struct Options {
 
 /// Builds and watches.
 pub fn run(options: &Options) -> Result<()> {
+    let profile = if options.release { "release" } else { "debug" };
+    setup::announce(profile);
     setup::toolchain()?;
     setup::kernel()?;
     let mut build = shell::cargo();
-    build.args(["build", "--package", "mcpinspectd"]);
+    build.args(["build", "--locked", "--package", "mcpinspectd"]);
     if options.demo {
-        build.args(["--package", "mcpinspect-tests", "--bins"]);
+        // The demonstration starts the daemon and asks it with `mcpinspect`.
+        build.args(["--package", "mcpinspect-tests", "--bin", "demo"]);
+        build.args(["--bin", "mcpinspectd", "--bin", "mcpinspect"]);
     }
     if options.release {
         build.arg("--release");
     }
-    say("building");
+    say("building the daemon");
     shell::run(&mut build)?;
-    let programs = shell::target().join(if options.release { "release" } else { "debug" });
-    let program = programs.join(if options.demo { "demo" } else { "mcpinspectd" });
+    let program = built(profile, if options.demo { "demo" } else { "mcpinspectd" });
     let mut command = shell::as_root(&program, &[])?;
     if !options.demo && options.arguments.is_empty() {
         say("watching every MCP server on this machine; Ctrl-C ends it");
@@ -64,7 +67,7 @@ pub fn build_ebpf() -> Result<()> {
 /// The object file that the daemon's build script made.
 fn probes() -> Result<PathBuf> {
     let mut build = shell::cargo();
-    build.args(["build", "--package", "mcpinspectd", "--lib"]);
+    build.args(["build", "--locked", "--package", "mcpinspectd", "--lib"]);
     build.arg("--message-format=json-render-diagnostics");
     let said = shell::output(&mut build)?;
     let out = said

@@ -55,6 +55,7 @@ struct Sum {
 /// Runs them.
 pub fn run(options: &Options) -> Result<()> {
     let begun = Instant::now();
+    setup::announce("debug");
     setup::toolchain()?;
     if !options.unit {
         setup::kernel()?;
@@ -105,7 +106,7 @@ fn privileges() -> Result<()> {
 fn compile() -> Result<Vec<Suite>> {
     say("building programs, peers and tests");
     let mut build = shell::cargo();
-    build.args(["build", "--workspace", "--bins", "--examples"]);
+    build.args(["build", "--workspace", "--bins", "--examples", "--locked"]);
     shell::run(&mut build)?;
     compiled(&["--workspace", "--lib", "--bins", "--tests"])
 }
@@ -114,7 +115,7 @@ fn compile() -> Result<Vec<Suite>> {
 pub fn end_to_end() -> Result<Suite> {
     say("building programs and tests");
     let mut build = shell::cargo();
-    build.args(["build", "--workspace", "--bins", "--examples"]);
+    build.args(["build", "--workspace", "--bins", "--examples", "--locked"]);
     shell::run(&mut build)?;
     let suites = compiled(&["--package", "mcpinspect-tests", "--test", "e2e"])?;
     suites.into_iter().next().context("no such tests")
@@ -122,7 +123,7 @@ pub fn end_to_end() -> Result<Suite> {
 
 fn compiled(chosen: &[&str]) -> Result<Vec<Suite>> {
     let mut tests = shell::cargo();
-    tests.args(["test", "--no-run"]).args(chosen);
+    tests.args(["test", "--no-run", "--locked"]).args(chosen);
     tests.arg("--message-format=json-render-diagnostics");
     let said = shell::output(&mut tests)?;
     let mut suites = Vec::new();
