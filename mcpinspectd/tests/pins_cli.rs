@@ -309,71 +309,76 @@ fn errors_say_what_to_do() {
     assert!(status == 2 && text.contains("is damaged"), "{text}");
 }
 
-/// The command as a user who is neither root nor in any group of root's.
-fn as_nobody(machine: &Machine, arguments: &[&str]) -> (i32, String) {
-    const NOBODY: u32 = 65_534;
-    let folder = machine.registry.parent().unwrap();
-    let program = folder.join("mcpinspect");
-    // Where the build is, nobody may be shut out.
-    if !program.exists() {
-        std::fs::copy(env!("CARGO_BIN_EXE_mcpinspect"), &program).unwrap();
+/// Tests that need root: `cargo xtask test --unit` leaves this module out.
+mod as_root {
+    use super::*;
+
+    /// The command as a user who is neither root nor in any group of root's.
+    fn as_nobody(machine: &Machine, arguments: &[&str]) -> (i32, String) {
+        const NOBODY: u32 = 65_534;
+        let folder = machine.registry.parent().unwrap();
+        let program = folder.join("mcpinspect");
+        // Where the build is, nobody may be shut out.
+        if !program.exists() {
+            std::fs::copy(env!("CARGO_BIN_EXE_mcpinspect"), &program).unwrap();
+        }
+        let mut command = Command::new(&program);
+        command
+            .args(arguments)
+            .arg("--registry")
+            .arg(&machine.registry);
+        command.current_dir(folder).uid(NOBODY).gid(NOBODY);
+        told(&command.output().unwrap())
     }
-    let mut command = Command::new(&program);
-    command
-        .args(arguments)
-        .arg("--registry")
-        .arg(&machine.registry);
-    command.current_dir(folder).uid(NOBODY).gid(NOBODY);
-    told(&command.output().unwrap())
-}
 
-fn mode(path: &Path, mode: u32) {
-    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-}
+    fn mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    }
 
-#[test]
-fn other_users_read_and_change_as_far_as_they_may() {
-    assert!(
-        nix::unistd::getuid().is_root(),
-        "needs root, to become somebody else"
-    );
-    let machine = Machine::new();
-    mode(&machine.registry, 0o600);
-    for arguments in [&["tools"][..], &["approve", "files", "read_file"]] {
-        let (status, text) = as_nobody(&machine, arguments);
-        assert_eq!(status, 2, "{text}");
+    #[test]
+    fn other_users_read_and_change_as_far_as_they_may() {
         assert!(
-            text.contains("not permitted") && text.contains("sudo"),
+            nix::unistd::getuid().is_root(),
+            "only root can become another user"
+        );
+        let machine = Machine::new();
+        mode(&machine.registry, 0o600);
+        for arguments in [&["tools"][..], &["approve", "files", "read_file"]] {
+            let (status, text) = as_nobody(&machine, arguments);
+            assert_eq!(status, 2, "{text}");
+            assert!(
+                text.contains("not permitted") && text.contains("sudo"),
+                "{text}"
+            );
+        }
+        // A member of the group reads, while the daemon runs and while it does not; and changes nothing.
+        chown(&machine.registry, None, Some(65_534)).unwrap();
+        mode(&machine.registry, 0o640);
+        let before = machine.json(&["tools", "--json"]);
+        let (status, text) = as_nobody(&machine, &["tools", "--json"]);
+        assert_eq!(status, 0, "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), before);
+        let mut daemon = machine.open();
+        see(
+            &mut daemon,
+            DAY,
+            ItemKind::Tool,
+            "late",
+            r#"{"name":"late"}"#,
+        );
+        let (status, text) = as_nobody(&machine, &["tools"]);
+        assert!(status == 0 && text.contains("late"), "{text}");
+        let (status, text) = as_nobody(&machine, &["approve", "files", "read_file"]);
+        assert!(
+            status == 2 && text.contains("not permitted to change"),
             "{text}"
         );
+        assert_eq!(
+            machine
+                .open()
+                .decisions("files", &ItemKey::tool("read_file"))
+                .unwrap(),
+            []
+        );
     }
-    // A member of the group reads, while the daemon runs and while it does not; and changes nothing.
-    chown(&machine.registry, None, Some(65_534)).unwrap();
-    mode(&machine.registry, 0o640);
-    let before = machine.json(&["tools", "--json"]);
-    let (status, text) = as_nobody(&machine, &["tools", "--json"]);
-    assert_eq!(status, 0, "{text}");
-    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), before);
-    let mut daemon = machine.open();
-    see(
-        &mut daemon,
-        DAY,
-        ItemKind::Tool,
-        "late",
-        r#"{"name":"late"}"#,
-    );
-    let (status, text) = as_nobody(&machine, &["tools"]);
-    assert!(status == 0 && text.contains("late"), "{text}");
-    let (status, text) = as_nobody(&machine, &["approve", "files", "read_file"]);
-    assert!(
-        status == 2 && text.contains("not permitted to change"),
-        "{text}"
-    );
-    assert_eq!(
-        machine
-            .open()
-            .decisions("files", &ItemKey::tool("read_file"))
-            .unwrap(),
-        []
-    );
 }

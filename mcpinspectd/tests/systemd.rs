@@ -60,6 +60,7 @@ fn service() {
         .unwrap();
     runtime.block_on(async {
         let fed = tokio::spawn(watchdog.run());
+        // Past the first look, and well before the second.
         tokio::time::sleep(Duration::from_millis(50)).await;
         heartbeat.beat();
         // One look at once, one that finds the beat, and then looks that find nothing.

@@ -13,7 +13,7 @@ use std::process::Command;
 #[path = "support/mod.rs"]
 mod support;
 
-use support::{have, ready, run, stdout};
+use support::{require, run, stdout};
 
 fn shipped(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -24,9 +24,7 @@ fn shipped(name: &str) -> PathBuf {
 /// 0 is a service that can do nothing, 10 one that can do everything; the goal is 2.0.
 #[test]
 fn the_service_can_do_little() {
-    if !ready(&[("systemd-analyze", have("systemd-analyze"))]) {
-        return;
-    }
+    require(&["systemd-analyze"]);
     let unit = shipped("mcpinspectd.service");
     let rating = run(
         "systemd-analyze",
@@ -49,9 +47,7 @@ fn the_service_can_do_little() {
 
 #[test]
 fn systemd_understands_the_units() {
-    if !ready(&[("systemd-analyze", have("systemd-analyze"))]) {
-        return;
-    }
+    require(&["systemd-analyze"]);
     let directory = tempfile::tempdir().unwrap();
     for (name, program, arguments) in [
         (
@@ -114,44 +110,43 @@ fn restarts_back_off_where_systemd_can() {
     assert!(!folder.exists());
 }
 
-#[test]
-fn systemd_makes_the_group_and_the_directories() {
-    let needs = [
-        ("root", support::is_root()),
-        ("systemd-sysusers", have("systemd-sysusers")),
-        ("systemd-tmpfiles", have("systemd-tmpfiles")),
-    ];
-    if !ready(&needs) {
-        return;
+/// Tests that need root: `cargo xtask test --unit` leaves this module out.
+mod as_root {
+    use super::*;
+
+    #[test]
+    fn systemd_makes_the_group_and_the_directories() {
+        support::require_root();
+        require(&["systemd-sysusers", "systemd-tmpfiles"]);
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("etc")).unwrap();
+        let at = format!("--root={}", root.path().display());
+        stdout(
+            "systemd-sysusers",
+            &[&at, shipped("mcpinspectd.sysusers").to_str().unwrap()],
+        );
+        let groups = fs::read_to_string(root.path().join("etc/group")).unwrap();
+        assert!(
+            groups.lines().any(|line| line.starts_with("mcpinspect:")),
+            "{groups}"
+        );
+        // The user that the directories belong to.
+        fs::write(
+            root.path().join("etc/passwd"),
+            "root:x:0:0::/root:/bin/sh\n",
+        )
+        .unwrap();
+        stdout(
+            "systemd-tmpfiles",
+            &[
+                &at,
+                "--create",
+                shipped("mcpinspectd.tmpfiles").to_str().unwrap(),
+            ],
+        );
+        use std::os::unix::fs::MetadataExt;
+        let state = fs::metadata(root.path().join("var/lib/mcpinspectd")).unwrap();
+        assert_eq!((state.mode() & 0o7777, state.uid()), (0o750, 0));
+        assert_ne!(state.gid(), 0);
     }
-    let root = tempfile::tempdir().unwrap();
-    fs::create_dir(root.path().join("etc")).unwrap();
-    let at = format!("--root={}", root.path().display());
-    stdout(
-        "systemd-sysusers",
-        &[&at, shipped("mcpinspectd.sysusers").to_str().unwrap()],
-    );
-    let groups = fs::read_to_string(root.path().join("etc/group")).unwrap();
-    assert!(
-        groups.lines().any(|line| line.starts_with("mcpinspect:")),
-        "{groups}"
-    );
-    // The user that the directories belong to.
-    fs::write(
-        root.path().join("etc/passwd"),
-        "root:x:0:0::/root:/bin/sh\n",
-    )
-    .unwrap();
-    stdout(
-        "systemd-tmpfiles",
-        &[
-            &at,
-            "--create",
-            shipped("mcpinspectd.tmpfiles").to_str().unwrap(),
-        ],
-    );
-    use std::os::unix::fs::MetadataExt;
-    let state = fs::metadata(root.path().join("var/lib/mcpinspectd")).unwrap();
-    assert_eq!((state.mode() & 0o7777, state.uid()), (0o750, 0));
-    assert_ne!(state.gid(), 0);
 }

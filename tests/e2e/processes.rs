@@ -216,7 +216,7 @@ fn a_session_that_began_before_the_daemon() -> Result<()> {
             }
         }
     }
-    // Every reader sleeps in its call by now.
+    // Time for every reader to enter its call, which it cannot announce from inside.
     std::thread::sleep(Duration::from_millis(200));
     let tap = Tap::start()?;
     let before: Vec<_> = talks

@@ -9,21 +9,20 @@ use anyhow::{Context, Result, ensure};
 use crate::shell::{self, say};
 use crate::{python, setup};
 
-/// Programs that the tests start, and the Debian packages that have them.
-const PROGRAMS: &[(&str, &str)] = &[
-    ("python3", "python3-venv"),
-    ("node", "nodejs"),
-    ("npm", "npm"),
-    ("npx", "npm"),
-    ("git", "git"),
-    ("bash", "bash"),
-    ("setpriv", "util-linux"),
-    ("dbus-daemon", "dbus-daemon"),
-    ("dbus-send", "dbus-bin"),
-    ("gdbus", "libglib2.0-bin"),
-    ("busctl", "systemd"),
-    ("journalctl", "systemd"),
-];
+/// Programs that the tests start, and the Debian packages that have them. A test that misses one
+/// names its package from the same list.
+const PROGRAMS: &[(&str, &str)] = include!("../../mcpinspectd/tests/support/programs.in");
+
+/// Programs of the tests that run without privileges.
+const UNPRIVILEGED: &[&str] = &["python3", "systemd-analyze"];
+
+/// Makes sure of the programs that the tests without privileges start.
+pub fn unprivileged() -> Result<()> {
+    let needed = PROGRAMS
+        .iter()
+        .filter(|(program, _)| UNPRIVILEGED.contains(program));
+    setup::programs(&needed.copied().collect::<Vec<_>>())
+}
 
 /// Installs all of them.
 pub fn install() -> Result<()> {

@@ -16,7 +16,7 @@ use mcpinspectd::sink::Sinks;
 use tempfile::TempDir;
 use zbus::{MatchRule, MessageStream};
 
-use super::{eventually, have, installed, is_root, ready};
+use super::{eventually, require, require_root};
 
 /// Two users that every machine has, because the bus refuses those that it cannot look up: the owner
 /// of the watched server (`daemon` or `bin`), and somebody else (`nobody`).
@@ -78,25 +78,14 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// `None` where the machine lacks what it takes.
-    pub fn start() -> Option<Self> {
-        let needs = [
-            ("root", is_root()),
-            ("dbus-daemon", have("dbus-daemon")),
-            ("busctl", have("busctl")),
-            ("gdbus", installed("gdbus")),
-            ("dbus-send", installed("dbus-send")),
-            ("setpriv", have("setpriv")),
-        ];
-        if !ready(&needs) {
-            return None;
-        }
-        Some(Self::with(
-            SYSTEM.replace("POLICY", &packaged("org.mcpinspect1.conf")),
-        ))
+    /// Starts it. Only root may own the daemon's name on it and become other users.
+    pub fn start() -> Self {
+        require_root();
+        require(&["dbus-daemon", "busctl", "gdbus", "dbus-send", "setpriv"]);
+        Self::with(SYSTEM.replace("POLICY", &packaged("org.mcpinspect1.conf")))
     }
 
-    /// A bus as a user's session has it. Call it where [`Bus::start`] found what it takes.
+    /// A bus as a user's session has it.
     pub fn session() -> Self {
         Self::with(SESSION.to_owned())
     }

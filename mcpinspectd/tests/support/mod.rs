@@ -1,4 +1,4 @@
-//! What the sinks' integration tests share: needs that are met or reported, programs, waiting.
+//! What the suites share: requirements, programs, mount namespaces and waiting.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod bus;
@@ -11,43 +11,38 @@ use std::time::{Duration, Instant};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-/// Whether `needs` are all met. In CI an unmet one is a failure, elsewhere the test says so and
-/// is left out.
-pub fn ready(needs: &[(&str, bool)]) -> bool {
-    let missing: Vec<_> = needs
+/// Programs and the Debian packages that have them; `cargo xtask test` reads the same list.
+const PROGRAMS: &[(&str, &str)] = include!("programs.in");
+
+/// Fails a test that needs a missing program, and says what to install. A test that were left out
+/// instead would look like one that passed.
+pub fn require(programs: &[&str]) {
+    let missing: Vec<_> = programs.iter().filter(|name| !installed(name)).collect();
+    let packages: Vec<_> = PROGRAMS
         .iter()
-        .filter(|(_, met)| !met)
-        .map(|(need, _)| *need)
+        .filter(|(program, _)| missing.contains(&program))
+        .map(|(_, package)| *package)
         .collect();
-    if missing.is_empty() {
-        return true;
-    }
-    let missing = missing.join(", ");
     assert!(
-        std::env::var_os("CI").is_none(),
-        "cannot run here, and CI must: no {missing}"
+        missing.is_empty(),
+        "{missing:?} missing: run `cargo xtask test`, which installs what tests need, or \
+         `apt-get install {}`",
+        packages.join(" ")
     );
-    eprintln!("not run: no {missing}");
-    false
 }
 
-pub fn is_root() -> bool {
-    nix::unistd::Uid::effective().is_root()
+/// Fails a test that needs root where it runs as another user.
+pub fn require_root() {
+    assert!(
+        nix::unistd::Uid::effective().is_root(),
+        "this test needs root: `cargo xtask test` runs it through sudo, and `--unit` leaves it out"
+    );
 }
 
-/// Whether a program of this name can be started.
-pub fn have(program: &str) -> bool {
-    Command::new(program)
-        .arg("--version")
-        .output()
-        .is_ok_and(|output| output.status.success())
-}
-
-/// Whether a program of this name is found, for those that know no `--version`.
-pub fn installed(program: &str) -> bool {
-    run("sh", &["-c", &format!("command -v {program}")])
-        .status
-        .success()
+/// Whether a program is in `PATH`, or at its absolute path.
+fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
 /// Runs a program to its end.

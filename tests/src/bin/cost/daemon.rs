@@ -44,6 +44,7 @@ pub fn measure(rounds: usize) -> Result<()> {
         ensure!(Instant::now() < deadline, "the servers do not get on");
         std::thread::sleep(Duration::from_millis(20));
     }
+    // Time for the daemon to work off what the start left in its queues.
     std::thread::sleep(Duration::from_secs(2));
     let (busy, peak) = memory(daemon.pid())?;
     std::fs::write(&go, "")?;
