@@ -37,5 +37,6 @@ pub mod status;
 pub mod store;
 pub mod systemd;
 pub mod tap;
+pub mod terminal;
 pub mod text;
 pub mod wire;

@@ -68,7 +68,9 @@ pub fn init(filter: Option<&str>) -> Result<Reader, LogError> {
     let reader = reader();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr);
+        .with_writer(io::stderr)
+        // They would be reported with `eprintln!`, which panics when standard error is closed.
+        .log_internal_errors(false);
     match reader {
         Reader::Journal => builder.with_ansi(false).event_format(ForJournal).try_init(),
         Reader::Terminal { colour } => builder.with_ansi(colour).with_target(false).try_init(),

@@ -1,10 +1,11 @@
 //! `mcpinspectd check`: a preflight, for people and for machines.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use mcpinspectd::config::Config;
 use mcpinspectd::preflight::{self, Check, Outcome};
+use mcpinspectd::terminal::{self, wants_colour};
 
 /// Runs every check, also after one has failed.
 #[derive(Debug, clap::Args)]
@@ -25,26 +26,24 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         checks.push(preflight::attach(&super::session::probes(&config, false)));
     }
     let failed = preflight::first_failure(&checks).is_some();
-    let written = if arguments.json {
-        json(&checks, failed)
-    } else {
-        table(&checks, failed)
-    };
-    Ok(if failed || written.is_err() {
+    terminal::print(|out| match arguments.json {
+        true => json(out, &checks, failed),
+        false => table(out, &checks, failed),
+    })?;
+    Ok(if failed {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
     })
 }
 
-fn json(checks: &[Check], failed: bool) -> std::io::Result<()> {
+fn json(out: &mut dyn Write, checks: &[Check], failed: bool) -> io::Result<()> {
     let report = serde_json::json!({ "ok": !failed, "checks": checks });
-    writeln!(std::io::stdout(), "{report:#}")
+    writeln!(out, "{report:#}")
 }
 
-fn table(checks: &[Check], failed: bool) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+fn table(out: &mut dyn Write, checks: &[Check], failed: bool) -> io::Result<()> {
+    let colour = wants_colour(io::stdout().is_terminal());
     for check in checks {
         let (mark, style) = match check.verdict {
             Outcome::Ok => ("ok", anstyle::AnsiColor::Green),

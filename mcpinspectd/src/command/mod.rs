@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
+use mcpinspectd::terminal;
 
 /// What `--version` says.
 static VERSION: LazyLock<String> =
@@ -46,7 +47,7 @@ impl Cli {
         match result {
             Ok(code) => code,
             Err(error) => {
-                eprintln!("mcpinspectd: {error:#}");
+                terminal::complain(format_args!("mcpinspectd: {error:#}"));
                 ExitCode::FAILURE
             }
         }

@@ -13,8 +13,8 @@ use mcpinspectd::event::Event;
 use mcpinspectd::logging;
 use mcpinspectd::model::{Pid, Timestamp};
 use mcpinspectd::registry::{Registry, ServerNames};
-use mcpinspectd::tap::human::colour_wanted;
 use mcpinspectd::tap::{Filter, Format, Human, Jsonl, Ready, Tap};
+use mcpinspectd::terminal::wants_colour;
 
 use super::detection::Rules;
 use super::session::{self, Flush, Pipeline};
@@ -59,7 +59,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match arguments.format {
         Shape::Jsonl => watch(arguments, &config, filter, Jsonl { raw }),
         Shape::Human => {
-            let colour = colour_wanted(io::stdout().is_terminal());
+            let colour = wants_colour(io::stdout().is_terminal());
             let format = Human::new(colour, session::terminal_width()).with_raw(raw);
             watch(arguments, &config, filter, format)
         }

@@ -87,12 +87,6 @@ impl Human {
     }
 }
 
-/// Whether colour is wanted: on a terminal that knows it, unless the user says otherwise.
-pub fn colour_wanted(is_terminal: bool) -> bool {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    is_terminal && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
-}
-
 impl Format for Human {
     fn ready(&mut self, ready: &Ready, out: &mut Vec<u8>) {
         let text = format!(
@@ -358,10 +352,5 @@ mod tests {
         let long = named(&"x".repeat(60), Some(4_194_304));
         assert_eq!(long.chars().count(), SERVER);
         assert!(long.ends_with("…(4194304)"));
-    }
-
-    #[test]
-    fn no_colour_off_a_terminal() {
-        assert!(!colour_wanted(false));
     }
 }

@@ -23,6 +23,7 @@ use clap::{CommandFactory as _, Parser};
 use mcpinspectd::logging;
 use mcpinspectd::manual::{self, Section};
 use mcpinspectd::model::Severity;
+use mcpinspectd::terminal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::alert::Filter;
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mcpinspect-notify: {error:#}");
+            terminal::complain(format_args!("mcpinspect-notify: {error:#}"));
             ExitCode::FAILURE
         }
     }

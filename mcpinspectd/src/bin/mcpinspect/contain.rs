@@ -12,6 +12,7 @@ use mcpinspectd::contain::{self, Contained, Process};
 use mcpinspectd::model::ContainmentAction;
 use mcpinspectd::registry::ServerNames;
 use mcpinspectd::store;
+use mcpinspectd::terminal;
 use mcpinspectd::text::escape;
 
 use super::daemon::on_bus;
@@ -106,10 +107,10 @@ fn set_monitoring(server: Option<&str>, enabled: bool) -> anyhow::Result<ExitCod
     let whom = server.map_or("all servers".to_owned(), |name| {
         escape::printable(name, NAME)
     });
-    match enabled {
-        true => println!("listening to {whom}"),
-        false => println!("looking away from {whom} until `mcpinspect resume`"),
-    }
+    terminal::print(|out| match enabled {
+        true => writeln!(out, "watching {whom} again"),
+        false => writeln!(out, "paused watching {whom} until `mcpinspect resume`"),
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -121,9 +122,9 @@ impl Whom {
             false => match self.by_daemon(measure) {
                 Ok(done) => done,
                 Err(ClientError::NoBus(_) | ClientError::NotRunning) if is_root => {
-                    eprintln!(
-                        "mcpinspect: mcpinspectd is not there; this is done without it, and without a record"
-                    );
+                    terminal::complain(format_args!(
+                        "mcpinspect: mcpinspectd is not running; acting without it, and without a record"
+                    ));
                     self.directly(measure)?
                 }
                 Err(error @ (ClientError::NoBus(_) | ClientError::NotRunning)) => {
@@ -177,19 +178,21 @@ impl Whom {
             [] => String::new(),
             cgroups => format!(", as a whole: {}", cgroups.join(", ")),
         };
-        println!(
-            "{} {}: {} {}{whole}",
-            measure.done(),
-            escape::printable(&self.server, NAME),
-            if processes.len() == 1 {
-                "process"
-            } else {
-                "processes"
-            },
-            processes.join(" ")
-        );
+        let noun = match processes.len() {
+            1 => "process",
+            _ => "processes",
+        };
+        terminal::print(|out| {
+            writeln!(
+                out,
+                "{} {}: {noun} {}{whole}",
+                measure.done(),
+                escape::printable(&self.server, NAME),
+                processes.join(" ")
+            )
+        })?;
         for missed in &done.missed {
-            eprintln!("mcpinspect: not reached: {missed}");
+            terminal::complain(format_args!("mcpinspect: not reached: {missed}"));
         }
         Ok(match done.missed.is_empty() {
             true => ExitCode::SUCCESS,

@@ -9,12 +9,10 @@ use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
 use mcpinspectd::bus::client::{Client, ClientError};
 use mcpinspectd::event::json::terminal_safe;
-use mcpinspectd::tap::human::colour_wanted;
+use mcpinspectd::terminal::{self, wants_colour};
 use nix::unistd::{Uid, User};
 use serde::Serialize;
 use zbus::OwnedVariant;
-
-use super::pins;
 
 /// A row of one of the daemon's lists.
 type Row = HashMap<String, OwnedVariant>;
@@ -67,9 +65,9 @@ impl Status {
         })?;
         if self.json {
             let text = terminal_safe(&now)?;
-            pins::print(|out| writeln!(out, "{text}"))?;
+            terminal::print(|out| writeln!(out, "{text}"))?;
         } else {
-            pins::print(|out| now.print(out))?;
+            terminal::print(|out| now.print(out))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -183,11 +181,11 @@ impl Servers {
         let servers = on_bus(async { Ok(servers(&Client::connect().await?).await?) })?;
         if self.json {
             let text = terminal_safe(&servers)?;
-            pins::print(|out| writeln!(out, "{text}"))?;
+            terminal::print(|out| writeln!(out, "{text}"))?;
             return Ok(ExitCode::SUCCESS);
         }
         if servers.is_empty() {
-            pins::print(|out| {
+            terminal::print(|out| {
                 writeln!(
                     out,
                     "No server of yours has been seen since mcpinspectd started."
@@ -195,12 +193,12 @@ impl Servers {
             })?;
             return Ok(ExitCode::SUCCESS);
         }
-        let colour = colour_wanted(std::io::stdout().is_terminal());
+        let colour = wants_colour(std::io::stdout().is_terminal());
         let width = servers
             .iter()
             .map(|server| server.server_id.chars().count());
         let width = width.max().unwrap_or(0).clamp(6, 48);
-        pins::print(|out| {
+        terminal::print(|out| {
             writeln!(
                 out,
                 "{:width$}  {:7}  {:>8}  {:>5}  {:12}  LAST SEEN",

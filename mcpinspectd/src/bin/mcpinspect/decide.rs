@@ -9,6 +9,7 @@ use mcpinspectd::model::{DefinitionHash, Timestamp};
 use mcpinspectd::registry::{
     Attribution, DecideError, DecidedBy, DecisionKind, ItemView, Registry,
 };
+use mcpinspectd::terminal;
 use mcpinspectd::text::escape;
 use nix::unistd::getuid;
 
@@ -127,12 +128,15 @@ impl Rest {
             }
             _ => String::new(),
         };
-        println!(
-            "{done} {} {} at {}{before}, as uid {uid}",
-            escape::printable(&item.server, NAME),
-            pins::noun(&item.key),
-            pins::short(decided),
-        );
+        terminal::print(|out| {
+            writeln!(
+                out,
+                "{done} {} {} at {}{before}, as uid {uid}",
+                escape::printable(&item.server, NAME),
+                pins::noun(&item.key),
+                pins::short(decided),
+            )
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -11,7 +11,7 @@ use mcpinspectd::detect::scan::Outcome;
 use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::model::{Action, Detection, FieldChange, ItemKind, Timestamp};
 use mcpinspectd::registry::{Comparison, ItemView};
-use mcpinspectd::tap::human::colour_wanted;
+use mcpinspectd::terminal::{self, wants_colour};
 use mcpinspectd::text::escape;
 use serde::Serialize;
 use serde_json::Value;
@@ -81,13 +81,13 @@ impl Diff {
             .context("the item is gone")?;
         if self.json {
             let text = terminal_safe(&compared(&item, &comparison, &outcome))?;
-            pins::print(|out| writeln!(out, "{text}"))?;
+            terminal::print(|out| writeln!(out, "{text}"))?;
         } else {
             let look = Look {
-                colour: colour_wanted(io::stdout().is_terminal()),
+                colour: wants_colour(io::stdout().is_terminal()),
                 full: self.full,
             };
-            pins::print(|out| human(out, &item, &comparison, &outcome, look))?;
+            terminal::print(|out| human(out, &item, &comparison, &outcome, look))?;
         }
         Ok(if comparison.changes.is_empty() {
             ExitCode::SUCCESS

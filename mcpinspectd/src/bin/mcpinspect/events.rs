@@ -1,7 +1,7 @@
 //! `mcpinspect events`: the latest events, and those that come.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{IsTerminal as _, Write};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
@@ -10,13 +10,12 @@ use futures_util::StreamExt as _;
 use mcpinspectd::bus::client::{Client, ClientError};
 use mcpinspectd::bus::manager::{INTERFACE, NAME, PATH};
 use mcpinspectd::model::Severity;
-use mcpinspectd::tap::human::colour_wanted;
+use mcpinspectd::terminal::{self, Reader, wants_colour};
 use mcpinspectd::text::escape;
 use serde_json::Value;
 use zbus::{MatchRule, MessageStream, message};
 
 use super::daemon::on_bus;
-use super::pins;
 
 /// Characters of a title that are shown.
 const TITLE: usize = 160;
@@ -93,7 +92,7 @@ impl Events {
                 }
             }
         }
-        pins::print(|out| shown.iter().try_for_each(|line| writeln!(out, "{line}")))?;
+        terminal::print(|out| shown.iter().try_for_each(|line| writeln!(out, "{line}")))?;
         Ok(last)
     }
 
@@ -129,12 +128,8 @@ impl Events {
                 Err(ClientError::Refused(_)) => self.line(&signal, None),
                 Err(error) => return Err(error.into()),
             };
-            let mut out = std::io::stdout().lock();
-            match writeln!(out, "{line}").and_then(|()| out.flush()) {
-                Ok(()) => {}
-                // Nobody reads it any more.
-                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-                Err(error) => return Err(error.into()),
+            if terminal::print(|out| writeln!(out, "{line}"))? == Reader::Gone {
+                return Ok(());
             }
         }
         anyhow::bail!("the system bus has gone")
@@ -157,7 +152,7 @@ impl Events {
             );
         }
         let time = event.and_then(|(event, _)| event["timestamp"].as_str());
-        let colour = colour_wanted(std::io::stdout().is_terminal());
+        let colour = wants_colour(std::io::stdout().is_terminal());
         let style = match Severity::from_word(severity) {
             _ if !colour => Style::new(),
             Some(Severity::Critical | Severity::High) => AnsiColor::Red.on_default().bold(),

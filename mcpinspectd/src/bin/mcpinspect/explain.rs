@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use mcpinspectd::detect::category::Category;
 use mcpinspectd::detect::explain;
+use mcpinspectd::terminal;
 
 /// Explain a category of findings: what triggers it, what does not, how to silence it
 #[derive(clap::Args)]
@@ -15,14 +16,13 @@ pub struct Explain {
 impl Explain {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let Some(word) = self.category else {
-            for category in Category::ALL {
-                println!(
-                    "{:<26} {}",
-                    category.as_str(),
-                    explain::page(*category).title
-                );
-            }
-            println!("\nmcpinspect explain CATEGORY tells more.");
+            terminal::print(|out| {
+                for category in Category::ALL {
+                    let title = &explain::page(*category).title;
+                    writeln!(out, "{:<26} {title}", category.as_str())?;
+                }
+                writeln!(out, "\n`mcpinspect explain CATEGORY` explains one of them.")
+            })?;
             return Ok(ExitCode::SUCCESS);
         };
         let Some(category) = Category::parse(&word.replace('-', "_")) else {
@@ -32,7 +32,7 @@ impl Explain {
                 .collect();
             anyhow::bail!("no category `{word}`; there are {}", known.join(", "));
         };
-        print!("{}", explain::text(category));
+        terminal::print(|out| write!(out, "{}", explain::text(category)))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -13,9 +13,7 @@ use mcpinspectd::fleet::Fleet;
 use mcpinspectd::fleet::report::{HostReport, Report, State};
 use mcpinspectd::fleet::source::{self, Extent};
 use mcpinspectd::model::{Severity, Timestamp};
-use mcpinspectd::tap::human::colour_wanted;
-
-use super::pins;
+use mcpinspectd::terminal::{self, wants_colour};
 
 /// Where systemd-journal-remote collects.
 const COLLECTION: &str = "/var/log/journal/remote";
@@ -90,10 +88,10 @@ impl FleetCommand {
             let mut value = serde_json::to_value(&report)?;
             value["complete"] = complete.into();
             let text = terminal_safe(&value)?;
-            pins::print(|out| writeln!(out, "{text}"))?;
+            terminal::print(|out| writeln!(out, "{text}"))?;
         } else {
-            let colour = colour_wanted(io::stdout().is_terminal());
-            pins::print(|out| show(out, &report, complete, colour))?;
+            let colour = wants_colour(io::stdout().is_terminal());
+            terminal::print(|out| show(out, &report, complete, colour))?;
         }
         Ok(if report.wants_a_look() || !complete {
             ExitCode::from(1)

@@ -1,4 +1,9 @@
-//! `mcpinspect`: what a person types.
+//! `mcpinspect`: the command line for people.
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "they panic when the reader has left; `terminal` does not"
+)]
 
 mod contain;
 mod daemon;
@@ -20,6 +25,7 @@ use std::sync::LazyLock;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use mcpinspectd::manual::{self, Section};
+use mcpinspectd::terminal;
 
 /// What `--version` says.
 static VERSION: LazyLock<String> =
@@ -82,7 +88,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("mcpinspect: {error:#}");
+            terminal::complain(format_args!("mcpinspect: {error:#}"));
             ExitCode::from(2)
         }
     }

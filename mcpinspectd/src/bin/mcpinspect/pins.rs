@@ -2,7 +2,7 @@
 //! said.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use mcpinspectd::detect::tree::{self, Tree};
 use mcpinspectd::model::{DefinitionHash, ItemKind, ServerId, Timestamp};
 use mcpinspectd::registry::{ItemKey, ItemView, Registry};
 use mcpinspectd::store;
+use mcpinspectd::terminal;
 use mcpinspectd::text::escape;
 use serde_json::{Value, json};
 
@@ -232,7 +233,9 @@ pub fn findings(
 ) -> anyhow::Result<Vec<Outcome>> {
     let (knowledge, problems) = Knowledge::load_all(&[rules, &place.silenced()?]);
     for problem in &problems {
-        eprintln!("mcpinspect: {problem} (this file is left out)");
+        terminal::complain(format_args!(
+            "mcpinspect: {problem} (this file is left out)"
+        ));
     }
     let lines = items.iter().enumerate();
     let lines: Vec<Line> = lines
@@ -262,15 +265,6 @@ fn content(registry: &Registry, item: &ItemView) -> Content<'static> {
                 json!({ "message": message, "server": item.server }),
             ))
         }
-    }
-}
-
-/// Writes to standard output. That nobody reads it (any more) is no error.
-pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("cannot write the output"),
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const SHOWN: usize = 6;
 
 /// One JSON object a line.
-pub fn jsonl(out: &mut impl Write, outcomes: &[Outcome]) -> io::Result<()> {
+pub fn jsonl(out: &mut dyn Write, outcomes: &[Outcome]) -> io::Result<()> {
     for outcome in outcomes {
         serde_json::to_writer(&mut *out, outcome)?;
         out.write_all(b"\n")?;
@@ -23,7 +23,7 @@ pub fn jsonl(out: &mut impl Write, outcomes: &[Outcome]) -> io::Result<()> {
 }
 
 /// For people: what is wrong, where, and why; then the count.
-pub fn human(out: &mut impl Write, outcomes: &[Outcome], colour: bool) -> io::Result<()> {
+pub fn human(out: &mut dyn Write, outcomes: &[Outcome], colour: bool) -> io::Result<()> {
     let paint = |style: Style, text: &str| {
         if colour {
             format!("{style}{text}{style:#}")
@@ -79,7 +79,7 @@ pub fn human(out: &mut impl Write, outcomes: &[Outcome], colour: bool) -> io::Re
 
 /// One finding, with its place.
 pub fn finding(
-    out: &mut (impl Write + ?Sized),
+    out: &mut dyn Write,
     detection: &Detection,
     paint: &dyn Fn(Style, &str) -> String,
 ) -> io::Result<()> {
@@ -113,7 +113,7 @@ fn verdict(action: Action) -> (&'static str, Style) {
 
 /// SARIF 2.1.0: one result per finding of a line, at that line of the input.
 pub fn sarif(
-    out: &mut impl Write,
+    out: &mut dyn Write,
     outcomes: &[Outcome],
     knowledge: &Knowledge,
     source: &str,

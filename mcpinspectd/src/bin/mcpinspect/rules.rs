@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use mcpinspectd::detect::knowledge::{self, Knowledge, USER_RULES};
+use mcpinspectd::terminal;
 
 /// Work with detection rules
 #[derive(clap::Args)]
@@ -34,33 +35,37 @@ impl Rules {
         match self.command {
             Command::Check { path } => match knowledge::check(&path) {
                 Ok(count) => {
-                    println!("{}: {count} rules, no errors", path.display());
+                    terminal::print(|out| {
+                        writeln!(out, "{}: {count} rules, no errors", path.display())
+                    })?;
                     Ok(ExitCode::SUCCESS)
                 }
                 Err(errors) => {
-                    errors.iter().for_each(|error| eprintln!("{error}"));
+                    for error in &errors {
+                        terminal::complain(format_args!("{error}"));
+                    }
                     Ok(ExitCode::FAILURE)
                 }
             },
             Command::List { rules } => {
                 let (knowledge, errors) = Knowledge::load(&rules);
-                errors
-                    .iter()
-                    .for_each(|error| eprintln!("mcpinspect: {error} (this file is left out)"));
-                for (rule, weight) in knowledge
-                    .rules
-                    .rules()
-                    .iter()
-                    .zip(&knowledge.weights.definition.rules)
-                {
-                    println!(
-                        "{:<30} {:<24} {:<9} {weight:>5.2}  {}",
-                        rule.id,
-                        rule.category,
-                        rule.severity.as_str(),
-                        rule.says
-                    );
+                for error in &errors {
+                    terminal::complain(format_args!("mcpinspect: {error} (this file is left out)"));
                 }
+                let weights = &knowledge.weights.definition.rules;
+                terminal::print(|out| {
+                    for (rule, weight) in knowledge.rules.rules().iter().zip(weights) {
+                        writeln!(
+                            out,
+                            "{:<30} {:<24} {:<9} {weight:>5.2}  {}",
+                            rule.id,
+                            rule.category,
+                            rule.severity.as_str(),
+                            rule.says
+                        )?;
+                    }
+                    Ok(())
+                })?;
                 Ok(ExitCode::SUCCESS)
             }
         }

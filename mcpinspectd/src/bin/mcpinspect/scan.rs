@@ -1,7 +1,7 @@
 //! `mcpinspect scan`: definitions and messages from a file, a pipe, or a server that is started.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use mcpinspectd::detect::knowledge::{Knowledge, USER_RULES};
 use mcpinspectd::detect::scan::{self, Content, Line, Outcome};
 use mcpinspectd::model::{Action, Timestamp};
+use mcpinspectd::terminal;
 
 use super::launch;
 use super::report;
@@ -75,21 +76,17 @@ impl Scan {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let (knowledge, problems) = Knowledge::load(&self.rules);
         for problem in &problems {
-            eprintln!("mcpinspect: {problem} (this file is left out)");
+            terminal::complain(format_args!(
+                "mcpinspect: {problem} (this file is left out)"
+            ));
         }
         let (lines, source) = self.lines()?;
         let outcomes = scan::scan(&knowledge, &lines, Timestamp::now());
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        let written = match self.format {
-            Format::Human => report::human(&mut out, &outcomes, io::stdout().is_terminal()),
-            Format::Jsonl => report::jsonl(&mut out, &outcomes),
-            Format::Sarif => report::sarif(&mut out, &outcomes, &knowledge, &source),
-        }
-        .and_then(|()| out.flush());
-        match written {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-            other => other.context("cannot write the output")?,
-        }
+        terminal::print(|out| match self.format {
+            Format::Human => report::human(out, &outcomes, io::stdout().is_terminal()),
+            Format::Jsonl => report::jsonl(out, &outcomes),
+            Format::Sarif => report::sarif(out, &outcomes, &knowledge, &source),
+        })?;
         Ok(self.exit_code(&outcomes))
     }
 
@@ -121,11 +118,11 @@ impl Scan {
             .filter(|outcome| outcome.error.is_some())
             .collect();
         for outcome in unreadable.iter().take(10) {
-            eprintln!(
+            terminal::complain(format_args!(
                 "mcpinspect: line {}: {}",
                 outcome.line,
                 outcome.error.as_deref().unwrap_or_default()
-            );
+            ));
         }
         let failed = self.fail_on.is_some_and(|limit| {
             outcomes

@@ -10,7 +10,7 @@ use mcpinspectd::detect::scan::Outcome;
 use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::model::{Action, Detection, ItemKind, Severity, Timestamp};
 use mcpinspectd::registry::{DecidedBy, DecisionKind, ItemView};
-use mcpinspectd::tap::human::colour_wanted;
+use mcpinspectd::terminal::{self, wants_colour};
 use mcpinspectd::text::escape;
 use serde::Serialize;
 
@@ -158,10 +158,10 @@ impl Tools {
         if self.json {
             let listed: Vec<Listed<'_>> = rows.iter().map(Row::listed).collect();
             let text = terminal_safe(&listed)?;
-            pins::print(|out| writeln!(out, "{text}"))?;
+            terminal::print(|out| writeln!(out, "{text}"))?;
         } else {
-            let colour = colour_wanted(io::stdout().is_terminal());
-            pins::print(|out| table(out, &rows, items.is_empty(), self.changed, colour))?;
+            let colour = wants_colour(io::stdout().is_terminal());
+            terminal::print(|out| table(out, &rows, items.is_empty(), self.changed, colour))?;
         }
         Ok(ExitCode::SUCCESS)
     }
