@@ -20,9 +20,8 @@ use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::detect::tree;
 use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::event::{Body, Event};
-use mcpinspectd::model::{
-    Direction, Input, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp,
-};
+use mcpinspectd::model::Direction;
+use mcpinspectd::source::script::Script;
 use mcpinspectd::store;
 use serde_json::{Value, json};
 
@@ -61,8 +60,7 @@ impl Output for Count {
 struct Whole {
     engine: Engine,
     count: Count,
-    session: SessionId,
-    positions: [u64; 2],
+    script: Script,
     _folder: tempfile::TempDir,
 }
 
@@ -75,8 +73,7 @@ impl Whole {
         let mut whole = Self {
             engine: Engine::new(Limits::default(), registry, watch),
             count: Count::default(),
-            session: SessionId("0".into()),
-            positions: [0; 2],
+            script: Script::new("0"),
             _folder: folder,
         };
         whole.server("bench");
@@ -84,37 +81,16 @@ impl Whole {
     }
 
     fn server(&mut self, name: &str) {
-        self.session = SessionId(name.into());
-        self.positions = [0; 2];
-        let start = SessionStart {
-            id: self.session.clone(),
-            server: ServerIdentity {
-                server_id: ServerId(name.into()),
-                fingerprint: String::new(),
-                name_source: String::new(),
-            },
-            server_party: None,
-            client_party: None,
-            joined_midstream: false,
-            time: Timestamp(0),
-        };
-        let input = Input::SessionStarted(start);
-        self.engine.handle(input, &mut self.count);
+        self.script = Script::new(name);
+        self.engine.handle(self.script.start(), &mut self.count);
     }
 
     fn send(&mut self, direction: Direction, line: &str) {
-        let at = &mut self.positions[direction as usize];
         // As the kernel hands it out: 64 KiB at most.
         for bytes in line.as_bytes().chunks(64 << 10) {
-            let input = Input::Bytes {
-                session: &self.session,
-                direction,
-                position: *at,
-                time: Timestamp(*at * 1000),
-                bytes,
-            };
-            *at += bytes.len() as u64;
-            self.engine.handle(input, &mut self.count);
+            self.engine
+                .handle(self.script.bytes(direction, bytes), &mut self.count);
+            self.script.wait(bytes.len() as u64 * 1000);
         }
     }
 
@@ -381,8 +357,13 @@ fn definitions() {
     );
     let again = timed(|| {
         for (server, page) in pages.iter().enumerate() {
-            whole.session = SessionId(server.to_string().into());
-            whole.positions = [page.0.len() as u64, page.1.len() as u64];
+            whole.script = Script::new(&server.to_string());
+            whole
+                .script
+                .jump(Direction::ClientToServer, page.0.len() as u64);
+            whole
+                .script
+                .jump(Direction::ServerToClient, page.1.len() as u64);
             whole.exchange(page);
         }
     });

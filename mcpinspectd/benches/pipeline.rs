@@ -16,10 +16,9 @@ use mcpinspectd::detect::NoDetector;
 use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::mcp;
-use mcpinspectd::model::{
-    Direction, Input, ItemKind, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp,
-};
+use mcpinspectd::model::{Direction, ItemKind, ServerId, SessionId, Timestamp};
 use mcpinspectd::registry::{Registry, Sighting};
+use mcpinspectd::source::script::Script;
 use mcpinspectd::wire::framing::{DEFAULT_MAX_FRAME, Framer};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -127,27 +126,17 @@ fn pipeline(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(2 * pairs as u64));
         group.sample_size(20);
         group.bench_function(name, |bencher| {
-            let mut engine = engine();
-            let session = start(&mut engine);
-            let mut positions = [0, 0];
+            let (mut engine, mut script) = (engine(), Script::new("bench"));
             let mut count = Count::default();
+            engine.handle(script.start(), &mut count);
             bencher.iter(|| {
                 for (call, answer) in calls.iter().zip(&answers) {
                     for (direction, text) in [
                         (Direction::ClientToServer, call),
                         (Direction::ServerToClient, answer),
                     ] {
-                        let position = positions[direction as usize];
-                        positions[direction as usize] += text.len() as u64;
-                        let (session, bytes) = (&session, text.as_bytes());
-                        let input = Input::Bytes {
-                            session,
-                            direction,
-                            position,
-                            time: Timestamp(position),
-                            bytes,
-                        };
-                        engine.handle(input, &mut count);
+                        engine.handle(script.bytes(direction, text.as_bytes()), &mut count);
+                        script.wait(1000);
                     }
                 }
             });
@@ -163,24 +152,6 @@ fn engine() -> Engine {
         Registry::in_memory(),
         Box::new(NoDetector),
     )
-}
-
-fn start(engine: &mut Engine) -> SessionId {
-    let id = SessionId("bench".into());
-    let start = SessionStart {
-        id: id.clone(),
-        server: ServerIdentity {
-            server_id: ServerId("bench".into()),
-            fingerprint: String::new(),
-            name_source: String::new(),
-        },
-        server_party: None,
-        client_party: None,
-        joined_midstream: false,
-        time: Timestamp(0),
-    };
-    engine.handle(Input::SessionStarted(start), &mut Count::default());
-    id
 }
 
 fn tool(index: usize) -> Box<RawValue> {

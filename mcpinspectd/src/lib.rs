@@ -33,6 +33,7 @@ pub mod process;
 pub mod registry;
 pub mod session;
 pub mod sink;
+pub mod source;
 pub mod status;
 pub mod store;
 pub mod systemd;

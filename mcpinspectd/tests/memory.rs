@@ -4,9 +4,8 @@
 use mcpinspectd::detect::NoDetector;
 use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::event::Event;
-use mcpinspectd::model::{
-    Direction, Input, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp,
-};
+use mcpinspectd::model::Direction;
+use mcpinspectd::source::script::Script;
 use mcpinspectd::store;
 use serde_json::json;
 
@@ -21,29 +20,19 @@ impl Output for Count {
     fn event(&mut self, _: Event) {}
 }
 
-/// One session and how far its streams are.
-struct Peer {
-    id: SessionId,
-    positions: [u64; 2],
-}
-
-impl Peer {
-    fn send(&mut self, engine: &mut Engine, count: &mut Count, direction: Direction, text: &str) {
-        for bytes in [text.as_bytes(), b"\n"]
-            .iter()
-            .flat_map(|part| part.chunks(64 << 10))
-        {
-            let position = self.positions[direction as usize];
-            self.positions[direction as usize] += bytes.len() as u64;
-            let input = Input::Bytes {
-                session: &self.id,
-                direction,
-                position,
-                time: Timestamp(position),
-                bytes,
-            };
-            engine.handle(input, count);
-        }
+fn send(
+    script: &mut Script,
+    engine: &mut Engine,
+    count: &mut Count,
+    direction: Direction,
+    text: &str,
+) {
+    for bytes in [text.as_bytes(), b"\n"]
+        .iter()
+        .flat_map(|part| part.chunks(64 << 10))
+    {
+        engine.handle(script.bytes(direction, bytes), count);
+        script.wait(1000);
     }
 }
 
@@ -68,37 +57,21 @@ fn a_hundred_servers_with_ten_thousand_requests_under_way_fit() {
     let registry = store::open(&folder.path().join("registry.db")).unwrap();
     let mut engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
     let mut count = Count::default();
-    let mut peers: Vec<Peer> = Vec::new();
+    let mut scripts: Vec<Script> = Vec::new();
     for index in 0..100 {
-        let id = SessionId(format!("session-{index}").into());
-        let server = ServerIdentity {
-            server_id: ServerId(format!("server-{index}").into()),
-            fingerprint: String::new(),
-            name_source: String::new(),
-        };
-        engine.handle(
-            Input::SessionStarted(SessionStart {
-                id: id.clone(),
-                server,
-                server_party: None,
-                client_party: None,
-                joined_midstream: false,
-                time: Timestamp(0),
-            }),
-            &mut count,
-        );
-        peers.push(Peer {
-            id,
-            positions: [0; 2],
-        });
+        let script = Script::new(&format!("server-{index}")).session(&format!("session-{index}"));
+        engine.handle(script.start(), &mut count);
+        scripts.push(script);
     }
     let tools: Vec<_> = (0..20)
         .map(|index| json!({"name": format!("tool_{index}"), "description": "x".repeat(1000), "inputSchema": {"type": "object"}}))
         .collect();
     let list = json!({"jsonrpc": "2.0", "id": -1, "result": {"tools": tools}}).to_string();
     let large = json!({"jsonrpc": "2.0", "id": -2, "result": {"content": [{"type": "text", "text": "y".repeat(8 << 20)}]}}).to_string();
-    for peer in &mut peers {
-        let mut send = |direction, text: &str| peer.send(&mut engine, &mut count, direction, text);
+    for script in &mut scripts {
+        let mut send = |direction, text: &str| {
+            send(script, &mut engine, &mut count, direction, text);
+        };
         send(
             Direction::ClientToServer,
             r#"{"jsonrpc":"2.0","id":-1,"method":"tools/list"}"#,
@@ -109,8 +82,9 @@ fn a_hundred_servers_with_ten_thousand_requests_under_way_fit() {
             send(Direction::ClientToServer, &call.to_string());
         }
     }
-    for peer in peers.iter_mut().take(5) {
-        peer.send(&mut engine, &mut count, Direction::ServerToClient, &large);
+    for script in scripts.iter_mut().take(5) {
+        let direction = Direction::ServerToClient;
+        send(script, &mut engine, &mut count, direction, &large);
     }
     assert_eq!(count.0, 100 * 102 + 5);
     // The two texts above are the test's own.

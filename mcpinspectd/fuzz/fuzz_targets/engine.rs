@@ -5,10 +5,9 @@ use arbitrary::Arbitrary;
 use mcpinspectd::detect::NoDetector;
 use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::event::{Body, Event};
-use mcpinspectd::model::{
-    Direction, Input, ServerId, ServerIdentity, SessionId, SessionStart, Timestamp,
-};
+use mcpinspectd::model::Direction;
 use mcpinspectd::registry::Registry;
+use mcpinspectd::source::script::Script;
 use mcpinspectd_fuzz::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -79,25 +78,14 @@ fn run(steps: &[Step<'_>], midstream: bool, chunk: usize) -> Log {
     };
     let mut engine = Engine::new(limits, registry, Box::new(NoDetector));
     let mut log = Log::default();
-    let id = SessionId("s".into());
-    let server = ServerIdentity {
-        server_id: ServerId("server".into()),
-        fingerprint: String::new(),
-        name_source: String::new(),
-    };
-    let start = SessionStart {
-        id: id.clone(),
-        server,
-        server_party: None,
-        client_party: None,
-        joined_midstream: midstream,
-        time: Timestamp(0),
-    };
-    engine.handle(Input::SessionStarted(start), &mut log);
-    let mut positions = [0_u64; 2];
+    let mut script = Script::new("server");
+    if midstream {
+        script = script.joined_midstream();
+    }
+    engine.handle(script.start(), &mut log);
     let (mut sent, mut lost) = (0, 0);
-    for (index, step) in steps.iter().enumerate() {
-        let time = Timestamp(index as u64);
+    for step in steps {
+        script.wait(1);
         let (up, text) = match step {
             Step::Text { up, text } => (*up, (*text).to_owned()),
             Step::Ask { id, method, params } => {
@@ -129,54 +117,21 @@ fn run(steps: &[Step<'_>], midstream: bool, chunk: usize) -> Log {
                 )
             }
             Step::Gap { up, bytes } => {
-                let position = positions[usize::from(*up)];
-                positions[usize::from(*up)] += u64::from(*bytes);
                 lost += u64::from(*bytes);
-                let gap = Input::Gap {
-                    session: &id,
-                    direction: direction(*up),
-                    position,
-                    bytes_lost: u64::from(*bytes),
-                    reason: "ring_full",
-                    time,
-                };
-                engine.handle(gap, &mut log);
+                engine.handle(script.gap(direction(*up), u64::from(*bytes)), &mut log);
                 continue;
             }
             Step::End { up } => {
-                engine.handle(
-                    Input::EndOfStream {
-                        session: &id,
-                        direction: direction(*up),
-                        time,
-                    },
-                    &mut log,
-                );
+                engine.handle(script.end_of_stream(direction(*up)), &mut log);
                 continue;
             }
         };
         for bytes in text.as_bytes().chunks(chunk) {
-            let position = positions[usize::from(up)];
-            positions[usize::from(up)] += bytes.len() as u64;
             sent += bytes.len() as u64;
-            let input = Input::Bytes {
-                session: &id,
-                direction: direction(up),
-                position,
-                time,
-                bytes,
-            };
-            engine.handle(input, &mut log);
+            engine.handle(script.bytes(direction(up), bytes), &mut log);
         }
     }
-    engine.handle(
-        Input::SessionEnded {
-            session: &id,
-            reason: "end",
-            time: Timestamp(0),
-        },
-        &mut log,
-    );
+    engine.handle(script.end("end"), &mut log);
     let (bytes, _) = log.ended.expect("the end is told");
     assert_eq!(bytes, sent);
     assert!(log.ended.is_some_and(|(_, bytes_lost)| bytes_lost >= lost));

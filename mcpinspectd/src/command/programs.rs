@@ -51,8 +51,8 @@ impl<F: InputSink> InputSink for Programs<F> {
     fn idle(&mut self) {
         for (session, program) in self.background.found() {
             self.feed.input(Input::Program {
-                session: &session,
-                definition: program.definition(),
+                session: (&session).into(),
+                definition: program.definition().into(),
                 time: Timestamp::now(),
             });
         }

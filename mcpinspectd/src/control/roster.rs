@@ -150,6 +150,13 @@ impl Roster {
                 position,
                 time,
                 bytes,
+            }
+            | Input::Message {
+                session,
+                direction,
+                position,
+                time,
+                bytes,
             } => {
                 if self.skip(session, *direction, *position, bytes.len() as u64) {
                     return;
@@ -176,7 +183,7 @@ impl Roster {
             } => self.tell_skipped(session, Some(*direction), *time, on),
             Input::SessionEnded { session, time, .. } => {
                 self.tell_skipped(session, None, *time, on);
-                self.sessions.remove(*session);
+                self.sessions.remove(session.as_ref());
             }
             Input::EndsDisagree { .. } | Input::BlindSpot { .. } | Input::Program { .. } => {}
         }
@@ -236,11 +243,11 @@ impl Roster {
                 && let Some(Skipped { position, bytes }) = entry.skipped[index(each)].take()
             {
                 on(Input::Gap {
-                    session,
+                    session: session.into(),
                     direction: each,
                     position,
                     bytes_lost: bytes,
-                    reason: "monitoring_paused",
+                    reason: "monitoring_paused".into(),
                     time,
                 });
             }
@@ -260,40 +267,24 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
     use crate::event::testing::party;
-    use crate::model::{ServerIdentity, SessionStart};
-
-    const TIME: Timestamp = Timestamp(1);
+    use crate::source::script::Script;
 
     fn roster() -> Roster {
         Roster::new(|pid| (pid.0 < 1000).then_some(u64::from(pid.0) * 10))
     }
 
-    fn start(roster: &mut Roster, session: &SessionId, server: &str) {
-        let start = SessionStart {
-            id: session.clone(),
-            server: ServerIdentity {
-                server_id: ServerId(server.into()),
-                fingerprint: String::new(),
-                name_source: String::new(),
-            },
-            server_party: Some(party(7, 0)),
-            client_party: None,
-            joined_midstream: false,
-            time: TIME,
-        };
-        roster.pass(Input::SessionStarted(start), &mut |_| {});
+    fn start(roster: &mut Roster, session: &str, server: &str) -> Script {
+        let script = Script::new(server)
+            .session(session)
+            .processes(Some(party(7, 0)), None);
+        roster.pass(script.start(), &mut |_| {});
+        script
     }
 
-    /// What is handed on of four bytes of the server at `position`, in short.
-    fn said(roster: &mut Roster, session: &SessionId, position: u64) -> Vec<String> {
-        let input = Input::Bytes {
-            session,
-            direction: Direction::ServerToClient,
-            position,
-            time: TIME,
-            bytes: b"abcd",
-        };
+    /// What is handed on of the server's next four bytes, in short.
+    fn said(roster: &mut Roster, script: &mut Script) -> Vec<String> {
         let mut passed = Vec::new();
+        let input = script.bytes(Direction::ServerToClient, b"abcd");
         roster.pass(input, &mut |input| {
             passed.push(match input {
                 Input::Bytes { position, .. } => format!("bytes {position}"),
@@ -312,38 +303,31 @@ mod tests {
     #[test]
     fn nobody_listens_to_a_paused_server_and_the_record_says_so() {
         let mut roster = roster();
-        let (one, other) = (SessionId("1".into()), SessionId("2".into()));
-        start(&mut roster, &one, "files");
-        start(&mut roster, &other, "mail");
+        let mut one = start(&mut roster, "1", "files");
+        let mut other = start(&mut roster, "2", "mail");
         let files = ServerId("files".into());
-        assert_eq!(said(&mut roster, &one, 0), ["bytes 0"]);
+        assert_eq!(said(&mut roster, &mut one), ["bytes 0"]);
         assert_eq!(roster.set_monitoring(Some(&files), false), Some(true));
         assert_eq!(roster.set_monitoring(Some(&files), false), Some(false));
-        assert!(said(&mut roster, &one, 4).is_empty());
-        assert!(said(&mut roster, &one, 8).is_empty());
-        assert_eq!(said(&mut roster, &other, 0), ["bytes 0"]);
+        assert!(said(&mut roster, &mut one).is_empty());
+        assert!(said(&mut roster, &mut one).is_empty());
+        assert_eq!(said(&mut roster, &mut other), ["bytes 0"]);
         assert_eq!(roster.set_monitoring(Some(&files), true), Some(true));
         assert_eq!(
-            said(&mut roster, &one, 12),
+            said(&mut roster, &mut one),
             ["gap 4+8 monitoring_paused", "bytes 12"]
         );
-        assert_eq!(said(&mut roster, &one, 16), ["bytes 16"]);
+        assert_eq!(said(&mut roster, &mut one), ["bytes 16"]);
     }
 
     #[test]
     fn everyone_can_be_paused_and_an_end_tells_what_was_skipped() {
         let mut roster = roster();
-        let session = SessionId("1".into());
-        start(&mut roster, &session, "files");
+        let mut script = start(&mut roster, "1", "files");
         assert_eq!(roster.set_monitoring(None, false), Some(true));
-        assert!(said(&mut roster, &session, 0).is_empty());
+        assert!(said(&mut roster, &mut script).is_empty());
         let mut passed = 0;
-        let ended = Input::SessionEnded {
-            session: &session,
-            reason: "server_exited",
-            time: TIME,
-        };
-        roster.pass(ended, &mut |input| {
+        roster.pass(script.end("server_exited"), &mut |input| {
             passed += 1;
             assert_eq!(
                 matches!(input, Input::Gap { bytes_lost: 4, .. }),
@@ -351,25 +335,19 @@ mod tests {
             );
         });
         assert_eq!(passed, 2);
-        assert!(roster.seat(&session).is_none() && !roster.knows("files"));
+        assert!(roster.seat(script.id()).is_none() && !roster.knows("files"));
     }
 
     #[test]
     fn parties_are_known_with_their_start_or_not_at_all() {
         let mut roster = roster();
-        let session = SessionId("1".into());
-        start(&mut roster, &session, "files");
+        let script = start(&mut roster, "1", "files");
         let seat = |roster: &Roster| roster.seats("files").pop().unwrap();
         assert_eq!(seat(&roster).server.unwrap().start_time, 100);
-        let change = |server, client| Input::PartiesChanged {
-            session: &session,
-            server_pid: server,
-            client_pid: client,
-        };
-        roster.pass(change(Some(Pid(7)), Some(Pid(8))), &mut |_| {});
+        roster.pass(script.parties(Some(Pid(7)), Some(Pid(8))), &mut |_| {});
         assert_eq!(seat(&roster).server.unwrap().start_time, 100, "as it was");
         assert_eq!(seat(&roster).client.unwrap().start_time, 80);
-        roster.pass(change(Some(Pid(2000)), None), &mut |_| {});
+        roster.pass(script.parties(Some(Pid(2000)), None), &mut |_| {});
         assert_eq!(seat(&roster).server, None, "gone already");
         assert!(seat(&roster).client.is_some());
     }

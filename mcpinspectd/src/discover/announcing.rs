@@ -12,7 +12,7 @@ use super::blind_spots;
 use super::flow::SessionIndex;
 use super::session::PendingPiece;
 use super::step::Step;
-use crate::model::{Input, Pid, SessionStart};
+use crate::model::{Input, Pid, ServerEndpoint, SessionStart};
 use crate::process::ProcessInfo;
 
 /// Nanoseconds that a session waits for its client to show itself.
@@ -129,6 +129,7 @@ pub fn announce(
     step.sink.input(Input::SessionStarted(SessionStart {
         id: session.id.clone(),
         server: identity,
+        endpoint: ServerEndpoint::Stdio,
         server_party: server_info.map(|info| info.to_party()),
         client_party: client_info.map(|info| info.to_party()),
         joined_midstream: session.joined,
@@ -136,7 +137,7 @@ pub fn announce(
     }));
     // A party that has exited by now still has a process id.
     step.sink.input(Input::PartiesChanged {
-        session: &session.id,
+        session: (&session.id).into(),
         server_pid: session.server.map(Pid),
         client_pid: session.client.map(Pid),
     });

@@ -17,8 +17,8 @@ pub fn report(
         && session.announced
     {
         step.sink.input(Input::BlindSpot {
-            session: &session.id,
-            mechanism,
+            session: (&session.id).into(),
+            mechanism: mechanism.into(),
             pid: Pid(origin.tgid),
             covered_by_other_end,
             time: step.clock.at(origin.time),

@@ -110,7 +110,7 @@ pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
     };
     if session.announced && is_first {
         step.sink.input(Input::EndOfStream {
-            session: &session.id,
+            session: (&session.id).into(),
             direction,
             time: step.clock.at(origin.time),
         });
@@ -205,7 +205,7 @@ fn note_party(step: &mut Step<'_>, index: SessionIndex, direction: Direction, en
         // A process that takes over keeps the session from ending with the one before.
         session.keep_open();
         step.sink.input(Input::PartiesChanged {
-            session: &session.id,
+            session: (&session.id).into(),
             server_pid: session.server.map(Pid),
             client_pid: session.client.map(Pid),
         });
@@ -258,7 +258,7 @@ fn announce(step: &mut Step<'_>, index: SessionIndex, parties: Parties, now: u64
     for (key, direction) in session.streams() {
         if step.streams.flow(key).is_some_and(Flow::has_ended) {
             step.sink.input(Input::EndOfStream {
-                session: &session.id,
+                session: (&session.id).into(),
                 direction,
                 time: step.clock.at(time),
             });
@@ -275,18 +275,18 @@ fn input_of<'a>(
 ) -> Input<'a> {
     match compared {
         Compared::Piece(Piece::Bytes { position, bytes }) => Input::Bytes {
-            session,
+            session: session.into(),
             direction,
             position,
             time,
-            bytes,
+            bytes: bytes.into(),
         },
         Compared::Piece(Piece::Gap { position, length }) => Input::Gap {
-            session,
+            session: session.into(),
             direction,
             position,
             bytes_lost: length,
-            reason,
+            reason: reason.into(),
             time,
         },
         Compared::Difference {
@@ -295,12 +295,12 @@ fn input_of<'a>(
             read,
             written,
         } => Input::EndsDisagree {
-            session,
+            session: session.into(),
             direction,
             position,
             bytes: length,
-            read,
-            written,
+            read: read.into(),
+            written: written.into(),
             time,
         },
     }

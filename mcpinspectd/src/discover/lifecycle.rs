@@ -92,8 +92,8 @@ fn end(step: &mut Step<'_>, index: SessionIndex, reason: &'static str, now: u64)
     }
     if is_announced(step, index) {
         step.sink.input(Input::SessionEnded {
-            session: &id,
-            reason,
+            session: (&id).into(),
+            reason: reason.into(),
             time: step.clock.at(now),
         });
     }
@@ -165,7 +165,7 @@ fn close_account(
     });
     if reason != MONITORING_STOPPED && !flow.has_ended() {
         step.sink.input(Input::EndOfStream {
-            session: id,
+            session: id.into(),
             direction,
             time: step.clock.at(now),
         });

@@ -12,8 +12,9 @@ use super::{Limits, Shared, shown};
 use crate::detect::{Difference, MessageInContext, SessionContext, Verdict};
 use crate::event::{Event, Subject};
 use crate::mcp::{self, Irregularity, Malformed, Message, Parsed, Payload};
-use crate::model::SessionStart;
-use crate::model::{Action, Direction, Pid, ServerId, SessionId, Timestamp};
+use crate::model::{
+    Action, Direction, Pid, ServerId, SessionId, SessionStart, Timestamp, Transport,
+};
 use crate::session::{Observed, Session};
 use crate::wire::framing::{Frame, Framed, Framer};
 
@@ -52,6 +53,7 @@ struct Stream {
 pub(super) struct Body {
     pub(super) id: SessionId,
     pub(super) server: ServerId,
+    transport: Transport,
     server_pid: Option<Pid>,
     client_pid: Option<Pid>,
     joined_midstream: bool,
@@ -62,7 +64,7 @@ pub(super) struct Body {
     bytes: u64,
     bytes_lost: u64,
     invalid: Throttle,
-    blind_spots: Vec<(&'static str, Pid)>,
+    blind_spots: Vec<(String, Pid)>,
     disagreements: u32,
 }
 
@@ -99,6 +101,7 @@ impl LiveSession {
             body: Body {
                 id: start.id.clone(),
                 server: start.server.server_id.clone(),
+                transport: start.endpoint.transport(),
                 server_pid: start.server_party.as_ref().map(|party| party.pid),
                 client_pid: start.client_party.as_ref().map(|party| party.pid),
                 joined_midstream: start.joined_midstream,
@@ -161,6 +164,44 @@ impl LiveSession {
         bytes: &[u8],
         output: &mut dyn Output,
     ) {
+        self.note_jump(direction, position, time, output);
+        let (stream, body) = self.stream(direction);
+        body.bytes += bytes.len() as u64;
+        let gap_before = &mut stream.gap_before;
+        let framer = stream.framer.get_or_insert_with(|| body.framer(position));
+        framer.push(position, bytes, |framed| {
+            body.framed(shared, direction, framed, gap_before, time, output)
+        });
+    }
+
+    /// Takes a whole message in, of a transport that frames messages itself.
+    pub(super) fn message(
+        &mut self,
+        shared: &mut Shared,
+        direction: Direction,
+        position: u64,
+        time: Timestamp,
+        bytes: &[u8],
+        output: &mut dyn Output,
+    ) {
+        self.note_jump(direction, position, time, output);
+        let (stream, body) = self.stream(direction);
+        body.bytes += bytes.len() as u64;
+        let gap_before = &mut stream.gap_before;
+        let framer = stream.framer.get_or_insert_with(|| body.framer(position));
+        framer.message(position, bytes, |framed| {
+            body.framed(shared, direction, framed, gap_before, time, output)
+        });
+    }
+
+    /// Reports a gap where a direction goes on beyond where it is expected to.
+    fn note_jump(
+        &mut self,
+        direction: Direction,
+        position: u64,
+        time: Timestamp,
+        output: &mut dyn Output,
+    ) {
         let (stream, body) = self.stream(direction);
         let expected = stream.framer(body, position).position();
         if position > expected {
@@ -173,13 +214,6 @@ impl LiveSession {
                 output,
             );
         }
-        let (stream, body) = self.stream(direction);
-        body.bytes += bytes.len() as u64;
-        let gap_before = &mut stream.gap_before;
-        let framer = stream.framer.get_or_insert_with(|| body.framer(position));
-        framer.push(position, bytes, |framed| {
-            body.framed(shared, direction, framed, gap_before, time, output)
-        });
     }
 
     /// Bytes of memory that unfinished messages take.
@@ -234,7 +268,7 @@ impl LiveSession {
     /// it is made for every message.
     pub(super) fn blind_spot(
         &mut self,
-        mechanism: &'static str,
+        mechanism: &str,
         pid: Pid,
         covered_by_other_end: bool,
         time: Timestamp,
@@ -246,11 +280,11 @@ impl LiveSession {
             self.body.offers.gap();
         }
         let body = &mut self.body;
-        let known = (mechanism, pid);
-        if body.blind_spots.len() == MAX_BLIND_SPOTS || body.blind_spots.contains(&known) {
+        let known = |(known, of): &(String, Pid)| known == mechanism && *of == pid;
+        if body.blind_spots.len() == MAX_BLIND_SPOTS || body.blind_spots.iter().any(known) {
             return;
         }
-        body.blind_spots.push(known);
+        body.blind_spots.push((mechanism.to_owned(), pid));
         output.event(Event::new(
             time,
             body.subject(),
@@ -322,7 +356,7 @@ impl Body {
         Subject {
             session_id: self.id.clone(),
             server_id: self.server.clone(),
-            server_type: "stdio",
+            server_type: self.transport,
             server_pid: self.server_pid,
         }
     }

@@ -133,43 +133,34 @@ impl Engine {
     ///
     /// Inputs of a session that is not known (any more) say nothing.
     pub fn handle(&mut self, input: Input<'_>, output: &mut dyn Output) {
-        let id = match &input {
-            Input::SessionStarted(start) => {
-                // On disk before anybody is told: the name must not be another's after a restart.
-                self.shared.registry.assign_name(&start.server, start.time);
-                self.shared.registry.save(start.time);
-                let session = LiveSession::new(start, self.limits);
-                session.announce(start, output);
-                self.sessions.insert(start.id.clone(), session);
-                return;
-            }
-            Input::PartiesChanged { session, .. }
-            | Input::Program { session, .. }
-            | Input::Bytes { session, .. }
-            | Input::Gap { session, .. }
-            | Input::EndsDisagree { session, .. }
-            | Input::BlindSpot { session, .. }
-            | Input::EndOfStream { session, .. }
-            | Input::SessionEnded { session, .. } => *session,
-        };
+        if let Input::SessionStarted(start) = &input {
+            // On disk before anybody is told: the name must not be another's after a restart.
+            self.shared.registry.assign_name(&start.server, start.time);
+            self.shared.registry.save(start.time);
+            let session = LiveSession::new(start, self.limits);
+            session.announce(start, output);
+            self.sessions.insert(start.id.clone(), session);
+            return;
+        }
+        let id = input.session();
         let Some(session) = self.sessions.get_mut(id) else {
             tracing::debug!(session = %id, "input of a session that is not known");
             return;
         };
         let shared = &mut self.shared;
         let before = session.unfinished();
-        match input {
+        match &input {
             Input::SessionStarted(_) => {}
             Input::PartiesChanged {
                 server_pid,
                 client_pid,
                 ..
             } => {
-                session.parties_changed(server_pid, client_pid);
+                session.parties_changed(*server_pid, *client_pid);
             }
             Input::Program {
                 definition, time, ..
-            } => session.program(shared, definition, time, output),
+            } => session.program(shared, definition.raw(), *time, output),
             Input::Bytes {
                 direction,
                 position,
@@ -177,11 +168,18 @@ impl Engine {
                 bytes,
                 ..
             } => {
-                session.bytes(shared, direction, position, time, bytes, output);
+                session.bytes(shared, *direction, *position, *time, bytes, output);
                 if self.unfinished - before + session.unfinished() > self.limits.max_unfinished {
-                    session.abandon_line(direction);
+                    session.abandon_line(*direction);
                 }
             }
+            Input::Message {
+                direction,
+                position,
+                time,
+                bytes,
+                ..
+            } => session.message(shared, *direction, *position, *time, bytes, output),
             Input::Gap {
                 direction,
                 position,
@@ -190,7 +188,7 @@ impl Engine {
                 time,
                 ..
             } => {
-                session.gap(direction, position, bytes_lost, reason, time, output);
+                session.gap(*direction, *position, *bytes_lost, reason, *time, output);
             }
             Input::EndsDisagree {
                 direction,
@@ -202,13 +200,13 @@ impl Engine {
                 ..
             } => {
                 let difference = Difference {
-                    direction,
-                    position,
-                    bytes,
+                    direction: *direction,
+                    position: *position,
+                    bytes: *bytes,
                     read,
                     written,
                 };
-                session.ends_disagree(shared, &difference, time, output);
+                session.ends_disagree(shared, &difference, *time, output);
             }
             Input::BlindSpot {
                 mechanism,
@@ -217,16 +215,16 @@ impl Engine {
                 time,
                 ..
             } => {
-                session.blind_spot(mechanism, pid, covered_by_other_end, time, output);
+                session.blind_spot(mechanism, *pid, *covered_by_other_end, *time, output);
             }
             Input::EndOfStream {
                 direction, time, ..
             } => {
-                session.end_of_stream(shared, direction, time, output);
+                session.end_of_stream(shared, *direction, *time, output);
             }
             Input::SessionEnded { reason, time, .. } => {
-                session.end(shared, reason, time, output);
-                shared.registry.save(time);
+                session.end(shared, reason, *time, output);
+                shared.registry.save(*time);
                 shared.detector.session_ended(id);
                 self.sessions.remove(id);
                 self.unfinished -= before;

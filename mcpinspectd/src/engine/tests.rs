@@ -13,10 +13,10 @@ use crate::detect::{MessageInContext, NoDetector, SessionContext, ToolDefinition
 use crate::event::Event;
 use crate::model::Direction::{self, ClientToServer as Up, ServerToClient as Down};
 use crate::model::{
-    Action, Detection, Input, ItemKind, ServerId, ServerIdentity, SessionStart, Severity,
-    Timestamp, ToolStatus,
+    Action, Detection, Input, ItemKind, ServerId, ServerIdentity, Severity, Timestamp, ToolStatus,
 };
 use crate::registry::{Attribution, DecidedBy, DecisionKind, ItemKey};
+use crate::source::script::Script;
 use crate::store;
 
 /// Writes down what the engine says, one line each.
@@ -76,10 +76,17 @@ impl Log {
 struct Wire {
     engine: Engine,
     log: Log,
-    positions: [u64; 2],
-    session: SessionId,
-    time: u64,
-    next_id: u64,
+    script: Script,
+}
+
+/// A session `name` with the server `files`, which goes on at `time`.
+fn session(name: &str, time: Timestamp) -> Script {
+    let identity = ServerIdentity {
+        server_id: ServerId("files".into()),
+        fingerprint: "f0".to_owned(),
+        name_source: "test".to_owned(),
+    };
+    Script::new(name).identity(identity).paced(time, 1)
 }
 
 impl Wire {
@@ -92,95 +99,48 @@ impl Wire {
         let mut wire = Self {
             engine,
             log: Log::default(),
-            positions: [0; 2],
-            session: SessionId("first".into()),
-            time: 1,
-            next_id: 0,
+            script: session("first", Timestamp(1)),
         };
-        wire.start("first", false);
+        wire.input(wire.script.start());
         wire
     }
 
+    fn input(&mut self, input: Input<'_>) {
+        self.engine.handle(input, &mut self.log);
+    }
+
     fn start(&mut self, name: &str, joined_midstream: bool) {
-        self.session = SessionId(name.into());
-        self.positions = [0; 2];
-        let start = SessionStart {
-            id: self.session.clone(),
-            server: ServerIdentity {
-                server_id: ServerId("files".into()),
-                fingerprint: "f0".to_owned(),
-                name_source: "test".to_owned(),
-            },
-            server_party: None,
-            client_party: None,
-            joined_midstream,
-            time: Timestamp(self.time),
-        };
-        self.engine
-            .handle(Input::SessionStarted(start), &mut self.log);
+        self.script = session(name, self.script.time());
+        if joined_midstream {
+            self.script = self.script.clone().joined_midstream();
+        }
+        self.input(self.script.start());
     }
 
     fn bytes(&mut self, direction: Direction, bytes: &[u8]) {
-        let position = self.positions[direction as usize];
-        self.positions[direction as usize] += bytes.len() as u64;
-        let time = Timestamp(self.time);
-        let session = &self.session;
-        self.engine.handle(
-            Input::Bytes {
-                session,
-                direction,
-                position,
-                time,
-                bytes,
-            },
-            &mut self.log,
-        );
+        let input = self.script.bytes(direction, bytes);
+        self.engine.handle(input, &mut self.log);
     }
 
     fn line(&mut self, direction: Direction, text: &str) {
-        self.time += 1;
-        self.bytes(direction, format!("{text}\n").as_bytes());
+        let input = self.script.line(direction, text);
+        self.input(input);
     }
 
     fn gap(&mut self, direction: Direction, bytes_lost: u64) {
-        let position = self.positions[direction as usize];
-        self.positions[direction as usize] += bytes_lost;
-        let (session, time) = (&self.session, Timestamp(self.time));
-        let gap = Input::Gap {
-            session,
-            direction,
-            position,
-            bytes_lost,
-            reason: "ring_full",
-            time,
-        };
-        self.engine.handle(gap, &mut self.log);
+        let input = self.script.gap(direction, bytes_lost);
+        self.input(input);
     }
 
     fn end(&mut self) {
-        let (session, time) = (&self.session, Timestamp(self.time));
-        self.engine.handle(
-            Input::SessionEnded {
-                session,
-                reason: "server_exited",
-                time,
-            },
-            &mut self.log,
-        );
+        self.input(self.script.end("server_exited"));
     }
 
     /// The client asks, the server answers.
     fn ask(&mut self, method: &str, params: Value, result: Value) {
-        let id = self.next_id;
-        self.next_id += 1;
-        self.line(
-            Up,
-            &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
-        );
-        self.line(
-            Down,
-            &json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string(),
-        );
+        for input in self.script.exchange(method, params, result) {
+            self.input(input);
+        }
     }
 
     fn list(&mut self, tools: &[Value]) {
@@ -230,7 +190,10 @@ fn a_session_from_start_to_end() {
         ),
         (&json!(8), &json!(1), &json!(0))
     );
-    assert_eq!(ended["bytes"], wire.positions[0] + wire.positions[1]);
+    assert_eq!(
+        ended["bytes"],
+        wire.script.position(Up) + wire.script.position(Down)
+    );
 
     let last = &wire.log.messages[6];
     assert_eq!(
@@ -388,7 +351,7 @@ fn a_whole_message_right_after_a_gap_is_not_lost() {
 #[test]
 fn bytes_that_jump_are_a_gap() {
     let mut wire = Wire::new();
-    wire.positions[0] = 64;
+    wire.script.jump(Up, 64);
     wire.line(Up, r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
     let gap = &wire.log.take("mcp_capture_gap")[0];
     assert_eq!(
@@ -402,7 +365,8 @@ fn bytes_that_jump_are_a_gap() {
 fn a_session_joined_under_way_starts_with_the_next_line() {
     let mut wire = Wire::new();
     wire.start("joined", true);
-    wire.positions = [5000, 7000];
+    wire.script.jump(Up, 5000);
+    wire.script.jump(Down, 7000);
     wire.bytes(Down, b"est of a line\"}]}}\n");
     wire.line(
         Up,
@@ -446,7 +410,7 @@ fn lines_that_are_no_messages_are_told_and_a_flood_is_counted() {
     }
     assert_eq!(wire.log.take("mcp_invalid_message").len(), 4);
     assert_eq!(wire.log.messages.len(), 1001);
-    wire.time += 11_000_000_000;
+    wire.script.wait(11_000_000_000);
     wire.line(Down, "noise");
     assert_eq!(wire.log.take("mcp_invalid_message")[0]["suppressed"], 996);
 }
@@ -495,7 +459,7 @@ fn many_unfinished_messages_share_one_budget() {
         );
     }
     for name in &names {
-        wire.session = SessionId(name.as_str().into());
+        wire.script = session(name, wire.script.time());
         wire.end();
     }
     assert_eq!(wire.engine.unfinished, 0);
@@ -572,16 +536,14 @@ fn ten_servers_with_the_same_handshake_are_kept_apart() {
     }
     for direction in [Up, Down] {
         for (index, name) in names.iter().enumerate() {
-            wire.session = SessionId(name.as_str().into());
-            wire.positions = [0; 2];
-            wire.time += 1;
+            wire.script = session(name, wire.script.time());
             let line = match direction {
                 Up => format!(
                     r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t{index}"}}}}"#
                 ),
                 Down => r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.to_owned(),
             };
-            wire.bytes(direction, format!("{line}\n").as_bytes());
+            wire.line(direction, &line);
         }
     }
     for message in &wire.log.messages[10..] {
@@ -902,8 +864,8 @@ fn watched(approval: &str) -> Wire {
 
 /// The decisions since the last time, as `decision item tool by reason`.
 fn decisions(wire: &mut Wire) -> Vec<String> {
-    wire.time += LOOK_EVERY;
-    wire.engine.idle(Timestamp(wire.time), &mut wire.log);
+    wire.script.wait(LOOK_EVERY);
+    wire.engine.idle(wire.script.time(), &mut wire.log);
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let told = wire.log.take("mcp_policy");
     told.iter()
@@ -1022,14 +984,9 @@ fn a_policy_tires_of_a_server_that_changes_all_the_time() {
 
 impl Wire {
     fn program(&mut self, definition: Value) {
-        self.time += 1;
         let definition = serde_json::value::to_raw_value(&definition).unwrap();
-        let input = Input::Program {
-            session: &self.session,
-            definition: &definition,
-            time: Timestamp(self.time),
-        };
-        self.engine.handle(input, &mut self.log);
+        let input = self.script.program(definition);
+        self.input(input);
     }
 }
 
@@ -1058,7 +1015,7 @@ fn another_program_behind_the_same_name_is_told_until_it_is_accepted() {
     }
     let by = Attribution {
         by: DecidedBy::Person(1000),
-        time: Timestamp(wire.time),
+        time: wire.script.time(),
         reason: "",
     };
     let key = ItemKey::only(ItemKind::Program);

@@ -23,7 +23,7 @@ pub use body::Body;
 pub use envelope::{Envelope, EventId, Presence};
 pub use kind::EventKind;
 
-use crate::model::{Pid, ServerId, SessionId, Severity, Timestamp};
+use crate::model::{Pid, ServerId, SessionId, Severity, Timestamp, Transport};
 
 /// What an event is about: a server, and mostly one session of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,19 +32,20 @@ pub struct Subject {
     pub session_id: SessionId,
     /// The server's stable name, or [`EVERY_SERVER`](crate::model::EVERY_SERVER).
     pub server_id: ServerId,
-    /// How the server is reached: `stdio`.
-    pub server_type: &'static str,
+    /// How the server is reached.
+    pub server_type: Transport,
     /// The server process, where known.
     pub server_pid: Option<Pid>,
 }
 
 impl Subject {
-    /// A server as such, outside any session.
+    /// A server as such, outside any session. Only a session tells how a server is reached, so this
+    /// is the usual way.
     pub fn server(server_id: ServerId) -> Self {
         Self {
             session_id: SessionId::none(),
             server_id,
-            server_type: "stdio",
+            server_type: Transport::Stdio,
             server_pid: None,
         }
     }

@@ -12,7 +12,7 @@ use crate::event::body::{
 use crate::event::{Event, Subject};
 use crate::model::{
     Action, ContainmentAction, DefinitionHash, Detection, Direction, FieldChange, ItemKind, Match,
-    Party, Pid, ServerId, SessionId, Severity, Timestamp, ToolStatus,
+    Party, Pid, ServerId, SessionId, Severity, Timestamp, ToolStatus, Transport,
 };
 use crate::registry::DecisionKind;
 
@@ -30,7 +30,7 @@ pub fn subject(server: &str) -> Subject {
     Subject {
         session_id: SessionId(Arc::from("s-1")),
         server_id: ServerId(Arc::from(server)),
-        server_type: "stdio",
+        server_type: Transport::Stdio,
         server_pid: Some(Pid(4242)),
     }
 }

@@ -1,9 +1,9 @@
 //! The two directions of a session.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Which way a message travels between the two parties of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// From the MCP client (the agent's side) to the server: the server's standard input.

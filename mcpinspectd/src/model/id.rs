@@ -1,19 +1,26 @@
 //! The names of sessions and servers.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Names one session (one client talking to one server over one pair of streams). Unique across
 /// restarts of the daemon; opaque to readers.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub Arc<str>);
 
 impl SessionId {
     /// Stands where no session is concerned: the empty text.
     pub fn none() -> Self {
         Self(Arc::from(""))
+    }
+}
+
+impl<'a> From<&'a SessionId> for Cow<'a, SessionId> {
+    fn from(id: &'a SessionId) -> Self {
+        Cow::Borrowed(id)
     }
 }
 
@@ -27,7 +34,7 @@ impl fmt::Display for SessionId {
 pub const EVERY_SERVER: &str = "*";
 
 /// A server's readable name, the same across restarts and hosts, such as `filesystem`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServerId(pub Arc<str>);
 
 impl fmt::Display for ServerId {
@@ -37,7 +44,7 @@ impl fmt::Display for ServerId {
 }
 
 /// The stable identity of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerIdentity {
     /// A short readable name of ASCII letters, digits, `.`, `_`, `-`, at most 48 long; with `#` and
     /// digits of the fingerprint behind it where another server has the name.
@@ -46,6 +53,7 @@ pub struct ServerIdentity {
     /// every host, for every user, version and secret.
     pub fingerprint: String,
     /// Where the name comes from: `config:CLIENT` (such as `config:claude-code`), `package:npm`,
-    /// `package:pypi`, `package:image`, `package:deno`, `script`, `binary` or `unknown`.
+    /// `package:pypi`, `package:image`, `package:deno`, `script`, `binary` or `unknown`; `url` is for
+    /// servers that are reached by one.
     pub name_source: String,
 }

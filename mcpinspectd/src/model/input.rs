@@ -1,16 +1,40 @@
 //! What a source produces and the pipeline consumes: one thing that happened.
+//!
+//! An input borrows what it can, so that a source passes bytes on without copying them, and owns
+//! what it must: `Input<'static>`, from [`Input::into_owned`] or from a tape, can be kept. As JSON it
+//! is an object with one key, the kind of input; reading it back returns an equal input.
+//!
+//! # Sources other than processes' pipes
+//!
+//! A session needs a [`SessionId`] that no other session has, a [`ServerIdentity`] that is the same
+//! after a restart and on another host, and a [`ServerEndpoint`]. None of these is a process:
+//!
+//! - The identity of a server at a URL is made from the URL (`name_source` is `url`, or
+//!   `config:CLIENT` where a client's configuration names it), as that of a local server is made from
+//!   its command.
+//! - A party that is not a process on this machine, such as a remote server, is `None`.
+//! - A transport that frames messages itself produces [`Input::Message`] instead of
+//!   [`Input::Bytes`]. Several connections may carry one session: the source brings their messages
+//!   into one order for each direction.
 
-use serde_json::value::RawValue;
+use std::borrow::Cow;
 
-use super::{Direction, Party, Pid, ServerIdentity, SessionId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::time::exact;
+use super::{
+    Direction, JsonText, Party, Pid, ServerEndpoint, ServerIdentity, SessionId, Timestamp, bytes,
+};
 
 /// A session that was recognised.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionStart {
     /// Its id.
     pub id: SessionId,
     /// Which server it talks to.
     pub server: ServerIdentity,
+    /// Where that server is reached.
+    pub endpoint: ServerEndpoint,
     /// The server's process, where known.
     pub server_party: Option<Party>,
     /// The client's process, where known.
@@ -18,14 +42,16 @@ pub struct SessionStart {
     /// Whether it was under way before it was seen, so that its streams may start inside a line.
     pub joined_midstream: bool,
     /// When it was recognised.
+    #[serde(with = "exact")]
     pub time: Timestamp,
 }
 
 /// One thing that happened. Inputs of one session come in the order in which they happened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[expect(
     clippy::large_enum_variant,
-    reason = "inputs are passed on one by one and never kept; the large one comes once a session"
+    reason = "inputs are passed on one by one and rarely kept; the large one comes once a session"
 )]
 pub enum Input<'a> {
     /// A session was recognised. Its bytes follow.
@@ -33,98 +59,259 @@ pub enum Input<'a> {
     /// A session's process is another one now, or became known.
     PartiesChanged {
         /// The session.
-        session: &'a SessionId,
+        session: Cow<'a, SessionId>,
         /// The server's process.
         server_pid: Option<Pid>,
         /// The client's process.
         client_pid: Option<Pid>,
     },
-    /// It became known what runs behind a session's server.
+    /// It became known which program runs behind a session's server.
     Program {
         /// The session.
-        session: &'a SessionId,
+        session: Cow<'a, SessionId>,
         /// The program, as a JSON object; see [`crate::process::program`].
-        definition: &'a RawValue,
-        /// When it was looked at.
+        definition: JsonText<'a>,
+        /// When it was examined.
+        #[serde(with = "exact")]
         time: Timestamp,
     },
     /// A stream's next bytes.
     Bytes {
         /// The session.
-        session: &'a SessionId,
+        session: Cow<'a, SessionId>,
         /// Which of its streams.
         direction: Direction,
-        /// Where they stand, in bytes from the start of the stream.
+        /// Their position: bytes from the start of the stream.
         position: u64,
         /// When they were sent.
+        #[serde(with = "exact")]
         time: Timestamp,
-        /// The bytes; contiguous with the ones before, but for a gap.
-        bytes: &'a [u8],
+        /// The bytes. They follow the ones before, except after a gap.
+        #[serde(with = "bytes")]
+        bytes: Cow<'a, [u8]>,
+    },
+    /// A whole message, of a transport that frames messages itself.
+    Message {
+        /// The session.
+        session: Cow<'a, SessionId>,
+        /// Which way it went.
+        direction: Direction,
+        /// Its position: bytes of all messages before it in this direction, including lost ones. So
+        /// positions order messages, and a jump shows a gap.
+        position: u64,
+        /// When its last byte was sent.
+        #[serde(with = "exact")]
+        time: Timestamp,
+        /// Its bytes, without any framing.
+        #[serde(with = "bytes")]
+        bytes: Cow<'a, [u8]>,
     },
     /// Bytes of a stream that were lost.
     Gap {
         /// The session.
-        session: &'a SessionId,
+        session: Cow<'a, SessionId>,
         /// Which of its streams.
         direction: Direction,
-        /// Where the gap starts, in bytes from the start of the stream.
+        /// Where the gap starts: bytes from the start of the stream.
         position: u64,
         /// How many bytes.
         bytes_lost: u64,
         /// Why, such as `ring_full`.
-        reason: &'static str,
+        reason: Cow<'a, str>,
         /// When it was noticed.
+        #[serde(with = "exact")]
         time: Timestamp,
     },
-    /// What was written to a stream is not what was read from it. The bytes that come are those of
+    /// What was written to a stream is not what was read from it. The bytes that follow are those of
     /// the client's end.
     EndsDisagree {
         /// The session.
-        session: &'a SessionId,
+        session: Cow<'a, SessionId>,
         /// Which of its streams.
         direction: Direction,
         /// The first byte that differs.
         position: u64,
-        /// How many bytes from there may differ.
+        /// How many bytes from there on may differ.
         bytes: u64,
-        /// What was read; the beginning of it.
-        read: &'a [u8],
-        /// What was written; the beginning of it.
-        written: &'a [u8],
+        /// The beginning of what was read.
+        #[serde(with = "bytes")]
+        read: Cow<'a, [u8]>,
+        /// The beginning of what was written.
+        #[serde(with = "bytes")]
+        written: Cow<'a, [u8]>,
         /// When it was noticed.
+        #[serde(with = "exact")]
         time: Timestamp,
     },
     /// A party moves bytes in a way that cannot be copied.
     BlindSpot {
         /// The session.
-        session: &'a SessionId,
+        session: Cow<'a, SessionId>,
         /// How, such as `splice`.
-        mechanism: &'static str,
-        /// Who.
+        mechanism: Cow<'a, str>,
+        /// Which process.
         pid: Pid,
         /// Whether the bytes are seen at the other end of the stream.
         covered_by_other_end: bool,
         /// When.
+        #[serde(with = "exact")]
         time: Timestamp,
     },
     /// A stream is over.
     EndOfStream {
         /// The session.
-        session: &'a SessionId,
+        session: Cow<'a, SessionId>,
         /// Which of its streams.
         direction: Direction,
         /// When.
+        #[serde(with = "exact")]
         time: Timestamp,
     },
-    /// A session is over. Nothing of it follows.
+    /// A session is over. No input of it follows.
     SessionEnded {
         /// The session.
-        session: &'a SessionId,
+        session: Cow<'a, SessionId>,
         /// Why, such as `server_exited`.
-        reason: &'static str,
+        reason: Cow<'a, str>,
         /// When.
+        #[serde(with = "exact")]
         time: Timestamp,
     },
+}
+
+impl Input<'_> {
+    /// The session that it concerns.
+    pub fn session(&self) -> &SessionId {
+        match self {
+            Self::SessionStarted(start) => &start.id,
+            Self::PartiesChanged { session, .. }
+            | Self::Program { session, .. }
+            | Self::Bytes { session, .. }
+            | Self::Message { session, .. }
+            | Self::Gap { session, .. }
+            | Self::EndsDisagree { session, .. }
+            | Self::BlindSpot { session, .. }
+            | Self::EndOfStream { session, .. }
+            | Self::SessionEnded { session, .. } => session,
+        }
+    }
+
+    /// The same input, borrowing nothing.
+    pub fn into_owned(self) -> Input<'static> {
+        fn owned<T: ToOwned + ?Sized + 'static>(value: Cow<'_, T>) -> Cow<'static, T> {
+            Cow::Owned(value.into_owned())
+        }
+        match self {
+            Self::SessionStarted(start) => Input::SessionStarted(start),
+            Self::PartiesChanged {
+                session,
+                server_pid,
+                client_pid,
+            } => Input::PartiesChanged {
+                session: owned(session),
+                server_pid,
+                client_pid,
+            },
+            Self::Program {
+                session,
+                definition,
+                time,
+            } => Input::Program {
+                session: owned(session),
+                definition: definition.into_owned(),
+                time,
+            },
+            Self::Bytes {
+                session,
+                direction,
+                position,
+                time,
+                bytes,
+            } => Input::Bytes {
+                session: owned(session),
+                direction,
+                position,
+                time,
+                bytes: owned(bytes),
+            },
+            Self::Message {
+                session,
+                direction,
+                position,
+                time,
+                bytes,
+            } => Input::Message {
+                session: owned(session),
+                direction,
+                position,
+                time,
+                bytes: owned(bytes),
+            },
+            Self::Gap {
+                session,
+                direction,
+                position,
+                bytes_lost,
+                reason,
+                time,
+            } => Input::Gap {
+                session: owned(session),
+                direction,
+                position,
+                bytes_lost,
+                reason: owned(reason),
+                time,
+            },
+            Self::EndsDisagree {
+                session,
+                direction,
+                position,
+                bytes,
+                read,
+                written,
+                time,
+            } => Input::EndsDisagree {
+                session: owned(session),
+                direction,
+                position,
+                bytes,
+                read: owned(read),
+                written: owned(written),
+                time,
+            },
+            Self::BlindSpot {
+                session,
+                mechanism,
+                pid,
+                covered_by_other_end,
+                time,
+            } => Input::BlindSpot {
+                session: owned(session),
+                mechanism: owned(mechanism),
+                pid,
+                covered_by_other_end,
+                time,
+            },
+            Self::EndOfStream {
+                session,
+                direction,
+                time,
+            } => Input::EndOfStream {
+                session: owned(session),
+                direction,
+                time,
+            },
+            Self::SessionEnded {
+                session,
+                reason,
+                time,
+            } => Input::SessionEnded {
+                session: owned(session),
+                reason: owned(reason),
+                time,
+            },
+        }
+    }
 }
 
 /// Takes inputs in the order in which they happened.

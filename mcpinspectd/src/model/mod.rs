@@ -4,6 +4,7 @@
 //! time, names, processes, findings, hashes and counters. Nothing in here does I/O, except for
 //! [`Timestamp::now`].
 
+mod bytes;
 mod containment;
 mod counters;
 mod direction;
@@ -12,9 +13,11 @@ mod hash;
 mod id;
 mod input;
 mod item;
+mod json;
 mod process;
 mod time;
 mod tool;
+mod transport;
 
 pub use containment::ContainmentAction;
 pub use counters::{Account, CaptureTotals, SinkTally, StreamLedger};
@@ -24,7 +27,8 @@ pub use hash::{DefinitionHash, NotAHash};
 pub use id::{EVERY_SERVER, ServerId, ServerIdentity, SessionId};
 pub use input::{Input, InputSink, SessionStart};
 pub use item::ItemKind;
-
+pub use json::JsonText;
 pub use process::{Party, Pid};
 pub use time::Timestamp;
 pub use tool::{FieldChange, ToolStatus};
+pub use transport::{ServerEndpoint, Transport};

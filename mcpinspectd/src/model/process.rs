@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A process id (thread group id) in the initial pid namespace. Pids are reused: whoever keeps one
 /// beyond the moment keeps the start time beside it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Pid(pub u32);
 
 impl fmt::Display for Pid {
@@ -16,7 +16,7 @@ impl fmt::Display for Pid {
 }
 
 /// A process of a session, as far as a reader needs it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Party {
     /// Its pid.
     pub pid: Pid,

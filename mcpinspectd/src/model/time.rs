@@ -39,3 +39,55 @@ impl Serialize for Timestamp {
         serializer.collect_str(self)
     }
 }
+
+/// Moments in JSON without loss, for `#[serde(with)]`: RFC 3339 in UTC with nanoseconds.
+pub(super) mod exact {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Timestamp;
+
+    pub fn serialize<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+        let stamp = jiff::Timestamp::from_nanosecond(i128::from(time.0))
+            .map_err(serde::ser::Error::custom)?;
+        serializer.collect_str(&format_args!("{stamp:.9}"))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let stamp: jiff::Timestamp = text.parse().map_err(D::Error::custom)?;
+        u64::try_from(stamp.as_nanosecond())
+            .map(Timestamp)
+            .map_err(|_| D::Error::custom("a moment before 1970 or after 2554"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(transparent)]
+    struct Exact(#[serde(with = "exact")] Timestamp);
+
+    #[test]
+    fn no_nanosecond_is_lost() {
+        for (nanos, text) in [
+            (0, "\"1970-01-01T00:00:00.000000000Z\""),
+            (
+                1_760_000_000_123_456_789,
+                "\"2025-10-09T08:53:20.123456789Z\"",
+            ),
+            (u64::MAX, "\"2554-07-21T23:34:33.709551615Z\""),
+        ] {
+            let time = Exact(Timestamp(nanos));
+            assert_eq!(serde_json::to_string(&time).ok().as_deref(), Some(text));
+            assert_eq!(serde_json::from_str::<Exact>(text).ok(), Some(time));
+        }
+        for text in ["\"1969-12-31T23:59:59Z\"", "\"today\"", "17"] {
+            assert!(serde_json::from_str::<Exact>(text).is_err(), "{text}");
+        }
+    }
+}

@@ -161,6 +161,21 @@ impl Framer {
         self.keep(&chunk[start..]);
     }
 
+    /// Takes in a whole frame, of a transport that frames messages itself. It may contain newlines.
+    ///
+    /// A frame that was taken in before is skipped, and a jump ahead becomes a gap.
+    pub fn message(&mut self, position: u64, bytes: &[u8], mut emit: impl FnMut(Framed<'_>)) {
+        if position > self.next {
+            self.gap(self.next, position - self.next);
+        } else if position < self.next {
+            return;
+        }
+        self.line_start = position;
+        self.tentative = false;
+        self.next += bytes.len() as u64;
+        self.end_line(bytes, self.next, false, &mut emit);
+    }
+
     /// Notes that `bytes_lost` bytes from `position` on were lost, and drops the current line.
     pub fn gap(&mut self, position: u64, bytes_lost: u64) {
         self.stats.gaps += 1;
@@ -503,6 +518,33 @@ mod tests {
             }
         ));
         assert_eq!(framer.stats().bytes_lost, 3);
+    }
+
+    #[test]
+    fn whole_frames_keep_their_newlines_and_are_bounded() {
+        let mut framer = Framer::new(8);
+        let mut seen = Vec::new();
+        framer.message(0, b"{\n}", record(&mut seen));
+        framer.message(0, b"{\n}", record(&mut seen));
+        framer.message(3, b"too large", record(&mut seen));
+        framer.message(20, b"[]", record(&mut seen));
+        framer.message(22, b" ", record(&mut seen));
+        let over = Seen::Oversize {
+            position: 3,
+            bytes: 9,
+            gap: false,
+        };
+        let after_a_gap = Seen::Frame {
+            text: b"[]".into(),
+            position: 20,
+            gap: true,
+            tentative: false,
+            unterminated: false,
+        };
+        assert_eq!(seen, [frame("{\n}", 0), over, after_a_gap]);
+        let stats = framer.stats();
+        assert_eq!((stats.bytes_lost, stats.blank_lines), (8, 1));
+        assert_eq!(framer.position(), 23);
     }
 
     #[test]

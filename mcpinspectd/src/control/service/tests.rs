@@ -1,6 +1,5 @@
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -9,8 +8,9 @@ use super::*;
 use crate::control::{Control, desk};
 use crate::detect::NoDetector;
 use crate::engine::{Limits, MessageSeen};
-use crate::model::{ContainmentAction, Direction, ServerIdentity, SessionId, SessionStart};
+use crate::model::{ContainmentAction, Direction, ServerIdentity};
 use crate::registry::{DecisionKind, Registry};
+use crate::source::script::Script;
 
 /// Events as JSON.
 #[derive(Default)]
@@ -52,8 +52,7 @@ struct Daemon {
     service: Service<Log, Program>,
     desk: Desk,
     directory: tempfile::TempDir,
-    session: SessionId,
-    positions: [u64; 2],
+    script: Script,
 }
 
 const NOW: Timestamp = Timestamp(1_760_000_000_000_000_000);
@@ -75,36 +74,21 @@ impl Daemon {
             service,
             desk,
             directory,
-            session: SessionId(Arc::from("s")),
-            positions: [0; 2],
+            script: Script::new("files")
+                .session("s")
+                .identity(ServerIdentity {
+                    server_id: ServerId("files".into()),
+                    fingerprint: "f".to_owned(),
+                    name_source: "script".to_owned(),
+                })
+                .paced(NOW, 0),
         };
-        let start = SessionStart {
-            id: daemon.session.clone(),
-            server: ServerIdentity {
-                server_id: ServerId("files".into()),
-                fingerprint: "f".to_owned(),
-                name_source: "script".to_owned(),
-            },
-            server_party: None,
-            client_party: None,
-            joined_midstream: false,
-            time: NOW,
-        };
-        daemon.service.input(Input::SessionStarted(start));
+        daemon.service.input(daemon.script.start());
         daemon
     }
 
     fn say(&mut self, direction: Direction, message: &Value) {
-        let line = format!("{message}\n");
-        let position = &mut self.positions[usize::from(direction == Direction::ServerToClient)];
-        self.service.input(Input::Bytes {
-            session: &self.session,
-            direction,
-            position: *position,
-            time: NOW,
-            bytes: line.as_bytes(),
-        });
-        *position += line.len() as u64;
+        self.service.input(self.script.line(direction, message));
     }
 
     /// The server lists one tool with this description.

@@ -77,7 +77,14 @@ impl InputSink for Collected {
             Input::SessionStarted(_) => self.lines.push("started".into()),
             Input::Bytes {
                 direction, bytes, ..
-            } => self.bytes.entry(direction).or_default().extend(bytes),
+            }
+            | Input::Message {
+                direction, bytes, ..
+            } => self
+                .bytes
+                .entry(direction)
+                .or_default()
+                .extend(bytes.iter()),
             Input::Gap {
                 direction,
                 position,
