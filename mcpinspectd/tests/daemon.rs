@@ -15,6 +15,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
+#[path = "../../tests/src/schema.rs"]
+#[expect(dead_code, reason = "no tap runs here")]
+mod schema;
 #[path = "support/mod.rs"]
 mod support;
 
@@ -120,6 +123,7 @@ impl Daemon {
         events
             .iter()
             .map(|event| serde_json::from_str(event.as_str().unwrap()).unwrap())
+            .inspect(|event| schema::event(event).unwrap())
             .filter(|event: &Value| {
                 event["server_id"]
                     .as_str()

@@ -6,13 +6,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::places;
+use crate::{places, schema};
 
 /// How long the daemon may take for anything it is waited for.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -61,7 +61,11 @@ impl State {
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole
             .lines()
-            .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
+            .map(|line| {
+                let event = serde_json::from_str(line).with_context(|| line.to_owned())?;
+                schema::event(&event).map_err(Error::msg)?;
+                Ok(event)
+            })
             .collect()
     }
 }

@@ -13,12 +13,14 @@
 //! * [`threads`] tells the priorities of the daemon's threads;
 //! * [`verify`] compares the two;
 //! * [`daemon`] runs `mcpinspectd run` and reads its events;
+//! * [`schema`] checks JSON lines against the schemas that the manual publishes;
 //! * [`container`] boots a clean Debian with systemd, for tests of the package.
 
 pub mod container;
 pub mod daemon;
 pub mod peer;
 pub mod places;
+pub mod schema;
 pub mod talk;
 pub mod tap;
 pub mod threads;

@@ -6,18 +6,21 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::places;
+use crate::{places, schema};
 
 /// How long the daemon may take to attach.
 const READY: Duration = Duration::from_secs(20);
 /// How long it may take to drain and end.
 const DRAIN: Duration = Duration::from_secs(60);
+
+/// Messages of one tap that are held to the schema: floods have hundreds of thousands, all alike.
+const CHECKED: usize = 2000;
 
 /// A `mcp_message` line.
 #[derive(Clone, Debug, Deserialize)]
@@ -108,6 +111,9 @@ impl Capture {
         let kind = value["type"].as_str().context("no type")?;
         ensure!(self.ready || kind == "tap_ready", "{kind} before tap_ready");
         ensure!(self.streams.is_none(), "{kind} after tap_summary");
+        if kind != "mcp_message" || self.messages.len() < CHECKED {
+            schema::tap_line(&value).map_err(Error::msg)?;
+        }
         match kind {
             "tap_ready" => self.ready = true,
             "mcp_message" => self.messages.push(serde_json::from_value(value)?),
