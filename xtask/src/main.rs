@@ -11,6 +11,7 @@ mod container;
 mod eval;
 mod package;
 mod peers;
+mod pictures;
 mod python;
 mod run;
 mod setup;
@@ -44,6 +45,8 @@ enum Command {
     Check(check::Options),
     /// Check how modules depend on each other
     Architecture(architecture::Options),
+    /// Make the README's pictures anew: a recording of the tap, a screenshot of a notification
+    Pictures,
     /// Set up everything that the other commands need, and nothing else
     Setup,
 }
@@ -69,6 +72,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Eval(options) => eval::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Architecture(options) => architecture::run(&options),
+        Command::Pictures => pictures::make(),
         Command::Setup => {
             setup::toolchain()?;
             setup::kernel()?;
