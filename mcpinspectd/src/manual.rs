@@ -1,14 +1,14 @@
-//! Man pages and shell completions, out of the command lines themselves.
+//! Man pages and shell completions, generated from the command lines.
 //!
-//! A page that is written by hand says something else than the program sooner or later. So each
-//! program can write its own, one page for itself and one for each command, and completions for
-//! three shells; `cargo xtask package` asks for them:
+//! A page written by hand contradicts its program sooner or later. So each program can write its own
+//! pages, one for itself and one for each command, and completions for three shells.
+//! `cargo xtask package` calls:
 //!
 //! ```text
 //! mcpinspect --write-manual DIR    DIR/man/mcpinspect.1 …  DIR/completions/{bash,zsh,fish}/…
 //! ```
 //!
-//! The option is no part of the command line's definition, because then it would be in every page.
+//! The option is not part of the command line's definition, or it would appear on every page.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,13 +21,13 @@ use clap_complete::{Shell, generate_to};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-/// The only argument that asks for it, followed by a directory.
+/// The option that asks for the manual, followed by a directory.
 const OPTION: &str = "--write-manual";
 
-/// What this manual is called at the head of each page.
+/// The manual's name in the header of each page.
 const TITLE: &str = "mcpinspectd";
 
-/// Pages that lead on from every page.
+/// Pages that every page refers to.
 const SEE_ALSO: &[(&str, &str)] = &[
     ("mcpinspect", "1"),
     ("mcpinspect-notify", "1"),
@@ -36,28 +36,28 @@ const SEE_ALSO: &[(&str, &str)] = &[
     ("journalctl", "1"),
 ];
 
-/// Files that belong to the daemon, told on its page.
+/// The daemon's files, listed on its page.
 const FILES: &[(&str, &str)] = &[
     (
         "/etc/mcpinspectd/config.toml",
-        "the settings, see mcpinspectd.toml(5)",
+        "Settings; see mcpinspectd.toml(5).",
     ),
     (
         "/etc/mcpinspectd/rules.d",
-        "detection rules and suppressions of your own",
+        "Your own detection rules and suppressions.",
     ),
     (
         "/var/lib/mcpinspectd/registry.db",
-        "the pins: every tool definition that was ever seen",
+        "The registry: every tool definition seen, and the pins.",
     ),
 ];
 
-/// The manual's section that a program belongs to.
+/// A section of the manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// 1: for everyone.
+    /// Section 1: commands for everyone.
     Commands,
-    /// 8: for whoever runs the machine.
+    /// Section 8: administration.
     Administration,
 }
 
@@ -70,7 +70,8 @@ impl Section {
     }
 }
 
-/// Writes the manual if this program's arguments ask for that and nothing else; the exit code then.
+/// Writes the manual if this program's arguments ask for that and nothing else, and returns the exit
+/// code.
 pub fn asked_for(command: impl FnOnce() -> Command, section: Section) -> Option<ExitCode> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).take(3).collect();
     let [option, directory] = arguments.as_slice() else {
@@ -91,10 +92,10 @@ pub fn asked_for(command: impl FnOnce() -> Command, section: Section) -> Option<
     })
 }
 
-/// Writes the pages and completions of a program below `directory`, which is made.
+/// Writes the pages and completions of a program below `directory`, which is created if missing.
 ///
 /// # Errors
-/// Where a file cannot be written.
+/// A file cannot be written.
 pub fn write(command: Command, section: Section, directory: &Path) -> io::Result<()> {
     let mut command = command.disable_help_subcommand(true);
     let name = command.get_name().to_owned();
@@ -109,7 +110,7 @@ pub fn write(command: Command, section: Section, directory: &Path) -> io::Result
     page(&command, section, &pages)
 }
 
-/// The page of a command and, after it, those of its own commands.
+/// Writes the page of a command, and those of its subcommands.
 fn page(command: &Command, section: Section, pages: &Path) -> io::Result<()> {
     let man = Man::new(command.clone())
         .section(section.number())
@@ -122,7 +123,7 @@ fn page(command: &Command, section: Section, pages: &Path) -> io::Result<()> {
         files(&mut more);
     }
     see_also(&mut more, command.get_name());
-    // The portability preamble is in the page already.
+    // The page has the portability preamble already.
     text.extend_from_slice(more.to_roff().as_bytes());
     fs::write(pages.join(man.get_filename()), text)?;
     command

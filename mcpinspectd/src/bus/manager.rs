@@ -116,13 +116,13 @@ impl Manager {
         env!("CARGO_PKG_VERSION")
     }
 
-    /// How capture is doing: "watching", or "paused" where no server is listened to.
+    /// The state of capture: "watching", or "paused" while every server is paused.
     #[zbus(property(emits_changed_signal = "false"))]
     async fn capture_state(&self) -> fdo::Result<String> {
         Ok(self.status().await?.state)
     }
 
-    /// The ledger: bytes written to watched streams, bytes captured, bytes known lost.
+    /// The ledger: bytes written to watched streams, bytes captured, bytes known to be lost.
     #[zbus(property(emits_changed_signal = "false"))]
     async fn ledger(&self) -> fdo::Result<(u64, u64, u64)> {
         let status = self.status().await?;
@@ -133,14 +133,14 @@ impl Manager {
         ))
     }
 
-    /// Servers that are not listened to for now; see SetMonitoring.
+    /// Servers that are paused; see SetMonitoring.
     #[zbus(property(emits_changed_signal = "false"))]
     async fn paused_servers(&self) -> fdo::Result<Vec<String>> {
         Ok(self.status().await?.paused)
     }
 
-    /// The event with this id as JSON, while it is among the latest few thousand. For root, the
-    /// group mcpinspect and the user that the server runs as.
+    /// Returns the event with this id as JSON, while it is among the latest few thousand. For root,
+    /// the group mcpinspect and the user that the server runs as.
     #[zbus(out_args("json"))]
     async fn get_event(
         &self,
@@ -162,8 +162,9 @@ impl Manager {
         }
     }
 
-    /// The latest events after the one named (all that are kept, for an empty id) as JSON, oldest
-    /// first, at most limit (0: as many as an answer takes).
+    /// Returns the latest events that the caller may read, as JSON, oldest first: those after the
+    /// event with this id (all that are kept, for an empty id), at most limit (0: as many as fit into
+    /// an answer).
     #[zbus(out_args("events"))]
     async fn list_events(
         &self,
@@ -194,8 +195,8 @@ impl Manager {
         Ok(events)
     }
 
-    /// The Event signals after the one named (all that are kept, for an empty id), oldest first: for
-    /// those who were not there to hear them.
+    /// Returns the Event signals after the one with this id (all that are kept, for an empty id),
+    /// oldest first, for clients that were not connected when they were sent.
     #[zbus(out_args("signals"))]
     fn list_signals(&self, after_event_id: &str) -> Vec<SignalRow> {
         let most = usize::try_from(MAX_LISTED).unwrap_or(usize::MAX);
@@ -206,7 +207,7 @@ impl Manager {
             .collect()
     }
 
-    /// The servers that the caller may know of.
+    /// Returns the servers seen since the daemon started that the caller may know of.
     #[zbus(out_args("servers"))]
     async fn list_servers(
         &self,
@@ -222,7 +223,7 @@ impl Manager {
             .collect())
     }
 
-    /// The sessions under way that the caller may know of.
+    /// Returns the open sessions that the caller may know of.
     #[zbus(out_args("sessions"))]
     async fn list_sessions(
         &self,
@@ -237,7 +238,7 @@ impl Manager {
         Ok(sessions.into_iter().map(SessionRow::from).collect())
     }
 
-    /// The tools of a server that the caller may know of.
+    /// Returns the tools of a server that the caller may know of.
     #[zbus(out_args("tools"))]
     async fn list_tools(
         &self,
@@ -255,8 +256,9 @@ impl Manager {
         }
     }
 
-    /// Pins the tool's current definition (for an empty name, the server's own instructions, info or
-    /// program), whose hash the caller has looked at.
+    /// Pins the tool's current definition (for an empty name, the server's instructions, information
+    /// or program). Fails unless the hash is that of the current definition, so that the caller
+    /// approves what it has shown.
     async fn approve(
         &self,
         server_id: String,
@@ -269,8 +271,8 @@ impl Manager {
         self.decide(connection, &header, decision).await
     }
 
-    /// Refuses the tool's current definition (for an empty name, the server's own instructions, info
-    /// or program): its pin stays.
+    /// Rejects the tool's current definition (for an empty name, the server's instructions,
+    /// information or program): its pin stays.
     async fn reject(
         &self,
         server_id: String,
@@ -283,7 +285,7 @@ impl Manager {
         self.decide(connection, &header, decision).await
     }
 
-    /// Silences a rule for a server's tool (all of its tools, for an empty name) for some days.
+    /// Suppresses a rule for a server's tool (all of its tools, for an empty name) for this many days.
     #[expect(
         clippy::too_many_arguments,
         reason = "a D-Bus method's arguments are flat"
@@ -308,8 +310,9 @@ impl Manager {
         self.decide(connection, &header, decision).await
     }
 
-    /// Listens to a server (all of them, for an empty name), or looks away until told otherwise or
-    /// the daemon ends. What is said meanwhile is not looked at, and told as a gap.
+    /// Resumes a server (all of them, for an empty name), or pauses it until it is resumed or the
+    /// daemon ends. Messages of a paused server are not examined; how much passed is reported as a
+    /// gap.
     async fn set_monitoring(
         &self,
         server_id: String,
@@ -324,8 +327,8 @@ impl Manager {
         self.decide(connection, &header, decision).await
     }
 
-    /// Lets no process of a server run until it is thawed; its client goes on. Gives the processes,
-    /// the control groups that were frozen as a whole, and what could not be reached.
+    /// Stops all processes of a server until it is thawed; its client continues to run. Returns the
+    /// processes, the control groups that were frozen as a whole, and what could not be reached.
     #[zbus(out_args("processes", "cgroups", "missed"))]
     async fn freeze(
         &self,
@@ -337,7 +340,7 @@ impl Manager {
             .await
     }
 
-    /// Lets a frozen server run again.
+    /// Resumes a frozen server. Returns the same as Freeze.
     #[zbus(out_args("processes", "cgroups", "missed"))]
     async fn thaw(
         &self,
@@ -349,7 +352,8 @@ impl Manager {
             .await
     }
 
-    /// Ends all processes of a server; its client goes on, and may start it anew.
+    /// Ends all processes of a server; its client continues to run, and may start it again. Returns
+    /// the same as Freeze.
     #[zbus(out_args("processes", "cgroups", "missed"))]
     async fn kill(
         &self,
@@ -361,7 +365,7 @@ impl Manager {
             .await
     }
 
-    /// Reads configuration and rules again.
+    /// Reads the configuration and the rules again.
     async fn reload(
         &self,
         #[zbus(connection)] connection: &Connection,
@@ -370,8 +374,8 @@ impl Manager {
         self.decide(connection, &header, Decision::Reload).await
     }
 
-    /// Any event. The severity is empty for the ordinary course of things, the uid 4294967295
-    /// where it is not known whom the server runs as. Evidence is fetched with GetEvent.
+    /// Announces an event of any type. The severity is empty for the ordinary course of things, and
+    /// the uid is 4294967295 if the server's user is unknown. GetEvent returns the evidence.
     #[zbus(signal)]
     async fn event(
         emitter: &SignalEmitter<'_>,
@@ -383,7 +387,7 @@ impl Manager {
         title: &str,
     ) -> zbus::Result<()>;
 
-    /// A tool was listed that is new, or in which detection found something.
+    /// Announces that a tool was listed that is new, or in which detection found something.
     #[zbus(signal)]
     async fn tool_seen(
         emitter: &SignalEmitter<'_>,
@@ -394,7 +398,7 @@ impl Manager {
         title: &str,
     ) -> zbus::Result<()>;
 
-    /// A tool is not what was pinned, or is gone.
+    /// Announces that a tool differs from its pin, or is no longer offered.
     #[zbus(signal)]
     async fn tool_changed(
         emitter: &SignalEmitter<'_>,
@@ -405,7 +409,7 @@ impl Manager {
         title: &str,
     ) -> zbus::Result<()>;
 
-    /// Detection found something.
+    /// Announces a finding.
     #[zbus(signal)]
     async fn detection(
         emitter: &SignalEmitter<'_>,
@@ -416,7 +420,7 @@ impl Manager {
         title: &str,
     ) -> zbus::Result<()>;
 
-    /// Bytes of a stream were lost.
+    /// Announces that bytes of a stream were lost.
     #[zbus(signal)]
     async fn capture_gap(
         emitter: &SignalEmitter<'_>,
@@ -427,7 +431,7 @@ impl Manager {
         title: &str,
     ) -> zbus::Result<()>;
 
-    /// A server has its first session of now.
+    /// Announces that a server has opened its first session.
     #[zbus(signal)]
     async fn server_appeared(
         emitter: &SignalEmitter<'_>,
@@ -435,7 +439,7 @@ impl Manager {
         uid: u32,
     ) -> zbus::Result<()>;
 
-    /// The last session with a server is over.
+    /// Announces that the last session with a server has ended.
     #[zbus(signal)]
     async fn server_vanished(
         emitter: &SignalEmitter<'_>,

@@ -27,33 +27,33 @@ const TOOLS_MAX: usize = 1024;
 struct ServerObject(ServerSummary);
 
 /// A server that mcpinspectd has seen since it started.
-#[interface(name = "org.mcpinspect1.Server", introspection_docs = false)]
+#[interface(name = "org.mcpinspect1.Server")]
 impl ServerObject {
-    /// Its stable name.
+    /// The server's stable name, escaped and bounded.
     #[zbus(property(emits_changed_signal = "const"))]
     fn name(&self) -> String {
         printable(&self.0.server_id.0, 128)
     }
 
-    /// The user it last ran as; 4294967295 where that is not known.
+    /// The id of the user that it last ran as; 4294967295 if unknown.
     #[zbus(property)]
     fn uid(&self) -> u32 {
         self.0.uid.unwrap_or(NO_UID)
     }
 
-    /// Sessions under way.
+    /// How many sessions are open.
     #[zbus(property)]
     fn sessions(&self) -> u32 {
         count(self.0.sessions)
     }
 
-    /// Tools known.
+    /// How many of its tools are known.
     #[zbus(property)]
     fn tools(&self) -> u32 {
         count(self.0.tools)
     }
 
-    /// Whether it is listened to.
+    /// Whether it is watched, that is, not paused.
     #[zbus(property)]
     fn monitored(&self) -> bool {
         self.0.monitored
@@ -70,21 +70,21 @@ impl ServerObject {
 struct ToolObject(ToolSummary);
 
 /// A tool that a server has listed since mcpinspectd started.
-#[interface(name = "org.mcpinspect1.Tool", introspection_docs = false)]
+#[interface(name = "org.mcpinspect1.Tool")]
 impl ToolObject {
-    /// Its name, escaped and bounded.
+    /// The tool's name, escaped and bounded.
     #[zbus(property(emits_changed_signal = "const"))]
     fn name(&self) -> String {
         self.0.tool_name.clone()
     }
 
-    /// How it stands to its pin: new, unchanged, changed or removed.
+    /// How it compares with its pin: new, unchanged, changed or removed.
     #[zbus(property)]
     fn status(&self) -> String {
         self.0.status.as_str().to_owned()
     }
 
-    /// The worst finding in it; empty for none.
+    /// The severity of the worst finding in it; empty if there is none.
     #[zbus(property)]
     fn max_severity(&self) -> String {
         let severity = self.0.max_severity;

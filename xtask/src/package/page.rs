@@ -1,8 +1,8 @@
-//! `mcpinspectd.toml(5)`, out of the configuration file that is shipped.
+//! `mcpinspectd.toml(5)`, generated from the shipped configuration file.
 //!
-//! That file explains every setting beside its default, and a test holds it to the settings that
-//! there are. The page is the same text: a comment block that ends in a setting (or in a commented
-//! one, which has no default) becomes an entry, a block on its own becomes a paragraph.
+//! That file explains every setting beside its default, and a test compares it with the settings
+//! that the daemon has. The page is the same text: a comment block that ends in a setting (or in a
+//! commented one, which has no default) becomes an entry, a block on its own becomes a paragraph.
 
 use std::fmt::Write as _;
 
@@ -35,7 +35,7 @@ pub(super) fn of_configuration(settings: &str, version: &str) -> String {
                             &mut page,
                             &mut comment,
                             key,
-                            &format!("unset; such as {value}"),
+                            &format!("unset; for example {value}"),
                         );
                     }
                     _ => {
@@ -50,13 +50,13 @@ pub(super) fn of_configuration(settings: &str, version: &str) -> String {
         flush(&mut page, &mut comment);
     }
     page.push_str(
-        ".SH FILES\n.TP\n.B /etc/mcpinspectd/config.toml\nThe file as shipped holds every setting \
+        ".SH FILES\n.TP\n.B /etc/mcpinspectd/config.toml\nThe installed file contains every setting \
          with its default.\n.SH SEE ALSO\n.BR mcpinspectd (8),\n.BR mcpinspect (1)\n",
     );
     page
 }
 
-/// The table that a block shows examples of, which stay together.
+/// The table of which a block shows examples; they stay together.
 fn table_shown(block: &str) -> Option<&str> {
     let table = block.lines().find(|line| line.starts_with("#[["))?;
     table.strip_prefix('#')
@@ -69,7 +69,7 @@ fn entry(page: &mut String, comment: &mut Vec<&str>, key: &str, value: &str) {
     }
 }
 
-/// What was said on its own, as a paragraph; lines that are set out stay as they are.
+/// Writes a comment of its own as a paragraph; indented lines stay lines.
 fn flush(page: &mut String, comment: &mut Vec<&str>) {
     if comment.is_empty() {
         return;
@@ -86,7 +86,7 @@ fn flush(page: &mut String, comment: &mut Vec<&str>) {
     }
 }
 
-/// A line of text that roff takes for nothing else.
+/// A line of text that roff does not mistake for a command.
 fn escape(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) {
@@ -110,7 +110,7 @@ mod tests {
             ".PP\nAll of it.\n",
             ".SH \"[events]\"\n",
             ".TP\n\\fBjournal\\fR (true)\nThe journal.\n",
-            ".TP\n\\fBjsonl\\fR (unset; such as \"/x\")\nA file.\n",
+            ".TP\n\\fBjsonl\\fR (unset; for example \"/x\")\nA file.\n",
         ] {
             assert!(page.contains(part), "{part:?} is not in\n{page}");
         }
