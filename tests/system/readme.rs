@@ -1,4 +1,4 @@
-//! What the README tells people to type, typed.
+//! Types what the README tells people to type.
 
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::container::{Container, quoted, seen};
@@ -6,7 +6,7 @@ use mcpinspect_tests::places;
 
 use crate::event;
 
-/// The shell commands of the README between two of its texts.
+/// The shell commands of the README between two pieces of its text.
 fn commands(from: &str, to: &str) -> Result<Vec<String>> {
     let text = std::fs::read_to_string(places::repository().join("README.md"))?;
     let after = text.split_once(from).context(from.to_owned())?.1;
@@ -20,10 +20,10 @@ fn commands(from: &str, to: &str) -> Result<Vec<String>> {
 
 #[test]
 fn the_installation_goes_as_the_readme_says() -> Result<()> {
-    let commands = commands("\n## Install\n", "\nRemoving keeps")?;
+    let commands = commands("\n## Install\n", "\nRemoving the package")?;
     ensure!(commands.len() > 8, "{commands:?}");
     let mut container = Container::boot("readme")?;
-    // Whoever types it is root here, and stands beside the package.
+    // The user is root here, and the package is in the current directory.
     let package = seen(&places::package("-1_", "deb")?)?;
     container.write("/usr/local/bin/sudo", "#!/bin/sh\nexec \"$@\"\n")?;
     container.shell(&format!(
@@ -32,12 +32,12 @@ fn the_installation_goes_as_the_readme_says() -> Result<()> {
     let mut done = Vec::new();
     for command in commands {
         if command.contains("gdbus") && !container.try_shell("command -v gdbus")?.0 {
-            // A desktop has it; so small a server has `busctl` alone.
+            // Desktops have it; a server as small as this one has only `busctl`.
             continue;
         }
         let line = format!("cd /root/here && USER=ada && {command}");
         let (success, out, error) = container.try_shell(&format!("bash -c {}", quoted(&line)))?;
-        // What the journal has nothing about yet, it says with an exit code of 1.
+        // journalctl exits with 1 if the journal has no such entries yet.
         let nothing = command.starts_with("journalctl") && error.is_empty();
         ensure!(
             success || nothing,

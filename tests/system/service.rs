@@ -194,6 +194,8 @@ fn the_manual_and_completions_are_there() -> Result<()> {
         "/usr/share/bash-completion/completions/mcpinspect",
         "/usr/share/zsh/vendor-completions/_mcpinspect",
         "/usr/share/fish/vendor_completions.d/mcpinspect.fish",
+        "/usr/share/doc/mcpinspectd/docs/events.md",
+        "/usr/share/doc/mcpinspectd/docs/events.schema.json",
     ] {
         ensure!(
             files.lines().any(|file| file == wanted),

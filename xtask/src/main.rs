@@ -8,6 +8,7 @@ mod architecture;
 mod bench;
 mod check;
 mod container;
+mod docs;
 mod eval;
 mod package;
 mod peers;
@@ -45,6 +46,8 @@ enum Command {
     Check(check::Options),
     /// Check how modules depend on each other
     Architecture(architecture::Options),
+    /// Write the generated parts of the manual
+    Docs,
     /// Make the README's pictures anew: a recording of the tap, a screenshot of a notification
     Pictures,
     /// Set up everything that the other commands need, and nothing else
@@ -72,6 +75,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Eval(options) => eval::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Architecture(options) => architecture::run(&options),
+        Command::Docs => docs::update(),
         Command::Pictures => pictures::make(),
         Command::Setup => {
             setup::toolchain()?;

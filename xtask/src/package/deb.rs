@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 
 use super::contents::Package;
-use super::tree;
+use super::{files, tree};
 use crate::shell::{self, say};
 
 /// Scripts that run around installation and removal.
@@ -29,7 +29,7 @@ pub(super) fn build(package: &Package) -> Result<PathBuf> {
         ),
     };
     tree::stage(package, &root, &layout)?;
-    let size = tree::files(&root)?
+    let size = files::installed(&root)?
         .iter()
         .map(|file| {
             let below = file.strip_prefix("/").unwrap_or(file);
@@ -44,9 +44,9 @@ pub(super) fn build(package: &Package) -> Result<PathBuf> {
         .replace("@SIZE@", &size.to_string())
         .replace("@GLIBC@", &package.glibc);
     let about = root.join("DEBIAN");
-    tree::write(&about.join("control"), &control)?;
+    files::write(&about.join("control"), &control)?;
     for list in ["conffiles", "triggers"] {
-        tree::write(&about.join(list), &fs::read_to_string(source.join(list))?)?;
+        files::write(&about.join(list), &fs::read_to_string(source.join(list))?)?;
     }
     fs::set_permissions(&about, fs::Permissions::from_mode(0o755))?;
     for script in SCRIPTS {

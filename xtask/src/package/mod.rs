@@ -7,6 +7,8 @@
 
 mod contents;
 mod deb;
+mod documents;
+mod files;
 mod page;
 mod rpm;
 mod tree;

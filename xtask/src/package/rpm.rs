@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::Result;
 
 use super::contents::Package;
-use super::tree;
+use super::{files, tree};
 use crate::shell::{self, say};
 
 /// Builds it.
@@ -22,7 +22,7 @@ pub(super) fn build(package: &Package) -> Result<PathBuf> {
     };
     tree::stage(package, &root, &layout)?;
     let files = package.folder.join("rpm-files");
-    fs::write(&files, listing(&tree::files(&root)?))?;
+    fs::write(&files, listing(&files::installed(&root)?))?;
     let mut pack = Command::new("rpmbuild");
     pack.arg("-bb").arg("--quiet");
     for (name, value) in [
@@ -72,6 +72,8 @@ fn listing(files: &[PathBuf]) -> String {
         "/etc/mcpinspectd/rules.d",
         "/usr/lib/mcpinspectd",
         "/usr/share/doc/mcpinspectd",
+        "/usr/share/doc/mcpinspectd/docs",
+        "/usr/share/doc/mcpinspectd/docs/pictures",
         "/usr/share/licenses/mcpinspectd",
     ] {
         let _ = writeln!(list, "%dir {directory}");

@@ -1,14 +1,14 @@
-//! The files of a package, where they go.
+//! The files of a package and their places.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use super::contents::{PROGRAMS, Package};
-use super::page;
+use super::files::{install, into, listed, modes, write};
+use super::{documents, page};
 use crate::shell;
 
 /// Files of the repository and their places.
@@ -58,7 +58,6 @@ const FILES: &[(&str, &str)] = &[
         "usr/lib/mcpinspectd/restart-backoff.conf",
     ),
     ("packaging/config.toml", "etc/mcpinspectd/config.toml"),
-    ("README.md", "usr/share/doc/mcpinspectd/README.md"),
 ];
 
 /// Scripts of the repository, and their places.
@@ -73,21 +72,21 @@ const INTERFACES: &str = "usr/share/dbus-1/interfaces";
 /// Directories of the package that are empty at first.
 const DIRECTORIES: &[&str] = &["etc/mcpinspectd/rules.d"];
 
-/// What differs from one distribution to the next.
+/// What differs between distributions.
 pub(super) struct Layout {
-    /// Where zsh looks for completions that packages bring.
+    /// Where zsh looks for packages' completions.
     pub(super) zsh: &'static str,
-    /// Where the licence goes, as a path and its text.
+    /// The licence: its path and its text.
     pub(super) licence: (&'static str, String),
 }
 
-/// Makes the tree anew below `root`.
+/// Creates the tree below `root`, in place of what is there.
 pub(super) fn stage(package: &Package, root: &Path, layout: &Layout) -> Result<()> {
     let _ = fs::remove_dir_all(root);
     for program in PROGRAMS {
         let to = root.join("usr/bin").join(program);
         install(&package.programs.join(program), &to, 0o755)?;
-        // Function names stay, so that a report of a crash can be read.
+        // Function names stay, so that crash reports are readable.
         shell::run(Command::new("strip").arg("--strip-debug").arg(&to))?;
     }
     let repository = shell::root();
@@ -105,6 +104,7 @@ pub(super) fn stage(package: &Package, root: &Path, layout: &Layout) -> Result<(
     for directory in DIRECTORIES {
         fs::create_dir_all(root.join(directory))?;
     }
+    documents::stage(root)?;
     write(&root.join(layout.licence.0), &layout.licence.1)?;
     completions(package, root, layout)?;
     manual(package, root)?;
@@ -130,7 +130,9 @@ fn completions(package: &Package, root: &Path, layout: &Layout) -> Result<()> {
 fn manual(package: &Package, root: &Path) -> Result<()> {
     let manuals = root.join("usr/share/man");
     for from in listed(&package.manual.join("man"))? {
-        let section = from.extension().context("a page without a section")?;
+        let section = from
+            .extension()
+            .context("a manual page without a section")?;
         let section = manuals.join(format!("man{}", section.display()));
         install(&from, &into(&section, &from), 0o644)?;
     }
@@ -138,7 +140,7 @@ fn manual(package: &Package, root: &Path) -> Result<()> {
     let page = page::of_configuration(&settings, &package.version);
     write(&manuals.join("man5/mcpinspectd.toml.5"), &page)?;
     for section in listed(&manuals)? {
-        // Without name and time: the same pages make the same package.
+        // Without name and time, the same pages result in the same package.
         shell::run(
             Command::new("gzip")
                 .args(["-9", "-n"])
@@ -146,60 +148,4 @@ fn manual(package: &Package, root: &Path) -> Result<()> {
         )?;
     }
     Ok(())
-}
-
-/// The entries of a directory, sorted.
-fn listed(directory: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
-    let mut paths = entries
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<Vec<_>>>()?;
-    paths.sort();
-    Ok(paths)
-}
-
-fn into(directory: &Path, file: &Path) -> PathBuf {
-    directory.join(file.file_name().unwrap_or_default())
-}
-
-fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
-    let parent = to.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(parent)?;
-    fs::copy(from, to).with_context(|| from.display().to_string())?;
-    fs::set_permissions(to, fs::Permissions::from_mode(mode))?;
-    Ok(())
-}
-
-/// Writes a file and makes the directories above it.
-pub(super) fn write(to: &Path, text: &str) -> Result<()> {
-    fs::create_dir_all(to.parent().unwrap_or(Path::new("/")))?;
-    fs::write(to, text)?;
-    fs::set_permissions(to, fs::Permissions::from_mode(0o644))?;
-    Ok(())
-}
-
-/// Directories are for everyone to enter, whatever umask this runs with.
-fn modes(directory: &Path) -> Result<()> {
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
-    listed(directory)?
-        .iter()
-        .filter(|path| path.is_dir())
-        .try_for_each(|path| modes(path))
-}
-
-/// All files below `root`, as absolute paths of the installed system, sorted.
-pub(super) fn files(root: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut waiting = vec![root.to_owned()];
-    while let Some(directory) = waiting.pop() {
-        for path in listed(&directory)? {
-            if path.is_dir() {
-                waiting.push(path);
-            } else {
-                found.push(Path::new("/").join(path.strip_prefix(root)?));
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
 }

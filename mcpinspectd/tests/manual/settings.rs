@@ -1,0 +1,73 @@
+//! The examples of settings and rules in the manual are accepted, and every setting is explained.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use mcpinspectd::config::Config;
+
+use crate::{blocks, repository};
+
+fn chapter(name: &str) -> String {
+    fs::read_to_string(repository().join("mcpinspectd/docs").join(name)).unwrap()
+}
+
+#[test]
+fn the_examples_of_settings_are_accepted() {
+    let mut examples = 0;
+    for name in ["configuration.md", "containment.md", "metrics.md"] {
+        for example in blocks(&chapter(name), "toml") {
+            if let Err(error) = Config::parse(example, Path::new(name)) {
+                panic!("{error}\n{example}");
+            }
+            examples += 1;
+        }
+    }
+    assert!(examples > 3, "{examples}");
+}
+
+/// The file as shipped names every setting, and another test holds it to the settings that there are.
+#[test]
+fn every_setting_is_in_the_manual() {
+    let shipped = fs::read_to_string(repository().join("packaging/config.toml")).unwrap();
+    let manual = chapter("configuration.md");
+    let mut settings = 0;
+    for line in shipped.lines() {
+        let line = line.strip_prefix('#').unwrap_or(line);
+        let is_setting = |key: &&str| {
+            !key.is_empty() && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+        };
+        let Some(key) = line.split(" = ").next().filter(is_setting) else {
+            continue;
+        };
+        if line.contains(" = ") {
+            assert!(
+                manual.contains(&format!("`{key}`")),
+                "`{key}` is not explained"
+            );
+            settings += 1;
+        }
+    }
+    assert!(settings > 15, "{settings}");
+}
+
+#[test]
+fn the_examples_of_rules_are_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut rules = 0;
+    for (number, example) in blocks(&chapter("detection.md"), "toml")
+        .into_iter()
+        .enumerate()
+    {
+        fs::write(directory.path().join(format!("{number}.toml")), example).unwrap();
+        rules += 1;
+    }
+    assert!(rules > 1);
+    let output = Command::new(env!("CARGO_BIN_EXE_mcpinspect"))
+        .args(["rules", "check"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}

@@ -1,0 +1,68 @@
+//! Files and folders of a tree that is going to be packed.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The entries of a directory, sorted.
+pub(super) fn listed(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    let mut paths = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// The path of a file's namesake in another directory.
+pub(super) fn into(directory: &Path, file: &Path) -> PathBuf {
+    directory.join(file.file_name().unwrap_or_default())
+}
+
+/// Copies a file and creates the directories above it.
+pub(super) fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    fs::create_dir_all(parent(to))?;
+    fs::copy(from, to).with_context(|| from.display().to_string())?;
+    fs::set_permissions(to, fs::Permissions::from_mode(mode))?;
+    Ok(())
+}
+
+/// Writes a file and creates the directories above it.
+pub(super) fn write(to: &Path, text: &str) -> Result<()> {
+    fs::create_dir_all(parent(to))?;
+    fs::write(to, text)?;
+    fs::set_permissions(to, fs::Permissions::from_mode(0o644))?;
+    Ok(())
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
+}
+
+/// Makes directories accessible to everyone, whatever the umask.
+pub(super) fn modes(directory: &Path) -> Result<()> {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
+    listed(directory)?
+        .iter()
+        .filter(|path| path.is_dir())
+        .try_for_each(|path| modes(path))
+}
+
+/// All files below `root`, as absolute paths of the installed system, sorted.
+pub(super) fn installed(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        for path in listed(&directory)? {
+            if path.is_dir() {
+                waiting.push(path);
+            } else {
+                found.push(Path::new("/").join(path.strip_prefix(root)?));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
