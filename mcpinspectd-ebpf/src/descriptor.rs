@@ -1,7 +1,7 @@
 //! From a descriptor number to the kernel object behind it.
 //!
-//! Cost to other processes: none at a system call. A tracked process pays for up to nine pointer
-//! reads per call that carries bytes; an exec pays for them twice.
+//! Cost to other processes: none at a system call. A tracked process pays for up to ten reads per call
+//! that carries bytes (with typed access, four of them are plain loads); an exec pays for them twice.
 //!
 //! Minimum kernel version: 5.5 (`bpf_probe_read_kernel`).
 

@@ -1,8 +1,8 @@
 //! Writes records into the ring.
 //!
 //! Cost to other processes: none. A watched process pays for one reservation and one copy per
-//! record. Waking the reader is the expensive part (an inter-processor interrupt), so it is left to
-//! the kernel's own rule except where the reader's pause would be too long.
+//! record. Waking the reader costs more than both, so the probes leave it to the kernel's own rule
+//! unless the reader's pause would become too long.
 //!
 //! Minimum kernel version: 5.8 (ring buffer, `bpf_ktime_get_boot_ns`).
 
@@ -17,12 +17,12 @@ use mcpinspect_common::{EndpointKey, RecordFlags, RecordHeader, RecordKind, Stat
 
 use crate::maps::{RECORDS, count};
 
-/// The reader lets small records gather for a moment. With more waiting bytes than this, it is woken
-/// early,
+/// The reader lets small records gather for a moment. If more bytes than this wait, a record wakes it
+/// early.
 const WAKE_ABOVE: u64 = 64 << 10;
-/// but not with more than this: then it is awake and at work.
+/// If more bytes than this wait, the reader is at work, and waking it is pointless.
 const AWAKE_ABOVE: u64 = 512 << 10;
-/// With more waiting bytes than this the reader is behind: more than gather in its pauses.
+/// If more bytes than this wait, the reader is behind: fewer gather in its pauses.
 const BEHIND_ABOVE: u64 = 128 << 10;
 
 /// A record as it lies in the ring.
@@ -70,7 +70,7 @@ pub fn with_payload<T: 'static>(mut header: RecordHeader, payload: T) {
 }
 
 /// Ships `length` bytes (1 to `N`) of the running process's memory in a record of capacity `N`.
-/// Returns whether the ring holds them now.
+/// Returns whether the bytes are in the ring.
 #[inline(always)]
 pub fn user_bytes<const N: usize>(mut header: RecordHeader, address: u64, length: u32) -> bool {
     let Some(mut entry) = RECORDS.reserve::<Record<[u8; N]>>(0) else {

@@ -1,10 +1,10 @@
-//! Processes come and go, and with them the holders of streams.
+//! Fork, exec and exit: which processes may hold a stream, and when they are gone.
 //!
 //! Cost to other processes:
-//! - fork: two reads and one array look-up;
-//! - exec: a look at descriptors 0 and 1. If neither is a pipe or a socket, that is all. Otherwise
-//!   the process and up to eight ancestors are marked, what is unread in the streams is summed up,
-//!   and one record is written;
+//! - fork: two reads, and one array look-up unless the child is a thread;
+//! - exec: up to ten reads for each of descriptors 0 and 1. If one is a pipe or a socket, the probe
+//!   also marks the process and up to eight ancestors, sums up the unread bytes, and writes one
+//!   record;
 //! - exit of a thread: one read and one array look-up.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`); raw tracepoints exist since 4.17.
