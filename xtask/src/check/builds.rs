@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::Outcome;
+use super::outcome::Outcome;
 use super::sources::{self, manifest};
 use crate::run::built;
 use crate::shell::{self, say};

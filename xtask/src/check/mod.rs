@@ -5,6 +5,7 @@
 //! end, and is a failure in the public CI, which reaches whatever a check needs.
 
 mod builds;
+mod outcome;
 mod sources;
 mod tools;
 
@@ -14,6 +15,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::setup;
 use crate::shell::say;
+use outcome::{Outcome, in_public_ci};
 
 /// The command line of `cargo xtask check`.
 #[derive(clap::Args)]
@@ -33,13 +35,6 @@ struct Check {
     name: &'static str,
     quick: bool,
     run: fn(&Options) -> Result<Outcome>,
-}
-
-/// What a check that did not fail came to.
-enum Outcome {
-    Passed,
-    /// It cannot run here, for this reason.
-    Unchecked(String),
 }
 
 const CHECKS: [Check; 9] = [
@@ -121,8 +116,4 @@ pub fn run(options: &Options) -> Result<()> {
         "this CI checks everything"
     );
     Ok(())
-}
-
-fn in_public_ci() -> bool {
-    std::env::var_os("GITHUB_ACTIONS").is_some()
 }

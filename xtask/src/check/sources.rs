@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::Outcome;
+use super::outcome::Outcome;
 use crate::shell;
 
 /// Packages outside the workspace: the probes have another target, the fuzz targets other flags.

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::outcome::{Outcome, in_public_ci};
 use super::sources::{OUTSIDE, manifest};
-use super::{Outcome, in_public_ci};
 use crate::shell;
 use crate::{python, setup};
 
