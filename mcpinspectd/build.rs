@@ -33,6 +33,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed={SWITCH}");
     println!("cargo::rustc-env=MCPINSPECT_TARGET={}", env::var("TARGET")?);
 
+    if env::var_os("CARGO_FEATURE_KERNEL").is_none() {
+        return Ok(());
+    }
     let object = out.join("probes.o");
     match build(&root, &out) {
         Ok(built) => {

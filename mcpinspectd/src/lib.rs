@@ -9,6 +9,7 @@
 //! ```
 
 pub mod build;
+#[cfg(feature = "bus")]
 pub mod bus;
 pub mod capture;
 pub mod config;
@@ -20,22 +21,31 @@ pub mod engine;
 pub mod event;
 pub mod files;
 pub mod fleet;
+#[cfg(feature = "cli")]
 pub mod logging;
+#[cfg(feature = "cli")]
 pub mod manual;
 pub mod mcp;
 pub mod model;
+#[cfg(feature = "kernel")]
 pub mod monitor;
+#[cfg(feature = "bus")]
 pub mod pipeline;
+#[cfg(feature = "kernel")]
 pub mod preflight;
 pub mod priority;
+#[cfg(feature = "kernel")]
 pub mod privileges;
 pub mod process;
 pub mod registry;
 pub mod session;
+#[cfg(feature = "bus")]
 pub mod sink;
 pub mod source;
 pub mod status;
+#[cfg(feature = "store")]
 pub mod store;
+#[cfg(feature = "bus")]
 pub mod systemd;
 pub mod tap;
 pub mod terminal;

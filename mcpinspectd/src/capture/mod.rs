@@ -14,29 +14,48 @@
 //! The module depends on `process` for one purpose: during a switchover from one hook to another,
 //! `/proc` shows which threads are still in a call that began before it.
 
+#[cfg(feature = "kernel")]
 mod btf;
 mod choice;
 mod clock;
+#[cfg(feature = "kernel")]
 mod error;
+#[cfg(feature = "kernel")]
 mod hook;
+#[cfg(feature = "kernel")]
 mod layout;
+#[cfg(feature = "kernel")]
 mod object;
+#[cfg(feature = "kernel")]
 mod operations;
+#[cfg(feature = "kernel")]
 mod preemption;
+#[cfg(feature = "kernel")]
 mod probes;
 mod record;
+#[cfg(feature = "kernel")]
 mod ring;
+#[cfg(feature = "kernel")]
 mod switchover;
+#[cfg(feature = "kernel")]
 mod tracked;
 
+#[cfg(feature = "kernel")]
 pub use btf::BtfError;
 pub use choice::HookChoice;
 pub use clock::BootClock;
+#[cfg(feature = "kernel")]
 pub use error::ProbeError;
+#[cfg(feature = "kernel")]
 pub use hook::Hook;
+#[cfg(feature = "kernel")]
 pub use layout::Layout;
+#[cfg(feature = "kernel")]
 pub use preemption::release_numbers;
+#[cfg(feature = "kernel")]
 pub use probes::{KERNEL_BTF, Options, Probes, probes_missing};
 pub use record::{DecodeError, KernelRecord, Origin, decode};
+#[cfg(feature = "kernel")]
 pub use ring::{Batch, Drain, start};
+#[cfg(feature = "kernel")]
 pub use tracked::TrackedProcesses;

@@ -135,6 +135,7 @@ fn plain<T: Plain>(data: &[u8]) -> Result<T, DecodeError> {
 ///
 /// # Errors
 /// `data` is shorter than the header says.
+#[cfg(feature = "kernel")]
 pub fn length(data: &[u8]) -> Result<usize, DecodeError> {
     let header: RecordHeader = plain(data)?;
     let length = size_of::<RecordHeader>() + header.len as usize;

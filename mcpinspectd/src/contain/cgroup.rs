@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "bus")]
+use super::service_manager;
 use crate::model::ContainmentAction;
 
 /// Where the unified hierarchy is mounted: alone, or beside the old ones.
@@ -48,42 +50,6 @@ fn unit(cgroup: &str) -> Option<&str> {
     (is_unit && !below_another).then_some(name)
 }
 
-/// Has the service manager freeze or thaw a unit, if that is the group that is meant.
-fn ask_manager(cgroup: &str, unit: &str, measure: ContainmentAction) -> io::Result<()> {
-    const MANAGER: &str = "org.freedesktop.systemd1";
-    const AT: &str = "/org/freedesktop/systemd1";
-    let method = match measure {
-        ContainmentAction::Freeze => "FreezeUnit",
-        ContainmentAction::Thaw => "ThawUnit",
-        ContainmentAction::Kill => return Err(io::ErrorKind::Unsupported.into()),
-    };
-    let interface = match unit.ends_with(".scope") {
-        true => "org.freedesktop.systemd1.Scope",
-        false => "org.freedesktop.systemd1.Service",
-    };
-    let asked = async {
-        let bus = zbus::Connection::system().await?;
-        let manager =
-            zbus::Proxy::new(&bus, MANAGER, AT, "org.freedesktop.systemd1.Manager").await?;
-        let object: zbus::OwnedObjectPath = manager.call("GetUnit", &unit).await?;
-        let its = zbus::Proxy::new(&bus, MANAGER, object, interface).await?;
-        let group: String = its.get_property("ControlGroup").await?;
-        if group != cgroup {
-            return Err(zbus::Error::Failure(format!("{unit} is another group")));
-        }
-        manager.call::<_, _, ()>(method, &unit).await
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    // It answers when it is done, which may take as long as it takes us.
-    match runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await }) {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(io::Error::other(error.to_string())),
-        Err(_) => Err(io::ErrorKind::WouldBlock.into()),
-    }
-}
-
 /// Does it, and waits until it is done.
 ///
 /// # Errors
@@ -97,7 +63,10 @@ pub fn apply(cgroup: &str, measure: ContainmentAction) -> io::Result<()> {
     };
     if let Err(error) = std::fs::write(directory.join(file), value) {
         let unit = unit(cgroup).filter(|_| measure != ContainmentAction::Kill);
-        ask_manager(cgroup, unit.ok_or(error)?, measure)?;
+        #[cfg(feature = "bus")]
+        service_manager::ask(cgroup, unit.ok_or(error)?, measure)?;
+        #[cfg(not(feature = "bus"))]
+        return Err(unit.map_or(error, |_| io::ErrorKind::Unsupported.into()));
     }
     let done = match measure {
         ContainmentAction::Freeze => "frozen 1",

@@ -22,6 +22,8 @@ mod cgroup;
 mod event;
 mod find;
 mod plan;
+#[cfg(feature = "bus")]
+mod service_manager;
 
 pub use act::{ContainError, contain};
 pub use event::{Trigger, event};

@@ -35,6 +35,15 @@ pub(super) fn aarch64() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// Lints the library without kernel, bus, command line and database.
+pub(super) fn library() -> Result<Outcome> {
+    let mut lints = shell::cargo();
+    lints.args(["clippy", "--package", "mcpinspectd", "--lib", "--locked"]);
+    lints.args(["--no-default-features", "--", "--deny", "warnings"]);
+    shell::run(&mut lints)?;
+    Ok(Outcome::Passed)
+}
+
 /// Builds the daemon as on a machine without the tool chain for the probes. It has to say so.
 pub(super) fn without_probes() -> Result<Outcome> {
     let mut build = shell::cargo();

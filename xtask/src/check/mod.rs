@@ -37,7 +37,7 @@ struct Check {
     run: fn(&Options) -> Result<Outcome>,
 }
 
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 10] = [
     Check {
         name: "format",
         quick: true,
@@ -67,6 +67,11 @@ const CHECKS: [Check; 9] = [
         name: "workflows",
         quick: false,
         run: |_| tools::workflows(),
+    },
+    Check {
+        name: "library",
+        quick: false,
+        run: |_| builds::library(),
     },
     Check {
         name: "aarch64",
