@@ -1,29 +1,44 @@
 //! From bytes to messages and events: the whole of it, without a kernel, a clock or a thread.
 //!
 //! The engine is a value that is fed [`Input`]s and tells an [`Output`] what they meant. All times
-//! come from the inputs, so the same inputs give the same outputs: live, from a tape, in a test.
+//! come from the inputs, so the same inputs give the same outputs: live, from a tape, in a test. It
+//! works in three steps, which are never mixed:
 //!
 //! ```text
-//! Input ─▶ framing ─▶ mcp ─▶ session ─┬─▶ MessageSeen
-//!                                     ├─▶ registry ─┐
-//!                                     └─▶ detector ─┴─▶ Event
+//!          observe                    judge                         tell
+//! Input ─▶ framing ─▶ mcp ─▶ session ─▶ registry, detector, policy ─▶ Judgement ─▶ MessageSeen, Event
 //! ```
+//!
+//! Nothing is told before it was judged, so an inline guard can let a message wait for its
+//! [`Judgement`] (see [`Output::judged`]).
+//!
+//! - `live`: a session's two streams
+//! - `observe`: frames become messages that have their place in the session
+//! - `judge`, `judge_definitions`: what they mean
+//! - `turn`: holds the judgement of one input until it is told
 //!
 //! Everything that it keeps is bounded: sessions by who feeds it, and per session the line under way,
 //! requests without an answer, listings under way and what was announced. What a flood pushes out is
 //! counted and said.
 
+mod definitions;
+mod judge;
+mod judge_definitions;
 mod live;
-mod offers;
+mod observe;
 mod output;
 mod policy;
-mod shown;
+mod sanitise;
+mod state;
+mod throttle;
+mod turn;
 
 use std::collections::HashMap;
 
 use self::live::LiveSession;
-pub use self::output::{MessageKind, MessageSeen, Output};
+pub use self::output::{Judgement, MessageKind, MessageSeen, Output};
 pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
+use self::turn::{Judges, Turn};
 use crate::detect::{Detector, Difference};
 use crate::model::{Input, SessionId, Timestamp};
 use crate::registry::Registry;
@@ -62,14 +77,7 @@ pub struct Engine {
     unfinished: usize,
     /// When decisions were last looked for.
     looked: Timestamp,
-    shared: Shared,
-}
-
-/// What all sessions share.
-struct Shared {
-    registry: Registry,
-    detector: Box<dyn Detector + Send>,
-    approval: AutoApproval,
+    judges: Judges,
 }
 
 impl Engine {
@@ -80,7 +88,7 @@ impl Engine {
             sessions: HashMap::new(),
             unfinished: 0,
             looked: Timestamp(0),
-            shared: Shared {
+            judges: Judges {
                 registry,
                 detector,
                 approval: AutoApproval::default(),
@@ -96,17 +104,17 @@ impl Engine {
 
     /// Accepts other changes without a person from now on.
     pub fn set_approval(&mut self, approval: AutoApproval) {
-        self.shared.approval = approval;
+        self.judges.approval = approval;
     }
 
     /// The registry.
     pub fn registry(&self) -> &Registry {
-        &self.shared.registry
+        &self.judges.registry
     }
 
     /// The registry, to decide something.
     pub fn registry_mut(&mut self) -> &mut Registry {
-        &mut self.shared.registry
+        &mut self.judges.registry
     }
 
     /// How many sessions are under way.
@@ -122,53 +130,50 @@ impl Engine {
             return;
         }
         self.looked = now;
-        let registry = &mut self.shared.registry;
+        let registry = &mut self.judges.registry;
         for decided in registry.take_decisions() {
             output.event(policy::event(decided));
         }
         registry.save(now);
     }
 
-    /// Takes in what happened and tells `output` what it meant.
+    /// Takes in what happened: observes it, judges it, and tells `output` what it meant.
     ///
-    /// Inputs of a session that is not known (any more) say nothing.
+    /// Inputs of a session that is unknown, or over, are ignored.
     pub fn handle(&mut self, input: Input<'_>, output: &mut dyn Output) {
         if let Input::SessionStarted(start) = &input {
-            // On disk before anybody is told: the name must not be another's after a restart.
-            self.shared.registry.assign_name(&start.server, start.time);
-            self.shared.registry.save(start.time);
+            // On disk before anyone is told: the name must not be another's after a restart.
+            self.judges.registry.assign_name(&start.server, start.time);
+            self.judges.registry.save(start.time);
             let session = LiveSession::new(start, self.limits);
-            session.announce(start, output);
+            let mut turn = Turn::new(start.time, &mut self.judges, output);
+            session.announce(start, &mut turn);
+            turn.tell();
             self.sessions.insert(start.id.clone(), session);
             return;
         }
         let id = input.session();
         let Some(session) = self.sessions.get_mut(id) else {
-            tracing::debug!(session = %id, "input of a session that is not known");
+            tracing::debug!(session = %id, "input of an unknown session");
             return;
         };
-        let shared = &mut self.shared;
         let before = session.unfinished();
+        let mut turn = Turn::new(input.time().unwrap_or_default(), &mut self.judges, output);
         match &input {
             Input::SessionStarted(_) => {}
             Input::PartiesChanged {
                 server_pid,
                 client_pid,
                 ..
-            } => {
-                session.parties_changed(*server_pid, *client_pid);
-            }
-            Input::Program {
-                definition, time, ..
-            } => session.program(shared, definition.raw(), *time, output),
+            } => session.parties_changed(*server_pid, *client_pid),
+            Input::Program { definition, .. } => session.program(&mut turn, definition.raw()),
             Input::Bytes {
                 direction,
                 position,
-                time,
                 bytes,
                 ..
             } => {
-                session.bytes(shared, *direction, *position, *time, bytes, output);
+                session.bytes(&mut turn, *direction, *position, bytes);
                 if self.unfinished - before + session.unfinished() > self.limits.max_unfinished {
                     session.abandon_line(*direction);
                 }
@@ -176,27 +181,22 @@ impl Engine {
             Input::Message {
                 direction,
                 position,
-                time,
                 bytes,
                 ..
-            } => session.message(shared, *direction, *position, *time, bytes, output),
+            } => session.message(&mut turn, *direction, *position, bytes),
             Input::Gap {
                 direction,
                 position,
                 bytes_lost,
                 reason,
-                time,
                 ..
-            } => {
-                session.gap(*direction, *position, *bytes_lost, reason, *time, output);
-            }
+            } => session.gap(&mut turn, *direction, *position, *bytes_lost, reason),
             Input::EndsDisagree {
                 direction,
                 position,
                 bytes,
                 read,
                 written,
-                time,
                 ..
             } => {
                 let difference = Difference {
@@ -206,32 +206,28 @@ impl Engine {
                     read,
                     written,
                 };
-                session.ends_disagree(shared, &difference, *time, output);
+                session.ends_disagree(&mut turn, &difference);
             }
             Input::BlindSpot {
                 mechanism,
                 pid,
                 covered_by_other_end,
-                time,
                 ..
-            } => {
-                session.blind_spot(mechanism, *pid, *covered_by_other_end, *time, output);
-            }
-            Input::EndOfStream {
-                direction, time, ..
-            } => {
-                session.end_of_stream(shared, *direction, *time, output);
-            }
-            Input::SessionEnded { reason, time, .. } => {
-                session.end(shared, reason, *time, output);
-                shared.registry.save(*time);
-                shared.detector.session_ended(id);
-                self.sessions.remove(id);
-                self.unfinished -= before;
-                return;
-            }
+            } => session.blind_spot(&mut turn, mechanism, *pid, *covered_by_other_end),
+            Input::EndOfStream { direction, .. } => session.end_of_stream(&mut turn, *direction),
+            Input::SessionEnded { reason, .. } => session.end(&mut turn, reason),
         }
-        self.unfinished = self.unfinished - before + session.unfinished();
+        turn.tell();
+        let unfinished = match &input {
+            Input::SessionEnded { time, .. } => {
+                self.judges.registry.save(*time);
+                self.judges.detector.session_ended(id);
+                self.sessions.remove(id);
+                0
+            }
+            _ => session.unfinished(),
+        };
+        self.unfinished = self.unfinished - before + unfinished;
     }
 }
 

@@ -1,12 +1,25 @@
 //! What comes out of the engine.
 
 use crate::event::Event;
-use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
+use crate::model::{Action, Direction, Pid, ServerId, SessionId, Timestamp};
 
 /// Takes what the engine says, in the order in which it happened.
 pub trait Output {
-    /// A frame was seen.
+    /// A message was judged, and nothing of it was told yet: here an inline guard decides whether it
+    /// passes. Of a message that causes thousands of events, the judgement holds the latest; the others were told.
+    fn judged(&mut self, _message: &MessageSeen<'_>, _judgement: &Judgement) {}
+
+    /// A message was seen, or something that is not a message; a batch is one.
     fn message(&mut self, message: &MessageSeen<'_>);
+
+    /// Whether [`Output::member`] is wanted.
+    fn wants_members(&self) -> bool {
+        false
+    }
+
+    /// A member of the batch that was seen last. Its bytes, position and sequence are the batch's. At
+    /// most 16,384 members of a batch are told.
+    fn member(&mut self, _member: &MessageSeen<'_>) {}
 
     /// Something worth telling happened.
     fn event(&mut self, event: Event);
@@ -52,6 +65,10 @@ pub struct MessageSeen<'a> {
     pub server_id: &'a ServerId,
     /// Which way it went.
     pub direction: Direction,
+    /// Where it starts, in bytes from the start of its stream.
+    pub position: u64,
+    /// Its number among the session's messages of both directions, from 1.
+    pub sequence: u64,
     /// The server's process, where known.
     pub server_pid: Option<Pid>,
     /// The client's process, where known.
@@ -68,6 +85,8 @@ pub struct MessageSeen<'a> {
     pub gap_before: bool,
     /// The method of the request that this response answers.
     pub reply_to: Option<&'a str>,
+    /// The [`MessageSeen::sequence`] of the request that this response answers.
+    pub answers: Option<u64>,
     /// The tool that is called, or whose call is answered.
     pub tool: Option<&'a str>,
     /// Nanoseconds from the request to this response.
@@ -76,4 +95,29 @@ pub struct MessageSeen<'a> {
     pub is_error: bool,
     /// What is wrong with it, such as `not_json`; also of a message that can be read and is odd.
     pub invalid_reason: Option<&'a str>,
+}
+
+/// What an observation comes to, before anyone is told.
+#[derive(Debug)]
+pub struct Judgement {
+    pub(super) disposition: Action,
+    pub(super) events: Vec<Event>,
+}
+
+impl Judgement {
+    /// Nothing found.
+    pub(super) const CLEAN: Self = Self {
+        disposition: Action::None,
+        events: Vec::new(),
+    };
+
+    /// What the findings ask for: the most severe action among them.
+    pub fn disposition(&self) -> Action {
+        self.disposition
+    }
+
+    /// The events that are about to be told, in order.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use globset::GlobMatcher;
 
-use super::shown;
+use super::sanitise;
 use crate::event::body::{Policy, PolicyDecision, PolicyItem};
 use crate::event::{Event, Subject};
 use crate::model::{ItemKind, ServerId};
@@ -67,12 +67,12 @@ pub(super) fn event(decided: ItemDecision) -> Event {
     let subject = Subject::server(ServerId(Arc::from(server)));
     let body = Policy {
         item: PolicyItem::Definition(key.kind),
-        tool_name: (key.kind == ItemKind::Tool).then(|| shown::name(&key.name)),
+        tool_name: (key.kind == ItemKind::Tool).then(|| sanitise::name(&key.name)),
         hash: decision.hash,
         decision: PolicyDecision::Pin(decision.kind),
         by: decision.by.as_str(),
         uid: decision.by.uid(),
-        reason: shown::description(&decision.reason),
+        reason: sanitise::description(&decision.reason),
     };
     Event::new(decision.time, subject, body)
 }

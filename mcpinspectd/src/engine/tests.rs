@@ -960,7 +960,7 @@ fn no_policy_accepts_findings_or_what_was_not_looked_at() {
     // Nobody looks at all.
     let mut wire = Wire::new();
     let approval = Config::parse(ANY_VENDOR, "x".as_ref()).unwrap().approval();
-    wire.engine.shared.approval = approval;
+    wire.engine.judges.approval = approval;
     wire.list(&[tool("read", "Reads a file.")]);
     wire.list(&[tool("read", "Reads a file well.")]);
     assert_eq!(decisions(&mut wire), [""; 0]);
@@ -979,7 +979,10 @@ fn a_policy_tires_of_a_server_that_changes_all_the_time() {
             some => accepted += some,
         }
     }
-    assert_eq!(accepted, usize::from(offers::MAX_CHANGES_ACCEPTED));
+    assert_eq!(
+        accepted,
+        usize::from(judge_definitions::MAX_CHANGES_ACCEPTED)
+    );
 }
 
 impl Wire {

@@ -196,6 +196,22 @@ impl Input<'_> {
         }
     }
 
+    /// When it happened; `None` where the input does not say.
+    pub fn time(&self) -> Option<Timestamp> {
+        match self {
+            Self::SessionStarted(start) => Some(start.time),
+            Self::PartiesChanged { .. } => None,
+            Self::Program { time, .. }
+            | Self::Bytes { time, .. }
+            | Self::Message { time, .. }
+            | Self::Gap { time, .. }
+            | Self::EndsDisagree { time, .. }
+            | Self::BlindSpot { time, .. }
+            | Self::EndOfStream { time, .. }
+            | Self::SessionEnded { time, .. } => Some(*time),
+        }
+    }
+
     /// The same input, borrowing nothing.
     pub fn into_owned(self) -> Input<'static> {
         fn owned<T: ToOwned + ?Sized + 'static>(value: Cow<'_, T>) -> Cow<'static, T> {

@@ -29,6 +29,8 @@ pub struct PendingRequest {
     pub retries: u16,
     /// Whether its sender has cancelled it. An answer may still be on its way.
     pub cancelled: bool,
+    /// Number of the message that it came in; see [`Session::count_message`](super::Session::count_message).
+    pub sequence: u64,
 }
 
 impl PendingRequest {
@@ -167,6 +169,7 @@ mod tests {
             cursor: None,
             retries: 0,
             cancelled: false,
+            sequence: 0,
         }
     }
 

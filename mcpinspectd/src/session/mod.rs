@@ -44,6 +44,8 @@ pub struct Session {
     waiting: HashMap<IdKey, u16>,
     /// Whether requests may have been missed.
     may_miss_requests: bool,
+    /// Messages so far, those of both directions together.
+    messages: u64,
 }
 
 /// What a message means in its session.
@@ -91,12 +93,24 @@ impl Session {
             announced: None,
             waiting: HashMap::new(),
             may_miss_requests: joined_midstream,
+            messages: 0,
         }
     }
 
     /// Who the parties say they are.
     pub fn identity(&self) -> &DeclaredIdentity {
         &self.identity
+    }
+
+    /// Counts the message that is observed next; a batch counts as one. Returns its number, from 1.
+    pub fn count_message(&mut self) -> u64 {
+        self.messages += 1;
+        self.messages
+    }
+
+    /// Messages that were counted.
+    pub fn messages(&self) -> u64 {
+        self.messages
     }
 
     /// Notes that messages were lost: answers may come to requests that were not seen.
@@ -161,6 +175,7 @@ impl Session {
             cursor: None,
             retries: 0,
             cancelled: false,
+            sequence: self.messages,
         };
         if let (Direction::ClientToServer, Some(params)) = (direction, &params) {
             match &*pending.method {

@@ -112,6 +112,9 @@ impl Format for Jsonl {
             tool: _,
             latency_ns: _,
             is_error: _,
+            position: _,
+            sequence: _,
+            answers: _,
             invalid_reason: _,
         } = *message;
         let (raw, raw_base64) = match std::str::from_utf8(bytes) {

@@ -1,31 +1,26 @@
-//! What a server offers in a session: definitions into the registry, and what became of them told.
+//! Judging definitions: the registry compares them with their pins, detection reads them.
 //!
-//! A definition is told once in a session: with its first listing, and again only when it is another
-//! one. A client that lists its tools before every call thus makes no noise, and a changed tool that
-//! nobody has approved shows once in every session.
+//! A definition is reported once in a session: with its first listing, and again only when it
+//! differs. A client that lists its tools before every call thus makes no noise, and a changed tool
+//! that nobody has approved shows once in every session.
 
-use crate::event;
-use crate::event::body::{ServerChanged, ToolChanged, ToolSeen};
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
 
 use serde_json::value::RawValue;
 
-use super::live::Body;
-use super::output::Output;
-use super::{AutoApproval, Shared, shown};
+use super::policy::AutoApproval;
+use super::sanitise;
+use super::state::SessionState;
+use super::turn::Turn;
 use crate::detect::{ToolDefinition, Verdict};
-use crate::event::Event;
+use crate::event::body::{ServerChanged, ToolChanged, ToolSeen};
+use crate::event::{Body, Event};
 use crate::mcp::json;
 use crate::mcp::view::{ServerResult, Tool};
 use crate::model::{Action, DefinitionHash, FieldChange, ItemKind, Timestamp, ToolStatus};
 use crate::process::program;
 use crate::registry::{ItemKey, MAX_NAME, Observation, PinStatus, Sighting, diff};
-use crate::session::listing::Listings;
 use crate::session::{Observed, Page};
-
-/// Definitions of one session that are remembered as told. A session that shows more starts over.
-const MAX_TOLD: usize = 16_384;
 
 /// Changes of one tool that are told in one session; after that, only those that ask for an alert.
 const MAX_CHANGES_TOLD: u16 = 32;
@@ -37,42 +32,6 @@ const MAX_WAITING: usize = 1024;
 /// what anybody had in mind.
 pub(super) const MAX_CHANGES_ACCEPTED: u16 = 4;
 
-/// What a server offers in a session.
-#[derive(Debug, Default)]
-pub(super) struct Offers {
-    listings: Listings,
-    told: HashSet<(ItemKind, DefinitionHash)>,
-    changes_told: HashMap<ItemKey, u16>,
-    removals_told: HashSet<Box<str>>,
-    /// Whether the server's program is of the vendor that was accepted, once that is known.
-    same_vendor: Option<bool>,
-    /// Changes that a policy accepts if it is.
-    waiting: Vec<(ItemKey, DefinitionHash)>,
-}
-
-impl Offers {
-    /// Notes that messages were lost.
-    pub(super) fn gap(&mut self) {
-        self.listings.gap();
-    }
-
-    /// Whether this definition is to be told.
-    fn is_news(&mut self, kind: ItemKind, hash: DefinitionHash) -> bool {
-        if self.told.len() >= MAX_TOLD {
-            self.told.clear();
-            self.changes_told.clear();
-        }
-        self.told.insert((kind, hash))
-    }
-
-    /// The number of a change of this item, from 1.
-    fn count_change(&mut self, key: &ItemKey) -> u16 {
-        let told = self.changes_told.entry(key.clone()).or_default();
-        *told = told.saturating_add(1);
-        *told
-    }
-}
-
 /// A definition that is to be told.
 struct News<'a> {
     name: Cow<'a, str>,
@@ -80,83 +39,70 @@ struct News<'a> {
     observation: Observation,
 }
 
-impl Body {
+impl SessionState {
     /// Takes in what a result offers, and tells what is new about it.
-    pub(super) fn take_offers(
-        &mut self,
-        shared: &mut Shared,
-        observed: &Observed<'_>,
-        time: Timestamp,
-        output: &mut dyn Output,
-    ) {
+    pub(super) fn judge_definitions(&mut self, turn: &mut Turn<'_>, observed: &Observed<'_>) {
         let Some(result) = &observed.result else {
             return;
         };
         if observed.introduces {
-            self.take_introduction(shared, result, time, output);
+            self.judge_introduction(turn, result);
         }
         if let (Some(page), Some(tools)) = (&observed.page, result.tools) {
             let next = result.next_cursor.as_deref();
-            self.take_tools(shared, page, tools, next, time, output);
+            self.judge_tools(turn, page, tools, next);
         }
     }
 
     /// Takes in what a server says of itself. That it says nothing counts too: instructions that
     /// appear later are a change.
-    fn take_introduction(
-        &mut self,
-        shared: &mut Shared,
-        result: &ServerResult<'_>,
-        time: Timestamp,
-        output: &mut dyn Output,
-    ) {
+    fn judge_introduction(&mut self, turn: &mut Turn<'_>, result: &ServerResult<'_>) {
         let server_info = result
             .server_info
             .or(result.meta.as_ref().and_then(|meta| meta.server_info));
         let instructions = Some(result.instructions.unwrap_or(RawValue::NULL));
-        shared.registry.refresh();
-        let sighting = self.sighting(time);
+        turn.judges.registry.refresh();
+        let sighting = self.sighting(turn.time);
         let mut news = Vec::new();
         for (kind, said) in [
             (ItemKind::ServerInfo, server_info),
             (ItemKind::Instructions, instructions),
         ] {
             let Some(said) = said else { continue };
-            let observation = shared.registry.observe(sighting, kind, "", said);
+            let observation = turn.judges.registry.observe(sighting, kind, "", said);
             news.push((kind, said, observation));
         }
-        news.retain(|(kind, _, observation)| self.offers.is_news(*kind, observation.hash));
-        shared.registry.save(time);
+        news.retain(|(kind, _, observation)| self.definitions.is_news(*kind, observation.hash));
+        turn.judges.registry.save(turn.time);
         for (kind, said, observation) in news {
-            self.tell_introduction(shared, kind, said, observation, time, output);
+            self.report_introduction(turn, kind, said, observation);
         }
     }
 
-    fn tell_introduction(
+    fn report_introduction(
         &mut self,
-        shared: &mut Shared,
+        turn: &mut Turn<'_>,
         kind: ItemKind,
         said: &RawValue,
         observation: Observation,
-        time: Timestamp,
-        output: &mut dyn Output,
     ) {
         let (status, pinned) = status(observation.status);
-        let verdict = shared
+        let verdict = turn
+            .judges
             .detector
-            .introduction(&self.context(time), said, status);
+            .introduction(&self.context(turn.time), said, status);
         let Some(pinned) = pinned else {
             if status != ToolStatus::Unchanged {
-                self.findings(&verdict, None, time, output);
+                self.report_findings(turn, &verdict, None);
             }
             return;
         };
         let key = ItemKey::only(kind);
-        let number = self.offers.count_change(&key);
+        let number = self.definitions.count_change(&key);
         if number <= MAX_CHANGES_TOLD || verdict.action >= Action::Alert {
-            let pinned_text = shared.registry.text(&self.server, &key, pinned);
-            output.event(Event::new(
-                time,
+            let pinned_text = turn.judges.registry.text(&self.server, &key, pinned);
+            turn.report(Event::new(
+                turn.time,
                 self.subject(),
                 ServerChanged {
                     item: kind,
@@ -168,30 +114,25 @@ impl Body {
                 },
             ));
         }
-        self.findings(&verdict, None, time, output);
+        self.report_findings(turn, &verdict, None);
         if number <= MAX_CHANGES_ACCEPTED {
-            self.approve(shared, &key, observation.hash, &verdict, time);
+            self.approve(turn, &key, observation.hash, &verdict);
         }
     }
 
     /// Takes in what runs behind the server, and tells when it is not what was accepted.
-    pub(super) fn take_program(
-        &mut self,
-        shared: &mut Shared,
-        definition: &RawValue,
-        time: Timestamp,
-        output: &mut dyn Output,
-    ) {
-        shared.registry.refresh();
-        let sighting = self.sighting(time);
-        let observation = shared
+    pub(super) fn judge_program(&mut self, turn: &mut Turn<'_>, definition: &RawValue) {
+        turn.judges.registry.refresh();
+        let sighting = self.sighting(turn.time);
+        let observation = turn
+            .judges
             .registry
             .observe(sighting, ItemKind::Program, "", definition);
-        shared.registry.save(time);
+        turn.judges.registry.save(turn.time);
         let key = ItemKey::only(ItemKind::Program);
         let pinned = status(observation.status).1;
         let pinned_text =
-            pinned.and_then(|pinned| shared.registry.text(&self.server, &key, pinned));
+            pinned.and_then(|pinned| turn.judges.registry.text(&self.server, &key, pinned));
         let same = match (pinned, &pinned_text) {
             (None, _) => observation.status != PinStatus::NoRoom,
             (Some(_), None) => false,
@@ -199,13 +140,15 @@ impl Body {
                 program::vendor(pinned).is_some_and(|one| program::vendor(definition) == Some(one))
             }
         };
-        self.offers.same_vendor = Some(same);
+        self.definitions.same_vendor = Some(same);
         if let Some(pinned) = pinned
-            && self.offers.is_news(ItemKind::Program, observation.hash)
-            && self.offers.count_change(&key) <= MAX_CHANGES_TOLD
+            && self
+                .definitions
+                .is_news(ItemKind::Program, observation.hash)
+            && self.definitions.count_change(&key) <= MAX_CHANGES_TOLD
         {
-            output.event(Event::new(
-                time,
+            turn.report(Event::new(
+                turn.time,
                 self.subject(),
                 ServerChanged {
                     item: ItemKind::Program,
@@ -217,9 +160,9 @@ impl Body {
                 },
             ));
         }
-        for (key, hash) in std::mem::take(&mut self.offers.waiting) {
-            if shared.approval.accepts(&self.server, same) {
-                self.accept(shared, &key, hash, time);
+        for (key, hash) in std::mem::take(&mut self.definitions.waiting) {
+            if turn.judges.approval.accepts(&self.server, same) {
+                self.accept(turn, &key, hash);
             }
         }
     }
@@ -227,32 +170,37 @@ impl Body {
     /// Accepts a change where the policy does, or notes it until that can be said.
     fn approve(
         &mut self,
-        shared: &mut Shared,
+        turn: &mut Turn<'_>,
         key: &ItemKey,
         hash: DefinitionHash,
         verdict: &Verdict,
-        time: Timestamp,
     ) {
         if !verdict.is_free_of_findings() {
             return;
         }
-        let same = self.offers.same_vendor;
-        if shared.approval.accepts(&self.server, same == Some(true)) {
-            self.accept(shared, key, hash, time);
-        } else if same.is_none()
-            && shared.approval.accepts(&self.server, true)
-            && self.offers.waiting.len() < MAX_WAITING
+        let same = self.definitions.same_vendor;
+        if turn
+            .judges
+            .approval
+            .accepts(&self.server, same == Some(true))
         {
-            self.offers.waiting.push((key.clone(), hash));
+            self.accept(turn, key, hash);
+        } else if same.is_none()
+            && turn.judges.approval.accepts(&self.server, true)
+            && self.definitions.waiting.len() < MAX_WAITING
+        {
+            self.definitions.waiting.push((key.clone(), hash));
         }
     }
 
     /// Accepts a change in the name of the policy. Whoever is told of changes hears of it as of a
     /// person's decision.
-    fn accept(&self, shared: &mut Shared, key: &ItemKey, hash: DefinitionHash, time: Timestamp) {
-        let registry = &mut shared.registry;
+    fn accept(&self, turn: &mut Turn<'_>, key: &ItemKey, hash: DefinitionHash) {
+        let registry = &mut turn.judges.registry;
         // A change that cannot be accepted stays a change, and is told as one in the next session.
-        if let Err(error) = registry.accept(&self.server, key, hash, time, AutoApproval::REASON) {
+        if let Err(error) =
+            registry.accept(&self.server, key, hash, turn.time, AutoApproval::REASON)
+        {
             tracing::error!(server = %self.server, %error, "a change was not accepted");
         }
     }
@@ -265,28 +213,33 @@ impl Body {
         }
     }
 
-    fn take_tools(
+    fn judge_tools(
         &mut self,
-        shared: &mut Shared,
+        turn: &mut Turn<'_>,
         page: &Page,
         tools: &RawValue,
         next: Option<&str>,
-        time: Timestamp,
-        output: &mut dyn Output,
     ) {
         let mut names: Vec<Box<str>> = Vec::new();
-        let news = self.observe_tools(shared, tools, time, &mut names);
-        let whole = self.offers.listings.page(page, names.into_iter(), next);
+        let news = self.observe_tools(turn, tools, &mut names);
+        let whole = self
+            .definitions
+            .listings
+            .page(page, names.into_iter(), next);
         let removed = whole
-            .map(|listed| shared.registry.listed(self.sighting(time), &listed))
+            .map(|listed| {
+                turn.judges
+                    .registry
+                    .listed(self.sighting(turn.time), &listed)
+            })
             .unwrap_or_default();
         // On disk before anybody is told.
-        shared.registry.save(time);
+        turn.judges.registry.save(turn.time);
         for news in &news {
-            self.tell_tool(shared, news, time, output);
+            self.report_tool(turn, news);
         }
         for (name, hash) in removed {
-            self.tell_removed(name, hash, time, output);
+            self.report_removed(turn, &name, hash);
         }
     }
 
@@ -294,17 +247,16 @@ impl Body {
     /// `names`.
     fn observe_tools<'a>(
         &mut self,
-        shared: &mut Shared,
+        turn: &mut Turn<'_>,
         tools: &'a RawValue,
-        time: Timestamp,
         names: &mut Vec<Box<str>>,
     ) -> Vec<News<'a>> {
         let mut news = Vec::new();
-        shared.registry.refresh();
+        turn.judges.registry.refresh();
         let sighting = Sighting {
             server: &self.server,
             session: &self.id,
-            time,
+            time: turn.time,
         };
         // The text was read with its message, so it is an array to its end.
         let _ = json::elements(tools.get(), |definition| {
@@ -312,11 +264,12 @@ impl Body {
             let Some(name) = Tool::read(definition).name else {
                 return true;
             };
-            let observation = shared
-                .registry
-                .observe(sighting, ItemKind::Tool, &name, definition);
+            let observation =
+                turn.judges
+                    .registry
+                    .observe(sighting, ItemKind::Tool, &name, definition);
             names.push(json::cut(&name, MAX_NAME).into());
-            if self.offers.is_news(ItemKind::Tool, observation.hash) {
+            if self.definitions.is_news(ItemKind::Tool, observation.hash) {
                 news.push(News {
                     name,
                     definition,
@@ -328,13 +281,7 @@ impl Body {
         news
     }
 
-    fn tell_tool(
-        &mut self,
-        shared: &mut Shared,
-        news: &News<'_>,
-        time: Timestamp,
-        output: &mut dyn Output,
-    ) {
+    fn report_tool(&mut self, turn: &mut Turn<'_>, news: &News<'_>) {
         let News {
             name,
             definition,
@@ -346,7 +293,8 @@ impl Body {
         } = news;
         let (status, pinned) = status(*pin_status);
         let key = ItemKey::tool(json::cut(name, MAX_NAME));
-        let pinned_text = pinned.and_then(|hash| shared.registry.text(&self.server, &key, hash));
+        let pinned_text =
+            pinned.and_then(|hash| turn.judges.registry.text(&self.server, &key, hash));
         let tool = ToolDefinition {
             name,
             hash: *hash,
@@ -354,21 +302,21 @@ impl Body {
             status,
             pinned: pinned_text.as_deref(),
         };
-        let verdict = shared.detector.tool(&self.context(time), &tool);
+        let verdict = turn.judges.detector.tool(&self.context(turn.time), &tool);
         let alerts = verdict.action >= Action::Alert;
         let number = match pin_status {
-            PinStatus::Changed { .. } => self.offers.count_change(&key),
+            PinStatus::Changed { .. } => self.definitions.count_change(&key),
             PinStatus::NoRoom => u16::MAX,
             PinStatus::New | PinStatus::AsPinned => 0,
         };
         if number > MAX_CHANGES_TOLD && !alerts {
             return;
         }
-        let tool_name = shown::name(name);
+        let tool_name = sanitise::name(name);
         let detections = verdict.detections.clone();
         let max_severity = verdict.max_severity;
         let body = match pinned {
-            Some(pinned) => event::Body::from(ToolChanged {
+            Some(pinned) => Body::from(ToolChanged {
                 tool_name,
                 status,
                 previous_hash: pinned,
@@ -377,10 +325,10 @@ impl Body {
                 detections,
                 max_severity,
             }),
-            None => event::Body::from(ToolSeen {
+            None => Body::from(ToolSeen {
                 tool_name,
                 tool_hash: *hash,
-                description: shown::description(
+                description: sanitise::description(
                     Tool::read(definition)
                         .description
                         .as_deref()
@@ -391,32 +339,24 @@ impl Body {
                 max_severity,
             }),
         };
-        output.event(Event::new(time, self.subject(), body));
+        turn.report(Event::new(turn.time, self.subject(), body));
         if status != ToolStatus::Unchanged {
-            self.findings(&verdict, Some(name), time, output);
+            self.report_findings(turn, &verdict, Some(name));
         }
         if status == ToolStatus::Changed && number <= MAX_CHANGES_ACCEPTED {
-            self.approve(shared, &key, *hash, &verdict, time);
+            self.approve(turn, &key, *hash, &verdict);
         }
     }
 
-    fn tell_removed(
-        &mut self,
-        name: Box<str>,
-        hash: DefinitionHash,
-        time: Timestamp,
-        output: &mut dyn Output,
-    ) {
-        if self.offers.removals_told.len() >= MAX_TOLD
-            || !self.offers.removals_told.insert(name.clone())
-        {
+    fn report_removed(&mut self, turn: &mut Turn<'_>, name: &str, hash: DefinitionHash) {
+        if !self.definitions.is_new_removal(name) {
             return;
         }
-        output.event(Event::new(
-            time,
+        turn.report(Event::new(
+            turn.time,
             self.subject(),
             ToolChanged {
-                tool_name: shown::name(&name),
+                tool_name: sanitise::name(name),
                 status: ToolStatus::Removed,
                 previous_hash: hash,
                 new_hash: None,
@@ -439,5 +379,7 @@ fn status(pin: PinStatus) -> (ToolStatus, Option<DefinitionHash>) {
 
 /// What differs from the pinned text, fit for an event; nothing where that text is not at hand.
 fn changes(pinned: Option<&RawValue>, now: &RawValue) -> Vec<FieldChange> {
-    pinned.map_or_else(Vec::new, |pinned| shown::changes(diff::diff(pinned, now)))
+    pinned.map_or_else(Vec::new, |pinned| {
+        sanitise::changes(diff::diff(pinned, now))
+    })
 }

@@ -1,0 +1,224 @@
+//! The first step: what was said. Frames become messages, and messages find their place in the
+//! session.
+
+use std::sync::Arc;
+
+use super::output::{MessageKind, MessageSeen};
+use super::state::SessionState;
+use super::turn::Turn;
+use crate::mcp::method::MethodName;
+use crate::mcp::{self, Irregularity, Malformed, Message, Parsed, Payload};
+use crate::model::Direction;
+use crate::session::Observed;
+use crate::wire::framing::{Frame, Framed};
+
+/// Members of one batch that are told one by one. A batch may hold a million.
+const MAX_MEMBERS: usize = 16_384;
+
+/// What is kept of a batch's member until the batch was judged.
+struct Member {
+    kind: MessageKind,
+    method: Option<Box<str>>,
+    id: Option<Box<str>>,
+    answers: Option<(MethodName, u64)>,
+    tool: Option<Arc<str>>,
+    latency_ns: Option<u64>,
+    is_error: bool,
+    invalid_reason: Option<&'static str>,
+}
+
+impl SessionState {
+    /// Takes in what a framer found.
+    pub(super) fn framed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        direction: Direction,
+        framed: Framed<'_>,
+        gap_before: &mut bool,
+    ) {
+        match framed {
+            Framed::Frame(frame) => {
+                *gap_before |= frame.gap_before;
+                match mcp::parse(frame.bytes) {
+                    // A torn piece of a line whose beginning was not seen. The loss that it belongs
+                    // to was reported already; the next frame is the one that has it before.
+                    Err(_) if frame.tentative => {}
+                    parsed => {
+                        let gap_before = std::mem::take(gap_before);
+                        let frame = Frame {
+                            gap_before,
+                            ..frame
+                        };
+                        self.frame(turn, direction, &frame, parsed);
+                        turn.tell();
+                    }
+                }
+            }
+            Framed::Oversize {
+                position,
+                bytes,
+                gap_before: gap,
+            } => {
+                self.lost(turn, direction, position, bytes, "frame_too_large");
+                turn.tell();
+                *gap_before |= gap;
+                *gap_before = true;
+            }
+        }
+    }
+
+    fn frame(
+        &mut self,
+        turn: &mut Turn<'_>,
+        direction: Direction,
+        frame: &Frame<'_>,
+        parsed: Result<Payload<'_>, Malformed>,
+    ) {
+        self.session.count_message();
+        match parsed {
+            Ok(Payload::Single(parsed)) => {
+                let observed = self.session.observe(direction, &parsed.message, turn.time);
+                self.judge_message(turn, direction, &parsed, &observed, frame.bytes);
+                let seen = MessageSeen {
+                    kind: kind(&parsed.message),
+                    method: parsed.message.method(),
+                    id: parsed.message.id().map(|id| id.0),
+                    reply_to: observed.answers.as_ref().map(|request| &*request.method),
+                    answers: observed.answers.as_ref().map(|request| request.sequence),
+                    tool: observed.tool.as_deref(),
+                    latency_ns: observed.latency_ns,
+                    is_error: observed.is_error,
+                    invalid_reason: parsed.irregular.map(Irregularity::as_str),
+                    ..self.seen(turn, direction, frame)
+                };
+                turn.tell_message(&seen);
+            }
+            Ok(Payload::Batch(batch)) => {
+                let wanted = turn.wants_members();
+                let mut members = Vec::new();
+                batch.for_each(|message| {
+                    let member = self.batch_member(turn, direction, message, frame.bytes);
+                    if wanted && members.len() < MAX_MEMBERS {
+                        members.push(member);
+                    }
+                });
+                self.tell_batch(turn, direction, frame, &members);
+            }
+            Err(malformed) => {
+                let reason = malformed.as_str();
+                self.report_invalid(turn, direction, reason, frame.bytes);
+                turn.tell_message(&MessageSeen {
+                    invalid_reason: Some(reason),
+                    ..self.seen(turn, direction, frame)
+                });
+            }
+        }
+    }
+
+    fn batch_member(
+        &mut self,
+        turn: &mut Turn<'_>,
+        direction: Direction,
+        message: Result<Parsed<'_>, Malformed>,
+        bytes: &[u8],
+    ) -> Member {
+        let parsed = match message {
+            Ok(parsed) => parsed,
+            Err(malformed) => {
+                let reason = malformed.as_str();
+                self.report_invalid(turn, direction, reason, bytes);
+                return Member {
+                    kind: MessageKind::Invalid,
+                    method: None,
+                    id: None,
+                    answers: None,
+                    tool: None,
+                    latency_ns: None,
+                    is_error: false,
+                    invalid_reason: Some(reason),
+                };
+            }
+        };
+        let observed: Observed<'_> = self.session.observe(direction, &parsed.message, turn.time);
+        self.judge_message(turn, direction, &parsed, &observed, bytes);
+        Member {
+            kind: kind(&parsed.message),
+            method: parsed.message.method().map(Into::into),
+            id: parsed.message.id().map(|id| id.0.into()),
+            answers: observed
+                .answers
+                .map(|request| (request.method, request.sequence)),
+            tool: observed.tool,
+            latency_ns: observed.latency_ns,
+            is_error: observed.is_error,
+            invalid_reason: parsed.irregular.map(Irregularity::as_str),
+        }
+    }
+
+    /// Tells a batch as a whole, and then its members.
+    fn tell_batch(
+        &self,
+        turn: &mut Turn<'_>,
+        direction: Direction,
+        frame: &Frame<'_>,
+        members: &[Member],
+    ) {
+        let batch = MessageSeen {
+            kind: MessageKind::Batch,
+            ..self.seen(turn, direction, frame)
+        };
+        turn.tell_message(&batch);
+        for member in members {
+            turn.tell_member(&MessageSeen {
+                kind: member.kind,
+                method: member.method.as_deref(),
+                id: member.id.as_deref(),
+                reply_to: member.answers.as_ref().map(|(method, _)| &**method),
+                answers: member.answers.as_ref().map(|(_, sequence)| *sequence),
+                tool: member.tool.as_deref(),
+                latency_ns: member.latency_ns,
+                is_error: member.is_error,
+                invalid_reason: member.invalid_reason,
+                ..batch
+            });
+        }
+    }
+
+    /// What is known of a frame before it is read.
+    fn seen<'a>(
+        &'a self,
+        turn: &Turn<'_>,
+        direction: Direction,
+        frame: &Frame<'a>,
+    ) -> MessageSeen<'a> {
+        MessageSeen {
+            time: turn.time,
+            session_id: &self.id,
+            server_id: &self.server,
+            direction,
+            position: frame.position,
+            sequence: self.session.messages(),
+            server_pid: self.server_pid,
+            client_pid: self.client_pid,
+            kind: MessageKind::Invalid,
+            method: None,
+            id: None,
+            bytes: frame.bytes,
+            gap_before: frame.gap_before,
+            reply_to: None,
+            answers: None,
+            tool: None,
+            latency_ns: None,
+            is_error: false,
+            invalid_reason: None,
+        }
+    }
+}
+
+fn kind(message: &Message<'_>) -> MessageKind {
+    match message {
+        Message::Request(_) => MessageKind::Request,
+        Message::Notification(_) => MessageKind::Notification,
+        Message::Response(_) => MessageKind::Response,
+    }
+}

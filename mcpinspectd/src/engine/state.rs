@@ -1,0 +1,130 @@
+//! What is known of a session under way, apart from its streams.
+
+use super::Limits;
+use super::definitions::Definitions;
+use super::throttle::Throttle;
+use super::turn::Turn;
+use crate::detect::{SessionContext, Verdict};
+use crate::event::body::{CaptureGap, Detected};
+use crate::event::{Event, Subject};
+use crate::model::{
+    Action, Direction, Pid, ServerEndpoint, ServerId, SessionId, SessionStart, Timestamp,
+};
+use crate::session::Session;
+use crate::wire::framing::Framer;
+
+use super::sanitise;
+
+/// Findings of one message or definition that become events of their own.
+const MAX_DETECTIONS: usize = 16;
+
+/// A session without its streams.
+pub(super) struct SessionState {
+    pub(super) id: SessionId,
+    pub(super) server: ServerId,
+    pub(super) endpoint: ServerEndpoint,
+    pub(super) server_pid: Option<Pid>,
+    pub(super) client_pid: Option<Pid>,
+    pub(super) session: Session,
+    pub(super) definitions: Definitions,
+    pub(super) bytes: u64,
+    pub(super) bytes_lost: u64,
+    pub(super) invalid: Throttle,
+    joined_midstream: bool,
+    limits: Limits,
+}
+
+impl SessionState {
+    pub(super) fn new(start: &SessionStart, limits: Limits) -> Self {
+        Self {
+            id: start.id.clone(),
+            server: start.server.server_id.clone(),
+            endpoint: start.endpoint.clone(),
+            server_pid: start.server_party.as_ref().map(|party| party.pid),
+            client_pid: start.client_party.as_ref().map(|party| party.pid),
+            session: Session::new(limits.max_in_flight, start.joined_midstream),
+            definitions: Definitions::default(),
+            bytes: 0,
+            bytes_lost: 0,
+            invalid: Throttle::default(),
+            joined_midstream: start.joined_midstream,
+            limits,
+        }
+    }
+
+    /// A framer for a stream whose first input stands at `position`.
+    pub(super) fn framer(&self, position: u64) -> Framer {
+        if self.joined_midstream {
+            Framer::joined_at(position, self.limits.max_message)
+        } else {
+            Framer::new(self.limits.max_message)
+        }
+    }
+
+    /// The subject of this session's events.
+    pub(super) fn subject(&self) -> Subject {
+        Subject {
+            session_id: self.id.clone(),
+            server_id: self.server.clone(),
+            server_type: self.endpoint.transport(),
+            server_pid: self.server_pid,
+        }
+    }
+
+    /// What detection is told of the session.
+    pub(super) fn context(&self, time: Timestamp) -> SessionContext<'_> {
+        SessionContext {
+            server_id: &self.server,
+            session_id: &self.id,
+            client: self.client_pid,
+            time,
+        }
+    }
+
+    /// Notes that messages may have been missed.
+    pub(super) fn note_loss(&mut self) {
+        self.session.gap();
+        self.definitions.gap();
+    }
+
+    /// Counts lost bytes, and reports them.
+    pub(super) fn lost(
+        &mut self,
+        turn: &mut Turn<'_>,
+        direction: Direction,
+        position: u64,
+        bytes_lost: u64,
+        reason: &str,
+    ) {
+        self.bytes_lost += bytes_lost;
+        self.note_loss();
+        let body = CaptureGap {
+            direction,
+            bytes_lost,
+            position,
+            reason: reason.to_owned(),
+        };
+        turn.report(Event::new(turn.time, self.subject(), body));
+    }
+
+    /// Reports what detection found.
+    pub(super) fn report_findings(
+        &self,
+        turn: &mut Turn<'_>,
+        verdict: &Verdict,
+        tool: Option<&str>,
+    ) {
+        turn.raise(verdict.action);
+        if verdict.action == Action::None {
+            return;
+        }
+        for detection in verdict.detections.iter().take(MAX_DETECTIONS) {
+            let body = Detected {
+                tool_name: tool.map(sanitise::name),
+                detection: detection.clone(),
+                action: verdict.action,
+            };
+            turn.report(Event::new(turn.time, self.subject(), body));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! One input on its way through the three steps: observe, judge, tell.
+//!
+//! What is observed and judged collects here as a [`Judgement`]; nothing of it leaves until the step
+//! is over. A consumer that has to decide whether a message passes (an inline guard) is shown the
+//! judgement first, through [`Output::judged`]. That nothing is told early also keeps the order
+//! crash-safe: a pin is on disk before anyone hears of it.
+
+use super::output::{Judgement, MessageSeen, Output};
+use super::policy::AutoApproval;
+use crate::detect::Detector;
+use crate::event::Event;
+use crate::model::{Action, Timestamp};
+use crate::registry::Registry;
+
+/// What judges, shared by all sessions.
+pub(super) struct Judges {
+    pub(super) registry: Registry,
+    pub(super) detector: Box<dyn Detector + Send>,
+    pub(super) approval: AutoApproval,
+}
+
+/// Events that one judgement holds.
+const MAX_HELD: usize = 4096;
+
+/// The handling of one input.
+pub(super) struct Turn<'a> {
+    /// When the input happened.
+    pub(super) time: Timestamp,
+    pub(super) judges: &'a mut Judges,
+    judgement: Judgement,
+    output: &'a mut dyn Output,
+}
+
+impl<'a> Turn<'a> {
+    /// A turn for an input that happened at `time`.
+    pub(super) fn new(time: Timestamp, judges: &'a mut Judges, output: &'a mut dyn Output) -> Self {
+        Self {
+            time,
+            judges,
+            judgement: Judgement::CLEAN,
+            output,
+        }
+    }
+
+    /// Adds an event to the judgement. One that holds [`MAX_HELD`] already tells them first: a hostile
+    /// message must not decide how much memory its judgement takes.
+    pub(super) fn report(&mut self, event: Event) {
+        if self.judgement.events.len() == MAX_HELD {
+            self.tell();
+        }
+        self.judgement.events.push(event);
+    }
+
+    /// Raises the judgement's disposition to at least `action`.
+    pub(super) fn raise(&mut self, action: Action) {
+        self.judgement.disposition = self.judgement.disposition.max(action);
+    }
+
+    /// Whether the members of a batch are to be told one by one.
+    pub(super) fn wants_members(&self) -> bool {
+        self.output.wants_members()
+    }
+
+    /// Shows the judgement of a message, and tells the message. Its events follow.
+    pub(super) fn tell_message(&mut self, message: &MessageSeen<'_>) {
+        self.output.judged(message, &self.judgement);
+        self.output.message(message);
+        self.judgement.disposition = Action::None;
+    }
+
+    /// Tells a member of the batch that was told last.
+    pub(super) fn tell_member(&mut self, member: &MessageSeen<'_>) {
+        self.output.member(member);
+    }
+
+    /// Tells the events that have collected.
+    pub(super) fn tell(&mut self) {
+        for event in self.judgement.events.drain(..) {
+            self.output.event(event);
+        }
+    }
+}
