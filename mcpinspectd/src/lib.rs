@@ -1,11 +1,43 @@
 //! The library behind `mcpinspectd` and `mcpinspect`.
 //!
-//! Data flows one way. Each module takes plain values from the one before it, so everything after
-//! [`capture`] runs without root, without a kernel and without a clock of its own: from a tape, a
-//! test or a fuzzer.
+//! Data flows one way, and [`pipeline`] names every stage in its order. Each module takes plain values
+//! from the one before it, so everything after a [`source`] runs without root, without a kernel and
+//! without a clock of its own: from a tape, a test or a fuzzer.
 //!
-//! ```text
-//! kernel ─▶ capture ─▶ discover ─▶ wire ─▶ mcp ─▶ session ─▶ registry / detect ─▶ event ─▶ sink
+//! Programs that embed the library start at [`engine`]: an [`engine::Engine`] takes the inputs of any
+//! source and tells an [`engine::Output`] what they meant. Without default features the library builds
+//! without kernel, bus, command line and database:
+//!
+//! ```
+//! use mcpinspectd::detect::NoDetector;
+//! use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
+//! use mcpinspectd::event::Event;
+//! use mcpinspectd::model::Direction;
+//! use mcpinspectd::registry::Registry;
+//! use mcpinspectd::source::script::Script;
+//!
+//! #[derive(Default)]
+//! struct Titles(Vec<String>);
+//!
+//! impl Output for Titles {
+//!     fn message(&mut self, _message: &MessageSeen<'_>) {}
+//!
+//!     fn event(&mut self, event: Event) {
+//!         self.0.push(mcpinspectd::event::render::title(&event));
+//!     }
+//! }
+//!
+//! let mut engine = Engine::new(Limits::default(), Registry::in_memory(), Box::new(NoDetector));
+//! let mut titles = Titles::default();
+//! let mut session = Script::new("files");
+//! engine.handle(session.start(), &mut titles);
+//! let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
+//! engine.handle(session.bytes(Direction::ClientToServer, line), &mut titles);
+//! engine.handle(session.end("server_exited"), &mut titles);
+//! assert_eq!(
+//!     titles.0,
+//!     ["MCP session with files started", "MCP session with files ended"]
+//! );
 //! ```
 
 pub mod build;
@@ -29,7 +61,6 @@ pub mod mcp;
 pub mod model;
 #[cfg(feature = "kernel")]
 pub mod monitor;
-#[cfg(feature = "bus")]
 pub mod pipeline;
 #[cfg(feature = "kernel")]
 pub mod preflight;

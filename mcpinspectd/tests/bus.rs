@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use mcpinspectd::contain::Contained;
-use mcpinspectd::control::{Control, ControlError, Decision, Status};
+use mcpinspectd::control::{CaptureStatus, Control, ControlError, Decision};
 use mcpinspectd::model::ContainmentAction;
 use mcpinspectd::registry::DecisionKind;
 use mcpinspectd::{event, model, registry};
@@ -347,14 +347,24 @@ fn no_bus_at_all_is_no_reason_to_wait() {
 struct Recorder(Mutex<Vec<(Decision, u32)>>);
 
 impl Control for Recorder {
-    fn status(&self) -> Result<Status, ControlError> {
-        Ok(Status {
+    fn status(&self) -> Result<CaptureStatus, ControlError> {
+        Ok(CaptureStatus {
             state: "watching".to_owned(),
             paused: vec!["loud".to_owned()],
             bytes_written: 3,
             bytes_captured: 2,
             bytes_lost: 1,
         })
+    }
+
+    fn check_pin(
+        &self,
+        _server: &str,
+        _kind: model::ItemKind,
+        _name: &str,
+        _definition: &serde_json::value::RawValue,
+    ) -> Result<registry::Observation, ControlError> {
+        Err(ControlError::Failed("no pipeline".to_owned()))
     }
 
     fn contain(

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mcpinspectd::contain::Contained;
-use mcpinspectd::control::{Control, ControlError, Decision, Status};
+use mcpinspectd::control::{CaptureStatus, Control, ControlError, Decision};
 use mcpinspectd::model::ContainmentAction;
 use mcpinspectd::registry::DecisionKind;
 use mcpinspectd::{event, model, registry};
@@ -164,8 +164,18 @@ struct Recorder(
 );
 
 impl Control for Recorder {
-    fn status(&self) -> Result<Status, ControlError> {
-        Ok(Status::default())
+    fn status(&self) -> Result<CaptureStatus, ControlError> {
+        Ok(CaptureStatus::default())
+    }
+
+    fn check_pin(
+        &self,
+        _server: &str,
+        _kind: model::ItemKind,
+        _name: &str,
+        _definition: &serde_json::value::RawValue,
+    ) -> Result<registry::Observation, ControlError> {
+        Err(ControlError::Failed("no pipeline".to_owned()))
     }
 
     fn contain(

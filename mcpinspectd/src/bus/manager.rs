@@ -12,7 +12,7 @@ use super::access::Access;
 use super::polkit;
 use super::rows::{ServerRow, SessionRow, SignalRow, ToolRow};
 use crate::contain::Contained;
-use crate::control::{Control, ControlError, Decision, Status};
+use crate::control::{CaptureStatus, Control, ControlError, Decision};
 use crate::event::Envelope;
 use crate::event::Presence;
 use crate::event::kind::EventKind;
@@ -50,7 +50,7 @@ impl Manager {
         Self { view, control }
     }
 
-    async fn status(&self) -> fdo::Result<Status> {
+    async fn status(&self) -> fdo::Result<CaptureStatus> {
         self.on_control(|control| control.status()).await
     }
 

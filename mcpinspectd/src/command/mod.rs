@@ -2,8 +2,7 @@
 
 mod check;
 mod detection;
-mod memory;
-mod programs;
+mod heap;
 mod run;
 mod session;
 mod tap;

@@ -11,12 +11,13 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use mcpinspectd::bus::Endpoint;
 use mcpinspectd::config::{Config, Tags};
-use mcpinspectd::control::{self, Host, Reloaded, Service, suppression};
+use mcpinspectd::control::{self, suppression};
 use mcpinspectd::detect::runtime::Watch;
 use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::logging;
 use mcpinspectd::pipeline::outputs::{Running, Settings};
+use mcpinspectd::pipeline::{Host, Pipeline, Reloaded};
 use mcpinspectd::priority::Priority;
 use mcpinspectd::sink::Sinks;
 use mcpinspectd::sink::jsonl::Target;
@@ -27,8 +28,7 @@ use nix::fcntl::{Flock, FlockArg};
 use signal_hook::consts::SIGHUP;
 
 use super::detection::Rules;
-use super::memory::Tidying;
-use super::programs::Programs;
+use super::heap::HeapTrim;
 use super::session;
 
 /// What the service manager shows.
@@ -68,7 +68,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let suppressions = folder.join(suppression::FILE);
     let rules = Rules::load(Some(suppressions.clone()));
     let tags = Arc::new(RwLock::new(config.tags()));
-    let (desk, tray) = control::desk();
+    let (control, requests) = control::channel();
 
     let diagnostics = arguments.log.as_deref() == Some("trace");
     let mut monitor = session::start(&config, Arc::clone(&tags), names, 0, diagnostics)?;
@@ -82,7 +82,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .context("cannot start the runtime of the sinks")?;
     let running = {
         let _runtime = runtime.enter();
-        Running::start(settings(&config), Some(Arc::new(desk.clone())))?
+        Running::start(settings(&config), Some(Arc::new(control.clone())))?
     };
     tracing::info!(
         hook = monitor.hook().as_str(),
@@ -95,25 +95,21 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         runtime.spawn(watchdog.run());
     }
     let detector = Box::new(Watch::new(rules.current()));
-    let policy = config.contain.policy();
+    let containment = config.contain.policy();
     let metrics = config.metrics.clone();
-    let host = Program {
+    let host = DaemonHost {
         config,
         file: arguments.config.clone(),
         tags,
         rules,
         sinks: running.sinks(),
     };
-    let service = Service::new(
-        Engine::new(session::limits(&host.config), registry, detector)
-            .with_approval(host.config.approval()),
-        Publish(running.sinks()),
-        (desk, tray),
-        host,
-        suppressions,
-    );
-    let mut watched = Programs::start(service).context("cannot start a thread")?;
-    watched.feed.set_policy(policy);
+    let engine = Engine::new(session::limits(&host.config), registry, detector)
+        .with_approval(host.config.approval());
+    let output = Publish(running.sinks());
+    let mut pipeline = Pipeline::start(engine, output, (control, requests), host, suppressions)
+        .context("cannot start a thread")?;
+    pipeline.set_containment(containment);
     let mut metrics = metrics
         .file
         .map(|file| MetricsFile::start(file, Duration::from_secs(metrics.every)))
@@ -121,36 +117,32 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .context("cannot start the thread that writes metrics")?;
     let started = Timestamp::now();
     let sinks = running.sinks();
-    let mut tidying = Tidying::new();
-    monitor.run(
-        &stop,
-        &mut watched,
-        |Programs { feed: service, .. }, monitor| {
-            heartbeat.beat();
-            tidying.attend(monitor.totals().records);
-            if reopen.swap(false, Ordering::AcqRel)
-                && let Err(error) = service.reload()
-            {
-                tracing::error!("{error}; everything stays as it was");
-            }
-            let now = Timestamp::now();
-            service.attend(now, || monitor.account());
-            if let Some(metrics) = &mut metrics
-                && metrics.is_due(now)
-            {
-                metrics.write(&Snapshot {
-                    started,
-                    capture: monitor.totals(),
-                    streams: monitor.account(),
-                    events: sinks.view().counts(),
-                    sinks: sinks.tally(),
-                    ..service.snapshot()
-                });
-            }
-        },
-    );
+    let mut heap = HeapTrim::new();
+    monitor.run(&stop, &mut pipeline, |pipeline, monitor| {
+        heartbeat.beat();
+        heap.attend(monitor.totals().records);
+        if reopen.swap(false, Ordering::AcqRel)
+            && let Err(error) = pipeline.reload()
+        {
+            tracing::error!("{error}; everything stays as it was");
+        }
+        let now = Timestamp::now();
+        pipeline.attend(now, || monitor.account());
+        if let Some(metrics) = &mut metrics
+            && metrics.is_due(now)
+        {
+            metrics.write(&Snapshot {
+                started,
+                capture: monitor.totals(),
+                streams: monitor.account(),
+                events: sinks.view().counts(),
+                sinks: sinks.tally(),
+                ..pipeline.snapshot()
+            });
+        }
+    });
     systemd::stopping();
-    watched.feed.engine().registry_mut().save(Timestamp::now());
+    pipeline.engine().registry_mut().save(Timestamp::now());
     let totals = monitor.totals();
     tracing::info!(
         records = totals.records,
@@ -226,7 +218,7 @@ impl Output for Publish {
 }
 
 /// What of this program can be changed while it runs.
-struct Program {
+struct DaemonHost {
     config: Config,
     /// The file that was named.
     file: Option<PathBuf>,
@@ -235,7 +227,7 @@ struct Program {
     sinks: Sinks,
 }
 
-impl Host for Program {
+impl Host for DaemonHost {
     fn reload(&mut self) -> Result<Reloaded, String> {
         systemd::reloading();
         let reloaded = Config::load(self.file.as_deref()).map_err(|error| error.to_string());

@@ -7,8 +7,8 @@ use anyhow::{Context as _, bail};
 use mcpinspectd::capture::Options;
 use mcpinspectd::config::{Config, TagAction, Tags};
 use mcpinspectd::discover::WatchPolicy;
-use mcpinspectd::engine::{Engine, Limits, Output};
-use mcpinspectd::model::{Input, InputSink, Pid, ServerId, Timestamp};
+use mcpinspectd::engine::Limits;
+use mcpinspectd::model::{Pid, ServerId, Timestamp};
 use mcpinspectd::monitor::{Machine, Monitor, MonitorOptions};
 use mcpinspectd::preflight::{self, Requirements};
 use mcpinspectd::privileges;
@@ -18,7 +18,7 @@ use mcpinspectd::registry::ServerNames;
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::memory;
+use super::heap;
 
 /// Refuses where the probes cannot run, with what to do about it.
 pub fn preflight(config: &Config) -> anyhow::Result<()> {
@@ -76,7 +76,7 @@ pub fn start(
     accounts: usize,
     diagnostics: bool,
 ) -> anyhow::Result<Monitor> {
-    memory::return_promptly();
+    heap::return_promptly();
     let options = MonitorOptions {
         probes: probes(config, diagnostics),
         max_message: config.capture.max_message.0,
@@ -153,29 +153,4 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
             .context("cannot handle signals")?;
     }
     Ok(stop)
-}
-
-/// Takes discovery's findings through the engine to an output.
-pub struct Pipeline<O> {
-    /// The engine.
-    pub engine: Engine,
-    /// Where its messages and events go.
-    pub output: O,
-}
-
-/// An output that may hold lines back until there is nothing else to do.
-pub trait Flush {
-    /// Lets what was held back go out.
-    fn flush(&mut self);
-}
-
-impl<O: Output + Flush> InputSink for Pipeline<O> {
-    fn input(&mut self, input: Input<'_>) {
-        self.engine.handle(input, &mut self.output);
-    }
-
-    fn idle(&mut self) {
-        self.engine.idle(Timestamp::now(), &mut self.output);
-        self.output.flush();
-    }
 }

@@ -12,12 +12,13 @@ use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::logging;
 use mcpinspectd::model::{Pid, Timestamp};
+use mcpinspectd::pipeline::{Flush, TapPipeline};
 use mcpinspectd::registry::{Registry, ServerNames};
 use mcpinspectd::tap::{Filter, Format, Human, Jsonl, Ready, Tap};
 use mcpinspectd::terminal::wants_colour;
 
 use super::detection::Rules;
-use super::session::{self, Flush, Pipeline};
+use super::session;
 
 /// Needs root. Ends with a summary on Ctrl-C.
 #[derive(Debug, clap::Args)]
@@ -85,7 +86,7 @@ fn watch(
     )?;
     // What is pinned is the daemon's business: a tap looks, and remembers nothing.
     let registry = Registry::in_memory();
-    let mut pipeline = Pipeline {
+    let mut pipeline = TapPipeline {
         engine: Engine::new(
             session::limits(config),
             registry,

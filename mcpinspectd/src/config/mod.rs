@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::capture::HookChoice;
-use crate::control::ContainmentPolicy;
+use crate::contain::ContainmentPolicy;
 use crate::engine::{ApprovalRule, AutoApproval, Vendor};
 use crate::model::ContainmentAction;
 

@@ -22,6 +22,7 @@ mod cgroup;
 mod event;
 mod find;
 mod plan;
+mod policy;
 #[cfg(feature = "bus")]
 mod service_manager;
 
@@ -29,6 +30,7 @@ pub use act::{ContainError, contain};
 pub use event::{Trigger, event};
 pub use find::find;
 pub use plan::{Plan, Process, Refusal, Target, plan};
+pub use policy::{ContainmentPolicy, ContainmentRequest};
 
 use serde::Serialize;
 

@@ -1,35 +1,27 @@
-//! What people may ask the running daemon to do, and how it is done.
+//! What people may ask the running daemon to do.
 //!
-//! Three threads have a part in it. A caller on the bus waits on one that may block ([`Desk`], the
-//! daemon's side of [`Control`]). The pipeline's own thread has the registry and knows who is in
-//! session; it looks into the desk's tray between two batches of records ([`Service`]), so nothing
-//! is shared and nothing is locked. Stopping processes needs neither, and is done where the caller
-//! waits (see [`crate::contain`]).
+//! Three threads take part. A caller on the bus waits on one that may block: [`ControlHandle`] is the
+//! daemon's side of [`Control`]. The pipeline's own thread holds the registry and knows the sessions;
+//! it answers from the [`ControlQueue`] (see [`crate::pipeline`]). Stopping processes needs neither,
+//! and is done where the caller waits (see [`crate::contain`]).
 //!
 //! - here: what may be asked
-//! - [`desk`]: from the caller to the pipeline and back
-//! - [`service`]: what the pipeline does about it
-//! - [`roster`]: who is in session, and which servers nobody listens to for now
-//! - [`policy`]: which findings have a server contained without asking anybody
+//! - [`handle`]: from the caller to the pipeline and back
 //! - [`suppression`]: the file of suppressions that were asked for
 
-mod desk;
-mod policy;
-mod roster;
-mod service;
+mod handle;
 pub mod suppression;
 
-pub use desk::{Desk, Tray, desk};
-pub use policy::ContainmentPolicy;
-pub use roster::{Roster, Seat, Skipped};
-pub use service::{Host, Reloaded, Service};
+pub use handle::{ControlHandle, ControlQueue, ControlRequest, ServerSessions, channel};
 pub use suppression::{Suppression, SuppressionError};
 
-use crate::contain::Contained;
-use crate::model::ContainmentAction;
-use crate::registry::DecisionKind;
+use serde_json::value::RawValue;
 
-/// A person's wish about servers and tools.
+use crate::contain::{Contained, Process};
+use crate::model::{ContainmentAction, ItemKind, ServerId, SessionId};
+use crate::registry::{DecisionKind, Observation};
+
+/// What a person can decide about servers and tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// What to think of a tool's current definition.
@@ -85,9 +77,22 @@ pub enum ControlError {
     Failed(String),
 }
 
+/// The two parties of one session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionParties {
+    /// The session.
+    pub session: SessionId,
+    /// Its server.
+    pub server_id: ServerId,
+    /// The server's process, where known.
+    pub server: Option<Process>,
+    /// The client's process, where known.
+    pub client: Option<Process>,
+}
+
 /// How capture is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct CaptureStatus {
     /// In a word: `watching`, or `paused` where no server is listened to.
     pub state: String,
     /// Servers that are not listened to for now.
@@ -106,13 +111,25 @@ pub trait Control: Send + Sync + 'static {
     ///
     /// # Errors
     /// The pipeline does not answer.
-    fn status(&self) -> Result<Status, ControlError>;
+    fn status(&self) -> Result<CaptureStatus, ControlError>;
 
     /// Carries out what `uid`, who was found entitled to it, has decided.
     ///
     /// # Errors
     /// Why it was not done; shown to the caller.
     fn decide(&self, decision: Decision, uid: u32) -> Result<(), ControlError>;
+
+    /// How a definition relates to its pin, without recording that it was seen.
+    ///
+    /// # Errors
+    /// The pipeline does not answer.
+    fn check_pin(
+        &self,
+        server: &str,
+        kind: ItemKind,
+        name: &str,
+        definition: &RawValue,
+    ) -> Result<Observation, ControlError>;
 
     /// Stops a server's processes, lets them go on, or ends them, because `uid` wants it.
     ///
@@ -121,7 +138,7 @@ pub trait Control: Send + Sync + 'static {
     fn contain(
         &self,
         server: &str,
-        measure: ContainmentAction,
+        action: ContainmentAction,
         uid: u32,
     ) -> Result<Contained, ControlError>;
 }

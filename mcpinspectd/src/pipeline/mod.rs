@@ -1,3 +1,128 @@
-//! The way of the data, composed.
+//! The way of the data, composed: the one place that names every stage in its order.
+//!
+//! ```text
+//!  source                     │ pipeline                                                      │ outputs
+//!  kernel ─▶ capture ─▶ discover ─▶ programs ─▶ sessions ─▶ engine ─────────────▶ containment ─▶ sinks: journal · jsonl
+//!  tape ──────────────────────────▶             (paused?)   observe ─ judge ─ tell              bus · status
+//!                                                              │       │
+//!                                         wire ─ mcp ─ session ┘       └ registry ─ detect ─ approval
+//! ```
+//!
+//! | stage | what it does | where |
+//! |---|---|---|
+//! | source | finds sessions, and turns what happens in them into inputs | [`source`](crate::source) |
+//! | programs | has the program behind each server examined, beside the way | `programs` |
+//! | sessions | knows the parties of each session; holds back what a paused server says | [`sessions`] |
+//! | engine: observe | bytes become frames, messages, and calls with their answers | [`wire`](crate::wire), [`mcp`](crate::mcp), [`session`](crate::session) |
+//! | engine: judge | compares definitions with their pins, and looks for attacks | [`registry`](crate::registry), [`detect`](crate::detect) |
+//! | engine: tell | messages and events, in order | [`engine`](crate::engine), [`event`](crate::event) |
+//! | containment | findings that have a server frozen or killed, where that is configured | `containment` |
+//! | outputs | every sink has a queue of its own | [`outputs`] |
+//!
+//! All stages up to the outputs run on one thread, and take plain values: the same inputs from a tape
+//! lead to the same events. People's requests are answered on that thread too, between two batches of
+//! records (`requests`).
 
+mod containment;
+#[cfg(feature = "bus")]
 pub mod outputs;
+mod programs;
+mod requests;
+pub mod sessions;
+mod tap;
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use self::containment::Containment;
+use self::programs::ProgramLookup;
+use self::sessions::SessionTable;
+use crate::contain::ContainmentPolicy;
+use crate::control::{ControlHandle, ControlQueue};
+use crate::engine::{Engine, Output};
+use crate::model::{Account, Input, InputSink, Pid, Timestamp};
+use crate::process;
+
+pub use requests::{Host, Reloaded};
+pub use tap::{Flush, TapPipeline};
+
+/// The daemon's pipeline, from a source's inputs to an output. Its fields are its stages, in order.
+pub struct Pipeline<O, H> {
+    programs: ProgramLookup,
+    sessions: SessionTable,
+    engine: Engine,
+    containment: ContainmentPolicy,
+    output: O,
+    requests: ControlQueue,
+    /// For containment, which is done and reported beside the pipeline.
+    control: ControlHandle,
+    host: H,
+    /// Where requested suppressions are written.
+    suppressions: PathBuf,
+    account: Account,
+    counted: Option<Timestamp>,
+}
+
+impl<O: Output, H: Host> Pipeline<O, H> {
+    /// A pipeline that ends in `output` and answers what comes through `requests`.
+    ///
+    /// # Errors
+    /// The thread that examines programs cannot be started.
+    pub fn start(
+        engine: Engine,
+        output: O,
+        (control, requests): (ControlHandle, ControlQueue),
+        host: H,
+        suppressions: PathBuf,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            programs: ProgramLookup::start()?,
+            sessions: SessionTable::new(|pid: Pid| process::start_time(pid)),
+            engine,
+            containment: ContainmentPolicy::default(),
+            output,
+            requests,
+            control,
+            host,
+            suppressions,
+            account: Account::default(),
+            counted: None,
+        })
+    }
+
+    /// The engine.
+    pub fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+}
+
+impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
+    fn input(&mut self, input: Input<'_>) {
+        self.programs.look_up(&input);
+        let mut requested = Vec::new();
+        let mut contained = Containment {
+            policy: &mut self.containment,
+            output: &mut self.output,
+            requested: &mut requested,
+        };
+        let engine = &mut self.engine;
+        self.sessions.pass(input, &mut |input| {
+            engine.handle(input, &mut contained);
+        });
+        for request in requested {
+            self.contain(request);
+        }
+    }
+
+    fn idle(&mut self) {
+        let found: Vec<_> = self.programs.found().collect();
+        for (session, program) in found {
+            self.input(Input::Program {
+                session: Cow::Borrowed(&session),
+                definition: program.definition().into(),
+                time: Timestamp::now(),
+            });
+        }
+        self.engine.idle(Timestamp::now(), &mut self.output);
+    }
+}

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::control::{Control, desk};
+use crate::control::{Control, ControlHandle, channel};
 use crate::detect::NoDetector;
-use crate::engine::{Limits, MessageSeen};
-use crate::model::{ContainmentAction, Direction, ServerIdentity};
+use crate::engine::{Engine, Limits, MessageSeen};
+use crate::model::{ContainmentAction, Direction, InputSink as _, ServerIdentity};
 use crate::registry::{DecisionKind, Registry};
 use crate::source::script::Script;
 
@@ -26,12 +26,12 @@ impl Output for Log {
 
 /// A configuration that may be wrong.
 #[derive(Default)]
-struct Program {
+struct TestHost {
     mistake: Option<String>,
     rules_read: u32,
 }
 
-impl Host for Program {
+impl Host for TestHost {
     fn reload(&mut self) -> Result<Reloaded, String> {
         match &self.mistake {
             Some(mistake) => Err(mistake.clone()),
@@ -49,8 +49,8 @@ impl Host for Program {
 
 /// A daemon without a kernel, and a caller.
 struct Daemon {
-    service: Service<Log, Program>,
-    desk: Desk,
+    pipeline: Pipeline<Log, TestHost>,
+    control: ControlHandle,
     directory: tempfile::TempDir,
     script: Script,
 }
@@ -62,17 +62,18 @@ impl Daemon {
         let directory = tempfile::tempdir().unwrap();
         let registry = Registry::in_memory();
         let engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
-        let (desk, tray) = desk();
-        let service = Service::new(
+        let (control, requests) = channel();
+        let pipeline = Pipeline::start(
             engine,
             Log::default(),
-            (desk.clone(), tray),
-            Program::default(),
+            (control.clone(), requests),
+            TestHost::default(),
             directory.path().join("suppressions.toml"),
-        );
+        )
+        .unwrap();
         let mut daemon = Self {
-            service,
-            desk,
+            pipeline,
+            control,
             directory,
             script: Script::new("files")
                 .session("s")
@@ -83,12 +84,12 @@ impl Daemon {
                 })
                 .paced(NOW, 0),
         };
-        daemon.service.input(daemon.script.start());
+        daemon.pipeline.input(daemon.script.start());
         daemon
     }
 
     fn say(&mut self, direction: Direction, message: &Value) {
-        self.service.input(self.script.line(direction, message));
+        self.pipeline.input(self.script.line(direction, message));
     }
 
     /// The server lists one tool with this description.
@@ -101,20 +102,23 @@ impl Daemon {
     }
 
     fn decide(&mut self, decision: Decision) -> Result<(), ControlError> {
-        self.ask(move |desk| desk.decide(decision, 1000))
+        self.ask(move |control| control.decide(decision, 1000))
     }
 
     /// Asks as a caller on the bus does, from another thread.
-    fn ask<T: Send + 'static>(&mut self, ask: impl FnOnce(&Desk) -> T + Send + 'static) -> T {
-        let desk = self.desk.clone();
-        let caller = std::thread::spawn(move || ask(&desk));
+    fn ask<T: Send + 'static>(
+        &mut self,
+        ask: impl FnOnce(&ControlHandle) -> T + Send + 'static,
+    ) -> T {
+        let control = self.control.clone();
+        let caller = std::thread::spawn(move || ask(&control));
         while !caller.is_finished() {
             let account = || Account {
                 written: 3,
                 captured: 2,
                 lost: 1,
             };
-            self.service.attend(NOW, account);
+            self.pipeline.attend(NOW, account);
             std::thread::sleep(Duration::from_millis(1));
         }
         caller.join().unwrap()
@@ -123,10 +127,10 @@ impl Daemon {
     fn events(&mut self, kind: &str) -> Vec<Value> {
         // The engine looks for decisions ten times a second.
         std::thread::sleep(Duration::from_millis(110));
-        self.service.idle();
-        let all = std::mem::take(&mut self.service.output.0);
+        self.pipeline.idle();
+        let all = std::mem::take(&mut self.pipeline.output.0);
         let (wanted, others) = all.into_iter().partition(|event| event["type"] == kind);
-        self.service.output.0 = others;
+        self.pipeline.output.0 = others;
         wanted
     }
 
@@ -232,7 +236,7 @@ fn a_pause_is_told_and_what_was_missed_as_well() {
     daemon.decide(set("files", false)).unwrap();
     daemon.decide(set("files", false)).unwrap();
     assert_eq!(daemon.events("mcp_policy").len(), 1, "nothing new");
-    let status = daemon.ask(|desk| desk.status()).unwrap();
+    let status = daemon.ask(|control| control.status()).unwrap();
     assert_eq!(
         (status.state.as_str(), status.paused),
         ("watching", vec!["files".to_owned()])
@@ -260,7 +264,10 @@ fn a_pause_is_told_and_what_was_missed_as_well() {
     assert!(gaps.iter().all(|gap| gap["reason"] == "monitoring_paused"));
 
     daemon.decide(set("", false)).unwrap();
-    assert_eq!(daemon.ask(|desk| desk.status()).unwrap().state, "paused");
+    assert_eq!(
+        daemon.ask(|control| control.status()).unwrap().state,
+        "paused"
+    );
     let told = daemon.events("mcp_policy").pop().unwrap();
     assert_eq!(told["server_id"], "*");
 }
@@ -283,7 +290,7 @@ fn a_suppression_is_written_read_and_told() {
     daemon
         .decide(suppress("files", r"re\u{202e}ad", 7))
         .unwrap();
-    assert_eq!(daemon.service.host.rules_read, 2);
+    assert_eq!(daemon.pipeline.host.rules_read, 2);
     let text = std::fs::read_to_string(daemon.directory.path().join("suppressions.toml")).unwrap();
     assert_eq!(text.matches("[[suppress]]").count(), 2, "{text}");
     assert!(text.contains("re\u{202e}ad"), "the tool's own name: {text}");
@@ -298,14 +305,14 @@ fn a_suppression_is_written_read_and_told() {
 #[test]
 fn a_mistake_in_the_configuration_is_the_callers_answer() {
     let mut daemon = Daemon::new();
-    daemon.service.host.mistake = Some("config.toml:3: no".to_owned());
+    daemon.pipeline.host.mistake = Some("config.toml:3: no".to_owned());
     let error = daemon.decide(Decision::Reload).unwrap_err();
     assert_eq!(error.to_string(), "config.toml:3: no");
     assert!(daemon.events("mcp_policy").is_empty());
-    daemon.service.host.mistake = None;
+    daemon.pipeline.host.mistake = None;
     daemon.decide(Decision::Reload).unwrap();
     assert_eq!(
-        daemon.service.policy.on_block,
+        daemon.pipeline.containment.on_block,
         Some(ContainmentAction::Freeze)
     );
     assert_eq!(daemon.events("mcp_policy").len(), 1);
@@ -314,7 +321,8 @@ fn a_mistake_in_the_configuration_is_the_callers_answer() {
 #[test]
 fn a_server_that_is_not_running_cannot_be_contained() {
     let mut daemon = Daemon::new();
-    let result = daemon.ask(|desk| desk.contain("no-such-server", ContainmentAction::Freeze, 0));
+    let result =
+        daemon.ask(|control| control.contain("no-such-server", ContainmentAction::Freeze, 0));
     assert!(
         matches!(result, Err(ControlError::Unknown(_))),
         "{result:?}"

@@ -1,4 +1,4 @@
-//! How memory goes back to the system.
+//! Returning unused memory to the system.
 //!
 //! Messages are now a few bytes and now many megabytes, and they are handed from thread to thread.
 //! By default glibc raises its thresholds with the largest block that it has seen, and gives every
@@ -34,10 +34,10 @@ pub fn return_promptly() {
 #[cfg(not(target_env = "gnu"))]
 pub fn return_promptly() {}
 
-/// Gives back what lies unused between blocks that are in use, after work and now and then: what a
+/// Returns to the system what lies unused between blocks that are in use, after work and now and then: what a
 /// burst of messages took would stay with the daemon for as long as an event behind it is kept.
 #[derive(Debug)]
-pub struct Tidying {
+pub struct HeapTrim {
     next: Instant,
     /// The work that was done so far.
     work: u64,
@@ -48,25 +48,25 @@ pub struct Tidying {
 /// Until the last thing has been given up that a process left behind.
 const TIMES: u8 = 3;
 /// How long it takes is a matter of the heap's size: about a millisecond for 10 MiB.
-const TIDY_EVERY: Duration = Duration::from_secs(5);
+const TRIM_EVERY: Duration = Duration::from_secs(5);
 
-impl Tidying {
+impl HeapTrim {
     /// From now on.
     pub fn new() -> Self {
         Self {
-            next: Instant::now() + TIDY_EVERY,
+            next: Instant::now() + TRIM_EVERY,
             work: 0,
             times: 0,
         }
     }
 
-    /// Tidies up, where it is time to and something was done lately. `work` counts what is done.
+    /// Trims the heap, if it is time to and work was done of late. `work` counts what is done.
     pub fn attend(&mut self, work: u64) {
         let now = Instant::now();
         if now < self.next {
             return;
         }
-        self.next = now + TIDY_EVERY;
+        self.next = now + TRIM_EVERY;
         if work != self.work {
             self.work = work;
             self.times = TIMES;

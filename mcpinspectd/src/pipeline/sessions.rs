@@ -7,23 +7,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::contain::Process;
+use crate::control::SessionParties;
 use crate::model::{Direction, Input, Pid, ServerId, SessionId, Timestamp};
 
 /// Servers that can be paused by name; all of them together can always be.
 const PAUSED_MAX: usize = 1024;
-
-/// One session's parties.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
-    /// The session.
-    pub session: SessionId,
-    /// Its server.
-    pub server_id: ServerId,
-    /// The server's process, where known.
-    pub server: Option<Process>,
-    /// The client's process, where known.
-    pub client: Option<Process>,
-}
 
 /// What was said in one direction while nobody listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,20 +22,20 @@ pub struct Skipped {
 
 #[derive(Debug)]
 struct Entry {
-    seat: Seat,
+    parties: SessionParties,
     skipped: [Option<Skipped>; 2],
 }
 
 /// See the module's text.
 #[derive(Debug)]
-pub struct Roster {
+pub struct SessionTable {
     sessions: HashMap<SessionId, Entry>,
     everyone: bool,
     servers: BTreeSet<ServerId>,
     start_time: fn(Pid) -> Option<u64>,
 }
 
-impl Roster {
+impl SessionTable {
     /// Nobody yet. `start_time` tells when a process started, for parties that are known by number
     /// alone.
     pub fn new(start_time: fn(Pid) -> Option<u64>) -> Self {
@@ -75,7 +63,7 @@ impl Roster {
             || self
                 .sessions
                 .values()
-                .any(|entry| &*entry.seat.server_id.0 == server)
+                .any(|entry| &*entry.parties.server_id.0 == server)
     }
 
     /// Listens to a server (all of them for `None`) or not. Gives whether that is any different
@@ -93,15 +81,15 @@ impl Roster {
     }
 
     /// The parties of the sessions with a server.
-    pub fn seats(&self, server: &str) -> Vec<Seat> {
-        let mut seats: Vec<_> = self
+    pub fn parties_of(&self, server: &str) -> Vec<SessionParties> {
+        let mut parties_of: Vec<_> = self
             .sessions
             .values()
-            .filter(|entry| &*entry.seat.server_id.0 == server)
-            .map(|entry| entry.seat.clone())
+            .filter(|entry| &*entry.parties.server_id.0 == server)
+            .map(|entry| entry.parties.clone())
             .collect();
-        seats.sort_by(|a, b| a.session.cmp(&b.session));
-        seats
+        parties_of.sort_by(|a, b| a.session.cmp(&b.session));
+        parties_of
     }
 
     /// The clients of all sessions.
@@ -109,14 +97,14 @@ impl Roster {
         let clients: BTreeSet<_> = self
             .sessions
             .values()
-            .filter_map(|entry| entry.seat.client)
+            .filter_map(|entry| entry.parties.client)
             .collect();
         clients.into_iter().collect()
     }
 
     /// The parties of one session.
-    pub fn seat(&self, session: &SessionId) -> Option<&Seat> {
-        Some(&self.sessions.get(session)?.seat)
+    pub fn parties(&self, session: &SessionId) -> Option<&SessionParties> {
+        Some(&self.sessions.get(session)?.parties)
     }
 
     /// Takes note of an input, and hands it on unless nobody listens to its server.
@@ -129,7 +117,7 @@ impl Roster {
                         start_time: party.start_time,
                     })
                 };
-                let seat = Seat {
+                let parties = SessionParties {
                     session: start.id.clone(),
                     server_id: start.server.server_id.clone(),
                     server: process(&start.server_party),
@@ -137,7 +125,7 @@ impl Roster {
                 };
                 let skipped = [None; 2];
                 self.sessions
-                    .insert(start.id.clone(), Entry { seat, skipped });
+                    .insert(start.id.clone(), Entry { parties, skipped });
             }
             Input::PartiesChanged {
                 session,
@@ -196,8 +184,8 @@ impl Roster {
             return;
         };
         for (process, pid) in [
-            (&mut entry.seat.server, server),
-            (&mut entry.seat.client, client),
+            (&mut entry.parties.server, server),
+            (&mut entry.parties.client, client),
         ] {
             let known = process.map(|process| process.pid);
             if let Some(pid) = pid.filter(|pid| known != Some(*pid)) {
@@ -218,7 +206,7 @@ impl Roster {
         let Some(entry) = self.sessions.get_mut(session) else {
             return false;
         };
-        if !self.everyone && !self.servers.contains(&entry.seat.server_id) {
+        if !self.everyone && !self.servers.contains(&entry.parties.server_id) {
             return false;
         }
         entry.skipped[index(direction)]
@@ -269,23 +257,23 @@ mod tests {
     use crate::event::testing::party;
     use crate::source::script::Script;
 
-    fn roster() -> Roster {
-        Roster::new(|pid| (pid.0 < 1000).then_some(u64::from(pid.0) * 10))
+    fn table() -> SessionTable {
+        SessionTable::new(|pid| (pid.0 < 1000).then_some(u64::from(pid.0) * 10))
     }
 
-    fn start(roster: &mut Roster, session: &str, server: &str) -> Script {
+    fn start(table: &mut SessionTable, session: &str, server: &str) -> Script {
         let script = Script::new(server)
             .session(session)
             .processes(Some(party(7, 0)), None);
-        roster.pass(script.start(), &mut |_| {});
+        table.pass(script.start(), &mut |_| {});
         script
     }
 
     /// What is handed on of the server's next four bytes, in short.
-    fn said(roster: &mut Roster, script: &mut Script) -> Vec<String> {
+    fn said(table: &mut SessionTable, script: &mut Script) -> Vec<String> {
         let mut passed = Vec::new();
         let input = script.bytes(Direction::ServerToClient, b"abcd");
-        roster.pass(input, &mut |input| {
+        table.pass(input, &mut |input| {
             passed.push(match input {
                 Input::Bytes { position, .. } => format!("bytes {position}"),
                 Input::Gap {
@@ -302,32 +290,32 @@ mod tests {
 
     #[test]
     fn nobody_listens_to_a_paused_server_and_the_record_says_so() {
-        let mut roster = roster();
-        let mut one = start(&mut roster, "1", "files");
-        let mut other = start(&mut roster, "2", "mail");
+        let mut table = table();
+        let mut one = start(&mut table, "1", "files");
+        let mut other = start(&mut table, "2", "mail");
         let files = ServerId("files".into());
-        assert_eq!(said(&mut roster, &mut one), ["bytes 0"]);
-        assert_eq!(roster.set_monitoring(Some(&files), false), Some(true));
-        assert_eq!(roster.set_monitoring(Some(&files), false), Some(false));
-        assert!(said(&mut roster, &mut one).is_empty());
-        assert!(said(&mut roster, &mut one).is_empty());
-        assert_eq!(said(&mut roster, &mut other), ["bytes 0"]);
-        assert_eq!(roster.set_monitoring(Some(&files), true), Some(true));
+        assert_eq!(said(&mut table, &mut one), ["bytes 0"]);
+        assert_eq!(table.set_monitoring(Some(&files), false), Some(true));
+        assert_eq!(table.set_monitoring(Some(&files), false), Some(false));
+        assert!(said(&mut table, &mut one).is_empty());
+        assert!(said(&mut table, &mut one).is_empty());
+        assert_eq!(said(&mut table, &mut other), ["bytes 0"]);
+        assert_eq!(table.set_monitoring(Some(&files), true), Some(true));
         assert_eq!(
-            said(&mut roster, &mut one),
+            said(&mut table, &mut one),
             ["gap 4+8 monitoring_paused", "bytes 12"]
         );
-        assert_eq!(said(&mut roster, &mut one), ["bytes 16"]);
+        assert_eq!(said(&mut table, &mut one), ["bytes 16"]);
     }
 
     #[test]
     fn everyone_can_be_paused_and_an_end_tells_what_was_skipped() {
-        let mut roster = roster();
-        let mut script = start(&mut roster, "1", "files");
-        assert_eq!(roster.set_monitoring(None, false), Some(true));
-        assert!(said(&mut roster, &mut script).is_empty());
+        let mut table = table();
+        let mut script = start(&mut table, "1", "files");
+        assert_eq!(table.set_monitoring(None, false), Some(true));
+        assert!(said(&mut table, &mut script).is_empty());
         let mut passed = 0;
-        roster.pass(script.end("server_exited"), &mut |input| {
+        table.pass(script.end("server_exited"), &mut |input| {
             passed += 1;
             assert_eq!(
                 matches!(input, Input::Gap { bytes_lost: 4, .. }),
@@ -335,32 +323,32 @@ mod tests {
             );
         });
         assert_eq!(passed, 2);
-        assert!(roster.seat(script.id()).is_none() && !roster.knows("files"));
+        assert!(table.parties(script.id()).is_none() && !table.knows("files"));
     }
 
     #[test]
     fn parties_are_known_with_their_start_or_not_at_all() {
-        let mut roster = roster();
-        let script = start(&mut roster, "1", "files");
-        let seat = |roster: &Roster| roster.seats("files").pop().unwrap();
-        assert_eq!(seat(&roster).server.unwrap().start_time, 100);
-        roster.pass(script.parties(Some(Pid(7)), Some(Pid(8))), &mut |_| {});
-        assert_eq!(seat(&roster).server.unwrap().start_time, 100, "as it was");
-        assert_eq!(seat(&roster).client.unwrap().start_time, 80);
-        roster.pass(script.parties(Some(Pid(2000)), None), &mut |_| {});
-        assert_eq!(seat(&roster).server, None, "gone already");
-        assert!(seat(&roster).client.is_some());
+        let mut table = table();
+        let script = start(&mut table, "1", "files");
+        let parties = |table: &SessionTable| table.parties_of("files").pop().unwrap();
+        assert_eq!(parties(&table).server.unwrap().start_time, 100);
+        table.pass(script.parties(Some(Pid(7)), Some(Pid(8))), &mut |_| {});
+        assert_eq!(parties(&table).server.unwrap().start_time, 100, "as it was");
+        assert_eq!(parties(&table).client.unwrap().start_time, 80);
+        table.pass(script.parties(Some(Pid(2000)), None), &mut |_| {});
+        assert_eq!(parties(&table).server, None, "gone already");
+        assert!(parties(&table).client.is_some());
     }
 
     #[test]
     fn pauses_are_bounded() {
-        let mut roster = roster();
+        let mut table = table();
         for number in 0..PAUSED_MAX {
             let server = ServerId(number.to_string().into());
-            assert_eq!(roster.set_monitoring(Some(&server), false), Some(true));
+            assert_eq!(table.set_monitoring(Some(&server), false), Some(true));
         }
         let one_more = ServerId("more".into());
-        assert_eq!(roster.set_monitoring(Some(&one_more), false), None);
-        assert_eq!(roster.set_monitoring(Some(&one_more), true), Some(false));
+        assert_eq!(table.set_monitoring(Some(&one_more), false), None);
+        assert_eq!(table.set_monitoring(Some(&one_more), true), Some(false));
     }
 }

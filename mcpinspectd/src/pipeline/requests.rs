@@ -1,21 +1,15 @@
-//! The pipeline of the running daemon: the engine, and what people ask of it while it works.
+//! What people ask of the running pipeline, answered between two batches of records.
 
-use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 
-use super::desk::{Attendance, Desk, Tray, Wish};
-use super::policy::{ContainmentPolicy, Wanted};
-use super::roster::Roster;
-use super::suppression::{Suppression, SuppressionError};
-use super::{ControlError, Decision, Status};
-use crate::contain::Trigger;
-use crate::engine::{AutoApproval, Engine, Output};
+use super::Pipeline;
+use crate::contain::{ContainmentPolicy, ContainmentRequest, Trigger};
+use crate::control::suppression::{Suppression, SuppressionError};
+use crate::control::{CaptureStatus, ControlError, ControlRequest, Decision, ServerSessions};
+use crate::engine::{AutoApproval, Output};
 use crate::event::body::{Policy, PolicyDecision, PolicyItem};
 use crate::event::{Event, Subject};
-use crate::model::{
-    Account, DefinitionHash, EVERY_SERVER, Input, InputSink, ItemKind, Pid, ServerId, Timestamp,
-};
-use crate::process;
+use crate::model::{Account, DefinitionHash, EVERY_SERVER, ItemKind, ServerId, Timestamp};
 use crate::registry::{Attribution, DecideError, DecidedBy, ItemKey};
 use crate::status::live::SHOWN_NAME;
 use crate::status::metrics::Snapshot;
@@ -25,7 +19,7 @@ use crate::text::escape::{plain, printable};
 /// for, and costs a look at every stream.
 const COUNT_EVERY: u64 = 100_000_000;
 
-/// What of a configuration concerns the service.
+/// What of a configuration concerns the pipeline.
 #[derive(Clone, Debug, Default)]
 pub struct Reloaded {
     /// What findings lead to.
@@ -34,7 +28,7 @@ pub struct Reloaded {
     pub approval: AutoApproval,
 }
 
-/// What the service asks of the program around it.
+/// What the pipeline asks of the program around it.
 pub trait Host {
     /// Reads configuration and rules again.
     ///
@@ -48,52 +42,10 @@ pub trait Host {
     fn reload_rules(&mut self);
 }
 
-/// See the module's text.
-pub struct Service<O, H> {
-    engine: Engine,
-    output: O,
-    roster: Roster,
-    tray: Tray,
-    host: H,
-    /// Where suppressions that are asked for go.
-    suppressions: PathBuf,
-    account: Account,
-    counted: Option<Timestamp>,
-    policy: ContainmentPolicy,
-    desk: Desk,
-}
-
-impl<O: Output, H: Host> Service<O, H> {
-    /// A service that nobody has asked for anything yet.
-    pub fn new(
-        engine: Engine,
-        output: O,
-        (desk, tray): (Desk, Tray),
-        host: H,
-        suppressions: PathBuf,
-    ) -> Self {
-        Self {
-            engine,
-            output,
-            roster: Roster::new(|pid: Pid| process::start_time(pid)),
-            tray,
-            host,
-            suppressions,
-            account: Account::default(),
-            counted: None,
-            policy: ContainmentPolicy::default(),
-            desk,
-        }
-    }
-
+impl<O: Output, H: Host> Pipeline<O, H> {
     /// What findings lead to from now on.
-    pub fn set_policy(&mut self, policy: ContainmentPolicy) {
-        self.policy = policy;
-    }
-
-    /// The engine.
-    pub fn engine(&mut self) -> &mut Engine {
-        &mut self.engine
+    pub fn set_containment(&mut self, policy: ContainmentPolicy) {
+        self.containment = policy;
     }
 
     /// What is counted here; the rest is others' to fill in.
@@ -103,8 +55,8 @@ impl<O: Output, H: Host> Service<O, H> {
             sessions: self.engine.sessions(),
             registry: registry.size(),
             health: registry.health(),
-            paused: self.roster.is_everyone_paused(),
-            paused_servers: self.roster.paused().count(),
+            paused: self.sessions.is_everyone_paused(),
+            paused_servers: self.sessions.paused().count(),
             ..Snapshot::default()
         }
     }
@@ -115,7 +67,7 @@ impl<O: Output, H: Host> Service<O, H> {
     /// What is wrong with them; everything stays as it was then.
     pub fn reload(&mut self) -> Result<(), String> {
         let Reloaded { policy, approval } = self.host.reload()?;
-        self.policy.replace(policy);
+        self.containment.replace(policy);
         self.engine.set_approval(approval);
         Ok(())
     }
@@ -124,23 +76,36 @@ impl<O: Output, H: Host> Service<O, H> {
     /// streams, where somebody wants to know.
     pub fn attend(&mut self, now: Timestamp, count: impl FnOnce() -> Account) {
         let mut count = Some(count);
-        let mut asking: Vec<SyncSender<Status>> = Vec::new();
-        while let Some(wish) = self.tray.next() {
+        let mut asking: Vec<SyncSender<CaptureStatus>> = Vec::new();
+        while let Some(request) = self.requests.next() {
             // Nobody may be waiting for the answer any more; there is nothing to do about that.
-            match wish {
-                Wish::Status(reply) => asking.push(reply),
-                Wish::Attendance { server, reply } => {
+            match request {
+                ControlRequest::Status(reply) => asking.push(reply),
+                ControlRequest::Sessions { server, reply } => {
                     let names = self.engine.registry().names();
-                    let _ = reply.send(Attendance {
-                        seats: self.roster.seats(&server),
-                        clients: self.roster.clients(),
+                    let _ = reply.send(ServerSessions {
+                        sessions: self.sessions.parties_of(&server),
+                        clients: self.sessions.clients(),
                         names: names
                             .map(|(name, fingerprint)| (name.to_owned(), fingerprint.to_owned()))
                             .collect(),
                     });
                 }
-                Wish::Tell(event) => self.output.event(*event),
-                Wish::Decide {
+                ControlRequest::CheckPin {
+                    server,
+                    kind,
+                    name,
+                    definition,
+                    reply,
+                } => {
+                    let status =
+                        self.engine
+                            .registry_mut()
+                            .check(&server, kind, &name, &definition);
+                    let _ = reply.send(status);
+                }
+                ControlRequest::Tell(event) => self.output.event(*event),
+                ControlRequest::Decide {
                     decision,
                     uid,
                     reply,
@@ -165,14 +130,14 @@ impl<O: Output, H: Host> Service<O, H> {
         }
     }
 
-    fn status(&self) -> Status {
-        let state = match self.roster.is_everyone_paused() {
+    fn status(&self) -> CaptureStatus {
+        let state = match self.sessions.is_everyone_paused() {
             true => "paused",
             false => "watching",
         };
-        Status {
+        CaptureStatus {
             state: state.to_owned(),
-            paused: self.roster.paused().map(ServerId::to_string).collect(),
+            paused: self.sessions.paused().map(ServerId::to_string).collect(),
             bytes_written: self.account.written,
             bytes_captured: self.account.captured,
             bytes_lost: self.account.lost,
@@ -273,7 +238,7 @@ impl<O: Output, H: Host> Service<O, H> {
         }
         let id = ServerId(if everyone { EVERY_SERVER } else { server }.into());
         match self
-            .roster
+            .sessions
             .set_monitoring((!everyone).then_some(&id), enabled)
         {
             None => Err(ControlError::Failed(
@@ -298,7 +263,7 @@ impl<O: Output, H: Host> Service<O, H> {
 
     fn known(&self, server: &str) -> Result<(), ControlError> {
         let registry = self.engine.registry();
-        let known = self.roster.knows(server)
+        let known = self.sessions.knows(server)
             || registry.keys(server).next().is_some()
             || registry.names().any(|(name, _)| name == server);
         match known {
@@ -351,22 +316,22 @@ impl<O: Output, H: Host> Service<O, H> {
     }
 
     /// Does what the policy wants, on a thread of its own: the kernel may take its time.
-    fn contain(&self, wanted: Wanted) {
-        let Some(seat) = self.roster.seat(&wanted.session).cloned() else {
+    pub(super) fn contain(&self, request: ContainmentRequest) {
+        let Some(session) = self.sessions.parties(&request.session).cloned() else {
             return;
         };
-        let (desk, clients) = (self.desk.clone(), self.roster.clients());
-        let Wanted {
-            measure, pattern, ..
-        } = wanted;
+        let (control, clients) = (self.control.clone(), self.sessions.clients());
+        let ContainmentRequest {
+            action, pattern, ..
+        } = request;
         let work = move || {
             let trigger = Trigger::Policy { pattern };
-            if let Err(error) = desk.contain_seat(&seat, &clients, measure, &trigger) {
+            if let Err(error) = control.contain_session(&session, &clients, action, &trigger) {
                 tracing::error!(
-                    server = %seat.server_id,
+                    server = %session.server_id,
                     %error,
                     "the policy wants to {} this server, and it cannot be done",
-                    measure.as_str()
+                    action.as_str()
                 );
             }
         };
@@ -408,23 +373,6 @@ struct Told {
     tool: Option<String>,
     decision: PolicyDecision,
     reason: String,
-}
-
-impl<O: Output, H: Host> InputSink for Service<O, H> {
-    fn input(&mut self, input: Input<'_>) {
-        let mut wanted = Vec::new();
-        let mut output = self.policy.watch(&mut self.output, &mut wanted);
-        let engine = &mut self.engine;
-        self.roster
-            .pass(input, &mut |input| engine.handle(input, &mut output));
-        for wanted in wanted {
-            self.contain(wanted);
-        }
-    }
-
-    fn idle(&mut self) {
-        self.engine.idle(Timestamp::now(), &mut self.output);
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,6 @@
 
 use std::collections::HashSet;
 
-use crate::engine::{MessageSeen, Output};
-use crate::event::body::Detected;
 use crate::event::{Body, Event};
 use crate::model::{Action, ContainmentAction, SessionId, Severity};
 
@@ -26,11 +24,11 @@ pub struct ContainmentPolicy {
 
 /// What a finding led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ContainmentRequest {
     /// The session whose server it is about.
     pub session: SessionId,
     /// What to do with it.
-    pub measure: ContainmentAction,
+    pub action: ContainmentAction,
     /// The rule that found something.
     pub pattern: String,
 }
@@ -54,34 +52,16 @@ impl ContainmentPolicy {
         (self.on_block, self.on_critical) = (other.on_block, other.on_critical);
     }
 
-    /// An output that passes everything on to `output`, and adds to `wanted` what it leads to.
-    pub(super) fn watch<'a, O: Output>(
-        &'a mut self,
-        output: &'a mut O,
-        wanted: &'a mut Vec<Wanted>,
-    ) -> Watching<'a, O> {
-        Watching {
-            policy: self,
-            output,
-            wanted,
-        }
-    }
-
-    fn consider(&mut self, event: &Event) -> Option<Wanted> {
-        let (
-            Some(subject),
-            Body::Detection(Detected {
-                detection, action, ..
-            }),
-        ) = (&event.subject, &event.body)
-        else {
+    /// What `event` leads to: a finding may have its session's server contained, once.
+    pub fn consider(&mut self, event: &Event) -> Option<ContainmentRequest> {
+        let (Some(subject), Body::Detection(found)) = (&event.subject, &event.body) else {
             return None;
         };
-        let block = self.on_block.filter(|_| *action == Action::Block);
+        let block = self.on_block.filter(|_| found.action == Action::Block);
         let critical = self
             .on_critical
-            .filter(|_| detection.severity == Severity::Critical);
-        let measure = match (block, critical) {
+            .filter(|_| found.detection.severity == Severity::Critical);
+        let action = match (block, critical) {
             (Some(ContainmentAction::Kill), _) | (_, Some(ContainmentAction::Kill)) => {
                 ContainmentAction::Kill
             }
@@ -92,29 +72,11 @@ impl ContainmentPolicy {
         }
         self.done
             .insert(subject.session_id.clone())
-            .then(|| Wanted {
+            .then(|| ContainmentRequest {
                 session: subject.session_id.clone(),
-                measure,
-                pattern: detection.pattern.clone(),
+                action,
+                pattern: found.detection.pattern.clone(),
             })
-    }
-}
-
-/// See [`ContainmentPolicy::watch`].
-pub struct Watching<'a, O> {
-    policy: &'a mut ContainmentPolicy,
-    output: &'a mut O,
-    wanted: &'a mut Vec<Wanted>,
-}
-
-impl<O: Output> Output for Watching<'_, O> {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        self.output.message(message);
-    }
-
-    fn event(&mut self, event: Event) {
-        self.wanted.extend(self.policy.consider(&event));
-        self.output.event(event);
     }
 }
 
@@ -132,34 +94,31 @@ mod tests {
         event
     }
 
-    fn measure(policy: &ContainmentPolicy, event: &Event) -> Option<ContainmentAction> {
-        Some(policy.clone().consider(event)?.measure)
+    fn action(policy: &ContainmentPolicy, event: &Event) -> Option<ContainmentAction> {
+        Some(policy.clone().consider(event)?.action)
     }
 
     #[test]
     fn nothing_happens_unless_it_is_asked_for() {
         let worst = found(Severity::Critical, Action::Block);
-        assert_eq!(measure(&ContainmentPolicy::default(), &worst), None);
+        assert_eq!(action(&ContainmentPolicy::default(), &worst), None);
         let policy = ContainmentPolicy::new(Some(ContainmentAction::Freeze), None);
-        assert_eq!(measure(&policy, &worst), Some(ContainmentAction::Freeze));
+        assert_eq!(action(&policy, &worst), Some(ContainmentAction::Freeze));
         assert_eq!(
-            measure(&policy, &found(Severity::Critical, Action::Alert)),
+            action(&policy, &found(Severity::Critical, Action::Alert)),
             None
         );
-        assert_eq!(measure(&policy, &changed("files", "x")), None);
+        assert_eq!(action(&policy, &changed("files", "x")), None);
         let policy = ContainmentPolicy::new(
             Some(ContainmentAction::Freeze),
             Some(ContainmentAction::Kill),
         );
-        assert_eq!(measure(&policy, &worst), Some(ContainmentAction::Kill));
+        assert_eq!(action(&policy, &worst), Some(ContainmentAction::Kill));
         assert_eq!(
-            measure(&policy, &found(Severity::High, Action::Block)),
+            action(&policy, &found(Severity::High, Action::Block)),
             Some(ContainmentAction::Freeze)
         );
-        assert_eq!(
-            measure(&policy, &found(Severity::High, Action::Alert)),
-            None
-        );
+        assert_eq!(action(&policy, &found(Severity::High, Action::Alert)), None);
     }
 
     #[test]

@@ -1,0 +1,277 @@
+//! From a caller that waits to the pipeline that works, and back.
+//!
+//! The caller's end, a [`ControlHandle`], blocks until it is answered. The pipeline's end, the
+//! [`ControlQueue`], is looked into between two batches of records, so nothing is shared and nothing
+//! is locked.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::{CaptureStatus, Control, ControlError, Decision, SessionParties};
+use crate::contain::{self, ContainError, Contained, Process, Target, Trigger};
+use crate::event::Event;
+use crate::model::{ContainmentAction, ItemKind, ServerId, Timestamp};
+use crate::registry::Observation;
+use crate::registry::ServerNames;
+use crate::text::escape::plain;
+
+/// Wishes that may wait. The pipeline looks for them several times a second.
+const MAX_WAITING: usize = 64;
+
+/// How long a caller waits. The pipeline is never away for so long unless it is stuck.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the pipeline is asked.
+#[derive(Debug)]
+pub enum ControlRequest {
+    /// How capture is doing.
+    Status(SyncSender<CaptureStatus>),
+    /// To carry out what a person decided.
+    Decide {
+        /// What.
+        decision: Decision,
+        /// Who.
+        uid: u32,
+        /// What came of it.
+        reply: SyncSender<Result<(), ControlError>>,
+    },
+    /// Which sessions a server has now.
+    Sessions {
+        /// Which.
+        server: String,
+        /// What is known.
+        reply: SyncSender<ServerSessions>,
+    },
+    /// How a definition relates to its pin, without recording it: one process holds the registry.
+    CheckPin {
+        /// The server.
+        server: ServerId,
+        /// What kind of definition.
+        kind: ItemKind,
+        /// Its name; empty for what a server has only one of.
+        name: String,
+        /// The definition, as JSON text.
+        definition: Box<RawValue>,
+        /// What the registry says.
+        reply: SyncSender<Observation>,
+    },
+    /// To publish what was done beside the pipeline, in its place among the other events.
+    Tell(Box<Event>),
+}
+
+/// What it takes to find a server's processes.
+#[derive(Debug)]
+pub struct ServerSessions {
+    /// The parties of its sessions.
+    pub sessions: Vec<SessionParties>,
+    /// The clients of all sessions, of other servers too.
+    pub clients: Vec<Process>,
+    /// The names that were given out to servers.
+    pub names: Vec<(String, String)>,
+}
+
+/// The caller's side. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ControlHandle(SyncSender<ControlRequest>);
+
+/// The pipeline's side.
+#[derive(Debug)]
+pub struct ControlQueue(Receiver<ControlRequest>);
+
+/// Both sides of a handle.
+pub fn channel() -> (ControlHandle, ControlQueue) {
+    let (sender, receiver) = sync_channel(MAX_WAITING);
+    (ControlHandle(sender), ControlQueue(receiver))
+}
+
+impl ControlHandle {
+    /// Contains the server in `session`, sparing `clients`, and has the pipeline tell of it.
+    ///
+    /// # Errors
+    /// See [`contain::contain`].
+    pub fn contain_session(
+        &self,
+        session: &SessionParties,
+        clients: &[Process],
+        action: ContainmentAction,
+        trigger: &Trigger,
+    ) -> Result<Contained, ContainError> {
+        let targets: Vec<Target> = target(session).into_iter().collect();
+        let done = contain::contain(&targets, clients, action)?;
+        self.tell(&session.server_id, Some(session), action, trigger, &done);
+        Ok(done)
+    }
+
+    fn tell(
+        &self,
+        server: &ServerId,
+        session: Option<&SessionParties>,
+        action: ContainmentAction,
+        trigger: &Trigger,
+        done: &Contained,
+    ) {
+        let session_id = session.map(|session| &session.session);
+        let pid = session.and_then(|session| Some(session.server?.pid));
+        let event = contain::event(
+            server,
+            session_id,
+            pid,
+            action,
+            trigger,
+            done,
+            Timestamp::now(),
+        );
+        // It was done either way; and whoever asked is answered.
+        if let Err(error) = self.put(ControlRequest::Tell(Box::new(event))) {
+            tracing::error!(%server, action = action.as_str(), %error, "contained, and no event says so");
+        }
+    }
+
+    fn put(&self, request: ControlRequest) -> Result<(), ControlError> {
+        let failed = |why: &str| ControlError::Failed(why.to_owned());
+        self.0.try_send(request).map_err(|error| match error {
+            TrySendError::Full(_) => failed("too many callers wait already; try again"),
+            TrySendError::Disconnected(_) => failed("the daemon is on its way out"),
+        })
+    }
+
+    fn ask<R>(
+        &self,
+        request: impl FnOnce(SyncSender<R>) -> ControlRequest,
+    ) -> Result<R, ControlError> {
+        let failed = |why: &str| ControlError::Failed(why.to_owned());
+        let (reply, answer) = sync_channel(1);
+        self.put(request(reply))?;
+        answer
+            .recv_timeout(ANSWER_TIMEOUT)
+            .map_err(|error| match error {
+                RecvTimeoutError::Timeout => failed(
+                    "the daemon is too busy to say whether it was done; look before trying again",
+                ),
+                RecvTimeoutError::Disconnected => failed("the daemon is on its way out"),
+            })
+    }
+}
+
+impl Control for ControlHandle {
+    fn status(&self) -> Result<CaptureStatus, ControlError> {
+        self.ask(ControlRequest::Status)
+    }
+
+    fn decide(&self, decision: Decision, uid: u32) -> Result<(), ControlError> {
+        self.ask(|reply| ControlRequest::Decide {
+            decision,
+            uid,
+            reply,
+        })?
+    }
+
+    fn check_pin(
+        &self,
+        server: &str,
+        kind: ItemKind,
+        name: &str,
+        definition: &RawValue,
+    ) -> Result<Observation, ControlError> {
+        self.ask(|reply| ControlRequest::CheckPin {
+            server: ServerId(server.into()),
+            kind,
+            name: name.to_owned(),
+            definition: definition.to_owned(),
+            reply,
+        })
+    }
+
+    fn contain(
+        &self,
+        server: &str,
+        action: ContainmentAction,
+        uid: u32,
+    ) -> Result<Contained, ControlError> {
+        let ServerSessions {
+            sessions,
+            clients,
+            names,
+        } = self.ask(|reply| ControlRequest::Sessions {
+            server: server.to_owned(),
+            reply,
+        })?;
+        let mut targets: Vec<Target> = sessions.iter().filter_map(target).collect();
+        if targets.is_empty() {
+            targets = contain::find(server, ServerNames::known(names));
+        }
+        if targets.is_empty() {
+            return Err(ControlError::Unknown(format!(
+                "a running server {}",
+                plain(server)
+            )));
+        }
+        let done = contain::contain(&targets, &clients, action)
+            .map_err(|error| ControlError::Failed(error.to_string()))?;
+        let trigger = Trigger::Person { uid };
+        let server = ServerId(server.into());
+        self.tell(&server, sessions.first(), action, &trigger, &done);
+        Ok(done)
+    }
+}
+
+fn target(session: &SessionParties) -> Option<Target> {
+    Some(Target {
+        server: session.server?,
+        client: session.client,
+    })
+}
+
+impl ControlQueue {
+    /// The next request, if one waits.
+    pub fn next(&self) -> Option<ControlRequest> {
+        self.0.try_recv().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use super::*;
+
+    #[test]
+    fn a_wish_is_answered_on_the_other_side() {
+        let (handle, queue) = channel();
+        let caller = std::thread::spawn(move || handle.decide(Decision::Reload, 7));
+        let request = loop {
+            if let Some(request) = queue.next() {
+                break request;
+            }
+            std::thread::yield_now();
+        };
+        let ControlRequest::Decide {
+            decision: Decision::Reload,
+            uid: 7,
+            reply,
+        } = request
+        else {
+            panic!("{request:?}");
+        };
+        let refusal = Err(ControlError::Stale("no".to_owned()));
+        reply.send(refusal.clone()).unwrap();
+        assert_eq!(caller.join().unwrap(), refusal);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_daemon_that_is_gone_or_swamped() {
+        let (handle, queue) = channel();
+        let mut waiting = Vec::new();
+        for _ in 0..MAX_WAITING {
+            let (reply, answer) = sync_channel(1);
+            handle.0.send(ControlRequest::Status(reply)).unwrap();
+            waiting.push(answer);
+        }
+        let error = handle.status().unwrap_err().to_string();
+        assert!(error.contains("too many callers"), "{error}");
+        drop(queue);
+        let error = handle.status().unwrap_err().to_string();
+        assert!(error.contains("on its way out"), "{error}");
+    }
+}

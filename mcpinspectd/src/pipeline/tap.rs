@@ -1,0 +1,29 @@
+//! The short pipeline of `mcpinspectd tap`: a source, the engine, an output.
+
+use crate::engine::{Engine, Output};
+use crate::model::{Input, InputSink, Timestamp};
+
+/// An output that may hold lines back until there is nothing else to do.
+pub trait Flush {
+    /// Lets what was held back go out.
+    fn flush(&mut self);
+}
+
+/// Takes inputs through the engine to an output.
+pub struct TapPipeline<O> {
+    /// The engine.
+    pub engine: Engine,
+    /// Where its messages and events go.
+    pub output: O,
+}
+
+impl<O: Output + Flush> InputSink for TapPipeline<O> {
+    fn input(&mut self, input: Input<'_>) {
+        self.engine.handle(input, &mut self.output);
+    }
+
+    fn idle(&mut self) {
+        self.engine.idle(Timestamp::now(), &mut self.output);
+        self.output.flush();
+    }
+}
