@@ -110,7 +110,7 @@ fn evidence_is_for_root_the_group_and_the_owner() {
         error.contains("AccessDenied: events are for root"),
         "{error}"
     );
-    // The same words for an id that does not exist.
+    // An id that does not exist gets the same answer.
     assert_eq!(bus.refused_as(STRANGER, "GetEvent", &["0-0"]), error);
     assert!(
         bus.refused_as(0, "GetEvent", &["0-0"])
@@ -134,7 +134,7 @@ fn evidence_is_for_root_the_group_and_the_owner() {
 #[test]
 fn members_of_the_group_read_everything() {
     let bus = Bus::start();
-    // A group of the name must exist: in a mount namespace of this thread, it does.
+    // The group must exist, so this thread's mount namespace has one of that name.
     support::in_own_mounts(move || {
         let groups = bus.directory.path().join("group");
         let known = fs::read_to_string("/etc/group").unwrap();
@@ -210,7 +210,7 @@ fn polkit_decides_who_decides() {
         let recorder = Arc::new(Recorder::default());
         let control: Arc<dyn Control> = Arc::<Recorder>::clone(&recorder);
         let daemon = Daemon::on(&bus, Some(control));
-        // Names are for whom polkit lets, contents are not.
+        // Polkit grants names, never contents.
         daemon.sinks.publish(&testing::session_started("files", 0));
         assert!(text(&bus.call_as(STRANGER, &["ListServers"])).contains("files"));
         assert!(!text(&bus.call_as(OWNER, &["ListServers"])).contains("files"));
@@ -232,7 +232,7 @@ fn polkit_decides_who_decides() {
 }
 
 #[test]
-fn nobody_but_root_speaks_for_the_daemon() {
+fn only_root_speaks_for_the_daemon() {
     let bus = Bus::start();
     let daemon = Daemon::on(&bus, None);
     let mut signals = daemon.signals(&bus, None);
@@ -322,14 +322,14 @@ fn a_restarted_bus_is_joined_again() {
     listener.wait_for("is owned by");
     daemon.sinks.publish(&testing::detected("after"));
     listener.wait_for("'after'");
-    // What happened while there was no bus can still be asked for.
+    // Events from the time without a bus can still be read.
     assert!(text(&bus.call_as(0, &["ListEvents", "su", "", "0"])).contains("during"));
     let tally = daemon.finish();
     assert_eq!((tally.dropped, tally.waiting), (0, 0));
 }
 
 #[test]
-fn no_bus_at_all_is_no_reason_to_wait() {
+fn a_missing_bus_delays_nothing() {
     let daemon = Daemon::start("unix:path=/nonexistent/socket".to_owned(), None);
     for _ in 0..100 {
         daemon.sinks.publish(&testing::detected("files"));
@@ -455,7 +455,7 @@ fn decisions_need_a_right_and_reach_the_daemon() {
     drop(daemon);
 }
 
-/// What the object at `path` says of one of its interfaces.
+/// How the object at `path` describes one of its interfaces.
 fn introspected(bus: &Bus, path: &str, interface: &str) -> String {
     let output = Command::new("gdbus")
         .args(["introspect", "--xml", "--address", &bus.address()])
@@ -471,7 +471,7 @@ fn introspected(bus: &Bus, path: &str, interface: &str) -> String {
 }
 
 #[test]
-fn the_shipped_introspection_is_what_the_objects_say() {
+fn the_shipped_introspection_matches_the_objects() {
     let bus = Bus::start();
     let daemon = Daemon::on(&bus, None);
     daemon
@@ -568,7 +568,7 @@ fn servers_and_tools_are_objects_with_names_and_states() {
         "contents: {objects}"
     );
 
-    // What changes is told; nobody but the daemon can change it.
+    // Changes are signalled, and only the daemon can make them.
     let mut frozen = testing::examples()
         .into_iter()
         .find(|event| matches!(event.body, event::Body::Contained(_)))
@@ -592,7 +592,7 @@ fn servers_and_tools_are_objects_with_names_and_states() {
 }
 
 #[test]
-fn servers_that_made_room_for_others_are_no_objects_any_more() {
+fn evicted_servers_lose_their_objects() {
     let bus = Bus::start();
     let daemon = Daemon::on(&bus, None);
     let most = mcpinspectd::status::live::LiveLimits::default().servers;
@@ -611,8 +611,7 @@ fn servers_that_made_room_for_others_are_no_objects_any_more() {
     drop(daemon);
 }
 
-/// From publishing to a subscriber's hands: the part of the way that is ours, under the 10 ms that
-/// the whole way has.
+/// From publishing to a subscriber: our share of the 10 ms that the whole path may take.
 #[test]
 fn a_signal_takes_less_than_ten_milliseconds() {
     let bus = Bus::start();

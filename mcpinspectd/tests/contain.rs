@@ -1,5 +1,5 @@
-//! Freezing, thawing and killing real processes: a wrapper chain, a family that forks all the time, a
-//! control group, a number that is somebody else's by now.
+//! Freezing, thawing and killing real processes: a wrapper chain, a family that keeps forking, a
+//! control group, a reused process id.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -33,7 +33,7 @@ struct Session {
     directory: TempDir,
 }
 
-/// One line a hundredth of a second, so that a look at the file tells whether it runs.
+/// Adds one line every 10 ms, so the file shows whether the server runs.
 const COUNT: &str = "while :; do echo >> count; sleep 0.01; done";
 
 impl Session {
@@ -95,7 +95,7 @@ impl Session {
         contain(&[self.target()], &[], measure).unwrap()
     }
 
-    /// Whether the server's file grows. One that does not for thirty times its pace will not.
+    /// Whether the server's file grows. A server that adds nothing for 300 ms is stopped.
     fn counts(&self) -> bool {
         let before = self.count();
         let begun = Instant::now();
@@ -167,7 +167,7 @@ fn a_wrapper_chain_is_stopped_and_its_client_is_not() {
 }
 
 #[test]
-fn a_family_that_forks_all_the_time_is_stopped_too() {
+fn a_family_that_keeps_forking_is_stopped_too() {
     let nested = "work() { while :; do sh -c 'echo >> count; sleep 0.002'; done; }; work & work & work & wait";
     let session = Session::start(nested);
     session.contain(ContainmentAction::Freeze);
@@ -179,7 +179,7 @@ fn a_family_that_forks_all_the_time_is_stopped_too() {
 }
 
 #[test]
-fn a_number_that_is_somebody_elses_now_is_left_alone() {
+fn a_reused_process_id_is_left_alone() {
     let session = Session::start(COUNT);
     let mut target = session.target();
     target.server.start_time -= 1;
@@ -189,7 +189,7 @@ fn a_number_that_is_somebody_elses_now_is_left_alone() {
         "{error}"
     );
     assert!(session.counts());
-    // A client that is gone is not above the server: the launchers stay.
+    // A client that has exited is not the server's ancestor: the launchers stay.
     let mut target = session.target();
     target.client = target.client.map(|client| Process {
         start_time: client.start_time - 1,
@@ -248,11 +248,11 @@ mod as_root {
         }
 
         fn add(&self, pid: Pid) {
-            // One that is gone meanwhile needs no moving.
+            // A process that has exited since needs no moving.
             let _ = fs::write(self.0.join("cgroup.procs"), pid.to_string());
         }
 
-        /// Moves a process and all below it in, until nobody is left outside.
+        /// Moves a process and all below it in, until no process is left outside.
         fn adopt(&self, pid: u32) {
             let name = self.0.file_name().unwrap().to_str().unwrap().to_owned();
             eventually("the family has moved", || {

@@ -31,7 +31,7 @@ use support::{empty, eventually, put_in_place, require, require_root, stdout};
 
 const JOURNALD: &str = "/usr/lib/systemd/systemd-journald";
 
-/// A journald in the calling thread's own corner of the machine.
+/// A journald in the calling thread's mount namespace.
 struct Journald(Child);
 
 impl Journald {
@@ -63,8 +63,8 @@ impl Drop for Journald {
     }
 }
 
-/// Runs `test` on a thread whose `/run/systemd` and journal are empty and its own.
-fn in_own_corner(test: impl FnOnce() + Send + 'static) {
+/// Runs `test` on a thread that has an empty `/run/systemd` and journal of its own.
+fn with_own_journal(test: impl FnOnce() + Send + 'static) {
     require_root();
     require(&[JOURNALD, "journalctl"]);
     assert!(
@@ -81,7 +81,7 @@ fn in_own_corner(test: impl FnOnce() + Send + 'static) {
     });
 }
 
-/// Publishes through a runtime that lives in this thread's corner, and waits for the end.
+/// Publishes through a runtime on this thread, and waits until the sinks have finished.
 fn publish(limits: SinkLimits, work: impl FnOnce(&mcpinspectd::sink::Sinks)) -> SinkTally {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -99,7 +99,7 @@ fn publish(limits: SinkLimits, work: impl FnOnce(&mcpinspectd::sink::Sinks)) -> 
     })
 }
 
-/// What journalctl has to say, as JSON values.
+/// The entries that journalctl prints, as JSON values.
 fn entries(matches: &[&str]) -> Vec<Value> {
     stdout("journalctl", &["--sync"]);
     let mut arguments = vec!["--output=json", "--all", "--no-pager", "--quiet"];
@@ -112,7 +112,7 @@ fn entries(matches: &[&str]) -> Vec<Value> {
 
 #[test]
 fn every_event_type_arrives_with_its_fields() {
-    in_own_corner(|| {
+    with_own_journal(|| {
         let _journald = Journald::start();
         let events = testing::examples();
         let tally = publish(SinkLimits::default(), |sinks| {
@@ -170,7 +170,7 @@ fn every_event_type_arrives_with_its_fields() {
 
 #[test]
 fn large_and_hostile_values_arrive_whole() {
-    in_own_corner(|| {
+    with_own_journal(|| {
         let _journald = Journald::start();
         let hostile = "a\nMESSAGE_ID=forged\n\0\u{1b}[2J\u{202e}\u{fffd} b";
         let large = "x".repeat(300 << 10);
@@ -185,7 +185,7 @@ fn large_and_hostile_values_arrive_whole() {
         assert_eq!((tally.delivered, tally.failed), (2, 0));
 
         let found = entries(&["--identifier=mcpinspectd"]);
-        // Too large for a datagram, so this one came in a memory file.
+        // Too large for a datagram, so it arrived in a memfd.
         let json: Value =
             serde_json::from_str(found[0]["MCPINSPECT_JSON"].as_str().unwrap()).unwrap();
         assert_eq!(json["changes"][0]["new"], *large);
@@ -204,7 +204,7 @@ fn large_and_hostile_values_arrive_whole() {
 
 #[test]
 fn an_entry_is_bounded_and_says_so() {
-    in_own_corner(|| {
+    with_own_journal(|| {
         let _journald = Journald::start();
         publish(SinkLimits::default(), |sinks| {
             sinks.publish(&testing::changed("files", &"x".repeat(200 << 10)));
@@ -221,7 +221,7 @@ fn an_entry_is_bounded_and_says_so() {
 
 #[test]
 fn a_restart_of_journald_loses_nothing_and_its_absence_is_counted() {
-    in_own_corner(|| {
+    with_own_journal(|| {
         let mut journald = Journald::start();
         let tally = publish(SinkLimits::default(), |sinks| {
             sinks.publish(&testing::detected("before"));
@@ -231,7 +231,7 @@ fn a_restart_of_journald_loses_nothing_and_its_absence_is_counted() {
             journald.stop();
             fs::remove_file("/run/systemd/journal/socket").unwrap();
             sinks.publish(&testing::detected("during"));
-            // Time for some attempts, which show nowhere: the event must still wait after them.
+            // Allow several delivery attempts, which nothing reports: the event must survive them.
             std::thread::sleep(Duration::from_millis(200));
             assert_eq!(sinks.tally()[0].waiting, 1);
             journald = Journald::start();
@@ -259,7 +259,7 @@ fn a_restart_of_journald_loses_nothing_and_its_absence_is_counted() {
 
 #[test]
 fn the_catalog_explains_every_event() {
-    in_own_corner(|| {
+    with_own_journal(|| {
         let directory = tempfile::tempdir().unwrap();
         let shipped =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/mcpinspectd.catalog");
@@ -287,7 +287,7 @@ fn the_catalog_explains_every_event() {
             let query = format!("MCPINSPECT_EVENT={}", kind.name());
             let text = stdout("journalctl", &["--catalog", "--no-pager", &query]);
             assert!(text.contains("Defined-By: mcpinspectd"), "{text}");
-            // A field that the entry does not have stays as it is written in the catalog.
+            // journalctl leaves a placeholder unexpanded if the entry lacks the field.
             assert!(!text.contains('@'), "a field is not filled in: {text}");
         }
     });

@@ -1,4 +1,4 @@
-//! What a hundred servers cost in memory. By itself in a process, for the process is what is measured.
+//! What a hundred servers cost in memory. A suite of its own, because it measures its process.
 #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
 use mcpinspectd::detect::NoDetector;
@@ -52,7 +52,7 @@ fn resident() -> usize {
 }
 
 #[test]
-fn a_hundred_servers_with_ten_thousand_requests_under_way_fit() {
+fn a_hundred_servers_with_ten_thousand_open_requests_fit() {
     let folder = tempfile::tempdir().unwrap();
     let registry = store::open(&folder.path().join("registry.db")).unwrap();
     let mut engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
@@ -87,7 +87,7 @@ fn a_hundred_servers_with_ten_thousand_requests_under_way_fit() {
         send(script, &mut engine, &mut count, direction, &large);
     }
     assert_eq!(count.0, 100 * 102 + 5);
-    // The two texts above are the test's own.
+    // The two texts above belong to the test, not to the engine.
     let engine_and_all = resident() - large.len() - list.len();
     println!("resident: {} KiB", engine_and_all / 1024);
     assert!(engine_and_all < 64 << 20, "{} KiB", engine_and_all / 1024);

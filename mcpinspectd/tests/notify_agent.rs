@@ -1,4 +1,4 @@
-//! The session agent between two private buses: what it shows, and what it survives.
+//! The notification agent between two private buses: what it shows, and what it survives.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -122,7 +122,7 @@ impl Desktop {
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcpinspect-notify");
 
-/// The program itself, ended with the test.
+/// The running program, killed when the test ends.
 struct Agent(Child);
 
 impl Agent {
@@ -144,7 +144,7 @@ impl Agent {
             let names = stdout("busctl", &[&address, "list", "--unique", "--no-legend"]);
             names.contains("mcpinspect-noti").then_some(())
         });
-        // Its subscription follows its connection, and a bus does not list subscriptions.
+        // It subscribes after it connects, and the bus does not list subscriptions.
         std::thread::sleep(Duration::from_millis(200));
         agent
     }
@@ -287,7 +287,7 @@ fn alerts_are_shown_and_their_buttons_work() {
 }
 
 #[test]
-fn a_flood_stays_a_few_cards() {
+fn a_flood_is_summed_up_in_a_few_cards() {
     let system = Bus::start();
     let session = Bus::session();
     let daemon = Daemon::on(&system, None);
@@ -305,7 +305,7 @@ fn a_flood_stays_a_few_cards() {
     desktop.wait_for("a card that sums up", |shown| {
         shown.summary.contains("50 alerts about")
     });
-    // The cards of three seconds are counted: others could still pop up.
+    // Count for three seconds: more cards could still pop up.
     std::thread::sleep(Duration::from_secs(3).saturating_sub(start.elapsed()));
     let shown = desktop.shown.lock().unwrap();
     let new = shown.iter().filter(|shown| shown.replaces == 0).count();
@@ -323,7 +323,7 @@ fn either_bus_and_the_desktop_may_come_and_go() {
     let _agent = Agent::start(&system, &session);
     daemon.sinks.publish(&session_of("early", own_uid()));
     daemon.sinks.publish(&detected_in("early"));
-    // Time for the agent to find that nobody shows its card, which it tells no one.
+    // Let the agent try to show the card and fail, which nothing reports.
     std::thread::sleep(Duration::from_millis(300));
     let connection = desktop.on(&session, &daemon.runtime);
     desktop.wait_for("what waited for the desktop", |shown| {
@@ -345,7 +345,7 @@ fn either_bus_and_the_desktop_may_come_and_go() {
         daemon.sinks.publish(&session_of("no-system", own_uid()));
         (daemon.sinks.tally()[0].failed > 0).then_some(())
     });
-    // Nobody could hear this one.
+    // No bus carries this one.
     daemon.sinks.publish(&detected_in("no-system"));
     system.run();
     daemon.wait_for_name(&system);
@@ -355,7 +355,7 @@ fn either_bus_and_the_desktop_may_come_and_go() {
     drop(connection);
 }
 
-/// An upgrade puts another file in the program's place, and then restarts the daemon.
+/// An upgrade replaces the program's file, then restarts the daemon.
 #[test]
 fn an_upgrade_renews_the_agent() {
     let system = Bus::start();
@@ -381,13 +381,13 @@ fn an_upgrade_renews_the_agent() {
     daemon.sinks.publish(&detected_in("before"));
     desktop.wait_for("the alert before", |shown| shown.summary.contains("before"));
 
-    // A daemon that is only restarted changes nothing.
+    // Restarting the daemon alone changes nothing.
     let restarted = |before: Daemon| {
         before.finish();
         Daemon::on(&system, None)
     };
     let daemon = restarted(daemon);
-    // Time to do what it must not do: renew itself.
+    // The agent would have re-executed itself by then, which it must not do.
     std::thread::sleep(Duration::from_millis(300));
     assert!(!command_line().contains("--after"));
     std::fs::rename(&newer, &program).unwrap();

@@ -1,5 +1,5 @@
-//! `mcpinspect scan`, as a server's author and a build machine use it: the three forms of output, the
-//! exit code, rules of one's own, and a server that is started.
+//! `mcpinspect scan`, as server authors and CI use it: the three output formats, the exit code,
+//! custom rules, and scanning a server that it starts.
 #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
 use std::io::Write as _;
@@ -29,7 +29,7 @@ fn scan(arguments: &[&str], input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A scan that refuses its arguments does not read.
+    // A scan that rejects its arguments does not read its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -46,7 +46,7 @@ fn lines(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn one_object_for_each_line() {
+fn each_line_gets_one_object() {
     let output = scan(&["--format", "jsonl"], &input());
     assert_eq!(output.status.code(), Some(0));
     let found = lines(&output);
@@ -91,7 +91,7 @@ fn the_exit_code_says_whether_it_failed() {
 }
 
 #[test]
-fn people_read_what_is_wrong_and_no_escape_sequence() {
+fn the_text_output_names_the_problem_and_escapes_control_characters() {
     let output = scan(&[], &input());
     let shown = text(&output.stdout);
     assert!(!shown.contains('\u{1b}'), "{shown}");
@@ -105,7 +105,7 @@ fn people_read_what_is_wrong_and_no_escape_sequence() {
     }
 }
 
-/// What the SARIF 2.1.0 schema demands of a log with results.
+/// Checks what the SARIF 2.1.0 schema requires of a log with results.
 fn is_sarif(log: &Value) {
     assert_eq!(log["version"], "2.1.0");
     assert!(log["$schema"].as_str().unwrap().contains("sarif-2.1.0"));
@@ -169,7 +169,7 @@ fn code_scanning_gets_sarif() {
 }
 
 #[test]
-fn own_rules_and_suppressions_count() {
+fn custom_rules_and_suppressions_apply() {
     let folder = tempfile::tempdir().unwrap();
     let rules = |text: &str| {
         std::fs::write(folder.path().join("own.toml"), text).unwrap();

@@ -1,20 +1,20 @@
-//! What the service manager hears, by a socket that stands in for its own.
+//! What the service manager is notified of, on a socket that stands in for systemd's.
 //!
-//! The socket and the watchdog are told to a process by its environment, so the talking is done by
-//! this test binary started once more with the environment that a manager would give it.
+//! A process learns of the socket and the watchdog from its environment, so this test binary starts
+//! itself again, with the environment that systemd would set.
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use std::os::unix::net::UnixDatagram;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mcpinspectd::systemd::{self, Heartbeat, Watchdog};
 
-/// Set in the process that plays the service.
-const SERVICE: &str = "PLAY_THE_SERVICE";
+/// Set in the process that acts as the service.
+const SERVICE: &str = "ACT_AS_SERVICE";
 
 #[test]
-fn the_manager_hears_the_service_and_its_pulse() {
+fn the_manager_receives_states_and_watchdog_pings() {
     if std::env::var_os(SERVICE).is_some() {
         return service();
     }
@@ -25,10 +25,12 @@ fn the_manager_hears_the_service_and_its_pulse() {
         .set_read_timeout(Some(Duration::from_secs(10)))
         .unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_manager_hears_the_service_and_its_pulse"])
+        .args(["--exact", "the_manager_receives_states_and_watchdog_pings"])
         .env(SERVICE, "1")
         .env("NOTIFY_SOCKET", &path)
         .env("WATCHDOG_USEC", "200000")
+        // Its verdict is in its status; printed, it would count as another suite's.
+        .stdout(Stdio::null())
         .spawn()
         .unwrap();
     let hear = || {
@@ -49,7 +51,7 @@ fn the_manager_hears_the_service_and_its_pulse() {
 }
 
 fn service() {
-    // A line break in a status must not become a state of its own.
+    // A line break in a status must not start another assignment.
     systemd::ready("watching 3 servers\nREADY=0");
     let heartbeat = Heartbeat::default();
     let watchdog = Watchdog::new(heartbeat.clone()).unwrap();
@@ -60,10 +62,10 @@ fn service() {
         .unwrap();
     runtime.block_on(async {
         let fed = tokio::spawn(watchdog.run());
-        // Past the first look, and well before the second.
+        // Beat after the watchdog's first check and well before its second.
         tokio::time::sleep(Duration::from_millis(50)).await;
         heartbeat.beat();
-        // One look at once, one that finds the beat, and then looks that find nothing.
+        // Long enough for checks that find no beat, which must send nothing.
         tokio::time::sleep(Duration::from_millis(400)).await;
         fed.abort();
     });

@@ -1,4 +1,4 @@
-//! The shipped systemd files, as systemd itself reads and rates them.
+//! The shipped systemd files, as systemd itself parses and rates them.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,9 +21,9 @@ fn shipped(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// 0 is a service that can do nothing, 10 one that can do everything; the goal is 2.0.
+/// The rating runs from 0, fully confined, to 10, unconfined; the limit is 2.0.
 #[test]
-fn the_service_can_do_little() {
+fn the_service_is_confined() {
     require(&["systemd-analyze"]);
     let unit = shipped("mcpinspectd.service");
     let rating = run(
@@ -46,7 +46,7 @@ fn the_service_can_do_little() {
 }
 
 #[test]
-fn systemd_understands_the_units() {
+fn systemd_accepts_the_units() {
     require(&["systemd-analyze"]);
     let directory = tempfile::tempdir().unwrap();
     for (name, program, arguments) in [
@@ -63,7 +63,7 @@ fn systemd_understands_the_units() {
     ] {
         let text = fs::read_to_string(shipped(name)).unwrap();
         assert!(text.contains(&format!("ExecStart={program}")), "{name}");
-        // The program itself is not installed where this runs.
+        // The program is not installed on the machine that runs this.
         let unit = directory.path().join(name);
         fs::write(&unit, text.replace(program, "/bin/true")).unwrap();
         let mut arguments = arguments.to_vec();
@@ -75,7 +75,7 @@ fn systemd_understands_the_units() {
     }
 }
 
-/// Settings that an older systemd would warn about at every reload are not shown to it.
+/// A systemd that would warn about these settings at every reload does not see them.
 #[test]
 fn restarts_back_off_where_systemd_can() {
     let root = tempfile::tempdir().unwrap();
@@ -115,7 +115,7 @@ mod as_root {
     use super::*;
 
     #[test]
-    fn systemd_makes_the_group_and_the_directories() {
+    fn systemd_creates_the_group_and_the_directories() {
         support::require_root();
         require(&["systemd-sysusers", "systemd-tmpfiles"]);
         let root = tempfile::tempdir().unwrap();

@@ -24,7 +24,7 @@ fn stopped_under_a_burst(transport: &str, size: usize) -> Result<()> {
     talk.wait_for(&ready, SESSION)?;
     tap.signal(Signal::SIGSTOP)?;
     std::fs::write(&go, "")?;
-    // The burst fills the ring within this time; the daemon is stopped and cannot say when.
+    // Long enough for the burst to fill the ring; a stopped daemon cannot report that it has.
     std::thread::sleep(Duration::from_secs(2));
     tap.signal(Signal::SIGCONT)?;
     let truth = talk.finish(SESSION)?;

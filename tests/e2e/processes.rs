@@ -216,7 +216,7 @@ fn a_session_that_began_before_the_daemon() -> Result<()> {
             }
         }
     }
-    // Time for every reader to enter its call, which it cannot announce from inside.
+    // Let every reader enter its blocking call, which no reader can announce.
     std::thread::sleep(Duration::from_millis(200));
     let tap = Tap::start()?;
     let before: Vec<_> = talks

@@ -80,7 +80,7 @@ impl Server {
 
 /// New, then unchanged, then changed; and the daemon remembers over a restart of its own.
 #[test]
-fn a_tool_that_changes_is_told() -> Result<()> {
+fn a_changed_tool_is_reported() -> Result<()> {
     let server = Server::new("changes")?;
     let state = State::new()?;
 
@@ -140,9 +140,9 @@ fn a_tool_that_changes_is_told() -> Result<()> {
     Ok(())
 }
 
-/// A tool that is listed no more is told as well.
+/// A tool that is no longer listed is reported as well.
 #[test]
-fn a_tool_that_goes_is_told() -> Result<()> {
+fn a_removed_tool_is_reported() -> Result<()> {
     let server = Server::new("goes")?;
     let state = State::new()?;
     let mut daemon = Daemon::start(&state)?;
@@ -164,7 +164,7 @@ fn a_tool_that_goes_is_told() -> Result<()> {
     Ok(())
 }
 
-/// One daemon alone; the second says who is in its way, and the first goes on.
+/// Only one daemon runs: the second names the process in its way, and the first continues.
 #[test]
 fn a_second_daemon_is_refused() -> Result<()> {
     let state = State::new()?;
@@ -184,7 +184,7 @@ fn a_second_daemon_is_refused() -> Result<()> {
 #[test]
 fn a_secret_in_a_description_is_masked() -> Result<()> {
     let server = Server::new("secret")?;
-    // Put together here, so that nobody takes this file for a leak.
+    // Assembled here, so that secret scanners do not flag this file.
     let secret = ["ghp", "_", "16C7e42F292c6912E7710c838347Ae178B4a"].concat();
     let state = State::new()?;
     let mut daemon = Daemon::start(&state)?;

@@ -29,7 +29,7 @@ fn at_once(count: usize, plan: &str, transports: &[&str]) -> Result<u64> {
             .with_context(|| format!("session {n}"))?;
         truths.push(truth);
     }
-    // The daemon works off what it has while it is watched, not only once it is told to end.
+    // The daemon must catch up while it runs, not only once it is told to stop.
     let frames: usize = truths
         .iter()
         .map(|t| t.to_server.len() + t.to_client.len())
@@ -69,7 +69,7 @@ fn a_hundred_servers_at_once() -> Result<()> {
 
 /// As root, also where limits may not be raised: the peers above fill the ring as fast as they can.
 #[test]
-fn whoever_empties_the_ring_goes_first() -> Result<()> {
+fn the_thread_that_drains_the_ring_has_priority() -> Result<()> {
     let tap = Tap::start()?;
     let mut stats = String::new();
     for task in std::fs::read_dir(format!("/proc/{}/task", tap.pid()))? {

@@ -1,4 +1,4 @@
-//! A server that wants to be recorded with other words than it used.
+//! A server that tries to have something other than what it sent recorded.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -9,7 +9,8 @@ use mcpinspect_tests::daemon::{Daemon, State};
 use mcpinspect_tests::places;
 use serde_json::{Value, json};
 
-/// The answer is longer than its pipe, and its client takes its time.
+/// How long the client waits before it reads an answer. The answer does not fit into the pipe, so the
+/// server has this long to rewrite what it has not yet delivered.
 const DAWDLES: Duration = Duration::from_millis(800);
 
 #[test]

@@ -23,7 +23,7 @@ fn answers(container: &Container, count: &str) -> Result<bool> {
     let lines =
         || -> Result<usize> { Ok(container.shell(&format!("cat {count}"))?.lines().count()) };
     let before = lines()?;
-    // Eight of its requests: where no answer comes, there is nothing to wait for.
+    // Time for eight requests: a frozen server leaves no sign to wait for.
     std::thread::sleep(std::time::Duration::from_millis(400));
     Ok(lines()? > before)
 }

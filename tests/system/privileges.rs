@@ -1,4 +1,4 @@
-//! What a running daemon has left of root.
+//! Which of root's privileges a running daemon keeps.
 
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::threads;
@@ -10,7 +10,7 @@ const PERFMON: u64 = 1 << 38;
 const SYS_ADMIN: u64 = 1 << 21;
 
 #[test]
-fn whoever_empties_the_ring_goes_first() -> Result<()> {
+fn the_thread_that_drains_the_ring_has_priority() -> Result<()> {
     let container = installed("priorities")?;
     let pid = container.property("MainPID")?;
     let stats = container.shell(&format!("cat /proc/{pid}/task/*/stat"))?;
@@ -48,7 +48,7 @@ fn every_thread_gives_up_what_loading_took() -> Result<()> {
         ensure!(value("CapInh:")? == "0000000000000000", "{status}");
         ensure!(value("NoNewPrivs:")? == "1", "{status}");
     }
-    // And it goes on watching, servers that were there before and new ones.
+    // It keeps watching, both servers that ran before and new ones.
     container.session("without", "Gives back the message.")?;
     event(&mut container, "mcp_tool_seen", "without")?;
     Ok(())

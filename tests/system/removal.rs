@@ -1,4 +1,4 @@
-//! Taking it away asks nothing, keeps what it knew, and purging forgets it.
+//! Removal asks nothing and keeps the state; purging deletes it.
 
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::container::{Container, seen};

@@ -1,4 +1,4 @@
-//! A new version takes over from the old one, and knows what that knew.
+//! A new version takes over from the old one and keeps its state.
 
 use anyhow::{Result, ensure};
 

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use crate::shell::{self, say};
 use crate::{python, setup};
 
-/// Programs that the tests start, and the Debian packages that have them. A test that misses one
-/// names its package from the same list.
+/// Programs that the tests start, and the Debian packages that provide them. A test that lacks one
+/// names the package from the same list.
 const PROGRAMS: &[(&str, &str)] = include!("../../mcpinspectd/tests/support/programs.in");
 
 /// Programs of the tests that run without privileges.

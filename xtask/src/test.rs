@@ -2,9 +2,8 @@
 //!
 //! Everything is compiled first, as the user. Then the tests that need no root run as that user, and
 //! then, as root, those against the real kernel, bus and journal. The end-to-end tests run one at a
-//! time unless asked otherwise: they provoke losses and measure memory, and a machine of two cores
-//! has to cope. A test that cannot run fails, here as in CI: one that is left out looks like one that
-//! passed.
+//! time unless asked otherwise: they provoke losses and measure memory, and a machine with two
+//! cores has to cope. A test that cannot run fails, because a skipped test looks like one that passed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -45,7 +44,7 @@ pub struct Suite {
 }
 
 /// Which tests of a suite need root.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Root {
     /// None.
     Nothing,
@@ -72,11 +71,11 @@ const NEED_ROOT: &[(&str, Root)] = &[
     ("pins_cli", Root::Module),
     // Boots containers.
     ("system", Root::Everything),
-    // Lets systemd make directories that belong to others.
+    // Lets systemd create directories that belong to other users.
     ("units", Root::Module),
 ];
 
-/// What all suites amount to.
+/// The results of all suites.
 #[derive(Default)]
 struct Sum {
     passed: u64,
@@ -124,7 +123,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Asks for the password now, if there is one to ask for, and not in the middle.
+/// Has sudo ask for the password now rather than in the middle of the tests.
 fn privileges() -> Result<()> {
     if shell::is_root() {
         return Ok(());
@@ -215,7 +214,7 @@ fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
         let path = shell::path();
         let home = std::env::var_os("HOME").unwrap_or_default();
         let quiet = "0".as_ref();
-        // The tests' servers run as root as well; what they find is what this user has.
+        // The tests' servers run as root as well, and must find this user's tools.
         shell::as_root(
             &suite.program,
             &[
@@ -238,9 +237,9 @@ fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
     let mut child = command
         .args(&options.filters)
         .current_dir(&suite.package)
-        // Some test libraries ask for it to find their files.
+        // Some test libraries find their files through it.
         .env("CARGO_MANIFEST_DIR", &suite.package)
-        // An error names its cause; where in the harness it came up helps nobody.
+        // An error names its cause; a backtrace through the harness adds nothing.
         .env("RUST_LIB_BACKTRACE", "0")
         .stdout(Stdio::piped())
         .spawn()
@@ -273,8 +272,9 @@ pub fn count(line: &str, word: &str) -> u64 {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failing test may panic")]
 mod tests {
-    use super::count;
+    use super::{Root, count, needs_root};
 
     #[test]
     fn results_are_counted() {
@@ -284,5 +284,22 @@ mod tests {
         assert_eq!(count(line, "failed"), 3);
         assert_eq!(count(line, "ignored"), 1);
         assert_eq!(count(line, "skipped"), 0);
+    }
+
+    #[test]
+    fn suites_with_tests_as_root_are_listed() {
+        let folder = crate::shell::root().join("mcpinspectd/tests");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let has_module = text.contains("\nmod as_root {");
+            let listed = needs_root("test", name) == Root::Module;
+            assert_eq!(listed, has_module, "{name}");
+        }
+        assert_eq!(needs_root("bin", "system"), Root::Nothing);
     }
 }

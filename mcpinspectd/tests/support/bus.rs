@@ -49,7 +49,7 @@ const SYSTEM: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bu
   <include ignore_missing="yes">/usr/share/dbus-1/system.d/org.freedesktop.PolicyKit1.conf</include>
 </busconfig>"#;
 
-/// The rules of a session bus: everything goes.
+/// The rules of a session bus: everything is allowed.
 const SESSION: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>
@@ -63,7 +63,7 @@ const SESSION: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus B
   </policy>
 </busconfig>"#;
 
-/// The path of a file that we ship.
+/// The path of a packaged file.
 pub fn packaged(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../packaging")
@@ -284,7 +284,7 @@ impl Daemon {
     }
 }
 
-/// What a program prints, as it comes.
+/// Collects what a program prints.
 pub struct Listener {
     child: Child,
     pub heard: Arc<Mutex<String>>,
@@ -299,7 +299,7 @@ impl Listener {
         Self::of(command.spawn().unwrap())
     }
 
-    /// Listens to a program that runs already, and ends it in the end.
+    /// Listens to a running program, and kills it when dropped.
     pub fn of(mut child: Child) -> Self {
         let heard = Arc::new(Mutex::new(String::new()));
         if let Some(mut output) = child.stdout.take() {

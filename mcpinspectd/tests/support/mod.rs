@@ -14,8 +14,8 @@ use nix::sched::{CloneFlags, unshare};
 /// Programs and the Debian packages that have them; `cargo xtask test` reads the same list.
 const PROGRAMS: &[(&str, &str)] = include!("programs.in");
 
-/// Fails a test that needs a missing program, and says what to install. A test that were left out
-/// instead would look like one that passed.
+/// Fails the test if a program is missing, and names the package to install. A skipped test would
+/// look like one that passed.
 pub fn require(programs: &[&str]) {
     let missing: Vec<_> = programs.iter().filter(|name| !installed(name)).collect();
     let packages: Vec<_> = PROGRAMS
@@ -31,7 +31,7 @@ pub fn require(programs: &[&str]) {
     );
 }
 
-/// Fails a test that needs root where it runs as another user.
+/// Fails the test unless it runs as root.
 pub fn require_root() {
     assert!(
         nix::unistd::Uid::effective().is_root(),
@@ -45,7 +45,7 @@ fn installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// Runs a program to its end.
+/// Runs a program until it exits.
 pub fn run(program: &str, arguments: &[&str]) -> Output {
     Command::new(program)
         .args(arguments)
@@ -61,8 +61,8 @@ pub fn stdout(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Runs `test` on a thread with a mount namespace of its own, where it may put files in the place of
-/// the machine's. Needs root.
+/// Runs `test` on a thread with a mount namespace of its own, where it may replace the machine's
+/// files. Needs root.
 pub fn in_own_mounts(test: impl FnOnce() + Send + 'static) {
     let thread = thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
@@ -75,20 +75,20 @@ pub fn in_own_mounts(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Puts `source` in the place of `target`, for this thread and those that it starts.
+/// Mounts `source` over `target`, for this thread and the threads that it starts.
 pub fn put_in_place(source: &Path, target: &str) {
     let none: Option<&str> = None;
     mount(Some(source), target, none, MsFlags::MS_BIND, none).unwrap();
 }
 
-/// Puts an empty directory in the place of `target`.
+/// Mounts an empty directory over `target`.
 pub fn empty(target: &str) {
     let none: Option<&str> = None;
     std::fs::create_dir_all(target).unwrap();
     mount(Some("tmpfs"), target, Some("tmpfs"), MsFlags::empty(), none).unwrap();
 }
 
-/// Waits until `probe` answers with something.
+/// Polls `probe` until it returns a value.
 pub fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
