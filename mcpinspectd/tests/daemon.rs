@@ -16,7 +16,6 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 #[path = "../../tests/src/schema.rs"]
-#[expect(dead_code, reason = "no tap runs here")]
 mod schema;
 #[path = "support/mod.rs"]
 mod support;
