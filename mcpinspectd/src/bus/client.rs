@@ -1,35 +1,114 @@
-//! Asking the daemon over the bus: for the command line and the desktop agent.
+//! The client's side of the bus, for the command line and the desktop agent.
+//!
+//! `#[zbus::proxy]` turns [`Manager`] into typed calls; their rows are the ones that the daemon
+//! sends. No method call starts a daemon that is not running: whether it runs is the administrator's
+//! decision, not the effect of a question.
 
 use std::time::Duration;
 
 use tokio::time::timeout;
-use zbus::proxy::{self, CacheProperties, MethodFlags};
-use zbus::wire::DynamicDeserialize;
-use zbus::{Connection, DynamicType, Proxy};
+use zbus::Connection;
+use zbus::proxy::CacheProperties;
 
-use super::manager::{INTERFACE, NAME, PATH};
+use super::rows::{ContainedRow, ServerRow, SessionRow, SignalRow};
 
-/// How long the bus and a daemon that need nobody's leave may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit for the bus, and for calls that wait for nobody's password.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why there is no answer.
+/// The daemon's main object.
+#[zbus::proxy(
+    interface = "org.mcpinspect1.Manager",
+    default_service = "org.mcpinspect1",
+    default_path = "/org/mcpinspect1"
+)]
+pub trait Manager {
+    /// The daemon's version.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn version(&self) -> zbus::Result<String>;
+
+    /// `watching` or `paused`.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn capture_state(&self) -> zbus::Result<String>;
+
+    /// Bytes written to watched streams, bytes captured, bytes lost.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn ledger(&self) -> zbus::Result<(u64, u64, u64)>;
+
+    /// Servers that are not being watched at present.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn paused_servers(&self) -> zbus::Result<Vec<String>>;
+
+    /// The event with this id, as JSON.
+    #[zbus(no_autostart)]
+    fn get_event(&self, event_id: &str) -> zbus::Result<String>;
+
+    /// At most `limit` events after the one named, as JSON, oldest first.
+    #[zbus(no_autostart)]
+    fn list_events(&self, after_event_id: &str, limit: u32) -> zbus::Result<Vec<String>>;
+
+    /// The Event signals after the one named, oldest first.
+    #[zbus(no_autostart)]
+    fn list_signals(&self, after_event_id: &str) -> zbus::Result<Vec<SignalRow>>;
+
+    /// The servers that the caller may know of.
+    #[zbus(no_autostart)]
+    fn list_servers(&self) -> zbus::Result<Vec<ServerRow>>;
+
+    /// The open sessions that the caller may know of.
+    #[zbus(no_autostart)]
+    fn list_sessions(&self) -> zbus::Result<Vec<SessionRow>>;
+
+    /// Pins a tool's current definition.
+    #[zbus(no_autostart, allow_interactive_auth)]
+    fn approve(&self, server_id: &str, tool_name: &str, tool_hash: &str) -> zbus::Result<()>;
+
+    /// Pauses or resumes watching a server, or all of them for an empty name.
+    #[zbus(no_autostart, allow_interactive_auth)]
+    fn set_monitoring(&self, server_id: &str, enabled: bool) -> zbus::Result<()>;
+
+    /// Stops all processes of a server.
+    #[zbus(no_autostart, allow_interactive_auth)]
+    fn freeze(&self, server_id: &str) -> zbus::Result<ContainedRow>;
+
+    /// Lets a frozen server run again.
+    #[zbus(no_autostart, allow_interactive_auth)]
+    fn thaw(&self, server_id: &str) -> zbus::Result<ContainedRow>;
+
+    /// Ends all processes of a server.
+    #[zbus(no_autostart, allow_interactive_auth)]
+    fn kill(&self, server_id: &str) -> zbus::Result<ContainedRow>;
+
+    /// An event, in names only.
+    #[zbus(signal)]
+    fn event(
+        &self,
+        event_type: &str,
+        event_id: &str,
+        severity: &str,
+        server_id: &str,
+        uid: u32,
+        title: &str,
+    ) -> zbus::Result<()>;
+}
+
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// There is no system bus.
-    #[error("there is no system bus to reach mcpinspectd by: {0}")]
+    #[error("cannot reach mcpinspectd: no system bus ({0})")]
     NoBus(String),
-    /// Nobody has the daemon's name.
+    /// The daemon's name has no owner.
     #[error("mcpinspectd is not running; start it with `sudo systemctl start mcpinspectd`")]
     NotRunning,
-    /// The daemon or polkit says no.
+    /// The daemon or polkit refused permission.
     #[error("not permitted: {0}")]
     Denied(String),
-    /// The daemon answers with something else than was asked for.
+    /// The daemon answered with an error.
     #[error("{0}")]
     Refused(String),
-    /// The daemon does not answer.
+    /// The daemon did not answer in time.
     #[error("mcpinspectd does not answer")]
-    Silent,
+    Timeout,
 }
 
 impl From<zbus::Error> for ClientError {
@@ -56,96 +135,31 @@ impl From<zbus::Error> for ClientError {
     }
 }
 
-/// The daemon, to be asked. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Client(Connection);
-
-impl Client {
-    /// Connects to the system bus.
-    ///
-    /// # Errors
-    /// There is none.
-    pub async fn connect() -> Result<Self, ClientError> {
-        match timeout(PATIENCE, Connection::system()).await {
-            Ok(Ok(connection)) => Ok(Self(connection)),
-            Ok(Err(error)) => Err(ClientError::NoBus(error.to_string())),
-            Err(_) => Err(ClientError::NoBus("it does not answer".to_owned())),
-        }
-    }
-
-    /// The connection.
-    pub fn connection(&self) -> &Connection {
-        &self.0
-    }
-
-    /// Asks for something that needs nobody's leave. Does not start a daemon that is not there.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn ask<B, R>(&self, method: &str, arguments: &B) -> Result<R, ClientError>
-    where
-        B: serde::Serialize + DynamicType,
-        R: for<'d> DynamicDeserialize<'d>,
-    {
-        let call = self.call(method, MethodFlags::NO_AUTO_START, arguments);
-        timeout(PATIENCE, call)
-            .await
-            .map_err(|_| ClientError::Silent)?
-    }
-
-    /// Has something done. polkit may ask the person for a password, which takes as long as it
-    /// takes.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn order<B, R>(&self, method: &str, arguments: &B) -> Result<R, ClientError>
-    where
-        B: serde::Serialize + DynamicType,
-        R: for<'d> DynamicDeserialize<'d>,
-    {
-        let flags = MethodFlags::NO_AUTO_START | MethodFlags::ALLOW_INTERACTIVE_AUTH;
-        self.call(method, flags, arguments).await
-    }
-
-    /// One of the daemon's properties.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn property<T>(&self, name: &str) -> Result<T, ClientError>
-    where
-        T: serde::de::DeserializeOwned + zbus::wire::Type,
-    {
-        let read = async { self.proxy().await?.get_property(name).await };
-        Ok(timeout(PATIENCE, read)
-            .await
-            .map_err(|_| ClientError::Silent)??)
-    }
-
-    async fn call<B, R>(
-        &self,
-        method: &str,
-        flags: MethodFlags,
-        arguments: &B,
-    ) -> Result<R, ClientError>
-    where
-        B: serde::Serialize + DynamicType,
-        R: for<'d> DynamicDeserialize<'d>,
-    {
-        let reply = self
-            .proxy()
-            .await?
-            .call_with_flags(method, flags, arguments)
-            .await?;
-        reply.ok_or(ClientError::Silent)
-    }
-
-    async fn proxy(&self) -> zbus::Result<Proxy<'static>> {
-        proxy::Builder::new(&self.0)
-            .destination(NAME)
-            .path(PATH)
-            .interface(INTERFACE)
+/// Connects to the daemon on the system bus. Succeeds also when no daemon is running yet.
+///
+/// # Errors
+/// [`ClientError::NoBus`] if there is no system bus.
+pub async fn connect() -> Result<ManagerProxy<'static>, ClientError> {
+    let connected = async {
+        let connection = Connection::system().await?;
+        ManagerProxy::builder(&connection)
             .cache_properties(CacheProperties::No)
             .build()
             .await
+    };
+    match timeout(TIMEOUT, connected).await {
+        Ok(Ok(manager)) => Ok(manager),
+        Ok(Err(error)) => Err(ClientError::NoBus(error.to_string())),
+        Err(_) => Err(ClientError::NoBus("it does not answer".to_owned())),
     }
+}
+
+/// Waits for the answer to a question, but not for ever. Calls for which polkit may ask a person
+/// for a password go without this limit.
+///
+/// # Errors
+/// See [`ClientError`].
+pub async fn answer<T>(call: impl Future<Output = zbus::Result<T>>) -> Result<T, ClientError> {
+    let answered = timeout(TIMEOUT, call).await;
+    Ok(answered.map_err(|_| ClientError::Timeout)??)
 }

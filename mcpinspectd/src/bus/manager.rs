@@ -10,7 +10,7 @@ use zbus::{Connection, interface};
 
 use super::access::Access;
 use super::polkit;
-use super::rows::{ServerRow, SessionRow, SignalRow, ToolRow};
+use super::rows::{ContainedRow, ServerRow, SessionRow, SignalRow, ToolRow};
 use crate::contain::Contained;
 use crate::control::{CaptureStatus, Control, ControlError, Decision};
 use crate::event::Envelope;
@@ -40,9 +40,6 @@ pub struct Manager {
     view: Arc<View>,
     control: Option<Arc<dyn Control>>,
 }
-
-/// What a containment came to: processes, control groups, and what was not reached.
-type ContainedRow = (Vec<u32>, Vec<String>, Vec<String>);
 
 impl Manager {
     /// Answers from `view`, and hands decisions to `control`.
@@ -459,7 +456,14 @@ fn judge(kind: DecisionKind, server: String, tool: String, hash: String) -> Deci
 
 /// Sends the signals of one record.
 pub async fn emit(emitter: &SignalEmitter<'_>, record: &Envelope) -> zbus::Result<()> {
-    let SignalRow(kind, id, severity, server, uid, title) = &SignalRow::from(record);
+    let SignalRow {
+        kind,
+        event_id: id,
+        severity,
+        server,
+        uid,
+        title,
+    } = &SignalRow::from(record);
     let uid = *uid;
     Manager::event(emitter, kind, id, severity, server, uid, title).await?;
     match record.kind {

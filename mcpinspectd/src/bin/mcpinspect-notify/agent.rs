@@ -1,20 +1,20 @@
-//! From signals to cards and back, over two buses of which either may go at any time.
+//! From signals to notifications and back, over two buses, either of which may go at any time.
 
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep_until;
 
 use crate::alert::{Alert, Filter};
-use crate::board::Board;
-use crate::desktop::{Act, Desktop, Screen, action};
+use crate::daemon::{Daemon, DaemonEvent, DaemonSignals};
+use crate::desktop::{Desktop, DesktopEvent, Notifier, action};
 use crate::details;
-use crate::program::Program;
-use crate::watch::{Daemon, News, Watch};
+use crate::notifications::NotificationList;
+use crate::program::Executable;
 
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Something to connect to: when to try, and how often it failed.
+/// When to try to connect to a bus again.
 struct Retry {
     name: &'static str,
     at: Instant,
@@ -30,7 +30,7 @@ impl Retry {
         }
     }
 
-    /// Connects where nothing is connected and it is time to try.
+    /// Connects if `slot` is empty and it is time to try.
     async fn fill<T>(
         &mut self,
         slot: &mut Option<T>,
@@ -52,7 +52,7 @@ impl Retry {
     fn failed(&mut self, error: &anyhow::Error) {
         if self.wait == FIRST_WAIT {
             tracing::warn!(
-                "no {}: {error:#}; trying again in the background",
+                "cannot connect to the {}: {error:#}; trying again in the background",
                 self.name
             );
         }
@@ -61,64 +61,64 @@ impl Retry {
     }
 
     fn lost(&mut self) {
-        tracing::warn!("the {} has gone", self.name);
+        tracing::warn!("lost the connection to the {}", self.name);
         self.at = Instant::now() + self.wait;
     }
 }
 
-/// Shows what `filter` lets through, until `program` is replaced. `last` is the last event that was
-/// heard of before; gives the last one of all.
+/// Shows the alerts that pass `filter`, until `program` is replaced. `last` is the id of the last event
+/// seen by an earlier run; returns the id of the last one seen by this run.
 pub async fn run(
     filter: Filter,
     mut last: Option<String>,
-    program: Option<&Program>,
+    program: Option<&Executable>,
 ) -> Option<String> {
-    let mut board = Board::new(Instant::now());
-    let (mut watch, mut desktop): (Option<Watch>, Option<Desktop>) = (None, None);
+    let mut list = NotificationList::new(Instant::now());
+    let (mut signals, mut desktop): (Option<DaemonSignals>, Option<Desktop>) = (None, None);
     let (mut watch_retry, mut desktop_retry) =
         (Retry::new("system bus"), Retry::new("session bus"));
     loop {
-        watch_retry.fill(&mut watch, Watch::connect).await;
+        watch_retry.fill(&mut signals, DaemonSignals::connect).await;
         desktop_retry.fill(&mut desktop, Desktop::connect).await;
         if let Some(desktop) = &desktop {
-            show(&mut board, &desktop.screen()).await;
+            show(&mut list, &desktop.notifier()).await;
         }
 
         let wakes = [
-            watch.is_none().then_some(watch_retry.at),
+            signals.is_none().then_some(watch_retry.at),
             desktop.is_none().then_some(desktop_retry.at),
-            desktop.as_ref().and_then(|_| board.wake(Instant::now())),
+            desktop.as_ref().and_then(|_| list.wake(Instant::now())),
         ];
         let wake = wakes.into_iter().flatten().min();
         tokio::select! {
-            signal = next_signal(&mut watch, last.as_deref()) => match signal {
-                Some(News::Came) if program.is_some_and(Program::was_replaced) => return last,
-                Some(News::Came) => {}
-                Some(News::Event(arguments)) => {
-                    last = Some(arguments.1.clone());
-                    if let Some(alert) = filter.alert(arguments) {
-                        board.add(alert, Instant::now());
+            signal = next_signal(&mut signals, last.as_deref()) => match signal {
+                Some(DaemonEvent::Appeared) if program.is_some_and(Executable::was_replaced) => return last,
+                Some(DaemonEvent::Appeared) => {}
+                Some(DaemonEvent::Signal(signal)) => {
+                    last = Some(signal.event_id.clone());
+                    if let Some(alert) = filter.alert(signal) {
+                        list.add(alert, Instant::now());
                     }
                 }
                 None => {
-                    watch = None;
+                    signals = None;
                     watch_retry.lost();
                 }
             },
-            act = next_act(&mut desktop) => match act {
-                Some(Act::Closed(id)) => board.closed(id),
-                Some(Act::Restarted) => board.screen_cleared(),
-                Some(Act::Pressed(id, key)) => {
-                    let alert = board.latest(id).cloned();
-                    if let (Some(alert), Some(desktop), Some(watch)) = (alert, &desktop, &watch) {
-                        // A person may think about a password for long: not in this loop.
-                        tokio::spawn(press(key, alert, desktop.screen(), watch.daemon()));
+            event = next_desktop_event(&mut desktop) => match event {
+                Some(DesktopEvent::Closed(id)) => list.closed(id),
+                Some(DesktopEvent::Restarted) => list.desktop_restarted(),
+                Some(DesktopEvent::Pressed(id, key)) => {
+                    let alert = list.latest(id).cloned();
+                    if let (Some(alert), Some(desktop), Some(signals)) = (alert, &desktop, &signals) {
+                        // polkit may wait long for a password, so not in this loop.
+                        tokio::spawn(press(key, alert, desktop.notifier(), signals.daemon()));
                     }
                 }
                 None => {
                     desktop = None;
                     desktop_retry.lost();
-                    board.screen_cleared();
+                    list.desktop_restarted();
                 }
             },
             () = sleep(wake) => {}
@@ -126,26 +126,26 @@ pub async fn run(
     }
 }
 
-async fn show(board: &mut Board, screen: &Screen) {
-    for card in board.due(Instant::now()) {
-        match screen.show(&card).await {
-            Ok(id) => board.shown(&card.server, id, Instant::now()),
+async fn show(list: &mut NotificationList, notifier: &Notifier) {
+    for notification in list.due(Instant::now()) {
+        match notifier.show(&notification).await {
+            Ok(id) => list.shown(&notification.server, id, Instant::now()),
             Err(error) => {
-                tracing::debug!("the desktop does not show alerts now: {error:#}");
-                board.refused(Instant::now());
+                tracing::debug!("the desktop refuses notifications: {error:#}");
+                list.refused(Instant::now());
                 return;
             }
         }
     }
 }
 
-/// Carries out what a button says, and shows what came of it.
-async fn press(key: String, alert: Alert, screen: Screen, daemon: Daemon) {
+/// Carries out a button's action and shows the result.
+async fn press(key: String, alert: Alert, notifier: Notifier, daemon: Daemon) {
     let id = &alert.event_id;
     let lines = match key.as_str() {
         action::DETAILS => match daemon.event(id).await {
             Ok(event) => details::lines(&event),
-            Err(error) => vec![format!("The details cannot be had: {error:#}")],
+            Err(error) => vec![format!("Cannot fetch the details: {error:#}")],
         },
         action::APPROVE => match daemon.approve(id).await {
             Ok(tool) => vec![format!("The current definition of {tool} is approved.")],
@@ -157,28 +157,31 @@ async fn press(key: String, alert: Alert, screen: Screen, daemon: Daemon) {
                     "{} is frozen: {count} of its processes are stopped.",
                     alert.server
                 ),
-                "`mcpinspect thaw` lets it run again, `mcpinspect kill` ends it.".to_owned(),
+                "`mcpinspect thaw` resumes it, `mcpinspect kill` ends it.".to_owned(),
             ],
             Err(error) => vec![format!("Not frozen: {error}")],
         },
         _ => return,
     };
-    if let Err(error) = screen
+    if let Err(error) = notifier
         .notify(0, alert.severity, &alert.title, &lines, &[])
         .await
     {
-        tracing::warn!("cannot show the answer: {error:#}");
+        tracing::warn!("cannot show the result: {error:#}");
     }
 }
 
-async fn next_signal(watch: &mut Option<Watch>, last: Option<&str>) -> Option<News> {
-    match watch {
-        Some(watch) => watch.next(last).await,
+async fn next_signal(
+    signals: &mut Option<DaemonSignals>,
+    last: Option<&str>,
+) -> Option<DaemonEvent> {
+    match signals {
+        Some(signals) => signals.next(last).await,
         None => std::future::pending().await,
     }
 }
 
-async fn next_act(desktop: &mut Option<Desktop>) -> Option<Act> {
+async fn next_desktop_event(desktop: &mut Option<Desktop>) -> Option<DesktopEvent> {
     match desktop {
         Some(desktop) => desktop.next().await,
         None => std::future::pending().await,

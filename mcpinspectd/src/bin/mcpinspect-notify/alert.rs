@@ -1,11 +1,9 @@
-//! What the daemon's signals tell, and whom it concerns.
+//! Which of the daemon's signals become alerts for this user.
 
+use mcpinspectd::bus::rows::SignalRow;
 use mcpinspectd::model::Severity;
 
-/// The arguments of an `Event` signal.
-pub type Arguments = (String, String, String, String, u32, String);
-
-/// One event worth a person's attention.
+/// An event worth a person's attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alert {
     /// Its id, by which details are fetched.
@@ -16,34 +14,31 @@ pub struct Alert {
     pub severity: Severity,
     /// The server it is about.
     pub server: String,
-    /// What it says, in names only.
+    /// Its title, made of names only.
     pub title: String,
 }
 
 /// Which alerts to show.
 #[derive(Clone, Copy, Debug)]
 pub struct Filter {
-    /// This user's servers alone; `None` for everyone's.
+    /// Only this user's servers; `None` for all users'.
     pub uid: Option<u32>,
-    /// Nothing less bad than this.
-    pub least: Severity,
+    /// The lowest severity to show.
+    pub min_severity: Severity,
 }
 
 impl Filter {
-    /// The alert in a signal, where it is one that concerns us. An event without a severity is the
-    /// ordinary course of things, and one without a known owner concerns whoever watches everyone.
-    pub fn alert(
-        &self,
-        (kind, event_id, severity, server, uid, title): Arguments,
-    ) -> Option<Alert> {
-        let severity = Severity::from_word(&severity)?;
-        let ours = self.uid.is_none_or(|own| own == uid);
-        (ours && severity >= self.least).then_some(Alert {
-            event_id,
-            kind,
+    /// Turns a signal into an alert if it passes the filter. Events without a severity are routine,
+    /// and events without a known user are shown only to those who watch all users.
+    pub fn alert(&self, signal: SignalRow) -> Option<Alert> {
+        let severity = Severity::from_word(&signal.severity)?;
+        let ours = self.uid.is_none_or(|own| own == signal.uid);
+        (ours && severity >= self.min_severity).then_some(Alert {
+            event_id: signal.event_id,
+            kind: signal.kind,
             severity,
-            server,
-            title,
+            server: signal.server,
+            title: signal.title,
         })
     }
 }
@@ -52,34 +47,33 @@ impl Filter {
 mod tests {
     use super::*;
 
-    fn arguments(severity: &str, uid: u32) -> Arguments {
-        let own = str::to_owned;
-        (
-            own("mcp_detection"),
-            own("1-1"),
-            own(severity),
-            own("files"),
+    fn signal(severity: &str, uid: u32) -> SignalRow {
+        SignalRow {
+            kind: "mcp_detection".to_owned(),
+            event_id: "1-1".to_owned(),
+            severity: severity.to_owned(),
+            server: "files".to_owned(),
             uid,
-            own("title"),
-        )
+            title: "title".to_owned(),
+        }
     }
 
     #[test]
-    fn only_what_is_ours_and_bad_enough_is_an_alert() {
+    fn only_severe_events_of_our_servers_become_alerts() {
         let mine = Filter {
             uid: Some(1000),
-            least: Severity::Medium,
+            min_severity: Severity::Medium,
         };
-        assert!(mine.alert(arguments("medium", 1000)).is_some());
-        assert!(mine.alert(arguments("low", 1000)).is_none());
-        assert!(mine.alert(arguments("", 1000)).is_none());
-        assert!(mine.alert(arguments("critical", 1001)).is_none());
-        assert!(mine.alert(arguments("critical", u32::MAX)).is_none());
+        assert!(mine.alert(signal("medium", 1000)).is_some());
+        assert!(mine.alert(signal("low", 1000)).is_none());
+        assert!(mine.alert(signal("", 1000)).is_none());
+        assert!(mine.alert(signal("critical", 1001)).is_none());
+        assert!(mine.alert(signal("critical", u32::MAX)).is_none());
         let all = Filter {
             uid: None,
-            least: Severity::Low,
+            min_severity: Severity::Low,
         };
-        assert!(all.alert(arguments("low", u32::MAX)).is_some());
-        assert!(all.alert(arguments("terrible", 0)).is_none());
+        assert!(all.alert(signal("low", u32::MAX)).is_some());
+        assert!(all.alert(signal("terrible", 0)).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! The desktop's notification daemon, as the Desktop Notifications Specification 1.2 has it.
+//! The desktop's notification daemon, by the Desktop Notifications Specification 1.2.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,34 +9,34 @@ use mcpinspectd::text::escape::{markup, printable};
 use tokio::time::timeout;
 use zbus::{Connection, Variant, message};
 
-use crate::board::Card;
-use crate::peer::{Heard, Peer};
+use crate::notifications::Notification;
+use crate::peer::{Peer, PeerEvent};
 
 const SERVICE: &str = "org.freedesktop.Notifications";
 const PATH: &str = "/org/freedesktop/Notifications";
-/// A notification daemon may be started by the call, which takes a moment.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest heading, characters.
+/// Time limit for a call, which may have to start the notification daemon.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest heading, in characters.
 const MAX_SUMMARY: usize = 160;
 
-/// What a card's buttons are called on the bus.
+/// The names of a notification's buttons on the bus.
 pub mod action {
-    /// Shows the evidence; also what a click on the card itself does.
+    /// Shows the evidence; a click on the notification itself does the same.
     pub const DETAILS: &str = "default";
-    /// Approves what has changed.
+    /// Approves the changed definition.
     pub const APPROVE: &str = "approve";
-    /// Stops the server until a person thaws it.
+    /// Suspends the server until a person thaws it.
     pub const FREEZE: &str = "freeze";
 }
 
 /// What the person or the desktop did.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Act {
-    /// A card is gone.
+pub enum DesktopEvent {
+    /// A notification was closed.
     Closed(u32),
     /// A button was pressed.
     Pressed(u32, String),
-    /// The notification daemon came or went.
+    /// The notification daemon started or stopped.
     Restarted,
 }
 
@@ -45,77 +45,77 @@ pub enum Act {
 pub struct Desktop(Peer);
 
 impl Desktop {
-    /// Connects to the session bus. Whether a notification daemon is there shows later.
+    /// Connects to the session bus, whether or not a notification daemon is running.
     pub async fn connect() -> anyhow::Result<Self> {
-        let connection = timeout(PATIENCE, Connection::session())
+        let connection = timeout(TIMEOUT, Connection::session())
             .await
             .context("the session bus does not answer")??;
         Ok(Self(Peer::join(connection, SERVICE, SERVICE, None).await?))
     }
 
-    /// A handle to show cards with.
-    pub fn screen(&self) -> Screen {
-        Screen(self.0.connection().clone())
+    /// Returns a handle to show notifications with.
+    pub fn notifier(&self) -> Notifier {
+        Notifier(self.0.connection().clone())
     }
 
-    /// The next thing that happens; `None` when the session bus has gone.
-    pub async fn next(&mut self) -> Option<Act> {
+    /// Waits for the next event; returns `None` when the session bus is gone.
+    pub async fn next(&mut self) -> Option<DesktopEvent> {
         loop {
             let signal = match self.0.next().await? {
-                Heard::Came | Heard::Went => return Some(Act::Restarted),
-                Heard::Signal(signal) => signal,
+                PeerEvent::Appeared | PeerEvent::Vanished => return Some(DesktopEvent::Restarted),
+                PeerEvent::Signal(signal) => signal,
             };
             let body = signal.body();
             let header = signal.header();
-            let act = match header.member().map(|member| member.as_str()) {
+            let event = match header.member().map(|member| member.as_str()) {
                 Some("NotificationClosed") => body
                     .deserialize::<(u32, u32)>()
                     .ok()
-                    .map(|(id, _)| Act::Closed(id)),
+                    .map(|(id, _)| DesktopEvent::Closed(id)),
                 Some("ActionInvoked") => body
                     .deserialize::<(u32, String)>()
                     .ok()
-                    .map(|(id, key)| Act::Pressed(id, key)),
+                    .map(|(id, key)| DesktopEvent::Pressed(id, key)),
                 _ => None,
             };
-            if act.is_some() {
-                return act;
+            if event.is_some() {
+                return event;
             }
         }
     }
 }
 
-/// Where cards are shown.
+/// Shows notifications.
 #[derive(Clone, Debug)]
-pub struct Screen(Connection);
+pub struct Notifier(Connection);
 
-impl Screen {
-    /// Shows a card, and says under which id.
-    pub async fn show(&self, card: &Card) -> anyhow::Result<u32> {
+impl Notifier {
+    /// Shows a notification and returns its id.
+    pub async fn show(&self, notification: &Notification) -> anyhow::Result<u32> {
         let mut actions = Vec::new();
-        // A daemon that shows no buttons ignores them; one that shows them wants pairs.
+        // Pairs of name and label. Notification daemons without buttons ignore them.
         actions.extend([action::DETAILS, "Details"]);
         if matches!(
-            card.latest.kind.as_str(),
+            notification.latest.kind.as_str(),
             "mcp_tool_changed" | "mcp_server_changed"
         ) {
             actions.extend([action::APPROVE, "Approve"]);
         }
-        // What was contained already, or is about no server, offers nothing to freeze.
-        if !card.server.is_empty() && card.latest.kind != "mcp_contained" {
+        // No server, or one that is contained already, cannot be frozen.
+        if !notification.server.is_empty() && notification.latest.kind != "mcp_contained" {
             actions.extend([action::FREEZE, "Freeze server"]);
         }
         self.notify(
-            card.replaces,
-            card.severity,
-            &card.summary,
-            &card.lines,
+            notification.replaces,
+            notification.severity,
+            &notification.summary,
+            &notification.lines,
             &actions,
         )
         .await
     }
 
-    /// Shows a text in the place of the notification `replaces`.
+    /// Shows a text, in place of the notification `replaces` unless that is zero.
     pub async fn notify(
         &self,
         replaces: u32,
@@ -124,7 +124,7 @@ impl Screen {
         lines: &[String],
         actions: &[&str],
     ) -> anyhow::Result<u32> {
-        let body = if self.knows_markup().await? {
+        let body = if self.supports_markup().await? {
             lines
                 .iter()
                 .map(|line| markup(line))
@@ -158,7 +158,7 @@ impl Screen {
         Ok(reply.body().deserialize()?)
     }
 
-    async fn knows_markup(&self) -> anyhow::Result<bool> {
+    async fn supports_markup(&self) -> anyhow::Result<bool> {
         let reply = self.call("GetCapabilities", &()).await?;
         let capabilities: Vec<String> = reply.body().deserialize()?;
         Ok(capabilities
@@ -173,7 +173,7 @@ impl Screen {
         let call = self
             .0
             .call_method(Some(SERVICE), PATH, Some(SERVICE), method, body);
-        Ok(timeout(PATIENCE, call)
+        Ok(timeout(TIMEOUT, call)
             .await
             .context("the notification daemon does not answer")??)
     }

@@ -1,14 +1,14 @@
-//! The evidence behind an alert, as lines for a card.
+//! The evidence behind an alert, as lines for a notification.
 
 use mcpinspectd::text::escape::printable;
 use serde_json::Value;
 
-/// Longest line, characters.
+/// Longest line, in characters.
 const LINE: usize = 240;
 /// Most lines.
 const LINES: usize = 8;
 
-/// What the event with this JSON has found, line by line, escaped and bounded.
+/// Lists the findings in an event's JSON, line by line, escaped and bounded.
 pub fn lines(event: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for change in list(event, "changes") {
@@ -23,12 +23,12 @@ pub fn lines(event: &Value) -> Vec<String> {
     for found in list(event, "detections").chain(one) {
         let (explanation, field) = (text(found, "explanation"), text(found, "field"));
         lines.push(printable(&format!("{explanation} (in {field})"), LINE));
-        for place in list(found, "matches").take(2) {
-            lines.push(printable(&format!("“{}”", text(place, "context")), LINE));
+        for matched in list(found, "matches").take(2) {
+            lines.push(printable(&format!("“{}”", text(matched, "context")), LINE));
         }
     }
     if lines.is_empty() {
-        lines.push("Nothing more is known than the title says.".to_owned());
+        lines.push("There are no further details.".to_owned());
     }
     if lines.len() > LINES {
         lines.truncate(LINES);

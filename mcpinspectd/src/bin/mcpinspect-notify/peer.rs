@@ -1,4 +1,4 @@
-//! A service on a bus: its signals, its coming and its going.
+//! A service on a bus: its signals, and whether it is there.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use futures_util::StreamExt as _;
 use tokio::time::timeout;
 use zbus::{Connection, MatchRule, MessageStream, message};
 
-/// How long a bus may take to let somebody in.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit for joining a bus.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// See the module's text.
+/// A service whose signals and owner changes are received over one connection.
 #[derive(Debug)]
 pub struct Peer {
     connection: Connection,
@@ -18,20 +18,20 @@ pub struct Peer {
     owners: MessageStream,
 }
 
-/// What is heard of it.
+/// An event of such a service.
 #[derive(Debug)]
-pub enum Heard {
-    /// It says something.
+pub enum PeerEvent {
+    /// It sent a signal.
     Signal(message::Message),
-    /// Somebody has its name from now on: it came, or was restarted.
-    Came,
-    /// Nobody has its name any more.
-    Went,
+    /// Its name has a new owner: it was started or restarted.
+    Appeared,
+    /// Its name has no owner any more.
+    Vanished,
 }
 
 impl Peer {
-    /// Listens to the signals of `service` (of one name, where `member` gives it) and to who has its
-    /// name. A service that is not there will be heard when it comes.
+    /// Subscribes to the signals of `service` (only those named `member`, if given) and to changes of
+    /// its owner. A service that is not running yet is noticed when it appears.
     pub async fn join(
         connection: Connection,
         service: &'static str,
@@ -58,7 +58,7 @@ impl Peer {
             let owners = MessageStream::for_match_rule(owners, &connection, None).await?;
             anyhow::Ok((signals, owners))
         };
-        let (signals, owners) = timeout(PATIENCE, joined)
+        let (signals, owners) = timeout(TIMEOUT, joined)
             .await
             .context("the bus does not answer")??;
         Ok(Self {
@@ -68,20 +68,20 @@ impl Peer {
         })
     }
 
-    /// The connection to the bus.
+    /// Returns the connection to the bus.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// What is heard next; `None` when the bus has gone. Nothing is lost where this is cancelled.
-    pub async fn next(&mut self) -> Option<Heard> {
+    /// Waits for the next event; returns `None` when the bus is gone. Cancel-safe.
+    pub async fn next(&mut self) -> Option<PeerEvent> {
         tokio::select! {
             () = self.connection.closed() => None,
-            signal = self.signals.next() => Some(Heard::Signal(signal?.ok()?)),
+            signal = self.signals.next() => Some(PeerEvent::Signal(signal?.ok()?)),
             owner = self.owners.next() => {
                 let (_, _, new): (String, String, String) =
                     owner?.ok()?.body().deserialize().ok()?;
-                Some(if new.is_empty() { Heard::Went } else { Heard::Came })
+                Some(if new.is_empty() { PeerEvent::Vanished } else { PeerEvent::Appeared })
             }
         }
     }

@@ -1,7 +1,7 @@
-//! The agent's own program, which an upgrade replaces in every session while it runs.
+//! The agent's own executable, which an upgrade replaces while the agent runs.
 //!
-//! A package can restart what belongs to the system; the agents belong to the people who are logged
-//! in. An upgrade restarts the daemon once its files are in place, and the agents hear that.
+//! A package can restart system services, but not the agents in people's sessions. An upgrade restarts
+//! the daemon once all files are in place; the agents notice that and re-execute themselves.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,20 +10,20 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names what runs, also when it has no path any more.
+/// The running executable, even after its path was removed.
 const RUNNING: &str = "/proc/self/exe";
 
-/// Where this program was started from.
+/// The path that this program was started from.
 #[derive(Debug)]
-pub struct Program(PathBuf);
+pub struct Executable(PathBuf);
 
-impl Program {
-    /// To be called before it can have been replaced. None where it has no path.
+impl Executable {
+    /// The running executable. Call this at startup, before an upgrade can replace the file.
     pub fn running() -> Option<Self> {
         std::env::current_exe().ok().map(Self)
     }
 
-    /// Whether another file stands in its place.
+    /// Whether a different file is at its path now.
     pub fn was_replaced(&self) -> bool {
         let file = |path: &Path| {
             let metadata = path.metadata().ok()?;
@@ -33,8 +33,8 @@ impl Program {
         now.is_some() && now != running
     }
 
-    /// Becomes the program that stands in its place. Returns where that fails.
-    pub fn renew(&self, arguments: impl IntoIterator<Item = OsString>) -> io::Error {
+    /// Replaces this process with the program at its path. Returns only on failure.
+    pub fn re_execute(&self, arguments: impl IntoIterator<Item = OsString>) -> io::Error {
         Command::new(&self.0).args(arguments).exec()
     }
 }

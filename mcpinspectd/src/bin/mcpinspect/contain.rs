@@ -1,12 +1,13 @@
-//! `mcpinspect freeze`, `thaw`, `kill`, `pause`, `resume`: doing something about a server.
+//! `mcpinspect freeze`, `thaw`, `kill`, `pause`, `resume`: acting on a server.
 //!
-//! The daemon knows best which processes a server has, and keeps a record; so it is asked. Root can
-//! do without it: a server that does harm must be stoppable also when nothing else works.
+//! The daemon knows best which processes belong to a server, and records what was done, so these
+//! commands go through it. Root can act without it: a harmful server must be stoppable even when
+//! nothing else works.
 
 use std::process::ExitCode;
 
 use anyhow::bail;
-use mcpinspectd::bus::client::{Client, ClientError};
+use mcpinspectd::bus::client::{self, ClientError};
 use mcpinspectd::config::Config;
 use mcpinspectd::contain::{self, Contained, Process};
 use mcpinspectd::model::ContainmentAction;
@@ -18,71 +19,71 @@ use mcpinspectd::text::escape;
 use super::daemon::on_bus;
 use super::pins::NAME;
 
-/// Stop a server where it stands; its client goes on without it
+/// Suspend a server; its client keeps running
 ///
-/// All of the server's processes are stopped: the server, its launchers below the client, and their
-/// children. The client, this program and the system's own are never touched. What the server sent
-/// before has arrived.
+/// Suspends every process of the server: the server itself, its launchers below the client, and
+/// their children. Never touches the client, this program or the system's own processes. Messages
+/// that the server has already sent still arrive.
 #[derive(clap::Args)]
 pub struct Freeze {
     #[command(flatten)]
-    whom: Whom,
+    target: Target,
 }
 
 /// Let a frozen server run again
 #[derive(clap::Args)]
 pub struct Thaw {
     #[command(flatten)]
-    whom: Whom,
+    target: Target,
 }
 
-/// End a server; its client goes on, and may start it anew
+/// Terminate a server; its client keeps running and may start it again
 #[derive(clap::Args)]
 pub struct Kill {
     #[command(flatten)]
-    whom: Whom,
+    target: Target,
 }
 
 #[derive(clap::Args)]
-struct Whom {
+struct Target {
     /// The server's name, as `mcpinspect servers` shows it.
     server: String,
-    /// Do it without the daemon, which then has no record of it. Needs root.
+    /// Act without the daemon, which then has no record of it. Requires root.
     #[arg(long)]
     direct: bool,
 }
 
-/// Look away from a server, or from all, until `resume` or the daemon's end
+/// Pause watching a server, or all servers, until `resume` or until the daemon stops
 ///
-/// What is said meanwhile is not looked at; how much it was is told afterwards.
+/// Messages sent in the meantime are not inspected; the daemon reports how many bytes it skipped.
 #[derive(clap::Args)]
 pub struct Pause {
-    /// The server's name; all servers without one.
+    /// The server's name. Default: all servers.
     server: Option<String>,
 }
 
-/// Listen again to a server that was paused, or to all
+/// Resume watching a paused server, or all servers
 #[derive(clap::Args)]
 pub struct Resume {
-    /// The server's name; without one, what `pause` without a name has paused.
+    /// The server's name. Default: undo a `pause` of all servers.
     server: Option<String>,
 }
 
 impl Freeze {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.whom.contain(ContainmentAction::Freeze)
+        self.target.contain(ContainmentAction::Freeze)
     }
 }
 
 impl Thaw {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.whom.contain(ContainmentAction::Thaw)
+        self.target.contain(ContainmentAction::Thaw)
     }
 }
 
 impl Kill {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.whom.contain(ContainmentAction::Kill)
+        self.target.contain(ContainmentAction::Kill)
     }
 }
 
@@ -100,59 +101,57 @@ impl Resume {
 
 fn set_monitoring(server: Option<&str>, enabled: bool) -> anyhow::Result<ExitCode> {
     on_bus(async {
-        let client = Client::connect().await?;
-        let arguments = (server.unwrap_or_default(), enabled);
-        Ok(client.order::<_, ()>("SetMonitoring", &arguments).await?)
+        let manager = client::connect().await?;
+        let changed = manager.set_monitoring(server.unwrap_or_default(), enabled);
+        Ok(changed.await.map_err(ClientError::from)?)
     })?;
-    let whom = server.map_or("all servers".to_owned(), |name| {
+    let name = server.map_or("all servers".to_owned(), |name| {
         escape::printable(name, NAME)
     });
     terminal::print(|out| match enabled {
-        true => writeln!(out, "watching {whom} again"),
-        false => writeln!(out, "paused watching {whom} until `mcpinspect resume`"),
+        true => writeln!(out, "watching {name} again"),
+        false => writeln!(out, "paused watching {name} until `mcpinspect resume`"),
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-impl Whom {
-    fn contain(self, measure: ContainmentAction) -> anyhow::Result<ExitCode> {
+impl Target {
+    fn contain(self, action: ContainmentAction) -> anyhow::Result<ExitCode> {
         let is_root = nix::unistd::geteuid().is_root();
         let done = match self.direct {
-            true => self.directly(measure)?,
-            false => match self.by_daemon(measure) {
+            true => self.directly(action)?,
+            false => match self.by_daemon(action) {
                 Ok(done) => done,
                 Err(ClientError::NoBus(_) | ClientError::NotRunning) if is_root => {
                     terminal::complain(format_args!(
                         "mcpinspect: mcpinspectd is not running; acting without it, and without a record"
                     ));
-                    self.directly(measure)?
+                    self.directly(action)?
                 }
                 Err(error @ (ClientError::NoBus(_) | ClientError::NotRunning)) => {
-                    bail!("{error}; with sudo this works without the daemon too")
+                    bail!("{error}; or run this with sudo, which works without the daemon")
                 }
                 Err(error) => return Err(error.into()),
             },
         };
-        self.told(measure, &done)
+        self.report(action, &done)
     }
 
-    fn by_daemon(&self, measure: ContainmentAction) -> Result<Contained, ClientError> {
-        let method = match measure {
-            ContainmentAction::Freeze => "Freeze",
-            ContainmentAction::Thaw => "Thaw",
-            ContainmentAction::Kill => "Kill",
-        };
-        let asked = on_bus(async {
-            let client = match Client::connect().await {
-                Ok(client) => client,
+    fn by_daemon(&self, action: ContainmentAction) -> Result<Contained, ClientError> {
+        let contained = on_bus(async {
+            let manager = match client::connect().await {
+                Ok(manager) => manager,
                 Err(error) => return Ok(Err(error)),
             };
-            Ok(client
-                .order::<_, (Vec<u32>, Vec<String>, Vec<String>)>(method, &self.server)
-                .await)
+            let contained = match action {
+                ContainmentAction::Freeze => manager.freeze(&self.server).await,
+                ContainmentAction::Thaw => manager.thaw(&self.server).await,
+                ContainmentAction::Kill => manager.kill(&self.server).await,
+            };
+            Ok(contained.map_err(ClientError::from))
         });
         let (processes, cgroups, missed) =
-            asked.map_err(|error| ClientError::NoBus(error.to_string()))??;
+            contained.map_err(|error| ClientError::NoBus(error.to_string()))??;
         Ok(Contained {
             cgroups,
             processes: processes.into_iter().map(mcpinspectd::model::Pid).collect(),
@@ -160,19 +159,19 @@ impl Whom {
         })
     }
 
-    fn directly(&self, measure: ContainmentAction) -> anyhow::Result<Contained> {
+    fn directly(&self, action: ContainmentAction) -> anyhow::Result<Contained> {
         let targets = contain::find(&self.server, names());
         if targets.is_empty() {
             bail!(
-                "no server that is called {} is running here, or you may not look at it; try with sudo",
+                "no server named {} is running here, or you may not inspect it; try again with sudo",
                 escape::printable(&self.server, NAME)
             );
         }
         let clients: Vec<Process> = targets.iter().filter_map(|target| target.client).collect();
-        Ok(contain::contain(&targets, &clients, measure)?)
+        Ok(contain::contain(&targets, &clients, action)?)
     }
 
-    fn told(&self, measure: ContainmentAction, done: &Contained) -> anyhow::Result<ExitCode> {
+    fn report(&self, action: ContainmentAction, done: &Contained) -> anyhow::Result<ExitCode> {
         let processes: Vec<String> = done.processes.iter().map(ToString::to_string).collect();
         let whole = match done.cgroups.as_slice() {
             [] => String::new(),
@@ -186,7 +185,7 @@ impl Whom {
             writeln!(
                 out,
                 "{} {}: {noun} {}{whole}",
-                measure.done(),
+                action.done(),
                 escape::printable(&self.server, NAME),
                 processes.join(" ")
             )
@@ -201,8 +200,8 @@ impl Whom {
     }
 }
 
-/// The names that the daemon gave out; none where its registry cannot be read, and then servers go
-/// by the names that they would get first.
+/// The names that the daemon assigned. If its registry cannot be read there are none, and servers go
+/// by their default names.
 fn names() -> ServerNames {
     Config::load(None)
         .ok()

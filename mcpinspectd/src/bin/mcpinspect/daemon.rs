@@ -1,32 +1,27 @@
-//! `mcpinspect status` and `servers`: what the running daemon sees now.
+//! `mcpinspect status` and `servers`: the running daemon's current view.
 
-use std::collections::HashMap;
-use std::future::Future;
 use std::io::{IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
-use mcpinspectd::bus::client::{Client, ClientError};
+use mcpinspectd::bus::client::{self, answer};
+use mcpinspectd::bus::rows::ServerRow;
 use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::terminal::{self, wants_colour};
 use nix::unistd::{Uid, User};
 use serde::Serialize;
-use zbus::OwnedVariant;
 
-/// A row of one of the daemon's lists.
-type Row = HashMap<String, OwnedVariant>;
-
-/// Runs what waits for the bus.
+/// Runs a future that talks to the bus.
 pub fn on_bus<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("cannot wait for the bus")?
+        .context("cannot start the runtime that the bus needs")?
         .block_on(work)
 }
 
-/// Show how the running daemon is doing
+/// Show the running daemon's state and totals
 #[derive(clap::Args)]
 pub struct Status {
     /// Print one JSON object.
@@ -49,17 +44,18 @@ struct StatusNow {
 impl Status {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let now = on_bus(async {
-            let client = Client::connect().await?;
-            let (bytes_written, bytes_captured, bytes_lost) = client.property("Ledger").await?;
-            let sessions: Vec<Row> = client.ask("ListSessions", &()).await?;
+            let manager = client::connect().await?;
+            let (bytes_written, bytes_captured, bytes_lost) = answer(manager.ledger()).await?;
+            let sessions = answer(manager.list_sessions()).await?;
+            let servers = answer(manager.list_servers()).await?;
             Ok(StatusNow {
-                version: client.property("Version").await?,
-                state: client.property("CaptureState").await?,
+                version: answer(manager.version()).await?,
+                state: answer(manager.capture_state()).await?,
                 bytes_written,
                 bytes_captured,
                 bytes_lost,
-                paused_servers: client.property("PausedServers").await?,
-                servers: servers(&client).await?,
+                paused_servers: answer(manager.paused_servers()).await?,
+                servers: servers.into_iter().map(Server::from).collect(),
                 sessions: sessions.len(),
             })
         })?;
@@ -92,7 +88,7 @@ impl StatusNow {
         if !self.paused_servers.is_empty() {
             writeln!(
                 out,
-                "  paused    {} (`mcpinspect resume SERVER` listens again)",
+                "  paused    {} (`mcpinspect resume SERVER` watches it again)",
                 self.paused_servers.join(", ")
             )?;
         }
@@ -117,7 +113,7 @@ pub struct Servers {
     json: bool,
 }
 
-/// A server as the daemon lists it.
+/// A server in JSON.
 #[derive(Serialize)]
 struct Server {
     server_id: String,
@@ -130,29 +126,22 @@ struct Server {
     frozen: bool,
 }
 
-async fn servers(client: &Client) -> Result<Vec<Server>, ClientError> {
-    let rows: Vec<Row> = client.ask("ListServers", &()).await?;
-    Ok(rows.iter().filter_map(Server::of).collect())
+impl From<ServerRow> for Server {
+    fn from(row: ServerRow) -> Self {
+        Self {
+            server_id: row.server_id,
+            fingerprint: row.fingerprint,
+            sessions: row.sessions,
+            tools: row.tools,
+            uid: row.uid,
+            last_seen: row.last_seen,
+            monitored: row.monitored,
+            frozen: row.frozen,
+        }
+    }
 }
 
 impl Server {
-    /// `None` for a row without a name, which no daemon sends.
-    fn of(row: &Row) -> Option<Self> {
-        let text = |key| row.get(key).and_then(|value| <&str>::try_from(value).ok());
-        let number = |key| row.get(key).and_then(|value| u32::try_from(value).ok());
-        let truth = |key| row.get(key).and_then(|value| bool::try_from(value).ok());
-        Some(Self {
-            server_id: text("server_id")?.to_owned(),
-            fingerprint: text("fingerprint").unwrap_or_default().to_owned(),
-            sessions: number("sessions").unwrap_or(0),
-            tools: number("tools").unwrap_or(0),
-            uid: number("uid"),
-            last_seen: text("last_seen").unwrap_or_default().to_owned(),
-            monitored: truth("monitored").unwrap_or(true),
-            frozen: truth("frozen").unwrap_or(false),
-        })
-    }
-
     fn state(&self) -> (&'static str, Style) {
         let colour = |colour: AnsiColor| colour.on_default();
         match self {
@@ -178,7 +167,11 @@ impl Server {
 
 impl Servers {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let servers = on_bus(async { Ok(servers(&Client::connect().await?).await?) })?;
+        let rows = on_bus(async {
+            let manager = client::connect().await?;
+            Ok(answer(manager.list_servers()).await?)
+        })?;
+        let servers: Vec<Server> = rows.into_iter().map(Server::from).collect();
         if self.json {
             let text = terminal_safe(&servers)?;
             terminal::print(|out| writeln!(out, "{text}"))?;
@@ -188,7 +181,7 @@ impl Servers {
             terminal::print(|out| {
                 writeln!(
                     out,
-                    "No server of yours has been seen since mcpinspectd started."
+                    "mcpinspectd has seen none of your servers since it started."
                 )
             })?;
             return Ok(ExitCode::SUCCESS);

@@ -1,4 +1,4 @@
-//! `mcpinspect events`: the latest events, and those that come.
+//! `mcpinspect events`: past events and, with `--follow`, new ones as they happen.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::IsTerminal as _;
@@ -7,36 +7,35 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
 use futures_util::StreamExt as _;
-use mcpinspectd::bus::client::{Client, ClientError};
-use mcpinspectd::bus::manager::{INTERFACE, NAME, PATH};
+use mcpinspectd::bus::client::{self, ClientError, EventStream, ManagerProxy, answer};
+use mcpinspectd::bus::rows::SignalRow;
 use mcpinspectd::model::Severity;
 use mcpinspectd::terminal::{self, Reader, wants_colour};
 use mcpinspectd::text::escape;
 use serde_json::Value;
-use zbus::{MatchRule, MessageStream, message};
 
 use super::daemon::on_bus;
 
-/// Characters of a title that are shown.
+/// Longest title, in characters.
 const TITLE: usize = 160;
 
 /// Show the latest events that you may read, oldest first
 ///
-/// Root and the members of the group mcpinspect read everyone's; anybody else reads what concerns
-/// servers that run as themselves.
+/// Root and members of the group mcpinspect see every user's events; other users see those of their
+/// own servers.
 #[derive(clap::Args)]
 pub struct Events {
-    /// Go on with what happens from now on, until Ctrl-C.
+    /// Keep printing new events until Ctrl-C.
     #[arg(long, short)]
     follow: bool,
-    /// How many of the past to show at most.
+    /// Show at most this many past events.
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50)]
     lines: u32,
-    /// Show this server's alone.
+    /// Show only this server's events.
     #[arg(long)]
     server: Option<String>,
-    /// Show nothing less severe: low, medium, high or critical. Without it, also the ordinary course
-    /// of things.
+    /// Show only events of at least this severity: low, medium, high or critical. By default, events
+    /// without a severity are shown too.
     #[arg(long, value_name = "SEVERITY", value_parser = severity)]
     min_severity: Option<Severity>,
     /// Print each event as one line of JSON.
@@ -45,43 +44,41 @@ pub struct Events {
 }
 
 fn severity(word: &str) -> Result<Severity, String> {
-    Severity::from_word(word).ok_or_else(|| "neither low, medium, high nor critical".to_owned())
+    Severity::from_word(word).ok_or_else(|| "expected low, medium, high or critical".to_owned())
 }
-
-/// What a signal says: type, id, severity, server, uid, title.
-type Signal = (String, String, String, String, u32, String);
 
 impl Events {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         on_bus(async {
-            let client = Client::connect().await?;
-            // Heard from now on, so that nothing is missed between the past and the future.
+            let manager = client::connect().await?;
+            // Subscribe before asking for the past, so that no event falls between the two.
             let mut signals = match self.follow {
-                true => Some(listen(&client).await?),
+                true => Some(manager.receive_event().await?),
                 false => None,
             };
-            let last = self.past(&client).await?;
+            let last = self.past(&manager).await?;
             if let Some(signals) = &mut signals {
-                self.future(&client, signals, last).await?;
+                self.follow(&manager, signals, last).await?;
             }
             Ok(ExitCode::SUCCESS)
         })
     }
 
-    /// Shows what was; gives the id of the last event.
-    async fn past(&self, client: &Client) -> anyhow::Result<Option<String>> {
-        let signals: Vec<Signal> = client.ask("ListSignals", &"").await?;
-        let last = signals.last().map(|signal| signal.1.clone());
-        let by_id: HashMap<String, Signal> = signals
+    /// Prints past events and returns the id of the last one.
+    async fn past(&self, manager: &ManagerProxy<'_>) -> anyhow::Result<Option<String>> {
+        let signals = answer(manager.list_signals("")).await?;
+        let last = signals.last().map(|signal| signal.event_id.clone());
+        let by_id: HashMap<String, SignalRow> = signals
             .into_iter()
-            .map(|signal| (signal.1.clone(), signal))
+            .map(|signal| (signal.event_id.clone(), signal))
             .collect();
-        let events: Vec<String> = client.ask("ListEvents", &("", 0u32)).await?;
+        let events = answer(manager.list_events("", 0)).await?;
         let mut shown = VecDeque::new();
         for text in &events {
-            let event: Value = serde_json::from_str(text).context("an event is no JSON")?;
+            let event: Value =
+                serde_json::from_str(text).context("the daemon sent an event that is not JSON")?;
             let id = event["event_id"].as_str().unwrap_or_default();
-            // An event that came between the two questions has no title yet.
+            // An event that arrived between the two calls has no title yet.
             let Some(signal) = by_id.get(id) else {
                 continue;
             };
@@ -96,35 +93,36 @@ impl Events {
         Ok(last)
     }
 
-    async fn future(
+    async fn follow(
         &self,
-        client: &Client,
-        signals: &mut MessageStream,
+        manager: &ManagerProxy<'_>,
+        signals: &mut EventStream,
         last: Option<String>,
     ) -> anyhow::Result<()> {
-        let mut told = last.as_deref().and_then(number);
-        while let Some(message) = signals.next().await {
-            let Ok(signal) = message?.body().deserialize::<Signal>() else {
+        let mut printed = last.as_deref().and_then(number);
+        while let Some(event) = signals.next().await {
+            let Ok(signal) = event.message().body().deserialize::<SignalRow>() else {
                 continue;
             };
-            // Heard already as part of the past; another run of the daemon counts anew.
-            let number = number(&signal.1);
-            let again = told
+            // Printed already as part of the past. A restarted daemon counts from one again.
+            let number = number(&signal.event_id);
+            let again = printed
                 .as_ref()
                 .zip(number.as_ref())
-                .is_some_and(|(told, new)| told.0 == new.0 && new.1 <= told.1);
-            told = number;
+                .is_some_and(|(printed, new)| printed.0 == new.0 && new.1 <= printed.1);
+            printed = number;
             if again || !self.is_wanted(&signal) {
                 continue;
             }
-            let line = match client.ask::<_, String>("GetEvent", &signal.1).await {
+            let line = match answer(manager.get_event(&signal.event_id)).await {
                 Ok(text) => {
-                    let event: Value =
-                        serde_json::from_str(&text).context("an event is no JSON")?;
+                    let event: Value = serde_json::from_str(&text)
+                        .context("the daemon sent an event that is not JSON")?;
                     self.line(&signal, Some((&event, &text)))
                 }
-                // Somebody else's: there is a title, and no more.
+                // Another user's event.
                 Err(ClientError::Denied(_)) => continue,
+                // No longer kept; its title is all there is.
                 Err(ClientError::Refused(_)) => self.line(&signal, None),
                 Err(error) => return Err(error.into()),
             };
@@ -132,20 +130,28 @@ impl Events {
                 return Ok(());
             }
         }
-        anyhow::bail!("the system bus has gone")
+        anyhow::bail!("lost the connection to the system bus")
     }
 
-    fn is_wanted(&self, (_, _, severity, server, _, _): &Signal) -> bool {
+    fn is_wanted(&self, signal: &SignalRow) -> bool {
+        let severity = Severity::from_word(&signal.severity);
         let severe_enough = self
             .min_severity
-            .is_none_or(|least| Severity::from_word(severity).is_some_and(|own| own >= least));
-        severe_enough && self.server.as_ref().is_none_or(|wanted| wanted == server)
+            .is_none_or(|least| severity.is_some_and(|own| own >= least));
+        let server = self.server.as_ref();
+        severe_enough && server.is_none_or(|wanted| *wanted == signal.server)
     }
 
-    fn line(&self, signal: &Signal, event: Option<(&Value, &str)>) -> String {
-        let (kind, id, severity, _, _, title) = signal;
+    fn line(&self, signal: &SignalRow, event: Option<(&Value, &str)>) -> String {
+        let SignalRow {
+            kind,
+            event_id: id,
+            severity,
+            title,
+            ..
+        } = signal;
         if self.json {
-            // One that is not kept any more still has its name.
+            // The daemon no longer keeps it: print its name at least.
             return event.map_or_else(
                 || serde_json::json!({"type": kind, "event_id": id}).to_string(),
                 |(_, text)| text.to_owned(),
@@ -169,19 +175,8 @@ impl Events {
     }
 }
 
-/// The run and the number of an event's id.
+/// Splits an event's id into the daemon's run and the number within it.
 fn number(id: &str) -> Option<(String, u64)> {
     let (run, number) = id.rsplit_once('-')?;
     Some((run.to_owned(), number.parse().ok()?))
-}
-
-async fn listen(client: &Client) -> anyhow::Result<MessageStream> {
-    let rule = MatchRule::builder()
-        .msg_type(message::Type::Signal)
-        .sender(NAME)
-        .path(PATH)
-        .interface(INTERFACE)
-        .member("Event")
-        .build()?;
-    Ok(MessageStream::for_match_rule(rule, client.connection(), None).await?)
 }

@@ -1,11 +1,11 @@
-//! What stands on the screen: one card per server, and not too many at a time.
+//! What is on the screen: one notification per server, and not too many at a time.
 //!
 //! An agent that pops up a hundred alerts is one that people switch off, and a server that floods
-//! must not bury another's alert. So alerts about one server share a card that is updated in place,
-//! a new card needs a token from a slowly filling bucket, and an update needs a pause since the
-//! last one. What has to wait is not lost: the card says how many alerts there were.
+//! must not bury another's alert. So all alerts about one server share a notification that is updated
+//! in place, a new notification takes a token from a slowly filling bucket, and updates are spaced
+//! out. Alerts that have to wait are not lost: the notification counts them.
 //!
-//! No clock, no bus: time comes in as a value, cards go out as values.
+//! No clock, no bus: time comes in as a value, notifications go out as values.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -14,27 +14,27 @@ use mcpinspectd::model::Severity;
 
 use crate::alert::Alert;
 
-/// Cards that may pop up at once.
+/// Notifications that may pop up at once.
 const BURST: u32 = 4;
-/// Then one more each:
+/// Time until the bucket holds one more.
 const REFILL: Duration = Duration::from_secs(15);
-/// Least time between two updates of a card.
+/// Minimum time between two updates of a notification.
 const PAUSE: Duration = Duration::from_secs(2);
-/// A card that nothing was added to for so long is left alone; the next alert gets a new one.
+/// A notification without new alerts for this long is left alone; the next alert opens a new one.
 const FORGET: Duration = Duration::from_secs(600);
-/// Alerts that a card quotes.
+/// Alerts that a notification quotes.
 const QUOTED: usize = 5;
-/// Most servers that have a card or wait for one.
-const MOST: usize = 64;
-/// First wait after the desktop refused a card, and the longest.
+/// Maximum number of servers that have a notification or wait for one.
+const MAX_SERVERS: usize = 64;
+/// The first and the longest wait after the desktop refused a notification.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// A card to show.
+/// A notification to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Card {
+pub struct Notification {
     /// The server it is about.
     pub server: String,
-    /// The notification to take the place of; zero for none.
+    /// The id of the notification to replace; zero for none.
     pub replaces: u32,
     /// The worst of its alerts.
     pub severity: Severity,
@@ -42,38 +42,38 @@ pub struct Card {
     pub summary: String,
     /// Its lines, the latest last.
     pub lines: Vec<String>,
-    /// The latest of its alerts: what the card's buttons are about.
+    /// The latest of its alerts, which its buttons act on.
     pub latest: Alert,
 }
 
 #[derive(Debug)]
-struct Group {
+struct ServerAlerts {
     latest: Alert,
     severity: Severity,
     count: u64,
     titles: VecDeque<String>,
     added: Instant,
-    /// Something was added since it was shown.
+    /// Whether an alert was added since it was shown.
     changed: bool,
     shown: Option<(u32, Instant)>,
 }
 
-/// All the cards.
+/// All notifications.
 #[derive(Debug)]
-pub struct Board {
-    groups: BTreeMap<String, Group>,
+pub struct NotificationList {
+    servers: BTreeMap<String, ServerAlerts>,
     tokens: u32,
     filled: Instant,
-    /// The desktop refused; not before then.
+    /// Set after the desktop refused a notification: when to try again, and the wait until then.
     not_before: Option<(Instant, Duration)>,
     left_out: u64,
 }
 
-impl Board {
-    /// An empty board.
+impl NotificationList {
+    /// Creates an empty list.
     pub fn new(now: Instant) -> Self {
         Self {
-            groups: BTreeMap::new(),
+            servers: BTreeMap::new(),
             tokens: BURST,
             filled: now,
             not_before: None,
@@ -81,17 +81,17 @@ impl Board {
         }
     }
 
-    /// Adds an alert to its server's card.
+    /// Adds an alert to its server's notification.
     pub fn add(&mut self, alert: Alert, now: Instant) {
-        self.groups
+        self.servers
             .retain(|_, group| group.changed || now - group.added < FORGET);
-        if !self.groups.contains_key(&alert.server) && self.groups.len() >= MOST {
-            let settled = self.groups.iter().filter(|(_, group)| !group.changed);
+        if !self.servers.contains_key(&alert.server) && self.servers.len() >= MAX_SERVERS {
+            let settled = self.servers.iter().filter(|(_, group)| !group.changed);
             let oldest = settled
                 .min_by_key(|(_, group)| group.added)
                 .map(|(name, _)| name.clone());
             match oldest {
-                Some(name) => drop(self.groups.remove(&name)),
+                Some(name) => drop(self.servers.remove(&name)),
                 None => {
                     self.left_out += 1;
                     return;
@@ -99,9 +99,9 @@ impl Board {
             }
         }
         let group = self
-            .groups
+            .servers
             .entry(alert.server.clone())
-            .or_insert_with(|| Group {
+            .or_insert_with(|| ServerAlerts {
                 latest: alert.clone(),
                 severity: alert.severity,
                 count: 0,
@@ -121,21 +121,21 @@ impl Board {
         group.changed = true;
     }
 
-    /// The cards to show now, the worst first. Each is to be answered by [`Board::shown`] or
-    /// [`Board::refused`].
-    pub fn due(&mut self, now: Instant) -> Vec<Card> {
+    /// Returns the notifications to show now, the worst first. Answer each one with
+    /// [`NotificationList::shown`] or [`NotificationList::refused`].
+    pub fn due(&mut self, now: Instant) -> Vec<Notification> {
         self.refill(now);
         if self.not_before.is_some_and(|(until, _)| now < until) {
             return Vec::new();
         }
         let mut waiting: Vec<_> = self
-            .groups
+            .servers
             .iter()
             .filter(|(_, group)| group.changed)
             .collect();
         waiting.sort_by_key(|(_, group)| (std::cmp::Reverse(group.severity), group.added));
         let mut tokens = self.tokens;
-        let mut cards = Vec::new();
+        let mut notifications = Vec::new();
         for (server, group) in waiting {
             let replaces = match group.shown {
                 Some((_, at)) if now - at < PAUSE => continue,
@@ -146,16 +146,16 @@ impl Board {
                     0
                 }
             };
-            cards.push(group.card(server, replaces, self.left_out));
+            notifications.push(group.notification(server, replaces, self.left_out));
         }
         self.tokens = tokens;
-        cards
+        notifications
     }
 
-    /// When [`Board::due`] may next have something, if nothing is added; `None` for never.
+    /// Returns when [`NotificationList::due`] may next return something if no alert is added.
     pub fn wake(&self, now: Instant) -> Option<Instant> {
         let earliest = self
-            .groups
+            .servers
             .values()
             .filter(|group| group.changed)
             .map(|group| match group.shown {
@@ -170,17 +170,17 @@ impl Board {
         )
     }
 
-    /// The card about `server` is on the screen under this id.
+    /// Records that the notification about `server` is on the screen under this id.
     pub fn shown(&mut self, server: &str, id: u32, now: Instant) {
         self.not_before = None;
         self.left_out = 0;
-        if let Some(group) = self.groups.get_mut(server) {
+        if let Some(group) = self.servers.get_mut(server) {
             group.shown = Some((id, now));
             group.changed = false;
         }
     }
 
-    /// The desktop does not take cards now: everything waits, longer each time.
+    /// Records that the desktop refuses notifications: all wait, longer each time.
     pub fn refused(&mut self, now: Instant) {
         let wait = self
             .not_before
@@ -189,9 +189,9 @@ impl Board {
         self.tokens = self.tokens.max(1);
     }
 
-    /// The person has closed this card: the next alert about its server gets a new one.
+    /// Records that the person closed this notification: the next alert about its server opens a new one.
     pub fn closed(&mut self, id: u32) {
-        self.groups.retain(|_, group| match group.shown {
+        self.servers.retain(|_, group| match group.shown {
             Some((shown, _)) if shown == id => {
                 group.shown = None;
                 group.changed
@@ -200,22 +200,22 @@ impl Board {
         });
     }
 
-    /// The latest alert of the card with this id.
+    /// Returns the latest alert of the notification with this id.
     pub fn latest(&self, id: u32) -> Option<&Alert> {
         let group = self
-            .groups
+            .servers
             .values()
             .find(|group| group.shown.is_some_and(|(i, _)| i == id))?;
         Some(&group.latest)
     }
 
-    /// The notification daemon was restarted: its ids mean nothing any more.
-    pub fn screen_cleared(&mut self) {
+    /// Records that the notification daemon was restarted: its old ids are no longer valid.
+    pub fn desktop_restarted(&mut self) {
         self.not_before = None;
-        for group in self.groups.values_mut() {
+        for group in self.servers.values_mut() {
             group.shown = None;
         }
-        self.groups.retain(|_, group| group.changed);
+        self.servers.retain(|_, group| group.changed);
     }
 
     fn refill(&mut self, now: Instant) {
@@ -229,8 +229,8 @@ impl Board {
     }
 }
 
-impl Group {
-    fn card(&self, server: &str, replaces: u32, left_out: u64) -> Card {
+impl ServerAlerts {
+    fn notification(&self, server: &str, replaces: u32, left_out: u64) -> Notification {
         let mut lines: Vec<_> = self.titles.iter().cloned().collect();
         let summary = if self.count == 1 {
             lines = vec![format!("Severity: {}", self.severity.as_str())];
@@ -251,7 +251,7 @@ impl Group {
                 "{left_out} alerts about other servers: see mcpinspect events"
             ));
         }
-        Card {
+        Notification {
             server: server.to_owned(),
             replaces,
             severity: self.severity,
@@ -288,124 +288,130 @@ mod tests {
         }
     }
 
-    fn show(board: &mut Board, now: Instant) -> Vec<Card> {
-        let cards = board.due(now);
-        for card in &cards {
-            let id = if card.replaces == 0 {
-                u32::try_from(card.server.len()).unwrap()
+    fn show(list: &mut NotificationList, now: Instant) -> Vec<Notification> {
+        let notifications = list.due(now);
+        for notification in &notifications {
+            let id = if notification.replaces == 0 {
+                u32::try_from(notification.server.len()).unwrap()
             } else {
-                card.replaces
+                notification.replaces
             };
-            board.shown(&card.server, id, now);
+            list.shown(&notification.server, id, now);
         }
-        cards
+        notifications
     }
 
     #[test]
-    fn alerts_about_one_server_share_a_card() {
+    fn alerts_about_one_server_share_a_notification() {
         let now = Instant::now();
-        let mut board = Board::new(now);
-        board.add(alert("files", "one", Severity::Medium), now);
-        let cards = show(&mut board, now);
-        assert_eq!((cards[0].summary.as_str(), cards[0].replaces), ("one", 0));
-        assert_eq!(board.wake(now), None);
-        for title in ["two", "three", "three"] {
-            board.add(alert("files", title, Severity::High), now);
-        }
-        assert!(
-            show(&mut board, now).is_empty(),
-            "no update without a pause"
+        let mut list = NotificationList::new(now);
+        list.add(alert("files", "one", Severity::Medium), now);
+        let notifications = show(&mut list, now);
+        assert_eq!(
+            (notifications[0].summary.as_str(), notifications[0].replaces),
+            ("one", 0)
         );
-        let later = board.wake(now).unwrap();
+        assert_eq!(list.wake(now), None);
+        for title in ["two", "three", "three"] {
+            list.add(alert("files", title, Severity::High), now);
+        }
+        assert!(show(&mut list, now).is_empty(), "no update without a pause");
+        let later = list.wake(now).unwrap();
         assert_eq!(later, now + PAUSE);
-        let cards = show(&mut board, later);
-        assert_eq!(cards[0].summary, "4 alerts about files");
-        assert_eq!(cards[0].lines, ["one", "two", "three"]);
-        assert_eq!((cards[0].replaces, cards[0].severity), (5, Severity::High));
+        let notifications = show(&mut list, later);
+        assert_eq!(notifications[0].summary, "4 alerts about files");
+        assert_eq!(notifications[0].lines, ["one", "two", "three"]);
+        assert_eq!(
+            (notifications[0].replaces, notifications[0].severity),
+            (5, Severity::High)
+        );
     }
 
     #[test]
     fn a_flood_is_slowed_and_the_worst_comes_first() {
         let mut now = Instant::now();
-        let mut board = Board::new(now);
+        let mut list = NotificationList::new(now);
         for number in 0..20 {
-            board.add(
+            list.add(
                 alert(&format!("server-{number:02}"), "t", Severity::Low),
                 now,
             );
         }
-        board.add(alert("worst", "t", Severity::Critical), now);
-        let first = show(&mut board, now);
+        list.add(alert("worst", "t", Severity::Critical), now);
+        let first = show(&mut list, now);
         assert_eq!(first.len(), 4);
         assert_eq!(first[0].server, "worst");
-        assert_eq!(board.wake(now), Some(now + REFILL));
+        assert_eq!(list.wake(now), Some(now + REFILL));
         let mut shown = first.len();
         for _ in 0..17 {
-            now = board.wake(now).unwrap();
-            shown += show(&mut board, now).len();
+            now = list.wake(now).unwrap();
+            shown += show(&mut list, now).len();
         }
         assert_eq!(shown, 21);
-        assert_eq!(board.wake(now), None);
+        assert_eq!(list.wake(now), None);
         now += REFILL * 100;
-        board.add(alert("a", "t", Severity::Low), now);
-        assert_eq!(show(&mut board, now).len(), 1);
-        assert_eq!(board.tokens, BURST - 1, "the bucket has a rim");
+        list.add(alert("a", "t", Severity::Low), now);
+        assert_eq!(show(&mut list, now).len(), 1);
+        assert_eq!(list.tokens, BURST - 1, "the bucket has a rim");
     }
 
     #[test]
-    fn memory_is_bounded_and_what_is_left_out_is_said() {
+    fn memory_is_bounded_and_omitted_alerts_are_counted() {
         let now = Instant::now();
-        let mut board = Board::new(now);
+        let mut list = NotificationList::new(now);
         for number in 0..1000 {
-            board.add(alert(&format!("{number}"), "t", Severity::Low), now);
+            list.add(alert(&format!("{number}"), "t", Severity::Low), now);
         }
-        assert_eq!(board.groups.len(), MOST);
-        let cards = board.due(now);
+        assert_eq!(list.servers.len(), MAX_SERVERS);
+        let notifications = list.due(now);
         assert_eq!(
-            cards[0].lines[1..],
+            notifications[0].lines[1..],
             ["936 alerts about other servers: see mcpinspect events"]
         );
         for number in 0..1000 {
-            board.add(alert("0", &format!("title {number}"), Severity::Low), now);
+            list.add(alert("0", &format!("title {number}"), Severity::Low), now);
         }
-        assert_eq!(board.groups["0"].titles.len(), QUOTED);
+        assert_eq!(list.servers["0"].titles.len(), QUOTED);
     }
 
     #[test]
     fn a_refusing_desktop_is_asked_less_and_less_and_loses_nothing() {
         let mut now = Instant::now();
-        let mut board = Board::new(now);
-        board.add(alert("files", "one", Severity::High), now);
+        let mut list = NotificationList::new(now);
+        list.add(alert("files", "one", Severity::High), now);
         let mut waits = Vec::new();
         for _ in 0..10 {
-            assert_eq!(board.due(now).len(), 1);
-            board.refused(now);
-            assert!(board.due(now).is_empty());
-            let next = board.wake(now).unwrap();
+            assert_eq!(list.due(now).len(), 1);
+            list.refused(now);
+            assert!(list.due(now).is_empty());
+            let next = list.wake(now).unwrap();
             waits.push((next - now).as_secs());
             now = next;
         }
         assert_eq!(waits[..8], [1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(show(&mut board, now)[0].summary, "one");
+        assert_eq!(show(&mut list, now)[0].summary, "one");
     }
 
     #[test]
-    fn closed_cards_and_restarted_screens_start_anew() {
+    fn closed_notifications_and_restarted_desktops_start_anew() {
         let now = Instant::now();
-        let mut board = Board::new(now);
-        board.add(alert("files", "one", Severity::High), now);
-        show(&mut board, now);
-        assert_eq!(board.latest(5).unwrap().title, "one");
-        board.closed(5);
-        assert!(board.latest(5).is_none());
-        board.add(alert("files", "two", Severity::High), now);
-        let cards = show(&mut board, now);
-        assert_eq!((cards[0].summary.as_str(), cards[0].replaces), ("two", 0));
-        board.screen_cleared();
-        board.add(alert("files", "three", Severity::High), now);
-        assert_eq!(show(&mut board, now)[0].replaces, 0);
+        let mut list = NotificationList::new(now);
+        list.add(alert("files", "one", Severity::High), now);
+        show(&mut list, now);
+        assert_eq!(list.latest(5).unwrap().title, "one");
+        list.closed(5);
+        assert!(list.latest(5).is_none());
+        list.add(alert("files", "two", Severity::High), now);
+        let notifications = show(&mut list, now);
+        assert_eq!(
+            (notifications[0].summary.as_str(), notifications[0].replaces),
+            ("two", 0)
+        );
+        list.desktop_restarted();
+        list.add(alert("files", "three", Severity::High), now);
+        assert_eq!(show(&mut list, now)[0].replaces, 0);
         let much_later = now + FORGET * 2;
-        board.add(alert("files", "four", Severity::High), much_later);
-        assert_eq!(show(&mut board, much_later)[0].summary, "four");
+        list.add(alert("files", "four", Severity::High), much_later);
+        assert_eq!(show(&mut list, much_later)[0].summary, "four");
     }
 }
