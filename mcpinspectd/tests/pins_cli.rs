@@ -128,7 +128,7 @@ fn tools_are_listed_with_their_status() {
     files   it's; $(x)      unchanged  4b4ce7de4cf4  2026-01-02  -
     files   read_file       changed    ba8881219e2f  2026-01-03  ALERT unicode_smuggling (high)
 
-    1 of 3 not as pinned; `mcpinspect diff SERVER TOOL` shows what is different.
+    1 of 3 differ from their pins; `mcpinspect diff SERVER TOOL` shows how.
     ");
     let all = machine.json(&["tools", "--json"]);
     assert_eq!(all.as_array().unwrap().len(), 3);
@@ -279,11 +279,11 @@ fn errors_say_what_to_do() {
     })
     .collect();
     insta::assert_snapshot!(lines.concat(), @r"
-    2 mcpinspect: no server is called fils; there are: files
-    2 mcpinspect: the server files has no tool read; it has: it's; $(x), read_file
-    2 mcpinspect: the server files has shown no (server info)
+    2 mcpinspect: no server is named fils; known servers: files
+    2 mcpinspect: the server files has no tool read; known tools: it's; $(x), read_file
+    2 mcpinspect: the server files has sent no (server info)
     2 mcpinspect: --hash takes at least 8 hexadecimal digits of a definition's hash
-    2 mcpinspect: no definition of read_file has a hash that starts with 0123456789; seen were 5a9e62dda913, ba8881219e2f
+    2 mcpinspect: no definition of read_file has a hash that starts with 0123456789; known are 5a9e62dda913, ba8881219e2f
     ");
 
     let path = machine.registry.with_file_name("other.db");

@@ -1,6 +1,6 @@
-//! `mcpinspect approve`, `reject`, `pin`, `unpin`: a person's word on a definition.
+//! `mcpinspect approve`, `reject`, `pin`, `unpin`: a person's decision on a definition.
 //!
-//! The registry keeps who gave it and why, and a running daemon makes an event of it.
+//! The registry records who decided and why, and a running daemon emits an event for it.
 
 use std::process::ExitCode;
 
@@ -13,9 +13,9 @@ use mcpinspectd::terminal;
 use mcpinspectd::text::escape;
 use nix::unistd::getuid;
 
-use super::pins::{self, Item, NAME, Place};
+use super::pins::{self, Item, NAME, RegistryLocation};
 
-/// Accept what a tool says now: it becomes the pin
+/// Accept a tool's current definition: it becomes the pin
 #[derive(clap::Args)]
 pub struct Approve {
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub struct Approve {
     rest: Rest,
 }
 
-/// Refuse what a tool says now: the pin stays, and the change goes on being told
+/// Reject a tool's current definition: the pin stays, and the change is still reported
 #[derive(clap::Args)]
 pub struct Reject {
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub struct Reject {
     rest: Rest,
 }
 
-/// Hold a tool to a definition of your choice, such as an earlier one
+/// Pin a tool to a definition of your choice, such as an earlier one
 #[derive(clap::Args)]
 pub struct Pin {
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub struct Pin {
     rest: Rest,
 }
 
-/// Forget a tool's pin: what it says when it is seen next is accepted
+/// Remove a tool's pin: the next definition seen is accepted
 #[derive(clap::Args)]
 pub struct Unpin {
     #[command(flatten)]
@@ -51,8 +51,8 @@ pub struct Unpin {
 
 #[derive(clap::Args)]
 struct Definition {
-    /// The definition meant: its hash, or the first 8 digits and more. Without it, the one seen last;
-    /// with it, nothing that came in between is accepted unseen.
+    /// Hash of the definition, or at least its first 8 digits. Default: the definition seen last. Use
+    /// it to make sure that you decide on the definition that you have read.
     #[arg(long)]
     hash: Option<String>,
 }
@@ -61,11 +61,11 @@ struct Definition {
 struct Rest {
     #[command(flatten)]
     item: Item,
-    /// Why, for those who read the record later.
+    /// Reason to record with the decision.
     #[arg(long, default_value = "")]
     reason: String,
     #[command(flatten)]
-    place: Place,
+    location: RegistryLocation,
 }
 
 impl Approve {
@@ -97,7 +97,7 @@ impl Unpin {
 
 impl Rest {
     fn decide(self, kind: DecisionKind, hash: Option<&str>) -> anyhow::Result<ExitCode> {
-        let mut registry = self.place.write()?;
+        let mut registry = self.location.write()?;
         let item = self.item.find(&registry)?;
         let hash = hash
             .map(|digits| resolve(&registry, &item, digits))
@@ -141,7 +141,7 @@ impl Rest {
     }
 }
 
-/// The person at the keyboard: the one who called sudo or pkexec, where it is root who runs this.
+/// The person who decides: when root runs this, the one who called sudo or pkexec.
 fn person() -> u32 {
     let own = getuid().as_raw();
     if own != 0 {
@@ -170,7 +170,7 @@ fn resolve(registry: &Registry, item: &ItemView, digits: &str) -> anyhow::Result
     match fitting.as_slice() {
         [hash] => Ok(*hash),
         [] => bail!(
-            "no definition of {} has a hash that starts with {digits}; seen were {}",
+            "no definition of {} has a hash that starts with {digits}; known are {}",
             pins::noun(&item.key),
             versions
                 .iter()
@@ -180,6 +180,6 @@ fn resolve(registry: &Registry, item: &ItemView, digits: &str) -> anyhow::Result
                 .collect::<Vec<_>>()
                 .join(", ")
         ),
-        _ => bail!("several definitions start with {digits}; give more digits"),
+        _ => bail!("the hashes of several definitions start with {digits}; use more digits"),
     }
 }

@@ -1,4 +1,4 @@
-//! `mcpinspect diff`: what a changed definition says now, beside what was accepted.
+//! `mcpinspect diff`: a changed definition beside the accepted one.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
@@ -16,17 +16,17 @@ use mcpinspectd::text::escape;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::pins::{self, Item, NAME, Place};
+use super::pins::{self, Item, NAME, RegistryLocation};
 use super::report;
-use super::words::{self, Look};
+use super::text_diff::{self, Options};
 
-/// Findings that are shown.
+/// Maximum number of findings to show.
 const FINDINGS: usize = 6;
 
-/// Show how a tool differs from what was accepted
+/// Show how a tool differs from its accepted definition
 ///
-/// Shows each field that differs, with the words marked that went [-so-] and that came {+so+}. The
-/// exit status is 0 where nothing differs, 1 where something does, 2 on errors.
+/// Shows each field that differs, with removed words marked [-so-] and added words {+so+}. Exits with
+/// status 0 if nothing differs, 1 if something does, and 2 on errors.
 #[derive(clap::Args)]
 pub struct Diff {
     #[command(flatten)]
@@ -34,14 +34,14 @@ pub struct Diff {
     /// Print one JSON object, with the fields in full.
     #[arg(long)]
     json: bool,
-    /// Leave nothing out of long texts.
+    /// Show long texts in full.
     #[arg(long)]
     full: bool,
-    /// Directory (or file) with detection rules and suppressions of your own.
+    /// Directory (or file) with your own detection rules and suppressions.
     #[arg(long, value_name = "DIR", default_value = USER_RULES)]
     rules: PathBuf,
     #[command(flatten)]
-    place: Place,
+    location: RegistryLocation,
 }
 
 /// The comparison in JSON.
@@ -61,7 +61,7 @@ struct Compared<'a> {
 
 impl Diff {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let registry = self.place.read()?;
+        let registry = self.location.read()?;
         let item = self.item.find(&registry)?;
         let comparison = registry
             .compare(&item.server, &item.key, None, None)
@@ -69,7 +69,7 @@ impl Diff {
         let items = pins::all(&registry)?;
         let outcomes = pins::findings(
             &registry,
-            &self.place,
+            &self.location,
             &items,
             &self.rules,
             Timestamp::now(),
@@ -83,11 +83,11 @@ impl Diff {
             let text = terminal_safe(&compared(&item, &comparison, &outcome))?;
             terminal::print(|out| writeln!(out, "{text}"))?;
         } else {
-            let look = Look {
+            let options = Options {
                 colour: wants_colour(io::stdout().is_terminal()),
                 full: self.full,
             };
-            terminal::print(|out| human(out, &item, &comparison, &outcome, look))?;
+            terminal::print(|out| human(out, &item, &comparison, &outcome, options))?;
         }
         Ok(if comparison.changes.is_empty() {
             ExitCode::SUCCESS
@@ -122,9 +122,9 @@ fn human(
     item: &ItemView,
     comparison: &Comparison,
     outcome: &Outcome,
-    look: Look,
+    options: Options,
 ) -> io::Result<()> {
-    let bold = if look.colour {
+    let bold = if options.colour {
         Style::new().bold()
     } else {
         Style::new()
@@ -139,10 +139,7 @@ fn human(
             let at = at.map_or(String::new(), |at| format!(", {}", pins::day(at)));
             writeln!(out, "pinned   {}  by {by}{at}", pins::short(pinned))?;
         }
-        (None, _) => writeln!(
-            out,
-            "not pinned: the next definition that is seen is accepted"
-        )?,
+        (None, _) => writeln!(out, "not pinned: the next definition seen will be accepted")?,
     }
     writeln!(
         out,
@@ -157,11 +154,11 @@ fn human(
         return writeln!(out, "\nNothing differs.");
     }
     for change in &comparison.changes {
-        field(out, change, look, bold)?;
+        field(out, change, options, bold)?;
     }
     if outcome.verdict != Action::None {
         writeln!(out, "\n{bold}What the current definition shows{bold:#}")?;
-        let paint = |style: Style, text: &str| match look.colour {
+        let paint = |style: Style, text: &str| match options.colour {
             true => format!("{style}{text}{style:#}"),
             false => text.to_owned(),
         };
@@ -184,7 +181,12 @@ fn human(
     )
 }
 
-fn field(out: &mut dyn Write, change: &FieldChange, look: Look, bold: Style) -> io::Result<()> {
+fn field(
+    out: &mut dyn Write,
+    change: &FieldChange,
+    options: Options,
+    bold: Style,
+) -> io::Result<()> {
     let note = match (&change.previous, &change.new) {
         (Value::Null, _) => "  (added)",
         (_, Value::Null) => "  (removed)",
@@ -203,6 +205,6 @@ fn field(out: &mut dyn Write, change: &FieldChange, look: Look, bold: Style) -> 
     writeln!(
         out,
         "{}",
-        words::render(&words::pieces(&previous, &new), look)
+        text_diff::render(&text_diff::diff(&previous, &new), options)
     )
 }

@@ -1,4 +1,4 @@
-//! `mcpinspect fleet`: what the collected journals of many machines say.
+//! `mcpinspect fleet`: a report on many machines, from their collected journals.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write};
@@ -15,29 +15,29 @@ use mcpinspectd::fleet::source::{self, Extent};
 use mcpinspectd::model::{Severity, Timestamp};
 use mcpinspectd::terminal::{self, wants_colour};
 
-/// Where systemd-journal-remote collects.
+/// Where systemd-journal-remote stores what it receives.
 const COLLECTION: &str = "/var/log/journal/remote";
-/// Rows of a section that a person gets to see.
+/// Maximum rows of a section in the human form.
 const SHOWN: usize = 20;
-/// Characters of a hash that a person gets to see.
+/// Digits of a hash in the human form.
 const HASH: usize = 12;
-/// Hosts that one line names.
+/// Maximum number of names on one line.
 const NAMED: usize = 8;
 
 /// Compare what the machines of a fleet see, from their collected journals
 ///
-/// Reads what systemd-journal-remote collected, or what `journalctl -o json` or `-o export` wrote to
-/// files, and tells which servers and tools run where, which hosts see another definition of the same
-/// tool, who decided what, which alerts there were, and which hosts are silent or lost data. Exits
-/// with 1 where somebody should look, with 2 where the collection cannot be read.
+/// Reads journals collected by systemd-journal-remote, or files written by `journalctl -o json` or
+/// `-o export`. Reports which servers and tools run where, which hosts see a different definition of
+/// the same tool, decisions, alerts, and hosts that are silent or lost data. Exits with status 1 if
+/// something needs attention, and 2 if the journals cannot be read.
 #[derive(clap::Args)]
 pub struct FleetCommand {
-    /// Exported journals; `-` is standard input. Without any, the directory is read.
+    /// Exported journals; `-` is standard input. Default: read the directory.
     files: Vec<PathBuf>,
-    /// Directory with journals, read by journalctl.
+    /// Directory with collected journals.
     #[arg(long, value_name = "DIR", default_value = COLLECTION)]
     directory: PathBuf,
-    /// Read entries from then on, as journalctl understands it: `-7d`, `2026-01-31`.
+    /// Read entries since this time, in the format of journalctl: `-7d`, `2026-01-31`.
     #[arg(
         long,
         value_name = "WHEN",
@@ -45,10 +45,10 @@ pub struct FleetCommand {
         allow_hyphen_values = true
     )]
     since: Option<String>,
-    /// A host that has sent nothing for so long is silent: minutes, hours or days, such as `90m`.
+    /// Report a host as silent after this long without entries, such as `90m`, `24h` or `7d`.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
     silent_after: Duration,
-    /// Stop reading after so many seconds, and answer with what was read.
+    /// Stop reading after this many seconds and report on what was read.
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
     /// Print one JSON object.
@@ -57,7 +57,7 @@ pub struct FleetCommand {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time; write 90m, 24h or 7d");
+    let wrong = || format!("{text:?} is not a duration; use a form such as 90m, 24h or 7d");
     let (number, unit) = text
         .split_at_checked(text.len().saturating_sub(1))
         .ok_or_else(wrong)?;
@@ -75,7 +75,7 @@ impl FleetCommand {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let mut fleet = Fleet::default();
         let extent = self.read(&mut fleet)?;
-        // Of files nobody knows when they were written: their newest entry is their present.
+        // It is unknown when files were written; take their newest entry as the present.
         let now = if self.files.is_empty() {
             Timestamp::now()
         } else {
@@ -105,7 +105,7 @@ impl FleetCommand {
             let directory = &self.directory;
             anyhow::ensure!(
                 directory.is_dir(),
-                "there is no collection of journals in {}; systemd-journal-remote makes it, and --directory names another",
+                "no collected journals in {}; set up systemd-journal-remote, or use --directory",
                 directory.display()
             );
             let deadline = Instant::now() + Duration::from_secs(self.timeout);
@@ -124,7 +124,7 @@ impl FleetCommand {
     }
 }
 
-/// How things are coloured.
+/// Applies colours, if wanted.
 struct Paint {
     colour: bool,
 }
@@ -148,11 +148,11 @@ impl Paint {
     }
 }
 
-/// All text in a report was made harmless when it was read.
+/// Prints a report. Its text was escaped when it was read.
 fn show(out: &mut dyn Write, report: &Report, complete: bool, colour: bool) -> io::Result<()> {
     let paint = Paint { colour };
     if report.hosts.is_empty() {
-        return writeln!(out, "No entry of any host in this collection.");
+        return writeln!(out, "The journals contain no entries of any host.");
     }
     hosts(out, report, &paint)?;
     differences(out, report, &paint)?;
@@ -163,12 +163,12 @@ fn show(out: &mut dyn Write, report: &Report, complete: bool, colour: bool) -> i
     for (count, what) in [
         (
             left.forged,
-            "entries claim to be mcpinspectd's and were not written by root",
+            "entries claim to be from mcpinspectd but were not written by root",
         ),
         (left.unreadable, "entries could not be read"),
         (
             left.too_many,
-            "entries are about more hosts, servers or tools than fit",
+            "entries exceed the limits on hosts, servers or tools",
         ),
     ] {
         if count > 0 {
@@ -178,7 +178,7 @@ fn show(out: &mut dyn Write, report: &Report, complete: bool, colour: bool) -> i
     if !complete {
         writeln!(
             out,
-            "\nThe time was up before everything was read: see --timeout and --since."
+            "\nTimed out before everything was read: see --timeout and --since."
         )?;
     }
     Ok(())
@@ -247,13 +247,10 @@ fn lost(host: &HostReport) -> String {
 fn differences(out: &mut dyn Write, report: &Report, paint: &Paint) -> io::Result<()> {
     let count = report.differences().count();
     if count == 0 {
-        return writeln!(
-            out,
-            "\nAll hosts see the same definition of each tool that they share."
-        );
+        return writeln!(out, "\nAll hosts see the same definitions of shared tools.");
     }
     writeln!(out)?;
-    paint.head(out, "NOT THE SAME ON ALL HOSTS")?;
+    paint.head(out, "DIFFERENT BETWEEN HOSTS")?;
     let red = paint.of(AnsiColor::Red);
     for (server, tool) in report.differences().take(SHOWN) {
         writeln!(out, "{red}{} / {}{red:#}", server.server, tool.tool)?;
@@ -269,7 +266,7 @@ fn differences(out: &mut dyn Write, report: &Report, paint: &Paint) -> io::Resul
         if server.fingerprints.len() > 1 {
             writeln!(
                 out,
-                "  It is launched in {} different ways: perhaps it is not the same server.",
+                "  It is launched in {} different ways and may not be the same server.",
                 server.fingerprints.len()
             )?;
         }
@@ -300,7 +297,7 @@ fn decisions(out: &mut dyn Write, report: &Report, paint: &Paint) -> io::Result<
         let who = match (decided.uid, &decided.by) {
             (Some(uid), _) => format!("user {uid}"),
             (None, Some(by)) => by.clone(),
-            (None, None) => "somebody".to_owned(),
+            (None, None) => "an unknown user".to_owned(),
         };
         writeln!(
             out,
@@ -360,7 +357,7 @@ fn more(out: &mut dyn Write, count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// A moment to the minute, UTC.
+/// A UTC time, to the minute.
 fn minute(time: Timestamp) -> String {
     let text: String = time.to_string().chars().take(16).collect();
     text.replace('T', " ")

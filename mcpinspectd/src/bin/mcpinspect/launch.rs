@@ -1,8 +1,9 @@
-//! Starts an MCP server, lists everything that it offers, and stops it.
+//! Starts an MCP server, lists its tools, prompts and resources, and stops it.
 //!
-//! Both eras of the protocol are spoken: `server/discover` first, and `initialize` on the same pipe
-//! when the answer is an error or does not come. The server is a stranger: its output is bounded, its
-//! questions are declined, every page has a limit, and at the end its whole process group goes.
+//! Speaks both eras of the protocol: `server/discover` first, then `initialize` on the same pipe if
+//! the answer is an error or does not come. The server is untrusted: its output is bounded, its
+//! requests are declined, the number of pages is limited, and at the end its whole process group is
+//! killed.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -18,28 +19,28 @@ use nix::unistd::Pid;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// Longest line of a server.
+/// Longest line that a server may send.
 const LINE_LIMIT: u64 = 16 * 1024 * 1024;
-/// Most pages of one list.
+/// Maximum number of pages of one list.
 const PAGES: usize = 200;
-/// How long a server may take to answer `server/discover` before it is taken for an old one.
+/// How long to wait for an answer to `server/discover` before trying the older handshake.
 const DISCOVERY: Duration = Duration::from_secs(3);
-/// How long a server may take to go after its input was closed.
-const PARTING: Duration = Duration::from_millis(500);
-/// The revisions that are offered, one per era.
+/// How long a server may take to exit after its input was closed, and after each signal.
+const EXIT_GRACE: Duration = Duration::from_millis(500);
+/// The protocol revisions to offer, one for each era.
 const STATELESS: &str = "2026-07-28";
 const STATEFUL: &str = "2025-11-25";
 
-/// What a server offers.
-pub struct Offer {
-    /// A name for it: the server's own, or the command's.
+/// A server's tools, prompts and resources.
+pub struct Listing {
+    /// Its name: the one it reports, or else the command's.
     pub server: String,
-    /// Its answers: introduction and lists.
+    /// Its responses to the handshake and to the list requests.
     pub messages: Vec<Value>,
 }
 
 /// Starts `command`, lists what it offers within `timeout`, and stops it.
-pub fn listen(command: &[String], timeout: Duration) -> anyhow::Result<Offer> {
+pub fn list(command: &[String], timeout: Duration) -> anyhow::Result<Listing> {
     let (program, arguments) = command.split_first().context("no command given")?;
     let child = Command::new(program)
         .args(arguments)
@@ -49,13 +50,13 @@ pub fn listen(command: &[String], timeout: Duration) -> anyhow::Result<Offer> {
         .process_group(0)
         .spawn()
         .with_context(|| format!("cannot start {program}"))?;
-    let mut peer = Peer::new(child, Instant::now() + timeout)?;
-    let offer = peer.list(program);
-    peer.stop();
-    offer
+    let mut process = ServerProcess::new(child, Instant::now() + timeout)?;
+    let listing = process.list(program);
+    process.stop();
+    listing
 }
 
-struct Peer {
+struct ServerProcess {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<Value>,
@@ -64,7 +65,7 @@ struct Peer {
     stateless: bool,
 }
 
-impl Peer {
+impl ServerProcess {
     fn new(mut child: Child, deadline: Instant) -> anyhow::Result<Self> {
         let input = child.stdin.take();
         let output = child.stdout.take().context("the server has no output")?;
@@ -78,7 +79,7 @@ impl Peer {
                     Ok(0) | Err(_) => return,
                     Ok(_) => {}
                 }
-                // Servers print banners; what is no JSON is no message.
+                // Some servers print banners: skip lines that are not JSON.
                 if let Ok(message) = serde_json::from_slice::<&RawValue>(&line)
                     && sender.send(tree::of(message).into()).is_err()
                 {
@@ -96,9 +97,9 @@ impl Peer {
         })
     }
 
-    fn list(&mut self, program: &str) -> anyhow::Result<Offer> {
-        let hello = self.greet()?;
-        let result = hello.get("result").unwrap_or(&Value::Null);
+    fn list(&mut self, program: &str) -> anyhow::Result<Listing> {
+        let greeting = self.handshake()?;
+        let result = greeting.get("result").unwrap_or(&Value::Null);
         let meta = result
             .get("_meta")
             .and_then(|meta| meta.get("io.modelcontextprotocol/serverInfo"));
@@ -109,7 +110,7 @@ impl Peer {
             .unwrap_or(program)
             .to_owned();
         let capabilities = result.get("capabilities").cloned().unwrap_or_default();
-        let mut messages = vec![hello];
+        let mut messages = vec![greeting];
         for (capability, method) in [
             ("tools", "tools/list"),
             ("prompts", "prompts/list"),
@@ -120,11 +121,11 @@ impl Peer {
                 self.pages(method, &mut messages)?;
             }
         }
-        Ok(Offer { server, messages })
+        Ok(Listing { server, messages })
     }
 
-    /// Gets to know the server, in whichever era it lives.
-    fn greet(&mut self) -> anyhow::Result<Value> {
+    /// Performs the handshake of the era that the server supports.
+    fn handshake(&mut self) -> anyhow::Result<Value> {
         self.stateless = true;
         let id = self.send("server/discover", json!({}))?;
         let patience = (Instant::now() + DISCOVERY).min(self.deadline);
@@ -168,7 +169,7 @@ impl Peer {
                 .and_then(|result| result.get("nextCursor"))
                 .and_then(Value::as_str)
                 .map(str::to_owned);
-            // A method that the server does not know is an empty list.
+            // An unknown method counts as an empty list.
             if answer.get("result").is_some() {
                 messages.push(answer);
             }
@@ -207,8 +208,8 @@ impl Peer {
             .context("the server closed its input")
     }
 
-    /// The answer to request `id`; `None` when it does not come by `until`. Requests of the server on
-    /// the way are declined.
+    /// Waits for the answer to request `id`; returns `None` if it has not come by `until`. Declines
+    /// requests that the server sends in the meantime.
     fn answer(&mut self, id: u64, until: Instant) -> anyhow::Result<Option<Value>> {
         loop {
             let patience = until.saturating_duration_since(Instant::now());
@@ -241,16 +242,16 @@ impl Peer {
         }
     }
 
-    /// Closes the server's input, and ends its process group if that is not enough.
+    /// Closes the server's input, and kills its process group if that is not enough.
     fn stop(&mut self) {
         drop(self.input.take());
         let group = Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(i32::MAX));
         for signal in [None, Some(Signal::SIGTERM), Some(Signal::SIGKILL)] {
             if let Some(signal) = signal {
-                // Fails when the group is gone already, which is what is wanted.
+                // Fails if the group is gone already, which is the goal.
                 let _ = killpg(group, signal);
             }
-            let until = Instant::now() + PARTING;
+            let until = Instant::now() + EXIT_GRACE;
             while Instant::now() < until {
                 if !matches!(self.child.try_wait(), Ok(None)) {
                     // The leader is gone; helpers that it started may not be.

@@ -17,8 +17,8 @@ mod pins;
 mod report;
 mod rules;
 mod scan;
+mod text_diff;
 mod tools;
-mod words;
 
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -31,7 +31,7 @@ use mcpinspectd::terminal;
 static VERSION: LazyLock<String> =
     LazyLock::new(|| mcpinspectd::build::version(option_env!("MCPINSPECT_COMMIT")));
 
-/// Looks at MCP servers, their tools and their messages.
+/// Inspects MCP servers, their tools and their messages.
 #[derive(Parser)]
 #[command(name = "mcpinspect", version = VERSION.as_str(), about, disable_help_subcommand = true)]
 struct Arguments {

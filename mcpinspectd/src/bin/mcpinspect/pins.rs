@@ -1,5 +1,4 @@
-//! What the commands about pins share: where the registry is, which item is meant, and how both are
-//! said.
+//! What the commands about pins share: locating the registry, selecting an item, and naming both.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -19,24 +18,24 @@ use mcpinspectd::terminal;
 use mcpinspectd::text::escape;
 use serde_json::{Value, json};
 
-/// Names that an error lists.
+/// Maximum number of names in an error.
 const LISTED: usize = 20;
 
-/// Characters of a name that are shown.
+/// Longest name to show, in characters.
 pub const NAME: usize = 80;
 
-/// Where the registry is.
+/// Where the tool registry is.
 #[derive(clap::Args)]
-pub struct Place {
-    /// The registry's file; without it, the one that the configuration names.
+pub struct RegistryLocation {
+    /// Registry file. Default: the one named in the configuration.
     #[arg(long, value_name = "PATH")]
     registry: Option<PathBuf>,
-    /// Configuration file; without one, /etc/mcpinspectd/config.toml or the defaults.
+    /// Configuration file. Default: /etc/mcpinspectd/config.toml, or built-in settings.
     #[arg(long, value_name = "FILE", conflicts_with = "registry")]
     config: Option<PathBuf>,
 }
 
-impl Place {
+impl RegistryLocation {
     fn path(&self) -> anyhow::Result<PathBuf> {
         match &self.registry {
             Some(path) => Ok(path.clone()),
@@ -44,19 +43,19 @@ impl Place {
         }
     }
 
-    /// Opens the registry to read it.
+    /// Opens the registry for reading.
     pub fn read(&self) -> anyhow::Result<Registry> {
         let path = self.path()?;
         usable(&path, File::open(&path), "read")?;
         Ok(store::open_read_only(&path)?)
     }
 
-    /// Where the daemon keeps what it was asked to silence.
-    fn silenced(&self) -> anyhow::Result<PathBuf> {
+    /// The file with suppressions that the daemon was asked for.
+    fn suppressions(&self) -> anyhow::Result<PathBuf> {
         Ok(self.path()?.with_file_name(suppression::FILE))
     }
 
-    /// Opens the registry to decide something.
+    /// Opens the registry for a decision.
     pub fn write(&self) -> anyhow::Result<Registry> {
         let path = self.path()?;
         let file = OpenOptions::new().read(true).write(true).open(&path);
@@ -65,27 +64,27 @@ impl Place {
     }
 }
 
-/// Says what to do about a file that cannot be opened. The database would only say that it cannot.
+/// Explains why a file cannot be opened, and what to do. The database would only say that it failed.
 fn usable(path: &Path, opened: io::Result<File>, doing: &str) -> anyhow::Result<()> {
     let shown = path.display();
     match opened {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => bail!(
-            "there is no tool registry {shown} yet; mcpinspectd makes it when it starts (`sudo systemctl start mcpinspectd`), \
-             and --registry names another"
+            "there is no tool registry {shown} yet; mcpinspectd creates it when it starts (`sudo systemctl start mcpinspectd`); \
+             use --registry for a different file"
         ),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             let group = match doing {
-                "read" => ", or become a member of the group that owns it",
+                "read" => " or join the group that owns it",
                 _ => "",
             };
-            bail!("not permitted to {doing} the tool registry {shown}; run this with sudo{group}")
+            bail!("not permitted to {doing} the tool registry {shown}; use sudo{group}")
         }
         Err(error) => Err(error).with_context(|| format!("cannot open the tool registry {shown}")),
     }
 }
 
-/// Which item is meant.
+/// The item to act on.
 #[derive(clap::Args)]
 pub struct Item {
     /// The server's name, as `mcpinspect tools` shows it.
@@ -93,13 +92,13 @@ pub struct Item {
     /// The tool's name.
     #[arg(required_unless_present_any = ["instructions", "server_info", "program"])]
     tool: Option<String>,
-    /// What the server tells the model about itself, in place of a tool.
+    /// The server's instructions to the model, instead of a tool.
     #[arg(long, conflicts_with_all = ["tool", "server_info", "program"])]
     instructions: bool,
-    /// Who the server says it is, in place of a tool.
+    /// The server's name and version as it reports them, instead of a tool.
     #[arg(long, conflicts_with_all = ["tool", "program"])]
     server_info: bool,
-    /// The program behind the server, in place of a tool.
+    /// The server's program, instead of a tool.
     #[arg(long, conflicts_with = "tool")]
     program: bool,
 }
@@ -117,7 +116,7 @@ impl Item {
         if let Some(item) = items.iter().find(|item| item.key == wanted) {
             return Ok(item.clone());
         }
-        // A name that cannot be typed can be given as it is shown.
+        // A name that cannot be typed may be given in its escaped form.
         let mut shown = items.iter().filter(|item| {
             item.key.kind == wanted.kind && escape::plain(&item.key.name) == *wanted.name
         });
@@ -126,25 +125,25 @@ impl Item {
         }
         let server = escape::printable(&self.server, NAME);
         if wanted.kind != ItemKind::Tool {
-            bail!("the server {server} has shown no {}", noun(&wanted));
+            bail!("the server {server} has sent no {}", noun(&wanted));
         }
         let tools = items.iter().filter(|item| item.key.kind == ItemKind::Tool);
         bail!(
-            "the server {server} has no tool {}; it has: {}",
+            "the server {server} has no tool {}; known tools: {}",
             escape::printable(&wanted.name, NAME),
             listed(tools.map(|item| &*item.key.name))
         )
     }
 }
 
-/// All items, of one server where it is named.
+/// All items of one server.
 pub fn of_server(registry: &Registry, server: &str) -> anyhow::Result<Vec<ItemView>> {
     let mut items = all(registry)?;
     if items.iter().all(|item| item.server != server) {
         let shown = escape::printable(server, NAME);
         items.dedup_by(|one, other| one.server == other.server);
         bail!(
-            "no server is called {shown}; there are: {}",
+            "no server is named {shown}; known servers: {}",
             listed(items.iter().map(|item| item.server.as_str()))
         );
     }
@@ -152,7 +151,7 @@ pub fn of_server(registry: &Registry, server: &str) -> anyhow::Result<Vec<ItemVi
     Ok(items)
 }
 
-/// All items, in the order of their names.
+/// All items, sorted by name.
 pub fn all(registry: &Registry) -> anyhow::Result<Vec<ItemView>> {
     registry.list().context("cannot read the tool registry")
 }
@@ -170,7 +169,7 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// What an item is called on a terminal.
+/// An item's display name.
 pub fn noun(key: &ItemKey) -> String {
     match key.kind {
         ItemKind::Tool => escape::printable(&key.name, NAME),
@@ -180,17 +179,17 @@ pub fn noun(key: &ItemKey) -> String {
     }
 }
 
-/// The arguments that name an item in a command, safe to be pasted into a shell.
+/// The arguments that select an item in a command, safe to paste into a shell.
 pub fn arguments(item: &ItemView) -> String {
     let server = quoted(&item.server);
     match item.key.kind {
         ItemKind::Tool => {
-            // What follows is no option, whatever it looks like.
+            // Names that start with a dash must not become options.
             let is_option = [&*item.server, &*item.key.name]
                 .iter()
                 .any(|name| name.starts_with('-'));
             let border = if is_option { "-- " } else { "" };
-            // Spelled out where it hides something, as `find` takes it.
+            // Hidden characters are spelled out; `find` accepts that form.
             format!(
                 "{border}{server} {}",
                 quoted(&escape::plain(&item.key.name))
@@ -202,7 +201,7 @@ pub fn arguments(item: &ItemView) -> String {
     }
 }
 
-/// A word for a shell. A tool's name is its server's choice.
+/// Quotes a word for the shell. A server chooses its tools' names, so they are untrusted.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':');
     if !word.is_empty() && word.chars().all(plain) {
@@ -211,27 +210,26 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// As much of a hash as tells definitions of one item apart.
+/// The first digits of a hash, enough to tell the definitions of one item apart.
 pub fn short(hash: DefinitionHash) -> String {
     hash.to_string().chars().take(12).collect()
 }
 
-/// The day of a moment, UTC.
+/// The UTC date of a timestamp.
 pub fn day(time: Timestamp) -> String {
     time.to_string().chars().take(10).collect()
 }
 
-/// What detection thinks of the definitions that were seen last, beside those of the other servers,
-/// with the rules and suppressions of `rules` and those that the daemon was asked for. In the order of
-/// `items`.
+/// Runs detection over the latest definitions of all `items` together, with the rules and suppressions
+/// in `rules` and those that the daemon was asked for. Returns one outcome for each item, in order.
 pub fn findings(
     registry: &Registry,
-    place: &Place,
+    location: &RegistryLocation,
     items: &[ItemView],
     rules: &Path,
     now: Timestamp,
 ) -> anyhow::Result<Vec<Outcome>> {
-    let (knowledge, problems) = Knowledge::load_all(&[rules, &place.silenced()?]);
+    let (knowledge, problems) = Knowledge::load_all(&[rules, &location.suppressions()?]);
     for problem in &problems {
         terminal::complain(format_args!(
             "mcpinspect: {problem} (this file is left out)"

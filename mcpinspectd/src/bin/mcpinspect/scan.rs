@@ -92,7 +92,7 @@ impl Scan {
 
     fn lines(&self) -> anyhow::Result<(Vec<Line>, String)> {
         if !self.command.is_empty() {
-            let offer = launch::listen(&self.command, Duration::from_secs(self.timeout))?;
+            let offer = launch::list(&self.command, Duration::from_secs(self.timeout))?;
             let contents = offer
                 .messages
                 .into_iter()

@@ -1,4 +1,4 @@
-//! `mcpinspect tools`: what the servers of this machine offer, and how it stands to what was accepted.
+//! `mcpinspect tools`: the tools of this machine's servers, compared with their pins.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
@@ -14,37 +14,37 @@ use mcpinspectd::terminal::{self, wants_colour};
 use mcpinspectd::text::escape;
 use serde::Serialize;
 
-use super::pins::{self, Place};
+use super::pins::{self, RegistryLocation};
 
-/// How long something counts as new that nobody decided on, in nanoseconds: a day.
+/// How long an undecided item counts as new, in nanoseconds: one day.
 const NEW_FOR: u64 = 86_400_000_000_000;
 
-/// Characters of a column that a name may take.
+/// Longest name in the table, in characters.
 const WIDTH: usize = 40;
 
-/// List the tools of all servers, and how they stand to their pins
+/// List the tools of all servers and compare them with their pins
 ///
-/// `new` was pinned at its first sight, within a day, and nobody has decided on it; `unchanged` is as
-/// pinned; `changed` is not; `removed` is no longer offered; `unpinned` is pinned as soon as it is
-/// seen again. What a server says of itself is listed as (instructions) and (server info).
+/// A `new` tool was first seen and pinned within the last day, and no one has decided on it yet;
+/// `unchanged` matches its pin; `changed` does not; `removed` is no longer offered; `unpinned` is pinned
+/// when it is next seen. A server's own metadata is listed as (instructions) and (server info).
 #[derive(clap::Args)]
 pub struct Tools {
-    /// List this server alone.
+    /// List only this server's tools.
     server: Option<String>,
     /// Print one JSON array.
     #[arg(long)]
     json: bool,
-    /// List only what is changed or removed.
+    /// List only changed and removed tools.
     #[arg(long)]
     changed: bool,
-    /// Directory (or file) with detection rules and suppressions of your own.
+    /// Directory (or file) with your own detection rules and suppressions.
     #[arg(long, value_name = "DIR", default_value = USER_RULES)]
     rules: PathBuf,
     #[command(flatten)]
-    place: Place,
+    location: RegistryLocation,
 }
 
-/// How something stands, for a person.
+/// How an item compares with its pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Status {
@@ -124,7 +124,7 @@ struct LastDecision<'a> {
     reason: &'a str,
 }
 
-/// An item with what is known of it.
+/// An item with its status and findings.
 struct Row<'a> {
     item: &'a ItemView,
     status: Status,
@@ -133,14 +133,14 @@ struct Row<'a> {
 
 impl Tools {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let registry = self.place.read()?;
+        let registry = self.location.read()?;
         let now = Timestamp::now();
-        // All of them are looked at: one server's tool may shadow another's.
+        // Scan all of them: one server's tool may shadow another's.
         let items = pins::all(&registry)?;
         if let Some(server) = &self.server {
             pins::of_server(&registry, server)?;
         }
-        let outcomes = pins::findings(&registry, &self.place, &items, &self.rules, now)?;
+        let outcomes = pins::findings(&registry, &self.location, &items, &self.rules, now)?;
         let rows: Vec<Row<'_>> = items
             .iter()
             .zip(&outcomes)
@@ -289,7 +289,7 @@ fn table(
     if differ > 0 {
         writeln!(
             out,
-            "\n{differ} of {} not as pinned; `mcpinspect diff SERVER TOOL` shows what is different.",
+            "\n{differ} of {} differ from their pins; `mcpinspect diff SERVER TOOL` shows how.",
             rows.len()
         )?;
     }

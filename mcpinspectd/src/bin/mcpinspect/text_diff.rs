@@ -1,8 +1,9 @@
-//! Two texts as one, with the words marked that went and that came.
+//! Word-by-word differences of two texts, shown as one.
 //!
-//! Marked as `[-gone-]{+new+}`, in colour or not: a paste into a ticket has none. The texts are a
-//! stranger's. What hides or acts on a terminal is spelled out, what looks like a mark is not one
-//! (`[\-`), and each line of it stands behind a bar, so that no text passes for the program's own.
+//! Changes are marked as `[-old-]{+new+}` even in colour, because colours are lost when the output is
+//! pasted into a ticket. The texts are untrusted: hidden and control characters are spelled out,
+//! marks in the text itself are escaped (`[\-`), and each line follows a bar, so that no text can
+//! pass for the program's own output.
 
 use std::time::{Duration, Instant};
 
@@ -10,49 +11,49 @@ use anstyle::{AnsiColor, Style};
 use mcpinspectd::text::escape;
 use similar::{Algorithm, ChangeTag, capture_diff_slices_deadline};
 
-/// How long to look for the shortest difference of long texts.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long to search for the shortest difference of long texts.
+const TIME_LIMIT: Duration = Duration::from_millis(500);
 
-/// Characters of unchanged text that are shown beside a change.
-const BESIDE: usize = 60;
+/// Characters of unchanged text to show beside a change.
+const CONTEXT: usize = 60;
 
-/// Characters of a changed text that are shown at its beginning and at its end.
+/// Characters to show of the beginning and of the end of a long changed text.
 const CHANGED: (usize, usize) = (1500, 500);
 
-/// A part of both texts, or of one.
+/// A part of one or both texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Which of them has it: both (`Equal`), the older (`Delete`) or the newer (`Insert`).
+pub struct Span {
+    /// Which text it belongs to: both (`Equal`), the old (`Delete`) or the new (`Insert`).
     pub tag: ChangeTag,
-    /// The part.
+    /// Its text.
     pub text: String,
 }
 
-/// How pieces are shown.
+/// How to render a difference.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
-    /// With colours.
+pub struct Options {
+    /// Whether to use colours.
     pub colour: bool,
-    /// With nothing left out.
+    /// Whether to show long texts in full.
     pub full: bool,
 }
 
-/// What became of `old` in `new`, in the order of the text.
-pub fn pieces(old: &str, new: &str) -> Vec<Piece> {
+/// Computes the difference, in the order of the text.
+pub fn diff(old: &str, new: &str) -> Vec<Span> {
     let (old, new) = (tokens(old), tokens(new));
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIME_LIMIT;
     let operations = capture_diff_slices_deadline(Algorithm::Myers, &old, &new, Some(deadline));
-    let mut weaver = Weaver::default();
+    let mut builder = SpanBuilder::default();
     for operation in operations {
         for change in operation.iter_slices(&old, &new) {
             let (tag, tokens) = change;
-            weaver.take(tag, &tokens.concat());
+            builder.push_change(tag, &tokens.concat());
         }
     }
-    weaver.finish()
+    builder.finish()
 }
 
-/// Words, and every other character by itself.
+/// Splits a text into words and single other characters.
 fn tokens(text: &str) -> Vec<&str> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut tokens = Vec::new();
@@ -71,94 +72,94 @@ fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// Joins changes with nothing but blanks and signs between them: a sentence that is replaced reads
-/// better as one than word by word.
+/// Joins changes that only blanks and punctuation separate: a replaced sentence reads better as one
+/// change than word by word.
 #[derive(Default)]
-struct Weaver {
-    pieces: Vec<Piece>,
-    gone: String,
-    come: String,
-    between: String,
+struct SpanBuilder {
+    spans: Vec<Span>,
+    deleted: String,
+    inserted: String,
+    separator: String,
 }
 
-impl Weaver {
-    fn take(&mut self, tag: ChangeTag, text: &str) {
+impl SpanBuilder {
+    fn push_change(&mut self, tag: ChangeTag, text: &str) {
         match tag {
             ChangeTag::Equal => {
-                let changing = !self.gone.is_empty() || !self.come.is_empty();
+                let changing = !self.deleted.is_empty() || !self.inserted.is_empty();
                 if changing && !text.contains(char::is_alphanumeric) {
-                    self.between.push_str(text);
+                    self.separator.push_str(text);
                 } else {
                     self.flush();
                     self.push(ChangeTag::Equal, text.to_owned());
                 }
             }
             ChangeTag::Delete | ChangeTag::Insert => {
-                let between = std::mem::take(&mut self.between);
-                self.gone.push_str(&between);
-                self.come.push_str(&between);
+                let separator = std::mem::take(&mut self.separator);
+                self.deleted.push_str(&separator);
+                self.inserted.push_str(&separator);
                 match tag {
-                    ChangeTag::Delete => self.gone.push_str(text),
-                    _ => self.come.push_str(text),
+                    ChangeTag::Delete => self.deleted.push_str(text),
+                    _ => self.inserted.push_str(text),
                 }
             }
         }
     }
 
     fn flush(&mut self) {
-        let gone = std::mem::take(&mut self.gone);
-        let come = std::mem::take(&mut self.come);
-        let between = std::mem::take(&mut self.between);
-        self.push(ChangeTag::Delete, gone);
-        self.push(ChangeTag::Insert, come);
-        self.push(ChangeTag::Equal, between);
+        let deleted = std::mem::take(&mut self.deleted);
+        let inserted = std::mem::take(&mut self.inserted);
+        let separator = std::mem::take(&mut self.separator);
+        self.push(ChangeTag::Delete, deleted);
+        self.push(ChangeTag::Insert, inserted);
+        self.push(ChangeTag::Equal, separator);
     }
 
     fn push(&mut self, tag: ChangeTag, text: String) {
-        match self.pieces.last_mut() {
+        match self.spans.last_mut() {
             _ if text.is_empty() => {}
             Some(last) if last.tag == tag => last.text.push_str(&text),
-            _ => self.pieces.push(Piece { tag, text }),
+            _ => self.spans.push(Span { tag, text }),
         }
     }
 
-    fn finish(mut self) -> Vec<Piece> {
+    fn finish(mut self) -> Vec<Span> {
         self.flush();
-        self.pieces
+        self.spans
     }
 }
 
-/// The pieces as lines, each behind a bar.
-pub fn render(pieces: &[Piece], look: Look) -> String {
+/// Renders spans as lines, each behind a bar.
+pub fn render(spans: &[Span], options: Options) -> String {
     let mut out = String::from("  | ");
-    for (index, piece) in pieces.iter().enumerate() {
-        let (open, close, style) = match piece.tag {
+    for (index, span) in spans.iter().enumerate() {
+        let (open, close, style) = match span.tag {
             ChangeTag::Equal => ("", "", Style::new()),
             ChangeTag::Delete => ("[-", "-]", AnsiColor::Red.on_default().strikethrough()),
             ChangeTag::Insert => ("{+", "+}", AnsiColor::Green.on_default()),
         };
-        let style = if look.colour { style } else { Style::new() };
-        let shown = if look.full {
-            Shown::Whole(&piece.text)
+        let style = if options.colour { style } else { Style::new() };
+        let shown = if options.full {
+            Excerpt::Whole(&span.text)
         } else {
-            let (first, last) = (index == 0, index + 1 == pieces.len());
-            match piece.tag {
-                // Next to nothing that changes, nothing needs to be shown.
+            let (first, last) = (index == 0, index + 1 == spans.len());
+            match span.tag {
+                // No context is needed where no change follows or precedes.
                 ChangeTag::Equal => shorten(
-                    &piece.text,
-                    if first { 0 } else { BESIDE },
-                    if last { 0 } else { BESIDE },
+                    &span.text,
+                    if first { 0 } else { CONTEXT },
+                    if last { 0 } else { CONTEXT },
                 ),
-                _ => shorten(&piece.text, CHANGED.0, CHANGED.1),
+                _ => shorten(&span.text, CHANGED.0, CHANGED.1),
             }
         };
         out.push_str(&paint(style, open));
         match shown {
-            Shown::Whole(text) => lines(text, style, &mut out),
-            Shown::Ends(start, left_out, end) => {
+            Excerpt::Whole(text) => lines(text, style, &mut out),
+            Excerpt::Ends(start, left_out, end) => {
                 lines(start, style, &mut out);
                 let note = format!(" …{left_out} characters…  ");
-                out.push_str(&paint(dimmed(look.colour), note.trim_end()));
+                out.push_str(&paint(dimmed(options.colour), note.trim_end()));
                 out.push(' ');
                 lines(end, style, &mut out);
             }
@@ -184,32 +185,32 @@ fn paint(style: Style, text: &str) -> String {
     }
 }
 
-/// What is shown of a text.
-enum Shown<'a> {
+/// The parts of a text to show.
+enum Excerpt<'a> {
     Whole(&'a str),
-    /// Its beginning, how many characters are left out, and its end.
+    /// Its beginning, the number of omitted characters, and its end.
     Ends(&'a str, usize, &'a str),
 }
 
-/// At most `start` characters of the beginning and `end` of the end, unless little would be saved.
-fn shorten(text: &str, start: usize, end: usize) -> Shown<'_> {
+/// Keeps `start` characters of the beginning and `end` of the end, unless that would save little.
+fn shorten(text: &str, start: usize, end: usize) -> Excerpt<'_> {
     let count = text.chars().count();
-    if count <= start + end + BESIDE {
-        return Shown::Whole(text);
+    if count <= start + end + CONTEXT {
+        return Excerpt::Whole(text);
     }
     let at = |index| {
         text.char_indices()
             .nth(index)
             .map_or(text.len(), |(at, _)| at)
     };
-    Shown::Ends(
+    Excerpt::Ends(
         &text[..at(start)],
         count - start - end,
         &text[at(count - end)..],
     )
 }
 
-/// A stranger's text: nothing hidden, no marks, and a bar before each line.
+/// Writes untrusted text: hidden characters and marks escaped, a bar before each line.
 fn lines(text: &str, style: Style, out: &mut String) {
     for (index, line) in text.split_inclusive('\n').enumerate() {
         if index > 0 {
@@ -235,53 +236,53 @@ mod tests {
 
     use super::*;
 
-    const PLAIN: Look = Look {
+    const PLAIN: Options = Options {
         colour: false,
         full: false,
     };
 
-    fn diff(old: &str, new: &str) -> String {
-        render(&pieces(old, new), PLAIN)
+    fn rendered(old: &str, new: &str) -> String {
+        render(&diff(old, new), PLAIN)
     }
 
     #[test]
     fn words_are_marked() {
         assert_eq!(
-            diff("Reads a file.", "Reads a text file, fast."),
+            rendered("Reads a file.", "Reads a text file, fast."),
             "  | Reads a {+text +}file{+, fast+}."
         );
         assert_eq!(
-            diff("one two three", "four five six"),
+            rendered("one two three", "four five six"),
             "  | [-one two three-]{+four five six+}"
         );
-        assert_eq!(diff("same", "same"), "  | same");
-        assert_eq!(diff("", "new"), "  | {+new+}");
-        assert_eq!(diff("old", ""), "  | [-old-]");
+        assert_eq!(rendered("same", "same"), "  | same");
+        assert_eq!(rendered("", "new"), "  | {+new+}");
+        assert_eq!(rendered("old", ""), "  | [-old-]");
         assert_eq!(
-            diff("read_file", "read_files"),
+            rendered("read_file", "read_files"),
             "  | [-read_file-]{+read_files+}"
         );
-        assert_eq!(diff("読む。", "書く。"), "  | [-読む-]{+書く+}。");
+        assert_eq!(rendered("読む。", "書く。"), "  | [-読む-]{+書く+}。");
     }
 
     #[test]
-    fn a_stranger_cannot_draw() {
-        assert_eq!(diff("a", "a\u{1b}[2J"), "  | a{+\\u{1b}[2J+}");
+    fn untrusted_text_cannot_forge_output() {
+        assert_eq!(rendered("a", "a\u{1b}[2J"), "  | a{+\\u{1b}[2J+}");
         assert_eq!(
-            diff("a", "a\nfiles is safe"),
+            rendered("a", "a\nfiles is safe"),
             "  | a{+\\n\n  | files is safe+}"
         );
-        assert_eq!(diff("a", "a-]{+b"), "  | a{+-\\]{\\+b+}");
-        assert_eq!(diff("x\u{202e}", "x"), "  | x[-\\u{202e}-]");
+        assert_eq!(rendered("a", "a-]{+b"), "  | a{+-\\]{\\+b+}");
+        assert_eq!(rendered("x\u{202e}", "x"), "  | x[-\\u{202e}-]");
     }
 
     #[test]
     fn colours_do_not_run_over_line_ends() {
-        let look = Look {
+        let options = Options {
             colour: true,
             full: false,
         };
-        let shown = render(&pieces("", "a\nb"), look);
+        let shown = render(&diff("", "a\nb"), options);
         assert_eq!(
             shown,
             "  | \u{1b}[32m{+\u{1b}[0m\u{1b}[32ma\\n\u{1b}[0m\n  | \u{1b}[32mb\u{1b}[0m\u{1b}[32m+}\u{1b}[0m"
@@ -289,19 +290,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_from_a_change_is_left_out() {
+    fn text_far_from_a_change_is_omitted() {
         let long = "word ".repeat(200);
-        let shown = diff(&format!("{long}old {long}"), &format!("{long}new {long}"));
+        let shown = rendered(&format!("{long}old {long}"), &format!("{long}new {long}"));
         assert!(shown.starts_with("  |  …940 characters… "), "{shown}");
         assert!(shown.contains("[-old-]{+new+}"), "{shown}");
         assert!(shown.ends_with("…941 characters… "), "{shown}");
-        let shown = diff("", &"x".repeat(5000));
+        let shown = rendered("", &"x".repeat(5000));
         assert!(shown.contains("…3000 characters…") && shown.len() < 2100);
-        let full = Look {
+        let full = Options {
             full: true,
             ..PLAIN
         };
-        assert!(render(&pieces("", &"x".repeat(5000)), full).len() > 5000);
+        assert!(render(&diff("", &"x".repeat(5000)), full).len() > 5000);
     }
 
     #[test]
@@ -313,18 +314,18 @@ mod tests {
             .map(|n| format!("{} ", n * 104_729 % 100_003))
             .collect();
         let start = Instant::now();
-        assert!(!pieces(&old, &new).is_empty());
+        assert!(!diff(&old, &new).is_empty());
         assert!(start.elapsed() < Duration::from_secs(20));
     }
 
     proptest! {
         #[test]
         fn both_texts_can_be_told_from_the_pieces(old in "[a-c \n.é]{0,40}", new in "[a-c \n.é]{0,40}") {
-            let pieces = pieces(&old, &new);
-            let side = |other| pieces.iter().filter(|piece| piece.tag != other).map(|piece| piece.text.as_str()).collect::<String>();
+            let spans = diff(&old, &new);
+            let side = |other| spans.iter().filter(|span| span.tag != other).map(|span| span.text.as_str()).collect::<String>();
             prop_assert_eq!(side(ChangeTag::Insert), old);
             prop_assert_eq!(side(ChangeTag::Delete), new);
-            let shown = render(&pieces, PLAIN);
+            let shown = render(&spans, PLAIN);
             prop_assert!(shown.lines().all(|line| line.starts_with("  | ")));
         }
     }
