@@ -1,6 +1,6 @@
 //! The client's side of the bus, for the command line and the desktop agent.
 //!
-//! `#[zbus::proxy]` turns [`Manager`] into typed calls; their rows are the ones that the daemon
+//! `#[zbus::proxy]` generates [`ManagerProxy`], whose typed calls return the very rows that the daemon
 //! sends. No method call starts a daemon that is not running: whether it runs is the administrator's
 //! decision, not the effect of a question.
 

@@ -32,7 +32,7 @@ const HOSTS_MAX: usize = 10_000;
 const ITEMS_MAX: usize = 200_000;
 /// Fingerprints of one server on one host.
 const FINGERPRINTS_MAX: usize = 8;
-/// Decisions and alerts that are told one by one; of more, the newest and the worst.
+/// Maximum number of decisions and alerts to list: the newest decisions and the worst alerts.
 const LISTED_MAX: usize = 1_000;
 
 /// A machine, by the id that systemd gave it at its installation.
@@ -208,7 +208,7 @@ impl Fleet {
             }
             _ => {}
         }
-        // A listed tool with findings is told again by an event for each finding.
+        // Each finding in a listed tool is also an event of its own.
         if let Some(severity) = event.severity
             && event.name != "mcp_tool_seen"
         {

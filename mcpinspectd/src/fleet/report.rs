@@ -52,7 +52,7 @@ pub struct Definition {
     pub hosts: Vec<String>,
     /// When the first of them saw it.
     pub since: Timestamp,
-    /// Whether somebody approved it, on any host.
+    /// Whether it was approved on any host.
     pub approved: bool,
 }
 
@@ -152,7 +152,7 @@ impl Report {
         })
     }
 
-    /// Whether somebody should look: hosts differ, a host is not watched, or its record has holes.
+    /// Whether the fleet needs attention: hosts differ, or a host is unwatched or has lost data.
     pub fn wants_a_look(&self) -> bool {
         self.differences().next().is_some()
             || self

@@ -173,7 +173,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// A file that has no name: a tool that complains a lot then waits for nobody.
+/// Creates a file without a name, so that a tool with many complaints never blocks on a full pipe.
 fn tempfile_for_errors() -> io::Result<std::fs::File> {
     let file = nix::sys::memfd::memfd_create(c"errors", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
     let mut file = std::fs::File::from(file);

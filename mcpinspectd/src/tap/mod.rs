@@ -1,9 +1,9 @@
 //! tcpdump for MCP: messages as they cross the wire, for a person or for a program.
 //!
-//! A tap is one more listener of the engine. What it writes is either JSON lines whose shape is fixed
-//! ([`jsonl`]), or lines made to be read ([`human`]). Both share what is here: a filter, the count
-//! of frames that the closing summary needs, and an output that is written in whole lines. When the
-//! reader goes away (`mcpinspectd tap | head`), the tap is over, and that is no error.
+//! A tap is one more output of the engine. It writes either JSON lines of a fixed shape ([`jsonl`]) or
+//! lines for people ([`human`]). Both share this module: a filter, the frame counts for the closing
+//! summary, and an output that is written in whole lines. When the reader leaves
+//! (`mcpinspectd tap | head`), the tap ends without an error.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -22,12 +22,12 @@ pub use filter::Filter;
 pub use human::Human;
 pub use jsonl::Jsonl;
 
-/// Written at the latest when this much has gathered, in bytes.
+/// Write when this many bytes have gathered, at the latest.
 const GATHERED: usize = 64 * 1024;
-/// Most sessions that are remembered for the summary and for filtering.
+/// Maximum number of sessions to remember for the summary and for filtering.
 const MAX_SESSIONS: usize = 65_536;
 
-/// How a tap's lines look. Each function appends whole lines to `out`, or nothing.
+/// The format of a tap's lines. Each method appends whole lines to `out`, or nothing.
 pub trait Format {
     /// The tap is attached.
     fn ready(&mut self, ready: &Ready, out: &mut Vec<u8>);
@@ -39,7 +39,7 @@ pub trait Format {
     fn summary(&mut self, summary: &Summary, out: &mut Vec<u8>);
 }
 
-/// What is said first.
+/// The first line of a tap.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Ready {
     /// When the probes were attached.
@@ -61,31 +61,31 @@ impl Ready {
     }
 }
 
-/// What is said last.
+/// The last line of a tap.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Summary {
     /// When the tap ended.
     pub timestamp: Timestamp,
-    /// Every stream's account.
+    /// The ledger of every stream.
     pub streams: Vec<StreamSummary>,
-    /// What the probes did, over all streams of the machine.
+    /// The probes' totals over all streams of the machine.
     pub capture: CaptureTotals,
 }
 
-/// One stream's account.
+/// The ledger of one stream.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct StreamSummary {
     /// The bytes.
     #[serde(flatten)]
     pub ledger: StreamLedger,
-    /// Frames that were seen: messages, batches and what is neither.
+    /// Frames seen: messages, batches and frames that are neither.
     pub frames: u64,
-    /// Its server, where it was ever known; not part of the JSON.
+    /// Its server, if it became known; not part of the JSON.
     #[serde(skip)]
     pub server: Option<ServerId>,
 }
 
-/// A session as far as a tap has to know it.
+/// What a tap knows of a session.
 #[derive(Clone, Debug, Default)]
 struct Known {
     server: Option<ServerId>,
@@ -113,7 +113,7 @@ enum State {
 }
 
 impl<W: Write, F: Format> Tap<W, F> {
-    /// A tap that shows what `filter` admits.
+    /// Creates a tap that shows what `filter` admits.
     pub fn new(out: W, format: F, filter: Filter) -> Self {
         Self {
             out,
@@ -125,13 +125,13 @@ impl<W: Write, F: Format> Tap<W, F> {
         }
     }
 
-    /// Says that the tap is attached, and writes it at once.
+    /// Writes the first line, at once.
     pub fn ready(&mut self, ready: &Ready) {
         self.format.ready(ready, &mut self.gathered);
         self.flush();
     }
 
-    /// Writes what has gathered: to be called after each batch of input, and on a timer.
+    /// Writes what has gathered. Call this after each batch of input, and on a timer.
     pub fn flush(&mut self) {
         if matches!(self.state, State::Open)
             && let Err(error) = write_whole(&mut self.out, &self.gathered)
@@ -142,19 +142,19 @@ impl<W: Write, F: Format> Tap<W, F> {
             };
         }
         self.gathered.clear();
-        // After one message of many megabytes, not to be kept for ever.
+        // Do not keep the memory of one message of many megabytes.
         self.gathered.shrink_to(4 * GATHERED);
     }
 
-    /// Whether anybody still reads; if not, there is no point in going on.
+    /// Whether the output still has a reader.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
     }
 
-    /// Says how the streams ended, and ends. `ledger` holds all streams that the tap has seen.
+    /// Writes the summary and ends the tap. `ledger` holds all streams that the tap has seen.
     ///
     /// # Errors
-    /// What went wrong with the output at any time; a reader that went away is no error.
+    /// The first failure to write. A reader that has left is not an error.
     pub fn finish(
         mut self,
         now: Timestamp,
@@ -227,7 +227,7 @@ impl<W: Write, F: Format> Output for Tap<W, F> {
             if known.server.as_ref() != Some(message.server_id) {
                 known.server = Some(message.server_id.clone());
             }
-            // A party that took over does not undo that the former one was part of the session.
+            // A process that takes over does not remove the former one from the session.
             known.server_pid = message.server_pid.or(known.server_pid);
             known.client_pid = message.client_pid.or(known.client_pid);
         }
@@ -265,8 +265,8 @@ fn side(direction: Direction) -> usize {
     }
 }
 
-/// Writes all of it, also where the output is not ready: a terminal that another program has set to
-/// non-blocking mode says so instead of waiting.
+/// Writes all bytes, waiting for the output if need be: a terminal that another program has switched to
+/// non-blocking mode refuses to wait by itself.
 fn write_whole(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match again(|| out.write(bytes))? {
@@ -277,7 +277,7 @@ fn write_whole(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     again(|| out.flush())
 }
 
-/// Does it until it is neither interrupted nor told to wait.
+/// Repeats an attempt while it is interrupted or would block.
 fn again<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match attempt() {

@@ -189,7 +189,7 @@ impl NotificationList {
         self.tokens = self.tokens.max(1);
     }
 
-    /// Records that the person closed this notification: the next alert about its server opens a new one.
+    /// Records that the person closed this notification: its server's next alert opens a new one.
     pub fn closed(&mut self, id: u32) {
         self.servers.retain(|_, group| match group.shown {
             Some((shown, _)) if shown == id => {

@@ -1,4 +1,4 @@
-//! The forms in which a scan is told: for people, for scripts, for code scanning.
+//! The output formats of a scan: for people, for scripts, and for code scanning.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -10,10 +10,10 @@ use mcpinspectd::model::{Action, Detection, Severity};
 use mcpinspectd::text::escape;
 use serde_json::{Value, json};
 
-/// Findings of one line that the human form shows.
+/// Maximum number of findings for one line in the human form.
 const SHOWN: usize = 6;
 
-/// One JSON object a line.
+/// Writes one JSON object per line.
 pub fn jsonl(out: &mut dyn Write, outcomes: &[Outcome]) -> io::Result<()> {
     for outcome in outcomes {
         serde_json::to_writer(&mut *out, outcome)?;
@@ -22,7 +22,7 @@ pub fn jsonl(out: &mut dyn Write, outcomes: &[Outcome]) -> io::Result<()> {
     Ok(())
 }
 
-/// For people: what is wrong, where, and why; then the count.
+/// Writes each finding with its place and reason for people, then the totals.
 pub fn human(out: &mut dyn Write, outcomes: &[Outcome], colour: bool) -> io::Result<()> {
     let paint = |style: Style, text: &str| {
         if colour {
@@ -77,7 +77,7 @@ pub fn human(out: &mut dyn Write, outcomes: &[Outcome], colour: bool) -> io::Res
     )
 }
 
-/// One finding, with its place.
+/// Writes one finding, with its place.
 pub fn finding(
     out: &mut dyn Write,
     detection: &Detection,
@@ -111,7 +111,7 @@ fn verdict(action: Action) -> (&'static str, Style) {
     }
 }
 
-/// SARIF 2.1.0: one result per finding of a line, at that line of the input.
+/// Writes SARIF 2.1.0: one result for each finding, located at its input line.
 pub fn sarif(
     out: &mut dyn Write,
     outcomes: &[Outcome],
@@ -157,7 +157,7 @@ pub fn sarif(
     out.write_all(b"\n")
 }
 
-/// A name as a reference by RFC 3986: what has no place in one is percent-encoded.
+/// Percent-encodes a name as a URI reference by RFC 3986.
 fn uri(source: &str) -> String {
     let mut uri = String::new();
     for byte in source.bytes() {
