@@ -59,8 +59,6 @@ pub mod logging;
 pub mod manual;
 pub mod mcp;
 pub mod model;
-#[cfg(feature = "kernel")]
-pub mod monitor;
 pub mod pipeline;
 #[cfg(feature = "kernel")]
 pub mod preflight;

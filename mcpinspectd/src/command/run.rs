@@ -21,6 +21,7 @@ use mcpinspectd::pipeline::{Host, Pipeline, Reloaded};
 use mcpinspectd::priority::Priority;
 use mcpinspectd::sink::Sinks;
 use mcpinspectd::sink::jsonl::Target;
+use mcpinspectd::source::{self, Source as _};
 use mcpinspectd::status::metrics::{MetricsFile, Snapshot};
 use mcpinspectd::store;
 use mcpinspectd::systemd::{self, Heartbeat, Watchdog};
@@ -71,7 +72,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (control, requests) = control::channel();
 
     let diagnostics = arguments.log.as_deref() == Some("trace");
-    let mut monitor = session::start(&config, Arc::clone(&tags), names, 0, diagnostics)?;
+    let mut source = session::start(&config, Arc::clone(&tags), names, 0, diagnostics)?;
     // Threads start here: what they may do was settled before.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -85,7 +86,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Running::start(settings(&config), Some(Arc::new(control.clone())))?
     };
     tracing::info!(
-        hook = monitor.hook().as_str(),
+        hook = source.hook().as_str(),
         registry = %path.display(),
         "{WATCHING}"
     );
@@ -118,23 +119,23 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let started = Timestamp::now();
     let sinks = running.sinks();
     let mut heap = HeapTrim::new();
-    monitor.run(&stop, &mut pipeline, |pipeline, monitor| {
+    let Ok(()) = source::run(&mut source, &stop, &mut pipeline, |pipeline, source| {
         heartbeat.beat();
-        heap.attend(monitor.totals().records);
+        heap.attend(source.totals().records);
         if reopen.swap(false, Ordering::AcqRel)
             && let Err(error) = pipeline.reload()
         {
             tracing::error!("{error}; everything stays as it was");
         }
         let now = Timestamp::now();
-        pipeline.attend(now, || monitor.account());
+        pipeline.attend(now, || source.account());
         if let Some(metrics) = &mut metrics
             && metrics.is_due(now)
         {
             metrics.write(&Snapshot {
                 started,
-                capture: monitor.totals(),
-                streams: monitor.account(),
+                capture: source.totals(),
+                streams: source.account(),
                 events: sinks.view().counts(),
                 sinks: sinks.tally(),
                 ..pipeline.snapshot()
@@ -143,7 +144,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     });
     systemd::stopping();
     pipeline.engine().registry_mut().save(Timestamp::now());
-    let totals = monitor.totals();
+    let totals = source.totals();
     tracing::info!(
         records = totals.records,
         bytes = totals.bytes,

@@ -1,4 +1,4 @@
-//! What `run` and `tap` share: checks, the monitor, the engine, and signals that end them.
+//! What `run` and `tap` share: checks, the kernel's source, the engine, and signals that end them.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,12 +9,12 @@ use mcpinspectd::config::{Config, TagAction, Tags};
 use mcpinspectd::discover::WatchPolicy;
 use mcpinspectd::engine::Limits;
 use mcpinspectd::model::{Pid, ServerId, Timestamp};
-use mcpinspectd::monitor::{Machine, Monitor, MonitorOptions};
 use mcpinspectd::preflight::{self, Requirements};
 use mcpinspectd::privileges;
 use mcpinspectd::process::ProcessInfo;
 use mcpinspectd::process::identity::{self, clients::ClientConfigs};
 use mcpinspectd::registry::ServerNames;
+use mcpinspectd::source::kernel::{KernelEnvironment, KernelOptions, KernelSource};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -75,9 +75,9 @@ pub fn start(
     mut names: ServerNames,
     accounts: usize,
     diagnostics: bool,
-) -> anyhow::Result<Monitor> {
+) -> anyhow::Result<KernelSource> {
     heap::return_promptly();
-    let options = MonitorOptions {
+    let options = KernelOptions {
         probes: probes(config, diagnostics),
         max_message: config.capture.max_message.0,
         compare_ends: config.capture.compare_ends,
@@ -111,10 +111,10 @@ pub fn start(
         names.assign(identity)
     };
     let mut left = Ok(CapabilitySet::empty());
-    let monitor = Monitor::start(&options, |probes| {
+    let source = KernelSource::start(&options, |probes| {
         // No other thread has been started yet: each will have as little as this one.
         left = privileges::drop_unneeded();
-        Machine::new(probes, Box::new(policy), Box::new(identity))
+        KernelEnvironment::new(probes, Box::new(policy), Box::new(identity))
     })
     .map_err(|error| {
         let advice = error.advice();
@@ -122,7 +122,7 @@ pub fn start(
     })?;
     let left = left.context("cannot give up privileges")?;
     tracing::debug!(?left, "capabilities");
-    Ok(monitor)
+    Ok(source)
 }
 
 /// Columns of the terminal on standard output; `None` where there is none.

@@ -14,6 +14,7 @@ use mcpinspectd::logging;
 use mcpinspectd::model::{Pid, Timestamp};
 use mcpinspectd::pipeline::{Flush, TapPipeline};
 use mcpinspectd::registry::{Registry, ServerNames};
+use mcpinspectd::source::{self, Source as _};
 use mcpinspectd::tap::{Filter, Format, Human, Jsonl, Ready, Tap};
 use mcpinspectd::terminal::wants_colour;
 
@@ -77,7 +78,7 @@ fn watch(
     format: impl Format,
 ) -> anyhow::Result<()> {
     let stop = session::stop_flag()?;
-    let mut monitor = session::start(
+    let mut source = session::start(
         config,
         Arc::new(RwLock::new(config.tags())),
         ServerNames::default(),
@@ -98,10 +99,10 @@ fn watch(
         },
     };
     pipeline.output.tap.ready(&Ready::now(Timestamp::now()));
-    monitor.run(&stop, &mut pipeline, |_, _| {});
-    let totals = monitor.totals();
+    let Ok(()) = source::run(&mut source, &stop, &mut pipeline, |_, _| {});
+    let totals = source.totals();
     let tap = pipeline.output.tap;
-    tap.finish(Timestamp::now(), monitor.ledger(), totals)
+    tap.finish(Timestamp::now(), source.ledger(), totals)
         .context("cannot write")
 }
 

@@ -13,6 +13,7 @@ const PROCESSES_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub struct BlindProcesses {
     by_pid: HashMap<u32, Operation>,
+    covered: u64,
 }
 
 impl BlindProcesses {
@@ -27,6 +28,16 @@ impl BlindProcesses {
     /// The mechanism that a process uses.
     pub fn mechanism_of(&self, pid: u32) -> Option<Operation> {
         self.by_pid.get(&pid).copied()
+    }
+
+    /// Counts bytes that moved unseen at one end of a stream and were seen at the other.
+    pub fn count_covered(&mut self) {
+        self.covered += 1;
+    }
+
+    /// How often that was counted.
+    pub fn covered(&self) -> u64 {
+        self.covered
     }
 
     /// Forgets a process: another program runs in it now.

@@ -5,7 +5,11 @@ use super::step::Step;
 use crate::capture::Origin;
 use crate::model::{Input, Pid};
 
-/// Reports a blind spot of a session that has been announced.
+/// Reports that a process of a session moved bytes in a way that the probes cannot see, if the
+/// session has been announced.
+///
+/// Where the other end of the stream has the same bytes, nothing is lost and there is nothing to
+/// report: that is only counted.
 pub fn report(
     step: &mut Step<'_>,
     index: SessionIndex,
@@ -13,14 +17,22 @@ pub fn report(
     origin: Origin,
     covered_by_other_end: bool,
 ) {
-    if let Some(session) = step.sessions.get(index)
-        && session.announced
-    {
+    let Some(session) = step.sessions.get(index) else {
+        return;
+    };
+    if covered_by_other_end {
+        step.blind.count_covered();
+        tracing::debug!(
+            session = %session.id,
+            mechanism,
+            pid = origin.tgid,
+            "a blind spot, covered by the other end of the stream"
+        );
+    } else if session.announced {
         step.sink.input(Input::BlindSpot {
             session: (&session.id).into(),
             mechanism: mechanism.into(),
             pid: Pid(origin.tgid),
-            covered_by_other_end,
             time: step.clock.at(origin.time),
         });
     }

@@ -68,6 +68,11 @@ impl<E: Environment> Tracker<E> {
         self.sessions.refused()
     }
 
+    /// How often bytes moved past the probes at one end of a stream and were seen at the other.
+    pub fn covered_blind_spots(&self) -> u64 {
+        self.blind.covered()
+    }
+
     /// Bytes kept of streams that are undecided.
     pub fn buffered(&self) -> usize {
         self.streams.buffered()

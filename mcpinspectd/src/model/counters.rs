@@ -55,6 +55,9 @@ pub struct CaptureTotals {
     pub undecodable: u64,
     /// Sessions that were not followed because too many were under way.
     pub sessions_refused: u64,
+    /// How often bytes moved past the probes at one end of a stream and were seen at the other, so
+    /// that nothing was lost.
+    pub blind_spots_covered: u64,
 }
 
 /// The sum for one sink, for a status line or the end of a run.

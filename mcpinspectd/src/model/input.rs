@@ -143,7 +143,8 @@ pub enum Input<'a> {
         #[serde(with = "exact")]
         time: Timestamp,
     },
-    /// A party moves bytes in a way that cannot be copied.
+    /// A party moves bytes in a way that cannot be copied, and the other end of the stream does not
+    /// have them either.
     BlindSpot {
         /// The session.
         session: Cow<'a, SessionId>,
@@ -151,8 +152,6 @@ pub enum Input<'a> {
         mechanism: Cow<'a, str>,
         /// Which process.
         pid: Pid,
-        /// Whether the bytes are seen at the other end of the stream.
-        covered_by_other_end: bool,
         /// When.
         #[serde(with = "exact")]
         time: Timestamp,
@@ -299,13 +298,11 @@ impl Input<'_> {
                 session,
                 mechanism,
                 pid,
-                covered_by_other_end,
                 time,
             } => Input::BlindSpot {
                 session: owned(session),
                 mechanism: owned(mechanism),
                 pid,
-                covered_by_other_end,
                 time,
             },
             Self::EndOfStream {

@@ -4,12 +4,15 @@
 //! earlier run, a script in a test. Each of them is a [`Source`], which pushes [`Input`]s into an
 //! [`InputSink`] until it is stopped or has nothing left.
 //!
+//! - `kernel`: the sessions on this machine, as the probes see them.
 //! - [`tape`]: a file of inputs, one JSON line each.
 //! - [`recorder`]: writes a tape of the inputs that pass.
 //! - [`script`]: makes the inputs of a session by hand, for tests and benchmarks.
 //!
 //! [`Input`]: crate::model::Input
 
+#[cfg(feature = "kernel")]
+pub mod kernel;
 pub mod recorder;
 pub mod script;
 pub mod tape;

@@ -232,17 +232,11 @@ impl Script {
     }
 
     /// A process moves bytes in a way that cannot be copied.
-    pub fn blind_spot(
-        &self,
-        mechanism: &str,
-        pid: Pid,
-        covered_by_other_end: bool,
-    ) -> Input<'static> {
+    pub fn blind_spot(&self, mechanism: &str, pid: Pid) -> Input<'static> {
         Input::BlindSpot {
             session: self.owned_id(),
             mechanism: mechanism.to_owned().into(),
             pid,
-            covered_by_other_end,
             time: self.time,
         }
     }

@@ -99,7 +99,7 @@ fn session() -> Vec<Input<'static>> {
         script.difference(Down, b"what was read", b"what was \xff written"),
         script.gap(Down, 12),
         script.line(Down, r#"{"jsonrpc":"2.0","method":"notifications/x"}"#),
-        script.blind_spot("splice", Pid(7), false),
+        script.blind_spot("splice", Pid(7)),
         script.end_of_stream(Up),
         script.end("server_exited"),
     ]);

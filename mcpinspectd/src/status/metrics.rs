@@ -91,6 +91,7 @@ impl Snapshot {
             undecodable,
             sessions_refused,
             calls_missed,
+            blind_spots_covered,
         } = &self.capture;
         for (name, help, value) in [
             ("records_total", "Records that the probes wrote.", records),
@@ -134,6 +135,11 @@ impl Snapshot {
                 "calls_missed_total",
                 "Calls that the probes could not look at.",
                 calls_missed,
+            ),
+            (
+                "blind_spots_covered_total",
+                "Unseen transfers whose bytes were seen at the other end.",
+                blind_spots_covered,
             ),
         ] {
             page.family(name, "counter", help);

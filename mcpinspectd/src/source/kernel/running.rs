@@ -1,37 +1,39 @@
 //! Servers that were running before the daemon.
 //!
-//! Their standard input and output are looked at like those of a program that starts now. Some
-//! servers move their wire away from descriptors 0 and 1 once they run (Python's SDK does), so
-//! pipes that a process shares with one of its ancestors, one in each direction, are looked at too.
+//! Their standard input and output are examined like those of a program that starts now. Some servers
+//! move their wire away from descriptors 0 and 1 once they run (Python's SDK does), so pairs of pipes
+//! that a process shares with one of its ancestors, one in each direction, are examined too.
 
 use std::collections::{HashMap, HashSet};
 
 use mcpinspect_common::{EndpointKey, EndpointKind};
 
-use super::Machine;
+use super::KernelEnvironment;
 use crate::capture::ProbeError;
 use crate::model::Pid;
 use crate::process::fds::{Holder, Holders, InodeKey, StreamKind, holders_snapshot};
 use crate::process::info::{ProcessSnapshot, all};
 
-/// A program found running, and the endpoints that may be its wire.
+/// A program that was running before the daemon, and the endpoints that may be its wire.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct RunningProgram {
     pub(super) pid: Pid,
     pub(super) input: Option<EndpointKey>,
     pub(super) output: Option<EndpointKey>,
 }
 
-/// Registers what may be a wire. The probes answer through the ring.
-pub(super) fn register_running(machine: &mut Machine) -> Result<Vec<Found>, ProbeError> {
-    let found = candidates(&all(), &holders_snapshot());
-    let keys: HashSet<EndpointKey> = found
+/// Registers every endpoint that may be a wire. The probes answer through the ring.
+pub(super) fn register(
+    environment: &mut KernelEnvironment,
+) -> Result<Vec<RunningProgram>, ProbeError> {
+    let running = candidates(&all(), &holders_snapshot());
+    let keys: HashSet<EndpointKey> = running
         .iter()
-        .flat_map(|found| [found.input, found.output])
+        .flat_map(|program| [program.input, program.output])
         .flatten()
         .collect();
-    machine.probes().register(keys)?;
-    Ok(found)
+    environment.probes().register(keys)?;
+    Ok(running)
 }
 
 fn endpoint(key: InodeKey, kind: StreamKind) -> Option<EndpointKey> {
@@ -47,31 +49,31 @@ fn endpoint(key: InodeKey, kind: StreamKind) -> Option<EndpointKey> {
     })
 }
 
-/// Pipes per process and direction that are looked at beside its standard input and output.
+/// Pipes per process and direction that are examined besides its standard input and output.
 const SHARED_MAX: usize = 4;
 
 /// The programs that may be servers.
-fn candidates(processes: &[ProcessSnapshot], holders: &Holders) -> Vec<Found> {
+fn candidates(processes: &[ProcessSnapshot], holders: &Holders) -> Vec<RunningProgram> {
     let parents: HashMap<Pid, Pid> = processes
         .iter()
         .map(|process| (process.pid, process.parent))
         .collect();
     let own = crate::process::own();
-    let mut stdio: HashMap<Pid, Found> = HashMap::new();
+    let mut stdio: HashMap<Pid, RunningProgram> = HashMap::new();
     let mut shared: HashMap<Pid, [Vec<EndpointKey>; 2]> = HashMap::new();
     for (key, holders) in holders {
         for holder in holders.iter().filter(|holder| holder.pid != own) {
             let Some(endpoint) = endpoint(*key, holder.kind) else {
                 continue;
             };
-            let found = stdio.entry(holder.pid).or_insert(Found {
+            let program = stdio.entry(holder.pid).or_insert(RunningProgram {
                 pid: holder.pid,
                 input: None,
                 output: None,
             });
             match holder.fd {
-                0 if holder.access.reads() => found.input = Some(endpoint),
-                1 if holder.access.writes() => found.output = Some(endpoint),
+                0 if holder.access.reads() => program.input = Some(endpoint),
+                1 if holder.access.writes() => program.output = Some(endpoint),
                 // Standard error is shared with ancestors everywhere.
                 2 => {}
                 _ if is_shared_with_ancestor(holder, holders, &parents) => {
@@ -82,15 +84,15 @@ fn candidates(processes: &[ProcessSnapshot], holders: &Holders) -> Vec<Found> {
             }
         }
     }
-    let mut found: Vec<Found> = stdio
+    let mut running: Vec<RunningProgram> = stdio
         .into_values()
-        .filter(|found| found.input.is_some() || found.output.is_some())
+        .filter(|program| program.input.is_some() || program.output.is_some())
         .collect();
-    // Only pairs in both directions are taken for a moved wire; which pair it is will show.
+    // Only a pair of both directions can be a moved wire. Which pair it is, its bytes will show.
     for (pid, [inputs, outputs]) in shared {
         for input in inputs.iter().take(SHARED_MAX) {
             for output in outputs.iter().take(SHARED_MAX) {
-                found.push(Found {
+                running.push(RunningProgram {
                     pid,
                     input: Some(*input),
                     output: Some(*output),
@@ -98,8 +100,8 @@ fn candidates(processes: &[ProcessSnapshot], holders: &Holders) -> Vec<Found> {
             }
         }
     }
-    found.sort_by_key(|found| found.pid);
-    found
+    running.sort_by_key(|program| program.pid);
+    running
 }
 
 /// Whether an ancestor of the holder has the other end of its pipe.

@@ -1,4 +1,4 @@
-//! The machine as discovery sees it: the probes' maps and the process table.
+//! This machine as discovery sees it: the probes' maps and the process table.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -20,19 +20,20 @@ pub type PolicyOf = Box<dyn Fn(&ProcessInfo) -> WatchPolicy + Send>;
 /// Finds a server's stable name.
 pub type IdentityOf = Box<dyn FnMut(Option<&ProcessInfo>, Option<u32>) -> ServerIdentity + Send>;
 
-/// See the module's text.
-pub struct Machine {
+/// The probes' maps and the process table.
+pub struct KernelEnvironment {
     probes: Probes,
     policy: PolicyOf,
     identity: IdentityOf,
-    /// The daemon's own output: never watched.
+    /// The daemon's own pipes and sockets, which are never watched.
     own: HashSet<EndpointKey>,
-    /// Processes (by slot and mark) that seemed to hold nothing of interest when that was looked at last.
+    /// Processes (by slot and mark) that held nothing of interest at the last look.
     idle: HashMap<u32, u64>,
 }
 
-impl Machine {
-    /// The machine that `probes` run on.
+impl KernelEnvironment {
+    /// The machine that the probes run on. `policy` and `identity` answer what discovery asks about
+    /// processes.
     pub fn new(probes: Probes, policy: PolicyOf, identity: IdentityOf) -> Self {
         Self {
             probes,
@@ -48,8 +49,8 @@ impl Machine {
         &mut self.probes
     }
 
-    /// Makes the daemon's own pipes and sockets known as not to be watched, so that a program that
-    /// reads its output is not taken for part of a session.
+    /// Excludes the daemon's own pipes and sockets, so that a program which reads its output is not
+    /// taken for part of a session.
     pub(super) fn exclude_own_output(&mut self) {
         for (_, target) in of_process(own()) {
             let kind = match target.kind {
@@ -71,7 +72,7 @@ impl Machine {
     }
 }
 
-impl Environment for Machine {
+impl Environment for KernelEnvironment {
     fn watch(&mut self, key: EndpointKey, watch: EndpointWatch) {
         if self.own.contains(&key) {
             return;
@@ -127,8 +128,8 @@ impl Environment for Machine {
     }
 
     fn unmark_idle(&mut self) {
-        // Marks first: one that is set from now on has another stamp and stays. Then what is
-        // watched, which the probes register before they mark. Then who holds it.
+        // Marks first: one that is set from now on has another stamp and stays. Then the endpoints
+        // that are watched, which the probes register before they mark. Then who holds those.
         let marked = self.probes.tracked.marked();
         if marked.is_empty() {
             return;
@@ -140,8 +141,8 @@ impl Environment for Machine {
                 busy.extend(holders.iter().map(|holder| tracked_slot(holder.pid.0)));
             }
         }
-        // A process that moves a descriptor while its table is gone through seems to hold nothing, so it
-        // has to do so twice.
+        // A process that moves a descriptor while its table is being read seems to hold nothing, so
+        // that has to happen twice.
         let idle = marked.into_iter().filter(|(slot, _)| !busy.contains(slot));
         let idle: HashMap<u32, u64> = idle.collect();
         for (slot, stamp) in &idle {
@@ -165,11 +166,11 @@ impl Environment for Machine {
     }
 }
 
-/// A system call that gives a descriptor and that the C library has no wrapper for.
+/// Makes a system call that returns a descriptor and that the C library has no wrapper for.
 fn descriptor(number: libc::c_long, a: i64, b: i64, c: i64) -> Option<OwnedFd> {
-    // SAFETY: both calls that come here take integers only and give a new descriptor or -1.
+    // SAFETY: both calls that come here take only integers and return a new descriptor or -1.
     let result = unsafe { libc::syscall(number, a, b, c) };
     let fd = i32::try_from(result).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: just opened, and owned by nobody else.
+    // SAFETY: just opened, and owned by nothing else.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
