@@ -4,11 +4,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use mcpinspectd::detect::analyse::{Analyser, Circumstances};
-use mcpinspectd::detect::extract::Subject;
-use mcpinspectd::detect::knowledge::Knowledge;
-use mcpinspectd::detect::message;
-use mcpinspectd::detect::tree::Tree;
+use mcpinspectd::detect::WeightedRules;
+use mcpinspectd::detect::analysis::{Analyser, AnalysisContext, Subject, message};
+use mcpinspectd::detect::json::Json;
 use serde_json::{Value, json};
 
 /// A definition of the usual size (about 1.1 KB), different for each number.
@@ -44,7 +42,7 @@ fn definitions(c: &mut Criterion) {
         .map(|number| definition(number).to_string())
         .collect();
     let bytes: usize = tools.iter().map(String::len).sum();
-    let mut analyser = Analyser::new(Knowledge::builtin());
+    let mut analyser = Analyser::new(WeightedRules::builtin());
     let mut group = c.benchmark_group("definitions");
     group.throughput(Throughput::Elements(tools.len() as u64));
     group.bench_function(
@@ -52,25 +50,25 @@ fn definitions(c: &mut Criterion) {
         |b| {
             b.iter(|| {
                 for tool in &tools {
-                    let tool: Tree<'_> = serde_json::from_str(tool).unwrap_or_default();
-                    black_box(analyser.tool(&tool, Circumstances::default()));
+                    let tool: Json<'_> = serde_json::from_str(tool).unwrap_or_default();
+                    black_box(analyser.tool(&tool, AnalysisContext::default()));
                 }
             });
         },
     );
-    let parsed: Vec<Tree<'_>> = (0..1000).map(|n| definition(n).into()).collect();
+    let parsed: Vec<Json<'_>> = (0..1000).map(|n| definition(n).into()).collect();
     group.bench_function("look at", |b| {
         b.iter(|| {
             parsed
                 .iter()
-                .for_each(|tool| drop(black_box(analyser.tool(tool, Circumstances::default()))))
+                .for_each(|tool| drop(black_box(analyser.tool(tool, AnalysisContext::default()))))
         });
     });
     group.finish();
 }
 
 fn messages(c: &mut Criterion) {
-    let mut analyser = Analyser::new(Knowledge::builtin());
+    let mut analyser = Analyser::new(WeightedRules::builtin());
     let texts: Vec<String> = (0..1000)
         .map(|number| match number % 3 {
             0 => result(format!("Thread {number}: {}", "the meeting was moved to Thursday at ten. ".repeat(8))).to_string(),
@@ -83,11 +81,11 @@ fn messages(c: &mut Criterion) {
     group.bench_function("440 B mixed", |b| {
         b.iter(|| {
             for text in &texts {
-                let value: Tree<'_> = serde_json::from_str(text).unwrap_or_default();
+                let value: Json<'_> = serde_json::from_str(text).unwrap_or_default();
                 black_box(message::report(
                     &mut analyser,
                     &value,
-                    Circumstances::default(),
+                    AnalysisContext::default(),
                 ));
             }
         });
@@ -96,7 +94,7 @@ fn messages(c: &mut Criterion) {
 }
 
 fn large(c: &mut Criterion) {
-    let mut analyser = Analyser::new(Arc::clone(&Knowledge::builtin()));
+    let mut analyser = Analyser::new(Arc::clone(&WeightedRules::builtin()));
     let prose = "The committee met on Monday and agreed on the budget for the next year. Members asked for details on the new building. ";
     let code = "fn add(a: i64, b: i64) -> i64 {\n    // TODO: check for overflow\n    a + b\n}\n";
     let wide = "Комитет собрался в понедельник и утвердил бюджет. 委員会は月曜日に開かれ、予算を承認した。";
@@ -115,11 +113,11 @@ fn large(c: &mut Criterion) {
     group.sample_size(10);
     for (name, text) in inputs {
         group.throughput(Throughput::Bytes(text.len() as u64));
-        let message = Tree::from(result(text));
-        let value = message.get("result").unwrap_or(&Tree::Null);
+        let message = Json::from(result(text));
+        let value = message.get("result").unwrap_or(&Json::Null);
         group.bench_function(name, |b| {
             b.iter(|| {
-                black_box(analyser.value(value, Subject::ToolResult, Circumstances::default()))
+                black_box(analyser.value(value, Subject::ToolResult, AnalysisContext::default()))
             })
         });
     }

@@ -13,11 +13,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcpinspectd::detect::analyse::{Analyser, Circumstances};
-use mcpinspectd::detect::knowledge::{Current, Knowledge};
-use mcpinspectd::detect::neighbours::{Card, Neighbours};
-use mcpinspectd::detect::runtime::Watch;
-use mcpinspectd::detect::tree;
+use mcpinspectd::detect::analysis::{Analyser, AnalysisContext};
+use mcpinspectd::detect::cross_server::{ToolIndex, ToolProfile};
+use mcpinspectd::detect::json::Json;
+use mcpinspectd::detect::runtime::RuntimeDetector;
+use mcpinspectd::detect::{ActiveRules, WeightedRules};
 use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::event::{Body, Event};
 use mcpinspectd::model::Direction;
@@ -68,8 +68,8 @@ impl Whole {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let registry = store::open(&folder.path().join("registry.db")).unwrap();
-        let current = Arc::new(Current::new(Knowledge::builtin()));
-        let watch = Box::new(Watch::new(current));
+        let current = Arc::new(ActiveRules::new(WeightedRules::builtin()));
+        let watch = Box::new(RuntimeDetector::new(current));
         let mut whole = Self {
             engine: Engine::new(Limits::default(), registry, watch),
             count: Count::default(),
@@ -298,22 +298,22 @@ fn judged(pages: &[(String, String)]) -> Took {
     };
     let texts: Vec<Vec<String>> = pages.iter().map(|(_, answer)| tools(answer)).collect();
     let round = |_| {
-        let mut analyser = Analyser::new(Knowledge::builtin());
-        let mut neighbours = Neighbours::new();
+        let mut analyser = Analyser::new(WeightedRules::builtin());
+        let mut index = ToolIndex::new();
         timed(|| {
             for (server, texts) in texts.iter().enumerate() {
                 let server = server.to_string();
                 for text in texts {
-                    let tool = tree::read(text.as_bytes()).unwrap();
-                    let card = Arc::new(Card::of(&tool).unwrap());
-                    neighbours.learn(&server, Arc::clone(&card));
-                    let circumstances = Circumstances {
+                    let tool = Json::parse(text.as_bytes()).unwrap();
+                    let profile = Arc::new(ToolProfile::of(&tool).unwrap());
+                    index.insert(&server, Arc::clone(&profile));
+                    let context = AnalysisContext {
                         server: Some(&server),
-                        neighbours: Some(&neighbours),
-                        card: Some(&card),
-                        ..Circumstances::default()
+                        tools: Some(&index),
+                        profile: Some(&profile),
+                        ..AnalysisContext::default()
                     };
-                    std::hint::black_box(analyser.tool(&tool, circumstances));
+                    std::hint::black_box(analyser.tool(&tool, context));
                 }
             }
         })
@@ -561,7 +561,7 @@ fn main() {
     messages();
     results();
     hostile();
-    let memory = Knowledge::builtin().rules.memory();
+    let memory = WeightedRules::builtin().rules.memory();
     println!(
         "\nrules and automata: {:.1} MiB (bar 16)",
         memory as f64 / f64::from(1 << 20)

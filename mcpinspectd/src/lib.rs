@@ -67,6 +67,7 @@ pub mod priority;
 pub mod privileges;
 pub mod process;
 pub mod registry;
+pub mod rule_files;
 pub mod session;
 #[cfg(feature = "bus")]
 pub mod sink;

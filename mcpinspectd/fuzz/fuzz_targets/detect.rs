@@ -5,12 +5,12 @@
 use std::sync::{Arc, LazyLock};
 
 use arbitrary::Arbitrary;
-use mcpinspectd::detect::analyse::{Analyser, Circumstances};
-use mcpinspectd::detect::extract::Subject;
-use mcpinspectd::detect::knowledge::{Current, Knowledge};
-use mcpinspectd::detect::runtime::Watch;
-use mcpinspectd::detect::tree::Tree;
-use mcpinspectd::detect::{Detector, MessageInContext, SessionContext, ToolDefinition, Verdict};
+use mcpinspectd::detect::analysis::{Analyser, AnalysisContext, Subject};
+use mcpinspectd::detect::json::Json;
+use mcpinspectd::detect::runtime::RuntimeDetector;
+use mcpinspectd::detect::{
+    ActiveRules, Detector, MessageInContext, SessionContext, ToolDefinition, Verdict, WeightedRules,
+};
 use mcpinspectd::mcp::{self, Payload};
 use mcpinspectd::model::{
     Action, DefinitionHash, Direction, Pid, ServerId, SessionId, Timestamp, ToolStatus,
@@ -51,14 +51,14 @@ enum Step<'a> {
     },
 }
 
-static KNOWLEDGE: LazyLock<Arc<Knowledge>> = LazyLock::new(Knowledge::builtin);
+static RULES: LazyLock<Arc<WeightedRules>> = LazyLock::new(WeightedRules::builtin);
 
 fn raw(value: &serde_json::Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).expect("a value is JSON")
 }
 
 fn run(steps: &[Step<'_>]) -> Vec<Verdict> {
-    let mut watch = Watch::new(Arc::new(Current::new(Arc::clone(&KNOWLEDGE))));
+    let mut detector = RuntimeDetector::new(Arc::new(ActiveRules::new(Arc::clone(&RULES))));
     let mut verdicts = Vec::new();
     for (time, step) in steps.iter().enumerate() {
         let (Step::Tool { server, .. }
@@ -86,7 +86,7 @@ fn run(steps: &[Step<'_>]) -> Vec<Verdict> {
                 },
                 pinned,
             };
-            watch.tool(&context, &tool)
+            detector.tool(&context, &tool)
         };
         let verdict = match step {
             Step::Tool {
@@ -108,12 +108,12 @@ fn run(steps: &[Step<'_>]) -> Vec<Verdict> {
                 Err(_) => continue,
             },
             Step::Instructions { text, .. } => {
-                watch.introduction(&context, &raw(&serde_json::json!(text)), ToolStatus::New)
+                detector.introduction(&context, &raw(&serde_json::json!(text)), ToolStatus::New)
             }
             Step::Result { tool, text, .. } => {
                 let line = serde_json::json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": text}]}}).to_string();
                 message(
-                    &mut watch,
+                    &mut detector,
                     &context,
                     &line,
                     Direction::ServerToClient,
@@ -127,7 +127,7 @@ fn run(steps: &[Step<'_>]) -> Vec<Verdict> {
                 } else {
                     Direction::ServerToClient
                 };
-                message(&mut watch, &context, text, direction, None, None)
+                message(&mut detector, &context, text, direction, None, None)
             }
         };
         check(&verdict);
@@ -137,7 +137,7 @@ fn run(steps: &[Step<'_>]) -> Vec<Verdict> {
 }
 
 fn message(
-    watch: &mut Watch,
+    detector: &mut RuntimeDetector,
     context: &SessionContext<'_>,
     line: &str,
     direction: Direction,
@@ -152,7 +152,7 @@ fn message(
                 reply_to,
                 tool,
             };
-            watch.message(context, &message)
+            detector.message(context, &message)
         }
         _ => Verdict::CLEAN,
     }
@@ -183,9 +183,9 @@ fuzz_target!(|steps: Vec<Step<'_>>| {
     );
     for step in &steps {
         if let Step::Result { text, .. } = step {
-            let mut analyser = Analyser::new(Arc::clone(&KNOWLEDGE));
-            let value = Tree::String((*text).into());
-            analyser.value(&value, Subject::ToolResult, Circumstances::default());
+            let mut analyser = Analyser::new(Arc::clone(&RULES));
+            let value = Json::String((*text).into());
+            analyser.value(&value, Subject::ToolResult, AnalysisContext::default());
             let work = analyser.work();
             assert!(
                 work <= 20_000 + 600 * text.len() as u64,

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use mcpinspectd::bus::Endpoint;
 use mcpinspectd::config::{Config, Tags};
 use mcpinspectd::control::{self, suppression};
-use mcpinspectd::detect::runtime::Watch;
+use mcpinspectd::detect::runtime::RuntimeDetector;
 use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::logging;
@@ -95,7 +95,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(watchdog) = Watchdog::new(heartbeat.clone()) {
         runtime.spawn(watchdog.run());
     }
-    let detector = Box::new(Watch::new(rules.current()));
+    let detector = Box::new(RuntimeDetector::new(rules.current()));
     let containment = config.contain.policy();
     let metrics = config.metrics.clone();
     let host = DaemonHost {

@@ -7,7 +7,7 @@ use std::sync::{Arc, RwLock};
 
 use anyhow::Context as _;
 use mcpinspectd::config::Config;
-use mcpinspectd::detect::runtime::Watch;
+use mcpinspectd::detect::runtime::RuntimeDetector;
 use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::logging;
@@ -91,7 +91,7 @@ fn watch(
         engine: Engine::new(
             session::limits(config),
             registry,
-            Box::new(Watch::new(Rules::load(None).current())),
+            Box::new(RuntimeDetector::new(Rules::load(None).current())),
         ),
         output: Live {
             tap: Tap::new(io::stdout(), format, filter),

@@ -169,7 +169,7 @@ impl Suppression {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
-    use crate::detect::knowledge::Knowledge;
+    use crate::rule_files;
 
     const NOW: Timestamp = Timestamp(1_760_000_000_000_000_000);
 
@@ -190,16 +190,16 @@ mod tests {
         let path = directory.path().join(FILE);
         silence("files[1]", 7).unwrap().add_to(&path, NOW).unwrap();
         silence("mail", 1).unwrap().add_to(&path, NOW).unwrap();
-        let (knowledge, errors) = Knowledge::load(&path);
+        let (knowledge, errors) = rule_files::load(&[&path]);
         assert!(errors.is_empty(), "{errors:?}");
         let suppressions = knowledge.rules.suppressions();
         assert_eq!(suppressions.len(), 2);
         let first = &suppressions[0];
-        assert!(first.concerns(Some("files[1]"), Some("re*d"), NOW));
-        assert!(!first.concerns(Some("files1"), Some("re*d"), NOW));
-        assert!(!first.concerns(Some("files[1]"), Some("read"), NOW));
-        assert!(first.silences("credential-path", ""));
-        assert!(!first.concerns(
+        assert!(first.applies_to(Some("files[1]"), Some("re*d"), NOW));
+        assert!(!first.applies_to(Some("files1"), Some("re*d"), NOW));
+        assert!(!first.applies_to(Some("files[1]"), Some("read"), NOW));
+        assert!(first.covers("credential-path", ""));
+        assert!(!first.applies_to(
             Some("files[1]"),
             Some("re*d"),
             Timestamp(NOW.0 + 7 * NANOS_PER_DAY)
@@ -207,7 +207,7 @@ mod tests {
         // Only one of them has not run out three days later.
         let later = Timestamp(NOW.0 + 3 * NANOS_PER_DAY);
         silence("new", 30).unwrap().add_to(&path, later).unwrap();
-        assert_eq!(Knowledge::load(&path).0.rules.suppressions().len(), 2);
+        assert_eq!(rule_files::load(&[&path]).0.rules.suppressions().len(), 2);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 

@@ -1,9 +1,9 @@
-//! What a finding can be: the kinds of attack, the kinds of evidence, and the places of text.
+//! The vocabulary of findings: kinds of attack, kinds of evidence, surfaces, and parts of a subject.
 //!
-//! A *category* answers "what is being tried" and is what people filter by. An *evidence kind*
-//! answers "what makes us think so"; the verdict wants several of them to agree, because any single
-//! one occurs in honest tools. A *surface* answers "who wrote this text and who reads it": the same
-//! sentence weighs differently in a tool's description and in an e-mail that a tool fetched.
+//! A *category* answers "what is being tried?" and is what people filter by. A kind of *evidence* answers
+//! "what suggests that?"; a verdict needs several kinds to agree, because each by itself occurs in honest
+//! tools. A *surface* answers "who wrote this text, and who reads it?": the same sentence weighs more in a
+//! tool's description than in an e-mail that a tool fetched.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ macro_rules! words {
             /// Every value, in the order of the documentation.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The word used on the outside.
+            /// The word for it in events and rule files.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),* }
             }
@@ -47,13 +47,13 @@ words! {
         Concealment = "concealment",
         /// Another tool or step must come first, for no reason of the task.
         ForcedPrerequisite = "forced_prerequisite",
-        /// Arguments of a call are to be changed behind the user's back.
+        /// The agent is told to change arguments of a call behind the user's back.
         ArgumentHijack = "argument_hijack",
-        /// A tool of another server is impersonated, copied or talked about.
+        /// Another server's tool is impersonated or copied, or the agent is told how to use it.
         CrossServerShadowing = "cross_server_shadowing",
-        /// Credentials or key files are to be read.
+        /// The agent is told to read credentials or key files.
         CredentialAccess = "credential_access",
-        /// Data is to be sent somewhere.
+        /// The agent is told to send data somewhere.
         Exfiltration = "exfiltration",
         /// A parameter that collects the conversation, the prompt or secrets.
         ContextLeak = "context_leak",
@@ -61,11 +61,11 @@ words! {
         UnicodeSmuggling = "unicode_smuggling",
         /// A payload in base64, hex or percent encoding.
         EncodedPayload = "encoded_payload",
-        /// Shell commands or code to be run.
+        /// Shell commands or code that the agent is to run.
         CommandInjection = "command_injection",
-        /// Paths that climb out of where they belong.
+        /// Paths that lead out of the directory where they belong.
         PathTraversal = "path_traversal",
-        /// The tool pushes itself before others.
+        /// The tool presses to be preferred over others.
         PreferenceManipulation = "preference_manipulation",
         /// Annotations that contradict what the tool says it does.
         AnnotationDeception = "annotation_deception",
@@ -83,17 +83,17 @@ words! {
         RateAnomaly = "rate_anomaly",
         /// A key or a password in plain sight.
         SecretExposure = "secret_exposure",
-        /// A server whose memory does not hold what went over the wire.
+        /// A server whose memory does not hold the bytes that went over the wire.
         WireTampering = "wire_tampering",
     }
 }
 
 words! {
-    /// What makes us think so. Independent kinds that agree make a verdict.
+    /// What suggests an attack. A verdict needs independent kinds to agree.
     Evidence {
         /// The agent is given an order.
         Directive = "directive",
-        /// Something is kept from the user.
+        /// Something is to be kept from the user.
         Secrecy = "secrecy",
         /// The text ranks itself above the user or the system.
         Priority = "priority",
@@ -103,7 +103,7 @@ words! {
         Override = "override",
         /// A sensitive file or credential is the object.
         Sensitive = "sensitive",
-        /// A place where data is to go.
+        /// A place to which data is to go.
         Destination = "destination",
         /// Something is destroyed, disabled or spent.
         Harm = "harm",
@@ -117,13 +117,13 @@ words! {
         Preference = "preference",
         /// Text is hidden or fenced off.
         Disguise = "disguise",
-        /// A claimed property and the text disagree.
+        /// A claimed property contradicts the text.
         Contradiction = "contradiction",
         /// Names or descriptions that imitate another server's.
         Imitation = "imitation",
-        /// What was seen at run time.
+        /// What happened at run time.
         Behaviour = "behaviour",
-        /// Ordinary in honest tools: speaks against an attack.
+        /// Ordinary in honest tools: evidence against an attack.
         Honest = "honest",
     }
 }

@@ -1,4 +1,7 @@
-//! What each category means, for people: `mcpinspect explain`.
+//! What each category of findings means, for people.
+//!
+//! A finding names its category and quotes a text; that alone does not tell a reader whether to worry. Each
+//! category has a page with what it is, what triggers it, and what looks similar and does not.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,21 +11,21 @@ use serde::Deserialize;
 
 use super::category::Category;
 
-/// What is said about a category.
+/// The page of a category.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
-    /// One line.
+    /// A title of one line.
     pub title: String,
     /// What it is and why it matters.
     pub summary: String,
     /// What triggers it.
     pub triggers: Vec<String>,
-    /// What looks similar and does not.
+    /// What looks similar and does not trigger it.
     pub not: Vec<String>,
 }
 
-/// The page of a category.
+/// Returns the page of a category.
 #[expect(
     clippy::expect_used,
     reason = "the file is part of the program, and a test reads every page"
@@ -34,7 +37,7 @@ pub fn page(category: Category) -> &'static Page {
     PAGES.get(&category).expect("every category has a page")
 }
 
-/// The page as text, with how to silence it.
+/// The page as text, with instructions to suppress its findings.
 pub fn text(category: Category) -> String {
     let Page {
         title,
@@ -64,7 +67,7 @@ pub fn text(category: Category) -> String {
     out
 }
 
-/// `text` with line breaks at blanks, so that no line is longer than `width`.
+/// `text`, with line breaks at blanks so that no line is longer than `width`.
 fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let mut out = String::new();
     let mut column = 0;
@@ -82,4 +85,20 @@ fn wrapped(text: &str, width: usize, indent: &str) -> String {
         column += length;
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_category_has_a_page() {
+        for category in Category::ALL {
+            let page = text(*category);
+            assert!(
+                page.contains("Triggers it:") && page.contains("[[suppress]]"),
+                "{category}"
+            );
+        }
+    }
 }

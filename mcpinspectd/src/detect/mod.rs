@@ -1,44 +1,42 @@
 //! Offline detection of poisoned definitions and injected content.
 //!
-//! No single pattern tells a poisoned tool from an honest one. Attacks however have a *grammar*: an
-//! order to the agent, an object that has nothing to do with the tool, a reason why, and silence
-//! towards the user. So detection is built from what texts mean in small parts:
+//! No single pattern tells a poisoned tool from an honest one. But attacks have a *grammar*: an order to the
+//! agent, an object that has nothing to do with the tool, a reason, and silence towards the user. So
+//! detection is built from what small parts of a text mean:
 //!
 //! ```text
-//! value ─▶ extract ─▶ document ─▶ token + automaton ─▶ matching ─▶ score ─▶ report
-//!          (texts)    (folded)    (words, names, …)    (rules)     (verdict)
+//! value ─▶ text ─▶ matching ─▶ score ─▶ report          analysis composes these
+//!        (folded)  (of rules)  (weights)                runtime adds memory, scan reads lines
 //! ```
 //!
-//! [`pack`] and [`rules`] hold what is looked for (data, in TOML), [`score`] what it weighs. How well
-//! it works, and where the weights come from, is the business of a developers' tool: `cargo xtask eval`.
+//! - [`category`]: the vocabulary of findings; [`explain`]: its pages for people
+//! - [`json`]: values, read leniently; [`text`]: their text, folded
+//! - [`rules`]: what is looked for (data, in TOML); [`probes`]: what takes code to find
+//! - [`cross_server`]: tools that stand in for another server's
+//! - [`matching`]: where rules match; [`score`]: what that amounts to
+//! - [`analysis`]: from one definition or message to a report
+//! - [`runtime`]: the detector of the live stream; [`scan`]: the same offline
+//!
+//! The engine knows this module by [`Detector`] alone. Nothing here does I/O or reads a clock. How well
+//! detection works, and where the weights come from, is the business of a tool for developers:
+//! `cargo xtask eval`.
 
-pub mod analyse;
+pub mod analysis;
 mod api;
 pub mod category;
-pub mod document;
+pub mod cross_server;
 pub mod explain;
-pub mod extract;
-pub mod hidden;
-pub mod knowledge;
-mod letters;
+pub mod json;
 pub mod matching;
-pub mod message;
-mod names;
-pub mod neighbours;
-pub mod pack;
-mod phrases;
+mod probes;
 pub mod rules;
 pub mod runtime;
 pub mod scan;
 pub mod score;
-mod shown;
-pub mod suppress;
-pub mod token;
-pub mod tree;
+pub mod text;
+mod weighted_rules;
 
 pub use api::{
     Detector, Difference, MessageInContext, NoDetector, SessionContext, ToolDefinition, Verdict,
 };
-
-#[cfg(test)]
-mod tests;
+pub use weighted_rules::{ActiveRules, BUILTIN_RULES, BUILTIN_WEIGHTS, WeightedRules};

@@ -7,15 +7,18 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::Config;
-use crate::detect::knowledge::{Current, Knowledge};
-use crate::detect::runtime::Watch;
-use crate::detect::{MessageInContext, NoDetector, SessionContext, ToolDefinition, Verdict};
+use crate::detect::runtime::RuntimeDetector;
+use crate::detect::{
+    ActiveRules, MessageInContext, NoDetector, SessionContext, ToolDefinition, Verdict,
+    WeightedRules,
+};
 use crate::event::Event;
 use crate::model::Direction::{self, ClientToServer as Up, ServerToClient as Down};
 use crate::model::{
     Action, Detection, Input, ItemKind, ServerId, ServerIdentity, Severity, Timestamp, ToolStatus,
 };
 use crate::registry::{Attribution, DecidedBy, DecisionKind, ItemKey};
+use crate::rule_files;
 use crate::source::script::Script;
 use crate::store;
 
@@ -853,11 +856,15 @@ fn decisions_become_events_once() {
 /// An engine that looks with the built-in rules, and accepts what `approval` says.
 fn watched(approval: &str) -> Wire {
     let config = Config::parse(approval, "x.toml".as_ref()).unwrap();
-    let current = Arc::new(Current::new(Knowledge::builtin()));
+    let current = Arc::new(ActiveRules::new(WeightedRules::builtin()));
     let mut wire = Wire::new();
     let registry = Registry::in_memory();
-    wire.engine = Engine::new(Limits::default(), registry, Box::new(Watch::new(current)))
-        .with_approval(config.approval());
+    wire.engine = Engine::new(
+        Limits::default(),
+        registry,
+        Box::new(RuntimeDetector::new(current)),
+    )
+    .with_approval(config.approval());
     wire.start("watched", false);
     wire
 }
@@ -1062,15 +1069,15 @@ fn a_policy_for_the_same_vendor_waits_until_it_knows_whose_program_it_is() {
 #[test]
 fn rules_read_anew_count_in_sessions_under_way() {
     let folder = tempfile::tempdir().unwrap();
-    let current = Arc::new(Current::new(Knowledge::builtin()));
+    let current = Arc::new(ActiveRules::new(WeightedRules::builtin()));
     let registry = Registry::in_memory();
     let mut wire = Wire::new();
-    let watch = Watch::new(Arc::clone(&current));
+    let watch = RuntimeDetector::new(Arc::clone(&current));
     wire.engine = Engine::new(Limits::default(), registry, Box::new(watch));
     wire.start("watched", false);
     let mut found = |rules: &str, errors: usize| {
         std::fs::write(folder.path().join("own.toml"), rules).unwrap();
-        let (knowledge, problems) = Knowledge::load(folder.path());
+        let (knowledge, problems) = rule_files::load(&[folder.path()]);
         assert_eq!(problems.len(), errors, "{problems:?}");
         current.replace(knowledge);
         let text = json!({"content": [{"type": "text", "text": "The zebra-7 report is ready."}]});

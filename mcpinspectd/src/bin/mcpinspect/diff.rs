@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use anstyle::Style;
 use anyhow::Context as _;
-use mcpinspectd::detect::knowledge::USER_RULES;
-use mcpinspectd::detect::scan::Outcome;
+use mcpinspectd::detect::scan::LineReport;
 use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::model::{Action, Detection, FieldChange, ItemKind, Timestamp};
 use mcpinspectd::registry::{Comparison, ItemView};
+use mcpinspectd::rule_files;
 use mcpinspectd::terminal::{self, wants_colour};
 use mcpinspectd::text::escape;
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub struct Diff {
     #[arg(long)]
     full: bool,
     /// Directory (or file) with your own detection rules and suppressions.
-    #[arg(long, value_name = "DIR", default_value = USER_RULES)]
+    #[arg(long, value_name = "DIR", default_value = rule_files::DIRECTORY)]
     rules: PathBuf,
     #[command(flatten)]
     location: RegistryLocation,
@@ -100,7 +100,7 @@ impl Diff {
 fn compared<'a>(
     item: &'a ItemView,
     comparison: &'a Comparison,
-    outcome: &'a Outcome,
+    outcome: &'a LineReport,
 ) -> Compared<'a> {
     let is_tool = item.key.kind == ItemKind::Tool;
     Compared {
@@ -121,7 +121,7 @@ fn human(
     out: &mut dyn Write,
     item: &ItemView,
     comparison: &Comparison,
-    outcome: &Outcome,
+    outcome: &LineReport,
     options: Options,
 ) -> io::Result<()> {
     let bold = if options.colour {

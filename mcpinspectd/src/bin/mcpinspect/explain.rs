@@ -1,4 +1,4 @@
-//! `mcpinspect explain CATEGORY`: what a finding means, and what to do about it.
+//! `mcpinspect explain CATEGORY`: explains what a finding means and what to do about it.
 
 use std::process::ExitCode;
 
@@ -6,10 +6,10 @@ use mcpinspectd::detect::category::Category;
 use mcpinspectd::detect::explain;
 use mcpinspectd::terminal;
 
-/// Explain a category of findings: what triggers it, what does not, how to silence it
+/// Explain a category of findings: what triggers it, what does not, how to suppress it
 #[derive(clap::Args)]
 pub struct Explain {
-    /// The category, such as `hidden_instructions`; all of them when absent.
+    /// The category, such as `hidden_instructions`; lists all categories if omitted.
     category: Option<String>,
 }
 
@@ -21,7 +21,7 @@ impl Explain {
                     let title = &explain::page(*category).title;
                     writeln!(out, "{:<26} {title}", category.as_str())?;
                 }
-                writeln!(out, "\n`mcpinspect explain CATEGORY` explains one of them.")
+                writeln!(out, "\nRun `mcpinspect explain CATEGORY` for details.")
             })?;
             return Ok(ExitCode::SUCCESS);
         };
@@ -30,7 +30,10 @@ impl Explain {
                 .iter()
                 .map(|category| category.as_str())
                 .collect();
-            anyhow::bail!("no category `{word}`; there are {}", known.join(", "));
+            anyhow::bail!(
+                "there is no category `{word}`; the categories are {}",
+                known.join(", ")
+            );
         };
         terminal::print(|out| write!(out, "{}", explain::text(category)))?;
         Ok(ExitCode::SUCCESS)

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use mcpinspectd::detect::tree;
+use mcpinspectd::detect::json::Json;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::value::RawValue;
@@ -81,7 +81,7 @@ impl ServerProcess {
                 }
                 // Some servers print banners: skip lines that are not JSON.
                 if let Ok(message) = serde_json::from_slice::<&RawValue>(&line)
-                    && sender.send(tree::of(message).into()).is_err()
+                    && sender.send(Json::from_raw(message).into()).is_err()
                 {
                     return;
                 }

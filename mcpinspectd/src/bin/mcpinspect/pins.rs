@@ -8,11 +8,11 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use mcpinspectd::config::Config;
 use mcpinspectd::control::suppression;
-use mcpinspectd::detect::knowledge::Knowledge;
-use mcpinspectd::detect::scan::{self, Content, Line, Outcome};
-use mcpinspectd::detect::tree::{self, Tree};
+use mcpinspectd::detect::json::Json;
+use mcpinspectd::detect::scan::{self, Content, Line, LineReport};
 use mcpinspectd::model::{DefinitionHash, ItemKind, ServerId, Timestamp};
 use mcpinspectd::registry::{ItemKey, ItemView, Registry};
+use mcpinspectd::rule_files;
 use mcpinspectd::store;
 use mcpinspectd::terminal;
 use mcpinspectd::text::escape;
@@ -228,8 +228,8 @@ pub fn findings(
     items: &[ItemView],
     rules: &Path,
     now: Timestamp,
-) -> anyhow::Result<Vec<Outcome>> {
-    let (knowledge, problems) = Knowledge::load_all(&[rules, &location.suppressions()?]);
+) -> anyhow::Result<Vec<LineReport>> {
+    let (active, problems) = rule_files::load(&[rules, &location.suppressions()?]);
     for problem in &problems {
         terminal::complain(format_args!(
             "mcpinspect: {problem} (this file is left out)"
@@ -239,16 +239,16 @@ pub fn findings(
     let lines: Vec<Line> = lines
         .map(|(number, item)| Line::new(number, content(registry, item)))
         .collect();
-    Ok(scan::scan(&knowledge, &lines, now))
+    Ok(scan::scan(&active, &lines, now))
 }
 
 fn content(registry: &Registry, item: &ItemView) -> Content<'static> {
     let server = ServerId(Arc::from(item.server.as_str()));
     let definition = registry
         .text(&server, &item.key, item.current)
-        .map_or(Value::Null, |text| tree::of(&text).into());
+        .map_or(Value::Null, |text| Json::from_raw(&text).into());
     match item.key.kind {
-        ItemKind::Tool => Content::from(Tree::from(
+        ItemKind::Tool => Content::from(Json::from(
             json!({ "tool": definition, "server": item.server }),
         )),
         kind => {
@@ -259,7 +259,7 @@ fn content(registry: &Registry, item: &ItemView) -> Content<'static> {
                 ItemKind::Tool | ItemKind::Program => json!({ "serverInfo": null }),
             };
             let message = json!({ "jsonrpc": "2.0", "id": 0, "result": said });
-            Content::from(Tree::from(
+            Content::from(Json::from(
                 json!({ "message": message, "server": item.server }),
             ))
         }

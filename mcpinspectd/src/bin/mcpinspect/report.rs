@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use mcpinspectd::detect::knowledge::Knowledge;
-use mcpinspectd::detect::scan::Outcome;
+use mcpinspectd::detect::WeightedRules;
+use mcpinspectd::detect::scan::LineReport;
 use mcpinspectd::model::{Action, Detection, Severity};
 use mcpinspectd::text::escape;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const SHOWN: usize = 6;
 
 /// Writes one JSON object per line.
-pub fn jsonl(out: &mut dyn Write, outcomes: &[Outcome]) -> io::Result<()> {
+pub fn jsonl(out: &mut dyn Write, outcomes: &[LineReport]) -> io::Result<()> {
     for outcome in outcomes {
         serde_json::to_writer(&mut *out, outcome)?;
         out.write_all(b"\n")?;
@@ -23,7 +23,7 @@ pub fn jsonl(out: &mut dyn Write, outcomes: &[Outcome]) -> io::Result<()> {
 }
 
 /// Writes each finding with its place and reason for people, then the totals.
-pub fn human(out: &mut dyn Write, outcomes: &[Outcome], colour: bool) -> io::Result<()> {
+pub fn human(out: &mut dyn Write, outcomes: &[LineReport], colour: bool) -> io::Result<()> {
     let paint = |style: Style, text: &str| {
         if colour {
             format!("{style}{text}{style:#}")
@@ -114,8 +114,8 @@ fn verdict(action: Action) -> (&'static str, Style) {
 /// Writes SARIF 2.1.0: one result for each finding, located at its input line.
 pub fn sarif(
     out: &mut dyn Write,
-    outcomes: &[Outcome],
-    knowledge: &Knowledge,
+    outcomes: &[LineReport],
+    knowledge: &WeightedRules,
     source: &str,
 ) -> io::Result<()> {
     let results: Vec<Value> = outcomes
@@ -140,7 +140,7 @@ pub fn sarif(
         .map(|rule| {
             json!({
                 "id": rule.id,
-                "shortDescription": { "text": rule.says },
+                "shortDescription": { "text": rule.explanation },
                 "properties": { "category": rule.category, "severity": rule.severity },
             })
         })
@@ -171,7 +171,7 @@ fn uri(source: &str) -> String {
     if uri.is_empty() { "-".to_owned() } else { uri }
 }
 
-fn result(outcome: &Outcome, detection: &Detection, source: &str) -> Value {
+fn result(outcome: &LineReport, detection: &Detection, source: &str) -> Value {
     let context = detection
         .matches
         .first()

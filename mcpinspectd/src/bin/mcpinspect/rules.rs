@@ -1,13 +1,13 @@
-//! `mcpinspect rules`: people's own rules, checked before the daemon reads them.
+//! `mcpinspect rules`: checks rule files before the daemon reads them, and lists the rules in use.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use mcpinspectd::detect::knowledge::{self, Knowledge, USER_RULES};
+use mcpinspectd::rule_files;
 use mcpinspectd::terminal;
 
-/// Work with detection rules
+/// Check and list detection rules
 #[derive(clap::Args)]
 pub struct Rules {
     #[command(subcommand)]
@@ -16,16 +16,16 @@ pub struct Rules {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check rules and suppressions; say the line of each error.
+    /// Check rules and suppressions, and show the line of each error.
     Check {
-        /// A file, or a directory with *.toml files.
-        #[arg(default_value = USER_RULES)]
+        /// A rule file, or a directory with *.toml files.
+        #[arg(default_value = rule_files::DIRECTORY)]
         path: PathBuf,
     },
     /// List the rules in use.
     List {
-        /// Directory (or file) with rules of your own.
-        #[arg(long, default_value = USER_RULES)]
+        /// Directory (or file) with your own rules.
+        #[arg(long, default_value = rule_files::DIRECTORY)]
         rules: PathBuf,
     },
 }
@@ -33,7 +33,7 @@ enum Command {
 impl Rules {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            Command::Check { path } => match knowledge::check(&path) {
+            Command::Check { path } => match rule_files::check(&path) {
                 Ok(count) => {
                     terminal::print(|out| {
                         writeln!(out, "{}: {count} rules, no errors", path.display())
@@ -48,20 +48,20 @@ impl Rules {
                 }
             },
             Command::List { rules } => {
-                let (knowledge, errors) = Knowledge::load(&rules);
+                let (active, errors) = rule_files::load(&[&rules]);
                 for error in &errors {
                     terminal::complain(format_args!("mcpinspect: {error} (this file is left out)"));
                 }
-                let weights = &knowledge.weights.definition.rules;
+                let weights = &active.weights.definition.rules;
                 terminal::print(|out| {
-                    for (rule, weight) in knowledge.rules.rules().iter().zip(weights) {
+                    for (rule, weight) in active.rules.rules().iter().zip(weights) {
                         writeln!(
                             out,
                             "{:<30} {:<24} {:<9} {weight:>5.2}  {}",
                             rule.id,
                             rule.category,
                             rule.severity.as_str(),
-                            rule.says
+                            rule.explanation
                         )?;
                     }
                     Ok(())

@@ -1,42 +1,42 @@
-//! `mcpinspect scan`: definitions and messages from a file, a pipe, or a server that is started.
+//! `mcpinspect scan`: judges definitions and messages from a file, a pipe, or a server that it starts.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use mcpinspectd::detect::knowledge::{Knowledge, USER_RULES};
-use mcpinspectd::detect::scan::{self, Content, Line, Outcome};
+use mcpinspectd::detect::scan::{self, Content, Line, LineReport};
 use mcpinspectd::model::{Action, Timestamp};
+use mcpinspectd::rule_files;
 use mcpinspectd::terminal;
 
 use super::launch;
 use super::report;
 
-/// Look for poisoned tools and injected content in definitions and messages
+/// Scan definitions and messages for poisoned tools and injected content
 ///
 /// Each line of the input is a tool's definition, {"tool": …, "server": …}, a JSON-RPC message,
 /// {"message": …}, or a tools/list result. Lines with the same `server` are that server's tools: a
-/// tool that copies or shadows another server's is found when both are in the input. With `--` and a
-/// command, starts that MCP server, lists what it offers, looks at it, and stops it.
+/// tool that copies or shadows another server's tool is found if both are in the input. With `--` and
+/// a command, starts that MCP server, scans what it offers, and stops it.
 #[derive(clap::Args)]
 pub struct Scan {
-    /// File with one JSON value a line; standard input when absent or `-`.
+    /// File with one JSON value per line; standard input if omitted or `-`.
     #[arg(conflicts_with = "command")]
     file: Option<PathBuf>,
-    /// Form of the output.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
-    /// Exit with status 1 from this verdict on.
+    /// Exit with status 1 at this verdict or a worse one.
     #[arg(long, value_enum, value_name = "VERDICT")]
     fail_on: Option<FailOn>,
-    /// Directory (or file) with rules and suppressions of your own.
-    #[arg(long, value_name = "DIR", default_value = USER_RULES)]
+    /// Directory (or file) with your own rules and suppressions.
+    #[arg(long, value_name = "DIR", default_value = rule_files::DIRECTORY)]
     rules: PathBuf,
-    /// How long a started server may take in all, in seconds.
+    /// Total time that a started server may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
     /// An MCP server to start, with its arguments.
@@ -44,10 +44,10 @@ pub struct Scan {
     command: Vec<String>,
 }
 
-/// The form of the output.
+/// The output format.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// To be read.
+    /// For people.
     Human,
     /// One JSON object per line of input.
     Jsonl,
@@ -74,29 +74,30 @@ impl FailOn {
 
 impl Scan {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let (knowledge, problems) = Knowledge::load(&self.rules);
+        let (rules, problems) = rule_files::load(&[&self.rules]);
         for problem in &problems {
             terminal::complain(format_args!(
                 "mcpinspect: {problem} (this file is left out)"
             ));
         }
         let (lines, source) = self.lines()?;
-        let outcomes = scan::scan(&knowledge, &lines, Timestamp::now());
+        let reports = scan::scan(&rules, &lines, Timestamp::now());
         terminal::print(|out| match self.format {
-            Format::Human => report::human(out, &outcomes, io::stdout().is_terminal()),
-            Format::Jsonl => report::jsonl(out, &outcomes),
-            Format::Sarif => report::sarif(out, &outcomes, &knowledge, &source),
+            Format::Human => report::human(out, &reports, io::stdout().is_terminal()),
+            Format::Jsonl => report::jsonl(out, &reports),
+            Format::Sarif => report::sarif(out, &reports, &rules, &source),
         })?;
-        Ok(self.exit_code(&outcomes))
+        Ok(self.exit_code(&reports))
     }
 
+    /// The lines to scan, and what to call their source.
     fn lines(&self) -> anyhow::Result<(Vec<Line>, String)> {
         if !self.command.is_empty() {
             let offer = launch::list(&self.command, Duration::from_secs(self.timeout))?;
             let contents = offer
                 .messages
                 .into_iter()
-                .flat_map(|message| Content::heard(&offer.server, message))
+                .flat_map(|message| Content::from_message(&offer.server, message))
                 .enumerate();
             let lines = contents.map(|(index, content)| Line::new(index + 1, content));
             return Ok((lines.collect(), offer.server));
@@ -105,29 +106,29 @@ impl Scan {
             Some(file) => {
                 let input =
                     File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
-                Ok((scan::read(input)?, file.display().to_string()))
+                Ok((read(input)?, file.display().to_string()))
             }
-            None => Ok((scan::read(io::stdin().lock())?, "stdin".to_owned())),
+            None => Ok((read(io::stdin().lock())?, "stdin".to_owned())),
         }
     }
 
-    /// 0, 1 when a verdict reaches `--fail-on`, 2 when a line could not be read.
-    fn exit_code(&self, outcomes: &[Outcome]) -> ExitCode {
-        let unreadable: Vec<&Outcome> = outcomes
+    /// 1 if a verdict reaches `--fail-on`, 2 if a line could not be parsed, else 0.
+    fn exit_code(&self, reports: &[LineReport]) -> ExitCode {
+        let unreadable: Vec<&LineReport> = reports
             .iter()
-            .filter(|outcome| outcome.error.is_some())
+            .filter(|report| report.error.is_some())
             .collect();
-        for outcome in unreadable.iter().take(10) {
+        for report in unreadable.iter().take(10) {
             terminal::complain(format_args!(
                 "mcpinspect: line {}: {}",
-                outcome.line,
-                outcome.error.as_deref().unwrap_or_default()
+                report.line,
+                report.error.as_deref().unwrap_or_default()
             ));
         }
         let failed = self.fail_on.is_some_and(|limit| {
-            outcomes
+            reports
                 .iter()
-                .any(|outcome| outcome.verdict >= limit.action())
+                .any(|report| report.verdict >= limit.action())
         });
         ExitCode::from(match (failed, unreadable.is_empty()) {
             (true, _) => 1,
@@ -135,4 +136,15 @@ impl Scan {
             (false, true) => 0,
         })
     }
+}
+
+/// Reads the lines of an input.
+fn read(input: impl Read) -> anyhow::Result<Vec<Line>> {
+    let mut text = Vec::new();
+    // One byte more than the limit, so that a larger input is refused and not cut short.
+    input
+        .take(scan::INPUT_LIMIT as u64 + 1)
+        .read_to_end(&mut text)
+        .context("cannot read the input")?;
+    Ok(scan::split(text)?)
 }

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use mcpinspectd::detect::knowledge::USER_RULES;
-use mcpinspectd::detect::scan::Outcome;
+use mcpinspectd::detect::scan::LineReport;
 use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::model::{Action, Detection, ItemKind, Severity, Timestamp};
 use mcpinspectd::registry::{DecidedBy, DecisionKind, ItemView};
+use mcpinspectd::rule_files;
 use mcpinspectd::terminal::{self, wants_colour};
 use mcpinspectd::text::escape;
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub struct Tools {
     #[arg(long)]
     changed: bool,
     /// Directory (or file) with your own detection rules and suppressions.
-    #[arg(long, value_name = "DIR", default_value = USER_RULES)]
+    #[arg(long, value_name = "DIR", default_value = rule_files::DIRECTORY)]
     rules: PathBuf,
     #[command(flatten)]
     location: RegistryLocation,
@@ -128,7 +128,7 @@ struct LastDecision<'a> {
 struct Row<'a> {
     item: &'a ItemView,
     status: Status,
-    outcome: &'a Outcome,
+    outcome: &'a LineReport,
 }
 
 impl Tools {
@@ -168,7 +168,7 @@ impl Tools {
 }
 
 /// The worst finding.
-fn worst(outcome: &Outcome) -> Option<&Detection> {
+fn worst(outcome: &LineReport) -> Option<&Detection> {
     outcome
         .detections
         .iter()

@@ -2,26 +2,31 @@
 
 use std::sync::Arc;
 
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use super::*;
+use super::RuntimeDetector;
+use super::detector::DELAYED;
+use crate::detect::api::{Detector, MessageInContext, SessionContext, ToolDefinition, Verdict};
+use crate::detect::weighted_rules::{ActiveRules, WeightedRules};
 use crate::mcp::{Payload, parse};
-use crate::model::{DefinitionHash, Pid, ServerId, Timestamp};
+use crate::model::{
+    Action, DefinitionHash, Direction, Pid, ServerId, SessionId, Timestamp, ToolStatus,
+};
 
 struct Machine {
-    watch: Watch,
-    current: Arc<Current>,
+    detector: RuntimeDetector,
+    active: Arc<ActiveRules>,
     client: Option<Pid>,
     second: u64,
 }
 
 impl Machine {
     fn new() -> Self {
-        let current = Arc::new(Current::new(Knowledge::builtin()));
+        let active = Arc::new(ActiveRules::new(WeightedRules::builtin()));
         Self {
-            watch: Watch::new(Arc::clone(&current)),
-            current,
+            detector: RuntimeDetector::new(Arc::clone(&active)),
+            active,
             client: Some(Pid(70)),
             second: 0,
         }
@@ -30,7 +35,7 @@ impl Machine {
     fn with<T>(
         &mut self,
         server: &str,
-        act: impl FnOnce(&mut Watch, &SessionContext<'_>) -> T,
+        act: impl FnOnce(&mut RuntimeDetector, &SessionContext<'_>) -> T,
     ) -> T {
         self.second += 1;
         let (server_id, session_id) = (
@@ -43,7 +48,7 @@ impl Machine {
             client: self.client,
             time: Timestamp(self.second * 1_000_000_000),
         };
-        act(&mut self.watch, &context)
+        act(&mut self.detector, &context)
     }
 
     fn tool(
@@ -56,9 +61,9 @@ impl Machine {
         let raw = to_raw_value(definition).unwrap();
         let pinned = pinned.map(|pinned| to_raw_value(pinned).unwrap());
         let hash = DefinitionHash::of(raw.get().as_bytes());
-        self.with(server, |watch, context| {
+        self.with(server, |detector, context| {
             let name = definition["name"].as_str().unwrap();
-            watch.tool(
+            detector.tool(
                 context,
                 &ToolDefinition {
                     name,
@@ -87,8 +92,8 @@ impl Machine {
         } else {
             Direction::ServerToClient
         };
-        self.with(server, |watch, context| {
-            watch.message(
+        self.with(server, |detector, context| {
+            detector.message(
                 context,
                 &MessageInContext {
                     direction,
@@ -109,6 +114,12 @@ impl Machine {
         let message = json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": [{ "type": "text", "text": text }] } });
         self.message(server, &message, Some("tools/call"), Some(tool))
     }
+}
+
+fn with_rules(text: &str) -> Arc<WeightedRules> {
+    let (rules, errors) = WeightedRules::with_files(&[("own.toml".into(), text.into())]);
+    assert_eq!(errors, []);
+    rules
 }
 
 fn patterns(verdict: &Verdict) -> Vec<&str> {
@@ -148,7 +159,7 @@ fn a_change_that_brings_findings_is_a_rug_pull() {
 }
 
 #[test]
-fn a_change_without_new_findings_is_none() {
+fn a_change_without_new_findings_is_not_a_rug_pull() {
     let mut machine = Machine::new();
     let before = json!({ "name": "list_notes", "description": "Lists notes." });
     let after = json!({ "name": "list_notes", "description": "Lists notes, newest first." });
@@ -164,12 +175,12 @@ fn a_change_without_new_findings_is_none() {
     );
     assert!(
         !patterns(&verdict).contains(&"rug-pull"),
-        "what was pinned bad is no pull"
+        "what was bad when it was pinned is not a rug pull"
     );
 }
 
 #[test]
-fn an_impostor_on_another_server_is_seen() {
+fn an_impostor_on_another_server_is_found() {
     let mut machine = Machine::new();
     let text = "Looks up the opening hours of a branch of the library and says whether it is open at the given time.";
     let original = json!({ "name": "library_opening_hours", "description": text });
@@ -193,7 +204,7 @@ fn an_impostor_on_another_server_is_seen() {
 }
 
 #[test]
-fn a_value_that_goes_from_private_to_out_is_a_toxic_flow() {
+fn a_private_value_that_goes_out_is_a_toxic_flow() {
     let mut machine = Machine::new();
     machine.result("web", "fetch_page", "Welcome to our page about gardens.");
     machine.result(
@@ -219,7 +230,7 @@ fn a_value_that_goes_from_private_to_out_is_a_toxic_flow() {
 }
 
 #[test]
-fn what_two_clients_do_is_no_flow() {
+fn the_data_of_two_clients_is_not_one_flow() {
     let leaks = |clients: [Option<u32>; 3]| {
         let mut machine = Machine::new();
         machine.client = clients[0].map(Pid);
@@ -243,7 +254,7 @@ fn what_two_clients_do_is_no_flow() {
 }
 
 #[test]
-fn words_cannot_be_sunk_out_of_sight() {
+fn nesting_does_not_hide_words() {
     let mut machine = Machine::new();
     for levels in [50, 100, 130, 2000] {
         let mut schema = json!(POISON);
@@ -254,7 +265,7 @@ fn words_cannot_be_sunk_out_of_sight() {
             r#"{{"name":"list_{levels}","description":"Lists notes.","inputSchema":{{"x":{schema}}}}}"#
         );
         let raw = RawValue::from_string(text).unwrap();
-        let verdict = machine.with("notes", |watch, context| {
+        let verdict = machine.with("notes", |detector, context| {
             let tool = ToolDefinition {
                 name: "list",
                 hash: DefinitionHash::of(raw.get().as_bytes()),
@@ -262,13 +273,13 @@ fn words_cannot_be_sunk_out_of_sight() {
                 status: ToolStatus::New,
                 pinned: None,
             };
-            watch.tool(context, &tool)
+            detector.tool(context, &tool)
         });
         assert!(verdict.action >= Action::Alert, "{levels}");
     }
     let surrogate = format!(r#"{{"name":"s","description":"\ud800 {POISON}"}}"#);
     let raw = RawValue::from_string(surrogate).unwrap();
-    let verdict = machine.with("notes", |watch, context| {
+    let verdict = machine.with("notes", |detector, context| {
         let tool = ToolDefinition {
             name: "s",
             hash: DefinitionHash::of(b"s"),
@@ -276,13 +287,13 @@ fn words_cannot_be_sunk_out_of_sight() {
             status: ToolStatus::New,
             pinned: None,
         };
-        watch.tool(context, &tool)
+        detector.tool(context, &tool)
     });
     assert!(verdict.action >= Action::Alert);
 }
 
 #[test]
-fn what_was_not_wholly_looked_at_is_not_free_of_findings() {
+fn what_was_not_examined_completely_is_not_free_of_findings() {
     let mut machine = Machine::new();
     let of_size =
         |size: usize| json!({ "name": "list_notes", "description": "note ".repeat(size / 5) });
@@ -296,18 +307,16 @@ fn what_was_not_wholly_looked_at_is_not_free_of_findings() {
     let many: Vec<Value> = (0..210_000).map(|_| json!(1)).collect();
     let wide = json!({ "name": "list_notes", "inputSchema": { "enum": many } });
     assert!(!look(&mut machine, &wide));
-    let directory = tempfile::tempdir().unwrap();
-    let silence = "[[suppress]]\nrule = \"x\"\nserver = \"notes\"\nreason = \"test\"\nuntil = \"2099-01-01\"\n";
-    std::fs::write(directory.path().join("own.toml"), silence).unwrap();
-    machine.current.replace(Knowledge::load(directory.path()).0);
+    let suppression = "[[suppress]]\nrule = \"x\"\nserver = \"notes\"\nreason = \"test\"\nuntil = \"2099-01-01\"\n";
+    machine.active.replace(with_rules(suppression));
     assert!(
         !look(&mut machine, &of_size(1000)),
-        "somebody chose not to see some of it"
+        "a person chose not to see some of it"
     );
 }
 
 #[test]
-fn secrets_are_told_and_masked() {
+fn secrets_are_reported_and_masked() {
     let mut machine = Machine::new();
     let token = format!("ghp_{}", "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8");
     let verdict = machine.call(
@@ -343,7 +352,7 @@ fn servers_may_not_ask_for_secrets() {
 }
 
 #[test]
-fn sampling_is_counted_and_read() {
+fn sampling_requests_are_counted_and_judged() {
     let mut machine = Machine::new();
     let sample = |context: &str| json!({ "jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage", "params": { "messages": [], "includeContext": context } });
     assert_eq!(
@@ -355,14 +364,10 @@ fn sampling_is_counted_and_read() {
         .collect();
     assert_eq!(told.len(), 1, "once per minute");
     assert_eq!(told[0].pattern, "sampling-rate");
-    machine.with("b", |watch, context| {
-        watch.session_ended(context.session_id)
-    });
-    assert!(machine.watch.sessions.len() < 2);
 }
 
 #[test]
-fn an_unchanged_definition_is_looked_up_and_new_rules_count_at_once() {
+fn verdicts_are_cached_until_the_rules_change() {
     let mut machine = Machine::new();
     let tool = json!({ "name": "list_notes", "description": POISON });
     let first = machine.tool("notes", &tool, ToolStatus::New, None);
@@ -378,44 +383,14 @@ fn an_unchanged_definition_is_looked_up_and_new_rules_count_at_once() {
         pinned: None,
     };
     assert_eq!(
-        machine.with("notes", |watch, context| watch.tool(context, &again)),
+        machine.with("notes", |detector, context| detector.tool(context, &again)),
         first,
         "by its hash alone"
     );
-    let directory = tempfile::tempdir().unwrap();
-    let silence = "[[suppress]]\nrule = \"*\"\nserver = \"notes\"\nreason = \"test\"\nuntil = \"2099-01-01\"\n";
-    std::fs::write(directory.path().join("own.toml"), silence).unwrap();
-    let (knowledge, errors) = Knowledge::load(directory.path());
-    assert_eq!(errors, []);
-    machine.current.replace(knowledge);
+    let suppression = "[[suppress]]\nrule = \"*\"\nserver = \"notes\"\nreason = \"test\"\nuntil = \"2099-01-01\"\n";
+    machine.active.replace(with_rules(suppression));
     assert_eq!(
         machine.tool("notes", &tool, ToolStatus::New, None),
         Verdict::UNCHECKED
-    );
-}
-
-#[test]
-fn a_broken_pack_is_left_out_and_the_others_count() {
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::write(
-        directory.path().join("a.toml"),
-        "[[rule]]\nid = \"own\"\ncategory = \"exfiltration\"\nliterals = [\"zebra-7\"]\n",
-    )
-    .unwrap();
-    std::fs::write(directory.path().join("b.toml"), "[[rule]]\nid = 7\n").unwrap();
-    let (knowledge, errors) = Knowledge::load(directory.path());
-    assert_eq!(errors.len(), 1);
-    assert!(
-        errors[0].file.ends_with("b.toml") && errors[0].line == 2,
-        "{errors:?}"
-    );
-    assert_eq!(
-        knowledge
-            .rules
-            .rules()
-            .iter()
-            .filter(|rule| !rule.builtin)
-            .count(),
-        1
     );
 }

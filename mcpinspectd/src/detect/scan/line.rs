@@ -1,46 +1,42 @@
 //! The lines of an input, and what each of them holds.
 
-use std::io::{self, Read};
-
 use bytes::Bytes;
 use memchr::memmem;
 use serde_json::{Map, Value};
 
-use crate::detect::extract::Subject;
-use crate::detect::message;
-use crate::detect::tree::{self, Tree};
+use crate::detect::analysis::{Subject, message};
+use crate::detect::json::Json;
 
-/// Longest line.
+/// The longest line, in bytes.
 const LINE_LIMIT: usize = 64 * 1024 * 1024;
-/// Most bytes of all lines together.
-const INPUT_LIMIT: usize = 1024 * 1024 * 1024;
+/// The longest input, in bytes.
+pub const INPUT_LIMIT: usize = 1024 * 1024 * 1024;
 
 /// A line of input.
 #[derive(Debug)]
 pub struct Line {
     /// Its number, from 1.
     pub(super) number: usize,
-    given: Given,
+    body: Body,
 }
 
-/// How a line came.
+/// The body of a line.
 #[derive(Debug)]
-enum Given {
-    /// As text. It is read when it is looked at, and again where it is looked at again: as a tree it
-    /// takes many times the memory.
+enum Body {
+    /// Text. It is parsed each time it is needed, because parsed it takes many times the memory.
     Text(Bytes),
-    /// Read.
+    /// Content that was already parsed.
     Content(Content<'static>),
 }
 
 /// What a line holds.
 #[derive(Clone, Debug)]
 pub struct Content<'a> {
-    /// What is looked at.
-    pub(super) value: Tree<'a>,
+    /// The value to analyse.
+    pub(super) value: Json<'a>,
     pub(super) shape: Shape,
     pub(super) server: Option<String>,
-    /// Members of the line that are handed on.
+    /// Members of the line that are passed on to its report.
     pub(super) extra: Map<String, Value>,
 }
 
@@ -50,28 +46,23 @@ pub(super) enum Shape {
     Message,
 }
 
-/// Why an input cannot be scanned at all.
+/// An input is too large to be scanned. Holds the line where the limit is exceeded.
 #[derive(Debug, thiserror::Error)]
-pub enum ScanError {
-    /// It cannot be read.
-    #[error("cannot read the input: {0}")]
-    Read(#[from] io::Error),
-    /// It is too large.
-    #[error("the input is larger than {INPUT_LIMIT} bytes, or line {0} than {LINE_LIMIT}")]
-    TooLarge(usize),
-}
+#[error("the input is larger than {INPUT_LIMIT} bytes, or line {0} is larger than {LINE_LIMIT}")]
+pub struct InputTooLarge(usize);
 
-/// Reads all lines. An input that is one JSON value over several lines counts as one line.
-pub fn read(input: impl Read) -> Result<Vec<Line>, ScanError> {
-    let mut text = Vec::new();
-    input.take(INPUT_LIMIT as u64 + 1).read_to_end(&mut text)?;
-    let text = Bytes::from(text);
+/// Splits an input into lines. An input that is a single JSON value over several lines counts as one line.
+///
+/// # Errors
+/// The input, or a line of it, is too large.
+pub fn split(text: impl Into<Bytes>) -> Result<Vec<Line>, InputTooLarge> {
+    let text = text.into();
     let mut lines = Vec::new();
     let mut start = 0;
     for end in memchr::memchr_iter(b'\n', &text).chain([text.len()]) {
         lines.push(text.slice(start..end));
         if end - start > LINE_LIMIT || end > INPUT_LIMIT {
-            return Err(ScanError::TooLarge(lines.len()));
+            return Err(InputTooLarge(lines.len()));
         }
         start = end + 1;
     }
@@ -80,68 +71,68 @@ pub fn read(input: impl Read) -> Result<Vec<Line>, ScanError> {
         .find(|line| !line.trim_ascii().is_empty())
         .is_some_and(|line| serde_json::from_slice::<serde::de::IgnoredAny>(line).is_err());
     if opens_alone && let Ok(value) = serde_json::from_slice::<Value>(&text) {
-        return Ok(vec![Line::new(1, Content::from(Tree::from(value)))]);
+        return Ok(vec![Line::new(1, Content::from(Json::from(value)))]);
     }
     let lines = lines.into_iter().enumerate();
     let lines = lines.filter(|(_, text)| !text.trim_ascii().is_empty());
     Ok(lines
         .map(|(index, text)| Line {
             number: index + 1,
-            given: Given::Text(text),
+            body: Body::Text(text),
         })
         .collect())
 }
 
 impl Line {
-    /// A line that is read already.
+    /// A line whose content was already parsed.
     pub fn new(number: usize, content: Content<'static>) -> Self {
         Self {
             number,
-            given: Given::Content(content),
+            body: Body::Content(content),
         }
     }
 
-    /// What it holds, or why it cannot be read.
+    /// What it holds, or why it cannot be parsed.
     pub(super) fn content(&self) -> Result<Content<'_>, String> {
-        match &self.given {
-            Given::Content(content) => Ok(content.clone()),
-            Given::Text(text) => tree::read(text)
+        match &self.body {
+            Body::Content(content) => Ok(content.clone()),
+            Body::Text(text) => Json::parse(text)
                 .map(Content::from)
                 .map_err(|error| format!("no JSON: {error}")),
         }
     }
 
-    /// Whether it may say which server it is from. A line that does not is not read to find out.
+    /// Whether it may name its server. Tells from the text alone, so that most lines need not be parsed.
     pub(super) fn may_name_server(&self) -> bool {
-        match &self.given {
-            Given::Content(content) => content.server.is_some(),
-            // A key may be written with escapes.
-            Given::Text(text) => {
+        match &self.body {
+            Body::Content(content) => content.server.is_some(),
+            // The key may be written with escapes.
+            Body::Text(text) => {
                 memmem::find(text, b"\"server\"").is_some() || memmem::find(text, b"\\u").is_some()
             }
         }
     }
 }
 
-impl<'a> From<Tree<'a>> for Content<'a> {
-    fn from(value: Tree<'a>) -> Self {
+impl<'a> From<Json<'a>> for Content<'a> {
+    fn from(value: Json<'a>) -> Self {
         let mut content = Self {
             value,
             shape: Shape::Message,
             server: None,
             extra: Map::new(),
         };
-        let Tree::Object(fields) = &mut content.value else {
+        let Json::Object(fields) = &mut content.value else {
             return content;
         };
         content.server = fields
             .get("server")
-            .and_then(Tree::as_str)
+            .and_then(Json::as_str)
             .map(str::to_owned);
         let wrapped = [("tool", Shape::Tool), ("message", Shape::Message)]
             .into_iter()
-            .find(|(key, _)| matches!(fields.get(key), Some(Tree::Object(_) | Tree::Array(_))));
-        // A JSON-RPC message may have a member of any name; its version says what it is.
+            .find(|(key, _)| matches!(fields.get(key), Some(Json::Object(_) | Json::Array(_))));
+        // A JSON-RPC message may have members of any name; its `jsonrpc` member tells it apart.
         if let Some((key, shape)) = wrapped.filter(|_| !fields.contains_key("jsonrpc")) {
             let inner = fields.remove(key).unwrap_or_default();
             let extra = std::mem::take(fields).into_iter();
@@ -154,7 +145,7 @@ impl<'a> From<Tree<'a>> for Content<'a> {
         }
         let listing = ["tools", "prompts", "resources", "resourceTemplates"]
             .iter()
-            .any(|key| matches!(fields.get(key), Some(Tree::Array(_))));
+            .any(|key| matches!(fields.get(key), Some(Json::Array(_))));
         let message = ["jsonrpc", "method", "result", "error"]
             .iter()
             .any(|key| fields.contains_key(key));
@@ -163,7 +154,7 @@ impl<'a> From<Tree<'a>> for Content<'a> {
         }
         if listing && !message {
             let result = std::mem::take(&mut content.value);
-            content.value = Tree::Object([("result".into(), result)].into_iter().collect());
+            content.value = Json::Object([("result".into(), result)].into_iter().collect());
         } else if !message {
             content.shape = Shape::Tool;
         }
@@ -172,8 +163,8 @@ impl<'a> From<Tree<'a>> for Content<'a> {
 }
 
 impl Content<'static> {
-    /// What a server said that was listened to: its tools one by one, the rest of the message whole.
-    pub fn heard(server: &str, mut message: Value) -> Vec<Self> {
+    /// The content of a message from a server: its tools one by one, or else the whole message.
+    pub fn from_message(server: &str, mut message: Value) -> Vec<Self> {
         let content = |value: Value, shape| Self {
             value: value.into(),
             shape,
@@ -198,7 +189,7 @@ impl Content<'static> {
 
 impl Content<'_> {
     /// The definitions of tools in it.
-    pub(super) fn tools(&self) -> Vec<&Tree<'_>> {
+    pub(super) fn tools(&self) -> Vec<&Json<'_>> {
         match self.shape {
             Shape::Tool => vec![&self.value],
             Shape::Message => message::subjects(&self.value)

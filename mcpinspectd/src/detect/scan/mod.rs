@@ -1,9 +1,10 @@
-//! The same detection offline: lines in, verdicts out.
+//! Detection offline: lines in, a report for each out.
 //!
-//! A line is a tool's definition, `{"tool": …, "server": …}`, a JSON-RPC message,
-//! `{"message": …, "server": …}`, or a whole `tools/list` result. Lines that share a `server` are
-//! that server's tools: those of all lines are known before the first is judged, so that a tool is
-//! seen beside the tools of the other servers, whatever their order.
+//! People judge a server before they install it, and continuous integration judges one before it is
+//! released. Both have files, not streams. A line is a tool's definition, `{"tool": …, "server": …}`, a
+//! JSON-RPC message, `{"message": …, "server": …}`, or a whole `tools/list` result. Lines with the same
+//! `server` are that server's tools. The tools of all lines are known before the first line is judged, so
+//! that each tool is compared with those of the other servers, whatever their order.
 
 mod line;
 
@@ -13,65 +14,65 @@ use std::thread;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-pub use line::{Content, Line, ScanError, read};
+pub use line::{Content, INPUT_LIMIT, InputTooLarge, Line, split};
 
 use self::line::Shape;
-use super::analyse::{Analyser, Circumstances, Report};
-use super::knowledge::Knowledge;
-use super::message;
-use super::neighbours::{Card, Neighbours};
-use super::tree::Tree;
-use crate::model::{Action, Detection, Severity, Timestamp};
+use super::analysis::{Analyser, AnalysisContext, Report, message};
+use super::cross_server::{ToolIndex, ToolProfile};
+use super::json::Json;
+use super::weighted_rules::WeightedRules;
+use crate::model::Timestamp;
+use crate::model::{Action, Detection, Severity};
 
-/// The verdict on a line.
+/// What was found in a line.
 #[derive(Debug, Serialize)]
-pub struct Outcome {
-    /// The line's number, from 1.
+pub struct LineReport {
+    /// The line's number, counted from 1.
     pub line: usize,
-    /// The line's `id`, where it has one.
+    /// The line's `id`, if it has one.
     pub id: Value,
-    /// What it asks for.
+    /// The action that it calls for.
     pub verdict: Action,
-    /// The worst finding; `null` with the verdict `none`.
+    /// The severity of the worst finding; `null` with the verdict `none`.
     pub max_severity: Option<Severity>,
-    /// How likely an attack, 0 to 1.
+    /// The probability of an attack, from 0 to 1.
     pub score: f32,
-    /// Why.
+    /// The findings.
     pub detections: Vec<Detection>,
-    /// The value was too large to be looked at in full.
+    /// Whether the value was too large to be examined completely.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Why the line could not be read.
+    /// Why the line could not be parsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What else stood in the line.
+    /// Other members of the line.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
-    /// The tool, where the line is one.
+    /// The tool's name, if the line is a tool.
     #[serde(rename = "tool_name", skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
 }
 
-/// Fewest lines for which another thread is worth its start.
+/// The fewest lines for which starting another thread pays.
 const LINES_PER_THREAD: usize = 256;
 
-/// Judges all lines, each beside all others, on all processors.
-pub fn scan(knowledge: &Arc<Knowledge>, lines: &[Line], now: Timestamp) -> Vec<Outcome> {
-    let mut neighbours = Neighbours::new();
-    for (server, card) in in_parallel(lines, |lines| lines.iter().flat_map(cards).collect()) {
-        neighbours.learn(&server, Arc::new(card));
+/// Judges all lines, each compared with all others, on all processors.
+pub fn scan(rules: &Arc<WeightedRules>, lines: &[Line], now: Timestamp) -> Vec<LineReport> {
+    let mut tools = ToolIndex::new();
+    for (server, profile) in in_parallel(lines, |lines| lines.iter().flat_map(profiles).collect()) {
+        tools.insert(&server, Arc::new(profile));
     }
     in_parallel(lines, |lines| {
-        let mut analyser = Analyser::new(Arc::clone(knowledge));
+        let mut analyser = Analyser::new(Arc::clone(rules));
         let judged = lines.iter();
         judged
-            .map(|line| judge(&mut analyser, &neighbours, line, now))
+            .map(|line| judge(&mut analyser, &tools, line, now))
             .collect()
     })
 }
 
-/// The tools of a line that says which server they are from.
-fn cards(line: &Line) -> Vec<(Arc<str>, Card)> {
+/// The tools of a line that names their server.
+fn profiles(line: &Line) -> Vec<(Arc<str>, ToolProfile)> {
     let content = line
         .may_name_server()
         .then(|| line.content().ok())
@@ -83,11 +84,13 @@ fn cards(line: &Line) -> Vec<(Arc<str>, Card)> {
         return Vec::new();
     };
     let server: Arc<str> = server.into();
-    let cards = content.tools().into_iter().filter_map(Card::of);
-    cards.map(|card| (Arc::clone(&server), card)).collect()
+    let profiles = content.tools().into_iter().filter_map(ToolProfile::of);
+    profiles
+        .map(|profile| (Arc::clone(&server), profile))
+        .collect()
 }
 
-/// What `work` makes of the lines, a share of which each processor gets, in their order.
+/// The results of `work` on all lines, in order. Each processor gets a share of the lines.
 fn in_parallel<T: Send>(lines: &[Line], work: impl Fn(&[Line]) -> Vec<T> + Sync) -> Vec<T> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let threads = processors.min(lines.len() / LINES_PER_THREAD).max(1);
@@ -108,30 +111,30 @@ fn in_parallel<T: Send>(lines: &[Line], work: impl Fn(&[Line]) -> Vec<T> + Sync)
     })
 }
 
-fn judge(analyser: &mut Analyser, neighbours: &Neighbours, line: &Line, now: Timestamp) -> Outcome {
+fn judge(analyser: &mut Analyser, tools: &ToolIndex, line: &Line, now: Timestamp) -> LineReport {
     let (report, mut extra, tool, error) = match line.content() {
         Err(error) => (Report::clean(), Map::new(), None, Some(error)),
         Ok(content) => {
-            let circumstances = Circumstances {
+            let context = AnalysisContext {
                 server: content.server.as_deref(),
                 time: now,
-                neighbours: Some(neighbours),
-                ..Circumstances::default()
+                tools: Some(tools),
+                ..AnalysisContext::default()
             };
             let report = match content.shape {
-                Shape::Tool => analyser.tool(&content.value, circumstances),
-                Shape::Message => message::report(analyser, &content.value, circumstances),
+                Shape::Tool => analyser.tool(&content.value, context),
+                Shape::Message => message::report(analyser, &content.value, context),
             };
             let name = content
                 .value
                 .get("name")
-                .and_then(Tree::as_str)
+                .and_then(Json::as_str)
                 .filter(|_| content.shape == Shape::Tool);
             let name = name.map(str::to_owned);
             (report, content.extra, name, None)
         }
     };
-    Outcome {
+    LineReport {
         line: line.number,
         id: extra.remove("id").unwrap_or(Value::Null),
         verdict: report.action,
@@ -145,7 +148,7 @@ fn judge(analyser: &mut Analyser, neighbours: &Neighbours, line: &Line, now: Tim
     }
 }
 
-/// Members of the line that do not collide with the verdict's own.
+/// Members of the line whose names do not collide with those of the report.
 fn without_own_members(mut extra: Map<String, Value>) -> Map<String, Value> {
     for own in [
         "line",
@@ -161,3 +164,6 @@ fn without_own_members(mut extra: Map<String, Value>) -> Map<String, Value> {
     }
     extra
 }
+
+#[cfg(test)]
+mod tests;

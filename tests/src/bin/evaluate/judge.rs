@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcpinspectd::detect::analyse::{Analyser, Circumstances, Report};
+use mcpinspectd::detect::WeightedRules;
+use mcpinspectd::detect::analysis::{Analyser, AnalysisContext, Report, message};
 use mcpinspectd::detect::category::Surface;
-use mcpinspectd::detect::knowledge::Knowledge;
-use mcpinspectd::detect::message;
-use mcpinspectd::detect::tree::Tree;
+use mcpinspectd::detect::json::Json;
 
 use super::fit::Example;
 use super::rows::Row;
@@ -26,25 +25,25 @@ pub struct Judged {
 }
 
 /// Judges every row. Also returns how long that took.
-pub fn judge(knowledge: &Arc<Knowledge>, rows: Vec<Row>) -> (Vec<Judged>, Duration) {
-    let mut analyser = Analyser::new(Arc::clone(knowledge));
+pub fn judge(rules: &Arc<WeightedRules>, rows: Vec<Row>) -> (Vec<Judged>, Duration) {
+    let mut analyser = Analyser::new(Arc::clone(rules));
     let mut spent = Duration::ZERO;
     let mut judged = Vec::with_capacity(rows.len());
     for row in rows {
         let begin = Instant::now();
-        let circumstances = Circumstances {
+        let context = AnalysisContext {
             server: row.server.as_deref(),
-            ..Circumstances::default()
+            ..AnalysisContext::default()
         };
         let mut features = Default::default();
         let report = match (&row.tool, &row.message) {
             (Some(tool), _) => {
-                let report = analyser.tool(&Tree::from(tool), circumstances);
+                let report = analyser.tool(&Json::from(tool), context);
                 features = analyser.features().clone();
                 report
             }
             (None, Some(message)) => {
-                let report = message::report(&mut analyser, &Tree::from(message), circumstances);
+                let report = message::report(&mut analyser, &Json::from(message), context);
                 features = analyser.features().clone();
                 report
             }

@@ -21,9 +21,9 @@ use clap::Parser;
 use fit::Settings;
 use judge::Judged;
 use mcpinspectd::detect::category::Surface;
-use mcpinspectd::detect::knowledge::{BUILTIN_PACKS, BUILTIN_WEIGHTS, Knowledge};
 use mcpinspectd::detect::rules::RuleSet;
 use mcpinspectd::detect::score::Weights;
+use mcpinspectd::detect::{BUILTIN_RULES, BUILTIN_WEIGHTS, WeightedRules};
 
 /// Measure detection on labelled files, or fit its weights to them
 ///
@@ -81,14 +81,14 @@ fn run(options: &Options) -> anyhow::Result<()> {
         rows.extend(rows::read(path)?);
     }
     let count = rows.len();
-    let mut knowledge = Arc::new(load(options)?);
-    let (mut judged, mut spent) = judge::judge(&knowledge, rows);
+    let mut active = Arc::new(load(options)?);
+    let (mut judged, mut spent) = judge::judge(&active, rows);
     if let Some(file) = &options.fit {
-        let text = train::weights_file(&knowledge.rules, &judged, settings);
+        let text = train::weights_file(&active.rules, &judged, settings);
         std::fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))?;
-        knowledge = Arc::new(with_weights(load(options)?.rules, &text)?);
+        active = Arc::new(with_weights(load(options)?.rules, &text)?);
         let rows = judged.into_iter().map(|one| one.row).collect();
-        (judged, spent) = judge::judge(&knowledge, rows);
+        (judged, spent) = judge::judge(&active, rows);
     }
     print!("{}", tables::groups(&judged));
     println!(
@@ -96,11 +96,11 @@ fn run(options: &Options) -> anyhow::Result<()> {
         spent.as_secs_f64() * 1e6 / count as f64
     );
     if options.by_rule {
-        print!("\n{}", tables::rules(&knowledge, &judged));
+        print!("\n{}", tables::rules(&active, &judged));
     }
     if options.cross_validate {
         for surface in [Surface::Definition, Surface::Content] {
-            let lines = train::cross_validate(&knowledge.rules, &judged, surface, settings);
+            let lines = train::cross_validate(&active.rules, &judged, surface, settings);
             println!("\nwithout the group ({surface}):");
             print!("{}", tables::left_out(&lines));
         }
@@ -112,7 +112,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
         ] {
             println!("\n{title}:");
             for one in tables::worst(&judged, options.worst, malicious) {
-                print!("{}", tables::mistake(&knowledge, one, options.explain));
+                print!("{}", tables::mistake(&active, one, options.explain));
             }
         }
     }
@@ -120,13 +120,13 @@ fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// The rules and weights to measure.
-fn load(options: &Options) -> anyhow::Result<Knowledge> {
+fn load(options: &Options) -> anyhow::Result<WeightedRules> {
     let rules = match &options.rules {
         Some(file) => {
             let name = file.display().to_string();
             RuleSet::compile(&[(&name, &read(file)?)])?
         }
-        None => RuleSet::compile(BUILTIN_PACKS)?,
+        None => RuleSet::compile(BUILTIN_RULES)?,
     };
     match &options.weights {
         Some(file) => with_weights(rules, &read(file)?),
@@ -134,9 +134,9 @@ fn load(options: &Options) -> anyhow::Result<Knowledge> {
     }
 }
 
-fn with_weights(rules: RuleSet, text: &str) -> anyhow::Result<Knowledge> {
+fn with_weights(rules: RuleSet, text: &str) -> anyhow::Result<WeightedRules> {
     let weights = Weights::parse(text, &rules)?;
-    Ok(Knowledge { rules, weights })
+    Ok(WeightedRules { rules, weights })
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {

@@ -5,9 +5,9 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
+use mcpinspectd::detect::analysis::message;
 use mcpinspectd::detect::category::Surface;
-use mcpinspectd::detect::message;
-use mcpinspectd::detect::tree::Tree;
+use mcpinspectd::detect::json::Json;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ impl Row {
     /// Which weights judge it.
     pub fn surface(&self) -> Surface {
         match &self.message {
-            Some(message) => message::surface(&Tree::from(message)),
+            Some(message) => message::surface(&Json::from(message)),
             None => Surface::Definition,
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use mcpinspectd::detect::knowledge::Knowledge;
+use mcpinspectd::detect::WeightedRules;
 use mcpinspectd::detect::rules::RuleId;
 use mcpinspectd::model::Action;
 
@@ -82,8 +82,8 @@ pub fn groups(judged: &[Judged]) -> String {
 
 /// How often each rule matches in attacks and in benign rows, and its weights: which rules are worth
 /// keeping.
-pub fn rules(knowledge: &Knowledge, judged: &[Judged]) -> String {
-    let mut held = vec![[0usize; 2]; knowledge.rules.rules().len()];
+pub fn rules(active: &WeightedRules, judged: &[Judged]) -> String {
+    let mut held = vec![[0usize; 2]; active.rules.rules().len()];
     for one in judged {
         let mut all: Vec<_> = one.example.features.windows.iter().flatten().collect();
         all.sort_unstable();
@@ -96,13 +96,11 @@ pub fn rules(knowledge: &Knowledge, judged: &[Judged]) -> String {
         "{:<30} {:>7} {:>7} {:>10} {:>8}\n",
         "rule", "attacks", "honest", "definition", "content"
     );
-    for (index, (rule, [attacks, honest])) in knowledge.rules.rules().iter().zip(held).enumerate() {
+    for (index, (rule, [attacks, honest])) in active.rules.rules().iter().zip(held).enumerate() {
         let _ = writeln!(
             out,
             "{:<30} {attacks:>7} {honest:>7} {:>10.2} {:>8.2}",
-            rule.id,
-            knowledge.weights.definition.rules[index],
-            knowledge.weights.content.rules[index]
+            rule.id, active.weights.definition.rules[index], active.weights.content.rules[index]
         );
     }
     out
@@ -144,7 +142,7 @@ pub fn worst(judged: &[Judged], limit: usize, malicious: bool) -> Vec<&Judged> {
 }
 
 /// One row that was judged wrongly, with the reasons; `explain` adds what was found in it.
-pub fn mistake(knowledge: &Knowledge, one: &Judged, explain: bool) -> String {
+pub fn mistake(active: &WeightedRules, one: &Judged, explain: bool) -> String {
     let name = one
         .row
         .tool
@@ -161,7 +159,7 @@ pub fn mistake(knowledge: &Knowledge, one: &Judged, explain: bool) -> String {
         one.row.group,
         server.chars().take(28).collect::<String>(),
         name.chars().take(40).collect::<String>(),
-        reasons(knowledge, one)
+        reasons(active, one)
     );
     for detection in one.report.detections.iter().filter(|_| explain) {
         let texts: Vec<&str> = detection
@@ -179,8 +177,8 @@ pub fn mistake(knowledge: &Knowledge, one: &Judged, explain: bool) -> String {
 }
 
 /// The rules that match in a row's worst window, with their weights.
-fn reasons(knowledge: &Knowledge, one: &Judged) -> String {
-    let weights = knowledge.weights.on(one.surface);
+fn reasons(active: &WeightedRules, one: &Judged) -> String {
+    let weights = active.weights.on(one.surface);
     let sum = |window: &[RuleId]| {
         window
             .iter()
@@ -198,7 +196,7 @@ fn reasons(knowledge: &Knowledge, one: &Judged) -> String {
         let _ = write!(
             out,
             "{}({:.1}) ",
-            knowledge.rules.rule(*id).id,
+            active.rules.rule(*id).id,
             weights.rules[id.0 as usize]
         );
     }

@@ -1,0 +1,213 @@
+//! Analyses one subject: extracts its text, matches the rules, weighs the matches, describes them.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use super::context::AnalysisContext;
+use super::detections::{self, ProbeMatch};
+use super::report::Report;
+use super::reveal::reveal;
+use super::subject::Subject;
+use crate::detect::cross_server::{ToolProfile, similarities};
+use crate::detect::json::Json;
+use crate::detect::matching::{KnownNames, Matcher, RuleMatch};
+use crate::detect::probes::annotations;
+use crate::detect::rules::{Probe, RuleId, Suppression};
+use crate::detect::score::{Features, weigh};
+use crate::detect::text::{SubjectText, extract};
+use crate::detect::weighted_rules::WeightedRules;
+use crate::model::Action;
+
+/// A decoded payload in which a rule of at least this weight matches is a finding of its own.
+const DECODED_WEIGHT: f32 = 1.0;
+
+/// Analyses subjects, one after the other. Reuses its buffers; each thread has its own.
+#[derive(Debug)]
+pub struct Analyser {
+    rules: Arc<WeightedRules>,
+    matcher: Matcher,
+    features: Features,
+    /// The text of the last subject, for its memory.
+    spare: SubjectText<'static>,
+}
+
+impl Analyser {
+    /// An analyser with these rules.
+    pub fn new(rules: Arc<WeightedRules>) -> Self {
+        Self {
+            rules,
+            matcher: Matcher::default(),
+            features: Features::default(),
+            spare: SubjectText::new(),
+        }
+    }
+
+    /// The rules in use.
+    pub fn rules(&self) -> &Arc<WeightedRules> {
+        &self.rules
+    }
+
+    /// Units of work that the last subject took.
+    pub fn work(&self) -> u64 {
+        self.matcher.results.work
+    }
+
+    /// What matched in the last subject, as input for fitting.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// Analyses a tool's definition.
+    pub fn tool(&mut self, tool: &Json<'_>, context: AnalysisContext<'_>) -> Report {
+        let mut text = std::mem::take(&mut self.spare).emptied();
+        extract::tool(&mut text, tool);
+        let name = tool.get("name").and_then(Json::as_str);
+        let own = name.unwrap_or_default().to_lowercase();
+        let servers = context.tools.zip(context.server);
+        let names = KnownNames {
+            own: &own,
+            tool: Some(tool),
+            parameters: OnceCell::new(),
+            servers,
+        };
+        let contradictions = annotations::contradictions(tool).into_iter();
+        let mut noted: Vec<(Probe, String)> =
+            contradictions.map(|probe| (probe, String::new())).collect();
+        if let Some((tools, server)) = servers {
+            let made = match context.profile {
+                Some(_) => None,
+                None => ToolProfile::of(tool),
+            };
+            let profile = context.profile.or(made.as_ref());
+            let similar = profile.map(|profile| similarities(tools, server, profile));
+            noted.extend(similar.into_iter().flatten().map(|other| {
+                (
+                    other.probe,
+                    format!("It resembles `{}` of `{}`.", other.tool, other.server),
+                )
+            }));
+        }
+        let context = AnalysisContext {
+            tool: name,
+            ..context
+        };
+        self.assess(text, Subject::Tool, &names, context, noted)
+    }
+
+    /// Analyses any other value.
+    pub fn value(
+        &mut self,
+        value: &Json<'_>,
+        subject: Subject,
+        context: AnalysisContext<'_>,
+    ) -> Report {
+        let mut text = std::mem::take(&mut self.spare).emptied();
+        extract::value(&mut text, value);
+        let names = KnownNames {
+            servers: context.tools.zip(context.server),
+            ..KnownNames::default()
+        };
+        self.assess(text, subject, &names, context, Vec::new())
+    }
+
+    /// Matches and weighs a text. `noted` are findings about the subject as a whole, each with what to add to
+    /// its explanation.
+    fn assess(
+        &mut self,
+        mut text: SubjectText<'_>,
+        subject: Subject,
+        names: &KnownNames<'_>,
+        context: AnalysisContext<'_>,
+        noted: Vec<(Probe, String)>,
+    ) -> Report {
+        let AnalysisContext {
+            server, tool, time, ..
+        } = context;
+        let active = Arc::clone(&self.rules);
+        let rules = &active.rules;
+        let surface = subject.surface();
+        let weights = active.weights.on(surface);
+        let originals = text.pieces().len();
+        let hidden = reveal(&mut text);
+        self.matcher.run(rules, &text, surface, names);
+        let mut matches = std::mem::take(&mut self.matcher.results.matches);
+        let truncated = self.matcher.results.truncated || text.truncated();
+
+        let suppressions: Vec<&Suppression> = rules
+            .suppressions()
+            .iter()
+            .filter(|one| one.applies_to(server, tool, time))
+            .collect();
+        let counts = |id: RuleId| {
+            let rule = rules.rule(id);
+            rule.examines_surface(surface)
+                && rule.examines_server(server)
+                && !suppressions
+                    .iter()
+                    .any(|one| one.covers(&rule.id, rule.category.as_str()))
+        };
+        matches.retain(|found| counts(found.rule));
+
+        let mut probed: Vec<ProbeMatch> = Vec::new();
+        let mut probe = |probe, piece, hidden, addition| {
+            if let Some(rule) = rules.probe(probe).filter(|rule| counts(*rule)) {
+                probed.push(ProbeMatch {
+                    rule,
+                    piece,
+                    hidden,
+                    addition,
+                });
+            }
+        };
+        for (piece, hidden) in hidden {
+            probe(hidden.probe, piece, Some(hidden), String::new());
+        }
+        // Nobody encodes orders by accident.
+        let decoded = text.pieces().get(originals).map(|piece| piece.start as u32);
+        if let Some(from) = decoded
+            && let Some(found) = matches.iter().find(|found| {
+                found.start >= from && weights.rules[found.rule.0 as usize] >= DECODED_WEIGHT
+            })
+            && let Some((piece, _)) = text.piece_at(found.start as usize)
+        {
+            probe(Probe::EncodedFinding, piece, None, String::new());
+        }
+        for (which, addition) in noted {
+            probe(which, 0, None, addition);
+        }
+        for one in &probed {
+            let piece = text.pieces().get(one.piece);
+            let at = piece.map_or(0, |piece| piece.start as u32);
+            matches.push(at_position(one.rule, at));
+        }
+        if truncated && let Some(rule) = rules.probe(Probe::Overlong).filter(|rule| counts(*rule)) {
+            matches.push(at_position(rule, 0));
+        }
+        matches.sort_unstable_by_key(|found| (found.start, found.rule));
+
+        self.features.collect(rules, &text, &matches);
+        let score = weigh(rules, weights, &self.features);
+        let mut report = Report {
+            score: score.probability(),
+            truncated,
+            ..Report::clean()
+        };
+        if score.action != Action::None {
+            report.action = score.action;
+            report.detections = detections::describe(rules, &text, &matches, &probed);
+            report.severity = Some(detections::severity(score.action, &report.detections));
+        }
+        self.matcher.results.matches = matches;
+        self.spare = text.emptied();
+        report
+    }
+}
+
+/// A match that has a position but no length.
+fn at_position(rule: RuleId, position: u32) -> RuleMatch {
+    RuleMatch {
+        rule,
+        start: position,
+        end: position,
+    }
+}

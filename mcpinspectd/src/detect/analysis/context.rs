@@ -1,0 +1,19 @@
+//! What else is known about a subject.
+
+use crate::detect::cross_server::{ToolIndex, ToolProfile};
+use crate::model::Timestamp;
+
+/// What else is known about a subject.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AnalysisContext<'a> {
+    /// The name of the server that it comes from.
+    pub server: Option<&'a str>,
+    /// The name of the tool, unless the subject is the tool itself.
+    pub tool: Option<&'a str>,
+    /// When; suppressions end.
+    pub time: Timestamp,
+    /// The tools of all servers, if known. They count only if `server` is known too.
+    pub tools: Option<&'a ToolIndex>,
+    /// The tool's profile, if the caller has it at hand.
+    pub profile: Option<&'a ToolProfile>,
+}

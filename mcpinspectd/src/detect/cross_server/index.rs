@@ -1,0 +1,245 @@
+//! The tools of all servers, indexed by what makes two tools similar.
+//!
+//! Everything is bounded: [`SERVERS`], [`TOOLS`], and a profile of fixed size per tool.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use slab::Slab;
+use smallvec::SmallVec;
+
+use super::profile::ToolProfile;
+use crate::detect::text::names::{distinctive, halves, near};
+
+/// Most servers that are remembered.
+pub const SERVERS: usize = 1024;
+/// Most tools of all servers together that are remembered.
+pub const TOOLS: usize = 20_000;
+/// From how many common tools, and from which share of both, two servers are the same server.
+const TWINS_MIN: usize = 3;
+const TWINS_SHARE: f32 = 0.5;
+/// Most tools under one key that a tool is compared with. The first to arrive are the owners; where more are
+/// alike, the same tool is there many times over.
+const ALIKE: usize = 6;
+/// Most entries under one key that are looked through for them.
+const LOOKED_THROUGH: usize = 24;
+
+/// A tool in the index.
+#[derive(Debug)]
+pub(super) struct IndexedTool {
+    /// The server. Equal names are the same allocation.
+    pub(super) server: Arc<str>,
+    /// The order of arrival: the server that had a name first owns it.
+    pub(super) order: u64,
+    pub(super) profile: Arc<ToolProfile>,
+}
+
+/// The numbers of tools that share something; most often there is only one.
+type Numbers = SmallVec<[u32; 4]>;
+
+/// The tools of one server, by name.
+pub(super) type ServerTools = HashMap<Box<str>, u32>;
+
+/// The tools of all servers.
+#[derive(Debug, Default)]
+pub struct ToolIndex {
+    tools: Slab<IndexedTool>,
+    order: u64,
+    servers: HashMap<Arc<str>, ServerTools>,
+    by_name: HashMap<Box<str>, Numbers>,
+    by_skeleton: HashMap<Box<str>, Numbers>,
+    by_half: HashMap<(bool, u32), Numbers>,
+    by_band: HashMap<(u8, u32), Numbers>,
+}
+
+impl ToolIndex {
+    /// An empty index.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many tools it holds.
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// Whether it holds no tool.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// Inserts a tool of a server. It replaces the server's tool of the same name.
+    pub fn insert(&mut self, server: &str, profile: Arc<ToolProfile>) {
+        if let Some(known) = self.find(server, &profile.name) {
+            self.remove(known);
+        }
+        let full = self.tools.len() >= TOOLS
+            || (self.servers.len() >= SERVERS && !self.servers.contains_key(server));
+        if full {
+            return;
+        }
+        let server: Arc<str> = match self.servers.get_key_value(server) {
+            Some((known, _)) => Arc::clone(known),
+            None => Arc::from(server),
+        };
+        self.order += 1;
+        let known = IndexedTool {
+            server: Arc::clone(&server),
+            order: self.order,
+            profile: Arc::clone(&profile),
+        };
+        let Ok(number) = u32::try_from(self.tools.insert(known)) else {
+            return;
+        };
+        let tools = self.servers.entry(server).or_default();
+        tools.insert(profile.name.clone(), number);
+        add_to(&mut self.by_name, profile.name.clone(), number);
+        add_to(&mut self.by_skeleton, profile.skeleton.clone(), number);
+        for key in halves(&profile.skeleton, profile.skeleton.len()) {
+            add_to(&mut self.by_half, key, number);
+        }
+        for band in bands(&profile) {
+            add_to(&mut self.by_band, band, number);
+        }
+    }
+
+    fn remove(&mut self, number: u32) {
+        let Some(IndexedTool {
+            server, profile, ..
+        }) = self.tools.try_remove(number as usize)
+        else {
+            return;
+        };
+        drop_from(&mut self.by_name, &profile.name, number);
+        drop_from(&mut self.by_skeleton, &profile.skeleton, number);
+        for key in halves(&profile.skeleton, profile.skeleton.len()) {
+            drop_from(&mut self.by_half, &key, number);
+        }
+        for band in bands(&profile) {
+            drop_from(&mut self.by_band, &band, number);
+        }
+        if let Some(tools) = self.servers.get_mut(&server) {
+            tools.remove(&profile.name);
+            if tools.is_empty() {
+                self.servers.remove(&server);
+            }
+        }
+    }
+
+    /// The number of a server's tool. The name is in lower case.
+    pub(super) fn find(&self, server: &str, name: &str) -> Option<u32> {
+        self.servers.get(server)?.get(name).copied()
+    }
+
+    /// The tool of a number.
+    pub(super) fn tool(&self, number: u32) -> Option<&IndexedTool> {
+        self.tools.get(number as usize)
+    }
+
+    /// Whether `word` in a text of `server` names a tool that only other servers have. Words that occur in
+    /// any text do not count as names.
+    pub(in crate::detect) fn is_foreign(&self, server: &str, word: &str) -> bool {
+        let joined = word.contains(|c: char| !c.is_alphanumeric());
+        self.named(server, word)
+            .is_some_and(|known| joined || distinctive(&known.profile.name))
+    }
+
+    /// The other server's tool that `word` names.
+    fn named(&self, server: &str, word: &str) -> Option<&IndexedTool> {
+        // Clients display tools as `server.tool`, `mcp__server__tool` or `server/tool`.
+        let bare = word.rsplit(['.', '/', ':']).next().unwrap_or(word);
+        let bare = bare.rsplit("__").next().unwrap_or(bare);
+        let unprefixed = bare
+            .strip_prefix("mcp_tool_")
+            .or_else(|| bare.strip_prefix("mcp_"))
+            .unwrap_or(bare);
+        [bare, unprefixed].into_iter().find_map(|name| {
+            let numbers = self.by_name.get(name)?;
+            if self.find(server, name).is_some() {
+                return None;
+            }
+            numbers.first().and_then(|number| self.tool(*number))
+        })
+    }
+
+    /// How many servers it holds.
+    pub(super) fn server_count(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Whether two servers have the same tools, and so are one server under two names.
+    pub(super) fn twins(&self, a: &str, b: &str) -> bool {
+        let (Some(a), Some(b)) = (self.servers.get(a), self.servers.get(b)) else {
+            return false;
+        };
+        let common = a.keys().filter(|name| b.contains_key(*name)).count();
+        common >= TWINS_MIN
+            && common as f32 >= TWINS_SHARE * a.len().min(b.len()) as f32
+            && common as f32 >= 0.25 * a.len().max(b.len()) as f32
+    }
+
+    /// Tools of other servers that may be similar: by name, by a name that differs in one letter, by the name
+    /// without its affix (`base`), by description.
+    pub(super) fn candidates(
+        &self,
+        server: &str,
+        profile: &ToolProfile,
+        base: Option<&str>,
+    ) -> Vec<&IndexedTool> {
+        let own = self.servers.get_key_value(server).map(|(own, _)| own);
+        let mut all: Vec<&IndexedTool> = Vec::new();
+        let mut take = |list: Option<&Numbers>, fits: &dyn Fn(&IndexedTool) -> bool| {
+            let numbers = list.into_iter().flatten().take(LOOKED_THROUGH);
+            let others = numbers
+                .filter_map(|number| self.tool(*number))
+                .filter(|other| !own.is_some_and(|own| Arc::ptr_eq(own, &other.server)))
+                .filter(|other| fits(other));
+            all.extend(others.take(ALIKE));
+        };
+        take(self.by_skeleton.get(&profile.skeleton), &|_| true);
+        for length in profile.skeleton.len().saturating_sub(1)..=profile.skeleton.len() + 1 {
+            for key in halves(&profile.skeleton, length) {
+                take(self.by_half.get(&key), &|other| {
+                    near(&profile.skeleton, &other.profile.skeleton)
+                });
+            }
+        }
+        if let Some(base) = base {
+            take(self.by_skeleton.get(base), &|_| true);
+        }
+        for band in bands(profile) {
+            take(self.by_band.get(&band), &|_| true);
+        }
+        all.sort_unstable_by_key(|other| other.order);
+        all.dedup_by_key(|other| other.order);
+        all
+    }
+}
+
+/// Keys of the index of descriptions.
+fn bands(profile: &ToolProfile) -> impl Iterator<Item = (u8, u32)> {
+    (0..).zip(profile.bands.into_iter().flatten())
+}
+
+fn add_to<K: Hash + Eq>(index: &mut HashMap<K, Numbers>, key: K, number: u32) {
+    let numbers = index.entry(key).or_default();
+    // More would not be looked through, and a longer list makes removal slower.
+    if numbers.len() < 2 * LOOKED_THROUGH {
+        numbers.push(number);
+    }
+}
+
+fn drop_from<K, Q>(index: &mut HashMap<K, Numbers>, key: &Q, number: u32)
+where
+    K: Hash + Eq + Borrow<Q>,
+    Q: Hash + Eq + ?Sized,
+{
+    if let Some(numbers) = index.get_mut(key) {
+        numbers.retain(|known| *known != number);
+        if numbers.is_empty() {
+            index.remove(key);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Tools that stand in for another server's.
+//!
+//! A model sees the tools of all its servers in one list, and tells them apart by name and description
+//! alone. So a server can speak for another one: it takes the name of the other's tool, a name that looks
+//! like it, or its description, or it simply gives orders about that tool. A definition by itself shows none
+//! of this; it has to be compared with the definitions of the other servers.
+//!
+//! Honest servers collide as well. Many offer `search` or `read_file`, and some run twice under two names.
+//! So an equal name is evidence only if the name is distinctive, or if more than the name is alike. A server
+//! that resembles another one as a whole is the same server again, not an impostor. Whichever server had a
+//! name first owns it.
+//!
+//! - [`ToolProfile`]: what is compared of a tool, with `word_pairs` for its description
+//! - [`ToolIndex`]: the tools of all servers
+//! - [`similarities`]: how a tool resembles others
+
+mod index;
+mod profile;
+mod similarity;
+mod word_pairs;
+
+pub use index::{SERVERS, TOOLS, ToolIndex};
+pub use profile::ToolProfile;
+pub use similarity::{Similarity, similarities};
+
+#[cfg(test)]
+mod tests;

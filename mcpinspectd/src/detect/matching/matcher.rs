@@ -1,0 +1,156 @@
+//! Finds every rule that matches in a subject's text.
+//!
+//! One pass finds tokens, one finds phrases, and one or two run the automata for all other patterns. The
+//! hits are then matched sentence by sentence. All of this is linear in the text, whatever it says:
+//! everything that could multiply (hits in a sentence, windows of a regular expression, matches) has a limit,
+//! and reaching one is reported as `truncated`.
+
+use super::hit::Hit;
+use super::names::KnownNames;
+use super::results::MatchResults;
+use super::{sentences, token};
+use crate::detect::category::Surface;
+use crate::detect::rules::{Automaton, PhraseTrie, RuleId, RuleKind, RuleSet, is_word_byte};
+use crate::detect::text::SubjectText;
+
+/// Matches rules, one subject after the other. Reuses its buffers.
+#[derive(Debug, Default)]
+pub struct Matcher {
+    hits: Vec<Hit>,
+    sentence_ends: Vec<u32>,
+    /// For each rule with a regular expression that was tried, the end of its last window.
+    windows: Vec<(RuleId, u32)>,
+    /// What was found in the last subject.
+    pub results: MatchResults,
+}
+
+impl Matcher {
+    /// Finds everything in `subject`.
+    pub fn run(
+        &mut self,
+        rules: &RuleSet,
+        subject: &SubjectText<'_>,
+        surface: Surface,
+        names: &KnownNames<'_>,
+    ) {
+        self.hits.clear();
+        self.sentence_ends.clear();
+        self.results.clear();
+        self.results.truncated = subject.truncated();
+        token::scan(subject, names, &mut self.hits, &mut self.sentence_ends);
+        self.phrases(&rules.phrases, subject);
+        self.automaton(&rules.ascii, rules, subject, surface);
+        if !subject.folded().is_ascii() {
+            self.automaton(&rules.wide, rules, subject, surface);
+        }
+        self.hits.sort_unstable_by_key(|hit| (hit.start, hit.end));
+        self.results.work += self.hits.len() as u64;
+        let (hits, ends) = (&self.hits, &self.sentence_ends);
+        sentences::match_sentences(rules, subject, surface, hits, ends, &mut self.results);
+        self.results
+            .matches
+            .sort_unstable_by_key(|found| (found.start, found.rule));
+    }
+
+    fn phrases(&mut self, phrases: &PhraseTrie, subject: &SubjectText<'_>) {
+        let hits = &mut self.hits;
+        self.results.work += phrases.find(subject.folded().as_bytes(), |concepts, start, end| {
+            hits.push(Hit {
+                start: start as u32,
+                end: end as u32,
+                concepts,
+            })
+        });
+    }
+
+    fn automaton(
+        &mut self,
+        automaton: &Automaton,
+        rules: &RuleSet,
+        subject: &SubjectText<'_>,
+        surface: Surface,
+    ) {
+        self.windows.clear();
+        let text = subject.folded().as_bytes();
+        let word = |byte: Option<&u8>| byte.is_some_and(|byte| is_word_byte(*byte));
+        for found in automaton.patterns.find_overlapping_iter(text) {
+            let meaning = &automaton.meanings[found.pattern().as_usize()];
+            let (start, end) = (found.start(), found.end());
+            if (meaning.word_start && start > 0 && word(text.get(start - 1)))
+                || (meaning.word_end && word(text.get(end)))
+            {
+                continue;
+            }
+            if meaning.concepts != 0 {
+                self.hits.push(Hit {
+                    start: start as u32,
+                    end: end as u32,
+                    concepts: meaning.concepts,
+                });
+            }
+            for rule in &meaning.literals {
+                if applies(rules, *rule, subject, start, surface) {
+                    self.results.record(*rule, start, end);
+                }
+            }
+            for rule in &meaning.anchors {
+                if applies(rules, *rule, subject, start, surface) {
+                    self.regex(rules, *rule, subject, start, end);
+                }
+            }
+        }
+    }
+
+    /// Tries a rule's regular expression around an anchor. The last window already covers an anchor that is
+    /// well inside it, so a text full of anchors is read a small, fixed number of times.
+    fn regex(
+        &mut self,
+        rules: &RuleSet,
+        id: RuleId,
+        subject: &SubjectText<'_>,
+        start: usize,
+        end: usize,
+    ) {
+        let RuleKind::Regex { regex, window } = &rules.rule(id).matching else {
+            return;
+        };
+        let Some((_, piece)) = subject.piece_at(start) else {
+            return;
+        };
+        let window = *window as usize;
+        let slot = match self.windows.iter().position(|(rule, _)| *rule == id) {
+            Some(slot) => slot,
+            None => {
+                self.windows.push((id, 0));
+                self.windows.len() - 1
+            }
+        };
+        if end + window / 2 <= self.windows[slot].1 as usize {
+            return;
+        }
+        let from = start.saturating_sub(window).max(piece.start);
+        let to = (end + window).min(piece.end);
+        let text = &subject.folded().as_bytes()[from..to];
+        self.results.work += text.len() as u64;
+        self.windows[slot].1 = to as u32;
+        if let Some(found) = regex.find(text) {
+            self.results
+                .record(id, from + found.start(), from + found.end());
+        }
+    }
+}
+
+/// Whether a rule examines the text at `position`.
+fn applies(
+    rules: &RuleSet,
+    id: RuleId,
+    subject: &SubjectText<'_>,
+    position: usize,
+    surface: Surface,
+) -> bool {
+    let rule = rules.rule(id);
+    rule.examines_surface(surface)
+        && subject
+            .piece_at(position)
+            .is_some_and(|(_, piece)| rule.examines_part(piece.part))
+}

@@ -1,0 +1,17 @@
+//! Where rules match in a text.
+//!
+//! - [`Matcher`]: all of it, for one subject after the other
+//! - `token`, with `names` and `hit`: what a rule can ask for besides words
+//! - `sentences`: words and tokens that occur together
+//! - `results`: the matches
+
+mod hit;
+mod matcher;
+mod names;
+mod results;
+mod sentences;
+mod token;
+
+pub use matcher::Matcher;
+pub use names::KnownNames;
+pub use results::{MatchResults, RuleMatch};

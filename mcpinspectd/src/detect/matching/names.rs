@@ -1,0 +1,148 @@
+//! Names in a text, and what they say.
+//!
+//! A text that mentions its own tool or parameters speaks about itself. A text that names another tool, a
+//! path or a key does not, and some such names tell by their form that they are sensitive.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+
+use crate::detect::cross_server::ToolIndex;
+use crate::detect::json::Json;
+use crate::detect::rules::Token;
+use crate::detect::text::extract;
+
+/// What is known about the names in a subject's text.
+#[derive(Clone, Debug, Default)]
+pub struct KnownNames<'a> {
+    /// The subject's own name, in lower case.
+    pub own: &'a str,
+    /// The tool, if the subject is one. Its parameters and enum values are its own words too.
+    pub tool: Option<&'a Json<'a>>,
+    /// Those parameters and values, in lower case and sorted. Collected when a text has a word that could be
+    /// one of them.
+    pub parameters: OnceCell<Vec<Cow<'a, str>>>,
+    /// The tools of all servers, and the name of the subject's server.
+    pub servers: Option<(&'a ToolIndex, &'a str)>,
+}
+
+impl KnownNames<'_> {
+    /// The bit of a word that names the subject or one of its parameters.
+    pub(super) fn own_word(&self, word: &str) -> Option<u128> {
+        let is_parameter = || {
+            self.parameters
+                .get_or_init(|| self.tool.map(extract::parameter_names).unwrap_or_default())
+                .binary_search_by(|name| (**name).cmp(word))
+                .is_ok()
+        };
+        if word == self.own {
+            Some(bit(Token::OwnName))
+        } else {
+            is_parameter().then(|| bit(Token::OwnParameter))
+        }
+    }
+
+    /// The bit of a name that only other servers' tools have.
+    pub(super) fn foreign(&self, word: &str) -> u128 {
+        let foreign = self
+            .servers
+            .is_some_and(|(tools, server)| tools.is_foreign(server, word));
+        u128::from(foreign) << Token::ForeignTool as u32
+    }
+}
+
+/// Parts of the names and paths of keys, credentials and accounts.
+static SENSITIVE: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    any_of(&[
+        "passw", "secret", "cred", "token", "shadow", ".ssh", "history", "cookie", "wallet",
+        "private", "id_rsa", "api_key", "apikey", "_key", "/.env", ".aws", ".kube", ".gnupg",
+        "oauth", "keychain", "sudoers",
+    ])
+});
+/// Parts of the names of tools that have effects.
+static RISKY: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    any_of(&[
+        "delete",
+        "remove",
+        "drop_",
+        "drop-",
+        "reset",
+        "wipe",
+        "purge",
+        "kill",
+        "disable",
+        "revoke",
+        "transfer",
+        "payment",
+        "pay_",
+        "send",
+        "post_",
+        "upload",
+        "export",
+        "forward",
+        "write",
+        "execute",
+        "exec_",
+        "run_",
+        "shell",
+        "overwrite",
+        "push_",
+        "share",
+        "grant",
+        "move",
+        "update",
+        "edit_",
+        "create_or",
+        "truncate",
+        "destroy",
+        "terminate",
+        "withdraw",
+        "purchase",
+        "refund",
+        "reply",
+        "publish",
+        "merge",
+        "close_",
+        "evaluate",
+        "command",
+        "deploy",
+        "install",
+        "invite",
+        "put_",
+        "migrate",
+    ])
+});
+
+/// An automaton for `words`. Names and paths are short and many, so one pass has to find all words.
+#[expect(clippy::expect_used, reason = "the words are the program's own")]
+fn any_of(words: &[&str]) -> AhoCorasick {
+    AhoCorasick::builder()
+        .kind(Some(AhoCorasickKind::DFA))
+        .build(words)
+        .expect("some dozens of short words")
+}
+
+/// The bit of a token.
+pub(super) fn bit(token: Token) -> u128 {
+    1u128 << token as u32
+}
+
+/// What the name of another tool or thing suggests, as bits.
+pub(super) fn name_traits(name: &str) -> u128 {
+    let risky = name.len() > 4 && RISKY.is_match(name);
+    let sensitive = SENSITIVE.is_match(name);
+    u128::from(risky) << Token::RiskyName as u32
+        | u128::from(sensitive) << Token::TellingName as u32
+}
+
+/// What a path suggests about the file, as bits.
+pub(super) fn path_traits(path: &str) -> u128 {
+    let sensitive = SENSITIVE.is_match(path);
+    let temporary =
+        path.starts_with("/tmp") || path.starts_with("/var/tmp") || path.starts_with("/dev/shm");
+    let hidden = temporary && path.contains("/.");
+    u128::from(sensitive) << Token::TellingPath as u32
+        | u128::from(hidden) << Token::HiddenPath as u32
+}

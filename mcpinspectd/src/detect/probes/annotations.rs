@@ -1,0 +1,44 @@
+//! Annotations that a tool contradicts.
+//!
+//! Clients let a tool that is annotated as harmless run without asking. What the tool is called shows
+//! whether the annotation is credible.
+
+use crate::detect::json::Json;
+use crate::detect::rules::Probe;
+use crate::detect::text::names;
+
+/// Annotations of a tool that its own name contradicts.
+pub fn contradictions(tool: &Json<'_>) -> Vec<Probe> {
+    let mut found = Vec::new();
+    let Some(annotations) = tool.get("annotations").and_then(Json::as_object) else {
+        return found;
+    };
+    let flag = |key: &str| annotations.get(key).and_then(Json::as_bool);
+    let name = tool.get("name").and_then(Json::as_str).unwrap_or_default();
+    let words = names::words(name);
+    let begins_with = |verbs: &[&str]| {
+        words
+            .first()
+            .is_some_and(|verb| verbs.contains(&verb.as_str()))
+    };
+    let destroys = begins_with(DESTROYS);
+    let changes = destroys || begins_with(CHANGES);
+    if flag("readOnlyHint") == Some(true) && changes {
+        found.push(Probe::ReadOnlyContradiction);
+    }
+    if flag("destructiveHint") == Some(false) && destroys {
+        found.push(Probe::DestructiveContradiction);
+    }
+    found
+}
+
+/// Verbs at the beginning of a name that say that the tool changes something.
+const CHANGES: &[&str] = &[
+    "write", "send", "update", "create", "insert", "upload", "execute", "exec", "post", "put",
+    "transfer", "install", "modify", "edit", "move", "rename", "kill",
+];
+/// Verbs at the beginning of a name that say that the tool destroys something.
+const DESTROYS: &[&str] = &[
+    "delete", "remove", "drop", "wipe", "destroy", "purge", "erase", "truncate", "kill", "format",
+    "reset",
+];

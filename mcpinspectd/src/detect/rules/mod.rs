@@ -1,0 +1,35 @@
+//! What is looked for.
+//!
+//! Rules are data, in TOML files: those built into the program, and those that people add. Attacks are
+//! worded in endless ways, so rules describe meaning: lists of words that stand for one concept, and
+//! concepts that occur together in a sentence. Compiled, all rules are searched for in one pass, and their
+//! number hardly changes what a text costs.
+//!
+//! - [`format`](mod@format): what a rule file can express
+//! - [`vocabulary`]: what a rule can ask for besides words
+//! - `compile`: from rule files to a [`RuleSet`]
+//! - `phrases`, `automaton`, `cooccurrence`: the indexes of a rule set
+//! - `suppression`: findings that people do not want to see
+
+mod automaton;
+mod compile;
+pub(super) mod cooccurrence;
+mod format;
+mod phrases;
+mod rule;
+mod set;
+mod suppression;
+mod vocabulary;
+
+pub use format::RuleError;
+pub use rule::{Rule, RuleId};
+pub use set::RuleSet;
+pub use suppression::Suppression;
+pub use vocabulary::{Decides, Probe, Scope, Token};
+
+pub(super) use automaton::Automaton;
+pub(super) use phrases::{PhraseTrie, is_word_byte};
+pub(super) use rule::RuleKind;
+
+#[cfg(test)]
+mod tests;

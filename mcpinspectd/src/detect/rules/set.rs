@@ -1,0 +1,63 @@
+//! A compiled set of rules.
+
+use std::collections::HashMap;
+
+use super::automaton::Automaton;
+use super::cooccurrence::CooccurrenceIndex;
+use super::phrases::PhraseTrie;
+use super::rule::{Rule, RuleId};
+use super::suppression::Suppression;
+use super::vocabulary::{Probe, Scope};
+use crate::detect::category::Surface;
+
+/// A compiled set of rules: immutable, and shared between threads.
+#[derive(Debug)]
+pub struct RuleSet {
+    pub(super) rules: Vec<Rule>,
+    /// Nearly all patterns.
+    pub(in crate::detect) phrases: PhraseTrie,
+    /// The other patterns that are ASCII.
+    pub(in crate::detect) ascii: Automaton,
+    /// The other patterns beyond ASCII. A text that is ASCII need not be searched for them.
+    pub(in crate::detect) wide: Automaton,
+    pub(super) cooccurrences: [CooccurrenceIndex; CooccurrenceIndex::COUNT],
+    pub(super) probes: HashMap<Probe, RuleId>,
+    pub(super) suppressions: Vec<Suppression>,
+}
+
+impl RuleSet {
+    /// All rules.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// One rule.
+    pub fn rule(&self, id: RuleId) -> &Rule {
+        &self.rules[id.0 as usize]
+    }
+
+    /// The rules about words that occur together, for a surface and a scope.
+    pub(in crate::detect) fn cooccurrences(
+        &self,
+        surface: Surface,
+        scope: Scope,
+    ) -> &CooccurrenceIndex {
+        &self.cooccurrences[CooccurrenceIndex::place(surface, scope)]
+    }
+
+    /// Findings that are not reported.
+    pub fn suppressions(&self) -> &[Suppression] {
+        &self.suppressions
+    }
+
+    /// The rule of a probe.
+    pub fn probe(&self, probe: Probe) -> Option<RuleId> {
+        self.probes.get(&probe).copied()
+    }
+
+    /// The memory that the patterns and rules take, in bytes, without regular expressions.
+    pub fn memory(&self) -> usize {
+        let patterns = self.phrases.memory() + self.ascii.memory() + self.wide.memory();
+        patterns + self.rules.len() * size_of::<Rule>()
+    }
+}

@@ -1,0 +1,372 @@
+//! The detector that the daemon runs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::activity::Activity;
+use super::data_flow::{DataFlows, Origin};
+use super::findings::{self, FindingKind, finding};
+use super::tampering;
+use super::tool_role::ToolRole;
+use super::values::{message_value, text_of};
+use crate::detect::analysis::message::{self, MessageSubject};
+use crate::detect::analysis::{Analyser, AnalysisContext, Report, Subject};
+use crate::detect::api::{
+    Detector, Difference, MessageInContext, SessionContext, ToolDefinition, Verdict,
+};
+use crate::detect::category::Category;
+use crate::detect::cross_server::{ToolIndex, ToolProfile};
+use crate::detect::json::Json;
+use crate::detect::rules::Suppression;
+use crate::detect::weighted_rules::ActiveRules;
+use crate::model::DefinitionHash;
+use crate::model::{Action, Severity, ToolStatus};
+use crate::model::{Direction, SessionId};
+use crate::text::bound;
+
+/// Most definitions whose verdict is cached.
+const CACHE: usize = 20_000;
+/// After this many calls in a session, a changed definition counts as a delayed change.
+pub(super) const DELAYED: u32 = 3;
+/// Most bytes of a tool's name that are kept.
+const TOOL_NAME: usize = 96;
+
+/// Judges what goes by. One serves the whole machine.
+#[derive(Debug)]
+pub struct RuntimeDetector {
+    active: Arc<ActiveRules>,
+    /// The generation of `active` that the analyser uses.
+    generation: u64,
+    analyser: Analyser,
+    tools: ToolIndex,
+    cache: HashMap<(Arc<str>, DefinitionHash), Verdict>,
+    activity: Activity,
+    flows: DataFlows,
+}
+
+impl RuntimeDetector {
+    /// A detector that uses the rules of `active`, also after they are replaced.
+    pub fn new(active: Arc<ActiveRules>) -> Self {
+        Self {
+            generation: active.generation(),
+            analyser: Analyser::new(active.get()),
+            active,
+            tools: ToolIndex::new(),
+            cache: HashMap::new(),
+            activity: Activity::default(),
+            flows: DataFlows::default(),
+        }
+    }
+
+    /// Takes over new rules, if there are any.
+    fn refresh(&mut self) {
+        let generation = self.active.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.analyser = Analyser::new(self.active.get());
+            self.cache.clear();
+        }
+    }
+
+    fn analyse(
+        &mut self,
+        context: &SessionContext<'_>,
+        definition: &Json<'_>,
+        profile: Option<&ToolProfile>,
+    ) -> Report {
+        let context = AnalysisContext {
+            server: Some(&context.server_id.0),
+            tool: None,
+            time: context.time,
+            tools: Some(&self.tools),
+            profile,
+        };
+        self.analyser.tool(definition, context)
+    }
+
+    /// Compares a changed definition with its pin: findings that the change added count for more than those
+    /// that were there when a person accepted it.
+    fn changed(&mut self, context: &SessionContext<'_>, report: &mut Report, pinned: &RawValue) {
+        let before = self.analyse(context, &Json::from_raw(pinned), None);
+        let new = report
+            .detections
+            .iter()
+            .filter(|now| {
+                !before
+                    .detections
+                    .iter()
+                    .any(|then| then.pattern == now.pattern)
+            })
+            .count();
+        if report.action == Action::None || new == 0 {
+            return;
+        }
+        let calls = self.activity.calls(context.session_id);
+        let when = if calls >= DELAYED {
+            format!(" after {calls} calls in the same session")
+        } else {
+            String::new()
+        };
+        let kind = FindingKind {
+            pattern: "rug-pull",
+            category: Category::RugPull,
+            severity: Severity::High,
+            action: Action::Alert,
+        };
+        let explanation = format!(
+            "The definition was changed{when}, and the change brought {new} finding(s) that the pinned one had not."
+        );
+        report.absorb(finding(kind, "definition", "", explanation));
+    }
+
+    /// Judges one subject of a message.
+    fn subject(&mut self, context: &SessionContext<'_>, subject: &MessageSubject<'_>) -> Report {
+        let analysis = AnalysisContext {
+            server: Some(&context.server_id.0),
+            tool: subject.tool,
+            time: context.time,
+            ..AnalysisContext::default()
+        };
+        let mut report = message::analyse(&mut self.analyser, subject, analysis);
+        let category = match subject.subject {
+            Subject::Sampling => Some(Category::SamplingAbuse),
+            Subject::Elicitation => Some(Category::ElicitationAbuse),
+            _ => None,
+        };
+        for detection in &mut report.detections {
+            detection.field = format!("{}.{}", subject.path, detection.field);
+            if let Some(category) = category {
+                detection.category = category.as_str().to_owned();
+            }
+        }
+        match subject.subject {
+            Subject::Elicitation => findings::elicited_secret(subject.value, &mut report),
+            Subject::Sampling => self.sampling(context, subject.value, &mut report),
+            _ => {}
+        }
+        report
+    }
+
+    /// Judges a request to the model.
+    fn sampling(&mut self, context: &SessionContext<'_>, params: &Json<'_>, report: &mut Report) {
+        let mut warn = |pattern, explanation| {
+            let kind = FindingKind {
+                pattern,
+                category: Category::SamplingAbuse,
+                severity: Severity::Medium,
+                action: Action::Warn,
+            };
+            report.absorb(finding(kind, "params", "", explanation));
+        };
+        if params.get("includeContext").and_then(Json::as_str) == Some("allServers") {
+            warn(
+                "sampling-context",
+                "Asks for the context of all servers in a sampling request.".into(),
+            );
+        }
+        if let Some(count) = self.activity.sampling(context.session_id, context.time) {
+            warn(
+                "sampling-rate",
+                format!("Sent {count} sampling requests within a minute."),
+            );
+        }
+    }
+
+    /// Judges a call of a tool.
+    fn call(
+        &mut self,
+        context: &SessionContext<'_>,
+        tool: &str,
+        arguments: &Json<'_>,
+        report: &mut Report,
+    ) {
+        let name = bound(tool, TOOL_NAME);
+        if let Some(count) = self.activity.call(context.session_id, &name, context.time) {
+            let explanation = format!("Was called {count} times within a minute.");
+            let kind = unusual_rate("call-rate");
+            report.absorb(finding(kind, "params", "", explanation));
+        }
+        let text = text_of(arguments);
+        findings::secrets(&text, "secret-in-argument", "params.arguments", report);
+        if ToolRole::of(tool).sends
+            && let Some(data) = self.flows.get(context)
+            && let Some(leak) = data.leak(&context.server_id.0, tool, context.time, &text)
+        {
+            report.absorb(findings::leak(&leak));
+        }
+    }
+
+    /// Judges a result, and remembers what it brought in.
+    fn result(
+        &mut self,
+        context: &SessionContext<'_>,
+        tool: Option<&str>,
+        result: &Json<'_>,
+        report: &mut Report,
+    ) {
+        let text = text_of(result);
+        findings::secrets(&text, "secret-in-result", "result", report);
+        let Some(tool) = tool else { return };
+        let role = ToolRole::of(tool);
+        if !role.untrusted && !role.private {
+            return;
+        }
+        let data = self.flows.get_or_insert(context);
+        let origin = Origin {
+            server: Arc::clone(&context.server_id.0),
+            tool: Arc::from(&*bound(tool, TOOL_NAME)),
+            time: context.time,
+        };
+        if role.untrusted {
+            data.untrusted_text(origin.clone());
+        }
+        if role.private {
+            data.private_data(&origin, &text);
+        }
+    }
+
+    /// Counts an error.
+    fn error(&mut self, context: &SessionContext<'_>, report: &mut Report) {
+        if let Some(count) = self.activity.error(context.session_id, context.time) {
+            let explanation = format!("Sent {count} errors within a minute.");
+            let kind = unusual_rate("error-rate");
+            report.absorb(finding(kind, "error", "", explanation));
+        }
+    }
+
+    /// The verdict of a report, without the findings that people have suppressed.
+    fn verdict(&self, context: &SessionContext<'_>, tool: Option<&str>, report: Report) -> Verdict {
+        let active = self.analyser.rules();
+        let suppressions: Vec<&Suppression> = active
+            .rules
+            .suppressions()
+            .iter()
+            .filter(|one| one.applies_to(Some(&context.server_id.0), tool, context.time))
+            .collect();
+        let mut verdict = Verdict {
+            complete: !report.truncated && suppressions.is_empty(),
+            max_severity: report.severity,
+            action: report.action,
+            detections: report.detections,
+        };
+        if !suppressions.is_empty() {
+            verdict.detections.retain(|detection| {
+                !suppressions
+                    .iter()
+                    .any(|one| one.covers(&detection.pattern, &detection.category))
+            });
+            if verdict.detections.is_empty() {
+                return Verdict::UNCHECKED;
+            }
+        }
+        verdict
+    }
+}
+
+/// The kind of finding that something happens at an unusual rate.
+fn unusual_rate(pattern: &'static str) -> FindingKind {
+    FindingKind {
+        pattern,
+        category: Category::RateAnomaly,
+        severity: Severity::Low,
+        action: Action::Warn,
+    }
+}
+
+impl Detector for RuntimeDetector {
+    fn tool(&mut self, context: &SessionContext<'_>, tool: &ToolDefinition<'_>) -> Verdict {
+        self.refresh();
+        let key = (Arc::clone(&context.server_id.0), tool.hash);
+        if tool.status != ToolStatus::Changed
+            && let Some(known) = self.cache.get(&key)
+        {
+            return known.clone();
+        }
+        let definition = Json::from_raw(tool.definition);
+        let profile = ToolProfile::of(&definition).map(Arc::new);
+        if let Some(profile) = &profile {
+            self.tools.insert(&context.server_id.0, Arc::clone(profile));
+        }
+        let mut report = self.analyse(context, &definition, profile.as_deref());
+        if let Some(pinned) = tool.pinned {
+            self.changed(context, &mut report, pinned);
+        }
+        let verdict = self.verdict(context, Some(tool.name), report);
+        if tool.status != ToolStatus::Changed {
+            if self.cache.len() >= CACHE {
+                self.cache.clear();
+            }
+            self.cache.insert(key, verdict.clone());
+        }
+        verdict
+    }
+
+    fn introduction(
+        &mut self,
+        context: &SessionContext<'_>,
+        introduction: &RawValue,
+        _: ToolStatus,
+    ) -> Verdict {
+        self.refresh();
+        let analysis = AnalysisContext {
+            server: Some(&context.server_id.0),
+            time: context.time,
+            tools: Some(&self.tools),
+            ..AnalysisContext::default()
+        };
+        let introduction = Json::from_raw(introduction);
+        let report = self
+            .analyser
+            .value(&introduction, Subject::Declaration, analysis);
+        self.verdict(context, None, report)
+    }
+
+    fn message(&mut self, context: &SessionContext<'_>, message: &MessageInContext<'_>) -> Verdict {
+        self.refresh();
+        // Definitions of tools are judged by `tool`, instructions by `introduction`.
+        if matches!(
+            message.reply_to,
+            Some("tools/list" | "initialize" | "server/discover" | "ping")
+        ) {
+            return Verdict::CLEAN;
+        }
+        let Some(value) = message_value(message.message) else {
+            return Verdict::CLEAN;
+        };
+        let mut report = Report::clean();
+        for subject in message::subjects(&value) {
+            let one = self.subject(context, &subject);
+            report.absorb(one);
+            match (subject.subject, subject.tool.or(message.tool)) {
+                (Subject::Arguments, Some(tool))
+                    if message.direction == Direction::ClientToServer =>
+                {
+                    self.call(context, tool, subject.value, &mut report)
+                }
+                (Subject::ToolResult | Subject::Content, tool) => {
+                    self.result(context, tool, subject.value, &mut report)
+                }
+                (Subject::Error, _) => self.error(context, &mut report),
+                _ => {}
+            }
+        }
+        self.verdict(context, message.tool, report)
+    }
+
+    fn ends_disagree(
+        &mut self,
+        context: &SessionContext<'_>,
+        difference: &Difference<'_>,
+    ) -> Verdict {
+        self.refresh();
+        let report = tampering::judge(difference);
+        self.verdict(context, None, report)
+    }
+
+    fn session_ended(&mut self, session: &SessionId) {
+        self.activity.session_ended(session);
+        self.flows.session_ended(session);
+    }
+}

@@ -1,0 +1,141 @@
+//! Findings about behaviour: what no rule about text can find.
+
+use super::data_flow::Leak;
+use crate::detect::analysis::Report;
+use crate::detect::category::Category;
+use crate::detect::json::{Json, Members};
+use crate::detect::text::sanitise::excerpt;
+use crate::model::{Action, Detection, Match, Severity};
+use crate::text::redact;
+
+/// A kind of finding about behaviour.
+pub(super) struct FindingKind {
+    /// Its name, where a finding in text has the rule's.
+    pub pattern: &'static str,
+    /// What is being tried.
+    pub category: Category,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The action that it calls for.
+    pub action: Action,
+}
+
+/// A report of one finding. `text` is an excerpt of what was found, if there is one.
+pub(super) fn finding(kind: FindingKind, field: &str, text: &str, explanation: String) -> Report {
+    let FindingKind {
+        pattern,
+        category,
+        severity,
+        action,
+    } = kind;
+    let quoted = excerpt(text, 160);
+    let place = Match {
+        text: quoted.clone(),
+        position: 0,
+        context: quoted,
+    };
+    Report {
+        action,
+        severity: Some(severity),
+        score: 1.0,
+        detections: vec![Detection {
+            pattern: pattern.to_owned(),
+            category: category.as_str().to_owned(),
+            severity,
+            matches: if text.is_empty() {
+                Vec::new()
+            } else {
+                vec![place]
+            },
+            field: field.to_owned(),
+            explanation,
+        }],
+        truncated: false,
+    }
+}
+
+/// Adds a finding if a text carries a secret. Only what has the form of a key counts: a password is often
+/// where it belongs.
+pub(super) fn secrets(text: &str, pattern: &'static str, field: &str, report: &mut Report) {
+    let Some(hit) = redact::find(text)
+        .into_iter()
+        .find(redact::SecretHit::has_known_format)
+    else {
+        return;
+    };
+    let severity = if hit.kind.contains("private_key") {
+        Severity::High
+    } else {
+        Severity::Medium
+    };
+    let kind = FindingKind {
+        pattern,
+        category: Category::SecretExposure,
+        severity,
+        action: Action::Warn,
+    };
+    report.absorb(finding(
+        kind,
+        field,
+        &redact::placeholder(hit.kind),
+        format!(
+            "Carries a secret in plain text: {}.",
+            hit.kind.replace('_', " ")
+        ),
+    ));
+}
+
+/// Adds a finding if a server asks the user for a secret.
+pub(super) fn elicited_secret(params: &Json<'_>, report: &mut Report) {
+    let properties = params
+        .get("requestedSchema")
+        .and_then(|schema| schema.get("properties"))
+        .and_then(Json::as_object);
+    let asked = properties
+        .into_iter()
+        .flat_map(Members::iter)
+        .find(|(name, property)| {
+            let title = property
+                .get("title")
+                .and_then(Json::as_str)
+                .unwrap_or_default();
+            redact::secret_name(name).is_some() || redact::secret_name(title).is_some()
+        });
+    if let Some((name, _)) = asked {
+        let kind = FindingKind {
+            pattern: "elicits-secret",
+            category: Category::ElicitationAbuse,
+            severity: Severity::High,
+            action: Action::Alert,
+        };
+        report.absorb(finding(
+            kind,
+            "params.requestedSchema",
+            name,
+            "Asks the user for a secret, which the protocol forbids.".into(),
+        ));
+    }
+}
+
+/// The finding that a private value leaks.
+pub(super) fn leak(leak: &Leak) -> Report {
+    let Leak {
+        untrusted,
+        private,
+        values,
+    } = leak;
+    let kind = FindingKind {
+        pattern: "toxic-flow",
+        category: Category::ToxicFlow,
+        severity: Severity::High,
+        action: Action::Alert,
+    };
+    let explanation = format!(
+        "Sends {values} value(s) that `{}` of `{}` returned, after `{}` of `{}` brought in text of strangers.",
+        excerpt(&private.tool, 80),
+        excerpt(&private.server, 80),
+        excerpt(&untrusted.tool, 80),
+        excerpt(&untrusted.server, 80)
+    );
+    finding(kind, "params.arguments", "", explanation)
+}
