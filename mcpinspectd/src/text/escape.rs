@@ -1,30 +1,30 @@
-//! Text made harmless for whatever shows it.
+//! Makes text harmless for whatever shows it.
 //!
-//! A terminal obeys escape sequences, a bidi override shows a file name backwards, TAG characters
-//! hide a sentence that a model reads and a person does not, and a notification daemon believes
-//! markup. Instead of listing attacks, everything that has *no glyph of its own* is spelled out as
-//! `\u{..}`: controls, format characters, default-ignorable code points, line and paragraph
-//! separators, blank fillers, private use and noncharacters. What is left is what the eye sees.
+//! A terminal obeys escape sequences, a bidi override shows a file name backwards, TAG characters hide a
+//! sentence that a model reads and a person does not, and a notification daemon interprets markup. Instead
+//! of listing attacks, this spells out everything that has *no glyph of its own* as `\u{..}`: controls,
+//! format characters, default-ignorable code points, line and paragraph separators, blank fillers, private
+//! use and noncharacters. What remains is what the eye sees.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Stands for the text that was cut off.
+/// Marks a cut.
 const MORE: char = '…';
 
-/// `text` with everything invisible or active spelled out (`\n`, `\t`, `\r`, else `\u{1b}`), cut to
-/// at most `max_chars` characters of output; the last one is `…` where something was cut. A spelled
-/// out character is never cut in half. The result has no line break.
+/// `text` with everything invisible or active spelled out (`\n`, `\t`, `\r`, else `\u{1b}`), cut to at most
+/// `max_chars` characters of output. After a cut the last character is `…`; an escape is never cut in half.
+/// The result has no line break.
 pub fn printable(text: &str, max_chars: usize) -> String {
     let mut out = String::with_capacity(text.len().min(max_chars.saturating_mul(2)));
     let mut used = 0;
-    // Where the output was still short enough to take the ellipsis.
+    // The length up to which the output has room for the ellipsis.
     let mut fallback = 0;
     let mut spelled = String::new();
     for c in text.chars() {
         spelled.clear();
         spell(c, &mut spelled);
-        // Escapes are ASCII, so bytes are characters there; a plain character is one either way.
+        // Escapes are ASCII, so their bytes are characters; a plain character counts as one.
         let width = if spelled.len() == c.len_utf8() {
             1
         } else {
@@ -46,9 +46,9 @@ pub fn printable(text: &str, max_chars: usize) -> String {
     out
 }
 
-/// `text` for a reader that understands markup (notification bodies, XML): like [`printable`] without
-/// a bound, and `& < > " '` as entities. Line breaks are spelled out as well, so text cannot
-/// draw a second paragraph that looks like the program's own words.
+/// `text` for a reader that interprets markup (notification bodies, XML): like [`printable`] without a
+/// bound, and with `& < > " '` as entities. Line breaks are spelled out too, so that text cannot add a
+/// paragraph that looks like the program's own words.
 pub fn markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     for c in text.chars() {
@@ -64,9 +64,9 @@ pub fn markup(text: &str) -> String {
     out
 }
 
-/// `text` as one line with nothing hidden, unbounded; borrowed where there is nothing to do.
+/// `text` as one line with nothing hidden and without a bound; borrowed if it is that already.
 pub fn plain(text: &str) -> Cow<'_, str> {
-    // Most text is plain ASCII, and looked at by the machine word.
+    // Most text is plain ASCII, which is quick to check.
     let harmless = text.bytes().all(|b| matches!(b, b' '..=b'~'));
     if harmless || !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
@@ -91,7 +91,7 @@ fn spell(c: char, out: &mut String) {
     }
 }
 
-/// Whether `c` shows nothing by itself, or acts on what shows it.
+/// Whether `c` shows nothing by itself, or affects whatever shows it.
 pub fn is_hidden(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(printable("abc", 2), "a…");
         assert_eq!(printable("abc", 3), "abc");
         assert_eq!(printable("abc", 4), "abc");
-        // The escape takes six characters: it does not fit beside the ellipsis, so it goes whole.
+        // The escape takes six characters. It does not fit beside the ellipsis, so all of it is cut.
         assert_eq!(printable("a\x1bb", 6), "a…");
         assert_eq!(printable("a\x1bb", 8), "a\\u{1b}b");
         assert_eq!(printable("é\x1b", 7), "é\\u{1b}");
@@ -162,7 +162,7 @@ mod tests {
         );
     }
 
-    /// The table above, held against the Unicode tables that the `regex` crate carries.
+    /// Compares the table above with the Unicode tables of the `regex` crate.
     #[test]
     fn no_invisible_character_of_unicode_is_missed() {
         let invisible = regex::Regex::new(

@@ -1,18 +1,17 @@
-//! Text that other people wrote, made fit to be shown.
+//! Makes untrusted text fit to be shown.
 //!
-//! Everything that crosses an MCP wire, every command line and every name in a config file may have
-//! been written by an attacker, and may hold a secret. Two exits are guarded here: [`redact`] takes
-//! secrets out, [`escape`] takes away the power of text over the terminal, the journal or the
-//! notification that shows it. The order is always *redact, escape, bound*: a secret that was cut in
-//! half no longer looks like one, and would pass.
+//! Everything that crosses an MCP wire, every command line and every name in a configuration file may have
+//! been written by an attacker, and may hold a secret. [`redact`] masks secrets; [`escape`] takes away the
+//! power of text over the terminal, the journal or the notification that shows it. The order is always
+//! *redact, escape, bound*: half a secret no longer looks like one, and would pass.
 
 use std::borrow::Cow;
 
 pub mod escape;
 pub mod redact;
 
-/// Cuts `text` to at most `max_bytes` bytes at a character boundary. What was cut off is replaced by
-/// `…` (three bytes, inside the limit) where that fits.
+/// Cuts `text` to at most `max_bytes` bytes, at a character boundary. If it fits into the limit, a `…` of
+/// three bytes marks the cut.
 pub fn bound(text: &str, max_bytes: usize) -> Cow<'_, str> {
     const MORE: &str = "…";
     if text.len() <= max_bytes {

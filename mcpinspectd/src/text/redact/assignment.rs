@@ -1,14 +1,14 @@
-//! Values that are secret because of the name they are assigned to.
+//! Values that are secret because of the name that they are assigned to.
 //!
 //! `password=x`, `DB_PASSWORD: x`, `"apiKey": "x"`, the same inside a JSON string (`\"apiKey\":\"x\"`),
-//! `<token>x</token>`, `--token x`, `Authorization: Basic x`. The opposite mistake costs as much: tool
-//! descriptions are full of sentences such as *token: the token to use*, so an unquoted value after a
-//! colon or a blank counts only where it does not look like a word, and names that merely sound
+//! `<token>x</token>`, `--token x`, `Authorization: Basic x`. Masking too much is as bad as masking too
+//! little: descriptions of tools are full of sentences such as *token: the token to use*. So an unquoted
+//! value after a colon or a blank counts only if it does not look like a word, and names that merely sound
 //! secret (`progressToken`, `max_tokens`) do not count at all.
 
-use super::{OPEN, SecretHit};
+use super::hit::{OPEN, SecretHit};
 
-/// How secret names end, as anchors for the search.
+/// Endings of secret names, as anchors for the search.
 pub(super) const NAME_ENDINGS: [&str; 12] = [
     "password",
     "passwd",
@@ -24,7 +24,7 @@ pub(super) const NAME_ENDINGS: [&str; 12] = [
     "cookie",
 ];
 
-/// Endings of names, written together and in lower case, and what they hold.
+/// Endings of names without separators, in lower case, and the kind of secret that they name.
 const KINDS: [(&str, &str); 21] = [
     ("password", "password"),
     ("passwd", "password"),
@@ -49,7 +49,7 @@ const KINDS: [(&str, &str); 21] = [
     ("authorization", "credential"),
 ];
 
-/// Names that end in a secret word and hold none.
+/// Names that end like a secret name and are harmless.
 const HARMLESS: [&str; 9] = [
     "progresstoken",
     "pagetoken",
@@ -62,10 +62,10 @@ const HARMLESS: [&str; 9] = [
     "stoptoken",
 ];
 
-/// Longest name that is looked at, in bytes.
+/// The longest name that is examined, in bytes.
 const NAME_MAX: usize = 64;
 
-/// What a value called `name` holds, where the name says that it is secret: `--api-key`, `DB_PASSWORD`,
+/// The kind of secret that a name stands for, if it is a secret name: `--api-key`, `DB_PASSWORD`,
 /// `clientSecret`. Case, separators and trailing digits do not matter.
 pub fn secret_name(name: &str) -> Option<&'static str> {
     if name.len() > NAME_MAX {
@@ -89,7 +89,7 @@ pub fn secret_name(name: &str) -> Option<&'static str> {
         .map(|&(_, kind)| kind)
 }
 
-/// Whether a value stands for a secret instead of being one: a variable, a template, a mask, a type.
+/// Whether a value only stands for a secret: a variable, a template, a mask, a type.
 pub(super) fn is_placeholder(value: &str) -> bool {
     const WORDS: [&str; 20] = [
         "string",
@@ -135,7 +135,7 @@ pub(super) fn is_placeholder(value: &str) -> bool {
     value.chars().all(masked) || WORDS.iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
-/// Whether an argument is a long run of random letters: no path, no name, no hash of a cache.
+/// Whether an argument is a long run of random letters, and not a path, a name or a hash.
 pub(super) fn is_random(value: &str) -> bool {
     let has = |test: fn(&u8) -> bool| value.bytes().any(|b| test(&b));
     (32..=512).contains(&value.len())
@@ -147,7 +147,7 @@ pub(super) fn is_random(value: &str) -> bool {
         && value.bytes().filter(u8::is_ascii_digit).count() >= 3
 }
 
-/// Whether an unquoted value is more than a word of a sentence.
+/// Whether an unquoted value is unlikely to be a word of a sentence.
 fn looks_secret(value: &str) -> bool {
     let inner_capital = value
         .bytes()
@@ -161,7 +161,7 @@ fn looks_secret(value: &str) -> bool {
             }))
 }
 
-/// How a name and its value are tied together, from tight to loose.
+/// How a name and its value are connected, from tight to loose.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tie {
     /// `name=value`, `<name>value</name>`
@@ -201,7 +201,7 @@ pub(super) fn value_after(text: &str, at: usize, after: usize) -> Option<SecretH
         }
         _ => return None,
     };
-    // The window may open inside a character; names are ASCII, so it then holds none before `at`.
+    // The window may start inside a character. Names are ASCII, so there is no name before `at` then.
     let kind = secret_name(text.get(name_start..name_end)?)?;
     if tie != Tie::Option {
         let blank =
@@ -212,7 +212,7 @@ pub(super) fn value_after(text: &str, at: usize, after: usize) -> Option<SecretH
 
     let value_start = cursor.quote(start);
     let quoted = value_start != start;
-    // Before the value is measured: a check that fails must be cheap, for it may be made often.
+    // Checked before the value is measured: a check that fails has to be cheap, because it may happen often.
     if bytes[value_start..].starts_with(OPEN.as_bytes()) {
         return None;
     }
@@ -249,12 +249,12 @@ pub(super) fn value_after(text: &str, at: usize, after: usize) -> Option<SecretH
     (counts && !small_number).then_some(SecretHit { kind, start, end })
 }
 
-/// `PWD=/home/me` is where a shell stands, not a password.
+/// Whether a value is a directory: `PWD=/home/me` is a shell's, not a password.
 fn is_path_of_directory(kind: &str, value: &str) -> bool {
     kind == "password" && value.len() <= 256 && value.starts_with(['/', '~'])
 }
 
-/// `token = process.env.TOKEN1`: where the secret comes from, not the secret.
+/// Whether a value is code that reads the secret, such as `process.env.TOKEN1`.
 fn is_code(value: &str) -> bool {
     value.len() <= 256
         && (value.starts_with("process.env")
@@ -263,7 +263,7 @@ fn is_code(value: &str) -> bool {
             || value.starts_with("args."))
 }
 
-/// Behind `Bearer`, `Basic`, `token` and the like in a header's value.
+/// The position after `Bearer`, `Basic`, `token` or the like in a header's value.
 fn skip_scheme(text: &str, start: usize, end: usize) -> usize {
     let value = &text[start..end];
     match value.split_once(' ') {
@@ -308,12 +308,13 @@ fn is_delimiter(b: u8) -> bool {
         )
 }
 
+/// Steps over the bytes of a text.
 struct Cursor<'t> {
     bytes: &'t [u8],
 }
 
 impl Cursor<'_> {
-    /// Behind the bytes from `from` on that pass `test`, at most `max` of them.
+    /// The position after the bytes from `from` on that pass `test`, at most `max` of them.
     fn skip(&self, from: usize, max: usize, test: impl Fn(u8) -> bool) -> usize {
         let count = self.bytes[from..]
             .iter()
@@ -323,8 +324,7 @@ impl Cursor<'_> {
         from + count
     }
 
-    /// Where a value without quotation marks ends: before a byte that `stops` it, or before what stands
-    /// in the place of a secret already.
+    /// The end of a value without quotation marks: before a byte that `stops` it, or before a placeholder.
     fn run_end(&self, from: usize, stops: impl Fn(u8) -> bool) -> usize {
         const GUILLEMET: &[u8] = "«".as_bytes();
         let rest = &self.bytes[from..];
@@ -334,8 +334,8 @@ impl Cursor<'_> {
         from + length
     }
 
-    /// Behind a quotation mark at `from`, with the backslashes that stand before it where text
-    /// is JSON inside JSON; `from` itself where there is none.
+    /// The position after a quotation mark at `from` and the backslashes before it, which text has that is
+    /// JSON inside JSON; `from` itself if there is none.
     fn quote(&self, from: usize) -> usize {
         let slashes = self.skip(from, 7, |b| b == b'\\');
         match self.bytes.get(slashes) {
@@ -344,11 +344,14 @@ impl Cursor<'_> {
         }
     }
 
-    /// Where the value ends that was opened by the quotation mark in `open..from`: before its
-    /// counterpart with as many backslashes, or at the end of the line or the text.
+    /// The end of the value that was opened by the quotation mark in `open..from`: before its counterpart with
+    /// as many backslashes, or at the end of the line or the text.
     ///
-    /// With `d` backslashes before the mark, one level of quoting deeper takes `2d + 1` of them, and
-    /// a backslash that ends the value `2(d + 1)` more.
+    /// With `d` backslashes before the mark, the next deeper level of quoting takes `2d + 1` of them, and a
+    /// backslash that ends the value takes `2(d + 1)` more.
+    ///
+    /// `mcp::json::string_end` cannot do this: it knows one level of JSON and double quotes, whereas this text
+    /// may be a shell command, a log line or JSON at any depth of quoting.
     fn closing(&self, open: usize, from: usize) -> usize {
         let depth = from - 1 - open;
         let mark = self.bytes[from - 1];

@@ -1,10 +1,10 @@
-//! The key formats that can be told by their looks: a fixed prefix and a body of known letters.
+//! Key formats that have a fixed prefix and a body of known letters.
 //!
-//! The table is the place to add a vendor. A prefix alone is never enough: the body must be long
-//! enough, and where the prefix is ordinary text (`sk-`, `SG.`) it must also hold a digit, which a
-//! random key of that length practically always does and a hyphenated word practically never.
+//! To support another vendor, add it to the table. A prefix alone is never enough: the body has to be long
+//! enough. If the prefix is ordinary text (`sk-`, `SG.`), the body also has to contain a digit, which a
+//! random key of that length almost always does and a hyphenated word almost never.
 
-/// The letters that a key's body is made of.
+/// The letters that the body of a key consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     /// `A-Z 0-9`
@@ -20,7 +20,7 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// How many there are; run caches are indexed by the class.
+    /// How many classes there are; caches are indexed by class.
     pub(super) const COUNT: usize = 5;
 
     pub(super) fn has(self, b: u8) -> bool {
@@ -40,15 +40,15 @@ impl Body {
 /// One vendor's format.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Format {
-    /// Compared with its case.
+    /// What every key begins with, in this case.
     pub(super) prefix: &'static str,
     pub(super) kind: &'static str,
     pub(super) body: Body,
-    /// Fewest letters after the prefix.
+    /// The fewest letters after the prefix.
     pub(super) min: usize,
-    /// Most letters after the prefix; more of them is something else.
+    /// The most letters after the prefix; a longer run is something else.
     pub(super) max: usize,
-    /// Whether the body must hold a digit.
+    /// Whether the body has to contain a digit.
     pub(super) digit: bool,
 }
 
@@ -76,8 +76,8 @@ const fn aws(prefix: &'static str) -> Format {
 
 use Body::{Alnum, Dotted, UrlSafe};
 
-/// Every format. Minimum lengths stand a little below the vendors' own, so that a new generation of
-/// keys, or one that was cut, is still caught.
+/// Every format. Minimum lengths are a little below the vendors' own, so that a new generation of keys, or a
+/// key that was cut, is still caught.
 pub(super) const FORMATS: &[Format] = &[
     aws("AKIA"),
     aws("ASIA"),

@@ -1,4 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+use super::formats::{Body, FORMATS};
+use super::scanner::ANCHORS;
 use super::*;
 use proptest::prelude::*;
 use std::time::Instant;
@@ -14,7 +16,7 @@ fn anchors_build() {
             FORMATS[..i]
                 .iter()
                 .all(|other| other.prefix != format.prefix),
-            "{} stands twice",
+            "{} is listed twice",
             format.prefix
         );
     }
@@ -50,7 +52,7 @@ fn every_format_is_found_alone_in_text_in_json_and_after_an_escape() {
 }
 
 #[test]
-fn a_key_that_is_too_short_or_inside_a_word_is_none() {
+fn a_run_that_is_too_short_or_inside_a_word_is_not_a_key() {
     for text in [
         "AKIA123456789012345",   // fifteen
         "AKIA12345678901234567", // seventeen
