@@ -46,23 +46,23 @@ pub fn text(category: Category) -> String {
         not,
     } = page(category);
     let mut out = format!(
-        "{category}: {title}\n\n{}\n\nTriggers it:\n",
+        "{category}: {title}\n\n{}\n\nWhat triggers it:\n",
         wrapped(summary, 96, "")
     );
     for line in triggers {
         let _ = writeln!(out, "  - {}", wrapped(line, 92, "    "));
     }
-    out.push_str("\nDoes not:\n");
+    out.push_str("\nWhat does not:\n");
     for line in not {
         let _ = writeln!(out, "  - {}", wrapped(line, 92, "    "));
     }
     let _ = write!(
         out,
-        "\nTo silence it for one tool, put this into /etc/mcpinspectd/rules.d/local.toml, run\n\
-         `mcpinspect rules check` and then `systemctl reload mcpinspectd`; a rule's id in place of the\n\
-         category silences that rule alone:\n\n  \
+        "\nTo suppress these findings for one tool, add this to /etc/mcpinspectd/rules.d/local.toml, then run\n\
+         `mcpinspect rules check` and `systemctl reload mcpinspectd`. The id of a rule instead of the\n\
+         category suppresses that rule only:\n\n  \
          [[suppress]]\n  rule = \"{category}\"\n  server = \"my-server\"\n  tool = \"my_tool\"\n  \
-         reason = \"looked at it, it is fine because …\"\n  until = \"2027-01-31\"\n"
+         reason = \"reviewed, and fine because …\"\n  until = \"2027-01-31\"\n"
     );
     out
 }
@@ -96,7 +96,7 @@ mod tests {
         for category in Category::ALL {
             let page = text(*category);
             assert!(
-                page.contains("Triggers it:") && page.contains("[[suppress]]"),
+                page.contains("What triggers it:") && page.contains("[[suppress]]"),
                 "{category}"
             );
         }
