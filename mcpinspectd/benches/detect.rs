@@ -1,4 +1,4 @@
-//! How fast detection looks at definitions, messages and large results, and at text made to be slow.
+//! How fast detection judges definitions, messages, large results, and text that is meant to be slow.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Detection as the daemon runs it: the built-in rules, those of the administrator, what people
-//! silenced, and reloading.
+//! The rules that the daemon runs with: built in, added by the administrator, and suppressed over the bus.
+//! They can be reloaded.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,29 +10,29 @@ use mcpinspectd::rule_files;
 /// The rules of a run, and where they come from.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    current: Arc<ActiveRules>,
-    /// What was silenced on the bus; none where nobody can be asked to.
+    active: Arc<ActiveRules>,
+    /// The file of suppressions that were requested over the bus, if there is a bus.
     suppressions: Option<PathBuf>,
 }
 
 impl Rules {
-    /// Reads the rules. A pack that is wrong is told and left out: detection goes on with the others.
+    /// Loads the rules. A file with a mistake is logged and left out; detection runs with the others.
     pub fn load(suppressions: Option<PathBuf>) -> Self {
-        let current = Arc::new(ActiveRules::new(read(suppressions.as_deref())));
+        let active = Arc::new(ActiveRules::new(read(suppressions.as_deref())));
         Self {
-            current,
+            active,
             suppressions,
         }
     }
 
-    /// The rules, for those who use them.
-    pub fn current(&self) -> Arc<ActiveRules> {
-        Arc::clone(&self.current)
+    /// The rules in use.
+    pub fn active(&self) -> Arc<ActiveRules> {
+        Arc::clone(&self.active)
     }
 
-    /// Reads the rules anew, for sessions under way too.
+    /// Reloads the rules. They also apply to sessions under way.
     pub fn reload(&self) {
-        self.current.replace(read(self.suppressions.as_deref()));
+        self.active.replace(read(self.suppressions.as_deref()));
         tracing::info!(rules = rule_files::DIRECTORY, "rules read again");
     }
 }
@@ -40,9 +40,9 @@ impl Rules {
 fn read(suppressions: Option<&Path>) -> Arc<WeightedRules> {
     let mut places = vec![Path::new(rule_files::DIRECTORY)];
     places.extend(suppressions);
-    let (weighted, errors) = rule_files::load(&places);
+    let (rules, errors) = rule_files::load(&places);
     for error in errors {
-        tracing::error!(%error, "a rule pack is left out; `mcpinspect rules check` tells more");
+        tracing::error!(%error, "a rule file was left out; `mcpinspect rules check` shows its mistakes");
     }
-    weighted
+    rules
 }

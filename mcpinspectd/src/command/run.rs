@@ -95,7 +95,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(watchdog) = Watchdog::new(heartbeat.clone()) {
         runtime.spawn(watchdog.run());
     }
-    let detector = Box::new(RuntimeDetector::new(rules.current()));
+    let detector = Box::new(RuntimeDetector::new(rules.active()));
     let containment = config.contain.policy();
     let metrics = config.metrics.clone();
     let host = DaemonHost {

@@ -91,7 +91,7 @@ fn watch(
         engine: Engine::new(
             session::limits(config),
             registry,
-            Box::new(RuntimeDetector::new(Rules::load(None).current())),
+            Box::new(RuntimeDetector::new(Rules::load(None).active())),
         ),
         output: Live {
             tap: Tap::new(io::stdout(), format, filter),
