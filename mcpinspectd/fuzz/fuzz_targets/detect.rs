@@ -1,5 +1,5 @@
-//! Any definitions and messages of any servers: no panic, bounded verdicts, and work that grows with
-//! the text alone.
+//! Arbitrary definitions and messages of several servers cause no panic, verdicts are bounded, and work grows
+//! with the text alone.
 #![cfg_attr(fuzzing, no_main)]
 
 use std::sync::{Arc, LazyLock};
@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 
 #[derive(Arbitrary, Debug)]
 enum Step<'a> {
-    /// A definition whose parts are text.
+    /// A definition with arbitrary texts.
     Tool {
         server: u8,
         name: &'a str,
@@ -28,7 +28,7 @@ enum Step<'a> {
         parameter: &'a str,
         changed: bool,
     },
-    /// A definition that is any JSON.
+    /// A definition that is arbitrary JSON.
     Raw {
         server: u8,
         text: &'a str,
@@ -37,13 +37,13 @@ enum Step<'a> {
         server: u8,
         text: &'a str,
     },
-    /// A result that is text.
+    /// A result with arbitrary text.
     Result {
         server: u8,
         tool: &'a str,
         text: &'a str,
     },
-    /// A message that is any JSON.
+    /// A message that is arbitrary JSON.
     Message {
         server: u8,
         up: bool,

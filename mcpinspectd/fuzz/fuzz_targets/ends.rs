@@ -1,5 +1,5 @@
-//! Whatever two ends claim about a stream: as many bytes come out as were read, and a server that
-//! writes a stream never changes what its client read.
+//! Whatever the two ends of a stream claim, as many bytes come out as were read, and a server that writes the
+//! stream never changes what its client read.
 #![cfg_attr(fuzzing, no_main)]
 
 use mcpinspect_common::End;
@@ -30,7 +30,7 @@ fuzz_target!(|steps: Vec<(u8, u16, &[u8])>| {
                     now += u64::from(*place) * 10_000;
                     ends.settle(now, &mut collect);
                 }
-                // What was read a moment ago, as the writer's end has it.
+                // The writer's end of what was just read.
                 _ => {
                     let from = read.len().saturating_sub(usize::from(*place));
                     let written = read[from..].to_vec();

@@ -1,4 +1,5 @@
-//! Any inputs in any order: no panic, no byte uncounted, and chunks make no difference.
+//! Arbitrary inputs in any order cause no panic, every byte is counted, and the size of chunks makes no
+//! difference.
 #![cfg_attr(fuzzing, no_main)]
 
 use arbitrary::Arbitrary;
@@ -16,7 +17,7 @@ enum Step<'a> {
         up: bool,
         text: &'a str,
     },
-    /// A message that the fuzzer need not find by itself.
+    /// A message that the fuzzer would hardly find by itself.
     Ask {
         id: u8,
         method: u8,
@@ -132,7 +133,7 @@ fn run(steps: &[Step<'_>], midstream: bool, chunk: usize) -> Log {
         }
     }
     engine.handle(script.end("end"), &mut log);
-    let (bytes, _) = log.ended.expect("the end is told");
+    let (bytes, _) = log.ended.expect("the end is reported");
     assert_eq!(bytes, sent);
     assert!(log.ended.is_some_and(|(_, bytes_lost)| bytes_lost >= lost));
     log

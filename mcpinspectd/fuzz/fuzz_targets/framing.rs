@@ -1,4 +1,4 @@
-//! A stream's frames do not depend on how it was cut into chunks, and every byte is accounted for.
+//! The frames of a stream do not depend on how it is cut into chunks, and every byte is accounted for.
 #![cfg_attr(fuzzing, no_main)]
 
 use mcpinspectd::wire::framing::{Framed, Framer, FramerStats};

@@ -1,4 +1,4 @@
-//! Reading a message and everything in it, and writing it canonically, never panics.
+//! Reading a message completely and writing it in canonical form never panics.
 #![cfg_attr(fuzzing, no_main)]
 
 use mcpinspectd::mcp::view::{ErrorObject, Params, ServerResult, Tool};
@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
         json::value(raw);
         json::string(raw);
         let once = canonical::value(raw);
-        // It is JSON again, and its own canonical form.
+        // The canonical text is JSON, and its own canonical form.
         let text = String::from_utf8(once).expect("canonical text is UTF-8");
         let again = serde_json::from_str::<&RawValue>(&text).expect("canonical text is JSON");
         assert_eq!(canonical::value(again), text.as_bytes());

@@ -1,4 +1,4 @@
-//! Any rule pack: read, or refused with a line that it has.
+//! Any rule file is either compiled, or refused with a line that exists in it.
 #![cfg_attr(fuzzing, no_main)]
 
 use mcpinspectd::detect::rules::RuleSet;

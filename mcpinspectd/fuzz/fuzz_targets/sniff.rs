@@ -1,4 +1,5 @@
-//! Judging a stream's beginning never panics, and more of the same line never turns MCP into something else.
+//! Judging the beginning of a stream never panics, and more bytes of the same line never turn MCP into
+//! something else.
 #![cfg_attr(fuzzing, no_main)]
 
 use mcpinspectd::mcp::{Evidence, evidence};
@@ -6,7 +7,7 @@ use mcpinspectd_fuzz::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let whole = evidence(data);
-    // Whatever was said of a beginning, the end says at least as much where it is MCP with a side.
+    // A beginning that is MCP with a known role stays MCP, unless a line ends in the second half.
     let half = evidence(&data[..data.len() / 2]);
     if let (Evidence::Mcp { role: Some(_) }, Evidence::NotMcp { .. }) = (half, whole) {
         let cut = data.len() / 2;
