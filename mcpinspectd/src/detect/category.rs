@@ -141,7 +141,7 @@ words! {
 }
 
 words! {
-    /// Which part of a subject a text stands in.
+    /// Which part of a subject a text belongs to.
     Part {
         /// The name.
         Name = "name",

@@ -11,7 +11,7 @@
 //!
 //! - [`category`]: the vocabulary of findings; [`explain`]: its pages for people
 //! - [`json`]: values, read leniently; [`text`]: their text, folded
-//! - [`rules`]: what is looked for (data, in TOML); [`probes`]: what takes code to find
+//! - [`rules`]: what is looked for (data, in TOML); `probes`: what takes code to find
 //! - [`cross_server`]: tools that stand in for another server's
 //! - [`matching`]: where rules match; [`score`]: what that amounts to
 //! - [`analysis`]: from one definition or message to a report

@@ -5,8 +5,8 @@
 //! concepts that occur together in a sentence. Compiled, all rules are searched for in one pass, and their
 //! number hardly changes what a text costs.
 //!
-//! - [`format`](mod@format): what a rule file can express
-//! - [`vocabulary`]: what a rule can ask for besides words
+//! - `format`: what a rule file can express
+//! - `vocabulary`: what a rule can ask for besides words
 //! - `compile`: from rule files to a [`RuleSet`]
 //! - `phrases`, `automaton`, `cooccurrence`: the indexes of a rule set
 //! - `suppression`: findings that people do not want to see

@@ -179,7 +179,7 @@ pub(in crate::detect) fn rare_word_changed(a: &str, b: &str) -> bool {
 }
 
 /// Keys under which a skeleton is found by those that differ from it in one letter: wherever that letter
-/// stands, one half is the same.
+/// is, one half is the same.
 pub(in crate::detect) fn halves(skeleton: &str, of_length: usize) -> [(bool, u32); 2] {
     let bytes = skeleton.as_bytes();
     let half = (of_length / 2).min(bytes.len());

@@ -1,8 +1,8 @@
 //! The text of one subject, folded once and mapped back to where it came from.
 //!
 //! All pieces of a subject share one buffer of folded text, separated by [`PIECE_END`], so that a single
-//! pass of the matcher sees them all. A finding is reported in terms of the original: which value it
-//! stands in, and where in that value.
+//! pass of the matcher sees them all. A finding is reported in terms of the original: which value
+//! has it, and where in that value.
 
 use std::borrow::Cow;
 
