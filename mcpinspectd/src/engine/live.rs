@@ -170,17 +170,9 @@ impl LiveSession {
 
     /// Reports a blind spot, once for each process and mechanism: it lasts, and a call that shows it
     /// is made for every message.
-    pub(super) fn blind_spot(
-        &mut self,
-        turn: &mut Turn<'_>,
-        mechanism: &str,
-        pid: Pid,
-        covered_by_other_end: bool,
-    ) {
-        if !covered_by_other_end {
-            // What went that way may have been a request or a page.
-            self.state.note_loss();
-        }
+    pub(super) fn blind_spot(&mut self, turn: &mut Turn<'_>, mechanism: &str, pid: Pid) {
+        // What went that way may have been a request or a page.
+        self.state.note_loss();
         let known = |(known, of): &(String, Pid)| known == mechanism && *of == pid;
         if self.blind_spots.len() == MAX_BLIND_SPOTS || self.blind_spots.iter().any(known) {
             return;
@@ -189,7 +181,7 @@ impl LiveSession {
         let body = BlindSpot {
             mechanism: mechanism.to_owned(),
             pid,
-            covered_by_other_end,
+            covered_by_other_end: false,
         };
         turn.report(Event::new(turn.time, self.state.subject(), body));
     }

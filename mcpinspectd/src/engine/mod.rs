@@ -208,12 +208,9 @@ impl Engine {
                 };
                 session.ends_disagree(&mut turn, &difference);
             }
-            Input::BlindSpot {
-                mechanism,
-                pid,
-                covered_by_other_end,
-                ..
-            } => session.blind_spot(&mut turn, mechanism, *pid, *covered_by_other_end),
+            Input::BlindSpot { mechanism, pid, .. } => {
+                session.blind_spot(&mut turn, mechanism, *pid);
+            }
             Input::EndOfStream { direction, .. } => session.end_of_stream(&mut turn, *direction),
             Input::SessionEnded { reason, .. } => session.end(&mut turn, reason),
         }

@@ -251,8 +251,17 @@ fn splices_are_reported_for_their_session() {
         operation: Operation::Splice,
     };
     fixture.record(SERVER, blind(pipe(2)));
+    assert_eq!(
+        fixture.collected.lines,
+        ["started"],
+        "the reader has it all"
+    );
+    assert_eq!(fixture.tracker.covered_blind_spots(), 1);
+    fixture.count(SERVER, pipe(2), End::Writer, 10);
+    fixture.record(SERVER, blind(pipe(2)));
     fixture.record(SERVER, blind(pipe(9)));
     assert_eq!(fixture.collected.lines, ["started", "blind splice"]);
+    assert_eq!(fixture.tracker.covered_blind_spots(), 1);
 }
 
 #[test]

@@ -52,16 +52,14 @@ pub struct BlindSpot {
     pub mechanism: String,
     /// The process that uses it.
     pub pid: Pid,
-    /// Whether the bytes are still seen at the other end of the stream.
+    /// Always false, and kept for the programs that read it: where the other end of the stream has the
+    /// bytes, nothing is lost, and no event is made.
     pub covered_by_other_end: bool,
 }
 
 impl Describe for BlindSpot {
     fn severity(&self) -> Option<Severity> {
-        Some(match self.covered_by_other_end {
-            true => Severity::Low,
-            false => Severity::High,
-        })
+        Some(Severity::High)
     }
 
     fn title(&self, server: &str) -> String {
@@ -72,11 +70,7 @@ impl Describe for BlindSpot {
     }
 
     fn particulars(&self, sentence: &mut Sentence) {
-        let seen = match self.covered_by_other_end {
-            true => "its bytes are still seen at the other end",
-            false => "its bytes are not seen",
-        };
-        sentence.add(format!("pid {}; {seen}", self.pid));
+        sentence.add(format!("pid {}; its bytes are not seen", self.pid));
     }
 
     fn details(&self, details: &mut Details) {
