@@ -79,6 +79,24 @@ fn every_type_of_event_fits_the_schema() {
     assert_eq!(described, all);
 }
 
+/// A tap writes events about the wire itself, without an id.
+#[test]
+fn events_that_a_tap_writes_fit_its_schema() {
+    let mut checked = 0;
+    for event in testing::examples() {
+        let on_the_wire = [
+            EventKind::CaptureGap,
+            EventKind::BlindSpot,
+            EventKind::Detection,
+        ];
+        if on_the_wire.contains(&event.kind()) {
+            schema::tap_line(&serde_json::to_value(&event).unwrap()).unwrap();
+            checked += 1;
+        }
+    }
+    assert_eq!(checked, 3);
+}
+
 /// However small the limit, what is left of an event fits its schema.
 #[test]
 fn events_that_were_cut_fit_the_schema() {

@@ -64,6 +64,34 @@ fn every_file_that_is_named_exists() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
+/// The tests that SECURITY.md names as evidence exist.
+#[test]
+fn every_test_that_is_named_exists() {
+    let text = fs::read_to_string(repository().join("SECURITY.md")).unwrap();
+    let is_test = |name: &&str| {
+        name.matches('_').count() > 2 && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+    };
+    let named: Vec<_> = text.split('`').skip(1).step_by(2).filter(is_test).collect();
+    assert!(named.len() > 5, "{named:?}");
+    let mut sources = String::new();
+    let mut folders = vec![repository().join("tests"), repository().join("mcpinspectd")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                sources.push_str(&fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    let missing: Vec<_> = named
+        .iter()
+        .filter(|name| !sources.contains(&format!("fn {name}(")))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 /// A text without its code blocks.
 fn prose(text: &str) -> String {
     text.split("```").step_by(2).collect()

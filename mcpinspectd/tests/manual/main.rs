@@ -55,6 +55,28 @@ fn generated(chapter: &str, part: &str, text: &str) {
     );
 }
 
+/// The picture of the pipeline, in the file that composes it and in the papers, is the same.
+#[test]
+fn the_picture_shows_the_pipeline() {
+    let source = fs::read_to_string(repository().join("mcpinspectd/src/pipeline/mod.rs")).unwrap();
+    let lines = source
+        .lines()
+        .skip_while(|line| !line.starts_with("//! ```text"))
+        .skip(1)
+        .take_while(|line| !line.starts_with("//! ```"));
+    let picture: String = lines
+        .map(|line| format!("{}\n", line.trim_start_matches("//! ")))
+        .collect();
+    assert!(picture.lines().count() > 3, "{picture}");
+    for paper in ["README.md", "mcpinspectd/ARCHITECTURE.md"] {
+        let text = fs::read_to_string(repository().join(paper)).unwrap();
+        assert!(
+            text.contains(&picture),
+            "{paper} has another picture than:\n{picture}"
+        );
+    }
+}
+
 /// The Markdown files of the repository, as paths from its root.
 fn papers() -> Vec<PathBuf> {
     let mut papers = Vec::new();

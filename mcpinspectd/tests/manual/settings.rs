@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use mcpinspectd::config::Config;
+use mcpinspectd::status::metrics::Snapshot;
 
 use crate::{blocks, repository};
 
@@ -49,6 +50,19 @@ fn every_setting_is_in_the_manual() {
         }
     }
     assert!(settings > 15, "{settings}");
+}
+
+#[test]
+fn every_metric_is_in_the_manual() {
+    let manual = chapter("metrics.md");
+    let text = Snapshot::default().text();
+    let mut metrics = 0;
+    for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let name = name.split(' ').next().unwrap();
+        assert!(manual.contains(&format!("`{name}`")), "{name}");
+        metrics += 1;
+    }
+    assert!(metrics > 20, "{metrics}");
 }
 
 #[test]
