@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what watching costs others, and what the daemon achieves.
+//! `cargo xtask bench`: what watching costs other programs, and how fast the daemon is.
 
 use anyhow::Result;
 
@@ -9,15 +9,15 @@ use crate::{peers, setup};
 /// The command line of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Fewer rounds: figures in a minute, and rougher
+    /// Run fewer rounds: rougher figures within a minute
     #[arg(long)]
     quick: bool,
-    /// Only the figures against the real kernel
+    /// Measure only against the real kernel
     #[arg(long)]
     kernel: bool,
 }
 
-/// Measures and prints.
+/// Measures and prints tables.
 pub fn run(options: &Options) -> Result<()> {
     setup::announce("release");
     setup::toolchain()?;

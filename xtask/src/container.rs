@@ -1,5 +1,5 @@
-//! A clean Debian for the tests that install the package: unpacked once below `target`, never
-//! changed by a test (each boots it with an overlay that is thrown away).
+//! A clean Debian for the tests that install the package. It is unpacked once below `target`; each
+//! test boots it with an overlay that is discarded.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,26 +10,26 @@ use anyhow::{Context, Result};
 use crate::setup;
 use crate::shell::{self, say};
 
-/// The release that packages have to run on; an older one has no kernel that the probes run on.
+/// The oldest release that packages must run on: the kernels of older ones cannot run the probes.
 const RELEASE: &str = "bookworm";
 
-/// What a small server installation has, and the stock tools that ship journals.
+/// What a small server installation has, and the standard tools that ship journals.
 const PACKAGES: &str =
     "systemd,systemd-sysv,dbus,polkitd,libpam-systemd,systemd-journal-remote,rpm";
 
-/// Programs that make and boot it, and their Debian packages.
+/// Programs that create and boot it, and their Debian packages.
 const PROGRAMS: &[(&str, &str)] = &[
     ("debootstrap", "debootstrap"),
     ("systemd-nspawn", "systemd-container"),
     ("nsenter", "util-linux"),
 ];
 
-/// Where it is.
+/// The path of the unpacked system.
 fn place() -> PathBuf {
     shell::target().join("container").join(RELEASE)
 }
 
-/// Unpacks it, unless it is there.
+/// Unpacks the system, unless that was done before.
 pub fn install() -> Result<()> {
     setup::programs(PROGRAMS)?;
     let place = place();
@@ -43,7 +43,7 @@ pub fn install() -> Result<()> {
     ));
     let parent = place.parent().context("no parent folder")?;
     fs::create_dir_all(parent)?;
-    // What an interrupted run left belongs to root.
+    // The remains of an interrupted run belong to root.
     let mut clean = shell::as_root("rm", &[])?;
     shell::run(clean.args(["-rf", "--"]).arg(&place).arg(&stamp))?;
     let mut bootstrap = shell::as_root("debootstrap", &[])?;
@@ -54,7 +54,7 @@ pub fn install() -> Result<()> {
     bootstrap.stdout(Stdio::from(log)).stdin(Stdio::null());
     shell::run(&mut bootstrap).with_context(|| {
         format!(
-            "no container; {} tells more",
+            "cannot unpack the container; see {}",
             parent.join("debootstrap.log").display()
         )
     })?;
@@ -63,7 +63,7 @@ pub fn install() -> Result<()> {
     Ok(())
 }
 
-/// Takes away what makes one machine of it: each container gets its own.
+/// Removes what identifies a machine: each container gets its own identity.
 fn anonymous(place: &Path) -> Result<()> {
     for name in ["etc/hostname", "etc/machine-id", "var/lib/dbus/machine-id"] {
         let mut remove = shell::as_root("rm", &[])?;

@@ -1,8 +1,8 @@
 //! The project's own commands: `cargo xtask run`, `test`, `bench` and the rest.
 //!
-//! Each sets up what it needs and is not there yet, says so in a line, and does its work. Whatever
-//! needs no privileges runs as the user; the daemon and the tests that load probes run through
-//! `sudo`, unless this is root already.
+//! Each command installs what it needs, announces that in a line, and does its work. Steps that need
+//! no privileges run as the user; the daemon and the tests that load probes run through `sudo`,
+//! unless this is root already.
 
 mod architecture;
 mod bench;
@@ -28,21 +28,21 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about, version)]
 enum Command {
-    /// Build the daemon and watch this machine; further arguments go to mcpinspectd
+    /// Build the daemon and watch this machine
     Run(run::Options),
-    /// Run all tests: without privileges, then against the real kernel
+    /// Run all tests: first those without privileges, then those against the real kernel
     Test(test::Options),
-    /// Measure what watching costs, and print it as tables
+    /// Measure what watching costs and print tables
     Bench(bench::Options),
     /// Build the packages for Debian and Fedora
     Package(package::Options),
-    /// Run the exactness tests on other kernels, in virtual machines
+    /// Run the exactness tests on other kernels in virtual machines
     Vm(vm::Options),
-    /// Build the probes alone, and say what they amount to
+    /// Build the probes alone and print their sizes
     BuildEbpf,
     /// Measure detection on labelled definitions
     Eval(eval::Options),
-    /// Check format and lints; with --all, everything that CI checks
+    /// Check format and lints, or with --all everything that CI checks
     Check(check::Options),
     /// Check how modules depend on each other
     Architecture(architecture::Options),
@@ -50,7 +50,7 @@ enum Command {
     Docs,
     /// Make the README's pictures anew: a recording of the tap, a screenshot of a notification
     Pictures,
-    /// Set up everything that the other commands need, and nothing else
+    /// Install everything that the other commands need
     Setup,
 }
 

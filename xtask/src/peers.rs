@@ -1,5 +1,5 @@
-//! Installs the real MCP clients and servers that the tests talk to, in versions that are written
-//! down in `tests/peers`, below `target` and nowhere else.
+//! Installs the real MCP clients and servers that the tests talk to, below `target`, in the versions
+//! that `tests/peers` pins.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ pub fn unprivileged() -> Result<()> {
     setup::programs(&needed.copied().collect::<Vec<_>>())
 }
 
-/// Installs all of them.
+/// Installs all peers.
 pub fn install() -> Result<()> {
     setup::programs(PROGRAMS)?;
     python()?;
@@ -46,7 +46,7 @@ fn node() -> Result<()> {
     let source = shell::root().join("tests/peers/node");
     let place = shell::target().join("peers/node");
     std::fs::create_dir_all(&place)?;
-    // The scripts stand beside the packages: that is how Node finds what they import.
+    // Node finds what the scripts import because they stand beside the packages.
     for entry in std::fs::read_dir(&source)? {
         let entry = entry?;
         if entry.file_type()?.is_file() {
@@ -67,7 +67,7 @@ fn node() -> Result<()> {
     Ok(())
 }
 
-/// Bun's package puts its program in place after installation, which npm may be told not to do.
+/// Bun's package installs its program in a script, which npm may be configured not to run.
 fn bun(place: &Path) -> Result<()> {
     let works = || {
         let mut bun = Command::new(place.join("node_modules/.bin/bun"));

@@ -12,18 +12,18 @@ use crate::shell::{self, say};
 /// The command line of `cargo xtask run`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Shows the daemon at work on a small live session whose tool turns bad
+    /// Show the daemon at work on a small live session whose tool turns malicious
     #[arg(long)]
     demo: bool,
-    /// Builds with optimisations
+    /// Build with optimisations
     #[arg(long)]
     release: bool,
-    /// Arguments for mcpinspectd; without any, `tap`: every message as it happens
+    /// Arguments for mcpinspectd; by default `tap`, which prints every message as it happens
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
 
-/// Builds and watches.
+/// Builds the daemon and replaces this process with it.
 pub fn run(options: &Options) -> Result<()> {
     let profile = if options.release { "release" } else { "debug" };
     setup::announce(profile);
@@ -44,11 +44,11 @@ pub fn run(options: &Options) -> Result<()> {
     let program = built(profile, if options.demo { "demo" } else { "mcpinspectd" });
     let mut command = shell::as_root(&program, &[])?;
     if !options.demo && options.arguments.is_empty() {
-        say("watching every MCP server on this machine; Ctrl-C ends it");
+        say("watching every MCP server on this machine; press Ctrl-C to stop");
         command.arg("tap");
     }
     command.args(&options.arguments);
-    // From here on Ctrl-C is the daemon's alone.
+    // From here on Ctrl-C reaches the daemon alone.
     Err(command.exec()).with_context(|| format!("starting {}", program.display()))
 }
 
@@ -64,7 +64,7 @@ pub fn build_ebpf() -> Result<()> {
     Ok(())
 }
 
-/// The object file that the daemon's build script made.
+/// Builds the probes and returns the object file that the daemon's build script made.
 fn probes() -> Result<PathBuf> {
     let mut build = shell::cargo();
     build.args(["build", "--locked", "--package", "mcpinspectd", "--lib"]);
@@ -84,16 +84,16 @@ fn probes() -> Result<PathBuf> {
     let size = std::fs::metadata(&object).map(|data| data.len());
     ensure!(
         size.is_ok_and(|size| size > 0),
-        "the probes were not built: see the warnings above"
+        "the probes were not built; see the warnings above"
     );
     Ok(object)
 }
 
-/// The executable sections of a 64-bit ELF object, with their length in BPF instructions.
+/// The executable sections of a 64-bit ELF object, with their lengths in BPF instructions.
 fn programs(object: &[u8]) -> Result<Vec<(String, u64)>> {
     let number = |at: u64, size: usize| -> Result<u64> {
         let at = usize::try_from(at)?;
-        let bytes = object.get(at..at + size).context("the object is cut off")?;
+        let bytes = object.get(at..at + size).context("the object is truncated")?;
         let little = bytes
             .iter()
             .rev()
@@ -102,7 +102,7 @@ fn programs(object: &[u8]) -> Result<Vec<(String, u64)>> {
     };
     ensure!(
         object.starts_with(b"\x7fELF\x02\x01"),
-        "no little-endian ELF object"
+        "not a little-endian ELF object"
     );
     let (table, size, count, names) = (
         number(40, 8)?,
@@ -123,7 +123,7 @@ fn programs(object: &[u8]) -> Result<Vec<(String, u64)>> {
             continue;
         }
         let start = usize::try_from(names + number(section, 4)?)?;
-        let name = object.get(start..).context("the object is cut off")?;
+        let name = object.get(start..).context("the object is truncated")?;
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         found.push((String::from_utf8_lossy(name).into_owned(), length / 8));
     }
@@ -131,7 +131,7 @@ fn programs(object: &[u8]) -> Result<Vec<(String, u64)>> {
     Ok(found)
 }
 
-/// A program's place in `target`, for commands that build first.
+/// The path of a built program.
 pub fn built(profile: &str, name: impl AsRef<Path>) -> PathBuf {
     shell::target().join(profile).join(name)
 }

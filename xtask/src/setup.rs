@@ -1,4 +1,4 @@
-//! What building and watching need: core's source, the BPF linker, tracefs.
+//! Installs what building and watching need: core's source, the BPF linker, tracefs.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::{self, say};
 
-/// The linker's version. It carries no LLVM of its own but uses the compiler's, so the two go
-/// together: newer ones want an LLVM that the pinned compiler does not have.
+/// The linker's version. It has no LLVM of its own but uses the compiler's, so the two go together:
+/// newer linkers need an LLVM that the pinned compiler does not have.
 const BPF_LINKER: &str = "0.10.4";
 
-/// Says how long a first build takes, if this is one.
+/// Announces how long the build will take if it is the first.
 pub fn announce(profile: &str) {
     let minutes = match profile {
         "release" => 6,
@@ -36,13 +36,13 @@ fn rust_source() -> Result<()> {
         .args(["--print", "sysroot"])
         .current_dir(shell::root())
         .output()
-        .context("rustc cannot be started")?;
+        .context("cannot start rustc")?;
     let sysroot = String::from_utf8_lossy(&rustc.stdout);
     let source = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/core");
     if source.is_dir() {
         return Ok(());
     }
-    say("installing rust-src: the probes need core for a target without a shipped one");
+    say("installing rust-src: the probes need core for a target that has no prebuilt one");
     let mut rustup = Command::new("rustup");
     rustup.args(["component", "add", "rust-src"]);
     rustup.current_dir(shell::root());
@@ -80,12 +80,12 @@ fn bpf_linker() -> Result<()> {
         // Built by itself: nothing of it is shared with this workspace.
         .env("CARGO_TARGET_DIR", shell::target().join("tools/build"));
     shell::run(&mut install).with_context(|| format!("bpf-linker {BPF_LINKER} is needed"))?;
-    // Hundreds of megabytes that nobody needs twice.
+    // Hundreds of megabytes that are not needed again.
     let _ = std::fs::remove_dir_all(shell::target().join("tools/build"));
     Ok(())
 }
 
-/// Mounts what attaching the probes needs.
+/// Mounts tracefs, which attaching the probes needs.
 pub fn kernel() -> Result<()> {
     let place = "/sys/kernel/tracing";
     if mounted(place)? || mounted("/sys/kernel/debug/tracing")? {
@@ -104,7 +104,7 @@ fn mounted(place: &str) -> Result<bool> {
         .any(|line| line.split(' ').nth(1) == Some(place)))
 }
 
-/// Makes sure of programs that tests start; each comes with the Debian package that has it.
+/// Makes sure that programs are installed; each is listed with the Debian package that has it.
 pub fn programs(needed: &[(&str, &str)]) -> Result<()> {
     let missing = |&&(program, _): &&(&str, &str)| shell::find(program).is_none();
     let packages: Vec<&str> = needed.iter().filter(missing).map(|(_, p)| *p).collect();
@@ -112,7 +112,7 @@ pub fn programs(needed: &[(&str, &str)]) -> Result<()> {
         return Ok(());
     }
     let list = packages.join(" ");
-    // Nobody else's machine is changed without being asked.
+    // A person's machine is not changed without a question.
     let allowed = shell::is_root() || shell::in_ci();
     if !allowed || shell::find("apt-get").is_none() {
         bail!("missing programs; on Debian or Ubuntu: sudo apt-get install {list}");
@@ -132,7 +132,7 @@ pub fn programs(needed: &[(&str, &str)]) -> Result<()> {
         arguments.extend(&packages);
         apt(&arguments)
     };
-    // The package lists may be absent or stale; often enough they are neither.
+    // The package lists may be missing or old, but usually they are not.
     if install().is_err() {
         apt(&["update"])?;
         install()?;

@@ -1,4 +1,4 @@
-//! Running other programs, and saying so.
+//! Runs other programs.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ pub fn target() -> PathBuf {
     }
 }
 
-/// Says in one line what is about to happen.
+/// Announces in one line what is about to happen.
 pub fn say(what: &str) {
     eprintln!("xtask: {what}");
 }
 
-/// Whether this is CI, where what cannot run has failed.
+/// Whether this is CI, where a test that cannot run has failed.
 pub fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true")
 }
@@ -35,16 +35,16 @@ pub fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(root()).env("PATH", path());
-    // What the programs say with `--version`.
+    // What the programs print with `--version`.
     command.env("MCPINSPECT_COMMIT", commit().unwrap_or_default());
-    // Set for us by `cargo run`; builds of other packages are none of our package's business.
+    // `cargo run` sets these for xtask itself; builds of other packages must not see them.
     for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"] {
         command.env_remove(name);
     }
     command
 }
 
-/// The commit that this builds, with a mark where files differ from it; none outside a repository.
+/// The commit that is being built, marked if files differ from it. `None` outside a repository.
 pub fn commit() -> Option<String> {
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
     let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
@@ -55,7 +55,7 @@ pub fn commit() -> Option<String> {
     })
 }
 
-/// When the commit was made, in seconds since 1970: the time of what is built from it.
+/// When the commit was made, in seconds since 1970. Packages carry this time.
 pub fn commit_time() -> Option<String> {
     git(&["log", "-1", "--format=%ct"])
 }
@@ -70,7 +70,7 @@ fn git(arguments: &[&str]) -> Option<String> {
     Some(text.trim_end().to_owned())
 }
 
-/// `PATH` with the tools in front that were installed for this project alone.
+/// `PATH`, preceded by the tools that were installed for this project alone.
 pub fn path() -> std::ffi::OsString {
     let mut path = target().join("tools/bin").into_os_string();
     if let Some(inherited) = std::env::var_os("PATH") {
@@ -80,7 +80,7 @@ pub fn path() -> std::ffi::OsString {
     path
 }
 
-/// Runs a program to its good end.
+/// Runs a program and fails if it does.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
@@ -89,7 +89,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// A program's output, if it ran to a good end.
+/// Runs a program and returns its output, or fails if it does.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
@@ -113,7 +113,7 @@ fn name(command: &Command) -> String {
         .to_owned()
 }
 
-/// The place of a program in `PATH`.
+/// Looks a program up in `PATH`.
 pub fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path())
         .map(|directory| directory.join(program))
@@ -125,7 +125,7 @@ pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// A command as root: itself if this is root, through `sudo` otherwise, with the variables given.
+/// A command to run as root, through `sudo` unless this is root already, with these variables set.
 pub fn as_root(program: impl AsRef<OsStr>, variables: &[(&str, &OsStr)]) -> Result<Command> {
     if is_root() {
         let mut command = Command::new(program);

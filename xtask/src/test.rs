@@ -22,20 +22,20 @@ pub struct Options {
     /// Only the tests that need neither root nor peers
     #[arg(long, conflicts_with = "e2e")]
     unit: bool,
-    /// Only the tests against the real kernel, bus and journal
+    /// Run only the tests against the real kernel, bus and journal
     #[arg(long)]
     e2e: bool,
-    /// End-to-end tests that run at one time; each runs a daemon that watches all of them
+    /// How many end-to-end tests run at a time; each one's daemon watches all of them
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Only tests whose name contains one of these
+    /// Run only tests whose name contains one of these
     filters: Vec<String>,
 }
 
 /// A compiled test program.
 pub struct Suite {
     name: String,
-    /// The folder of its package, where it has to be started.
+    /// The folder of its package, which is its working directory.
     pub package: PathBuf,
     /// The program.
     pub program: PathBuf,
@@ -84,7 +84,7 @@ struct Sum {
     broken: Vec<String>,
 }
 
-/// Runs them.
+/// Runs the tests.
 pub fn run(options: &Options) -> Result<()> {
     let begun = Instant::now();
     setup::announce("debug");
@@ -112,7 +112,7 @@ pub fn run(options: &Options) -> Result<()> {
             run_suite(suite, options, &mut sum)?;
         }
     }
-    println!("\ntook {} s in all", begun.elapsed().as_secs());
+    println!("\ntook {} s in total", begun.elapsed().as_secs());
     for name in &sum.broken {
         println!("failed: {name}");
     }
@@ -135,7 +135,7 @@ fn privileges() -> Result<()> {
     shell::run(&mut sudo).context("the end-to-end tests need root")
 }
 
-/// Compiles the whole workspace once: programs, examples and tests with one set of features.
+/// Compiles the whole workspace with one set of features: programs, examples and tests.
 fn compile() -> Result<Vec<Suite>> {
     say("building programs, peers and tests");
     let mut build = shell::cargo();
@@ -153,7 +153,7 @@ fn compile() -> Result<Vec<Suite>> {
     Ok(suites)
 }
 
-/// Compiles the programs, and of the tests just those that watch real sessions.
+/// Compiles the programs, and only those tests that watch real sessions.
 pub fn end_to_end() -> Result<Suite> {
     say("building programs and tests");
     let mut build = shell::cargo();
@@ -264,7 +264,7 @@ fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
     Ok(())
 }
 
-/// The number in front of a word, as in `ok. 3 passed; 0 failed`.
+/// The number before a word, as in `ok. 3 passed; 0 failed`.
 pub fn count(line: &str, word: &str) -> u64 {
     line.split([';', '.'])
         .find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok())

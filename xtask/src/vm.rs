@@ -1,8 +1,8 @@
-//! `cargo xtask vm`: the exactness tests on the kernels that people run, in virtual machines.
+//! `cargo xtask vm`: runs the exactness tests on the kernels that people use, in virtual machines.
 //!
-//! Debian's own kernels boot here under emulation, with this machine's file system (read-only) as
-//! theirs, so what runs in them is what was built here. Emulation makes the figures of no interest
-//! and the tests slow: this is for a release, and not part of the tests.
+//! Debian's own kernels boot under emulation with this machine's file system, read-only, so they run
+//! what was built here. Emulation is slow and makes timings meaningless: this is for releases, and
+//! not part of the tests.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -18,9 +18,9 @@ use crate::{python, setup, test};
 /// The command line of `cargo xtask vm`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Kernels to boot: 5.10, 6.1, 6.12, backports; all if none is named
+    /// Kernels to boot: 5.10, 6.1, 6.12, backports; by default all
     kernels: Vec<String>,
-    /// Tests to run, by the beginning of their names
+    /// Tests to run, by the start of their names
     #[arg(long, value_delimiter = ',', default_values_t = TESTS.map(str::to_owned))]
     tests: Vec<String>,
     /// Ways to hook system calls
@@ -31,9 +31,9 @@ pub struct Options {
 /// A kernel as Debian names it.
 struct Kernel {
     name: &'static str,
-    /// The release of Debian that has it.
+    /// The Debian release that has it.
     suite: &'static str,
-    /// What its package's name looks like.
+    /// A regular expression for its package's name.
     package: &'static str,
 }
 
@@ -60,10 +60,10 @@ const KERNELS: [Kernel; 4] = [
     },
 ];
 
-/// Packages of a kernel's parts, by the beginning of their names.
+/// Packages with parts of a kernel, by the start of their names.
 const PARTS: [&str; 3] = ["linux-base-", "linux-binary-", "linux-modules-"];
 
-/// What shows that capture is exact; the SDKs' peers would run for an hour under emulation.
+/// The tests that show exact capture; those with SDKs would take an hour under emulation.
 const TESTS: [&str; 4] = ["syscalls::", "framing::", "processes::", "neighbours::"];
 
 /// Programs that boot a machine, and their Debian packages.
@@ -87,11 +87,11 @@ const LONGEST: Duration = Duration::from_secs(45 * 60);
 pub fn run(options: &Options) -> Result<()> {
     ensure!(
         shell::is_root(),
-        "virtual machines with this machine's file system need root: run it through sudo"
+        "virtual machines with this machine's file system need root; run this through sudo"
     );
     ensure!(
         cfg!(target_arch = "x86_64"),
-        "the virtual machines are x86_64's"
+        "only x86_64 machines can run these virtual machines"
     );
     let chosen: Vec<&Kernel> = KERNELS
         .iter()
@@ -101,7 +101,7 @@ pub fn run(options: &Options) -> Result<()> {
         .collect();
     ensure!(
         chosen.len() >= options.kernels.len().max(1),
-        "kernels to choose from: 5.10, 6.1, 6.12, backports"
+        "choose from these kernels: 5.10, 6.1, 6.12, backports"
     );
     setup::toolchain()?;
     setup::programs(PROGRAMS)?;
@@ -123,7 +123,7 @@ pub fn run(options: &Options) -> Result<()> {
             let said = boot(&virtme, &image, &script, &log)?;
             let (check, tests) = verdict(&said);
             say(&format!(
-                "{}, {hook}: {tests} ({} s, all of it in {})",
+                "{}, {hook}: {tests} ({} s, log in {})",
                 image.version,
                 begun.elapsed().as_secs(),
                 log.display()
@@ -135,7 +135,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The program that boots kernels, in an environment of its own.
+/// Installs the program that boots kernels, in an environment of its own.
 fn virtme(place: &Path) -> Result<PathBuf> {
     let environment = place.join("virtme");
     python::environment(&environment, VIRTME)?;
@@ -148,14 +148,14 @@ struct Image {
     file: PathBuf,
 }
 
-/// Debian's packages of several releases, beside what this machine has installed.
+/// Packages of several Debian releases, apart from what this machine has installed.
 struct Archive {
     place: PathBuf,
     options: Vec<String>,
 }
 
 impl Archive {
-    /// Reads the lists of all releases, from where this machine has its own packages from.
+    /// Reads the package lists of all releases from this machine's own mirror.
     fn new(place: &Path) -> Result<Self> {
         let targets = shell::output(Command::new("apt-get").args([
             "indextargets",
@@ -166,7 +166,7 @@ impl Archive {
         let own = targets
             .lines()
             .find_map(|line| line.split_once(' ')?.1.split("/dists/").next())
-            .context("apt knows no archive")?;
+            .context("apt has no sources")?;
         let apt = place.join("apt");
         std::fs::create_dir_all(apt.join("state/lists/partial"))?;
         std::fs::create_dir_all(apt.join("cache/archives/partial"))?;
@@ -186,7 +186,7 @@ impl Archive {
             ),
             ("Dir::Cache", apt.join("cache").display().to_string()),
             ("APT::Architecture", "amd64".into()),
-            // Unpacked as root, fetched as root: its own user may not write here.
+            // Fetch as root: apt's own user may not write here.
             ("APT::Sandbox::User", "root".into()),
         ]
         .into_iter()
@@ -208,7 +208,7 @@ impl Archive {
         command
     }
 
-    /// The newest kernel of a sort, unpacked, with its modules where the machine looks for them.
+    /// Unpacks the newest kernel of a kind, with its modules where the virtual machine looks.
     fn unpacked(&self, kernel: &Kernel) -> Result<Image> {
         let found =
             shell::output(
@@ -232,7 +232,7 @@ impl Archive {
         };
         if image().is_none() {
             let needed = shell::output(self.apt("apt-cache").args(["depends", package]))?;
-            // Newer releases have parted a kernel's package into one for each of its parts.
+            // Newer releases split a kernel's package into several.
             let parts = needed
                 .lines()
                 .filter_map(|line| line.trim().strip_prefix("Depends: "))
@@ -242,11 +242,11 @@ impl Archive {
             }
         }
         self.modules(&version, &folder)?;
-        let file = image().context("a kernel's package without a kernel")?;
+        let file = image().context("the package contains no kernel")?;
         Ok(Image { version, file })
     }
 
-    /// Fetches a package, and puts what is in it below `folder`.
+    /// Fetches a package and unpacks it into `folder`.
     fn unpack(&self, package: &str, folder: &Path) -> Result<()> {
         say(&format!("fetching {package}"));
         shell::run(self.apt("apt-get").args(["-qq", "download", package]))?;
@@ -262,13 +262,13 @@ impl Archive {
         Ok(())
     }
 
-    /// Kernels take their modules from `/lib/modules`, which is the machine's.
+    /// Links a kernel's modules into this machine's `/lib/modules`, where it looks for them.
     fn modules(&self, version: &str, folder: &Path) -> Result<()> {
         let own = ["lib/modules", "usr/lib/modules"]
             .map(|parent| folder.join(parent).join(version))
             .into_iter()
             .find(|path| path.is_dir())
-            .context("a kernel without modules")?;
+            .context("the kernel has no modules")?;
         let place = Path::new("/lib/modules").join(version);
         if place.symlink_metadata().is_err() {
             std::fs::create_dir_all("/lib/modules")?;
@@ -279,14 +279,14 @@ impl Archive {
     }
 }
 
-/// The numbers in a name, to compare versions by.
+/// The numbers in a name, for comparing versions.
 fn numbers(name: &str) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit())
         .filter_map(|number| number.parse().ok())
         .collect()
 }
 
-/// What a machine is to do.
+/// The script that a virtual machine runs.
 fn script_for(daemon: &Path, suite: &test::Suite, hook: &str, tests: &[String]) -> String {
     format!(
         "mount -t debugfs none /sys/kernel/debug 2>/dev/null
@@ -307,13 +307,13 @@ fi
     )
 }
 
-/// Boots a kernel, runs the script in it, and gives all that was said. It is in the log as it comes.
+/// Boots a kernel, runs the script in it, and returns the output, which also goes to the log.
 fn boot(virtme: &Path, image: &Image, script: &Path, log: &Path) -> Result<String> {
     File::create(log).with_context(|| format!("writing {}", log.display()))?;
-    // To its end always: what opens it anew for the other stream must not write over the first.
+    // Append: two streams write to this file.
     let output = File::options().append(true).open(log)?;
     let mut machine = Command::new(virtme)
-        // Emulated: nested virtualisation is not to be had everywhere, and hangs in places.
+        // Emulate: nested virtualisation is missing on some machines, and hangs on others.
         .args(["--disable-kvm", "--disable-microvm", "--force-9p"])
         .args(["--cpus", "2", "--memory", "3G"])
         .arg("--run")
@@ -332,9 +332,9 @@ fn boot(virtme: &Path, image: &Image, script: &Path, log: &Path) -> Result<Strin
     while machine.try_wait()?.is_none() {
         std::thread::sleep(Duration::from_millis(500));
         if begun.elapsed() > LONGEST {
-            // Its own process takes the machine with it.
+            // The virtual machine ends with this process.
             machine.kill()?;
-            say(&format!("given up after {} min", LONGEST.as_secs() / 60));
+            say(&format!("gave up after {} min", LONGEST.as_secs() / 60));
         } else if told.elapsed() > Duration::from_secs(60) {
             told = Instant::now();
             let over = read()?
@@ -354,7 +354,7 @@ fn boot(virtme: &Path, image: &Image, script: &Path, log: &Path) -> Result<Strin
     Ok(said)
 }
 
-/// What the check and the tests came to.
+/// The results of the check and the tests.
 fn verdict(said: &str) -> (String, String) {
     let check = if said.contains("check: ok") {
         "ok".to_owned()

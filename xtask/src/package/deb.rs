@@ -14,7 +14,7 @@ use crate::shell::{self, say};
 /// Scripts that run around installation and removal.
 const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
 
-/// Builds it.
+/// Builds the package.
 pub(super) fn build(package: &Package) -> Result<PathBuf> {
     say("packing for Debian");
     let source = shell::root().join("packaging/deb");
@@ -81,7 +81,7 @@ fn architecture(machine: &str) -> &str {
     }
 }
 
-/// A text as the continuation of a field: each line indented, an empty one as a dot.
+/// Formats text as the continuation of a field: lines indented, empty ones as a dot.
 fn field(text: &str) -> String {
     let lines = text.trim_end().lines().map(|line| match line.trim_end() {
         "" => " .".to_owned(),

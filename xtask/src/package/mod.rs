@@ -1,9 +1,8 @@
 //! `cargo xtask package`: a `.deb` and an `.rpm`.
 //!
-//! Both hold the same tree of files, made here; the packing is left to the distributions' own
-//! `dpkg-deb` and `rpmbuild`. Those are on every machine that packages are made on (and one
-//! `apt-get install` away elsewhere), write exactly what their package managers read, and cost no
-//! build of their own, as crates that do the same would.
+//! Both contain the same tree of files. The distributions' own `dpkg-deb` and `rpmbuild` pack it:
+//! they write exactly what their package managers read, one `apt-get install` provides them, and
+//! unlike crates for the same purpose they need not be compiled.
 
 mod contents;
 mod deb;
@@ -33,11 +32,11 @@ pub struct Options {
     /// Which packages to build
     #[arg(long, value_enum, default_values_t = [Format::Deb, Format::Rpm])]
     format: Vec<Format>,
-    /// Revision of the packaging, for several packages of one version
+    /// Revision of the package, to tell packages of one version apart
     #[arg(long, default_value_t = 1)]
     revision: u32,
-    /// The programs are built already, with others whose needs their dependencies meet too: to build
-    /// them alone would be to build all of those a second time
+    /// The programs are built already, together with others. Building them alone would select other
+    /// features and compile all dependencies again.
     #[arg(skip)]
     built: bool,
 }
@@ -82,7 +81,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Builds what the tests install: the programs that they run anyway, as a package and its successor.
+/// Packs what the tests install, as one package and its successor.
 pub fn for_tests() -> Result<()> {
     for (revision, formats) in [(1, &[Format::Deb, Format::Rpm][..]), (2, &[Format::Deb])] {
         run(&Options {
@@ -95,7 +94,7 @@ pub fn for_tests() -> Result<()> {
     Ok(())
 }
 
-/// Builds the programs and has them write their manual.
+/// Builds the programs and has them write their man pages and completions.
 fn prepare(options: &Options) -> Result<Package> {
     if !options.built {
         let commit = shell::commit();
@@ -116,7 +115,7 @@ fn prepare(options: &Options) -> Result<Package> {
     };
     let daemon = built(profile, "mcpinspectd");
     has_probes(&daemon)?;
-    // What tests install is never taken for what people do.
+    // Keep packages for tests apart from those for people.
     let mut folder = shell::target().join("package");
     if profile != "release" {
         folder.push(&options.profile);
@@ -143,23 +142,23 @@ fn prepare(options: &Options) -> Result<Package> {
     })
 }
 
-/// A package whose daemon cannot watch is none.
+/// Fails if the daemon was built without its probes.
 fn has_probes(daemon: &PathBuf) -> Result<()> {
     let said = Command::new(daemon)
         .args(["check", "--json"])
         .stderr(Stdio::inherit())
-        // Its exit code is about this machine, which need not be one to watch.
+        // Its exit code is about this machine, which need not be able to watch.
         .output()
-        .context("the daemon cannot be started")?;
+        .context("cannot start the daemon")?;
     let report: Value = serde_json::from_slice(&said.stdout)?;
     let checks = report["checks"].as_array().context("no checks")?;
     let probes = checks.iter().find(|check| check["name"] == "probes");
-    let probes = probes.context("the daemon says nothing of its probes")?;
+    let probes = probes.context("the daemon does not report on its probes")?;
     ensure!(probes["verdict"] == "ok", "probes: {}", probes["found"]);
     Ok(())
 }
 
-/// The newest version of the GNU C library's symbols that a program asks for.
+/// The newest GNU C library symbol version that a program requires.
 fn glibc(program: &PathBuf) -> Result<String> {
     let symbols = shell::output(Command::new("objdump").arg("-T").arg(program))?;
     newest_glibc(&symbols).context("the programs are not linked to the GNU C library")
@@ -167,7 +166,7 @@ fn glibc(program: &PathBuf) -> Result<String> {
 
 fn newest_glibc(symbols: &str) -> Option<String> {
     let versions = symbols.lines().filter(|line| {
-        // A weak symbol may be absent.
+        // Weak symbols may be missing.
         !line.contains(" w ")
     });
     let newest = versions

@@ -11,7 +11,7 @@ use super::contents::Package;
 use super::{files, tree};
 use crate::shell::{self, say};
 
-/// Builds it.
+/// Builds the package.
 pub(super) fn build(package: &Package) -> Result<PathBuf> {
     say("packing for Fedora and RHEL");
     let root = package.folder.join("rpm");
@@ -64,7 +64,7 @@ pub(super) fn build(package: &Package) -> Result<PathBuf> {
     )))
 }
 
-/// The list of files as the spec file reads it, with the directories that are ours alone.
+/// The list of files for the spec file, with the directories that belong to this package alone.
 fn listing(files: &[PathBuf]) -> String {
     let mut list = "%defattr(-,root,root)\n".to_owned();
     for directory in [

@@ -11,7 +11,7 @@ use super::files::{install, into, listed, modes, write};
 use super::{documents, page};
 use crate::shell;
 
-/// Files of the repository and their places.
+/// Files of the repository, and where they are installed.
 const FILES: &[(&str, &str)] = &[
     (
         "systemd/mcpinspectd.service",
@@ -60,16 +60,16 @@ const FILES: &[(&str, &str)] = &[
     ("packaging/config.toml", "etc/mcpinspectd/config.toml"),
 ];
 
-/// Scripts of the repository, and their places.
+/// Scripts of the repository, and where they are installed.
 const SCRIPTS: &[(&str, &str)] = &[(
     "packaging/restart-backoff",
     "usr/lib/mcpinspectd/restart-backoff",
 )];
 
-/// Introspection data, all of `packaging/*.xml`.
+/// Where the introspection data goes: all of `packaging/*.xml`.
 const INTERFACES: &str = "usr/share/dbus-1/interfaces";
 
-/// Directories of the package that are empty at first.
+/// Directories that are empty after installation.
 const DIRECTORIES: &[&str] = &["etc/mcpinspectd/rules.d"];
 
 /// What differs between distributions.
