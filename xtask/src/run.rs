@@ -93,7 +93,9 @@ fn probes() -> Result<PathBuf> {
 fn programs(object: &[u8]) -> Result<Vec<(String, u64)>> {
     let number = |at: u64, size: usize| -> Result<u64> {
         let at = usize::try_from(at)?;
-        let bytes = object.get(at..at + size).context("the object is truncated")?;
+        let bytes = object
+            .get(at..at + size)
+            .context("the object is truncated")?;
         let little = bytes
             .iter()
             .rev()
