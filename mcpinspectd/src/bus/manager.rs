@@ -27,8 +27,6 @@ pub const PATH: &str = "/org/mcpinspect1";
 /// The object's interface.
 pub const INTERFACE: &str = "org.mcpinspect1.Manager";
 
-/// A uid that nobody has: "not known".
-pub const NO_UID: u32 = u32::MAX;
 /// Most events of one answer.
 const MAX_LISTED: u32 = 1000;
 /// Most bytes of events of one answer.

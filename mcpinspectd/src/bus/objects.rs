@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, ObjectPath, interface};
 
-use super::manager::{NO_UID, PATH};
+use super::manager::PATH;
+use super::rows::NO_UID;
 use crate::event::Envelope;
 use crate::event::kind::EventKind;
 use crate::model::EVERY_SERVER;

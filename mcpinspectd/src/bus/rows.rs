@@ -3,10 +3,12 @@
 
 use zbus::wire::{DeserializeDict, SerializeDict, Type};
 
-use super::manager::NO_UID;
 use crate::event::Envelope;
 use crate::status::live;
 use crate::text::escape::printable;
+
+/// A uid that nobody has: "not known".
+pub const NO_UID: u32 = u32::MAX;
 
 /// A server.
 #[derive(Debug, SerializeDict, DeserializeDict, Type)]

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::Limits;
+use super::limits::Limits;
 use super::state::SessionState;
 use super::turn::Turn;
 use crate::detect::Difference;

@@ -24,6 +24,7 @@
 mod definitions;
 mod judge;
 mod judge_definitions;
+mod limits;
 mod live;
 mod observe;
 mod output;
@@ -35,6 +36,7 @@ mod turn;
 
 use std::collections::HashMap;
 
+pub use self::limits::Limits;
 use self::live::LiveSession;
 pub use self::output::{Judgement, MessageKind, MessageSeen, Output};
 pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
@@ -42,32 +44,9 @@ use self::turn::{Judges, Turn};
 use crate::detect::{Detector, Difference};
 use crate::model::{Input, SessionId, Timestamp};
 use crate::registry::Registry;
-use crate::session::DEFAULT_MAX_IN_FLIGHT;
-use crate::wire::framing::DEFAULT_MAX_FRAME;
 
 /// How often decisions are looked for, in nanoseconds.
 const LOOK_EVERY: u64 = 100_000_000;
-
-/// What bounds the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The largest message, in bytes; larger ones are reported as lost.
-    pub max_message: usize,
-    /// Bytes of unfinished messages of all sessions together; above, the one that grows is given up.
-    pub max_unfinished: usize,
-    /// Requests of one session and direction that wait for their answer; above, the oldest are forgotten.
-    pub max_in_flight: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_message: DEFAULT_MAX_FRAME,
-            max_unfinished: 4 * DEFAULT_MAX_FRAME,
-            max_in_flight: DEFAULT_MAX_IN_FLIGHT,
-        }
-    }
-}
 
 /// Turns bytes into messages and events. See the module's text.
 pub struct Engine {

@@ -1,7 +1,7 @@
 //! What is known of a session under way, apart from its streams.
 
-use super::Limits;
 use super::definitions::Definitions;
+use super::limits::Limits;
 use super::throttle::Throttle;
 use super::turn::Turn;
 use crate::detect::{SessionContext, Verdict};

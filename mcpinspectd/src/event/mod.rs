@@ -5,7 +5,8 @@
 //!
 //! - [`body`]: one file per topic; each type of event says there how it reads and what readers filter by
 //! - [`kind`]: the types' outside names and journal ids
-//! - [`render`]: the vocabulary that titles and sentences share
+//! - [`render`]: titles, sentences and journal fields
+//! - `vocabulary`: the words that they share
 //! - [`json`]: the one JSON shape
 //! - [`envelope`]: an event made ready for the sinks
 
@@ -16,6 +17,7 @@ pub mod kind;
 pub mod render;
 #[cfg(test)]
 pub(crate) mod testing;
+mod vocabulary;
 
 use serde::{Serialize, Serializer};
 

@@ -5,137 +5,33 @@
 //! found. Names come from the other side, so both are escaped and bounded here, and nowhere later.
 //! The words themselves stand beside each type of event, in [`body`](super::body).
 
+use super::vocabulary::{Details, MAX_NAME, Sentence};
 use crate::event::Event;
-use crate::model::{Detection, FieldChange, Pid};
 use crate::text::escape::printable;
 
 /// Longest title, characters.
 pub const MAX_TITLE: usize = 160;
 /// Longest sentence, characters.
 pub const MAX_SENTENCE: usize = 1024;
-/// Longest name in either, characters.
-pub(super) const MAX_NAME: usize = 64;
-/// Longest value of a detail, characters.
-const MAX_DETAIL: usize = 256;
-
 /// One line of at most [`MAX_TITLE`] characters that names what the event is about.
 pub fn title(event: &Event) -> String {
-    printable(&unbounded_title(event), MAX_TITLE)
-}
-
-fn unbounded_title(event: &Event) -> String {
     let server = event.server().map(|server| printable(&server.0, MAX_NAME));
-    event
-        .body
-        .describe()
-        .title(server.as_deref().unwrap_or_default())
+    let server = server.as_deref().unwrap_or_default();
+    printable(&event.body.describe().title(server), MAX_TITLE)
 }
 
 /// What happened, in one line of at most [`MAX_SENTENCE`] characters.
 pub fn sentence(event: &Event) -> String {
-    let mut sentence = Sentence(title(event));
+    let mut sentence = Sentence::of(title(event));
     event.body.describe().particulars(&mut sentence);
-    printable(&sentence.0, MAX_SENTENCE)
+    printable(sentence.text(), MAX_SENTENCE)
 }
 
 /// What readers of the journal filter by beyond server, session and severity; named as there.
 pub fn details(event: &Event) -> Vec<(&'static str, String)> {
-    let mut details = Details(Vec::new());
+    let mut details = Details::default();
     event.body.describe().details(&mut details);
-    details.0
-}
-
-/// A sentence that grows by clauses.
-pub(super) struct Sentence(String);
-
-impl Sentence {
-    /// Adds a clause.
-    pub(super) fn add(&mut self, clause: impl AsRef<str>) {
-        self.0.push_str("; ");
-        self.0.push_str(clause.as_ref());
-    }
-}
-
-/// Details that are collected: escaped and bounded as they come.
-pub(super) struct Details(Vec<(&'static str, String)>);
-
-impl Details {
-    /// Adds a detail.
-    pub(super) fn add(&mut self, name: &'static str, value: &str) {
-        self.0.push((name, printable(value, MAX_DETAIL)));
-    }
-
-    /// Adds a detail that may be absent.
-    pub(super) fn add_some(&mut self, name: &'static str, value: Option<&str>) {
-        if let Some(value) = value {
-            self.add(name, value);
-        }
-    }
-
-    /// Adds the category of the worst finding, where there is one.
-    pub(super) fn category(&mut self, detections: &[Detection]) {
-        self.add_some(
-            "MCPINSPECT_CATEGORY",
-            worst(detections).map(|found| &*found.category),
-        );
-    }
-}
-
-/// The first pids of a list, and how many more there are.
-pub(super) fn listed(pids: &[Pid]) -> String {
-    const SHOWN: usize = 16;
-    let mut text: Vec<String> = pids.iter().take(SHOWN).map(Pid::to_string).collect();
-    if pids.len() > SHOWN {
-        text.push(format!("and {} more", pids.len() - SHOWN));
-    }
-    text.join(" ")
-}
-
-/// The finding that decides: the first of the worst.
-pub(super) fn worst(detections: &[Detection]) -> Option<&Detection> {
-    detections.iter().rev().max_by_key(|found| found.severity)
-}
-
-/// The worst of `count` findings.
-pub(super) fn findings(worst: &Detection, count: usize) -> String {
-    match count {
-        1 => format!("{}: {}", category(worst), worst.explanation),
-        n => format!(
-            "{n} findings, the worst {}: {}",
-            category(worst),
-            worst.explanation
-        ),
-    }
-}
-
-/// The names of the fields that differ.
-pub(super) fn changed_fields(changes: &[FieldChange]) -> String {
-    const SHOWN: usize = 5;
-    let names: Vec<String> = changes
-        .iter()
-        .take(SHOWN)
-        .map(|change| printable(&change.field, MAX_NAME))
-        .collect();
-    match changes.len() {
-        0 => "fields unknown".to_owned(),
-        n if n > SHOWN => format!("fields {} and {} more", names.join(", "), n - SHOWN),
-        1 => format!("field {}", names.join("")),
-        _ => format!("fields {}", names.join(", ")),
-    }
-}
-
-/// `hidden_instructions` as `Hidden instructions`.
-pub(super) fn category(detection: &Detection) -> String {
-    let mut words = printable(&detection.category, MAX_NAME).replace('_', " ");
-    if let Some(first) = words.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
-    words
-}
-
-/// A tool's name in quotes.
-pub(super) fn name(text: &str) -> String {
-    format!("\"{}\"", printable(text, MAX_NAME))
+    details.into_vec()
 }
 
 #[cfg(test)]

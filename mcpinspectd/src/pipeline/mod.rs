@@ -24,6 +24,7 @@
 //! records (`requests`).
 
 mod containment;
+mod host;
 #[cfg(feature = "bus")]
 pub mod outputs;
 mod programs;
@@ -43,7 +44,7 @@ use crate::engine::{Engine, Output};
 use crate::model::{Account, Input, InputSink, Pid, Timestamp};
 use crate::process;
 
-pub use requests::{Host, Reloaded};
+pub use host::{Host, Reloaded};
 pub use tap::{Flush, TapPipeline};
 
 /// The daemon's pipeline, from a source's inputs to an output. Its fields are its stages, in order.

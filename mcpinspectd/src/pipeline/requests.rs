@@ -3,10 +3,11 @@
 use std::sync::mpsc::SyncSender;
 
 use super::Pipeline;
+use super::host::{Host, Reloaded};
 use crate::contain::{ContainmentPolicy, ContainmentRequest, Trigger};
 use crate::control::suppression::{Suppression, SuppressionError};
 use crate::control::{CaptureStatus, ControlError, ControlRequest, Decision, ServerSessions};
-use crate::engine::{AutoApproval, Output};
+use crate::engine::Output;
 use crate::event::body::{Policy, PolicyDecision, PolicyItem};
 use crate::event::{Event, Subject};
 use crate::model::{Account, DefinitionHash, EVERY_SERVER, ItemKind, ServerId, Timestamp};
@@ -18,29 +19,6 @@ use crate::text::escape::{plain, printable};
 /// An account of the streams is made anew after this long, in nanoseconds: it is anybody's to ask
 /// for, and costs a look at every stream.
 const COUNT_EVERY: u64 = 100_000_000;
-
-/// What of a configuration concerns the pipeline.
-#[derive(Clone, Debug, Default)]
-pub struct Reloaded {
-    /// What findings lead to.
-    pub policy: ContainmentPolicy,
-    /// Which changes are accepted without a person.
-    pub approval: AutoApproval,
-}
-
-/// What the pipeline asks of the program around it.
-pub trait Host {
-    /// Reads configuration and rules again.
-    ///
-    /// Gives what holds from now on.
-    ///
-    /// # Errors
-    /// What is wrong with them; everything stays as it was then.
-    fn reload(&mut self) -> Result<Reloaded, String>;
-
-    /// Reads rules and suppressions again.
-    fn reload_rules(&mut self);
-}
 
 impl<O: Output, H: Host> Pipeline<O, H> {
     /// What findings lead to from now on.

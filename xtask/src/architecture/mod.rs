@@ -35,6 +35,11 @@ pub struct Options {
     print: bool,
 }
 
+/// Checks the repository without printing its layers.
+pub fn check() -> Result<()> {
+    run(&Options { print: false })
+}
+
 /// Checks the repository.
 pub fn run(options: &Options) -> Result<()> {
     let root = shell::root();

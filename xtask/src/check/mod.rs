@@ -13,14 +13,14 @@ use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
 
-use crate::setup;
 use crate::shell::say;
+use crate::{architecture, setup};
 use outcome::{Outcome, in_public_ci};
 
 /// The command line of `cargo xtask check`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Checks to run; without any, the quick ones: format, lints, probes
+    /// Checks to run; without any, the quick ones: format, lints, probes, architecture
     #[arg(value_parser = CHECKS.map(|check| check.name))]
     checks: Vec<String>,
     /// Run every check
@@ -37,7 +37,7 @@ struct Check {
     run: fn(&Options) -> Result<Outcome>,
 }
 
-const CHECKS: [Check; 10] = [
+const CHECKS: [Check; 11] = [
     Check {
         name: "format",
         quick: true,
@@ -52,6 +52,11 @@ const CHECKS: [Check; 10] = [
         name: "probes",
         quick: true,
         run: |_| sources::probes("x86_64"),
+    },
+    Check {
+        name: "architecture",
+        quick: true,
+        run: |_| architecture::check().map(|()| Outcome::Passed),
     },
     Check {
         name: "documentation",

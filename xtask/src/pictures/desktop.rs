@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::{Directory, Running, eventually, program};
+use super::stage::{Directory, Running, eventually, program};
 use crate::{setup, shell};
 
 const DISPLAY: &str = ":97";
@@ -56,7 +56,7 @@ pub fn install() -> Result<()> {
 /// Has a tool change under its user, and takes a picture of what the desktop shows.
 pub fn screenshot(agent: &Path, to: &Path) -> Result<()> {
     let directory = Directory::make(&format!("pictures-{}", std::process::id()))?;
-    let place = |name: &str| directory.0.join(name);
+    let place = |name: &str| directory.path().join(name);
     let (_system, system) = bus(&place("system"))?;
     let (_session, session) = bus(&place("session"))?;
     let mut screen = Command::new("Xvfb");
@@ -75,7 +75,7 @@ pub fn screenshot(agent: &Path, to: &Path) -> Result<()> {
     fs::write(settings.join("settings.ini"), SETTINGS)?;
     let mut notifier = Command::new(notifier());
     notifier
-        .env("XDG_CONFIG_HOME", &directory.0)
+        .env("XDG_CONFIG_HOME", directory.path())
         .env("DISPLAY", DISPLAY)
         .env("DBUS_SESSION_BUS_ADDRESS", &session)
         // For sharp screens.

@@ -6,13 +6,14 @@
 
 mod desktop;
 mod recording;
+mod stage;
 mod svg;
 
 use std::path::PathBuf;
-use std::process::{Child, Command};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+
+use self::stage::Directory;
 
 use crate::shell::{self, say};
 use crate::{run, setup};
@@ -34,7 +35,7 @@ pub fn make() -> Result<()> {
 
     // The programs' paths are in the pictures.
     let directory = Directory::make("demo")?;
-    let agent = directory.0.join("agent");
+    let agent = directory.path().join("agent");
     std::fs::copy(run::built("debug", "demo"), &agent)?;
     say("recording `mcpinspectd tap`");
     let rows = recording::of_tap(&agent)?;
@@ -48,52 +49,4 @@ pub fn make() -> Result<()> {
 /// Where they are.
 fn folder() -> PathBuf {
     shell::root().join("mcpinspectd/docs/pictures")
-}
-
-/// One of the programs just built.
-fn program(name: &str) -> Command {
-    Command::new(run::built("debug", name))
-}
-
-/// A program that ends with this value.
-struct Running(Child);
-
-impl Running {
-    fn start(command: &mut Command) -> Result<Self> {
-        Ok(Self(command.spawn()?))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A temporary folder that goes away with this value.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn make(name: &str) -> Result<Self> {
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).with_context(|| path.display().to_string())?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Waits until something is the case.
-fn eventually(what: &str, is_so: impl Fn() -> bool) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        ensure!(Instant::now() < deadline, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
 }

@@ -12,7 +12,7 @@ use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::program;
+use super::stage::program;
 
 /// Characters in a row of the terminal.
 pub const COLUMNS: usize = 128;

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::Describe;
-use crate::event::render::{Details, MAX_NAME, Sentence};
+use crate::event::vocabulary::{Describe, Details, MAX_NAME, Sentence};
 use crate::model::{Direction, Pid, ServerId, Severity};
 use crate::text::escape::printable;
 

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::Describe;
-use crate::event::render::{Details, Sentence, listed};
+use crate::event::vocabulary::{Describe, Details, Sentence, listed};
 use crate::model::{ContainmentAction, Pid, Severity};
 
 /// A server's processes were frozen, thawed or killed.

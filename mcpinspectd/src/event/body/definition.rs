@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use super::Describe;
-use crate::event::render::{Details, Sentence, changed_fields, findings, name, worst};
+use crate::event::vocabulary::{
+    Describe, Details, Sentence, changed_fields, findings, name, worst,
+};
 use crate::model::{DefinitionHash, Detection, FieldChange, ItemKind, Severity, ToolStatus};
 
 /// A tool was listed: new, or as pinned.

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::Describe;
-use crate::event::render::{Details, Sentence, category, name};
+use crate::event::vocabulary::{Describe, Details, Sentence, category, name};
 use crate::model::{Action, Detection, Severity};
 
 /// Detection found something in a definition or a message.

@@ -2,7 +2,7 @@
 //!
 //! A type of event is described in one place: its fields, which are its JSON; how bad it is; its title
 //! and its sentence; and the fields by which readers of the journal filter. A new one takes a struct
-//! with its [`Describe`], a variant here, and a row in [`EventKind`].
+//! with its `Describe`, a variant here, and a row in [`EventKind`].
 
 mod capture;
 mod containment;
@@ -21,25 +21,7 @@ pub use policy::{Policy, PolicyDecision, PolicyItem};
 pub use session::{SessionEnded, SessionIdentified, SessionStarted};
 
 use super::kind::EventKind;
-use super::render::{Details, Sentence};
-use crate::model::Severity;
-
-/// How an event reads, and what readers filter it by.
-pub(super) trait Describe {
-    /// How bad it is; `None` for the ordinary course of things.
-    fn severity(&self) -> Option<Severity> {
-        None
-    }
-
-    /// One line that names what happened and to which `server`, and reveals no content.
-    fn title(&self, server: &str) -> String;
-
-    /// What the sentence says beyond the title.
-    fn particulars(&self, sentence: &mut Sentence);
-
-    /// What readers filter by beyond server, session and severity.
-    fn details(&self, details: &mut Details);
-}
+use super::vocabulary::Describe;
 
 macro_rules! bodies {
     ($($(#[$doc:meta])* $kind:ident($body:ty),)*) => {

@@ -2,8 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use super::Describe;
-use crate::event::render::{Details, Sentence, name};
+use crate::event::vocabulary::{Describe, Details, Sentence, name};
 use crate::model::{DefinitionHash, ItemKind};
 use crate::registry::DecisionKind;
 

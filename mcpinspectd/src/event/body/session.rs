@@ -3,8 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Describe;
-use crate::event::render::{Details, MAX_NAME, Sentence};
+use crate::event::vocabulary::{Describe, Details, MAX_NAME, Sentence};
 use crate::model::{Party, Severity};
 use crate::text::escape::printable;
 

@@ -1,0 +1,25 @@
+//! What bounds the engine.
+
+use crate::session::DEFAULT_MAX_IN_FLIGHT;
+use crate::wire::framing::DEFAULT_MAX_FRAME;
+
+/// What bounds the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest message, in bytes; larger ones are reported as lost.
+    pub max_message: usize,
+    /// Bytes of unfinished messages of all sessions together; above, the one that grows is given up.
+    pub max_unfinished: usize,
+    /// Requests of one session and direction that wait for their answer; above, the oldest are forgotten.
+    pub max_in_flight: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_message: DEFAULT_MAX_FRAME,
+            max_unfinished: 4 * DEFAULT_MAX_FRAME,
+            max_in_flight: DEFAULT_MAX_IN_FLIGHT,
+        }
+    }
+}

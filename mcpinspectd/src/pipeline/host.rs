@@ -1,0 +1,27 @@
+//! What the pipeline asks of the program around it.
+
+use crate::contain::ContainmentPolicy;
+use crate::engine::AutoApproval;
+
+/// What of a configuration concerns the pipeline.
+#[derive(Clone, Debug, Default)]
+pub struct Reloaded {
+    /// What findings lead to.
+    pub policy: ContainmentPolicy,
+    /// Which changes are accepted without a person.
+    pub approval: AutoApproval,
+}
+
+/// What the pipeline asks of the program around it.
+pub trait Host {
+    /// Reads configuration and rules again.
+    ///
+    /// Returns what holds from now on.
+    ///
+    /// # Errors
+    /// What is wrong with them; everything stays as it was then.
+    fn reload(&mut self) -> Result<Reloaded, String>;
+
+    /// Reads rules and suppressions again.
+    fn reload_rules(&mut self);
+}
