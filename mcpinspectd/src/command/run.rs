@@ -23,7 +23,7 @@ use mcpinspectd::sink::Sinks;
 use mcpinspectd::sink::jsonl::Target;
 use mcpinspectd::source::{self, Source as _};
 use mcpinspectd::status::metrics::{MetricsFile, Snapshot};
-use mcpinspectd::store;
+use mcpinspectd::store::{self, Outbox};
 use mcpinspectd::systemd::{self, Heartbeat, Watchdog};
 use nix::fcntl::{Flock, FlockArg};
 use signal_hook::consts::SIGHUP;
@@ -58,8 +58,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let path = &config.registry.path;
     let folder = make_folder(path)?;
     let _lock = lock(path)?;
-    let registry =
-        store::open(path).with_context(|| format!("cannot use the registry {}", path.display()))?;
+    let (registry, writer) = store::open_write_behind(path)
+        .with_context(|| format!("cannot use the registry {}", path.display()))?;
     let names = registry.server_names();
     tracing::debug!(folder = %folder.display(), "state");
     let stop = session::stop_flag()?;
@@ -105,9 +105,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         rules,
         sinks: running.sinks(),
     };
+    let sinks = running.sinks();
+    let outbox = writer
+        .start(move |event| sinks.publish(&event))
+        .context("cannot start the thread that writes the registry")?;
     let engine = Engine::new(session::limits(&host.config), registry, detector)
         .with_approval(host.config.approval());
-    let output = Publish(running.sinks());
+    let output = Publish(outbox);
     let mut pipeline = Pipeline::start(engine, output, (control, requests), host, suppressions)
         .context("cannot start a thread")?;
     pipeline.set_containment(containment);
@@ -152,6 +156,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         bytes_lost = totals.bytes_lost,
         "stopped"
     );
+    // Writes what the registry recorded, and lets the remaining events out.
+    drop(pipeline);
     runtime.block_on(running.finish(FINISH));
     Ok(())
 }
@@ -207,14 +213,14 @@ fn lock(registry: &Path) -> anyhow::Result<Flock<File>> {
     }
 }
 
-/// Gives events to the sinks.
-struct Publish(Sinks);
+/// Passes events to the sinks, each after the registry's writes that precede it.
+struct Publish(Outbox<Event>);
 
 impl Output for Publish {
     fn message(&mut self, _message: &MessageSeen<'_>) {}
 
     fn event(&mut self, event: Event) {
-        self.0.publish(&event);
+        self.0.push(event);
     }
 }
 

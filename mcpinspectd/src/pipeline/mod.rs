@@ -1,9 +1,9 @@
 //! The way of the data, composed: the one place that names every stage in its order.
 //!
 //! ```text
-//!  source                     │ pipeline                                                      │ outputs
-//!  kernel ─▶ capture ─▶ discover ─▶ programs ─▶ sessions ─▶ engine ─────────────▶ containment ─▶ sinks: journal · jsonl
-//!  tape ──────────────────────────▶             (paused?)   observe ─ judge ─ tell              bus · status
+//!  source                     │ pipeline                                                                │ outputs
+//!  kernel ─▶ capture ─▶ discover ─▶ programs ─▶ sessions ─▶ engine ─────────────▶ containment ─▶ outbox ─▶ sinks: journal · jsonl
+//!  tape ──────────────────────────▶             (paused?)   observe ─ judge ─ tell                        bus · status
 //!                                                              │       │
 //!                                         wire ─ mcp ─ session ┘       └ registry ─ detect ─ approval
 //! ```
@@ -17,9 +17,10 @@
 //! | engine: judge | compares definitions with their pins, and looks for attacks | [`registry`](crate::registry), [`detect`](crate::detect) |
 //! | engine: tell | messages and events, in order | [`engine`](crate::engine), [`event`](crate::event) |
 //! | containment | findings that have a server frozen or killed, where that is configured | `containment` |
+//! | outbox | holds an event back until the registry's writes before it are on disk | `store` |
 //! | outputs | every sink has a queue of its own | [`outputs`] |
 //!
-//! All stages up to the outputs run on one thread, and take plain values: the same inputs from a tape
+//! All stages up to the outbox run on one thread, and take plain values: the same inputs from a tape
 //! lead to the same events. People's requests are answered on that thread too, between two batches of
 //! records (`requests`).
 

@@ -87,9 +87,9 @@ impl<O: Output, H: Host> Pipeline<O, H> {
                     decision,
                     uid,
                     reply,
-                } => {
-                    let _ = reply.send(self.decide(decision, uid, now));
-                }
+                } => self.decide(decision, uid, now, move |result| {
+                    let _ = reply.send(result);
+                }),
             }
         }
         if asking.is_empty() {
@@ -122,75 +122,75 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         }
     }
 
-    fn decide(&mut self, decision: Decision, uid: u32, now: Timestamp) -> Result<(), ControlError> {
-        match decision {
+    /// The item and definition that a person judges, if it is still what the server offers.
+    fn judged(
+        &mut self,
+        server: &str,
+        tool: &str,
+        hash: &str,
+    ) -> Result<(ItemKey, DefinitionHash), ControlError> {
+        let hash: DefinitionHash = hash
+            .parse()
+            .map_err(|error| ControlError::Invalid(format!("{error}")))?;
+        self.engine.registry_mut().refresh();
+        let key = match tool {
+            "" => self.own(server, hash)?,
+            shown => self.tool(server, shown)?,
+        };
+        if self.engine.registry().current(server, &key) != Some(hash) {
+            return Err(ControlError::Stale(format!(
+                "the definition of {} is not the one that was looked at any more; look again",
+                plain(&key.name)
+            )));
+        }
+        Ok((key, hash))
+    }
+
+    /// Carries out a decision, then calls `answer`: for a definition once it is stored, perhaps on
+    /// another thread.
+    fn decide(
+        &mut self,
+        decision: Decision,
+        uid: u32,
+        now: Timestamp,
+        answer: impl FnOnce(Result<(), ControlError>) + Send + 'static,
+    ) {
+        let result = match decision {
             Decision::Judge {
                 kind,
                 server,
                 tool,
                 hash,
-            } => {
-                let hash: DefinitionHash = hash
-                    .parse()
-                    .map_err(|error| ControlError::Invalid(format!("{error}")))?;
-                self.engine.registry_mut().refresh();
-                let key = match tool.as_str() {
-                    "" => self.own(&server, hash)?,
-                    shown => self.tool(&server, shown)?,
-                };
-                let registry = self.engine.registry_mut();
-                if registry.current(&server, &key) != Some(hash) {
-                    return Err(ControlError::Stale(format!(
-                        "the definition of {} is not the one that was looked at any more; look again",
-                        plain(&key.name)
-                    )));
+            } => match self.judged(&server, &tool, &hash) {
+                Ok((key, hash)) => {
+                    let by = Attribution {
+                        by: DecidedBy::Person(uid),
+                        time: now,
+                        reason: "",
+                    };
+                    let stored = move |result: Result<DefinitionHash, DecideError>| {
+                        answer(result.map(drop).map_err(|error| match error {
+                            DecideError::UnknownItem => ControlError::Unknown(tool),
+                            error => ControlError::Failed(error.to_string()),
+                        }));
+                    };
+                    // The engine makes an event of it, as of a decision on the command line.
+                    let registry = self.engine.registry_mut();
+                    return registry.decide_then(&server, &key, kind, Some(hash), by, stored);
                 }
-                let who = Attribution {
-                    by: DecidedBy::Person(uid),
-                    time: now,
-                    reason: "",
-                };
-                // The engine makes an event of it, as of a decision on the command line.
-                match registry.decide(&server, &key, kind, Some(hash), who) {
-                    Ok(_) => Ok(()),
-                    Err(DecideError::UnknownItem) => Err(ControlError::Unknown(tool)),
-                    Err(error) => Err(ControlError::Failed(error.to_string())),
-                }
-            }
+                Err(error) => Err(error),
+            },
             Decision::Suppress {
                 server,
                 tool,
                 rule,
                 reason,
                 days,
-            } => {
-                let tool = match tool.as_str() {
-                    "" => self.known(&server).map(|()| String::new())?,
-                    shown => self.tool(&server, shown)?.name.into_string(),
-                };
-                let failed = |error: SuppressionError| match error {
-                    SuppressionError::Invalid(why) => ControlError::Invalid(why.to_owned()),
-                    error => ControlError::Failed(error.to_string()),
-                };
-                let silence =
-                    Suppression::new(&server, &tool, &rule, &reason, days, now).map_err(failed)?;
-                let until = silence.until.clone();
-                silence.add_to(&self.suppressions, now).map_err(failed)?;
-                self.host.reload_rules();
-                let policy = Told {
-                    item: PolicyItem::Rule,
-                    tool: (!tool.is_empty()).then_some(tool),
-                    decision: PolicyDecision::Suppress,
-                    reason: format!("{rule} until {until}: {reason}"),
-                };
-                self.tell(policy, &server, uid, now);
-                Ok(())
-            }
+            } => self.suppress(&server, &tool, &rule, &reason, days, uid, now),
             Decision::SetMonitoring { server, enabled } => {
                 self.set_monitoring(&server, enabled, uid, now)
             }
-            Decision::Reload => {
-                self.reload().map_err(ControlError::Failed)?;
+            Decision::Reload => self.reload().map_err(ControlError::Failed).map(|()| {
                 let policy = Told {
                     item: PolicyItem::Configuration,
                     tool: None,
@@ -198,9 +198,48 @@ impl<O: Output, H: Host> Pipeline<O, H> {
                     reason: String::new(),
                 };
                 self.tell(policy, EVERY_SERVER, uid, now);
-                Ok(())
-            }
-        }
+            }),
+        };
+        answer(result);
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one for each field of the decision"
+    )]
+    fn suppress(
+        &mut self,
+        server: &str,
+        tool: &str,
+        rule: &str,
+        reason: &str,
+        days: u32,
+        uid: u32,
+        now: Timestamp,
+    ) -> Result<(), ControlError> {
+        let tool = match tool {
+            "" => self.known(server).map(|()| String::new())?,
+            shown => self.tool(server, shown)?.name.into_string(),
+        };
+        let failed = |error: SuppressionError| match error {
+            SuppressionError::Invalid(why) => ControlError::Invalid(why.to_owned()),
+            error => ControlError::Failed(error.to_string()),
+        };
+        let suppression =
+            Suppression::new(server, &tool, rule, reason, days, now).map_err(failed)?;
+        let until = suppression.until.clone();
+        suppression
+            .add_to(&self.suppressions, now)
+            .map_err(failed)?;
+        self.host.reload_rules();
+        let policy = Told {
+            item: PolicyItem::Rule,
+            tool: (!tool.is_empty()).then_some(tool),
+            decision: PolicyDecision::Suppress,
+            reason: format!("{rule} until {until}: {reason}"),
+        };
+        self.tell(policy, server, uid, now);
+        Ok(())
     }
 
     fn set_monitoring(

@@ -76,6 +76,14 @@ pub(crate) fn see(
     status
 }
 
+/// The registry, once what it recorded can be read.
+fn settled(registry: &Registry) -> &Registry {
+    while !registry.is_settled() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    registry
+}
+
 fn list(registry: &mut Registry, of: &str, names: &[&str]) -> Vec<String> {
     let (server, session) = (server(of), SessionId("s".into()));
     let sighting = Sighting {
@@ -154,14 +162,14 @@ fn approval_moves_the_pin_and_is_recorded(mut registry: Registry) {
         PinStatus::Changed { pinned: hash(NEW) }
     );
 
-    let kinds: Vec<DecisionKind> = registry
+    let kinds: Vec<DecisionKind> = settled(&registry)
         .decisions("a", &key)
         .unwrap()
         .iter()
         .map(|decision| decision.kind)
         .collect();
     assert_eq!(kinds, [DecisionKind::Reject, DecisionKind::Approve]);
-    let view = &registry.list().unwrap()[0];
+    let view = &settled(&registry).list().unwrap()[0];
     assert_eq!(
         (view.pinned, view.pinned_by, view.current),
         (Some(hash(NEW)), Some(ALICE.by), hash(OLD))
@@ -177,9 +185,12 @@ fn pin_and_unpin(mut registry: Registry) {
     registry
         .decide("a", &key, DecisionKind::Unpin, None, ALICE)
         .unwrap();
-    assert_eq!(registry.list().unwrap()[0].pinned, None);
+    assert_eq!(settled(&registry).list().unwrap()[0].pinned, None);
     assert_eq!(see(&mut registry, "a", 3, "t", NEW), PinStatus::AsPinned);
-    assert_eq!(registry.list().unwrap()[0].pinned, Some(hash(NEW)));
+    assert_eq!(
+        settled(&registry).list().unwrap()[0].pinned,
+        Some(hash(NEW))
+    );
     registry
         .decide("a", &key, DecisionKind::Pin, Some(hash(OLD)), ALICE)
         .unwrap();
@@ -202,7 +213,7 @@ fn only_definitions_that_were_seen_can_be_decided_on(mut registry: Registry) {
     );
     assert!(matches!(never, Err(DecideError::UnknownDefinition { .. })));
     assert!(
-        registry
+        settled(&registry)
             .decisions("a", &ItemKey::tool("t"))
             .unwrap()
             .is_empty()
@@ -216,13 +227,13 @@ fn what_a_complete_listing_lacks_is_removed_once(mut registry: Registry) {
     assert_eq!(list(&mut registry, "a", &["t", "u"]), [""; 0]);
     assert_eq!(list(&mut registry, "a", &["u"]), ["t"]);
     assert_eq!(list(&mut registry, "a", &["u"]), [""; 0]);
-    assert!(registry.list().unwrap()[0].removed_at.is_some());
+    assert!(settled(&registry).list().unwrap()[0].removed_at.is_some());
     // Back again, and held to its old pin.
     assert_eq!(
         see(&mut registry, "a", 9, "t", NEW),
         PinStatus::Changed { pinned: hash(OLD) }
     );
-    assert_eq!(registry.list().unwrap()[0].removed_at, None);
+    assert_eq!(settled(&registry).list().unwrap()[0].removed_at, None);
     assert_eq!(list(&mut registry, "a", &[]), ["t", "u"]);
 }
 
@@ -254,14 +265,16 @@ fn the_number_of_items_and_definitions_is_bounded(mut registry: Registry) {
         );
     }
     registry.save(Timestamp(1));
-    let versions = registry.versions("a", &ItemKey::tool("0")).unwrap();
+    let versions = settled(&registry)
+        .versions("a", &ItemKey::tool("0"))
+        .unwrap();
     assert_eq!(versions.len(), 66);
     assert_eq!(&*versions[0].definition, "{}", "the pinned one stays");
     let huge = format!("\"{}\"", "x".repeat(MAX_DEFINITION));
     registry.observe(sighting(300), ItemKind::Tool, "0", &raw(&huge));
     registry.save(Timestamp(1));
     assert!(
-        registry
+        settled(&registry)
             .versions("a", &ItemKey::tool("0"))
             .unwrap()
             .last()
@@ -299,7 +312,7 @@ fn the_policy_accepts_and_says_so(mut registry: Registry) {
         .accept(&server, &key, hash(NEW), Timestamp(3), "harmless")
         .unwrap();
     assert_eq!(see(&mut registry, "a", 4, "t", NEW), PinStatus::AsPinned);
-    let view = &registry.list().unwrap()[0];
+    let view = &settled(&registry).list().unwrap()[0];
     assert_eq!(view.pinned_by, Some(DecidedBy::Policy));
     let [decided] = registry.take_decisions().try_into().unwrap();
     assert_eq!(decided.decision.by, DecidedBy::Policy);
@@ -320,10 +333,11 @@ fn a_policys_decisions_are_bounded_and_a_persons_stay(mut registry: Registry) {
             .accept(&server, &key, hash(OLD), Timestamp(time), "")
             .unwrap();
         // Those that no event has told of are kept.
+        settled(&registry);
         registry.take_decisions();
         registry.save(Timestamp(time));
     }
-    let decisions = registry.decisions("a", &key).unwrap();
+    let decisions = settled(&registry).decisions("a", &key).unwrap();
     assert_eq!(decisions[0].by, ALICE.by);
     assert!(
         (64..=66).contains(&decisions.len()),
@@ -346,7 +360,10 @@ fn checking_records_nothing(mut registry: Registry) {
     let changed = PinStatus::Changed { pinned: hash(OLD) };
     assert_eq!(check(&mut registry, NEW), changed);
     assert_eq!(
-        registry.versions("a", &ItemKey::tool("t")).unwrap().len(),
+        settled(&registry)
+            .versions("a", &ItemKey::tool("t"))
+            .unwrap()
+            .len(),
         1
     );
 }
@@ -359,7 +376,13 @@ fn lists_are_ordered_and_can_be_of_one_server(mut registry: Registry) {
         let name = |item: ItemView| format!("{} {}", item.server, item.key.name);
         items.into_iter().map(name).collect()
     };
-    assert_eq!(names(registry.list().unwrap()), ["a t", "a u", "b t"]);
-    assert_eq!(names(registry.list_server("a").unwrap()), ["a t", "a u"]);
-    assert_eq!(names(registry.list_server("x").unwrap()), [""; 0]);
+    assert_eq!(
+        names(settled(&registry).list().unwrap()),
+        ["a t", "a u", "b t"]
+    );
+    assert_eq!(
+        names(settled(&registry).list_server("a").unwrap()),
+        ["a t", "a u"]
+    );
+    assert_eq!(names(settled(&registry).list_server("x").unwrap()), [""; 0]);
 }

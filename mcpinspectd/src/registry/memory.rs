@@ -250,6 +250,10 @@ impl Storage for MemoryStorage {
         }
     }
 
+    fn is_settled(&self) -> bool {
+        true
+    }
+
     fn health(&self) -> StorageHealth {
         StorageHealth::default()
     }

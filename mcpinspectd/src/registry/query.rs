@@ -10,6 +10,12 @@ use super::storage::StorageError;
 use crate::model::{DefinitionHash, ServerId};
 
 impl Registry {
+    /// Whether everything observed is stored. Until then, the lists below may lack the latest;
+    /// comparisons and texts never do.
+    pub fn is_settled(&self) -> bool {
+        self.storage.is_settled()
+    }
+
     /// All items, ordered by server, kind and name.
     ///
     /// # Errors

@@ -142,6 +142,10 @@ pub trait Storage: fmt::Debug + Send {
     /// again, and [`Storage::health`] reports it. With no writes, tries again those that are due.
     fn record(&mut self, writes: Vec<Write>, now: Timestamp);
 
+    /// Whether everything recorded was written or at least tried. Until then, [`Storage::versions`],
+    /// [`Storage::decisions`] and [`Storage::items`] may lack the latest.
+    fn is_settled(&self) -> bool;
+
     /// How the storage is doing.
     fn health(&self) -> StorageHealth;
 

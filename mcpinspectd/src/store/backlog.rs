@@ -41,6 +41,11 @@ impl Backlog {
         self.writes.iter()
     }
 
+    /// Whether the last attempt failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
     /// Whether to leave the disk alone for now, because it failed a moment ago.
     pub(super) fn is_backing_off(&self, now: Timestamp) -> bool {
         self.failed.as_ref().is_some_and(|(failed_at, _)| {

@@ -64,6 +64,10 @@ impl Storage for DirectStorage {
         }
     }
 
+    fn is_settled(&self) -> bool {
+        true
+    }
+
     fn health(&self) -> StorageHealth {
         self.backlog.health()
     }

@@ -7,12 +7,14 @@
 //! - `database`: the statements
 //! - `backlog`: writes that are not on disk yet
 //! - `direct`: a storage that writes at once
+//! - `write_behind`: a storage that writes on a thread of its own, for the daemon
 
 mod backlog;
 mod database;
 mod direct;
 mod open;
 mod values;
+mod write_behind;
 
 use std::path::Path;
 
@@ -21,6 +23,7 @@ use rusqlite::Connection;
 use self::database::Database;
 use self::direct::DirectStorage;
 pub use self::open::OpenError;
+pub use self::write_behind::{Outbox, Writer};
 use crate::registry::{Registry, StorageError};
 
 /// Opens the registry at `path`, or creates it.
@@ -30,6 +33,23 @@ use crate::registry::{Registry, StorageError};
 /// that would accept every tool as it is now.
 pub fn open(path: &Path) -> Result<Registry, OpenError> {
     registry(open::create(path)?, path)
+}
+
+/// Opens the registry at `path`, or creates it, to be written by a thread of its own: the one that
+/// [`Writer::start`] starts. Until then everything waits.
+///
+/// # Errors
+/// As of [`open`].
+pub fn open_write_behind<T: Send + 'static>(
+    path: &Path,
+) -> Result<(Registry, Writer<T>), OpenError> {
+    let writer = Database::new(open::create(path)?);
+    let reader = Database::new(open::reader(path)?);
+    let open = || {
+        let (storage, writer) = write_behind::new(writer, reader)?;
+        Ok((Registry::new(Box::new(storage))?, writer))
+    };
+    open().map_err(|source| unusable(source, path))
 }
 
 /// Opens the registry at `path`, which another process created, to read it and to decide.
@@ -54,10 +74,14 @@ fn registry(connection: Connection, path: &Path) -> Result<Registry, OpenError> 
         let storage = DirectStorage::new(Database::new(connection))?;
         Registry::new(Box::new(storage))
     };
-    open().map_err(|source| OpenError::Unusable {
+    open().map_err(|source| unusable(source, path))
+}
+
+fn unusable(source: StorageError, path: &Path) -> OpenError {
+    OpenError::Unusable {
         path: path.to_owned(),
         source,
-    })
+    }
 }
 
 #[cfg(test)]

@@ -111,6 +111,19 @@ pub(super) fn existing(path: &Path) -> Result<Connection, OpenError> {
         .map_err(|problem| problem.at(path))
 }
 
+/// Opens a second connection to the file at `path`, which [`create`] opened, to read it.
+pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
+    let open = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.pragma_update(None, "query_only", true)?;
+        connection.pragma_update(None, "cache_size", -PAGE_CACHE_KIB / 4)?;
+        Ok(connection)
+    };
+    open().map_err(|problem: Problem| problem.at(path))
+}
+
 /// Opens the file at `path`, which must exist, and never writes it.
 pub(super) fn read_only(path: &Path) -> Result<Connection, OpenError> {
     let open = || {
