@@ -9,7 +9,7 @@
 //!
 //! - [`plan`] decides, on plain values, which processes are the server's own: itself and its
 //!   launchers below the client, with all their children.
-//! - [`act`] does it, holding processes and not numbers: each is taken hold of, its start time is
+//! - `act` does it, holding processes and not numbers: each is taken hold of, its start time is
 //!   compared, and only then it is signalled.
 //!
 //! A server with a control group of its own is frozen as a whole by the kernel, which nothing inside

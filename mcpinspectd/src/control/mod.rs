@@ -6,7 +6,7 @@
 //! and is done where the caller waits (see [`crate::contain`]).
 //!
 //! - here: what may be asked
-//! - [`handle`]: from the caller to the pipeline and back
+//! - `handle`: from the caller to the pipeline and back
 //! - [`suppression`]: the file of suppressions that were asked for
 
 mod handle;

@@ -1,6 +1,6 @@
 //! One sink's queue: bounded in events and in bytes, and honest about what it dropped.
 //!
-//! The pipeline's end, the [`QueueSender`], never waits: a full queue drops the event for this sink
+//! The pipeline's end, the `QueueSender`, never waits: a full queue drops the event for this sink
 //! alone and counts it. The sink's end, the [`QueueReceiver`], reports the loss as an event of its own
 //! as soon as it moves again, so the loss is written where the events are missing.
 

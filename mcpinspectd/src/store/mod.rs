@@ -3,7 +3,7 @@
 //! The registry decides and this module writes: it implements [`Storage`](crate::registry::Storage),
 //! and nothing else in the crate knows of SQLite.
 //!
-//! - [`open`](self::open): opening the file, and refusing to if its pins could be lost by it
+//! - `open`: opening the file, and refusing to if its pins could be lost by it
 //! - `database`: the statements
 //! - `backlog`: writes that are not on disk yet
 //! - `direct`: a storage that writes at once
