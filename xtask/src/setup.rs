@@ -15,12 +15,12 @@ const BPF_LINKER: &str = "0.10.4";
 /// Announces how long the build will take if it is the first.
 pub fn announce(profile: &str) {
     let minutes = match profile {
-        "release" => 6,
-        _ => 5,
+        "release" => 9,
+        _ => 10,
     };
     if !shell::target().join(profile).join("mcpinspectd").is_file() {
         say(&format!(
-            "a first build takes about {minutes} minutes on two cores; later ones take seconds"
+            "a first build takes about {minutes} minutes on two cores; later ones one or two"
         ));
     }
 }
