@@ -51,7 +51,7 @@ fn stored_item(row: &Row<'_>, at: usize) -> rusqlite::Result<StoredItem> {
 }
 
 impl Database {
-    /// The database behind `connection`, which [`open`](super::open) prepared.
+    /// The database behind `connection`, which [`open`](mod@super::open) prepared.
     pub(super) fn new(connection: Connection) -> Self {
         Self { connection }
     }

@@ -39,7 +39,7 @@ pub fn open(path: &Path) -> Result<Registry, OpenError> {
 /// [`Writer::start`] starts. Until then everything waits.
 ///
 /// # Errors
-/// As of [`open`].
+/// As of [`open()`].
 pub fn open_write_behind<T: Send + 'static>(
     path: &Path,
 ) -> Result<(Registry, Writer<T>), OpenError> {
