@@ -7,7 +7,7 @@
 //! What must never happen is to stop the wrong process: the client (somebody's editor), pid 1, this
 //! daemon or what it runs under, or whoever got a dead server's number. Hence two parts:
 //!
-//! - [`mod@plan`] decides, on plain values, which processes are the server's own: itself and its
+//! - `plan` decides, on plain values, which processes are the server's own: itself and its
 //!   launchers below the client, with all their children.
 //! - `act` does it, holding processes and not numbers: each is taken hold of, its start time is
 //!   compared, and only then it is signalled.

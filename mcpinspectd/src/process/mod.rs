@@ -12,7 +12,7 @@
 //! - [`calls`]: the system call that a thread is in
 //! - [`cgroup`]: the unit or container that a cgroup path names
 //! - [`program`]: the file and the package behind a server
-//! - [`mod@table`]: parents, states and cgroups of all processes
+//! - `table`: parents, states and cgroups of all processes
 //! - [`identity`]: the stable name and fingerprint of a server
 
 pub mod calls;
