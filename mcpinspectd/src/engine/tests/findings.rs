@@ -1,0 +1,129 @@
+//! What detection finds.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::fixture::{Wire, tool};
+use crate::detect::runtime::RuntimeDetector;
+use crate::detect::{
+    ActiveRules, Detector, Difference, MessageInContext, SessionContext, ToolDefinition, Verdict,
+    WeightedRules,
+};
+use crate::engine::{Engine, Limits};
+use crate::model::{Action, Detection, SessionId, Severity, ToolStatus};
+use crate::registry::Registry;
+use crate::rule_files;
+
+/// Finds something in every tool that says so, and in every call of it.
+struct Finder;
+
+fn finding(action: Action) -> Verdict {
+    let detection = Detection {
+        pattern: "test".to_owned(),
+        category: "hidden_instructions".to_owned(),
+        severity: Severity::High,
+        matches: Vec::new(),
+        field: "description".to_owned(),
+        explanation: String::new(),
+    };
+    Verdict {
+        detections: vec![detection],
+        max_severity: Some(Severity::High),
+        action,
+        complete: true,
+    }
+}
+
+impl Detector for Finder {
+    fn tool(&mut self, _: &SessionContext<'_>, tool: &ToolDefinition<'_>) -> Verdict {
+        if !tool.definition.get().contains("evil") {
+            return Verdict::CLEAN;
+        }
+        assert_eq!(tool.pinned.is_some(), tool.status == ToolStatus::Changed);
+        finding(Action::Alert)
+    }
+
+    fn introduction(&mut self, _: &SessionContext<'_>, _: &RawValue, _: ToolStatus) -> Verdict {
+        Verdict::CLEAN
+    }
+
+    fn message(&mut self, _: &SessionContext<'_>, message: &MessageInContext<'_>) -> Verdict {
+        if message.tool == Some("evil") {
+            finding(Action::Warn)
+        } else {
+            Verdict::CLEAN
+        }
+    }
+
+    fn ends_disagree(&mut self, _: &SessionContext<'_>, _: &Difference<'_>) -> Verdict {
+        finding(Action::Alert)
+    }
+
+    fn session_ended(&mut self, _: &SessionId) {}
+}
+
+#[test]
+fn findings_come_with_the_tool_and_by_themselves() {
+    let mut wire = Wire::with(Box::new(Finder), Limits::default());
+    wire.list(&[tool("evil", ""), tool("good", "")]);
+    let seen = wire.log.take("mcp_tool_seen");
+    assert_eq!(
+        (&seen[0]["max_severity"], &seen[1]["max_severity"]),
+        (&json!("high"), &Value::Null)
+    );
+    assert_eq!(wire.log.take("mcp_detection")[0]["action"], "alert");
+    wire.list(&[tool("evil", ""), tool("good", "evil")]);
+    assert_eq!(
+        wire.log.take("mcp_tool_changed")[0]["detections"][0]["pattern"],
+        "test"
+    );
+    wire.log.take("mcp_detection");
+    wire.ask(
+        "tools/call",
+        json!({"name": "evil"}),
+        json!({"content": []}),
+    );
+    let found = wire.log.take("mcp_detection");
+    assert_eq!(found.len(), 2);
+    assert_eq!(
+        (&found[0]["action"], &found[0]["tool_name"]),
+        (&json!("warn"), &json!("evil"))
+    );
+}
+
+#[test]
+fn rules_read_anew_count_in_sessions_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let current = Arc::new(ActiveRules::new(WeightedRules::builtin()));
+    let registry = Registry::in_memory();
+    let mut wire = Wire::new();
+    let watch = RuntimeDetector::new(Arc::clone(&current));
+    wire.engine = Engine::new(Limits::default(), registry, Box::new(watch));
+    wire.start("watched", false);
+    let mut found = |rules: &str, errors: usize| {
+        std::fs::write(folder.path().join("own.toml"), rules).unwrap();
+        let (knowledge, problems) = rule_files::load(&[folder.path()]);
+        assert_eq!(problems.len(), errors, "{problems:?}");
+        current.replace(knowledge);
+        let text = json!({"content": [{"type": "text", "text": "The zebra-7 report is ready."}]});
+        wire.ask("tools/call", json!({"name": "read"}), text);
+        let told = wire.log.take("mcp_detection");
+        told.iter()
+            .map(|event| event["detection"]["pattern"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let rule = "[[rule]]\nid = \"own\"\ncategory = \"exfiltration\"\ndecides = \"alert\"\nliterals = [\"zebra-7\"]\n";
+    let silence = "[[suppress]]\nrule = \"own\"\nserver = \"files\"\nreason = \"test\"\nuntil = \"2099-01-01\"\n";
+    assert_eq!(found("", 0), [""; 0]);
+    assert_eq!(found(rule, 0), ["own"]);
+    assert_eq!(found(&format!("{rule}{silence}"), 0), [""; 0]);
+    let elsewhere = silence.replace("files", "other");
+    assert_eq!(found(&format!("{rule}{elsewhere}"), 0), ["own"]);
+    assert_eq!(
+        found("[[rule]]\nid = 7\n", 1),
+        [""; 0],
+        "the broken pack is left out"
+    );
+}

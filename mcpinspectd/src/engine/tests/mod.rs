@@ -1,0 +1,10 @@
+#![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
+
+mod decisions;
+mod definitions;
+mod determinism;
+mod findings;
+mod fixture;
+mod loss;
+mod messages;
+mod session;
