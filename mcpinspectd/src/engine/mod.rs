@@ -16,6 +16,7 @@
 //! - `observe`: frames become messages that have their place in the session
 //! - `judge`, `judge_definitions`: what they mean
 //! - `turn`: holds the judgement of one input until it is told
+//! - `tee`: tells several outputs the same
 //!
 //! Everything that it keeps is bounded: sessions by who feeds it, and per session the line under way,
 //! requests without an answer, listings under way and what was announced. What a flood pushes out is
@@ -31,6 +32,7 @@ mod output;
 mod policy;
 mod sanitise;
 mod state;
+mod tee;
 mod throttle;
 mod turn;
 
@@ -40,6 +42,7 @@ pub use self::limits::Limits;
 use self::live::LiveSession;
 pub use self::output::{Judgement, MessageKind, MessageSeen, Output};
 pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
+pub use self::tee::Tee;
 use self::turn::{Judges, Turn};
 use crate::detect::{Detector, Difference};
 use crate::model::{Input, SessionId, Timestamp};

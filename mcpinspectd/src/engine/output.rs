@@ -3,7 +3,7 @@
 use crate::event::Event;
 use crate::model::{Action, Direction, Pid, ServerId, SessionId, Timestamp};
 
-/// Takes what the engine says, in the order in which it happened.
+/// Takes what the engine says, in the order in which it happened. [`Tee`](super::Tee) joins several.
 pub trait Output {
     /// A message was judged, and nothing of it was told yet: here an inline guard decides whether it
     /// passes. Of a message that causes thousands of events, the judgement holds the latest; the others were told.
@@ -20,6 +20,11 @@ pub trait Output {
     /// A member of the batch that was seen last. Its bytes, position and sequence are the batch's. At
     /// most 16,384 members of a batch are told.
     fn member(&mut self, _member: &MessageSeen<'_>) {}
+
+    /// Whether [`Output::event`] is wanted.
+    fn wants_events(&self) -> bool {
+        true
+    }
 
     /// Something worth telling happened.
     fn event(&mut self, event: Event);

@@ -1,7 +1,7 @@
 //! Where findings have a server contained without asking anyone, if the configuration says so.
 
 use crate::contain::{ContainmentPolicy, ContainmentRequest};
-use crate::engine::{MessageSeen, Output};
+use crate::engine::{Judgement, MessageSeen, Output};
 use crate::event::Event;
 
 /// An output that passes everything on, and collects what the policy requests.
@@ -12,6 +12,10 @@ pub(super) struct Containment<'a, O> {
 }
 
 impl<O: Output> Output for Containment<'_, O> {
+    fn judged(&mut self, message: &MessageSeen<'_>, judgement: &Judgement) {
+        self.output.judged(message, judgement);
+    }
+
     fn message(&mut self, message: &MessageSeen<'_>) {
         self.output.message(message);
     }
@@ -27,5 +31,52 @@ impl<O: Output> Output for Containment<'_, O> {
     fn event(&mut self, event: Event) {
         self.requested.extend(self.policy.consider(&event));
         self.output.event(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::NoDetector;
+    use crate::engine::{Engine, Limits};
+    use crate::model::Direction;
+    use crate::registry::Registry;
+    use crate::source::script::Script;
+
+    /// A guard in miniature.
+    #[derive(Default)]
+    struct Guard {
+        judged: usize,
+        told: usize,
+    }
+
+    impl Output for Guard {
+        fn judged(&mut self, _message: &MessageSeen<'_>, _judgement: &Judgement) {
+            self.judged += 1;
+        }
+
+        fn message(&mut self, _message: &MessageSeen<'_>) {
+            self.told += 1;
+        }
+
+        fn event(&mut self, _event: Event) {}
+    }
+
+    #[test]
+    fn a_guard_behind_containment_is_shown_judgements() {
+        let mut guard = Guard::default();
+        let mut contained = Containment {
+            policy: &mut ContainmentPolicy::default(),
+            output: &mut guard,
+            requested: &mut Vec::new(),
+        };
+        let registry = Registry::in_memory();
+        let mut engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
+        let mut script = Script::new("files");
+        engine.handle(script.start(), &mut contained);
+        let ping = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
+        let ping = script.line(Direction::ClientToServer, ping);
+        engine.handle(ping, &mut contained);
+        assert_eq!((guard.judged, guard.told), (1, 1));
     }
 }

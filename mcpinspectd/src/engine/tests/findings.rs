@@ -17,7 +17,7 @@ use crate::registry::Registry;
 use crate::rule_files;
 
 /// Finds something in every tool that says so, and in every call of it.
-struct Finder;
+pub(super) struct Finder;
 
 fn finding(action: Action) -> Verdict {
     let detection = Detection {

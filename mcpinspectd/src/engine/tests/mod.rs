@@ -7,4 +7,5 @@ mod findings;
 mod fixture;
 mod loss;
 mod messages;
+mod outputs;
 mod session;
