@@ -9,7 +9,7 @@ use crate::control::{Control, ControlHandle, channel};
 use crate::detect::NoDetector;
 use crate::engine::{Engine, Limits, MessageSeen};
 use crate::model::{ContainmentAction, Direction, InputSink as _, ServerIdentity};
-use crate::registry::{DecisionKind, Registry};
+use crate::registry::{DecisionKind, Observation, PinStatus, Registry};
 use crate::source::script::Script;
 
 /// Events as JSON.
@@ -327,4 +327,43 @@ fn a_server_that_is_not_running_cannot_be_contained() {
         matches!(result, Err(ControlError::Unknown(_))),
         "{result:?}"
     );
+}
+
+#[test]
+fn a_definition_is_checked_against_its_pin_and_not_recorded() {
+    const TOOL: &str = "re\u{202e}ad";
+    fn check(
+        daemon: &mut Daemon,
+        server: &'static str,
+        tool: &'static str,
+        says: &str,
+    ) -> Observation {
+        let tool_named =
+            json!({"name": TOOL, "description": says, "inputSchema": {"type": "object"}});
+        let definition = serde_json::value::to_raw_value(&tool_named).unwrap();
+        daemon
+            .ask(move |control| control.check_pin(server, ItemKind::Tool, tool, &definition))
+            .unwrap()
+    }
+
+    let mut daemon = Daemon::new();
+    daemon.list(1, "Reads.");
+    let same = check(&mut daemon, "files", TOOL, "Reads.");
+    assert_eq!(same.status, PinStatus::AsPinned);
+    let other = check(&mut daemon, "files", TOOL, "Reads and writes.");
+    let changed = PinStatus::Changed { pinned: same.hash };
+    assert_eq!(other.status, changed);
+    for _ in 0..2 {
+        // What is asked for twice is as unknown as before.
+        for (server, tool) in [("files", "write"), ("mail", TOOL)] {
+            let unknown = check(&mut daemon, server, tool, "Reads.");
+            assert_eq!(unknown.status, PinStatus::New);
+            assert_eq!(unknown.hash, same.hash);
+        }
+    }
+    assert!(daemon.events("mcp_tool_changed").is_empty());
+    assert_eq!(daemon.pipeline.engine.registry().list().unwrap().len(), 1);
+    // The answer says what the registry finds when the definition comes by.
+    daemon.list(2, "Reads and writes.");
+    assert_eq!(daemon.hash(), other.hash.to_string());
 }
