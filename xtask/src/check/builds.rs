@@ -63,7 +63,7 @@ pub(super) fn without_probes() -> Result<Outcome> {
     let probes = checks.iter().find(|check| check["name"] == "probes");
     let probes = probes.context("the daemon does not report on its probes")?;
     ensure!(
-        probes["verdict"] == "fail" && !said.status.success(),
+        probes["verdict"] == "failed" && !said.status.success(),
         "a daemon without probes reports {probes}"
     );
     Ok(Outcome::Passed)
