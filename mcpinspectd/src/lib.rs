@@ -40,6 +40,7 @@
 //! );
 //! ```
 
+pub mod backoff;
 pub mod build;
 #[cfg(feature = "bus")]
 pub mod bus;

@@ -23,6 +23,7 @@ use zbus::{Connection, ObjectPath};
 
 use self::manager::{Manager, NAME, PATH};
 use self::objects::Objects;
+use crate::backoff::Backoff;
 use crate::control::Control;
 use crate::sink::queue::{Item, QueueReceiver};
 use crate::status::View;
@@ -37,8 +38,6 @@ pub enum Endpoint {
     At(String),
 }
 
-const FIRST_WAIT: Duration = Duration::from_millis(250);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// A bus that takes longer than this to say hello is as good as none.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -51,13 +50,14 @@ pub async fn run(
     control: Option<Arc<dyn Control>>,
 ) {
     let manager = Manager::new(Arc::clone(&view), control);
-    let mut wait = FIRST_WAIT;
+    let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
     let mut told = false;
     loop {
         match connect(&endpoint, manager.clone()).await {
             Ok(connection) => {
                 tracing::info!("on the system bus as {NAME}");
-                (wait, told) = (FIRST_WAIT, false);
+                backoff.reset();
+                told = false;
                 let end = carry(&connection, &mut receiver, &view).await;
                 // Lets what was sent last leave the process.
                 let _ = timeout(Duration::from_secs(1), connection.close()).await;
@@ -72,10 +72,9 @@ pub async fn run(
             }
             Err(error) => tracing::debug!("still not on the system bus: {error}"),
         }
-        if skip(&mut receiver, Instant::now() + wait).await == End::Finished {
+        if skip(&mut receiver, Instant::now() + backoff.wait()).await == End::Finished {
             return;
         }
-        wait = (wait * 2).min(LONGEST_WAIT);
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use libsystemd::logging::{Priority, SD_JOURNAL_SOCK_PATH, journal_send};
 
 use super::queue::{Item, QueueReceiver};
+use crate::backoff::Backoff;
 use crate::event::Envelope;
 use crate::model::Severity;
 use crate::text::escape::printable;
@@ -26,8 +27,8 @@ pub const IDENTIFIER: &str = "mcpinspectd";
 /// Longest name of a server or session, characters.
 const MAX_NAME: usize = 128;
 
-const FIRST_WAIT: Duration = Duration::from_millis(20);
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// How long events wait between two looks at an absent journald.
+const WAITS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// Carries events to the journal until the fan-out closes. Blocks: give it its own thread.
 pub fn run(mut receiver: QueueReceiver) {
@@ -41,7 +42,7 @@ pub fn run(mut receiver: QueueReceiver) {
 
 /// Sends one record, waiting for journald where it is away. `outage` is when it went.
 fn deliver(record: &Envelope, receiver: &QueueReceiver, outage: &mut Option<Instant>) {
-    let mut wait = FIRST_WAIT;
+    let mut backoff = WAITS;
     let mut refused = 0;
     loop {
         let error = match send(record) {
@@ -73,8 +74,7 @@ fn deliver(record: &Envelope, receiver: &QueueReceiver, outage: &mut Option<Inst
             *outage = Some(Instant::now());
             tracing::warn!(%error, "no journald: events wait for it, as many as fit in the queue");
         }
-        thread::sleep(wait);
-        wait = (wait * 2).min(LONGEST_WAIT);
+        thread::sleep(backoff.wait());
     }
 }
 

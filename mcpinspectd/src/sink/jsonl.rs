@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::queue::{Item, QueueReceiver};
+use crate::backoff::Backoff;
 use crate::event::Envelope;
 
 /// Where the lines go.
@@ -35,8 +36,7 @@ impl fmt::Display for Target {
     }
 }
 
-const FIRST_WAIT: Duration = Duration::from_millis(20);
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const WAITS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// An open output.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl Lines {
     ) -> Delivery {
         self.fill(line, record);
         let mut written = 0;
-        let mut wait = FIRST_WAIT;
+        let mut backoff = WAITS;
         let mut told = false;
         while written < line.len() {
             let error = match self.file.write(&line[written..]) {
@@ -134,7 +134,7 @@ impl Lines {
                 Ok(count) => {
                     written += count;
                     self.torn = written < line.len();
-                    wait = FIRST_WAIT;
+                    backoff.reset();
                     continue;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -156,8 +156,7 @@ impl Lines {
                 written = 0;
                 continue;
             }
-            thread::sleep(wait);
-            wait = (wait * 2).min(LONGEST_WAIT);
+            thread::sleep(backoff.wait());
         }
         if told {
             tracing::info!("JSON lines can be written again");

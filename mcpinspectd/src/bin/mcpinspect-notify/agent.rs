@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use mcpinspectd::backoff::Backoff;
 use tokio::time::sleep_until;
 
 use crate::alert::{Alert, Filter};
@@ -11,14 +12,12 @@ use crate::details;
 use crate::notifications::NotificationList;
 use crate::program::Executable;
 
-const FIRST_WAIT: Duration = Duration::from_millis(250);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-
 /// When to try to connect to a bus again.
 struct Retry {
     name: &'static str,
     at: Instant,
-    wait: Duration,
+    backoff: Backoff,
+    reported: bool,
 }
 
 impl Retry {
@@ -26,7 +25,8 @@ impl Retry {
         Self {
             name,
             at: Instant::now(),
-            wait: FIRST_WAIT,
+            backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(30)),
+            reported: false,
         }
     }
 
@@ -42,7 +42,8 @@ impl Retry {
         match connect().await {
             Ok(connected) => {
                 tracing::info!("connected to the {}", self.name);
-                self.wait = FIRST_WAIT;
+                self.backoff.reset();
+                self.reported = false;
                 *slot = Some(connected);
             }
             Err(error) => self.failed(&error),
@@ -50,19 +51,19 @@ impl Retry {
     }
 
     fn failed(&mut self, error: &anyhow::Error) {
-        if self.wait == FIRST_WAIT {
+        if !self.reported {
+            self.reported = true;
             tracing::warn!(
                 "cannot connect to the {}: {error:#}; trying again in the background",
                 self.name
             );
         }
-        self.at = Instant::now() + self.wait;
-        self.wait = (self.wait * 2).min(LONGEST_WAIT);
+        self.at = Instant::now() + self.backoff.wait();
     }
 
     fn lost(&mut self) {
         tracing::warn!("lost the connection to the {}", self.name);
-        self.at = Instant::now() + self.wait;
+        self.at = Instant::now() + self.backoff.wait();
     }
 }
 
