@@ -7,13 +7,13 @@ use anyhow::Context as _;
 use mcpinspectd::model::Severity;
 use mcpinspectd::text::escape::{markup, printable};
 use tokio::time::timeout;
-use zbus::{Connection, Variant, message};
+use zbus::proxy::CacheProperties;
+use zbus::{Connection, Variant};
 
 use crate::notifications::Notification;
 use crate::peer::{Peer, PeerEvent};
 
 const SERVICE: &str = "org.freedesktop.Notifications";
-const PATH: &str = "/org/freedesktop/Notifications";
 /// Time limit for a call, which may have to start the notification daemon.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest heading, in characters.
@@ -27,6 +27,40 @@ pub mod action {
     pub const APPROVE: &str = "approve";
     /// Suspends the server until a person thaws it.
     pub const FREEZE: &str = "freeze";
+}
+
+/// The notification daemon's object.
+#[zbus::proxy(
+    interface = "org.freedesktop.Notifications",
+    default_service = "org.freedesktop.Notifications",
+    default_path = "/org/freedesktop/Notifications"
+)]
+trait Notifications {
+    /// What the notification daemon supports, such as `body-markup`.
+    fn get_capabilities(&self) -> zbus::Result<Vec<String>>;
+
+    /// Shows a notification, in place of `replaces` unless that is zero, and returns its id.
+    /// `expires` is in milliseconds; -1 leaves it to the daemon.
+    #[expect(clippy::too_many_arguments, reason = "the specification's call")]
+    fn notify(
+        &self,
+        application: &str,
+        replaces: u32,
+        icon: &str,
+        summary: &str,
+        body: &str,
+        actions: &[&str],
+        hints: HashMap<&str, Variant<'_>>,
+        expires: i32,
+    ) -> zbus::Result<u32>;
+
+    /// The notification with this id was closed, for this reason.
+    #[zbus(signal)]
+    fn notification_closed(&self, id: u32, reason: u32) -> zbus::Result<()>;
+
+    /// A button of the notification with this id was pressed.
+    #[zbus(signal)]
+    fn action_invoked(&self, id: u32, key: String) -> zbus::Result<()>;
 }
 
 /// What the person or the desktop did.
@@ -65,19 +99,17 @@ impl Desktop {
                 PeerEvent::Appeared | PeerEvent::Vanished => return Some(DesktopEvent::Restarted),
                 PeerEvent::Signal(signal) => signal,
             };
-            let body = signal.body();
-            let header = signal.header();
-            let event = match header.member().map(|member| member.as_str()) {
-                Some("NotificationClosed") => body
-                    .deserialize::<(u32, u32)>()
-                    .ok()
-                    .map(|(id, _)| DesktopEvent::Closed(id)),
-                Some("ActionInvoked") => body
-                    .deserialize::<(u32, String)>()
-                    .ok()
-                    .map(|(id, key)| DesktopEvent::Pressed(id, key)),
-                _ => None,
-            };
+            let closed = NotificationClosed::from_message(signal.clone());
+            let pressed = ActionInvoked::from_message(signal);
+            let closed = closed
+                .as_ref()
+                .and_then(|closed| closed.args().ok())
+                .map(|args| DesktopEvent::Closed(args.id));
+            let pressed = pressed
+                .as_ref()
+                .and_then(|pressed| pressed.args().ok())
+                .map(|args| DesktopEvent::Pressed(args.id, args.key.to_string()));
+            let event = closed.or(pressed);
             if event.is_some() {
                 return event;
             }
@@ -124,7 +156,12 @@ impl Notifier {
         lines: &[String],
         actions: &[&str],
     ) -> anyhow::Result<u32> {
-        let body = if self.supports_markup().await? {
+        let daemon = NotificationsProxy::builder(&self.0)
+            .cache_properties(CacheProperties::No)
+            .build()
+            .await?;
+        let capabilities = answer(daemon.get_capabilities()).await?;
+        let body = if capabilities.iter().any(|word| word == "body-markup") {
             lines
                 .iter()
                 .map(|line| markup(line))
@@ -144,37 +181,22 @@ impl Notifier {
             ("category", Variant::from("device")),
         ]);
         let summary = printable(summary, MAX_SUMMARY);
-        let arguments = (
+        let shown = daemon.notify(
             "MCP inspector",
             replaces,
             icon,
-            &*summary,
-            &*body,
+            &summary,
+            &body,
             actions,
             hints,
             -1,
         );
-        let reply = self.call("Notify", &arguments).await?;
-        Ok(reply.body().deserialize()?)
+        answer(shown).await
     }
+}
 
-    async fn supports_markup(&self) -> anyhow::Result<bool> {
-        let reply = self.call("GetCapabilities", &()).await?;
-        let capabilities: Vec<String> = reply.body().deserialize()?;
-        Ok(capabilities
-            .iter()
-            .any(|capability| capability == "body-markup"))
-    }
-
-    async fn call<B>(&self, method: &str, body: &B) -> anyhow::Result<message::Message>
-    where
-        B: serde::Serialize + zbus::DynamicType,
-    {
-        let call = self
-            .0
-            .call_method(Some(SERVICE), PATH, Some(SERVICE), method, body);
-        Ok(timeout(TIMEOUT, call)
-            .await
-            .context("the notification daemon does not answer")??)
-    }
+async fn answer<T>(call: impl Future<Output = zbus::Result<T>>) -> anyhow::Result<T> {
+    Ok(timeout(TIMEOUT, call)
+        .await
+        .context("the notification daemon does not answer")??)
 }
