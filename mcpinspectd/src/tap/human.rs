@@ -21,6 +21,7 @@ use crate::event::body::ToolSeen;
 use crate::event::{Body, Event, render};
 use crate::model::{Direction, Severity, Timestamp, ToolStatus};
 use crate::text::escape;
+use unicode_width::UnicodeWidthStr as _;
 
 /// Widths of columns, in characters.
 const SERVER: usize = 22;
@@ -271,7 +272,9 @@ fn named(name: &str, pid: Option<u32>) -> String {
 
 /// `text` in at least `width` characters; longer text is cut.
 fn pad(text: &str, width: usize) -> String {
-    format!("{:<width$}", escape::printable(text, width))
+    let text = escape::printable(text, width);
+    let blank = width.saturating_sub(text.width());
+    format!("{text}{:blank$}", "")
 }
 
 fn pad_left(text: &str, width: usize) -> String {

@@ -5,6 +5,9 @@
 //! sockets and to the servers that they start, and must survive when one of those goes away. So
 //! everything that a command prints goes through here, and clippy refuses `println!` elsewhere.
 
+#[cfg(feature = "cli")]
+pub mod table;
+
 use std::fmt;
 use std::io::{self, BufWriter, ErrorKind, Write};
 

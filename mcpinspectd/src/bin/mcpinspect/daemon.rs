@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use mcpinspectd::bus::client::{self, answer};
 use mcpinspectd::bus::rows::ServerRow;
 use mcpinspectd::event::json::terminal_safe;
+use mcpinspectd::terminal::table::aligned;
 use mcpinspectd::terminal::{self, wants_colour};
 use nix::unistd::{Uid, User};
 use serde::Serialize;
@@ -187,30 +188,24 @@ impl Servers {
             return Ok(ExitCode::SUCCESS);
         }
         let colour = wants_colour(std::io::stdout().is_terminal());
-        let width = servers
-            .iter()
-            .map(|server| server.server_id.chars().count());
-        let width = width.max().unwrap_or(0).clamp(6, 48);
         terminal::print(|out| {
-            writeln!(
-                out,
-                "{:width$}  {:7}  {:>8}  {:>5}  {:12}  LAST SEEN",
-                "SERVER", "STATE", "SESSIONS", "TOOLS", "USER"
-            )?;
-            for server in &servers {
-                let (state, style) = server.state();
-                let style = if colour { style } else { Style::new() };
-                writeln!(
-                    out,
-                    "{:width$}  {style}{state:7}{style:#}  {:>8}  {:>5}  {:12}  {}",
-                    server.server_id,
-                    server.sessions,
-                    server.tools,
-                    server.user(),
-                    server.last_seen.get(..19).unwrap_or(&server.last_seen)
-                )?;
-            }
-            Ok(())
+            aligned(out, |out| {
+                writeln!(out, "SERVER\tSTATE\tSESSIONS\tTOOLS\tUSER\tLAST SEEN")?;
+                for server in &servers {
+                    let (state, style) = server.state();
+                    let style = if colour { style } else { Style::new() };
+                    writeln!(
+                        out,
+                        "{}\t{style}{state}{style:#}\t{:>8}\t{:>5}\t{}\t{}",
+                        server.server_id,
+                        server.sessions,
+                        server.tools,
+                        server.user(),
+                        server.last_seen.get(..19).unwrap_or(&server.last_seen)
+                    )?;
+                }
+                Ok(())
+            })
         })?;
         Ok(ExitCode::SUCCESS)
     }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use mcpinspectd::detect::category::Category;
 use mcpinspectd::detect::explain;
 use mcpinspectd::terminal;
+use mcpinspectd::terminal::table::aligned;
 
 /// Explain a category of findings: what triggers it, what does not, how to suppress it
 #[derive(clap::Args)]
@@ -17,10 +18,13 @@ impl Explain {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let Some(word) = self.category else {
             terminal::print(|out| {
-                for category in Category::ALL {
-                    let title = &explain::page(*category).title;
-                    writeln!(out, "{:<26} {title}", category.as_str())?;
-                }
+                aligned(out, |out| {
+                    for category in Category::ALL {
+                        let title = &explain::page(*category).title;
+                        writeln!(out, "{}\t{title}", category.as_str())?;
+                    }
+                    Ok(())
+                })?;
                 writeln!(out, "\nRun `mcpinspect explain CATEGORY` for details.")
             })?;
             return Ok(ExitCode::SUCCESS);

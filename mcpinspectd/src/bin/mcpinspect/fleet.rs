@@ -13,6 +13,7 @@ use mcpinspectd::fleet::Fleet;
 use mcpinspectd::fleet::report::{HostReport, Report, State};
 use mcpinspectd::fleet::source::{self, Extent};
 use mcpinspectd::model::{Severity, Timestamp};
+use mcpinspectd::terminal::table::aligned;
 use mcpinspectd::terminal::{self, wants_colour};
 
 /// Where systemd-journal-remote stores what it receives.
@@ -185,34 +186,26 @@ fn show(out: &mut dyn Write, report: &Report, complete: bool, colour: bool) -> i
 }
 
 fn hosts(out: &mut dyn Write, report: &Report, paint: &Paint) -> io::Result<()> {
-    let wide = report.hosts.iter().map(|host| host.host.chars().count());
-    let wide = wide.max().unwrap_or(0).max(4);
-    paint.head(
-        out,
-        &format!(
-            "{:wide$}  {:9}  {:16}  SERVERS  LOST",
-            "HOST", "STATE", "LAST ENTRY"
-        ),
-    )?;
-    for host in &report.hosts {
-        let style = paint.of(match host.state {
-            State::Watched => AnsiColor::Green,
-            State::Unwatched => AnsiColor::Yellow,
-            State::Stopped | State::Failed | State::Silent => AnsiColor::Red,
-        });
-        let blank = wide - host.host.chars().count();
-        writeln!(
-            out,
-            "{}{:blank$}  {style}{:9}{style:#}  {:16}  {:7}  {}",
-            host.host,
-            "",
-            state(host.state),
-            minute(host.last_entry),
-            host.servers,
-            lost(host)
-        )?;
-    }
-    Ok(())
+    aligned(out, |out| {
+        paint.head(out, "HOST\tSTATE\tLAST ENTRY\tSERVERS\tLOST")?;
+        for host in &report.hosts {
+            let style = paint.of(match host.state {
+                State::Watched => AnsiColor::Green,
+                State::Unwatched => AnsiColor::Yellow,
+                State::Stopped | State::Failed | State::Silent => AnsiColor::Red,
+            });
+            writeln!(
+                out,
+                "{}\t{style}{}{style:#}\t{}\t{}\t{}",
+                host.host,
+                state(host.state),
+                minute(host.last_entry),
+                host.servers,
+                lost(host)
+            )?;
+        }
+        Ok(())
+    })
 }
 
 fn state(state: State) -> &'static str {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use mcpinspectd::rule_files;
 use mcpinspectd::terminal;
+use mcpinspectd::terminal::table::aligned;
 
 /// Check and list detection rules
 #[derive(clap::Args)]
@@ -54,17 +55,19 @@ impl Rules {
                 }
                 let weights = &active.weights.definition.rules;
                 terminal::print(|out| {
-                    for (rule, weight) in active.rules.rules().iter().zip(weights) {
-                        writeln!(
-                            out,
-                            "{:<30} {:<24} {:<9} {weight:>5.2}  {}",
-                            rule.id,
-                            rule.category,
-                            rule.severity.as_str(),
-                            rule.explanation
-                        )?;
-                    }
-                    Ok(())
+                    aligned(out, |out| {
+                        for (rule, weight) in active.rules.rules().iter().zip(weights) {
+                            writeln!(
+                                out,
+                                "{}\t{}\t{}\t{weight:>5.2}\t{}",
+                                rule.id,
+                                rule.category,
+                                rule.severity.as_str(),
+                                rule.explanation
+                            )?;
+                        }
+                        Ok(())
+                    })
                 })?;
                 Ok(ExitCode::SUCCESS)
             }

@@ -10,6 +10,7 @@ use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::model::{Action, Detection, ItemKind, Severity, Timestamp};
 use mcpinspectd::registry::{DecidedBy, DecisionKind, ItemView};
 use mcpinspectd::rule_files;
+use mcpinspectd::terminal::table::aligned;
 use mcpinspectd::terminal::{self, wants_colour};
 use mcpinspectd::text::escape;
 use serde::Serialize;
@@ -267,24 +268,20 @@ fn table(
             ]
         })
         .collect();
-    let mut widths = heads.map(str::len);
-    for row in &cells {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let plain = [Style::new(); 6];
-    line(out, &heads.map(str::to_owned), &widths, &plain)?;
-    for (row, cells) in rows.iter().zip(&cells) {
-        let mut styles = plain;
-        if colour {
-            styles[2] = row.status.style();
-            if row.outcome.verdict >= Action::Alert {
-                styles[5] = AnsiColor::Red.on_default();
+    aligned(out, |out| {
+        writeln!(out, "{}", heads.join("\t"))?;
+        for (row, cells) in rows.iter().zip(&cells) {
+            let mut styles = [Style::new(); 6];
+            if colour {
+                styles[2] = row.status.style();
+                if row.outcome.verdict >= Action::Alert {
+                    styles[5] = AnsiColor::Red.on_default();
+                }
             }
+            line(out, cells, &styles)?;
         }
-        line(out, cells, &widths, &styles)?;
-    }
+        Ok(())
+    })?;
     let differ = rows.iter().filter(|row| row.status.is_difference()).count();
     if differ > 0 {
         writeln!(
@@ -296,18 +293,10 @@ fn table(
     Ok(())
 }
 
-fn line(
-    out: &mut dyn Write,
-    cells: &[String; 6],
-    widths: &[usize; 6],
-    styles: &[Style; 6],
-) -> io::Result<()> {
-    for (index, ((cell, width), style)) in cells.iter().zip(widths).zip(styles).enumerate() {
-        write!(out, "{style}{cell}{style:#}")?;
-        if index + 1 < cells.len() {
-            let blank = width - cell.chars().count() + 2;
-            write!(out, "{:blank$}", "")?;
-        }
+fn line(out: &mut dyn Write, cells: &[String; 6], styles: &[Style; 6]) -> io::Result<()> {
+    for (index, (cell, style)) in cells.iter().zip(styles).enumerate() {
+        let tab = if index == 0 { "" } else { "\t" };
+        write!(out, "{tab}{style}{cell}{style:#}")?;
     }
     writeln!(out)
 }
