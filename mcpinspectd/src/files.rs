@@ -4,15 +4,15 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Writes a file so that readers see the old content or the new one, and never a part.
+/// Replaces a file in one step: readers see the old content or the new, never a part.
 ///
 /// # Errors
-/// What the system says.
+/// Any failure of the file system.
 pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let beside = PathBuf::from(name);
-    // Left behind by a crash, or put there by somebody: it must be a new file either way.
+    // A crash or another user may have left a file here; ours must be a new one either way.
     match std::fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_place_that_cannot_be_written_is_an_error() {
         assert!(replace(Path::new("/nonexistent/file"), b"", 0o600).is_err());
-        // A directory is no file to replace: it stays, and so does nothing of ours.
+        // A directory cannot be replaced; it stays, and no temporary file is left behind.
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("directory");
         std::fs::create_dir(&path).unwrap();

@@ -1,4 +1,4 @@
-//! The daemon's own log: to whoever reads standard error, in that reader's form.
+//! The daemon's own log: on standard error, in the form its reader expects.
 //!
 //! Under systemd, standard error *is* the journal: lines then carry their priority in front
 //! (`<4>…`, as `sd-daemon(3)` has it) and neither time nor colour, because the journal knows the

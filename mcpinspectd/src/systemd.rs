@@ -51,7 +51,7 @@ fn send(states: &[NotifyState]) {
     }
 }
 
-/// The pulse of whoever does the work. Cheap to clone, cheap to beat.
+/// The pulse of the thread that does the work. Cheap to clone, cheap to beat.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeat(Arc<AtomicU64>);
 

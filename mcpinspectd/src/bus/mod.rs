@@ -166,7 +166,7 @@ async fn carry(connection: &Connection, receiver: &mut QueueReceiver, view: &Vie
     }
 }
 
-/// Lets events pass until `deadline`: nobody is there to hear them.
+/// Discards events until `deadline`: no bus is there to carry them.
 async fn skip(receiver: &mut QueueReceiver, deadline: Instant) -> End {
     loop {
         let item = tokio::select! {

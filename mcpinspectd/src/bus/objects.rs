@@ -2,7 +2,7 @@
 //!
 //! What an object tells is what signals tell everyone: names, states and counts. Contents and
 //! definitions are behind the manager's calls. Objects follow the picture in [`crate::status::live`]:
-//! a burst of events is taken in as a whole, and only what is different is told.
+//! a burst of events is taken in as a whole, and only the differences are sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
 //! Asking polkit whether the sender of a call may change things.
 //!
-//! polkit judges the *sender's* connection, so nobody can borrow another's right, and it may ask
+//! polkit judges the *sender's* connection, so no process can borrow another's right, and it may ask
 //! the person for a password. Root needs no asking. Where there is no polkit, only root may.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ pub const MANAGE: &str = "org.mcpinspect1.manage";
 /// Freeze, thaw and kill servers.
 pub const CONTAIN: &str = "org.mcpinspect1.contain";
 
-/// How long polkit may take where nobody is asked.
+/// Time limit for polkit if it asks no person.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// polkit may ask the person and wait for the answer: where the caller said that it will wait.
@@ -51,7 +51,7 @@ pub async fn authorise(
 }
 
 /// Whether the sender may do what `action` names without being asked for anything. Where polkit
-/// cannot be asked, nobody may.
+/// cannot be asked, the answer is no.
 pub async fn is_allowed(connection: &Connection, header: &Header<'_>, action: &str) -> bool {
     let checked = timeout(PATIENCE, check(connection, header, action, false)).await;
     matches!(checked, Ok(Ok(true)))

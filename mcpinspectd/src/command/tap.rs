@@ -50,7 +50,7 @@ enum Shape {
     Jsonl,
 }
 
-/// Runs until a signal, or until nobody reads the output any more.
+/// Runs until a signal, or until the output has no reader.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let config = Config::load(arguments.config.as_deref())?;
     logging::init(Some(&arguments.log))?;
@@ -106,7 +106,7 @@ fn watch(
         .context("cannot write")
 }
 
-/// A tap that ends the program when nobody reads it any more.
+/// A tap that ends the program when its output has no reader.
 struct Live<F> {
     tap: Tap<Stdout, F>,
     stop: Arc<AtomicBool>,

@@ -2,8 +2,8 @@
 //!
 //! The daemon works with no configuration at all, so every setting has a default, and a file holds
 //! only what differs. A mistake in it is an error and not a warning: a misspelt `exclude` that is
-//! silently ignored watches somebody who was promised otherwise. The message names file, line and
-//! what would have been allowed.
+//! silently ignored watches a user who was promised otherwise. The message names the file, the line
+//! and the values that are allowed.
 //!
 //! - here: the settings, their defaults and how they are read
 //! - [`size`]: sizes such as `16MiB`
@@ -24,47 +24,47 @@ pub mod tags;
 pub use size::ByteSize;
 pub use tags::{Tag, TagAction, Tags};
 
-/// Where the configuration is looked for when none is named.
+/// The default path of the configuration.
 pub const DEFAULT_PATH: &str = "/etc/mcpinspectd/config.toml";
 
-/// Largest file that is read, in bytes.
+/// Largest configuration file, in bytes.
 const MAX_FILE: u64 = 1024 * 1024;
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// What is copied in the kernel.
+    /// What the probes copy.
     pub capture: Capture,
-    /// Which processes are looked at.
+    /// Which processes are watched.
     pub discover: Discover,
     /// Where events go.
     pub events: Events,
-    /// What is remembered about tools.
+    /// What is remembered of tools.
     pub registry: Registry,
-    /// What findings lead to without asking anybody.
+    /// What findings lead to without a person's decision.
     pub contain: Contain,
-    /// Counters for those who watch many machines.
+    /// Counters for monitoring systems.
     pub metrics: Metrics,
     /// Bounds on memory.
     pub limits: Limits,
 }
 
-/// What is copied in the kernel.
+/// What the probes copy.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Capture {
     /// Size of the ring between kernel and daemon: a power of two from 64 KiB to 1 GiB.
     #[serde(deserialize_with = "size::ring")]
     pub ring_size: ByteSize,
-    /// How much of a stream is looked at, at each end, before it is decided whether it is MCP: 4 KiB
-    /// to 16 MiB.
+    /// How many bytes of a stream, at each end, may pass before deciding whether it is MCP: 4 KiB to
+    /// 16 MiB.
     #[serde(deserialize_with = "size::budget")]
     pub sniff_budget: ByteSize,
-    /// Largest message that is kept whole: 64 KiB to 1 GiB. A larger one is an event and a gap.
+    /// Largest message that is kept whole: 64 KiB to 1 GiB. A larger one becomes an event and a gap.
     #[serde(deserialize_with = "size::message")]
     pub max_message: ByteSize,
-    /// Type information (BTF) of the running kernel, where it does not bring its own.
+    /// Type information (BTF) of the running kernel, if it does not provide its own.
     pub btf: Option<PathBuf>,
     /// How system calls are hooked.
     pub hook: HookChoice,
@@ -85,11 +85,11 @@ impl Default for Capture {
     }
 }
 
-/// Which processes are looked at.
+/// Which processes are watched.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Discover {
-    /// What is decided without looking at the bytes; the first tag that fits counts.
+    /// Decisions made without looking at the bytes; the first tag that matches counts.
     pub tag: Vec<Tag>,
 }
 
@@ -97,9 +97,9 @@ pub struct Discover {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Events {
-    /// To the systemd journal, where there is one.
+    /// To the systemd journal, if the machine has one.
     pub journal: bool,
-    /// To the system bus as signals of `org.mcpinspect1`, where there is one.
+    /// To the system bus as signals of `org.mcpinspect1`, if the machine has one.
     pub dbus: bool,
     /// As JSON lines to a file, or to standard output (`-`).
     pub jsonl: Option<PathBuf>,
@@ -115,24 +115,24 @@ impl Default for Events {
     }
 }
 
-/// What is remembered about tools.
+/// What is remembered of tools.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Registry {
-    /// The data base of pinned tools.
+    /// The database of pinned tools.
     pub path: PathBuf,
     /// Which changes are accepted without a person. None by default.
     pub auto_approve: Vec<AutoApprove>,
 }
 
-/// Accepts changes of some servers by itself. Only such as are free of findings, whatever it says.
+/// Accepts changes of some servers without a person. A change with findings is never accepted.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AutoApprove {
     /// The servers, as a glob over their names.
     server: tags::Glob,
-    /// `same`: only while the program is of the package or file that was accepted. `any`: from
-    /// whichever program.
+    /// `same`: only while the program is of the package or file that was accepted. `any`: whatever
+    /// the program.
     #[serde(default)]
     vendor: Vendor,
 }
@@ -146,7 +146,7 @@ impl Default for Registry {
     }
 }
 
-/// What findings lead to without asking anybody. Nothing, unless this says so.
+/// What findings lead to without a person's decision. By default, nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Contain {
@@ -156,13 +156,13 @@ pub struct Contain {
     pub on_critical: Response,
 }
 
-/// Counters for those who watch many machines.
+/// Counters for monitoring systems.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metrics {
-    /// The file that they are written to, in Prometheus' text format; none without it.
+    /// The file to write them to, in Prometheus' text format; without it, none is written.
     pub file: Option<PathBuf>,
-    /// Seconds from one writing to the next: 1 to 3600.
+    /// Seconds between two writes: 1 to 3600.
     #[serde(deserialize_with = "size::seconds")]
     pub every: u64,
 }
@@ -177,7 +177,7 @@ impl Default for Metrics {
 }
 
 impl Contain {
-    /// The policy that it describes.
+    /// Returns the policy that this section describes.
     pub fn policy(&self) -> ContainmentPolicy {
         ContainmentPolicy::new(self.on_block.measure(), self.on_critical.measure())
     }
@@ -187,7 +187,7 @@ impl Contain {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Response {
-    /// Tell of it, and leave the server alone.
+    /// Report it, and leave the server running.
     #[default]
     Nothing,
     /// Stop its processes until a person thaws them.
@@ -197,7 +197,7 @@ pub enum Response {
 }
 
 impl Response {
-    /// The measure that it is, if any.
+    /// Returns the action to take on the server, if any.
     pub fn measure(self) -> Option<ContainmentAction> {
         match self {
             Self::Nothing => None,
@@ -211,12 +211,12 @@ impl Response {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Requests of one session that wait for an answer and are remembered: 16 to 1,000,000. Above
-    /// it, the oldest is forgotten, and its answer is reported without its request.
+    /// Unanswered requests to remember per session: 16 to 1,000,000. Beyond that the oldest is
+    /// dropped, and its answer is reported without its request.
     #[serde(deserialize_with = "size::requests")]
     pub requests_in_flight: usize,
-    /// Sessions that are followed at one time: 1 to 100,000. One that comes above it is not followed
-    /// at all, counted, and said in the log.
+    /// Sessions to follow at one time: 1 to 100,000. Further ones are not followed, but counted and
+    /// logged.
     #[serde(deserialize_with = "size::sessions")]
     pub sessions: usize,
 }
@@ -242,27 +242,27 @@ pub enum ConfigError {
         #[source]
         reason: std::io::Error,
     },
-    /// The file is longer than any configuration.
+    /// The file exceeds the size limit.
     #[error("{}: is larger than {MAX_FILE} bytes", path.display())]
     TooLarge {
         /// Which.
         path: PathBuf,
     },
-    /// It does not say what a configuration says.
+    /// The text is not a valid configuration.
     #[error("{}:{line}: {reason}", path.display())]
     Wrong {
         /// Which.
         path: PathBuf,
         /// Line of the mistake, counted from 1.
         line: usize,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what is allowed.
         reason: String,
     },
 }
 
 impl Config {
-    /// Reads the file that was named; without one the usual file, and the defaults where that does
-    /// not exist.
+    /// Reads the named file; without a name, the default path, or the defaults if that file does not
+    /// exist.
     pub fn load(named: Option<&Path>) -> Result<Self, ConfigError> {
         let path = named.unwrap_or(Path::new(DEFAULT_PATH));
         match read(path) {
@@ -289,7 +289,7 @@ impl Config {
         })
     }
 
-    /// The sections in which `other` differs by what a running daemon cannot change any more.
+    /// Returns the sections in which `other` differs by settings that only a restart can change.
     pub fn needs_restart(&self, other: &Self) -> Vec<&'static str> {
         let Self {
             capture,

@@ -11,7 +11,7 @@ pub struct ByteSize(pub u64);
 const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("B", 0)];
 
 impl ByteSize {
-    /// As a length in memory.
+    /// Returns the size as a length in memory.
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }

@@ -1,8 +1,8 @@
 //! Tags: which processes are always watched, and which never.
 //!
-//! Without tags the daemon decides by what crosses a stream. A tag decides by who is at its server's
-//! end: `watch` for a server whose bytes it would not recognise, `exclude` for one that nobody
-//! is to see. A tag's conditions must all hold; of several tags the first that fits counts.
+//! Without tags the daemon decides by the bytes of a stream. A tag decides by the process at its
+//! server's end: `watch` for a server whose bytes would not be recognised, `exclude` for one that must
+//! stay private. All of a tag's conditions must hold; the first tag that matches counts.
 
 use std::fmt;
 
@@ -20,13 +20,13 @@ const MAX_REGEX: usize = 1024 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TagAction {
-    /// Take its standard input and output for MCP, whatever they look like.
+    /// Treat its standard input and output as MCP, whatever the bytes.
     Watch,
-    /// Leave it alone.
+    /// Do not watch it.
     Exclude,
 }
 
-/// One tag: an action, and conditions of which at least one is given.
+/// One tag: an action and at least one condition.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "RawTag")]
 pub struct Tag {
@@ -97,18 +97,18 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// Ready to be matched.
+    /// Compiles the tags.
     pub fn new(tags: Vec<Tag>) -> Self {
         Self { tags }
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no tags.
     pub fn is_empty(&self) -> bool {
         self.tags.is_empty()
     }
 
-    /// What is decided about a process: `None` where no tag fits. `server_name` is asked, at most
-    /// once, only if a tag wants the name from a client's configuration.
+    /// Returns the action for a process, or `None` if no tag matches. `server_name` is called at most
+    /// once, and only if a tag asks for the name in a client's configuration.
     pub fn decide(
         &self,
         process: &ProcessSnapshot,

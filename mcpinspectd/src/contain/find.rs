@@ -1,4 +1,4 @@
-//! A server's processes by its name, where nobody is there who watched it start: for the command
+//! A server's processes by its name, for a caller that did not watch it start: the command
 //! line without a daemon, and for a server that has said nothing since the daemon came (a frozen one
 //! never does).
 

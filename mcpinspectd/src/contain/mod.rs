@@ -4,8 +4,8 @@
 //! message has arrived. So this is no block. It keeps a server from doing *more*: its processes are
 //! frozen where they stand, and a person decides whether they go on or end.
 //!
-//! What must never happen is to stop the wrong process: the client (somebody's editor), pid 1, this
-//! daemon or what it runs under, or whoever got a dead server's number. Hence two parts:
+//! What must never happen is to stop the wrong process: the client (a person's editor), pid 1, this
+//! daemon or what it runs under, or a process that got a dead server's pid. Hence two parts:
 //!
 //! - `plan` decides, on plain values, which processes are the server's own: itself and its
 //!   launchers below the client, with all their children.

@@ -3,7 +3,7 @@
 //! A policy accepts a change where a person would have nothing to look at. It needs a verdict that
 //! is whole: of what was too large to be read to its end, or was not looked at, nothing is known. A
 //! pin that a policy moved is what the next change is compared with, so a server can walk away from
-//! its first definition in steps that are each free of findings; whoever does not want that leaves
+//! its first definition in steps that are each free of findings; to rule that out, leave
 //! the policy off, as it is by default.
 
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub enum Vendor {
 }
 
 impl AutoApproval {
-    /// What a decision of the policy gives as its reason.
+    /// The reason recorded with a decision of the policy.
     pub(super) const REASON: &str = "free of findings";
 
     /// Whether a change of `server` that is free of findings is accepted. `same_vendor` says whether

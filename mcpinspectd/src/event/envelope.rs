@@ -72,7 +72,7 @@ pub struct Envelope {
     pub is_news: bool,
     /// Names only: fit for every user of the machine.
     pub title: String,
-    /// What happened, for whoever may read contents.
+    /// What happened, for readers who may see contents.
     pub sentence: String,
     /// The whole event, one JSON object without a line break.
     pub json: String,

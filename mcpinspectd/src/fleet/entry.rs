@@ -1,8 +1,8 @@
 //! One journal entry, as far as a fleet is concerned.
 //!
 //! journald itself writes the fields that begin with an underscore; everything else is what some
-//! process of that machine sent. Whoever may log may therefore claim to be the daemon, and an entry
-//! counts only when root sent it. All text is made harmless and cut here, where it comes in.
+//! process of that machine sent. Any process that may log can claim to be the daemon, so an entry
+//! counts only if root sent it. All text is escaped and cut here, on entry.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ pub enum Sign {
 pub enum Kind {
     /// An event of the daemon.
     Event(Box<Event>),
-    /// Says so, and was not written by root.
+    /// Claims to be an event of the daemon but was not written by root.
     Forged,
     /// systemd about the daemon's service.
     Service(Sign),
@@ -55,7 +55,7 @@ pub enum Kind {
     Other,
 }
 
-/// An event's fields, harmless and bounded.
+/// An event's fields, escaped and bounded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Event {
     /// Its type, one of those that this program knows.
@@ -176,8 +176,8 @@ impl Fields {
     }
 }
 
-/// journalctl writes what is no text as an array of bytes, several values as an array of values, and
-/// nothing where a value is too large.
+/// journalctl writes binary values as an array of bytes, several values as an array of values, and
+/// omits values that are too large.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -196,7 +196,7 @@ fn text(value: &Value) -> Option<String> {
 }
 
 impl Entry {
-    /// An entry out of its fields; `None` where it has no time or no machine.
+    /// Builds an entry from its fields; `None` if it has no time or no machine.
     pub fn of(fields: &Fields) -> Option<Self> {
         let microseconds = fields.number("__REALTIME_TIMESTAMP")?;
         let machine = fields.get("_MACHINE_ID")?;
@@ -219,7 +219,7 @@ fn kind(fields: &Fields) -> Kind {
         return match known {
             _ if !by_root => Kind::Forged,
             Some(known) => Kind::Event(Box::new(event(known.name(), fields))),
-            // Of a newer version.
+            // Written by a newer version.
             None => Kind::Other,
         };
     }

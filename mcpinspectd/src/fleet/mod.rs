@@ -1,18 +1,17 @@
 //! Many machines: what a collection of their journals says about the MCP servers on them.
 //!
 //! Every daemon writes to its own machine's journal, and administrators ship journals already, with
-//! systemd's own tools. So a fleet needs no server of ours: this reads what has been collected and
-//! answers what no single machine can know, above all *which hosts see another definition of the
-//! same tool of the same server*. A server that shows its poisoned definition to one host in fifty
+//! systemd's own tools. So a fleet needs no server of its own: this module reads the collected journals and
+//! answers what no single machine can know, above all *which hosts see a different definition of the
+//! same tool of the same server*. A server that shows a poisoned definition to one host in fifty
 //! looks unchanged on each of them.
 //!
-//! - [`entry`]: one journal entry, of which everything but the fields that journald itself vouches
-//!   for may be a lie;
-//! - [`source`]: entries out of `journalctl` or of exported files, within a time and a size;
+//! - [`entry`]: one journal entry, in which only the fields that journald itself adds can be trusted;
+//! - [`source`]: entries from `journalctl` or from exported files, bounded in time and size;
 //! - [`report`]: the answers.
 //!
-//! What a machine's own root writes into its journal, and which name it gives itself, is beyond
-//! what a collection can check. What other users of a machine write is left out.
+//! A collection cannot check what a machine's root writes into its journal or how the machine names
+//! itself. Entries by other users of a machine are left out.
 
 pub mod entry;
 pub mod report;
@@ -106,7 +105,7 @@ struct Decision {
     reason: Option<String>,
 }
 
-/// Something that needs a look. Ordered by how much, then by time.
+/// Something to look into, ordered by severity, then by time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Alert {
     severity: Severity,
@@ -134,9 +133,9 @@ pub struct Fleet {
 /// What was read and is not in the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LeftOut {
-    /// Entries that are none: no JSON, no time, too long.
+    /// Unreadable entries: not JSON, without a time, or too long.
     pub unreadable: u64,
-    /// Entries that say they are the daemon's and were not written by root.
+    /// Entries that claim to be the daemon's but were not written by root.
     pub forged: u64,
     /// Entries of hosts, and servers and tools, above what is held in memory.
     pub too_many: u64,

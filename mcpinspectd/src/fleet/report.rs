@@ -1,4 +1,4 @@
-//! The answers: what runs where, who differs, who decided, what is bad, who is silent.
+//! The report: what runs where, which hosts differ, who decided what, alerts, and silent hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::entry::Sign;
 use super::{Fleet, Host, HostId, LeftOut, Lost};
 use crate::model::{Severity, Timestamp};
 
-/// How it stands with a host.
+/// A host's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -31,7 +31,7 @@ pub struct HostReport {
     pub host: String,
     /// What systemd calls the machine.
     pub machine_id: String,
-    /// How it stands.
+    /// Its state.
     pub state: State,
     /// Its newest entry.
     pub last_entry: Timestamp,
@@ -39,7 +39,7 @@ pub struct HostReport {
     pub last_event: Option<Timestamp>,
     /// Servers seen there.
     pub servers: usize,
-    /// What is missing from its record.
+    /// Gaps in its record.
     pub lost: Lost,
 }
 
@@ -112,7 +112,7 @@ pub struct AlertReport {
     pub time: Timestamp,
     /// Where.
     pub host: String,
-    /// How bad.
+    /// Its severity.
     pub severity: Severity,
     /// Which event.
     pub event: &'static str,
@@ -126,7 +126,7 @@ pub struct AlertReport {
     pub pattern: Option<String>,
 }
 
-/// Everything.
+/// The whole report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// The hosts.
@@ -135,11 +135,11 @@ pub struct Report {
     pub servers: Vec<ServerReport>,
     /// Who decided what, the newest first.
     pub decisions: Vec<DecisionReport>,
-    /// What is bad, the worst first.
+    /// Alerts, the worst first.
     pub alerts: Vec<AlertReport>,
     /// How many alerts there were of each severity, listed or not.
     pub alert_counts: BTreeMap<Severity, u64>,
-    /// What was read and is not in here.
+    /// Entries that were read but are not part of the report.
     pub left_out: LeftOut,
 }
 

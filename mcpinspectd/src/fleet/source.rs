@@ -1,8 +1,8 @@
-//! Where entries come from: `journalctl` on a directory of journals, or files that were exported.
+//! The entries' sources: `journalctl` on a directory of journals, or exported files.
 //!
 //! Journals are read by the stock tool, in a process of its own: their format is large, changes, and
-//! is filled by machines that may be hostile. What comes out is read within a time, line by line
-//! within a size, and nothing is kept but what [`Fleet`] keeps.
+//! is filled by machines that may be hostile. Its output is read line by line, bounded in time
+//! and size, and only [`Fleet`] keeps anything of it.
 
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +19,7 @@ use crate::event::kind::EventKind;
 
 /// Longest entry that is read, bytes; the daemon's own are smaller than a tenth of it.
 const ENTRY_MAX: usize = 1 << 20;
-/// What a tool may say about what went wrong, bytes.
+/// Longest error output of a tool, in bytes.
 const ERRORS_MAX: u64 = 2_048;
 /// Hosts whose last entry is asked for one by one.
 const HOSTS_ASKED_MAX: usize = 2_000;
@@ -48,7 +48,7 @@ pub enum SourceError {
 pub enum Extent {
     /// To the end.
     Whole,
-    /// The time was up; what was read counts.
+    /// Up to the deadline; what was read by then counts.
     Cut,
 }
 
@@ -120,7 +120,7 @@ fn take(fleet: &mut Fleet, fields: Option<Fields>) {
     }
 }
 
-/// Gives each line of a tool's output to `each`.
+/// Calls `each` with each line of a tool's output.
 fn lines(
     query: &mut Command,
     deadline: Instant,
@@ -210,7 +210,7 @@ fn wait(descriptor: BorrowedFd<'_>, deadline: Instant) -> io::Result<()> {
     }
 }
 
-/// Gives each line to `each`; one that is too long comes as an empty one.
+/// Calls `each` with each line; a line that is too long is passed as an empty one.
 fn each_line(mut input: impl BufRead, each: &mut impl FnMut(&[u8])) -> io::Result<()> {
     let mut line = Vec::new();
     while read_line(&mut input, &mut line)? {
@@ -249,7 +249,7 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     }
 }
 
-/// Reads what `journalctl -o json` or `-o export` wrote; which of them shows at its beginning.
+/// Reads the output of `journalctl -o json` or `-o export`, told apart by its first byte.
 ///
 /// # Errors
 /// The input breaks.

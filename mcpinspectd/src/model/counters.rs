@@ -67,7 +67,7 @@ pub struct SinkTally {
     pub sink: &'static str,
     /// Events that arrived.
     pub delivered: u64,
-    /// Events that the other side refused, or that found nobody there.
+    /// Events that the other side refused, or that found no receiver.
     pub failed: u64,
     /// Events that found the queue full.
     pub dropped: u64,

@@ -41,7 +41,7 @@ impl Severity {
 pub enum Action {
     /// Nothing to do.
     None,
-    /// Show it to whoever looks.
+    /// Show it on request.
     Warn,
     /// Tell a person.
     Alert,

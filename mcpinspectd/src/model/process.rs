@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A process id (thread group id) in the initial pid namespace. Pids are reused: whoever keeps one
+/// A process id (thread group id) in the initial pid namespace. Pids are reused: code that keeps one
 /// beyond the moment keeps the start time beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Pid(pub u32);

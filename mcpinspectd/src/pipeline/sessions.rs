@@ -1,8 +1,8 @@
-//! Who is in session now, and which servers nobody listens to for the time being.
+//! The open sessions, and which servers are paused.
 //!
-//! Looking away must be honest in both directions: what is said meanwhile is not looked at, and the
-//! record says how much that was. So the bytes of a paused server are counted, and when somebody
-//! listens again, or the session ends, they are told as lost, and the stream resynchronises there.
+//! Pausing must be honest in both directions: the content is not examined, yet the record says how
+//! much there was. So the bytes of a paused server are counted; when it is resumed, or the session
+//! ends, they are reported as lost, and the stream resynchronises there.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use crate::model::{Direction, Input, Pid, ServerId, SessionId, Timestamp};
 /// Servers that can be paused by name; all of them together can always be.
 const PAUSED_MAX: usize = 1024;
 
-/// What was said in one direction while nobody listened.
+/// What crossed in one direction during the pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skipped {
     position: u64,
@@ -107,7 +107,7 @@ impl SessionTable {
         Some(&self.sessions.get(session)?.parties)
     }
 
-    /// Takes note of an input, and hands it on unless nobody listens to its server.
+    /// Records an input, and passes it on unless its server is paused.
     pub fn pass(&mut self, input: Input<'_>, on: &mut dyn FnMut(Input<'_>)) {
         match &input {
             Input::SessionStarted(start) => {
@@ -195,7 +195,7 @@ impl SessionTable {
         }
     }
 
-    /// Whether nobody listens to this session; what is said is counted then.
+    /// Returns whether this session is paused; its bytes are only counted then.
     fn skip(
         &mut self,
         session: &SessionId,
@@ -215,7 +215,7 @@ impl SessionTable {
         true
     }
 
-    /// Tells what was said while nobody listened, in one direction or both.
+    /// Reports what crossed during the pause, in one direction or both.
     fn tell_skipped(
         &mut self,
         session: &SessionId,

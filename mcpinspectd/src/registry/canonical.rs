@@ -1,18 +1,18 @@
-//! One text for all the ways to write the same JSON value.
+//! One text for all spellings of the same JSON value.
 //!
 //! Definitions are hashed in this form, so that key order, blanks and escapes do not matter and
 //! everything else does. It is the JSON Canonicalization Scheme (RFC 8785) wherever that is defined.
-//! An attacker is not bound to that domain, and outside of it the scheme would let different
-//! definitions collide or refuse them. There this form goes on, with texts that no RFC 8785 text is:
+//! An attacker is not bound to that domain; outside it, the scheme would refuse definitions or let
+//! different ones collide. This form covers those too, with texts that RFC 8785 never produces:
 //!
-//! - whole numbers beyond ±2⁵³ and numbers beyond a double's range stand as they were written
+//! - whole numbers beyond ±2⁵³ and numbers beyond a double's range are kept as written
 //!   (Python reads them exactly, and a schema's `maximum` may well be `18446744073709551615`);
-//! - repeated members all stand, in the order in which they were written;
-//! - a lone surrogate stands as its escape;
-//! - what is nested deeper than 128 levels stands as it was written, without blanks.
+//! - repeated members are all kept, in the order in which they were written;
+//! - a lone surrogate is kept as its escape;
+//! - text nested deeper than 128 levels is kept as written, without blanks.
 //!
-//! Two texts that differ beyond the order of members, blanks and spelling thus have different
-//! canonical texts, and no input panics, recurses without limit or takes more than linear memory.
+//! So two texts have the same canonical text only if they differ in nothing but member order, blanks
+//! and spelling; and no input panics, recurses without limit or takes more than linear memory.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -24,8 +24,8 @@ use crate::mcp::json;
 /// Deeper than this, text is taken as it was written.
 const MAX_DEPTH: usize = 128;
 
-/// Members of a definition's `_meta` that say something about one message and not about the tool:
-/// trace context, and what ties a message to others. They do not count.
+/// Members of a definition's `_meta` that describe one message and not the tool: trace context and
+/// links to other messages. They are left out.
 const VOLATILE_META: [&[u8]; 6] = [
     b"traceparent",
     b"tracestate",
@@ -35,18 +35,18 @@ const VOLATILE_META: [&[u8]; 6] = [
     b"io.modelcontextprotocol/subscriptionId",
 ];
 
-/// Whether this member of a definition's `_meta` does not count.
+/// Returns whether this member of a definition's `_meta` is left out.
 pub fn is_volatile_meta(key: &[u8]) -> bool {
     VOLATILE_META.contains(&key)
 }
 
-/// The canonical text of a definition: its volatile `_meta` members left out, and `_meta` with them
-/// where nothing else is in it.
+/// Returns the canonical text of a definition without the volatile members of its `_meta`, and
+/// without `_meta` if nothing else is in it.
 pub fn definition(raw: &RawValue) -> Vec<u8> {
     Writer::new(raw.get(), true).finish()
 }
 
-/// The canonical text of any value.
+/// Returns the canonical text of any value.
 pub fn value(raw: &RawValue) -> Vec<u8> {
     Writer::new(raw.get(), false).finish()
 }
@@ -283,7 +283,7 @@ fn write_number(token: &[u8], out: &mut Vec<u8>) {
     if whole && digits == b"0" {
         out.push(b'0');
     } else if whole {
-        // Up to 2^53 ECMAScript writes a whole number just so, and beyond nobody may touch it.
+        // Up to 2^53 ECMAScript writes a whole number like this; beyond that it must not be altered.
         out.extend_from_slice(token);
     } else {
         match std::str::from_utf8(token)

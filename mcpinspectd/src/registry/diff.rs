@@ -7,10 +7,10 @@ use super::canonical;
 use crate::mcp::json;
 use crate::model::FieldChange;
 
-/// The fields in which `new` differs from `previous`, in the order of their paths.
+/// Returns the fields in which `new` differs from `previous`, in the order of their paths.
 ///
-/// Goes as deep as both sides have an object or arrays of one length, so that a changed word in one
-/// parameter's description shows as `inputSchema.properties.path.description` and not as a changed
+/// Descends while both sides are objects, or arrays of equal length, so that a changed word in one
+/// parameter's description appears as `inputSchema.properties.path.description` and not as a changed
 /// schema. Where the trees do not show the difference (a number beyond a double's precision, a
 /// repeated member) or cannot be built, the whole texts stand as the field `definition`.
 pub fn diff(previous: &RawValue, new: &RawValue) -> Vec<FieldChange> {
@@ -95,7 +95,7 @@ fn child(path: &str, key: &str) -> String {
     match (path.is_empty(), plain) {
         (true, true) => key.to_owned(),
         (false, true) => format!("{path}.{key}"),
-        // Quoted, so that no key can pass for a path.
+        // Quoted, so that a key cannot imitate a path.
         (_, false) => format!("{path}[{}]", Value::from(key)),
     }
 }

@@ -1,8 +1,8 @@
 //! The canonical hash of bytes that were seen before.
 //!
-//! Servers list the same definitions again and again, letter by letter. Their canonical form need not
-//! be made each time: the hash of the bytes tells that it was made before. It is a SHA-256 here too,
-//! for whoever writes these bytes may be hostile.
+//! Servers list the same definitions again and again, byte for byte. Hashing the raw bytes first
+//! avoids making their canonical form each time. This hash is a SHA-256 too, because the author of
+//! the bytes may be hostile.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 use super::canonical;
 use crate::model::DefinitionHash;
 
-/// Bytes whose canonical hash is remembered; twice as many at most.
+/// Hashes per generation; at most twice as many are remembered.
 const MAX_REMEMBERED: usize = 8192;
 
-/// Remembers hashes. Two generations, so that what is in use stays.
+/// Remembers hashes in two generations, so that those in use stay.
 #[derive(Debug, Default)]
 pub(super) struct HashMemory {
     young: HashMap<[u8; 32], DefinitionHash>,
@@ -22,7 +22,7 @@ pub(super) struct HashMemory {
 }
 
 impl HashMemory {
-    /// The hash of a definition's canonical text.
+    /// Returns the hash of a definition's canonical text.
     pub(super) fn hash(&mut self, definition: &RawValue) -> DefinitionHash {
         let bytes = DefinitionHash::of(definition.get().as_bytes()).0;
         if let Some(hash) = self.young.get(&bytes) {

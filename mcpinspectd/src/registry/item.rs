@@ -10,7 +10,7 @@ use crate::model::{DefinitionHash, FieldChange, ItemKind, Timestamp};
 pub struct ItemKey {
     /// What it is.
     pub kind: ItemKind,
-    /// Its name; empty for a kind of which a server has only one.
+    /// Its name; empty for a kind that a server has only one of.
     pub name: Box<str>,
 }
 

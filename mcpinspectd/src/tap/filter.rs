@@ -16,7 +16,7 @@ impl Filter {
     /// server or the client.
     ///
     /// # Errors
-    /// Where the glob is none.
+    /// The glob is invalid.
     pub fn new(server: Option<&str>, pid: Option<Pid>) -> Result<Self, globset::Error> {
         let server = server
             .map(|glob| GlobBuilder::new(glob).case_insensitive(true).build())
@@ -25,12 +25,12 @@ impl Filter {
         Ok(Self { server, pid })
     }
 
-    /// Whether everything is admitted.
+    /// Returns whether everything is admitted.
     pub fn is_empty(&self) -> bool {
         self.server.is_none() && self.pid.is_none()
     }
 
-    /// Whether a session is shown, as far as it is known.
+    /// Returns whether a session is shown, as far as it is known.
     pub fn admits(&self, server: Option<&ServerId>, parties: [Option<Pid>; 2]) -> bool {
         let server_fits = self
             .server

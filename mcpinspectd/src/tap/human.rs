@@ -5,10 +5,10 @@
 //! 10:53:20.002  filesystem(4242)  ← tools/call read_file      1  1.5 ms  2.1 KiB  127.0.0.1 localhost
 //! ```
 //!
-//! Columns keep their places so that the eye can run down them: when, who, which way, what, which
-//! request, how long it took, how large, what it says. Times are UTC. What is not a message stands in
-//! between as a sentence. Colour repeats what the letters say already; it is used on a terminal only,
-//! and not where `NO_COLOR` is set (<https://no-color.org>).
+//! Columns are fixed so that the eye can scan them: time, server, direction, method, request id,
+//! latency, size, preview. Times are UTC. Events that are not messages appear in between as
+//! sentences. Colour only repeats what the text says; it is used only on a terminal, and not if
+//! `NO_COLOR` is set (<https://no-color.org>).
 
 use std::fmt::Write as _;
 
@@ -29,11 +29,11 @@ const WHAT: usize = 34;
 const ID: usize = 6;
 const LATENCY: usize = 8;
 const SIZE: usize = 9;
-/// All of them, with time, arrow and the blanks between.
+/// Width of everything before the preview: columns, time, arrow and blanks.
 const BEFORE_PREVIEW: usize = 12 + 2 + SERVER + 1 + 2 + WHAT + 1 + ID + 1 + LATENCY + 1 + SIZE + 2;
-/// Least that is shown of what a message says.
+/// Shortest preview, in characters.
 const PREVIEW_MIN: usize = 24;
-/// What is shown where the width is not known.
+/// Preview if the terminal's width is unknown, in characters.
 const PREVIEW_DEFAULT: usize = 80;
 
 const TIME: Style = Style::new().dimmed();
@@ -46,7 +46,7 @@ const NOTICE: Style = AnsiColor::Blue.on_default();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const ALARM: Style = AnsiColor::Red.on_default().bold();
 
-/// See the module's text.
+/// Writes one line per message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Human {
     colour: bool,
@@ -56,7 +56,7 @@ pub struct Human {
 }
 
 impl Human {
-    /// Lines for a terminal of `width` columns, where that is known.
+    /// Fits lines to a terminal of `width` columns, if that is known.
     pub fn new(colour: bool, width: Option<usize>) -> Self {
         let preview = width.map_or(PREVIEW_DEFAULT, |width| {
             width.saturating_sub(BEFORE_PREVIEW).max(PREVIEW_MIN)
@@ -68,7 +68,7 @@ impl Human {
         }
     }
 
-    /// With each message itself on a line below it, escaped, neither cut nor redacted.
+    /// Adds each message in full on a line below, escaped, neither cut nor redacted.
     pub fn with_raw(self, raw: bool) -> Self {
         Self { raw, ..self }
     }
@@ -227,7 +227,7 @@ fn push(out: &mut Vec<u8>, line: &str) {
     out.push(b'\n');
 }
 
-/// Method and tool; on a response those of its request.
+/// Returns method and tool; for a response, those of its request.
 fn what(message: &MessageSeen<'_>) -> String {
     let method = escape::printable(
         message.method.or(message.reply_to).unwrap_or_default(),

@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `tap_ready` | first, once the probes are attached |
 //! | `mcp_message` | for each frame |
-//! | `mcp_capture_gap`, `mcp_blind_spot` | where bytes were lost, or move out of sight |
+//! | `mcp_capture_gap`, `mcp_blind_spot` | when bytes were lost or bypass capture |
 //! | `tap_summary` | last |
 //!
 //! `bytes` and `sha256` are over the exact bytes between two line feeds, a carriage return before
-//! the second one included. `id` is the JSON value of the message. `method` is what the message
-//! itself says, so a response has none. With `raw` asked for, the bytes follow as a string, or, where
-//! they are no UTF-8, in `raw_base64`. Characters without a glyph are written as `\u` escapes: a
-//! parser gets the exact text, a terminal no surprise.
+//! the second one included. `id` is the JSON value of the message. `method` is the message's
+//! own, so a response has none. With `raw`, the bytes follow as a string, or in `raw_base64` if they
+//! are not UTF-8. Characters without a glyph are written as `\u` escapes: a parser reads the exact
+//! text, and a terminal is safe.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ use crate::event::json::TerminalSafe;
 use crate::event::{Body, Event};
 use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
 
-/// See the module's text.
+/// Writes one JSON object per message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Jsonl {
     /// Whether the messages themselves are written. They are secret.
@@ -107,7 +107,7 @@ impl Format for Jsonl {
             id,
             bytes,
             gap_before,
-            // What the message does not say itself is for people.
+            // The request's method on a response is only for people.
             reply_to: _,
             tool: _,
             latency_ns: _,
@@ -163,7 +163,7 @@ fn line(value: &impl Serialize, out: &mut Vec<u8>) {
     let mut serializer = serde_json::Serializer::with_formatter(&mut *out, TerminalSafe);
     match value.serialize(&mut serializer) {
         Ok(()) => out.push(b'\n'),
-        // Nothing here has a map with keys that are no strings, which is all that can go wrong.
+        // Serialisation fails only on maps whose keys are not strings; there are none here.
         Err(error) => {
             out.truncate(start);
             tracing::error!(%error, "a line of the tap cannot be written");

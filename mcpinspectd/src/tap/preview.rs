@@ -1,8 +1,7 @@
 //! What a message is about, in a few words.
 //!
-//! A person who watches the wire wants the arguments of a call and the beginning of its result, not
-//! the envelope. Content is secret and hostile at once, so it is redacted, escaped and cut, in this
-//! order.
+//! A person watching the wire wants the arguments of a call and the start of its result, not the
+//! envelope. Content is both secret and hostile, so it is redacted, escaped and cut, in this order.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::engine::{MessageKind, MessageSeen};
 use crate::text::{escape, redact};
 
-/// Most of a value that is looked at, in bytes: what is shown of it is far less.
+/// How much of a value is examined, in bytes; far less of it is shown.
 const LOOKED_AT: usize = 16 * 1024;
 /// Longest message that is parsed for its preview.
 const PARSED: usize = 4 * 1024 * 1024;
@@ -27,7 +26,7 @@ struct Parts<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// One line of at most `max_chars` characters; empty where there is nothing to tell.
+/// One line of at most `max_chars` characters; empty if the message has nothing to show.
 pub(super) fn preview(message: &MessageSeen<'_>, max_chars: usize) -> String {
     let text = words(message).unwrap_or_else(|| beginning(message.bytes));
     escape::printable(&redact::secrets(&text), max_chars)
@@ -194,7 +193,7 @@ fn value_words(value: &RawValue) -> String {
     }
 }
 
-/// Parameters or a result without the part that is there for machines.
+/// Parameters or a result without the members meant for machines.
 fn without_meta(value: &RawValue) -> String {
     if value.get().len() > LOOKED_AT {
         return cut(value.get()).to_owned();
@@ -218,12 +217,12 @@ fn member(object: &RawValue, key: &str) -> Option<Box<RawValue>> {
     members.remove(key).map(ToOwned::to_owned)
 }
 
-/// The front of a text, for redaction and escaping to look at.
+/// The start of a text, for redaction and escaping.
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(LOOKED_AT)]
 }
 
-/// The front of a frame that was not understood.
+/// The start of a frame that could not be parsed.
 fn beginning(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(LOOKED_AT)]).into_owned()
 }

@@ -1,6 +1,6 @@
 //! Findings that take code instead of words.
 //!
-//! Some signs of an attack are not in what a text says: it is spelled in characters that nobody sees, it is
+//! Some signs of an attack are not in what a text says: it is spelled in invisible characters, it is
 //! encoded, or it contradicts the annotations beside it. Each probe reports its findings by the
 //! [`Probe`](super::rules::Probe) that they are; a rule states what that means and weighs.
 
