@@ -76,7 +76,8 @@ impl Sinks {
         let queues = lock(&self.queues);
         let decision = event.server().map_or(RateDecision::Pass, |server| {
             let (kind, severity) = (event.kind(), event.severity());
-            lock(&self.rate_limiter).judge(server, kind, severity, event.time)
+            let uid = self.sequencer.view().live().uid_of(event);
+            lock(&self.rate_limiter).judge(uid, server, kind, severity, event.time)
         });
         match decision {
             RateDecision::Pass => {}

@@ -1,12 +1,14 @@
-//! One server must not drown the others.
+//! One server must not drown the others, and one user must not drown another's servers.
 //!
-//! What a server says decides how many events there are about it: a thousand tools, a finding in each
+//! A server's messages decide how many events there are about it: a thousand tools, a finding in each
 //! of a million results. Queues, journals and people's patience are shared. So each server has a
 //! bucket of events, generous and refilled at a steady rate, and one more for those of high severity,
-//! so that noise cannot hide a finding. What is left out is counted per server and told.
+//! so that noise cannot hide a finding. Since a user can start any number of servers, all servers of
+//! one user together have such a pair of buckets as well. Suppressed events are counted per server
+//! and reported.
 //!
 //! Only events whose number a server decides are held back: sessions, decisions and losses are
-//! always told, because others count on them.
+//! always reported, because others count on them.
 
 use std::collections::HashMap;
 
@@ -31,8 +33,14 @@ impl Default for Rate {
     }
 }
 
-/// Most servers with buckets of their own; beyond that, the rest share one pair.
-const MOST: usize = 1024;
+/// Servers of one user with buckets of their own; the user's further servers share one pair.
+const SERVERS_PER_USER: usize = 256;
+
+/// Users with buckets of their own; further ones share those of the unknown user.
+const USERS: usize = 1024;
+
+/// A user's buckets are this many times as large as those of one server.
+const USER_SHARE: u32 = 4;
 
 const NANOS: u64 = 1_000_000_000;
 
@@ -40,15 +48,29 @@ const NANOS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct RateLimiter {
     rate: Rate,
-    servers: HashMap<ServerId, Buckets>,
-    rest: Buckets,
+    users: HashMap<Option<u32>, User>,
+}
+
+/// The servers of one user.
+#[derive(Debug)]
+struct User {
+    all: Buckets,
+    servers: HashMap<ServerId, Counted>,
+    rest: Counted,
+}
+
+/// Buckets, and how many events did not fit since that was last reported.
+#[derive(Debug)]
+struct Counted {
+    buckets: Buckets,
+    suppressed: u64,
 }
 
 #[derive(Debug)]
 struct Buckets {
+    rate: Rate,
     ordinary: Bucket,
     severe: Bucket,
-    suppressed: u64,
 }
 
 /// Holds time instead of tokens: an event costs the time in which one flows in.
@@ -74,60 +96,118 @@ impl RateLimiter {
     pub fn new(rate: Rate) -> Self {
         Self {
             rate,
-            servers: HashMap::new(),
-            rest: Buckets::new(rate),
+            users: HashMap::new(),
         }
     }
 
-    /// Decides about an event of this server at this time.
+    /// Decides about an event at this time. `uid` is the user that the server runs as, if known.
     pub fn judge(
         &mut self,
+        uid: Option<u32>,
         server: &ServerId,
         kind: EventKind,
         severity: Option<Severity>,
         now: Timestamp,
     ) -> RateDecision {
-        if !self.servers.contains_key(server) {
-            if self.servers.len() >= MOST {
-                let rate = self.rate;
-                self.servers
-                    .retain(|_, buckets| !buckets.is_idle(rate, now));
-            }
-            if self.servers.len() < MOST {
-                self.servers.insert(server.clone(), Buckets::new(self.rate));
-            }
-        }
-        let buckets = self.servers.get_mut(server).unwrap_or(&mut self.rest);
+        let user = self.user(uid, now);
+        let counted = user.server(server, now);
         if is_bounded_by_nature(kind) {
-            // The end of a session is the last chance to tell of what was left out in it.
+            // The end of a session is the last chance to report what was suppressed in it.
             return match kind {
-                EventKind::SessionEnded => buckets.tell(),
+                EventKind::SessionEnded => counted.report(),
                 _ => RateDecision::Pass,
             };
         }
-        let bucket = match severity {
-            Some(Severity::High | Severity::Critical) => &mut buckets.severe,
-            _ => &mut buckets.ordinary,
-        };
-        if bucket.take(self.rate, now) {
-            buckets.tell()
+        // A server that exceeds its own rate takes nothing from its user's other servers.
+        if counted.buckets.take(severity, now) && user.all.take(severity, now) {
+            user.server(server, now).report()
         } else {
-            buckets.suppressed += 1;
+            user.server(server, now).suppressed += 1;
             RateDecision::Suppress
         }
     }
 
-    /// What was left out and not told yet, for the end of a run.
+    /// The events that were suppressed and not yet reported, for the end of a run.
     pub fn unreported(&mut self) -> Vec<(Option<ServerId>, u64)> {
-        let named = self
-            .servers
-            .iter_mut()
-            .map(|(name, buckets)| (Some(name.clone()), buckets));
-        named
-            .chain([(None, &mut self.rest)])
-            .map(|(name, buckets)| (name, std::mem::take(&mut buckets.suppressed)))
-            .filter(|(_, suppressed)| *suppressed > 0)
-            .collect()
+        let mut unreported = Vec::new();
+        for user in self.users.values_mut() {
+            let named = user
+                .servers
+                .iter_mut()
+                .map(|(name, counted)| (Some(name.clone()), counted));
+            for (name, counted) in named.chain([(None, &mut user.rest)]) {
+                match std::mem::take(&mut counted.suppressed) {
+                    0 => {}
+                    suppressed => unreported.push((name, suppressed)),
+                }
+            }
+        }
+        unreported
+    }
+
+    fn user(&mut self, uid: Option<u32>, now: Timestamp) -> &mut User {
+        let uid = if self.users.contains_key(&uid) {
+            uid
+        } else {
+            if self.users.len() >= USERS {
+                self.users.retain(|_, user| !user.is_idle(now));
+            }
+            uid.filter(|_| self.users.len() < USERS)
+        };
+        let rate = self.rate;
+        self.users.entry(uid).or_insert_with(|| User::new(rate))
+    }
+}
+
+impl User {
+    fn new(rate: Rate) -> Self {
+        Self {
+            all: Buckets::new(Rate {
+                burst: rate.burst.saturating_mul(USER_SHARE),
+                per_second: rate.per_second.saturating_mul(USER_SHARE),
+            }),
+            servers: HashMap::new(),
+            rest: Counted::new(rate),
+        }
+    }
+
+    fn server(&mut self, server: &ServerId, now: Timestamp) -> &mut Counted {
+        if !self.servers.contains_key(server) {
+            if self.servers.len() >= SERVERS_PER_USER {
+                self.servers.retain(|_, counted| !counted.is_idle(now));
+            }
+            if self.servers.len() < SERVERS_PER_USER {
+                let rate = self.rest.buckets.rate;
+                self.servers.insert(server.clone(), Counted::new(rate));
+            }
+        }
+        self.servers.get_mut(server).unwrap_or(&mut self.rest)
+    }
+
+    fn is_idle(&mut self, now: Timestamp) -> bool {
+        self.all.is_full(now)
+            && self.rest.is_idle(now)
+            && self.servers.values_mut().all(|server| server.is_idle(now))
+    }
+}
+
+impl Counted {
+    fn new(rate: Rate) -> Self {
+        Self {
+            buckets: Buckets::new(rate),
+            suppressed: 0,
+        }
+    }
+
+    fn report(&mut self) -> RateDecision {
+        match std::mem::take(&mut self.suppressed) {
+            0 => RateDecision::Pass,
+            suppressed => RateDecision::PassAfter(suppressed),
+        }
+    }
+
+    fn is_idle(&mut self, now: Timestamp) -> bool {
+        self.suppressed == 0 && self.buckets.is_full(now)
     }
 }
 
@@ -153,24 +233,28 @@ fn is_bounded_by_nature(kind: EventKind) -> bool {
 impl Buckets {
     fn new(rate: Rate) -> Self {
         Self {
+            rate,
             ordinary: Bucket::full(rate),
             severe: Bucket::full(rate),
-            suppressed: 0,
         }
     }
 
-    fn tell(&mut self) -> RateDecision {
-        match std::mem::take(&mut self.suppressed) {
-            0 => RateDecision::Pass,
-            suppressed => RateDecision::PassAfter(suppressed),
-        }
+    fn take(&mut self, severity: Option<Severity>, now: Timestamp) -> bool {
+        let bucket = match severity {
+            Some(Severity::High | Severity::Critical) => &mut self.severe,
+            _ => &mut self.ordinary,
+        };
+        bucket.take(self.rate, now)
     }
 
-    fn is_idle(&mut self, rate: Rate, now: Timestamp) -> bool {
-        let full = rate.capacity();
-        self.ordinary.fill(rate, now);
-        self.severe.fill(rate, now);
-        self.suppressed == 0 && self.ordinary.nanos == full && self.severe.nanos == full
+    fn is_full(&mut self, now: Timestamp) -> bool {
+        let full = self.rate.capacity();
+        [&mut self.ordinary, &mut self.severe]
+            .into_iter()
+            .all(|bucket| {
+                bucket.fill(self.rate, now);
+                bucket.nanos == full
+            })
     }
 }
 
@@ -232,8 +316,9 @@ mod tests {
     #[test]
     fn a_burst_passes_the_rest_is_counted_and_told() {
         let mut limiter = RateLimiter::new(RATE);
-        let mut judge =
-            |severity, time| limiter.judge(&server("a"), EventKind::Detection, severity, at(time));
+        let mut judge = |severity, time| {
+            limiter.judge(None, &server("a"), EventKind::Detection, severity, at(time))
+        };
         for _ in 0..3 {
             assert_eq!(judge(LOW, 0), RateDecision::Pass);
         }
@@ -256,42 +341,59 @@ mod tests {
     #[test]
     fn servers_do_not_share_and_losses_always_pass() {
         let mut limiter = RateLimiter::new(RATE);
+        let mut judge = |name, kind| limiter.judge(Some(7), &server(name), kind, None, at(0));
         for _ in 0..10 {
-            limiter.judge(&server("loud"), EventKind::ToolSeen, None, at(0));
-            assert_eq!(
-                limiter.judge(&server("loud"), EventKind::CaptureGap, LOW, at(0)),
-                RateDecision::Pass
-            );
+            judge("loud", EventKind::ToolSeen);
+            assert_eq!(judge("loud", EventKind::CaptureGap), RateDecision::Pass);
         }
-        assert_eq!(
-            limiter.judge(&server("calm"), EventKind::ToolSeen, None, at(0)),
-            RateDecision::Pass
-        );
-        let end = limiter.judge(&server("loud"), EventKind::SessionEnded, None, at(0));
+        assert_eq!(judge("calm", EventKind::ToolSeen), RateDecision::Pass);
+        let end = judge("loud", EventKind::SessionEnded);
         assert_eq!(end, RateDecision::PassAfter(7));
-        limiter.judge(&server("loud"), EventKind::ToolSeen, None, at(0));
+        judge("loud", EventKind::ToolSeen);
         assert_eq!(limiter.unreported(), [(Some(server("loud")), 1)]);
         assert_eq!(limiter.unreported(), []);
     }
 
     #[test]
-    fn memory_is_bounded_and_idle_servers_make_room() {
+    fn any_number_of_noisy_servers_costs_other_users_nothing() {
         let mut limiter = RateLimiter::new(RATE);
-        for number in 0..MOST * 2 {
-            limiter.judge(
-                &server(&number.to_string()),
-                EventKind::ToolSeen,
-                None,
-                at(0),
-            );
+        let mut passed = 0;
+        for number in 0..5000 {
+            for severity in [LOW, HIGH] {
+                let noisy = server(&number.to_string());
+                let decision =
+                    limiter.judge(Some(666), &noisy, EventKind::Detection, severity, at(0));
+                passed += u32::from(decision != RateDecision::Suppress);
+            }
         }
-        assert_eq!(limiter.servers.len(), MOST);
-        assert_eq!(
-            limiter.unreported(),
-            [(None, MOST as u64 - 3)],
-            "the rest share one bucket"
-        );
-        limiter.judge(&server("new"), EventKind::ToolSeen, None, at(10_000));
-        assert_eq!(limiter.servers.len(), 1);
+        assert_eq!(passed, 2 * USER_SHARE * RATE.burst);
+        for name in ["calm", "0"] {
+            let calm = limiter.judge(Some(7), &server(name), EventKind::Detection, HIGH, at(0));
+            assert_eq!(calm, RateDecision::Pass);
+        }
+        let unreported: u64 = limiter.unreported().iter().map(|(_, count)| count).sum();
+        assert_eq!(unreported, 10_000 - u64::from(passed));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_idle_ones_make_room() {
+        let mut limiter = RateLimiter::new(RATE);
+        let seen = EventKind::ToolSeen;
+        for number in 0..SERVERS_PER_USER * 2 {
+            let name = server(&number.to_string());
+            limiter.judge(Some(1), &name, seen, None, at(0));
+        }
+        assert_eq!(limiter.users[&Some(1)].servers.len(), SERVERS_PER_USER);
+        limiter.unreported();
+        limiter.judge(Some(1), &server("new"), seen, None, at(10_000));
+        assert_eq!(limiter.users[&Some(1)].servers.len(), 1);
+
+        for uid in 0..5000 {
+            limiter.judge(Some(uid), &server("a"), seen, None, at(10_000));
+        }
+        assert_eq!(limiter.users.len(), USERS + 1, "the rest share one entry");
+        limiter.unreported();
+        limiter.judge(Some(5000), &server("a"), seen, None, at(20_000));
+        assert!(limiter.users.len() <= 2);
     }
 }
