@@ -381,3 +381,47 @@ mod as_root {
         );
     }
 }
+
+#[test]
+fn forgetting_a_tool_and_a_server() {
+    let machine = Machine::new();
+    let before = machine.json(&["registry", "--json"]);
+    let files = &before["servers"][0];
+    assert_eq!(files["server_id"], "files");
+    assert!(files["definition_bytes"].as_u64().unwrap() > 0, "{before}");
+
+    let (status, text) = machine.run(&["forget", "files", "read_file", "--reason", "gone"]);
+    assert_eq!(status, 0, "{text}");
+    assert!(text.starts_with("forgot files read_file, "), "{text}");
+    let (_, table) = machine.run(&["tools"]);
+    assert!(!table.contains("read_file"), "{table}");
+    let (status, text) = machine.run(&["forget", "files", "read_file"]);
+    assert!(status == 2 && text.contains("no tool read_file"), "{text}");
+    // The record of who did it stays, for an event that tells of it.
+    let decisions = machine.open().take_decisions();
+    let forgotten = decisions.last().unwrap();
+    assert_eq!(forgotten.decision.kind, DecisionKind::Forget);
+    assert_eq!(forgotten.decision.reason, "gone");
+
+    // Seen again, it is new.
+    see(
+        &mut machine.open(),
+        DAY,
+        ItemKind::Tool,
+        "read_file",
+        r#"{"name":"read_file"}"#,
+    );
+    let (_, table) = machine.run(&["tools"]);
+    assert!(table.contains("read_file"), "{table}");
+    assert!(!table.contains(" changed"), "{table}");
+
+    assert_eq!(machine.run(&["forget", "files"]).0, 0);
+    let after = machine.json(&["registry", "--json"]);
+    let servers = after["servers"].as_array().unwrap();
+    assert!(
+        servers.iter().all(|one| one["server_id"] != "files"),
+        "{after}"
+    );
+    let (_, text) = machine.run(&["registry"]);
+    assert!(text.contains("of at most 65536 items"), "{text}");
+}

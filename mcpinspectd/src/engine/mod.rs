@@ -116,6 +116,13 @@ impl Engine {
         for decided in registry.take_decisions() {
             output.event(policy::event(decided));
         }
+        match registry.evict(now) {
+            0 => {}
+            items => tracing::info!(
+                items,
+                "removed what was not seen for a year from the tool registry"
+            ),
+        }
         registry.save(now);
     }
 

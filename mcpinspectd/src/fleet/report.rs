@@ -93,7 +93,7 @@ pub struct DecisionReport {
     pub by: Option<String>,
     /// By which user of that host.
     pub uid: Option<u64>,
-    /// What: `approve`, `reject`, `pin` or `unpin`.
+    /// What: `approve`, `reject`, `pin`, `unpin` or `forget`.
     pub decision: String,
     /// About which server.
     pub server: String,

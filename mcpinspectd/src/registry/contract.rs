@@ -33,6 +33,14 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ),
     ("decisions_are_taken_out_once", decisions_are_taken_out_once),
     (
+        "what_is_forgotten_is_new_when_seen_again",
+        what_is_forgotten_is_new_when_seen_again,
+    ),
+    (
+        "only_what_was_never_decided_on_is_evicted_after_a_year",
+        only_what_was_never_decided_on_is_evicted_after_a_year,
+    ),
+    (
         "the_policy_accepts_and_says_so",
         the_policy_accepts_and_says_so,
     ),
@@ -302,6 +310,64 @@ fn decisions_are_taken_out_once(mut registry: Registry) {
     assert_eq!((&*first[0].server, &first[0].key), ("a", &key));
     assert_eq!(registry.take_decisions().len(), 1);
     assert_eq!(registry.take_decisions(), []);
+}
+
+fn what_is_forgotten_is_new_when_seen_again(mut registry: Registry) {
+    let key = ItemKey::tool("t");
+    see(&mut registry, "a", 1, "t", OLD);
+    see(&mut registry, "a", 1, "other", OLD);
+    see(&mut registry, "b", 1, "t", OLD);
+    registry
+        .decide("a", &key, DecisionKind::Forget, None, ALICE)
+        .unwrap();
+    assert_eq!(registry.size(), (2, 2));
+    assert!(matches!(
+        registry.decide("a", &key, DecisionKind::Approve, None, ALICE),
+        Err(DecideError::UnknownItem)
+    ));
+    assert_eq!(see(&mut registry, "a", 2, "t", NEW), PinStatus::New);
+    assert_eq!(see(&mut registry, "a", 3, "t", NEW), PinStatus::AsPinned);
+    let versions = settled(&registry).versions("a", &key).unwrap();
+    assert_eq!(versions.len(), 1, "the old definition is gone");
+
+    assert_eq!(registry.forget_server("a", ALICE).unwrap(), 2);
+    settled(&registry);
+    registry.refresh();
+    assert_eq!(registry.size(), (1, 1));
+    let servers: Vec<_> = settled(&registry).list().unwrap();
+    assert!(servers.iter().all(|item| item.server == "b"));
+    let usage = registry.usage().unwrap();
+    assert_eq!((usage.len(), usage[0].items, usage[0].versions), (1, 1, 1));
+    assert!(registry.forget_server("a", ALICE).is_err());
+    let kinds: Vec<_> = registry
+        .take_decisions()
+        .iter()
+        .map(|taken| taken.decision.kind)
+        .collect();
+    assert_eq!(kinds, [DecisionKind::Forget; 3]);
+}
+
+fn only_what_was_never_decided_on_is_evicted_after_a_year(mut registry: Registry) {
+    for (name, time) in [("old", 1), ("decided", 1), ("young", EVICT_AFTER / 2)] {
+        see(&mut registry, "a", time, name, OLD);
+    }
+    registry
+        .decide(
+            "a",
+            &ItemKey::tool("decided"),
+            DecisionKind::Approve,
+            None,
+            ALICE,
+        )
+        .unwrap();
+    let later = Timestamp(EVICT_AFTER + 1);
+    assert_eq!(registry.evict(later), 1);
+    assert_eq!(registry.evict(later), 0, "once a day is enough");
+    registry.save(later);
+    let left = settled(&registry).list().unwrap();
+    let left: Vec<_> = left.iter().map(|item| &*item.key.name).collect();
+    assert_eq!(left, ["decided", "young"]);
+    assert_eq!(see(&mut registry, "a", later.0, "old", NEW), PinStatus::New);
 }
 
 fn the_policy_accepts_and_says_so(mut registry: Registry) {

@@ -122,6 +122,7 @@ impl Registry {
             .item_mut(&server.0, key)
             .ok_or(DecideError::UnknownItem)?;
         item.pinned = Some(hash);
+        item.decided = true;
         let by = Attribution {
             by: DecidedBy::Policy,
             time,
@@ -131,6 +132,35 @@ impl Registry {
         self.record(Write::Decided(write));
         self.save(time);
         Ok(())
+    }
+
+    /// Forgets all items of a server in one transaction, and returns how many there were.
+    ///
+    /// # Errors
+    /// If the server has no items, or the decision cannot be stored.
+    pub fn forget_server(
+        &mut self,
+        server: &str,
+        by: Attribution<'_>,
+    ) -> Result<usize, DecideError> {
+        self.refresh();
+        let items: Vec<_> = self
+            .items_of(server)
+            .map(|(key, item)| (key.clone(), item.current))
+            .collect();
+        if items.is_empty() {
+            return Err(DecideError::UnknownItem);
+        }
+        for (key, hash) in &items {
+            let write = write(server, key, DecisionKind::Forget, *hash, by);
+            self.record(Write::Decided(write));
+        }
+        self.save(by.time);
+        if let Some(error) = self.health().error {
+            return Err(StorageError(error).into());
+        }
+        self.follow();
+        Ok(items.len())
     }
 
     /// The definition that a decision concerns, if there is such an item and definition.
@@ -181,7 +211,7 @@ fn write(
 ) -> DecisionWrite {
     let pin = match kind {
         DecisionKind::Approve | DecisionKind::Pin => Some(Some(hash)),
-        DecisionKind::Unpin => Some(None),
+        DecisionKind::Unpin | DecisionKind::Forget => Some(None),
         DecisionKind::Reject => None,
     };
     DecisionWrite {

@@ -104,13 +104,21 @@ pub enum DecisionKind {
     Reject,
     /// Hold the item to a chosen definition.
     Pin,
-    /// Forget the pin: the next definition that is seen becomes the pin.
+    /// Remove the pin: the next definition that is seen becomes the pin.
     Unpin,
+    /// Remove the item with its pin and its definitions: when it is seen again, it is new.
+    Forget,
 }
 
 impl DecisionKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Approve, Self::Reject, Self::Pin, Self::Unpin];
+    pub const ALL: [Self; 5] = [
+        Self::Approve,
+        Self::Reject,
+        Self::Pin,
+        Self::Unpin,
+        Self::Forget,
+    ];
 
     /// The word used in the database and in events.
     pub fn as_str(self) -> &'static str {
@@ -119,6 +127,7 @@ impl DecisionKind {
             Self::Reject => "reject",
             Self::Pin => "pin",
             Self::Unpin => "unpin",
+            Self::Forget => "forget",
         }
     }
 
@@ -177,6 +186,25 @@ pub struct Decision {
     pub time: Timestamp,
     /// Why, in that person's words; for a policy, the condition that was met.
     pub reason: String,
+}
+
+/// What the registry stores of one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerUsage {
+    /// The server's stable name.
+    pub server: String,
+    /// Items.
+    pub items: u64,
+    /// Items that a person or the policy decided on; they are never evicted.
+    pub decided: u64,
+    /// Definitions, old ones included.
+    pub versions: u64,
+    /// Bytes of those definitions' texts.
+    pub definition_bytes: u64,
+    /// When it was first seen.
+    pub first_seen: Timestamp,
+    /// When it was last seen, exact to a day.
+    pub last_seen: Timestamp,
 }
 
 /// A decision with the item that it concerns.

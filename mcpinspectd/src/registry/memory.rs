@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::item::{DecidedBy, Decision, DefinitionVersion, ItemDecision, ItemKey, ItemView};
+use super::item::{
+    DecidedBy, Decision, DecisionKind, DefinitionVersion, ItemDecision, ItemKey, ItemView,
+    ServerUsage,
+};
 use super::storage::{
     Contents, DecisionDone, DecisionWrite, MAX_VERSIONS, Storage, StorageError, StorageHealth,
     StoredItem, Write,
@@ -33,6 +36,7 @@ struct Item {
     pinned_by: Option<DecidedBy>,
     current: DefinitionHash,
     removed_at: Option<Timestamp>,
+    forgotten: bool,
     versions: Vec<DefinitionVersion>,
     decisions: Vec<NumberedDecision>,
 }
@@ -71,6 +75,7 @@ impl MemoryStorage {
                     pinned_by: None,
                     current: hash,
                     removed_at: None,
+                    forgotten: false,
                     versions: Vec::new(),
                     decisions: Vec::new(),
                 });
@@ -86,6 +91,16 @@ impl MemoryStorage {
             } => {
                 if self.names.iter().all(|(known, _)| *known != name) {
                     self.names.push((name, fingerprint));
+                }
+            }
+            Write::Evicted { server, key } => {
+                let place = place(&server, &key);
+                if self
+                    .items
+                    .get(&place)
+                    .is_some_and(|item| item.decisions.is_empty())
+                {
+                    self.items.remove(&place);
                 }
             }
             Write::Decided(decision) => {
@@ -111,6 +126,10 @@ impl MemoryStorage {
         let Some(item) = self.items.get_mut(&place(&server, &key)) else {
             return false;
         };
+        if decision.kind == DecisionKind::Forget {
+            item.forgotten = true;
+            item.versions.clear();
+        }
         if let Some(pin) = pin {
             item.pinned = pin;
             item.pinned_by = pin.map(|_| decision.by);
@@ -142,6 +161,7 @@ impl Item {
     ) {
         self.current = hash;
         self.removed_at = None;
+        self.forgotten = false;
         if pin && self.pinned.is_none() {
             self.pinned = Some(hash);
             self.pinned_at = Some(time);
@@ -211,6 +231,8 @@ impl Item {
             current: self.current,
             removed: self.removed_at.is_some(),
             last_seen: current.map(|version| version.last_seen).unwrap_or_default(),
+            forgotten: self.forgotten,
+            decided: !self.decisions.is_empty(),
         }
     }
 
@@ -237,6 +259,7 @@ impl Storage for MemoryStorage {
             items: self
                 .items
                 .iter()
+                .filter(|(_, item)| !item.forgotten)
                 .map(|((server, ..), item)| item.stored(server))
                 .collect(),
             names: self.names.clone(),
@@ -346,8 +369,40 @@ impl Storage for MemoryStorage {
         Ok(self
             .items
             .iter()
-            .filter(|((of, ..), _)| server.is_none_or(|server| **of == *server))
+            .filter(|((of, ..), item)| {
+                !item.forgotten && server.is_none_or(|server| **of == *server)
+            })
             .map(|((server, ..), item)| item.view(server))
             .collect())
+    }
+
+    fn usage(&self) -> Result<Vec<ServerUsage>, StorageError> {
+        let mut usage: Vec<ServerUsage> = Vec::new();
+        for ((server, ..), item) in self.items.iter().filter(|(_, item)| !item.forgotten) {
+            let seen = item.versions.iter();
+            let first_seen = seen.clone().map(|version| version.first_seen).min();
+            let last_seen = seen.clone().map(|version| version.last_seen).max();
+            let one = ServerUsage {
+                server: server.to_string(),
+                items: 1,
+                decided: u64::from(!item.decisions.is_empty()),
+                versions: item.versions.len() as u64,
+                definition_bytes: seen.map(|version| version.definition.len() as u64).sum(),
+                first_seen: first_seen.unwrap_or_default(),
+                last_seen: last_seen.unwrap_or_default(),
+            };
+            match usage.last_mut().filter(|last| last.server == one.server) {
+                Some(last) => {
+                    last.items += one.items;
+                    last.decided += one.decided;
+                    last.versions += one.versions;
+                    last.definition_bytes += one.definition_bytes;
+                    last.first_seen = last.first_seen.min(one.first_seen);
+                    last.last_seen = last.last_seen.max(one.last_seen);
+                }
+                None => usage.push(one),
+            }
+        }
+        Ok(usage)
     }
 }

@@ -31,12 +31,13 @@ mod storage;
 pub use self::decide::{Attribution, DecideError};
 pub use self::item::{
     Comparison, DecidedBy, Decision, DecisionKind, DefinitionVersion, ItemDecision, ItemKey,
-    ItemView, PinStatus,
+    ItemView, PinStatus, ServerUsage,
 };
 pub use self::memory::MemoryStorage;
 pub use self::names::ServerNames;
 pub use self::pins::{
-    MAX_DEFINITION, MAX_ITEMS, MAX_ITEMS_PER_SERVER, MAX_NAME, Observation, Registry, Sighting,
+    EVICT_AFTER, MAX_DEFINITION, MAX_ITEMS, MAX_ITEMS_PER_SERVER, MAX_NAME, Observation, Registry,
+    Sighting,
 };
 pub use self::storage::{
     Contents, DecisionDone, DecisionWrite, MAX_VERSIONS, Storage, StorageError, StorageHealth,

@@ -28,6 +28,9 @@ pub const MAX_DEFINITION: usize = 1 << 20;
 /// Nanoseconds after which an unchanged definition's `last_seen` is written anew.
 const REFRESH_AFTER: u64 = 86_400_000_000_000;
 
+/// Nanoseconds after which an item that nobody decided on is removed, unless it is seen again: a year.
+pub const EVICT_AFTER: u64 = 365 * 86_400_000_000_000;
+
 /// Where and when definitions were seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Sighting<'a> {
@@ -67,6 +70,8 @@ pub struct Registry {
     pub(super) untold: bool,
     /// The last error of reading, while it persists.
     read_error: Option<String>,
+    /// When stale items were last looked for.
+    evicted: Timestamp,
 }
 
 /// An item in memory.
@@ -76,6 +81,7 @@ pub(super) struct Item {
     pub(super) current: DefinitionHash,
     removed: bool,
     last_seen: Timestamp,
+    pub(super) decided: bool,
 }
 
 impl Registry {
@@ -110,6 +116,7 @@ impl Registry {
             taken: 0,
             untold: true,
             read_error: None,
+            evicted: Timestamp(0),
         };
         for item in items {
             registry.insert(item);
@@ -125,12 +132,18 @@ impl Registry {
             current,
             removed,
             last_seen,
+            forgotten,
+            decided,
         } = stored;
+        if forgotten {
+            return;
+        }
         let item = Item {
             pinned,
             current,
             removed,
             last_seen,
+            decided,
         };
         let items = self.servers.entry(server).or_default();
         self.items += usize::from(items.insert(key, item).is_none());
@@ -160,12 +173,53 @@ impl Registry {
         for (number, stored) in self.read(decided).unwrap_or_default() {
             self.followed = number;
             self.untold = true;
+            if stored.forgotten {
+                self.remove(&stored.server, &stored.key);
+                continue;
+            }
             match self.item_mut(&stored.server, &stored.key) {
-                Some(item) => item.pinned = stored.pinned,
+                Some(item) => {
+                    item.pinned = stored.pinned;
+                    item.decided = true;
+                }
                 // Another process added it.
                 None => self.insert(stored),
             }
         }
+    }
+
+    fn remove(&mut self, server: &str, key: &ItemKey) {
+        let Some(items) = self.servers.get_mut(server) else {
+            return;
+        };
+        self.items -= usize::from(items.remove(key).is_some());
+        if items.is_empty() {
+            self.servers.remove(server);
+        }
+    }
+
+    /// Removes what nobody decided on and nobody has seen for [`EVICT_AFTER`], so that servers of the
+    /// past do not fill the registry. Looks at most once a day. Returns how many items it removed.
+    pub fn evict(&mut self, now: Timestamp) -> usize {
+        if now.nanos_since(self.evicted) < REFRESH_AFTER {
+            return 0;
+        }
+        self.evicted = now;
+        let mut stale: Vec<(Arc<str>, ItemKey)> = Vec::new();
+        for (server, items) in &self.servers {
+            let old = items.iter().filter(|(_, item)| {
+                !item.decided && now.nanos_since(item.last_seen) >= EVICT_AFTER
+            });
+            stale.extend(old.map(|(key, _)| (Arc::clone(server), key.clone())));
+        }
+        // The map has no order, and equal inputs must lead to equal writes.
+        stale.sort_unstable();
+        let count = stale.len();
+        for (server, key) in stale {
+            self.remove(&server, &key);
+            self.writes.push(Write::Evicted { server, key });
+        }
+        count
     }
 
     /// What was read, unless that failed; a failure is logged once and reported as ill health.
@@ -248,6 +302,8 @@ impl Registry {
                 current: hash,
                 removed: false,
                 last_seen: sighting.time,
+                forgotten: false,
+                decided: false,
             });
             self.record_seen(sighting, key, hash, definition, true);
             return Observation {
@@ -363,6 +419,10 @@ impl Registry {
 
     pub(super) fn record(&mut self, write: Write) {
         self.writes.push(write);
+    }
+
+    pub(super) fn items_of(&self, server: &str) -> impl Iterator<Item = (&ItemKey, &Item)> {
+        self.servers.get(server).into_iter().flatten()
     }
 
     /// The items of a server, in no particular order.

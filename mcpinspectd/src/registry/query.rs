@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::decide::DecideError;
 use super::diff;
-use super::item::{Comparison, Decision, DefinitionVersion, ItemKey, ItemView};
+use super::item::{Comparison, Decision, DefinitionVersion, ItemKey, ItemView, ServerUsage};
 use super::pins::Registry;
 use super::storage::StorageError;
 use crate::model::{DefinitionHash, ServerId};
@@ -22,6 +22,14 @@ impl Registry {
     /// If the storage cannot be read.
     pub fn list(&self) -> Result<Vec<ItemView>, StorageError> {
         self.storage.items(None)
+    }
+
+    /// What is stored of each server, ordered by server.
+    ///
+    /// # Errors
+    /// If the storage cannot be read.
+    pub fn usage(&self) -> Result<Vec<ServerUsage>, StorageError> {
+        self.storage.usage()
     }
 
     /// The items of one server, ordered by kind and name.

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::item::{Decision, DefinitionVersion, ItemDecision, ItemKey, ItemView};
+use super::item::{Decision, DefinitionVersion, ItemDecision, ItemKey, ItemView, ServerUsage};
 use crate::model::{DefinitionHash, Timestamp};
 
 /// Definitions kept of one item in addition to those that are pinned, current or decided on; the one
@@ -69,7 +69,14 @@ pub enum Write {
         /// When it was assigned.
         time: Timestamp,
     },
-    /// The policy decided something.
+    /// An item that nobody decided on was not seen for a year.
+    Evicted {
+        /// The server.
+        server: Arc<str>,
+        /// The item.
+        key: ItemKey,
+    },
+    /// The policy decided something, or a person about several items at once.
     Decided(DecisionWrite),
     /// An event told of a decision. Must not be written before that event was told.
     Told {
@@ -117,6 +124,10 @@ pub struct StoredItem {
     pub removed: bool,
     /// When `current` was seen last.
     pub last_seen: Timestamp,
+    /// Whether it was forgotten: it is gone until it is seen again.
+    pub forgotten: bool,
+    /// Whether there is a decision on it.
+    pub decided: bool,
 }
 
 /// Everything that the registry keeps in memory.
@@ -185,4 +196,7 @@ pub trait Storage: fmt::Debug + Send {
 
     /// All stored items, of one server if it is named, ordered by server, kind and name.
     fn items(&self, server: Option<&str>) -> Result<Vec<ItemView>, StorageError>;
+
+    /// What is stored of each server, ordered by server.
+    fn usage(&self) -> Result<Vec<ServerUsage>, StorageError>;
 }

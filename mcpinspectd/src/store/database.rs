@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehav
 use crate::model::{DefinitionHash, ItemKind, Timestamp};
 use crate::registry::{
     Contents, DecidedBy, Decision, DecisionKind, DecisionWrite, DefinitionVersion, ItemDecision,
-    ItemKey, ItemView, MAX_VERSIONS, StorageError, StoredItem, Write,
+    ItemKey, ItemView, MAX_VERSIONS, ServerUsage, StorageError, StoredItem, Write,
 };
 
 /// What a connection to the database can write. Tests substitute disks that are slow or fail.
@@ -34,7 +34,8 @@ pub(super) struct Database {
 /// Columns of a [`StoredItem`], of `item` joined with the version seen last.
 macro_rules! stored_item {
     () => {
-        "server, kind, item.name, pinned, current, removed_at, version.last_seen"
+        "server, kind, item.name, pinned, current, removed_at, version.last_seen, forgotten_at,
+         EXISTS (SELECT 1 FROM decision WHERE decision.item = item.id)"
     };
 }
 
@@ -47,6 +48,8 @@ fn stored_item(row: &Row<'_>, at: usize) -> rusqlite::Result<StoredItem> {
         current: row.get(at + 4)?,
         removed: row.get::<_, Option<Timestamp>>(at + 5)?.is_some(),
         last_seen: row.get::<_, Option<Timestamp>>(at + 6)?.unwrap_or_default(),
+        forgotten: row.get::<_, Option<Timestamp>>(at + 7)?.is_some(),
+        decided: row.get(at + 8)?,
     })
 }
 
@@ -71,7 +74,8 @@ impl Database {
             .prepare(concat!(
                 "SELECT ",
                 stored_item!(),
-                " FROM item LEFT JOIN version ON version.item = item.id AND version.hash = item.current"
+                " FROM item LEFT JOIN version ON version.item = item.id AND version.hash = item.current
+                  WHERE forgotten_at IS NULL"
             ))?
             .query_map([], |row| stored_item(row, 0))?
             .collect::<rusqlite::Result<_>>()?;
@@ -188,8 +192,8 @@ impl Database {
     /// All items, of one server if it is named, ordered by server, kind and name.
     pub(super) fn items(&self, server: Option<&str>) -> rusqlite::Result<Vec<ItemView>> {
         let condition = match server {
-            Some(_) => "WHERE server = ?1",
-            None => "WHERE ?1 IS NULL",
+            Some(_) => "AND server = ?1",
+            None => "AND ?1 IS NULL",
         };
         self.connection
             .prepare_cached(&format!(
@@ -200,7 +204,7 @@ impl Database {
                  LEFT JOIN version ON version.item = item.id AND version.hash = item.current
                  LEFT JOIN decision ON decision.id =
                      (SELECT max(id) FROM decision WHERE decision.item = item.id)
-                 {condition} ORDER BY server, kind, name"
+                 WHERE forgotten_at IS NULL {condition} ORDER BY server, kind, name"
             ))?
             .query_map([server], |row| {
                 Ok(ItemView {
@@ -217,6 +221,33 @@ impl Database {
                         ValueRef::Null => None,
                         _ => Some(decision(row, 10)?),
                     },
+                })
+            })?
+            .collect()
+    }
+
+    /// What each server takes, ordered by server.
+    pub(super) fn usage(&self) -> rusqlite::Result<Vec<ServerUsage>> {
+        self.connection
+            .prepare_cached(
+                "SELECT server, count(DISTINCT item.id), count(version.hash),
+                        coalesce(sum(length(CAST(definition AS BLOB))), 0),
+                        min(first_seen), max(last_seen),
+                        (SELECT count(*) FROM item AS decided
+                         WHERE decided.server = item.server AND forgotten_at IS NULL
+                             AND EXISTS (SELECT 1 FROM decision WHERE decision.item = decided.id))
+                 FROM item LEFT JOIN version ON version.item = item.id
+                 WHERE forgotten_at IS NULL GROUP BY server ORDER BY server",
+            )?
+            .query_map([], |row| {
+                Ok(ServerUsage {
+                    server: row.get(0)?,
+                    items: count(row, 1)?,
+                    versions: count(row, 2)?,
+                    definition_bytes: count(row, 3)?,
+                    first_seen: row.get::<_, Option<Timestamp>>(4)?.unwrap_or_default(),
+                    last_seen: row.get::<_, Option<Timestamp>>(5)?.unwrap_or_default(),
+                    decided: count(row, 6)?,
                 })
             })?
             .collect()
@@ -302,6 +333,14 @@ fn execute(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()>
         Write::Decided(write) => {
             decide(transaction, write)?;
         }
+        Write::Evicted { server, key } => {
+            transaction
+                .prepare_cached(
+                    "DELETE FROM item WHERE server = ?1 AND kind = ?2 AND name = ?3
+                     AND NOT EXISTS (SELECT 1 FROM decision WHERE decision.item = item.id)",
+                )?
+                .execute(params![server, key.kind.as_str(), key.name])?;
+        }
         Write::Told { decision } => {
             transaction
                 .prepare_cached("UPDATE decision SET told = 1 WHERE id = ?1")?
@@ -322,6 +361,13 @@ fn decide(transaction: &Transaction<'_>, write: &DecisionWrite) -> rusqlite::Res
     let Some(item) = item_id(transaction, server, key)? else {
         return Ok(false);
     };
+    if decision.kind == DecisionKind::Forget {
+        transaction.execute(
+            "UPDATE item SET forgotten_at = ?2 WHERE id = ?1",
+            params![item, decision.time],
+        )?;
+        transaction.execute("DELETE FROM version WHERE item = ?1", [item])?;
+    }
     if let Some(pin) = pin {
         let by = pin.map(|_| decision.by);
         let at = pin.map(|_| decision.time);
@@ -394,6 +440,7 @@ fn upsert(
             "UPDATE item SET
                  current = ?6,
                  removed_at = NULL,
+                 forgotten_at = NULL,
                  pinned_at = iif(pinned IS NULL, ?5, pinned_at),
                  pinned = coalesce(pinned, ?4)
              WHERE server = ?1 AND kind = ?2 AND name = ?3
@@ -416,6 +463,10 @@ fn prune(transaction: &Transaction<'_>, item: i64) -> rusqlite::Result<()> {
         )?
         .execute(params![item, MAX_VERSIONS as i64])?;
     Ok(())
+}
+
+fn count(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
+    Ok(row.get::<_, i64>(at)?.unsigned_abs())
 }
 
 fn key(row: &Row<'_>, at: usize) -> rusqlite::Result<ItemKey> {

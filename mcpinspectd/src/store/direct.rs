@@ -7,7 +7,7 @@ use super::database::{Commit as _, Database};
 use crate::model::{DefinitionHash, Timestamp};
 use crate::registry::{
     Contents, Decision, DecisionDone, DecisionWrite, DefinitionVersion, ItemDecision, ItemKey,
-    ItemView, Storage, StorageError, StorageHealth, StoredItem, Write,
+    ItemView, ServerUsage, Storage, StorageError, StorageHealth, StoredItem, Write,
 };
 
 /// Writes on the calling thread. What was recorded is on disk when [`Storage::record`] returns.
@@ -127,5 +127,9 @@ impl Storage for DirectStorage {
 
     fn items(&self, server: Option<&str>) -> Result<Vec<ItemView>, StorageError> {
         Ok(self.database.items(server)?)
+    }
+
+    fn usage(&self) -> Result<Vec<ServerUsage>, StorageError> {
+        Ok(self.database.usage()?)
     }
 }

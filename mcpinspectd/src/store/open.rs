@@ -17,10 +17,11 @@ use crate::registry::StorageError;
 const APPLICATION_ID: i32 = 0x6d63_7069;
 
 /// One step for each version of the schema, oldest first.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("schema.sql"),
     include_str!("schema_2.sql"),
     include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
 ];
 
 /// The version of the schema after all steps.

@@ -24,7 +24,7 @@ use crate::model::{DefinitionHash, Timestamp};
 use crate::priority::Priority;
 use crate::registry::{
     Contents, Decision, DecisionDone, DecisionWrite, DefinitionVersion, ItemDecision, ItemKey,
-    ItemView, Storage, StorageError, StorageHealth, StoredItem, Write,
+    ItemView, ServerUsage, Storage, StorageError, StorageHealth, StoredItem, Write,
 };
 
 /// Most writes that wait for their first attempt.
@@ -493,6 +493,10 @@ impl<T: Send> Storage for WriteBehind<T> {
 
     fn items(&self, server: Option<&str>) -> Result<Vec<ItemView>, StorageError> {
         Ok(self.reader.items(server)?)
+    }
+
+    fn usage(&self) -> Result<Vec<ServerUsage>, StorageError> {
+        Ok(self.reader.usage()?)
     }
 }
 

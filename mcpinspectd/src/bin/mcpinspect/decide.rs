@@ -121,6 +121,7 @@ impl Rest {
             DecisionKind::Reject => "rejected",
             DecisionKind::Pin => "pinned",
             DecisionKind::Unpin => "unpinned",
+            DecisionKind::Forget => "forgot",
         };
         let before = match item.pinned {
             Some(pinned) if kind != DecisionKind::Reject && pinned != decided => {
@@ -142,7 +143,7 @@ impl Rest {
 }
 
 /// The person who decides: when root runs this, the one who called sudo or pkexec.
-fn person() -> u32 {
+pub fn person() -> u32 {
     let own = getuid().as_raw();
     if own != 0 {
         return own;

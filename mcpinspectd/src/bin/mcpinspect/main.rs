@@ -12,8 +12,10 @@ mod diff;
 mod events;
 mod explain;
 mod fleet;
+mod forget;
 mod launch;
 mod pins;
+mod registry;
 mod report;
 mod rules;
 mod scan;
@@ -55,6 +57,8 @@ enum Command {
     Reject(decide::Reject),
     Pin(decide::Pin),
     Unpin(decide::Unpin),
+    Forget(forget::Forget),
+    Registry(registry::RegistryCommand),
     Scan(scan::Scan),
     Explain(explain::Explain),
     Rules(rules::Rules),
@@ -80,6 +84,8 @@ fn main() -> ExitCode {
         Command::Reject(command) => command.run(),
         Command::Pin(command) => command.run(),
         Command::Unpin(command) => command.run(),
+        Command::Forget(command) => command.run(),
+        Command::Registry(command) => command.run(),
         Command::Scan(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Rules(command) => command.run(),

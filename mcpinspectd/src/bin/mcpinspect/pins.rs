@@ -36,7 +36,8 @@ pub struct RegistryLocation {
 }
 
 impl RegistryLocation {
-    fn path(&self) -> anyhow::Result<PathBuf> {
+    /// The registry's file.
+    pub fn path(&self) -> anyhow::Result<PathBuf> {
         match &self.registry {
             Some(path) => Ok(path.clone()),
             None => Ok(Config::load(self.config.as_deref())?.registry.path),
@@ -134,6 +135,18 @@ impl Item {
             listed(tools.map(|item| &*item.key.name))
         )
     }
+}
+
+/// A tool of a server, by its name or its escaped form.
+pub fn tool(registry: &Registry, server: &str, tool: &str) -> anyhow::Result<ItemView> {
+    let item = Item {
+        server: server.to_owned(),
+        tool: Some(tool.to_owned()),
+        instructions: false,
+        server_info: false,
+        program: false,
+    };
+    item.find(registry)
 }
 
 /// All items of one server.

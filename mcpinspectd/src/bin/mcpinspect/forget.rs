@@ -1,0 +1,56 @@
+//! `mcpinspect forget`: removes what the registry holds of a server, or of one of its tools.
+
+use std::process::ExitCode;
+
+use mcpinspectd::model::Timestamp;
+use mcpinspectd::registry::{Attribution, DecidedBy, DecisionKind};
+use mcpinspectd::terminal;
+use mcpinspectd::text::escape;
+
+use super::decide::person;
+use super::pins::{self, NAME, RegistryLocation};
+
+/// Remove a server, or one of its tools, from the registry
+///
+/// The pin and all known definitions are deleted. If the server offers the tool again, it is new and
+/// pinned as it is then, so forget only servers that you no longer use. The decision itself stays on
+/// record, and a running daemon emits an event for it.
+#[derive(clap::Args)]
+pub struct Forget {
+    /// The server's name, as `mcpinspect tools` shows it.
+    server: String,
+    /// The tool's name; without it, everything that the server ever offered.
+    tool: Option<String>,
+    /// Reason to record with the decision.
+    #[arg(long, default_value = "")]
+    reason: String,
+    #[command(flatten)]
+    location: RegistryLocation,
+}
+
+impl Forget {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let mut registry = self.location.write()?;
+        let uid = person();
+        let by = Attribution {
+            by: DecidedBy::Person(uid),
+            time: Timestamp::now(),
+            reason: &self.reason,
+        };
+        let server = escape::printable(&self.server, NAME);
+        let what = match &self.tool {
+            Some(tool) => {
+                let item = pins::tool(&registry, &self.server, tool)?;
+                registry.decide(&item.server, &item.key, DecisionKind::Forget, None, by)?;
+                format!("{server} {}", pins::noun(&item.key))
+            }
+            None => {
+                pins::of_server(&registry, &self.server)?;
+                let count = registry.forget_server(&self.server, by)?;
+                format!("{server} ({count} items)")
+            }
+        };
+        terminal::print(|out| writeln!(out, "forgot {what}, as uid {uid}"))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
