@@ -56,4 +56,16 @@ pub struct ServerIdentity {
     /// `package:pypi`, `package:image`, `package:deno`, `script`, `binary` or `unknown`; `url` is for
     /// servers that are reached by one.
     pub name_source: String,
+    /// What the same server was identified by before; its pins may be kept under that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<FormerIdentity>,
+}
+
+/// What a server was identified by in an earlier version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormerIdentity {
+    /// Its name, as of [`ServerIdentity::server_id`].
+    pub server_id: ServerId,
+    /// Its fingerprint, as of [`ServerIdentity::fingerprint`].
+    pub fingerprint: String,
 }

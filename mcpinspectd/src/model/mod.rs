@@ -24,7 +24,7 @@ pub use counters::{Account, CaptureTotals, SinkTally, StreamLedger};
 pub use direction::Direction;
 pub use finding::{Action, Detection, Match, Severity};
 pub use hash::{DefinitionHash, NotAHash};
-pub use id::{EVERY_SERVER, ServerId, ServerIdentity, SessionId};
+pub use id::{EVERY_SERVER, FormerIdentity, ServerId, ServerIdentity, SessionId};
 pub use input::{Input, InputSink, SessionStart};
 pub use item::ItemKind;
 pub use json::JsonText;

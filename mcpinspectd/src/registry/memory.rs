@@ -87,8 +87,14 @@ impl MemoryStorage {
                 }
             }
             Write::Named {
-                name, fingerprint, ..
+                name,
+                fingerprint,
+                former,
+                ..
             } => {
+                if let Some(former) = former {
+                    self.inherit(&former, &name);
+                }
                 if self.names.iter().all(|(known, _)| *known != name) {
                     self.names.push((name, fingerprint));
                 }
@@ -112,6 +118,19 @@ impl MemoryStorage {
                     found.told = true;
                 }
             }
+        }
+    }
+
+    fn inherit(&mut self, from: &str, to: &Arc<str>) {
+        let old = self
+            .items
+            .iter()
+            .filter(|((server, ..), _)| **server == *from);
+        let copies: Vec<_> = old
+            .map(|(_, item)| (place(to, &item.key), item.copy()))
+            .collect();
+        for (place, copy) in copies {
+            self.items.entry(place).or_insert(copy);
         }
     }
 
@@ -178,6 +197,20 @@ impl Item {
         }
         if !pin {
             self.prune_versions();
+        }
+    }
+
+    /// The item of a server that starts with this one's pin: without its history.
+    fn copy(&self) -> Self {
+        let versions = self.versions.iter();
+        let is_needed = |version: &&DefinitionVersion| {
+            Some(version.hash) == self.pinned || version.hash == self.current
+        };
+        Self {
+            key: self.key.clone(),
+            versions: versions.filter(is_needed).cloned().collect(),
+            decisions: Vec::new(),
+            ..*self
         }
     }
 

@@ -1,5 +1,6 @@
 //! The registry itself: every definition that was seen, compared with its pin.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -260,20 +261,45 @@ impl Registry {
         ServerNames::known(self.names().map(owned))
     }
 
-    /// Records that a server has its name from now on, unless the name belongs to another. Call
-    /// [`Self::save`] afterwards.
+    /// Records that a server has its name from now on, unless the name belongs to another. A server that
+    /// was called differently before starts with the items of that name, which keeps them: what else was
+    /// called so may be another server. Call [`Self::save`] afterwards.
     pub fn assign_name(&mut self, server: &ServerIdentity, time: Timestamp) {
         let name = &server.server_id.0;
         if self.names.contains_key(name) || self.names.len() >= ServerNames::MAX_NAMES {
             return;
+        }
+        let former = server.former.as_ref().filter(|former| {
+            let owner = self.names.get(&former.server_id.0);
+            owner.is_some_and(|owner| **owner == *former.fingerprint)
+        });
+        let former = former.map(|former| Arc::clone(&former.server_id.0));
+        if let Some(former) = &former {
+            self.inherit(former, name);
         }
         let fingerprint: Arc<str> = server.fingerprint.as_str().into();
         self.names.insert(name.clone(), fingerprint.clone());
         self.writes.push(Write::Named {
             name: name.clone(),
             fingerprint,
+            former,
             time,
         });
+    }
+
+    /// Copies the items of a server to another, except those that it has.
+    fn inherit(&mut self, from: &str, to: &Arc<str>) {
+        let items = self.servers.get(from).cloned().unwrap_or_default();
+        for (key, item) in items {
+            if !self.has_room(to) {
+                return;
+            }
+            let own = self.servers.entry(Arc::clone(to)).or_default();
+            if let Entry::Vacant(place) = own.entry(key) {
+                place.insert(item);
+                self.items += 1;
+            }
+        }
     }
 
     /// Takes in one definition. Call [`Self::save`] after the last one of a listing.

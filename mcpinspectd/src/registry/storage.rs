@@ -66,6 +66,9 @@ pub enum Write {
         name: Arc<str>,
         /// The fingerprint of the server's identity.
         fingerprint: Arc<str>,
+        /// The name that the server had before. Its items, with the definitions that are pinned and
+        /// current, are copied to the new name unless that has them.
+        former: Option<Arc<str>>,
         /// When it was assigned.
         time: Timestamp,
     },

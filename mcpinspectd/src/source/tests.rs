@@ -80,6 +80,7 @@ fn session() -> Vec<Input<'static>> {
             server_id: ServerId("files".into()),
             fingerprint: "f0".to_owned(),
             name_source: "package:npm".to_owned(),
+            former: None,
         })
         .processes(Some(party(7, 1000)), Some(party(8, 1000)))
         .paced(START, 1_000_001);

@@ -103,6 +103,14 @@ impl Backlog {
         })
     }
 
+    /// The server whose definitions one of these writes copies to `server`.
+    pub(super) fn former(&self, server: &str) -> Option<Arc<str>> {
+        self.writes.iter().find_map(|write| match write {
+            Write::Named { name, former, .. } if **name == *server => former.clone(),
+            _ => None,
+        })
+    }
+
     /// The items whose pin these writes may move.
     pub(super) fn moved_pins(&self) -> Vec<(Arc<str>, ItemKey)> {
         let moved = self.writes.iter().filter_map(|write| match write {

@@ -134,21 +134,24 @@ impl Database {
             .collect()
     }
 
-    /// The definition with this hash.
+    /// The definition with this hash, of the item or of that of the server's `former` name, from which it
+    /// is about to be copied.
     pub(super) fn definition(
         &self,
         server: &str,
+        former: Option<&str>,
         key: &ItemKey,
         hash: DefinitionHash,
     ) -> rusqlite::Result<Option<Arc<str>>> {
         self.connection
             .prepare_cached(
                 "SELECT definition FROM version JOIN item ON item.id = version.item
-                 WHERE server = ?1 AND kind = ?2 AND name = ?3 AND hash = ?4",
+                 WHERE server IN (?1, ?2) AND kind = ?3 AND name = ?4 AND hash = ?5",
             )?
-            .query_row(params![server, key.kind.as_str(), key.name, hash], |row| {
-                row.get(0)
-            })
+            .query_row(
+                params![server, former, key.kind.as_str(), key.name, hash],
+                |row| row.get(0),
+            )
             .optional()
     }
 
@@ -321,8 +324,12 @@ fn execute(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()>
         Write::Named {
             name,
             fingerprint,
+            former,
             time,
         } => {
+            if let Some(former) = former {
+                inherit(transaction, former, name)?;
+            }
             transaction
                 .prepare_cached(
                     "INSERT INTO name (name, fingerprint, first_seen) VALUES (?1, ?2, ?3)
@@ -347,6 +354,29 @@ fn execute(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()>
                 .execute([decision])?;
         }
     }
+    Ok(())
+}
+
+/// Copies the items of a server to another, with the definitions that are pinned and current, except
+/// those that it has.
+fn inherit(transaction: &Transaction<'_>, from: &str, to: &str) -> rusqlite::Result<()> {
+    transaction.execute(
+        "INSERT INTO item (server, kind, name, pinned, pinned_at, pinned_by, current, removed_at)
+         SELECT ?2, kind, name, pinned, pinned_at, pinned_by, current, removed_at
+         FROM item WHERE server = ?1
+         ON CONFLICT (server, kind, name) DO NOTHING",
+        params![from, to],
+    )?;
+    transaction.execute(
+        "INSERT INTO version (item, hash, definition, first_seen, first_session, last_seen)
+         SELECT own.id, hash, definition, first_seen, first_session, last_seen
+         FROM item AS own
+         JOIN item AS old ON old.server = ?1 AND old.kind = own.kind AND old.name = own.name
+         JOIN version ON version.item = old.id AND hash IN (own.pinned, own.current)
+         WHERE own.server = ?2
+         ON CONFLICT (item, hash) DO NOTHING",
+        params![from, to],
+    )?;
     Ok(())
 }
 

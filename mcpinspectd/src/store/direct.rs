@@ -107,10 +107,13 @@ impl Storage for DirectStorage {
         key: &ItemKey,
         hash: DefinitionHash,
     ) -> Result<Option<Arc<str>>, StorageError> {
-        match self.backlog.definition(server, key, hash) {
-            Some(text) => Ok(Some(text)),
-            None => Ok(self.database.definition(server, key, hash)?),
+        if let Some(text) = self.backlog.definition(server, key, hash) {
+            return Ok(Some(text));
         }
+        let former = self.backlog.former(server);
+        Ok(self
+            .database
+            .definition(server, former.as_deref(), key, hash)?)
     }
 
     fn versions(

@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 use super::backlog::RETRY_AFTER;
 use super::*;
-use crate::model::{ServerIdentity, Timestamp};
+use crate::model::{FormerIdentity, ServerIdentity, Timestamp};
 use crate::registry::contract::{self, ALICE, NEW, OLD, hash, see, server};
 use crate::registry::{
     Attribution, Decision, DecisionKind, DecisionWrite, ItemDecision, ItemKey, PinStatus,
@@ -315,10 +315,41 @@ fn start_session(registry: &mut Registry, names: &mut ServerNames, fingerprint: 
         server_id: server("github"),
         fingerprint: fingerprint.to_owned(),
         name_source: "test".to_owned(),
+        former: None,
     });
     registry.assign_name(&identity, Timestamp(1));
     registry.save(Timestamp(1));
     identity.server_id.to_string()
+}
+
+#[test]
+fn pins_under_a_former_name_survive_the_update_of_the_daemon_and_further_restarts() {
+    const TOOL: &str = "t";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("registry.db");
+    let mut registry = open(&path).unwrap();
+    contract::name(&mut registry, "mcp", None);
+    see(&mut registry, "mcp", 1, TOOL, OLD);
+    drop(registry);
+    for time in 2..4 {
+        let mut registry = open(&path).unwrap();
+        let identity = registry.server_names().assign(ServerIdentity {
+            server_id: server("files"),
+            fingerprint: "print of files".to_owned(),
+            name_source: "test".to_owned(),
+            former: Some(FormerIdentity {
+                server_id: server("mcp"),
+                fingerprint: "print of mcp".to_owned(),
+            }),
+        });
+        registry.assign_name(&identity, Timestamp(time));
+        registry.save(Timestamp(time));
+        assert_eq!(&*identity.server_id.0, "files");
+        let status = see(&mut registry, "files", time, TOOL, OLD);
+        assert_eq!(status, PinStatus::AsPinned);
+        let text = registry.text(&server("files"), &ItemKey::tool(TOOL), hash(OLD));
+        assert!(text.is_some());
+    }
 }
 
 #[test]

@@ -472,11 +472,15 @@ impl<T: Send> Storage for WriteBehind<T> {
         key: &ItemKey,
         hash: DefinitionHash,
     ) -> Result<Option<Arc<str>>, StorageError> {
-        let unwritten = self.queue.lock().backlog.definition(server, key, hash);
-        match unwritten {
-            Some(text) => Ok(Some(text)),
-            None => Ok(self.reader.definition(server, key, hash)?),
+        let state = self.queue.lock();
+        if let Some(text) = state.backlog.definition(server, key, hash) {
+            return Ok(Some(text));
         }
+        let former = state.backlog.former(server);
+        drop(state);
+        Ok(self
+            .reader
+            .definition(server, former.as_deref(), key, hash)?)
     }
 
     fn versions(

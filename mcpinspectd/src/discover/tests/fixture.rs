@@ -59,6 +59,7 @@ impl Environment for Fake {
             server_id: ServerId("fake".into()),
             fingerprint: String::new(),
             name_source: String::new(),
+            former: None,
         }
     }
 }

@@ -65,6 +65,7 @@ pub fn unknown() -> ServerIdentity {
         server_id: ServerId("unknown".into()),
         fingerprint: shortened(&Sha256::digest(b"unknown")),
         name_source: "unknown".to_owned(),
+        former: None,
     }
 }
 
@@ -101,6 +102,7 @@ fn with_name(launch: &Launch, named: Option<Named>) -> ServerIdentity {
         server_id: ServerId(id.into()),
         fingerprint,
         name_source,
+        former: None,
     }
 }
 

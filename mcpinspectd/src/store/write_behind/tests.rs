@@ -174,6 +174,33 @@ fn writes_that_gather_during_a_commit_share_the_next_one() {
 }
 
 #[test]
+fn definitions_under_a_former_name_are_known_before_they_are_copied() {
+    let mut setup = Setup::new();
+    contract::name(&mut setup.registry, "mcp", None);
+    setup.begun();
+    see(&mut setup.registry, "mcp", 1, "t", OLD);
+    setup.push("t seen");
+    setup.grant(true);
+    setup.begun();
+    setup.grant(true);
+    assert_eq!(setup.told(1), ["t seen"]);
+    contract::name(&mut setup.registry, "files", Some("mcp"));
+    setup.begun();
+    see(&mut setup.registry, "files", 2, "t", NEW);
+    setup.push("t changed");
+    let key = ItemKey::tool("t");
+    let comparison = setup.registry.compare("files", &key, None, None).unwrap();
+    assert_eq!(comparison.previous, hash(OLD));
+    assert_eq!(comparison.changes.len(), 1);
+    setup.nothing_is_told();
+    setup.grant(true);
+    setup.grant(true);
+    assert_eq!(setup.told(1), ["t changed"]);
+    let on_disk = setup.on_disk().list_server("files").unwrap();
+    assert_eq!((on_disk.len(), on_disk[0].pinned), (1, Some(hash(OLD))));
+}
+
+#[test]
 fn that_a_decision_was_told_is_written_after_its_event() {
     let mut setup = Setup::new();
     see(&mut setup.registry, "a", 1, "t", OLD);
