@@ -12,6 +12,7 @@
 //! - [`calls`]: the system call that a thread is in
 //! - [`cgroup`]: the unit or container that a cgroup path names
 //! - [`program`]: the file and the package behind a server
+//! - `root`, `walk`: the files that a process names, looked up with no more rights than its user has
 //! - `table`: parents, states and cgroups of all processes
 //! - [`identity`]: the stable name and fingerprint of a server
 
@@ -25,6 +26,7 @@ mod procfs;
 pub mod program;
 mod root;
 mod table;
+mod walk;
 
 pub use handle::ProcessHandle;
 pub use info::{ProcessInfo, ProcessSnapshot, snapshot, start_time};

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
@@ -42,6 +42,16 @@ impl Root {
         Some(Self { pid, uid, root })
     }
 
+    /// A directory as the root of a process that runs as `uid`.
+    #[cfg(test)]
+    pub(super) fn at(root: OwnedFd, uid: u32) -> Self {
+        Self {
+            pid: Pid(0),
+            uid,
+            root,
+        }
+    }
+
     /// The process' executable, even if its path no longer leads to it.
     pub(super) fn executable(&self) -> Option<FoundFile> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -58,13 +68,7 @@ impl Root {
 
     /// The contents of a file, if it has at most `most` bytes.
     pub(super) fn read(&self, path: &Path, most: u64) -> Option<Vec<u8>> {
-        let mut contents = Vec::new();
-        self.open(path)?
-            .file()?
-            .take(most + 1)
-            .read_to_end(&mut contents)
-            .ok()?;
-        (contents.len() as u64 <= most).then_some(contents)
+        self.open(path)?.contents(most)
     }
 
     /// The names in a folder; of a very large folder only the first ones.
@@ -81,6 +85,16 @@ impl Root {
             .collect()
     }
 
+    /// The directory itself, only to look up paths from.
+    pub(super) fn directory(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// The user on whose behalf files are opened.
+    pub(super) fn uid(&self) -> u32 {
+        self.uid
+    }
+
     fn resolve(&self, path: &Path, flags: OFlags) -> Option<OwnedFd> {
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         openat2(
@@ -95,7 +109,8 @@ impl Root {
 }
 
 impl FoundFile {
-    fn new(handle: OwnedFd) -> Option<Self> {
+    /// The file that `handle` refers to, if it is a regular one.
+    pub(super) fn new(handle: OwnedFd) -> Option<Self> {
         let stat = fstat(&handle).ok()?;
         (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
             .then_some(Self { handle, stat })
@@ -107,7 +122,7 @@ impl FoundFile {
     }
 
     /// Whether the user may read it. A hash would reveal a short secret to a user who may not.
-    fn is_readable_by(&self, uid: u32) -> bool {
+    pub(super) fn is_readable_by(&self, uid: u32) -> bool {
         uid == 0
             || self.stat.st_mode & 0o004 != 0
             || (self.stat.st_uid == uid && self.stat.st_mode & 0o400 != 0)
@@ -136,6 +151,20 @@ impl FoundFile {
 
     fn name(&self) -> String {
         format!("/proc/self/fd/{}", self.handle.as_raw_fd())
+    }
+
+    /// Its contents, if they have at most `most` bytes.
+    pub(super) fn contents(&self, most: u64) -> Option<Vec<u8>> {
+        if u64::try_from(self.stat.st_size).ok()? > most {
+            return None;
+        }
+        // The size is that of a moment ago.
+        let mut contents = Vec::new();
+        self.file()?
+            .take(most + 1)
+            .read_to_end(&mut contents)
+            .ok()?;
+        (contents.len() as u64 <= most).then_some(contents)
     }
 
     /// Opens it for reading.

@@ -9,6 +9,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::bin_links::BinLinks;
 use super::config_file::{self, ConfiguredServer, FileVersion, Layout};
 use super::launch::Launch;
 use super::matching;
@@ -116,8 +117,8 @@ pub struct ClientConfigs {
 impl ClientConfigs {
     /// The name of the server that was launched this way, if a configuration of its user describes it.
     /// The client's own files are searched first if the client is known, then project files, then the
-    /// user's.
-    pub fn name_of(&self, launch: &Launch) -> Option<Named> {
+    /// user's. `links` finds the packages behind commands.
+    pub(super) fn name_of(&self, launch: &Launch, links: &BinLinks) -> Option<Named> {
         let server = launch.chain.first()?;
         let mut files = files_for(launch);
         let client = launch
@@ -132,7 +133,7 @@ impl ClientConfigs {
             let servers = self.servers(&path, file.layout, server.uid);
             if let Some(server) = servers
                 .iter()
-                .find(|server| matching::matches(server, launch))
+                .find(|server| matching::matches(server, launch, links))
             {
                 return Some(Named {
                     name: server.name.clone(),

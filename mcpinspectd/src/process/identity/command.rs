@@ -6,15 +6,17 @@
 //! module knows the launchers' grammars just well enough to find both. If it guesses wrong, the
 //! identity is still stable, only less readable.
 
+use super::bin_links::BinLinks;
+use super::node_modules::{self, Place};
 use super::normal;
 use crate::process::info::file_name;
 
 mod grammar;
 
 use grammar::{
-    DENO_VALUES, DOCKER_FLAGS, INTERPRETERS, NODE_VALUES, NPM_VALUES, PROJECT_TOOLS, PYTHON_VALUES,
-    RUNNERS, SHELLS, SURROUNDINGS, UV_VALUES, behind, is_command_option, option, positional,
-    program, script_launcher, shell_words,
+    DENO_VALUES, DOCKER_FLAGS, INTERPRETERS, NODE_VALUES, NPM_ELSEWHERE, NPM_VALUES, PROJECT_TOOLS,
+    PYTHON_VALUES, RUNNERS, SHELLS, SURROUNDINGS, UV_VALUES, behind, is_command_option, option,
+    positional, program, script_launcher, shell_words,
 };
 
 /// Where the program that runs comes from.
@@ -53,6 +55,8 @@ pub(super) struct Invocation {
     /// The package's name without version, the image without tag, or the absolute path of a script or
     /// executable (its bare name if no path is known).
     pub(super) name: String,
+    /// The command in `node_modules/.bin` that led to the package, where that has another name.
+    pub(super) called: Option<String>,
     /// The arguments as written.
     pub(super) arguments: Vec<String>,
     /// Whether the arguments come from a process title, where blanks no longer separate them reliably.
@@ -62,8 +66,14 @@ pub(super) struct Invocation {
 /// How deeply launchers may nest (`env` in `sh -c` in `uv run` …).
 const MAX_DEPTH: usize = 6;
 
-/// Finds what a process runs from its arguments and its executable's path.
-pub(super) fn recognise(argv: &[String], exe: &str, cwd: Option<&str>) -> Option<Invocation> {
+/// Finds what a process runs from its arguments and its executable's path; `links` finds the packages
+/// behind commands.
+pub(super) fn recognise(
+    argv: &[String],
+    exe: &str,
+    cwd: Option<&str>,
+    links: &BinLinks,
+) -> Option<Invocation> {
     // A process title: one argument with blanks in the place of a command.
     if let [title] = argv
         && title.contains(' ')
@@ -76,6 +86,7 @@ pub(super) fn recognise(argv: &[String], exe: &str, cwd: Option<&str>) -> Option
                 argv: &words,
                 exe: "",
                 cwd,
+                links,
                 depth: 0,
             }
             .recognise()?
@@ -85,6 +96,7 @@ pub(super) fn recognise(argv: &[String], exe: &str, cwd: Option<&str>) -> Option
         argv,
         exe,
         cwd,
+        links,
         depth: 0,
     }
     .recognise()
@@ -131,6 +143,7 @@ struct Command<'a> {
     /// The executable of the process that runs it; empty for an entry of a configuration.
     exe: &'a str,
     cwd: Option<&'a str>,
+    links: &'a BinLinks,
     depth: usize,
 }
 
@@ -156,8 +169,16 @@ impl Command<'_> {
             _ => program(first),
         };
         match name {
-            "npx" | "bunx" | "pnpx" => self.npm(rest),
-            "npm" | "pnpm" | "yarn" => self.npm(behind(rest, &["exec", "x", "dlx"])?),
+            "npx" | "bunx" => self.npx(rest),
+            "pnpx" => self.npm(rest),
+            "npm" | "pnpm" | "yarn" => {
+                let verbs = ["exec", "x", "dlx"];
+                let at = rest.iter().position(|arg| verbs.contains(&arg.as_str()))?;
+                match rest[at].as_str() {
+                    "dlx" => self.npm(&rest[at + 1..]),
+                    _ => self.npx(&rest[at + 1..]),
+                }
+            }
             "bun" => self.bun(rest),
             "uvx" => self.uv_tool(rest),
             "uv" => self.uv(rest),
@@ -218,6 +239,19 @@ impl Command<'_> {
         Some(self.invocation(LaunchSource::Binary, self.path(path), rest))
     }
 
+    /// Launchers that run a command of the project if it has one of that name, and a package otherwise.
+    fn npx(&self, args: &[String]) -> Option<Invocation> {
+        let found = self.npm(args)?;
+        let command = positional(args, NPM_VALUES);
+        let options = &args[..args.len() - command.len()];
+        let is_here = found.source == LaunchSource::Npm && option(options, NPM_ELSEWHERE).is_none();
+        let package = match (command, self.cwd) {
+            ([name, ..], Some(cwd)) if is_here => self.links.nearest(name, cwd),
+            _ => None,
+        };
+        Some(behind_command(found, package))
+    }
+
     fn npm(&self, args: &[String]) -> Option<Invocation> {
         if let Some(call) = option(args, &["-c", "--call"]) {
             return self.shell_text(call);
@@ -235,7 +269,7 @@ impl Command<'_> {
 
     fn bun(&self, args: &[String]) -> Option<Invocation> {
         match args {
-            [word, rest @ ..] if word == "x" => self.npm(rest),
+            [word, rest @ ..] if word == "x" => self.npx(rest),
             [word, rest @ ..] if word == "run" => self.node(rest),
             args => self.node(args),
         }
@@ -276,6 +310,7 @@ impl Command<'_> {
                         argv: command,
                         exe: "",
                         cwd,
+                        links: self.links,
                         depth: self.depth + 1,
                     }
                     .script(command),
@@ -459,6 +494,7 @@ impl Command<'_> {
             argv,
             exe: "",
             cwd,
+            links: self.links,
             depth: self.depth + 1,
         }
         .recognise()
@@ -471,19 +507,24 @@ impl Command<'_> {
         Some(self.invocation(LaunchSource::Script, self.path(script), arguments))
     }
 
-    /// A script, or the package whose directory contains it.
+    /// A script, or the package whose folder contains it or a link to it.
     fn script_or_package(&self, script: &str, arguments: &[String]) -> Option<Invocation> {
         let path = self.path(script);
-        let Some((_, inside)) = path.rsplit_once("/node_modules/") else {
+        if !path.contains("/node_modules/") {
             return Some(self.invocation(LaunchSource::Script, path, arguments));
-        };
-        let mut parts = inside.split('/');
-        let package = match parts.next()? {
-            ".bin" => parts.next()?.to_owned(),
-            scope if scope.starts_with('@') => format!("{scope}/{}", parts.next()?),
-            name => name.to_owned(),
-        };
-        Some(self.invocation(LaunchSource::Npm, package, arguments))
+        }
+        // pnpm's commands run `node_modules/.bin/../package/index.js`.
+        let plain = normal::join("/", &path);
+        let package = |name| self.invocation(LaunchSource::Npm, name, arguments);
+        Some(match node_modules::place(&plain) {
+            Some(Place::Package(name)) => package(name),
+            Some(Place::Command(name)) => {
+                let is_absolute = path.starts_with('/');
+                let behind = is_absolute.then(|| self.links.package(&plain)).flatten();
+                behind_command(package(name), behind)
+            }
+            None => self.invocation(LaunchSource::Script, plain, arguments),
+        })
     }
 
     /// The name by which the program was called.
@@ -511,9 +552,22 @@ impl Command<'_> {
         Invocation {
             source,
             name,
+            called: None,
             arguments: arguments.to_vec(),
             from_title: false,
         }
+    }
+}
+
+/// An invocation of a command as one of the package behind it, if that is known.
+fn behind_command(command: Invocation, package: Option<String>) -> Invocation {
+    match package {
+        Some(name) if name != command.name => Invocation {
+            called: Some(command.name),
+            name,
+            ..command
+        },
+        _ => command,
     }
 }
 

@@ -5,6 +5,7 @@
 
 use nix::unistd::{Uid, User};
 
+use super::bin_links::BinLinks;
 use super::command::{self, Invocation};
 use crate::model::Pid;
 use crate::process::info::{ProcessInfo, ProcessSnapshot};
@@ -51,15 +52,15 @@ impl Launch {
 
     /// The invocation that identifies the server: the outermost package (`npx @scope/pkg`, which the
     /// server cannot rewrite), or else what the server's own process runs.
-    pub(super) fn decisive(&self) -> Option<Invocation> {
+    pub(super) fn decisive(&self, links: &BinLinks) -> Option<Invocation> {
         let (server, above) = self.chain.split_first()?;
-        let own = invocation(server);
+        let own = invocation(server, links);
         // Stop at the first process that is not a launcher even if the client is known and stands
         // further up: the result must not depend on whether the client is known.
         let outer = above
             .iter()
             .take_while(|process| command::is_wrapper(&process.argv, &process.exe))
-            .filter_map(invocation)
+            .filter_map(|process| invocation(process, links))
             .filter(|invocation| invocation.source.is_package())
             .last();
         match (outer, own) {
@@ -79,8 +80,8 @@ impl Launch {
 }
 
 /// What a process runs.
-pub(super) fn invocation(process: &ProcessSnapshot) -> Option<Invocation> {
-    command::recognise(&process.argv, &process.exe, process.cwd.as_deref())
+pub(super) fn invocation(process: &ProcessSnapshot, links: &BinLinks) -> Option<Invocation> {
+    command::recognise(&process.argv, &process.exe, process.cwd.as_deref(), links)
 }
 
 /// The home directory in the user database. May query a directory service, so it may block.

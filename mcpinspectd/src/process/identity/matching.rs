@@ -6,14 +6,15 @@
 //! arguments those of one of them. Variables that the client fills in (`${workspaceFolder}`) match
 //! anything.
 
+use super::bin_links::BinLinks;
 use super::command::{self, Invocation, LaunchSource};
 use super::config_file::ConfiguredServer;
 use super::launch::{self, Launch};
 use super::normal;
 use crate::process::info::{ProcessSnapshot, file_name};
 
-/// Whether `entry` describes `launch`.
-pub(super) fn matches(entry: &ConfiguredServer, launch: &Launch) -> bool {
+/// Whether `entry` describes `launch`; `links` finds the packages behind commands.
+pub(super) fn matches(entry: &ConfiguredServer, launch: &Launch, links: &BinLinks) -> bool {
     let Some(server) = launch.chain.first() else {
         return false;
     };
@@ -37,13 +38,17 @@ pub(super) fn matches(entry: &ConfiguredServer, launch: &Launch) -> bool {
         return true;
     }
     let cwd = entry.cwd.as_deref().or(server.cwd.as_deref());
-    let Some(wanted) = command::recognise(&argv, "", cwd) else {
+    let Some(wanted) = command::recognise(&argv, "", cwd, links) else {
         return false;
     };
-    let running: Vec<Invocation> = launch.chain.iter().filter_map(launch::invocation).collect();
+    let running: Vec<Invocation> = launch
+        .chain
+        .iter()
+        .filter_map(|process| launch::invocation(process, links))
+        .collect();
     running
         .iter()
-        .any(|invocation| same_target(&wanted, invocation))
+        .any(|invocation| same_target(&wanted, invocation, links))
         && running
             .iter()
             .any(|invocation| same_arguments(&wanted, invocation))
@@ -61,16 +66,31 @@ fn runs_exactly(process: &ProcessSnapshot, argv: &[String]) -> bool {
     same_program && same_words(wanted_args, args)
 }
 
-fn same_target(wanted: &Invocation, running: &Invocation) -> bool {
+fn same_target(wanted: &Invocation, running: &Invocation, links: &BinLinks) -> bool {
+    // What was called by the entry's name runs the entry's package, unless the entry's is known to be
+    // another one.
+    let called = running.called.as_deref();
     if wanted.source == running.source {
         let bare = wanted.source == LaunchSource::Binary && !wanted.name.contains('/');
         return same_word(&wanted.name, &running.name)
-            || (bare && file_name(&running.name) == wanted.name);
+            || (bare && file_name(&running.name) == wanted.name)
+            || (wanted.called.is_none()
+                && called.is_some_and(|called| same_word(&wanted.name, called)));
+    }
+    if wanted.source != LaunchSource::Binary {
+        return false;
     }
     // A console script is an executable to its caller, and a script to the interpreter.
-    wanted.source == LaunchSource::Binary
-        && matches!(running.source, LaunchSource::PyPi | LaunchSource::Npm)
-        && normal::pypi_name(file_name(&wanted.name)) == normal::pypi_name(&running.name)
+    let name = normal::pypi_name(file_name(&wanted.name));
+    let is_same = |running: &str| name == normal::pypi_name(running);
+    match running.source {
+        LaunchSource::PyPi => is_same(&running.name),
+        LaunchSource::Npm => match links.package(&wanted.name) {
+            Some(package) => package == running.name,
+            None => is_same(&running.name) || called.is_some_and(is_same),
+        },
+        _ => false,
+    }
 }
 
 fn same_arguments(wanted: &Invocation, running: &Invocation) -> bool {

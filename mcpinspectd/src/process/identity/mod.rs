@@ -7,39 +7,46 @@
 //! them into a form that does not depend on user, host, version or secrets; their hash is the
 //! **fingerprint**. The readable **name** is the one that a person gave the server in a client's
 //! configuration, if an entry there describes this launch (see [`clients`]); otherwise it is derived
-//! from the package or script.
+//! from the package or script. A command in `node_modules/.bin` stands for the package that it leads to
+//! (see `bin_links`).
 //!
 //! Anyone can claim a name, but not a fingerprint: a hostile repository may ship a `.mcp.json` that
 //! calls its server `github`. [`ServerNames`](crate::registry::ServerNames) decides which server keeps
 //! a name on this machine; across machines, servers are compared by fingerprint.
 
+mod bin_links;
 pub mod clients;
 mod command;
 mod config_file;
 mod jsonc;
 mod launch;
 mod matching;
+mod node_modules;
 mod normal;
 
 use sha2::{Digest, Sha256};
 
+use self::bin_links::BinLinks;
 use self::clients::{ClientConfigs, Named};
 use self::command::{Invocation, LaunchSource};
 pub use self::launch::Launch;
 use super::info::ProcessInfo;
-use crate::model::{Pid, ServerId, ServerIdentity};
+use crate::model::{FormerIdentity, Pid, ServerId, ServerIdentity};
 
 /// Bytes of the hash that are kept: sixteen, printed as 32 hexadecimal digits.
 const FINGERPRINT_BYTES: usize = 16;
 
-/// Identifies a server by its launch; its name is looked up in the clients' configurations. Reads
-/// small files, so it must not run on a thread that may not block.
-pub fn of(launch: &Launch, configs: &ClientConfigs) -> ServerIdentity {
-    with_name(launch, configs.name_of(launch))
+/// Identifies a server by its launch and the packages that its commands lead to; its name is looked up
+/// in the clients' configurations.
+fn of(launch: &Launch, links: &BinLinks, configs: &ClientConfigs) -> ServerIdentity {
+    // The server's own commands first: what configurations name must not use up the look-ups.
+    let decisive = launch.decisive(links);
+    with_name(launch, decisive, configs.name_of(launch, links))
 }
 
 /// Identifies a server by its process as it was at its start; [`unknown`] without one. Reads small
-/// files, and the user database for the home directory.
+/// files, and the user database for the home directory, so it must not run on a thread that may not
+/// block.
 pub fn of_process(
     server: Option<&ProcessInfo>,
     client: Option<Pid>,
@@ -48,7 +55,8 @@ pub fn of_process(
     match server {
         Some(info) => {
             let home = launch::home_of(info.process().uid);
-            of(&Launch::of(info, client, home), configs)
+            let links = BinLinks::of(info.process());
+            of(&Launch::of(info, client, home), &links, configs)
         }
         None => unknown(),
     }
@@ -56,7 +64,7 @@ pub fn of_process(
 
 /// Identifies a server by its launch alone.
 pub fn of_launch(launch: &Launch) -> ServerIdentity {
-    with_name(launch, None)
+    with_name(launch, launch.decisive(&BinLinks::none()), None)
 }
 
 /// The identity of a server whose process ended before it could be examined.
@@ -69,11 +77,36 @@ pub fn unknown() -> ServerIdentity {
     }
 }
 
-fn with_name(launch: &Launch, named: Option<Named>) -> ServerIdentity {
-    let Some(invocation) = launch.decisive() else {
+fn with_name(
+    launch: &Launch,
+    decisive: Option<Invocation>,
+    named: Option<Named>,
+) -> ServerIdentity {
+    let Some(mut invocation) = decisive else {
         return unknown();
     };
     let home = launch.home.as_deref();
+    let called = invocation.called.take();
+    let identity = of_invocation(&invocation, home, named.as_ref());
+    // Before links were followed, the command was taken for the package.
+    let former = called.map(|name| {
+        invocation.name = name;
+        of_invocation(&invocation, home, named.as_ref())
+    });
+    ServerIdentity {
+        former: former.map(|former| FormerIdentity {
+            server_id: former.server_id,
+            fingerprint: former.fingerprint,
+        }),
+        ..identity
+    }
+}
+
+fn of_invocation(
+    invocation: &Invocation,
+    home: Option<&str>,
+    named: Option<&Named>,
+) -> ServerIdentity {
     let is_file = matches!(
         invocation.source,
         LaunchSource::Script | LaunchSource::Binary
@@ -92,7 +125,7 @@ fn with_name(launch: &Launch, named: Option<Named>) -> ServerIdentity {
             true => normal::path_id(&location),
             false => normal::package_id(&location),
         };
-        let id = bridge_target(&invocation).or(own);
+        let id = bridge_target(invocation).or(own);
         (
             id.unwrap_or_else(|| "server".to_owned()),
             invocation.source.as_str().to_owned(),

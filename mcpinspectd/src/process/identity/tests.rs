@@ -253,6 +253,83 @@ fn fingerprint_of(kind: &str, parts: &[&str]) -> String {
 }
 
 #[test]
+fn a_command_is_the_package_that_it_leads_to_and_says_what_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let bin = dir.path().join("node_modules/.bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    for (command, target) in [
+        ("mcp", "../@playwright/mcp/cli.js"),
+        ("mcp-server-files", "../mcp-server-files/cli.js"),
+        ("mcp-remote", "../@acme/remote/cli.js"),
+    ] {
+        std::os::unix::fs::symlink(target, bin.join(command)).unwrap();
+    }
+    let place = dir.path().to_str().unwrap();
+    let identity = |lines: &[&str]| {
+        let mut launch = Launch {
+            chain: lines.iter().map(|line| process(line, "/x", 9)).collect(),
+            client: None,
+            home: None,
+        };
+        for process in &mut launch.chain {
+            process.cwd = Some(place.to_owned());
+        }
+        let links = BinLinks::of(&crate::process::snapshot(Pid(std::process::id())).unwrap());
+        super::of(&launch, &links, &ClientConfigs::default())
+    };
+    let former = |identity: &ServerIdentity| {
+        let former = identity.former.as_ref();
+        former.map(|former| (former.server_id.to_string(), former.fingerprint.clone()))
+    };
+    let package = of(&["npx -y @playwright/mcp --port 9"]);
+    let as_before = of(&["npx -y mcp --port 9"]);
+    assert_eq!(package.former, None);
+    for lines in [
+        &["node node_modules/.bin/mcp --port 9"][..],
+        &["npx mcp --port 9"],
+        &[
+            "node node_modules/.bin/mcp --port 9",
+            "npm exec mcp --port 9",
+        ],
+    ] {
+        let found = identity(lines);
+        assert_eq!(
+            (&*found.server_id.0, found.name_source.as_str()),
+            ("playwright", "package:npm")
+        );
+        assert_eq!(found.fingerprint, package.fingerprint, "{lines:?}");
+        let before = (
+            as_before.server_id.to_string(),
+            as_before.fingerprint.clone(),
+        );
+        assert_eq!(former(&found), Some(before), "{lines:?}");
+    }
+    // Called like its package, nothing is different; nor where npx runs another package than the project's.
+    for line in [
+        "node node_modules/.bin/mcp-server-files",
+        "npx mcp-server-files",
+        "npx -y mcp@1",
+        "npx --package @a/b mcp",
+        "pnpm dlx mcp",
+        "node node_modules/.bin/../@playwright/mcp/cli.js",
+    ] {
+        let found = identity(&[line]);
+        assert_eq!(
+            found,
+            ServerIdentity {
+                former: None,
+                ..found.clone()
+            },
+            "{line}"
+        );
+    }
+    // What a command was called after before: the host.
+    let found = identity(&["npx mcp-remote https://mcp.example/sse"]);
+    assert_eq!(&*found.server_id.0, "remote");
+    assert_eq!(former(&found).unwrap().0, "mcp.example");
+}
+
+#[test]
 fn blanks_in_arguments_survive_a_title() {
     let mut launch = Launch {
         chain: vec![
@@ -338,7 +415,7 @@ fn a_real_launcher_is_part_of_the_launch_and_its_parent_is_not() {
     assert_eq!(launch.client.as_ref().map(|client| client.pid), Some(me));
     assert_eq!(launch, known);
     assert!(!format!("{launch:?}").contains("hunter22"));
-    let identity = super::of(&launch, &ClientConfigs::default());
+    let identity = super::of(&launch, &BinLinks::none(), &ClientConfigs::default());
     assert_eq!(
         (&*identity.server_id.0, identity.name_source.as_str()),
         ("sleep", "binary")

@@ -62,8 +62,12 @@ impl Home {
         }
     }
 
+    fn named(&self, launch: &Launch) -> Option<Named> {
+        self.configs.name_of(launch, &BinLinks::none())
+    }
+
     fn name(&self, lines: &[&str]) -> Option<(String, &'static str)> {
-        let Named { name, client } = self.configs.name_of(&self.launch(lines))?;
+        let Named { name, client } = self.named(&self.launch(lines))?;
         Some((name, client))
     }
 }
@@ -198,9 +202,9 @@ fn the_clients_own_file_comes_first() {
         ),
     );
     let mut launch = home.launch(NPX);
-    assert_eq!(home.configs.name_of(&launch).unwrap().client, "claude-code");
+    assert_eq!(home.named(&launch).unwrap().client, "claude-code");
     launch.client = Some(process("gemini --x", "/"));
-    let named = home.configs.name_of(&launch).unwrap();
+    let named = home.named(&launch).unwrap();
     assert_eq!((named.name.as_str(), named.client), ("other", "gemini"));
     assert_eq!(client_of("code-insiders", ""), Some("vscode"));
     assert_eq!(client_of("node", "/x/claude"), Some("claude-code"));
@@ -254,10 +258,10 @@ fn links_pipes_devices_and_foreign_files_are_refused() {
             process.uid = 4321;
         }
         nix::unistd::chown(&path, Some(0.into()), None).unwrap();
-        assert!(home.configs.name_of(&launch).is_some());
+        assert!(home.named(&launch).is_some());
         std::fs::rename(home.path(".cursor"), home.path("real")).unwrap();
         symlink(home.path("real"), home.path(".cursor")).unwrap();
-        assert!(home.configs.name_of(&launch).is_none());
+        assert!(home.named(&launch).is_none());
     }
 }
 
@@ -301,4 +305,57 @@ fn a_changed_file_is_read_again_and_an_unchanged_one_is_not() {
         ),
     );
     assert_eq!(home.name(NPX).unwrap().0, "renamed");
+}
+
+#[test]
+fn commands_of_a_project_match_what_they_lead_to() {
+    let home = Home::new();
+    home.write(
+        ".cursor/mcp.json",
+        r#"{"mcpServers": {
+            "plain": {"command": "./node_modules/.bin/mcp", "args": ["--plain"]},
+            "bare": {"command": "node_modules/.bin/mcp", "args": ["--bare"]},
+            "npx": {"command": "npx", "args": ["mcp", "--npx"]},
+            "filled": {"command": "${workspaceFolder}/node_modules/.bin/mcp", "args": ["--filled"]},
+            "package": {"command": "npx", "args": ["-y", "@acme/files@2", "--package"]},
+            "other": {"command": "npx", "args": ["-y", "other", "--other"]}
+        }}"#,
+    );
+    let project = home.path("src/project");
+    let bin = format!("{project}/node_modules/.bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let links = || {
+        let me = crate::process::snapshot(Pid(std::process::id())).unwrap();
+        BinLinks::of(&me)
+    };
+    let name = |line: &str| {
+        let named = home.configs.name_of(&home.launch(&[line]), &links());
+        named.map(|named| named.name)
+    };
+    let linked = format!("node {bin}/mcp");
+    let shim = format!("node {bin}/../@acme/files/i.js");
+    let same = |line: &str, option: &str| {
+        assert_eq!(
+            name(&format!("{line} --{option}")).as_deref(),
+            Some(option),
+            "{line}"
+        );
+    };
+    symlink("../@acme/files/i.js", format!("{bin}/mcp")).unwrap();
+    for option in ["plain", "bare", "npx", "filled", "package"] {
+        same(&linked, option);
+    }
+    std::fs::remove_file(format!("{bin}/mcp")).unwrap();
+    let script = "#!/bin/sh\nexec node \"$basedir/../@acme/files/i.js\" \"$@\"\n";
+    std::fs::write(format!("{bin}/mcp"), script).unwrap();
+    for option in ["plain", "bare", "npx", "package"] {
+        same(&shim, option);
+    }
+    // Another package than the entry's, although its command is called the same.
+    let elsewhere = home.path("elsewhere/node_modules/.bin");
+    std::fs::create_dir_all(&elsewhere).unwrap();
+    symlink("../evil/i.js", format!("{elsewhere}/mcp")).unwrap();
+    for option in ["plain", "bare", "npx", "package", "other"] {
+        assert_eq!(name(&format!("node {elsewhere}/mcp --{option}")), None);
+    }
 }

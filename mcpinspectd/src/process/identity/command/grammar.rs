@@ -21,6 +21,20 @@ pub(super) const NPM_VALUES: &[&str] = &[
     "--filter",
 ];
 
+/// Options of npx and related launchers after which the working directory's commands do not count.
+pub(super) const NPM_ELSEWHERE: &[&str] = &[
+    "-p",
+    "--package",
+    "-c",
+    "--call",
+    "-w",
+    "--workspace",
+    "--prefix",
+    "-C",
+    "--dir",
+    "--filter",
+];
+
 /// Options of uv, uvx and pipx that take a value.
 pub(super) const UV_VALUES: &[&str] = &[
     "--from",

@@ -7,10 +7,16 @@ fn argv(line: &str) -> Vec<String> {
 }
 
 fn of(line: &str, exe: &str) -> (LaunchSource, String, String) {
-    let found = recognise(&argv(line), exe, Some("/home/me/src/weather"));
+    let found = recognise(
+        &argv(line),
+        exe,
+        Some("/home/me/src/weather"),
+        &BinLinks::none(),
+    );
     let Some(Invocation {
         source,
         name,
+        called: None,
         arguments,
         from_title: _,
     }) = found
@@ -75,6 +81,29 @@ fn command_lines_seen_in_practice() {
             "server-x",
             "/dir",
         ),
+        (
+            // A command of pnpm's.
+            "node /h/w/node_modules/.bin/../@a/server-x/dist/index.js /dir",
+            "/usr/bin/node",
+            LaunchSource::Npm,
+            "@a/server-x",
+            "/dir",
+        ),
+        (
+            "node node_modules/.bin/../server-x/./x.js",
+            "/usr/bin/node",
+            LaunchSource::Npm,
+            "server-x",
+            "",
+        ),
+        (
+            "node /h/w/node_modules/.bin/../../dist/x.js",
+            "/usr/bin/node",
+            LaunchSource::Script,
+            "/h/w/dist/x.js",
+            "",
+        ),
+        ("pnpm dlx foo x", "", LaunchSource::Npm, "foo", "x"),
         (
             "node --enable-source-maps build/index.js a",
             "/usr/bin/node",
@@ -255,7 +284,8 @@ fn command_lines_seen_in_practice() {
 #[test]
 fn titles_and_shells() {
     let title = vec!["npm exec @a/server-x /my dir".to_owned()];
-    let found = recognise(&title, "/usr/bin/node", None).unwrap();
+    let recognise = |argv: &[String], exe| recognise(argv, exe, None, &BinLinks::none());
+    let found = recognise(&title, "/usr/bin/node").unwrap();
     assert_eq!(
         (found.source, found.name.as_str()),
         (LaunchSource::Npm, "@a/server-x")
@@ -263,14 +293,8 @@ fn titles_and_shells() {
     assert_eq!(found.arguments, ["/my", "dir"]);
     assert!(found.from_title);
 
-    let shell = |text: &str| {
-        recognise(
-            &["sh".to_owned(), "-c".to_owned(), text.to_owned()],
-            "",
-            None,
-        )
-        .unwrap()
-    };
+    let shell =
+        |text: &str| recognise(&["sh".to_owned(), "-c".to_owned(), text.to_owned()], "").unwrap();
     assert_eq!(shell("A=b exec 'npx' -y \"foo bar\" x").name, "foo bar");
     assert_eq!(shell("cd /x && uvx foo").name, "foo");
     let script = shell("read x; echo $x | cat");
@@ -278,12 +302,9 @@ fn titles_and_shells() {
         (script.source, script.name.as_str()),
         (LaunchSource::Binary, "sh")
     );
-    assert_eq!(
-        recognise(&[], "/usr/bin/foo", None).unwrap().name,
-        "/usr/bin/foo"
-    );
-    assert_eq!(recognise(&[], "", None), None);
-    assert_eq!(recognise(&[String::new()], "", None), None);
+    assert_eq!(recognise(&[], "/usr/bin/foo").unwrap().name, "/usr/bin/foo");
+    assert_eq!(recognise(&[], ""), None);
+    assert_eq!(recognise(&[String::new()], ""), None);
 }
 
 #[test]
@@ -330,7 +351,7 @@ proptest! {
         ),
         exe in prop::sample::select(vec!["", "/usr/bin/node", "/usr/bin/python3", "/bin/x"]),
     ) {
-        let _ = recognise(&args, exe, Some("/home/me"));
+        let _ = recognise(&args, exe, Some("/home/me"), &BinLinks::none());
         let _ = is_wrapper(&args, exe);
     }
 }
