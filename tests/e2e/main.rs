@@ -3,6 +3,7 @@
 mod errors;
 mod framing;
 mod honesty;
+mod naming;
 mod neighbours;
 mod processes;
 mod rugpull;
