@@ -69,28 +69,4 @@ impl Operation {
             _ => Self::None,
         }
     }
-
-    /// Its name in events.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::ReadVector => "readv",
-            Self::WriteVector => "writev",
-            Self::ReceiveFrom => "recvfrom",
-            Self::SendTo => "sendto",
-            Self::ReceiveMessage => "recvmsg",
-            Self::SendMessage => "sendmsg",
-            Self::ReceiveMessages => "recvmmsg",
-            Self::SendMessages => "sendmmsg",
-            Self::Splice => "splice",
-            Self::Tee => "tee",
-            Self::VmSplice => "vmsplice",
-            Self::SendFile => "sendfile",
-            Self::IoUring => "io_uring",
-            Self::TakeDescriptor => "pidfd_getfd",
-            Self::Compat => "32bit_syscall",
-        }
-    }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use mcpinspectd::detect::NoDetector;
 use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::event::{Event, render};
-use mcpinspectd::model::{Direction, Input, InputSink};
+use mcpinspectd::model::{Direction, EndReason, Input, InputSink};
 use mcpinspectd::registry::Registry;
 use mcpinspectd::source::script::Script;
 use mcpinspectd::source::tape::{TapeReader, TapeWriter};
@@ -74,7 +74,7 @@ fn record(path: &Path) -> Result<(), Box<dyn Error>> {
     tape.write(&session.line(Direction::ClientToServer, request))?;
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"add","inputSchema":{"type":"object"}}]}}"#;
     tape.write(&session.line(Direction::ServerToClient, answer))?;
-    tape.write(&session.end("server_exited"))?;
+    tape.write(&session.end(EndReason::ServerExited))?;
     tape.finish()?.flush()?;
     Ok(())
 }

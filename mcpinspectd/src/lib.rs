@@ -12,7 +12,7 @@
 //! use mcpinspectd::detect::NoDetector;
 //! use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 //! use mcpinspectd::event::Event;
-//! use mcpinspectd::model::Direction;
+//! use mcpinspectd::model::{Direction, EndReason};
 //! use mcpinspectd::registry::Registry;
 //! use mcpinspectd::source::script::Script;
 //!
@@ -33,7 +33,7 @@
 //! engine.handle(session.start(), &mut titles);
 //! let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
 //! engine.handle(session.bytes(Direction::ClientToServer, line), &mut titles);
-//! engine.handle(session.end("server_exited"), &mut titles);
+//! engine.handle(session.end(EndReason::ServerExited), &mut titles);
 //! assert_eq!(
 //!     titles.0,
 //!     ["MCP session with files started", "MCP session with files ended"]

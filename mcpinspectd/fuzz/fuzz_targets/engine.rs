@@ -6,7 +6,7 @@ use arbitrary::Arbitrary;
 use mcpinspectd::detect::NoDetector;
 use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::event::{Body, Event};
-use mcpinspectd::model::Direction;
+use mcpinspectd::model::{Direction, EndReason};
 use mcpinspectd::registry::Registry;
 use mcpinspectd::source::script::Script;
 use mcpinspectd_fuzz::fuzz_target;
@@ -132,7 +132,7 @@ fn run(steps: &[Step<'_>], midstream: bool, chunk: usize) -> Log {
             engine.handle(script.bytes(direction(up), bytes), &mut log);
         }
     }
-    engine.handle(script.end("end"), &mut log);
+    engine.handle(script.end(EndReason::ServerExited), &mut log);
     let (bytes, _) = log.ended.expect("the end is reported");
     assert_eq!(bytes, sent);
     assert!(log.ended.is_some_and(|(_, bytes_lost)| bytes_lost >= lost));

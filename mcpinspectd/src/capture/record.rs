@@ -5,13 +5,15 @@ use mcpinspect_common::{
 };
 use thiserror::Error;
 
+use crate::model::BlindMechanism;
+
 /// Why bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
     /// They are fewer than a header, or than the header says.
     #[error("record cut short")]
     Short,
-    /// The header names a kind or end that this version does not know.
+    /// The header names a kind, end or operation that this version does not know.
     #[error("record of unknown kind")]
     Unknown,
 }
@@ -59,7 +61,7 @@ pub enum KernelRecord<'a> {
     BlindSpot {
         stream: Option<(EndpointKey, End)>,
         bytes: u64,
-        operation: Operation,
+        mechanism: BlindMechanism,
     },
 }
 
@@ -113,10 +115,35 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
         RecordKind::BlindSpot => KernelRecord::BlindSpot {
             stream: (key.ino != 0).then_some((key, end)),
             bytes: position,
-            operation: u8::try_from(aux).map_or(Operation::None, Operation::from_u8),
+            mechanism: mechanism(aux).ok_or(DecodeError::Unknown)?,
         },
     };
     Ok((Origin { tgid, time }, record))
+}
+
+/// The mechanism that a report names by its operation; `None` where the probes copy what it moves, or
+/// where this version does not know it.
+fn mechanism(operation: u64) -> Option<BlindMechanism> {
+    Some(match Operation::from_u8(u8::try_from(operation).ok()?) {
+        Operation::Splice => BlindMechanism::Splice,
+        Operation::Tee => BlindMechanism::Tee,
+        Operation::VmSplice => BlindMechanism::VmSplice,
+        Operation::SendFile => BlindMechanism::SendFile,
+        Operation::IoUring => BlindMechanism::IoUring,
+        Operation::TakeDescriptor => BlindMechanism::TakeDescriptor,
+        Operation::Compat => BlindMechanism::Compat,
+        Operation::None
+        | Operation::Read
+        | Operation::Write
+        | Operation::ReadVector
+        | Operation::WriteVector
+        | Operation::ReceiveFrom
+        | Operation::SendTo
+        | Operation::ReceiveMessage
+        | Operation::SendMessage
+        | Operation::ReceiveMessages
+        | Operation::SendMessages => return None,
+    })
 }
 
 /// Structures that records consist of.

@@ -3,10 +3,11 @@
 use mcpinspect_common::End;
 
 use super::counts::counted;
-use super::delivery::{RING_FULL, pass_on};
+use super::delivery::pass_on;
 use super::flow::Flow;
 use super::step::Step;
 use super::unseen;
+use crate::model::GapReason;
 
 /// Nanoseconds that the counts of a stream must not have changed before they are checked.
 const STILL: u64 = 1_000_000_000;
@@ -15,12 +16,12 @@ const STILL: u64 = 1_000_000_000;
 /// wait for the other end to catch up.
 pub fn settle(step: &mut Step<'_>, now: u64) {
     for key in step.streams.flows_where(Flow::is_waiting) {
-        pass_on(step, key, RING_FULL, now, |flow, emit| {
+        pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
             flow.settle(now, emit)
         });
     }
     for key in step.streams.flows_where(Flow::is_comparison_waiting) {
-        pass_on(step, key, RING_FULL, now, |flow, emit| {
+        pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
             flow.settle_comparison(now, emit);
         });
     }
@@ -39,7 +40,7 @@ pub fn check_counts(step: &mut Step<'_>, now: u64) {
         }
         let source = flow.source();
         if flow.position() < counted.at(source) {
-            pass_on(step, key, RING_FULL, now, |flow, emit| {
+            pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
                 flow.finish(counted.at(source), now, emit);
             });
         } else if source == End::Reader && counted.written > counted.read {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use mcpinspect_common::Operation;
+use crate::model::BlindMechanism;
 
 /// Most processes remembered.
 const PROCESSES_MAX: usize = 4096;
@@ -12,13 +12,13 @@ const PROCESSES_MAX: usize = 4096;
 /// again.
 #[derive(Debug, Default)]
 pub struct BlindProcesses {
-    by_pid: HashMap<u32, Operation>,
+    by_pid: HashMap<u32, BlindMechanism>,
     covered: u64,
 }
 
 impl BlindProcesses {
     /// Notes that a process uses such a mechanism.
-    pub fn add(&mut self, pid: u32, mechanism: Operation) {
+    pub fn add(&mut self, pid: u32, mechanism: BlindMechanism) {
         if self.by_pid.len() >= PROCESSES_MAX {
             self.by_pid.clear();
         }
@@ -26,7 +26,7 @@ impl BlindProcesses {
     }
 
     /// The mechanism that a process uses.
-    pub fn mechanism_of(&self, pid: u32) -> Option<Operation> {
+    pub fn mechanism_of(&self, pid: u32) -> Option<BlindMechanism> {
         self.by_pid.get(&pid).copied()
     }
 
@@ -54,14 +54,14 @@ mod tests {
     fn a_bounded_number_of_processes_is_remembered() {
         let mut blind = BlindProcesses::default();
         for pid in 0..PROCESSES_MAX as u32 {
-            blind.add(pid, Operation::IoUring);
+            blind.add(pid, BlindMechanism::IoUring);
         }
-        assert_eq!(blind.mechanism_of(7), Some(Operation::IoUring));
+        assert_eq!(blind.mechanism_of(7), Some(BlindMechanism::IoUring));
         blind.forget(7);
         assert_eq!(blind.mechanism_of(7), None);
-        blind.add(5000, Operation::Compat);
-        blind.add(5001, Operation::Compat);
-        assert_eq!(blind.mechanism_of(5001), Some(Operation::Compat));
+        blind.add(5000, BlindMechanism::Compat);
+        blind.add(5001, BlindMechanism::Compat);
+        assert_eq!(blind.mechanism_of(5001), Some(BlindMechanism::Compat));
         assert!(blind.by_pid.len() < PROCESSES_MAX);
     }
 }

@@ -3,7 +3,7 @@
 use super::flow::SessionIndex;
 use super::step::Step;
 use crate::capture::Origin;
-use crate::model::{Input, Pid};
+use crate::model::{BlindMechanism, Input, Pid};
 
 /// Reports that a process of a session moved bytes in a way that the probes cannot see, if the
 /// session has been announced.
@@ -13,7 +13,7 @@ use crate::model::{Input, Pid};
 pub fn report(
     step: &mut Step<'_>,
     index: SessionIndex,
-    mechanism: &'static str,
+    mechanism: BlindMechanism,
     origin: Origin,
     covered_by_other_end: bool,
 ) {
@@ -24,14 +24,14 @@ pub fn report(
         step.blind.count_covered();
         tracing::debug!(
             session = %session.id,
-            mechanism,
+            %mechanism,
             pid = origin.tgid,
             "a blind spot, covered by the other end of the stream"
         );
     } else if session.announced {
         step.sink.input(Input::BlindSpot {
             session: (&session.id).into(),
-            mechanism: mechanism.into(),
+            mechanism,
             pid: Pid(origin.tgid),
             time: step.clock.at(origin.time),
         });
@@ -50,6 +50,6 @@ pub fn report_processes(step: &mut Step<'_>, time: u64) {
     }
     for (index, mechanism, origin) in found {
         // The stream is not known, so nothing says that its other end was seen.
-        report(step, index, mechanism.as_str(), origin, false);
+        report(step, index, mechanism, origin, false);
     }
 }

@@ -7,12 +7,9 @@ use super::flow::{Flow, SessionIndex};
 use super::session::PendingPiece;
 use super::step::Step;
 use crate::capture::Origin;
-use crate::model::{Direction, Input, Pid, SessionId, Timestamp};
+use crate::model::{Direction, EndReason, GapReason, Input, Pid, SessionId, Timestamp};
 use crate::wire::comparison::Compared;
 use crate::wire::reassembly::Piece;
-
-/// Why bytes that were counted did not arrive.
-pub const RING_FULL: &str = "ring_full";
 
 /// Makes an undecided stream one direction of a session, and passes on what was kept of it.
 pub fn bind(step: &mut Step<'_>, index: SessionIndex, key: EndpointKey, direction: Direction) {
@@ -68,7 +65,7 @@ pub fn data(
     if flow.source() == end {
         deliver(step, key, position, bytes, origin);
     } else if end == End::Writer {
-        pass_on(step, key, RING_FULL, origin.time, |flow, emit| {
+        pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
             flow.written(position, bytes, origin.time, emit);
         });
     }
@@ -89,15 +86,21 @@ pub fn missing(
     let is_source = flow.source() == end;
     announce_pending(step, flow.session(), origin.time);
     if is_source {
-        pass_on(step, key, "page_not_resident", origin.time, |flow, emit| {
-            flow.missing(position, length, origin.time, emit);
-        });
+        pass_on(
+            step,
+            key,
+            GapReason::PageNotResident,
+            origin.time,
+            |flow, emit| {
+                flow.missing(position, length, origin.time, emit);
+            },
+        );
     }
 }
 
 /// Takes in that a reader has seen the end of a stream.
 pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
-    pass_on(step, key, RING_FULL, origin.time, |flow, emit| {
+    pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
         flow.finish_comparison(emit);
     });
     let Some(flow) = step.streams.flow_mut(key) else {
@@ -116,8 +119,8 @@ pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
         });
     }
     let reason = match direction {
-        Direction::ClientToServer => "client_closed",
-        Direction::ServerToClient => "server_closed",
+        Direction::ClientToServer => EndReason::ClientClosed,
+        Direction::ServerToClient => EndReason::ServerClosed,
     };
     session.close(origin.time, reason);
 }
@@ -126,7 +129,7 @@ pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
 /// kept of it. Returns whether that changed anything.
 pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: u64) -> bool {
     let mut kept = None;
-    pass_on(step, key, RING_FULL, now, |flow, emit| {
+    pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
         kept = flow.switch_to_writer(emit);
     });
     let Some(kept) = kept else {
@@ -159,7 +162,7 @@ fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], o
         }
         return;
     }
-    pass_on(step, key, RING_FULL, origin.time, |flow, emit| {
+    pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
         flow.push(position, bytes, origin.time, emit);
     });
     if starts
@@ -176,7 +179,7 @@ fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], o
 pub fn pass_on(
     step: &mut Step<'_>,
     key: EndpointKey,
-    reason: &'static str,
+    reason: GapReason,
     now: u64,
     act: impl FnOnce(&mut Flow, &mut dyn FnMut(Compared<'_>)),
 ) {
@@ -270,7 +273,7 @@ fn input_of<'a>(
     session: &'a SessionId,
     direction: Direction,
     compared: Compared<'a>,
-    reason: &'static str,
+    reason: GapReason,
     time: Timestamp,
 ) -> Input<'a> {
     match compared {
@@ -286,7 +289,7 @@ fn input_of<'a>(
             direction,
             position,
             bytes_lost: length,
-            reason: reason.into(),
+            reason,
             time,
         },
         Compared::Difference {

@@ -9,12 +9,12 @@
 use mcpinspect_common::{End, EndpointKey};
 
 use super::counts::{correct_double_count, counted};
-use super::delivery::{self, RING_FULL, pass_on};
+use super::delivery::{self, pass_on};
 use super::flow::{Counted, SessionIndex};
 use super::holding;
 use super::sniffing;
 use super::step::Step;
-use crate::model::{Direction, Input, SessionId, StreamLedger};
+use crate::model::{Direction, EndReason, GapReason, Input, SessionId, StreamLedger};
 use crate::process::fds::Holders;
 
 /// Nanoseconds that a session looks over before it is checked, so that a launcher can hand over.
@@ -23,8 +23,6 @@ pub const CLOSING_PATIENCE: u64 = 50_000_000;
 const ARRIVAL_PATIENCE: u64 = 2_000_000_000;
 /// Nanoseconds that the reader's record of the end may take to arrive after the reader is gone.
 const LAST_RECORD_PATIENCE: u64 = 300_000_000;
-/// Why sessions end when the daemon stops: what is unread then may still be read.
-const MONITORING_STOPPED: &str = "monitoring_stopped";
 
 /// Ends a session if it is over.
 pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, holders: &Holders, now: u64) {
@@ -32,9 +30,11 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, holders: &Holders
         return;
     };
     let (to_server, to_client) = (session.to_server, session.to_client);
-    let (since, reason) = session.closing.map_or((now, "streams_closed"), |closing| {
-        (closing.since, closing.reason)
-    });
+    let (since, reason) = session
+        .closing
+        .map_or((now, EndReason::StreamsClosed), |closing| {
+            (closing.since, closing.reason)
+        });
     let held =
         |key: Option<EndpointKey>, end: End| holding::is_end_held(holders, step.streams, key, end);
     let server_gone = match (to_client, to_server) {
@@ -70,19 +70,19 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, holders: &Holders
 /// Ends all sessions, because the daemon stops. All records must have been taken in.
 pub fn end_all(step: &mut Step<'_>, now: u64) {
     for index in step.sessions.indices(|_| true) {
-        end(step, index, MONITORING_STOPPED, now);
+        end(step, index, EndReason::MonitoringStopped, now);
     }
 }
 
 /// Ends a session: bytes that have not arrived are lost, its accounts are closed, and its streams
 /// are ignored from now on.
-fn end(step: &mut Step<'_>, index: SessionIndex, reason: &'static str, now: u64) {
+fn end(step: &mut Step<'_>, index: SessionIndex, reason: EndReason, now: u64) {
     delivery::announce_pending(step, index, now);
     let Some(session) = step.sessions.get(index) else {
         return;
     };
     let id = session.id.clone();
-    tracing::trace!(session = %id, announced = session.announced, reason, "ended");
+    tracing::trace!(session = %id, announced = session.announced, %reason, "ended");
     for (key, direction) in session.streams() {
         let counts = finish_stream(step, key, reason, now);
         if is_announced(step, index) {
@@ -93,7 +93,7 @@ fn end(step: &mut Step<'_>, index: SessionIndex, reason: &'static str, now: u64)
     if is_announced(step, index) {
         step.sink.input(Input::SessionEnded {
             session: (&id).into(),
-            reason: reason.into(),
+            reason,
             time: step.clock.at(now),
         });
     }
@@ -107,7 +107,7 @@ fn is_announced(step: &Step<'_>, index: SessionIndex) -> bool {
 }
 
 /// Gives up what has not arrived of a stream. Returns what was counted.
-fn finish_stream(step: &mut Step<'_>, key: EndpointKey, reason: &'static str, now: u64) -> Counted {
+fn finish_stream(step: &mut Step<'_>, key: EndpointKey, reason: EndReason, now: u64) -> Counted {
     let mut counts = counted(step.streams, step.machine, key);
     let drained = step
         .streams
@@ -128,15 +128,16 @@ fn finish_stream(step: &mut Step<'_>, key: EndpointKey, reason: &'static str, no
         // No process was seen reading it, and none will be.
         delivery::use_writer(step, key, now);
     }
-    pass_on(step, key, RING_FULL, now, |flow, emit| {
+    pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
         flow.finish(counts.at(flow.source()), now, emit);
     });
-    if reason != MONITORING_STOPPED {
-        pass_on(step, key, "never_read", now, |flow, emit| {
+    // What is unread when the daemon stops may still be read.
+    if reason != EndReason::MonitoringStopped {
+        pass_on(step, key, GapReason::NeverRead, now, |flow, emit| {
             flow.finish(counts.written, now, emit);
         });
     }
-    pass_on(step, key, RING_FULL, now, |flow, emit| {
+    pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
         flow.finish_comparison(emit);
     });
     counts
@@ -149,7 +150,7 @@ fn close_account(
     key: EndpointKey,
     direction: Direction,
     counts: Counted,
-    reason: &'static str,
+    reason: EndReason,
     now: u64,
 ) {
     let Some(flow) = step.streams.flow(key) else {
@@ -163,7 +164,7 @@ fn close_account(
         bytes_captured: flow.captured(),
         bytes_lost: flow.lost(),
     });
-    if reason != MONITORING_STOPPED && !flow.has_ended() {
+    if reason != EndReason::MonitoringStopped && !flow.has_ended() {
         step.sink.input(Input::EndOfStream {
             session: id.into(),
             direction,
@@ -178,7 +179,7 @@ pub fn sweep(step: &mut Step<'_>, holders: &Holders, now: u64) {
     let is_held = |key| holding::is_held(holders, key);
     for session in step.sessions.values_mut() {
         if session.streams().any(|(key, _)| !is_held(key)) {
-            session.close(now, "streams_closed");
+            session.close(now, EndReason::StreamsClosed);
         }
     }
     let closing = step

@@ -3,7 +3,7 @@
 use mcpinspect_common::{End, EndpointKey};
 
 use crate::capture::Origin;
-use crate::model::{Direction, SessionId};
+use crate::model::{Direction, EndReason, SessionId};
 
 /// A piece of a session that waits for the session to be announced.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ pub struct PendingPiece {
 pub struct Closing {
     /// Boot time.
     pub since: u64,
-    /// The word for events.
-    pub reason: &'static str,
+    /// Why.
+    pub reason: EndReason,
 }
 
 /// A session under way.
@@ -108,7 +108,7 @@ impl TrackedSession {
     }
 
     /// Notes that it looks over, unless it did before.
-    pub fn close(&mut self, since: u64, reason: &'static str) {
+    pub fn close(&mut self, since: u64, reason: EndReason) {
         self.closing.get_or_insert(Closing { since, reason });
     }
 
@@ -171,17 +171,17 @@ mod tests {
     fn the_first_reason_to_close_counts() {
         let mut session = session();
         assert!(!session.has_been_closing_for(0, 100));
-        session.close(10, "server_exited");
-        session.close(20, "client_exited");
+        session.close(10, EndReason::ServerExited);
+        session.close(20, EndReason::ClientExited);
         let closing = Closing {
             since: 10,
-            reason: "server_exited",
+            reason: EndReason::ServerExited,
         };
         assert_eq!(session.closing, Some(closing));
         assert!(session.has_been_closing_for(5, 16));
         assert!(!session.has_been_closing_for(5, 15));
         session.keep_open();
-        session.close(30, "client_exited");
+        session.close(30, EndReason::ClientExited);
         assert!(!session.has_been_closing_for(5, 16));
     }
 }

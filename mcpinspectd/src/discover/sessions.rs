@@ -105,6 +105,7 @@ impl TrackedSessions {
 #[expect(clippy::expect_used, reason = "a failing test may panic")]
 mod tests {
     use super::*;
+    use crate::model::EndReason;
 
     #[test]
     fn names_are_not_reused_and_there_are_never_too_many() {
@@ -132,7 +133,7 @@ mod tests {
             sessions
                 .get_mut(index)
                 .expect("there")
-                .close(5, "server_exited");
+                .close(5, EndReason::ServerExited);
         }
         let closing = sessions.indices(|session| session.closing.is_some());
         assert_eq!(closing, [1, 3]);

@@ -15,7 +15,7 @@ use super::streams::StreamTable;
 use super::unrouted::{UnroutedData, UnroutedPiece};
 use super::{arrival, delivery, lifecycle, sniffing, unseen};
 use crate::capture::{BootClock, KernelRecord, Origin};
-use crate::model::{Account, Direction, InputSink, StreamLedger};
+use crate::model::{Account, Direction, EndReason, InputSink, StreamLedger};
 
 /// Nanoseconds between two checks of everything known against the process table.
 const SWEEP_INTERVAL: u64 = 3_000_000_000;
@@ -123,8 +123,8 @@ impl<E: Environment> Tracker<E> {
             KernelRecord::BlindSpot {
                 stream,
                 bytes: _,
-                operation,
-            } => unseen::moved(&mut self.step(sink), stream, operation, origin),
+                mechanism,
+            } => unseen::moved(&mut self.step(sink), stream, mechanism, origin),
         }
     }
 
@@ -275,9 +275,9 @@ impl<E: Environment> Tracker<E> {
     fn exit(&mut self, origin: Origin) {
         for session in self.sessions.values_mut() {
             if session.server == Some(origin.tgid) {
-                session.close(origin.time, "server_exited");
+                session.close(origin.time, EndReason::ServerExited);
             } else if session.client == Some(origin.tgid) {
-                session.close(origin.time, "client_exited");
+                session.close(origin.time, EndReason::ClientExited);
             }
         }
     }

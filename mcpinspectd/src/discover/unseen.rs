@@ -1,6 +1,6 @@
 //! Bytes that move past the probes: a stream's writer takes over where its reader is not seen.
 
-use mcpinspect_common::{End, EndpointKey, Operation};
+use mcpinspect_common::{End, EndpointKey};
 
 use super::blind_spots;
 use super::counts::{correct_double_count, counted};
@@ -8,18 +8,19 @@ use super::delivery::use_writer;
 use super::holding;
 use super::step::Step;
 use crate::capture::Origin;
+use crate::model::BlindMechanism;
 
-/// Takes in that a process moved bytes with `operation`, unseen: at an end of a stream, or at one
-/// that the operation does not tell.
+/// Takes in that a process moved bytes by `mechanism`, unseen: at an end of a stream, or at one that
+/// the mechanism does not tell.
 pub fn moved(
     step: &mut Step<'_>,
     place: Option<(EndpointKey, End)>,
-    operation: Operation,
+    mechanism: BlindMechanism,
     origin: Origin,
 ) {
     let Some((endpoint, end)) = place else {
         // Which stream it concerns shows only by what is missing.
-        step.blind.add(origin.tgid, operation);
+        step.blind.add(origin.tgid, mechanism);
         return blind_spots::report_processes(step, origin.time);
     };
     let Some(key) = step.streams.peers().stream_at(endpoint, end) else {
@@ -35,7 +36,7 @@ pub fn moved(
     let written = counted(step.streams, step.machine, key).written;
     let covered = flow.source() != end && flow.position() >= written;
     let session = flow.session();
-    blind_spots::report(step, session, operation.as_str(), origin, covered);
+    blind_spots::report(step, session, mechanism, origin, covered);
 }
 
 /// Checks bytes that were written and not seen being read. If they no longer wait in the stream, a
@@ -64,6 +65,6 @@ pub fn look_for_reader(step: &mut Step<'_>, key: EndpointKey, missing: u64, now:
             tgid: reader.pid.0,
             time: now,
         };
-        blind_spots::report(step, session, "unseen_reader", origin, true);
+        blind_spots::report(step, session, BlindMechanism::UnseenReader, origin, true);
     }
 }

@@ -8,7 +8,7 @@ use super::turn::Turn;
 use crate::detect::Difference;
 use crate::event::Event;
 use crate::event::body::{BlindSpot, SessionEnded, SessionStarted};
-use crate::model::{Direction, Pid, SessionStart};
+use crate::model::{BlindMechanism, Direction, EndReason, GapReason, Pid, SessionStart};
 use crate::wire::framing::Framer;
 
 /// Blind spots of one session that are reported.
@@ -22,7 +22,7 @@ const MAX_DISAGREEMENTS: u32 = 16;
 pub(super) struct LiveSession {
     client_to_server: Stream,
     server_to_client: Stream,
-    blind_spots: Vec<(String, Pid)>,
+    blind_spots: Vec<(BlindMechanism, Pid)>,
     disagreements: u32,
     /// All of the session but its streams, so that a framer can hand it frames.
     state: SessionState,
@@ -122,7 +122,7 @@ impl LiveSession {
                 direction,
                 expected,
                 position - expected,
-                "position_jump",
+                GapReason::PositionJump,
             );
         }
     }
@@ -150,7 +150,7 @@ impl LiveSession {
         direction: Direction,
         position: u64,
         bytes_lost: u64,
-        reason: &str,
+        reason: GapReason,
     ) {
         let (stream, state) = self.stream(direction);
         stream.framer(state, position).gap(position, bytes_lost);
@@ -170,16 +170,16 @@ impl LiveSession {
 
     /// Reports a blind spot, once for each process and mechanism: it lasts, and a call that shows it
     /// is made for every message.
-    pub(super) fn blind_spot(&mut self, turn: &mut Turn<'_>, mechanism: &str, pid: Pid) {
+    pub(super) fn blind_spot(&mut self, turn: &mut Turn<'_>, mechanism: BlindMechanism, pid: Pid) {
         // What went that way may have been a request or a page.
         self.state.note_loss();
-        let known = |(known, of): &(String, Pid)| known == mechanism && *of == pid;
-        if self.blind_spots.len() == MAX_BLIND_SPOTS || self.blind_spots.iter().any(known) {
+        let spot = (mechanism, pid);
+        if self.blind_spots.len() == MAX_BLIND_SPOTS || self.blind_spots.contains(&spot) {
             return;
         }
-        self.blind_spots.push((mechanism.to_owned(), pid));
+        self.blind_spots.push(spot);
         let body = BlindSpot {
-            mechanism: mechanism.to_owned(),
+            mechanism,
             pid,
             covered_by_other_end: false,
         };
@@ -194,13 +194,13 @@ impl LiveSession {
         }
     }
 
-    pub(super) fn end(&mut self, turn: &mut Turn<'_>, reason: &str) {
+    pub(super) fn end(&mut self, turn: &mut Turn<'_>, reason: EndReason) {
         for direction in [Direction::ClientToServer, Direction::ServerToClient] {
             self.end_of_stream(turn, direction);
         }
         let state = &self.state;
         let body = SessionEnded {
-            reason: reason.to_owned(),
+            reason,
             messages: state.session.messages(),
             bytes: state.bytes,
             bytes_lost: state.bytes_lost,

@@ -179,7 +179,7 @@ impl Engine {
                 bytes_lost,
                 reason,
                 ..
-            } => session.gap(&mut turn, *direction, *position, *bytes_lost, reason),
+            } => session.gap(&mut turn, *direction, *position, *bytes_lost, *reason),
             Input::EndsDisagree {
                 direction,
                 position,
@@ -198,10 +198,10 @@ impl Engine {
                 session.ends_disagree(&mut turn, &difference);
             }
             Input::BlindSpot { mechanism, pid, .. } => {
-                session.blind_spot(&mut turn, mechanism, *pid);
+                session.blind_spot(&mut turn, *mechanism, *pid);
             }
             Input::EndOfStream { direction, .. } => session.end_of_stream(&mut turn, *direction),
-            Input::SessionEnded { reason, .. } => session.end(&mut turn, reason),
+            Input::SessionEnded { reason, .. } => session.end(&mut turn, *reason),
         }
         turn.tell();
         let unfinished = match &input {

@@ -8,7 +8,7 @@ use super::state::SessionState;
 use super::turn::Turn;
 use crate::mcp::method::MethodName;
 use crate::mcp::{self, Irregularity, Malformed, Message, Parsed, Payload};
-use crate::model::Direction;
+use crate::model::{Direction, GapReason};
 use crate::session::Observed;
 use crate::wire::framing::{Frame, Framed};
 
@@ -59,7 +59,7 @@ impl SessionState {
                 bytes,
                 gap_before: gap,
             } => {
-                self.lost(turn, direction, position, bytes, "frame_too_large");
+                self.lost(turn, direction, position, bytes, GapReason::FrameTooLarge);
                 turn.tell();
                 *gap_before |= gap;
                 *gap_before = true;

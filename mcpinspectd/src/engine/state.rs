@@ -8,7 +8,7 @@ use crate::detect::{SessionContext, Verdict};
 use crate::event::body::{CaptureGap, Detected};
 use crate::event::{Event, Subject};
 use crate::model::{
-    Action, Direction, Pid, ServerEndpoint, ServerId, SessionId, SessionStart, Timestamp,
+    Action, Direction, GapReason, Pid, ServerEndpoint, ServerId, SessionId, SessionStart, Timestamp,
 };
 use crate::session::Session;
 use crate::wire::framing::Framer;
@@ -94,7 +94,7 @@ impl SessionState {
         direction: Direction,
         position: u64,
         bytes_lost: u64,
-        reason: &str,
+        reason: GapReason,
     ) {
         self.bytes_lost += bytes_lost;
         self.note_loss();
@@ -102,7 +102,7 @@ impl SessionState {
             direction,
             bytes_lost,
             position,
-            reason: reason.to_owned(),
+            reason,
         };
         turn.report(Event::new(turn.time, self.subject(), body));
     }

@@ -11,8 +11,9 @@ use crate::event::body::{
 };
 use crate::event::{Event, Subject};
 use crate::model::{
-    Action, ContainmentAction, DefinitionHash, Detection, Direction, FieldChange, ItemKind, Match,
-    Party, Pid, ServerId, SessionId, Severity, Timestamp, ToolStatus, Transport,
+    Action, BlindMechanism, ContainmentAction, DefinitionHash, Detection, Direction, EndReason,
+    FieldChange, GapReason, ItemKind, Match, Party, Pid, ServerId, SessionId, Severity, Timestamp,
+    ToolStatus, Transport,
 };
 use crate::registry::DecisionKind;
 
@@ -154,7 +155,7 @@ pub fn examples() -> Vec<Event> {
             TIME,
             files(),
             SessionEnded {
-                reason: "server_exited".to_owned(),
+                reason: EndReason::ServerExited,
                 messages: 12,
                 bytes: 3456,
                 bytes_lost: 0,
@@ -168,14 +169,14 @@ pub fn examples() -> Vec<Event> {
                 direction: Direction::ServerToClient,
                 bytes_lost: 512,
                 position: 4096,
-                reason: "ring_full".to_owned(),
+                reason: GapReason::RingFull,
             },
         ),
         Event::new(
             TIME,
             files(),
             BlindSpot {
-                mechanism: "io_uring".to_owned(),
+                mechanism: BlindMechanism::IoUring,
                 pid: Pid(4242),
                 covered_by_other_end: false,
             },

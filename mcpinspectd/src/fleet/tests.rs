@@ -230,7 +230,7 @@ fn alerts_and_losses_are_told_and_bounded() {
             direction: crate::model::Direction::ServerToClient,
             bytes_lost: 77,
             position: 0,
-            reason: "ring_full".to_owned(),
+            reason: crate::model::GapReason::RingFull,
         },
     );
     lines.push(line(2, 1, &gap));

@@ -23,7 +23,8 @@ use serde::{Deserialize, Serialize};
 
 use super::time::exact;
 use super::{
-    Direction, JsonText, Party, Pid, ServerEndpoint, ServerIdentity, SessionId, Timestamp, bytes,
+    BlindMechanism, Direction, EndReason, GapReason, JsonText, Party, Pid, ServerEndpoint,
+    ServerIdentity, SessionId, Timestamp, bytes,
 };
 
 /// A session that was recognised.
@@ -116,8 +117,8 @@ pub enum Input<'a> {
         position: u64,
         /// How many bytes.
         bytes_lost: u64,
-        /// Why, such as `ring_full`.
-        reason: Cow<'a, str>,
+        /// Why.
+        reason: GapReason,
         /// When it was noticed.
         #[serde(with = "exact")]
         time: Timestamp,
@@ -148,8 +149,8 @@ pub enum Input<'a> {
     BlindSpot {
         /// The session.
         session: Cow<'a, SessionId>,
-        /// How, such as `splice`.
-        mechanism: Cow<'a, str>,
+        /// How.
+        mechanism: BlindMechanism,
         /// Which process.
         pid: Pid,
         /// When.
@@ -170,8 +171,8 @@ pub enum Input<'a> {
     SessionEnded {
         /// The session.
         session: Cow<'a, SessionId>,
-        /// Why, such as `server_exited`.
-        reason: Cow<'a, str>,
+        /// Why.
+        reason: EndReason,
         /// When.
         #[serde(with = "exact")]
         time: Timestamp,
@@ -274,7 +275,7 @@ impl Input<'_> {
                 direction,
                 position,
                 bytes_lost,
-                reason: owned(reason),
+                reason,
                 time,
             },
             Self::EndsDisagree {
@@ -301,7 +302,7 @@ impl Input<'_> {
                 time,
             } => Input::BlindSpot {
                 session: owned(session),
-                mechanism: owned(mechanism),
+                mechanism,
                 pid,
                 time,
             },
@@ -320,7 +321,7 @@ impl Input<'_> {
                 time,
             } => Input::SessionEnded {
                 session: owned(session),
-                reason: owned(reason),
+                reason,
                 time,
             },
         }

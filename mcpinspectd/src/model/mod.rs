@@ -18,6 +18,7 @@ mod process;
 mod time;
 mod tool;
 mod transport;
+mod word;
 
 pub use containment::ContainmentAction;
 pub use counters::{Account, CaptureTotals, SinkTally, StreamLedger};
@@ -32,3 +33,4 @@ pub use process::{Party, Pid};
 pub use time::Timestamp;
 pub use tool::{FieldChange, ToolStatus};
 pub use transport::{ServerEndpoint, Transport};
+pub use word::{BlindMechanism, EndReason, GapReason};

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::contain::Process;
 use crate::control::SessionParties;
-use crate::model::{Direction, Input, Pid, ServerId, SessionId, Timestamp};
+use crate::model::{Direction, GapReason, Input, Pid, ServerId, SessionId, Timestamp};
 
 /// Servers that can be paused by name; all of them together can always be.
 const PAUSED_MAX: usize = 1024;
@@ -235,7 +235,7 @@ impl SessionTable {
                     direction: each,
                     position,
                     bytes_lost: bytes,
-                    reason: "monitoring_paused".into(),
+                    reason: GapReason::MonitoringPaused,
                     time,
                 });
             }
@@ -255,6 +255,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
     use crate::event::testing::party;
+    use crate::model::EndReason;
     use crate::source::script::Script;
 
     fn table() -> SessionTable {
@@ -315,7 +316,7 @@ mod tests {
         assert_eq!(table.set_monitoring(None, false), Some(true));
         assert!(said(&mut table, &mut script).is_empty());
         let mut passed = 0;
-        table.pass(script.end("server_exited"), &mut |input| {
+        table.pass(script.end(EndReason::ServerExited), &mut |input| {
             passed += 1;
             assert_eq!(
                 matches!(input, Input::Gap { bytes_lost: 4, .. }),

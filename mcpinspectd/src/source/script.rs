@@ -6,14 +6,14 @@
 //! they go: into an engine, a sink, a tape.
 //!
 //! ```
-//! use mcpinspectd::model::Direction;
+//! use mcpinspectd::model::{Direction, EndReason};
 //! use mcpinspectd::source::script::Script;
 //!
 //! let mut script = Script::new("files");
 //! let mut inputs = vec![script.start()];
 //! inputs.extend(script.exchange("tools/list", "{}", r#"{"tools":[]}"#));
 //! inputs.push(script.gap(Direction::ServerToClient, 17));
-//! inputs.push(script.end("server_exited"));
+//! inputs.push(script.end(EndReason::ServerExited));
 //! ```
 
 use std::borrow::Cow;
@@ -22,8 +22,8 @@ use std::fmt::Display;
 use serde_json::value::RawValue;
 
 use crate::model::{
-    Direction, Input, Party, Pid, ServerEndpoint, ServerId, ServerIdentity, SessionId,
-    SessionStart, Timestamp,
+    BlindMechanism, Direction, EndReason, GapReason, Input, Party, Pid, ServerEndpoint, ServerId,
+    ServerIdentity, SessionId, SessionStart, Timestamp,
 };
 
 /// One session that is made by hand.
@@ -209,7 +209,7 @@ impl Script {
             direction,
             position,
             bytes_lost,
-            reason: "ring_full".into(),
+            reason: GapReason::RingFull,
             time: self.time,
         }
     }
@@ -233,10 +233,10 @@ impl Script {
     }
 
     /// A process moves bytes in a way that cannot be copied.
-    pub fn blind_spot(&self, mechanism: &str, pid: Pid) -> Input<'static> {
+    pub fn blind_spot(&self, mechanism: BlindMechanism, pid: Pid) -> Input<'static> {
         Input::BlindSpot {
             session: self.owned_id(),
-            mechanism: mechanism.to_owned().into(),
+            mechanism,
             pid,
             time: self.time,
         }
@@ -271,10 +271,10 @@ impl Script {
     }
 
     /// The session ends.
-    pub fn end(&self, reason: &str) -> Input<'static> {
+    pub fn end(&self, reason: EndReason) -> Input<'static> {
         Input::SessionEnded {
             session: self.owned_id(),
-            reason: reason.to_owned().into(),
+            reason,
             time: self.time,
         }
     }

@@ -16,7 +16,8 @@ use crate::event::Event;
 use crate::event::testing::party;
 use crate::model::Direction::{self, ClientToServer as Up, ServerToClient as Down};
 use crate::model::{
-    Input, InputSink, Pid, ServerEndpoint, ServerId, ServerIdentity, SessionId, Timestamp,
+    BlindMechanism, EndReason, Input, InputSink, Pid, ServerEndpoint, ServerId, ServerIdentity,
+    SessionId, Timestamp,
 };
 use crate::registry::Registry;
 
@@ -100,9 +101,9 @@ fn session() -> Vec<Input<'static>> {
         script.difference(Down, b"what was read", b"what was \xff written"),
         script.gap(Down, 12),
         script.line(Down, r#"{"jsonrpc":"2.0","method":"notifications/x"}"#),
-        script.blind_spot("splice", Pid(7)),
+        script.blind_spot(BlindMechanism::Splice, Pid(7)),
         script.end_of_stream(Up),
-        script.end("server_exited"),
+        script.end(EndReason::ServerExited),
     ]);
     inputs
 }
@@ -123,7 +124,7 @@ fn remote_session() -> Vec<Input<'static>> {
     inputs.push(script.message(Down, "{\"jsonrpc\":\"2.0\",\n\"id\":1,\"result\":{}}"));
     script.jump(Down, 100);
     inputs.push(script.message(Down, r#"{"jsonrpc":"2.0","method":"notifications/x"}"#));
-    inputs.push(script.end("client_closed"));
+    inputs.push(script.end(EndReason::ClientClosed));
     inputs
 }
 
@@ -254,13 +255,14 @@ fn fault(tape: impl AsRef<[u8]>) -> TapeError {
 
 #[test]
 fn a_bad_line_is_refused_with_its_number() {
-    let end = r#"{"session_ended":{"session":"s","reason":"r","time":"1970-01-01T00:00:00Z"}}"#;
+    let end = r#"{"session_ended":{"session":"s","reason":"client_exited","time":"1970-01-01T00:00:00Z"}}"#;
     let two_lines = format!("{HEADER}{end}\n");
     for bad in [
         "",
         "{}",
         "null",
-        r#"{"session_ended":{"session":"s","reason":"r"}}"#,
+        r#"{"session_ended":{"session":"s","reason":"client_exited"}}"#,
+        r#"{"session_ended":{"session":"s","reason":"other","time":"1970-01-01T00:00:00Z"}}"#,
         r#"{"gap":{}}"#,
         r#"{"hiccup":{}}"#,
         r#"{"end_of_stream":{"session":"s","direction":"up","time":"1970-01-01T00:00:00Z"}}"#,

@@ -374,6 +374,7 @@ mod tests {
     use super::*;
     use crate::event::body::SessionEnded;
     use crate::event::testing::{TIME, changed, session_started, subject};
+    use crate::model::EndReason;
 
     fn in_session(mut event: Event, session: &str) -> Event {
         let subject = event.subject.as_mut().unwrap();
@@ -383,7 +384,7 @@ mod tests {
 
     fn ended(server: &str) -> Event {
         let body = SessionEnded {
-            reason: "server_exited".to_owned(),
+            reason: EndReason::ServerExited,
             messages: 0,
             bytes: 0,
             bytes_lost: 0,

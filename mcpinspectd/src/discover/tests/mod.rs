@@ -2,12 +2,12 @@
 
 mod fixture;
 
-use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, Operation};
+use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport};
 
 use self::fixture::{Fixture, SETTINGS};
 use super::Settings;
 use crate::capture::KernelRecord;
-use crate::model::{Direction, StreamLedger};
+use crate::model::{BlindMechanism, Direction, StreamLedger};
 use crate::process::fds::{Access, InodeKey};
 
 const CLIENT: u32 = 100;
@@ -248,7 +248,7 @@ fn splices_are_reported_for_their_session() {
     let blind = |key| KernelRecord::BlindSpot {
         stream: Some((key, End::Writer)),
         bytes: 10,
-        operation: Operation::Splice,
+        mechanism: BlindMechanism::Splice,
     };
     fixture.record(SERVER, blind(pipe(2)));
     assert_eq!(

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::detect::{Detector, NoDetector};
 use crate::engine::{Engine, Limits, MessageSeen, Output};
 use crate::event::Event;
-use crate::model::{Direction, Input, ServerId, ServerIdentity, Timestamp};
+use crate::model::{Direction, EndReason, Input, ServerId, ServerIdentity, Timestamp};
 use crate::registry::Registry;
 use crate::source::script::Script;
 
@@ -124,7 +124,7 @@ impl Wire {
     }
 
     pub(super) fn end(&mut self) {
-        self.input(self.script.end("server_exited"));
+        self.input(self.script.end(EndReason::ServerExited));
     }
 
     /// The client asks, the server answers.

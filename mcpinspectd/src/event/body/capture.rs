@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::event::vocabulary::{Describe, Details, MAX_NAME, Sentence};
-use crate::model::{Direction, Pid, ServerId, Severity};
+use crate::model::{BlindMechanism, Direction, GapReason, Pid, ServerId, Severity};
 use crate::text::escape::printable;
 
 /// Bytes of a stream were lost.
@@ -15,16 +15,20 @@ pub struct CaptureGap {
     pub bytes_lost: u64,
     /// Where the gap starts, bytes from the stream's start.
     pub position: u64,
-    /// Why, such as `ring_full` or `frame_too_large`.
-    pub reason: String,
+    /// Why.
+    pub reason: GapReason,
 }
 
 impl Describe for CaptureGap {
     fn severity(&self) -> Option<Severity> {
-        Some(match self.reason.as_str() {
+        Some(match self.reason {
             // Requested by a person.
-            "monitoring_paused" => Severity::Low,
-            _ => Severity::Medium,
+            GapReason::MonitoringPaused => Severity::Low,
+            GapReason::RingFull
+            | GapReason::PageNotResident
+            | GapReason::FrameTooLarge
+            | GapReason::NeverRead
+            | GapReason::PositionJump => Severity::Medium,
         })
     }
 
@@ -40,15 +44,15 @@ impl Describe for CaptureGap {
     fn details(&self, details: &mut Details) {
         details.add("MCPINSPECT_DIRECTION", self.direction.as_str());
         details.add("MCPINSPECT_BYTES_LOST", &self.bytes_lost.to_string());
-        details.add("MCPINSPECT_REASON", &self.reason);
+        details.add("MCPINSPECT_REASON", self.reason.as_str());
     }
 }
 
 /// A party moves bytes in a way that the probes cannot copy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BlindSpot {
-    /// The system call or mechanism, such as `splice` or `io_uring`.
-    pub mechanism: String,
+    /// The system call or mechanism.
+    pub mechanism: BlindMechanism,
     /// The process that uses it.
     pub pid: Pid,
     /// Always false, and kept for the programs that read it: where the other end of the stream has the
@@ -62,10 +66,7 @@ impl Describe for BlindSpot {
     }
 
     fn title(&self, server: &str) -> String {
-        format!(
-            "{server} moves data by {}",
-            printable(&self.mechanism, MAX_NAME)
-        )
+        format!("{server} moves data by {}", self.mechanism)
     }
 
     fn particulars(&self, sentence: &mut Sentence) {
@@ -73,7 +74,7 @@ impl Describe for BlindSpot {
     }
 
     fn details(&self, details: &mut Details) {
-        details.add("MCPINSPECT_MECHANISM", &self.mechanism);
+        details.add("MCPINSPECT_MECHANISM", self.mechanism.as_str());
     }
 }
 

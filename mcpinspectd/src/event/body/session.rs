@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::event::vocabulary::{Describe, Details, MAX_NAME, Sentence};
-use crate::model::{Party, Severity};
+use crate::model::{EndReason, Party, Severity};
 use crate::text::escape::printable;
 
 /// A session was recognised.
@@ -94,8 +94,8 @@ impl Describe for SessionIdentified {
 /// A session is over.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SessionEnded {
-    /// Why, such as `server_exited` or `streams_closed`.
-    pub reason: String,
+    /// Why.
+    pub reason: EndReason,
     /// Messages seen in it.
     pub messages: u64,
     /// Bytes captured in it.
@@ -129,7 +129,7 @@ impl Describe for SessionEnded {
     }
 
     fn details(&self, details: &mut Details) {
-        details.add("MCPINSPECT_REASON", &self.reason);
+        details.add("MCPINSPECT_REASON", self.reason.as_str());
         details.add("MCPINSPECT_BYTES_LOST", &self.bytes_lost.to_string());
     }
 }

@@ -1,0 +1,155 @@
+//! Words that say why and how: closed lists, each word the same in JSON, in the journal and on D-Bus.
+//!
+//! A reader filters by these words, so none may be misspelt in one place or arrive unannounced. Each
+//! list is an enum here, and the manual names every word of it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $variant:ident = $word:literal,)+ })+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[$about])* #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The word that programs read.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    )+};
+}
+
+words! {
+    /// Why bytes of a stream are missing from the record.
+    GapReason {
+        /// The ring was full: user space fell behind.
+        RingFull = "ring_full",
+        /// The memory that they stood in was not resident, so the probes could not read it.
+        PageNotResident = "page_not_resident",
+        /// They belong to a message above the maximum size.
+        FrameTooLarge = "frame_too_large",
+        /// They were written, and the session ended before anyone read them.
+        NeverRead = "never_read",
+        /// Monitoring was paused by a person.
+        MonitoringPaused = "monitoring_paused",
+        /// The stream went on at a later position, and nothing says why.
+        PositionJump = "position_jump",
+    }
+
+    /// Why a session is over.
+    EndReason {
+        /// The server's process exited.
+        ServerExited = "server_exited",
+        /// The client's process exited.
+        ClientExited = "client_exited",
+        /// The server closed its output.
+        ServerClosed = "server_closed",
+        /// The client closed the server's input.
+        ClientClosed = "client_closed",
+        /// No process holds one of its streams any more.
+        StreamsClosed = "streams_closed",
+        /// The daemon stopped; the session goes on unseen.
+        MonitoringStopped = "monitoring_stopped",
+    }
+
+    /// How bytes move past the probes.
+    BlindMechanism {
+        /// `splice`: inside the kernel, from or to a pipe.
+        Splice = "splice",
+        /// `tee`: from pipe to pipe, without taking them out.
+        Tee = "tee",
+        /// `vmsplice`: by mapping pages into a pipe.
+        VmSplice = "vmsplice",
+        /// `sendfile`: inside the kernel, from a file.
+        SendFile = "sendfile",
+        /// `io_uring`: by a queue that the kernel works off.
+        IoUring = "io_uring",
+        /// `pidfd_getfd`: through a descriptor taken from another process.
+        TakeDescriptor = "pidfd_getfd",
+        /// The 32-bit system call table, which the probes do not decode.
+        Compat = "32bit_syscall",
+        /// Unknown: they left the stream, and no call was seen that took them.
+        UnseenReader = "unseen_reader",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const MANUAL: &str = include_str!("../../docs/events.md");
+
+    fn check<T>(all: &[T], words: &[&str])
+    where
+        T: Copy + fmt::Debug + fmt::Display + PartialEq + Serialize + for<'a> Deserialize<'a>,
+    {
+        let shown: Vec<String> = all.iter().map(T::to_string).collect();
+        assert_eq!(shown, words, "programs read these");
+        for (value, word) in all.iter().zip(words) {
+            assert_eq!(serde_json::to_value(value).ok(), Some(json!(word)));
+            assert_eq!(serde_json::from_value(json!(word)).ok(), Some(*value));
+            assert!(
+                MANUAL.contains(&format!("`{word}`")),
+                "{word} is not in the manual"
+            );
+        }
+        assert!(serde_json::from_value::<T>(json!("other")).is_err());
+    }
+
+    #[test]
+    fn every_word_is_what_programs_read_and_in_the_manual() {
+        check(
+            GapReason::ALL,
+            &[
+                "ring_full",
+                "page_not_resident",
+                "frame_too_large",
+                "never_read",
+                "monitoring_paused",
+                "position_jump",
+            ],
+        );
+        check(
+            EndReason::ALL,
+            &[
+                "server_exited",
+                "client_exited",
+                "server_closed",
+                "client_closed",
+                "streams_closed",
+                "monitoring_stopped",
+            ],
+        );
+        check(
+            BlindMechanism::ALL,
+            &[
+                "splice",
+                "tee",
+                "vmsplice",
+                "sendfile",
+                "io_uring",
+                "pidfd_getfd",
+                "32bit_syscall",
+                "unseen_reader",
+            ],
+        );
+    }
+}
