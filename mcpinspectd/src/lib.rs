@@ -67,6 +67,7 @@ pub mod priority;
 #[cfg(feature = "kernel")]
 pub mod privileges;
 pub mod process;
+pub mod queue;
 pub mod registry;
 pub mod rule_files;
 pub mod session;

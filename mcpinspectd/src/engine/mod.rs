@@ -17,6 +17,7 @@
 //! - `judge`, `judge_definitions`: what they mean
 //! - `turn`: holds the judgement of one input until it is told
 //! - `tee`: tells several outputs the same
+//! - `record`: a message that can be kept
 //!
 //! Everything that it keeps is bounded: sessions by who feeds it, and per session the line under way,
 //! requests without an answer, listings under way and what was announced. What a flood pushes out is
@@ -30,6 +31,7 @@ mod live;
 mod observe;
 mod output;
 mod policy;
+mod record;
 mod sanitise;
 mod state;
 mod tee;
@@ -42,6 +44,7 @@ pub use self::limits::Limits;
 use self::live::LiveSession;
 pub use self::output::{Judgement, MessageKind, MessageSeen, Output};
 pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
+pub use self::record::MessageRecord;
 pub use self::tee::Tee;
 use self::turn::{Judges, Turn};
 use crate::detect::{Detector, Difference};

@@ -16,6 +16,7 @@
 //! | engine: observe | bytes become frames, messages, and calls with their answers | [`wire`](crate::wire), [`mcp`](crate::mcp), [`session`](crate::session) |
 //! | engine: judge | compares definitions with their pins, and looks for attacks | [`registry`](crate::registry), [`detect`](crate::detect) |
 //! | engine: tell | messages and events, in order | [`engine`](crate::engine), [`event`](crate::event) |
+//! | messages | copies messages for a consumer of their own, where there is one | `messages` |
 //! | containment | findings that have a server frozen or killed, where that is configured | `containment` |
 //! | outbox | holds an event back until the registry's writes before it are on disk | `store` |
 //! | outputs | every sink has a queue of its own | [`outputs`] |
@@ -26,6 +27,7 @@
 
 mod containment;
 mod host;
+mod messages;
 #[cfg(feature = "bus")]
 pub mod outputs;
 mod programs;
@@ -41,11 +43,12 @@ use self::programs::ProgramLookup;
 use self::sessions::SessionTable;
 use crate::contain::ContainmentPolicy;
 use crate::control::{ControlHandle, ControlQueue};
-use crate::engine::{Engine, Output};
+use crate::engine::{Engine, Output, Tee};
 use crate::model::{Account, Input, InputSink, Pid, Timestamp};
 use crate::process;
 
 pub use host::{Host, Reloaded};
+pub use messages::{MessageQueue, message_queue};
 pub use tap::{Flush, TapPipeline};
 
 /// The daemon's pipeline, from a source's inputs to an output. Its fields are its stages, in order.
@@ -54,6 +57,7 @@ pub struct Pipeline<O, H> {
     sessions: SessionTable,
     engine: Engine,
     containment: ContainmentPolicy,
+    messages: Option<MessageQueue>,
     output: O,
     requests: ControlQueue,
     /// For containment, which is done and reported beside the pipeline.
@@ -82,6 +86,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             sessions: SessionTable::new(|pid: Pid| process::start_time(pid)),
             engine,
             containment: ContainmentPolicy::default(),
+            messages: None,
             output,
             requests,
             control,
@@ -90,6 +95,13 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             account: Account::default(),
             counted: None,
         })
+    }
+
+    /// The pipeline with a consumer that takes messages; without one, nothing is copied.
+    #[must_use]
+    pub fn with_messages(mut self, messages: MessageQueue) -> Self {
+        self.messages = Some(messages);
+        self
     }
 
     /// The engine.
@@ -102,9 +114,10 @@ impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
     fn input(&mut self, input: Input<'_>) {
         self.programs.look_up(&input);
         let mut requested = Vec::new();
+        let mut outputs = Tee(&mut self.output, self.messages.as_mut());
         let mut contained = Containment {
             policy: &mut self.containment,
-            output: &mut self.output,
+            output: &mut outputs,
             requested: &mut requested,
         };
         let engine = &mut self.engine;

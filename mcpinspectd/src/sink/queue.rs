@@ -5,26 +5,25 @@
 //! as soon as it moves again, so the loss is written where the events are missing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::sequencer::Sequencer;
 use crate::event::body::{DropReason, EventsDropped};
 use crate::event::{Envelope, Event};
 use crate::model::{SinkTally, Timestamp};
+use crate::queue::{Bounds, LossReport, Received, Receiver, Sender, bounded};
 
-/// Both ends of a queue for the sink `name`, for at most `events` that wait.
+/// Both ends of a queue for the sink `name`.
 pub(super) fn queue(
     name: &'static str,
-    events: usize,
+    bounds: Bounds,
     sequencer: Arc<Sequencer>,
 ) -> (QueueSender, QueueReceiver) {
-    let (sender, receiver) = channel(events.max(1));
+    let (sender, receiver) = bounded(bounds, LossReport::First);
     let counters = Arc::new(Counters::default());
     let sender = QueueSender {
         name,
-        queue: Some(sender),
+        queue: sender,
         counters: Arc::clone(&counters),
     };
     let receiver = QueueReceiver {
@@ -36,15 +35,12 @@ pub(super) fn queue(
     (sender, receiver)
 }
 
-/// What became of the events for one sink.
+/// What became of the events that fit in.
 #[derive(Debug, Default)]
 struct Counters {
-    queued_bytes: AtomicUsize,
     accepted: AtomicU64,
     delivered: AtomicU64,
     failed: AtomicU64,
-    dropped: AtomicU64,
-    unreported: AtomicU64,
     reopen: AtomicBool,
 }
 
@@ -61,7 +57,7 @@ pub enum Item {
 #[derive(Debug)]
 pub struct QueueReceiver {
     name: &'static str,
-    queue: Receiver<Item>,
+    queue: Receiver<Arc<Envelope>>,
     counters: Arc<Counters>,
     sequencer: Arc<Sequencer>,
 }
@@ -69,20 +65,22 @@ pub struct QueueReceiver {
 impl QueueReceiver {
     /// The next item; `None` once the fan-out is closed and everything was taken.
     pub async fn recv(&mut self) -> Option<Item> {
-        if let Some(notice) = self.loss_notice() {
-            return Some(notice);
+        loop {
+            let received = self.queue.recv().await?;
+            if let Some(item) = self.item(received) {
+                return Some(item);
+            }
         }
-        let item = self.queue.recv().await;
-        self.taken(item)
     }
 
     /// Like [`QueueReceiver::recv`], for a thread of its own; must not be called on a runtime's thread.
     pub fn blocking_recv(&mut self) -> Option<Item> {
-        if let Some(notice) = self.loss_notice() {
-            return Some(notice);
+        loop {
+            let received = self.queue.blocking_recv()?;
+            if let Some(item) = self.item(received) {
+                return Some(item);
+            }
         }
-        let item = self.queue.blocking_recv();
-        self.taken(item)
     }
 
     /// Whether the fan-out is closed: no time for patience any more.
@@ -95,12 +93,6 @@ impl QueueReceiver {
         self.counters.reopen.swap(false, Ordering::Relaxed)
     }
 
-    /// Bytes that wait.
-    #[cfg(test)]
-    pub(super) fn queued_bytes(&self) -> usize {
-        self.counters.queued_bytes.load(Ordering::Relaxed)
-    }
-
     /// Counts one event that arrived.
     pub fn delivered(&self) {
         self.counters.delivered.fetch_add(1, Ordering::Relaxed);
@@ -111,20 +103,15 @@ impl QueueReceiver {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn taken(&self, item: Option<Item>) -> Option<Item> {
-        if let Some(Item::Event(envelope)) = &item {
-            self.counters
-                .queued_bytes
-                .fetch_sub(envelope.size(), Ordering::Relaxed);
+    fn item(&self, received: Received<Arc<Envelope>>) -> Option<Item> {
+        match received {
+            Received::Item(envelope) => Some(Item::Event(envelope)),
+            Received::Dropped(dropped) => self.loss_notice(dropped.items).map(Item::Event),
+            Received::Woken => Some(Item::Reopen),
         }
-        item
     }
 
-    fn loss_notice(&self) -> Option<Item> {
-        let dropped = self.counters.unreported.swap(0, Ordering::Relaxed);
-        if dropped == 0 {
-            return None;
-        }
+    fn loss_notice(&self, dropped: u64) -> Option<Arc<Envelope>> {
         tracing::warn!(
             sink = self.name,
             dropped,
@@ -139,15 +126,14 @@ impl QueueReceiver {
         let event = Event::of_daemon(Timestamp::now(), body);
         let envelope = self.sequencer.envelope(&event)?;
         self.counters.accepted.fetch_add(1, Ordering::Relaxed);
-        Some(Item::Event(envelope))
+        Some(envelope)
     }
 }
 
 #[derive(Debug)]
 pub(super) struct QueueSender {
     name: &'static str,
-    /// `None` once the fan-out is closed.
-    queue: Option<Sender<Item>>,
+    queue: Sender<Arc<Envelope>>,
     counters: Arc<Counters>,
 }
 
@@ -155,31 +141,17 @@ impl QueueSender {
     /// Asks the sink to open its output again.
     pub(super) fn request_reopen(&self) {
         self.counters.reopen.store(true, Ordering::Relaxed);
-        if let Some(queue) = &self.queue {
-            // Only there to wake an idle sink: where the queue is full, the sink is awake.
-            let _ = queue.try_send(Item::Reopen);
-        }
+        self.queue.wake();
     }
 
     /// Ends the queue: the sink drains what waits and finishes.
-    pub(super) fn close(&mut self) {
-        self.queue = None;
+    pub(super) fn close(&self) {
+        self.queue.close();
     }
 
-    pub(super) fn offer(&self, envelope: &Arc<Envelope>, max_bytes: usize) {
-        let Some(queue) = &self.queue else { return };
-        let counters = &self.counters;
-        let size = envelope.size();
-        let before = counters.queued_bytes.fetch_add(size, Ordering::Relaxed);
-        // A record that is larger than the whole limit may wait alone.
-        let fits = before == 0 || before + size <= max_bytes;
-        // A queue whose reader has ended refuses as well: that is a loss like any other.
-        if fits && queue.try_send(Item::Event(Arc::clone(envelope))).is_ok() {
-            counters.accepted.fetch_add(1, Ordering::Relaxed);
-        } else {
-            counters.queued_bytes.fetch_sub(size, Ordering::Relaxed);
-            counters.dropped.fetch_add(1, Ordering::Relaxed);
-            counters.unreported.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn offer(&self, envelope: &Arc<Envelope>) {
+        if self.queue.offer(envelope.size(), || Arc::clone(envelope)) {
+            self.counters.accepted.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -191,7 +163,7 @@ impl QueueSender {
             sink: self.name,
             delivered,
             failed,
-            dropped: self.counters.dropped.load(Ordering::Relaxed),
+            dropped: self.queue.dropped().items,
             waiting: accepted.saturating_sub(delivered + failed),
         }
     }

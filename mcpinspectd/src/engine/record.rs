@@ -1,0 +1,104 @@
+//! A message that can be kept.
+
+use super::output::{MessageKind, MessageSeen};
+use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
+
+/// A message as it was seen, borrowing nothing: for a store, or for whoever looks at it later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageRecord {
+    /// When its last byte was sent.
+    pub time: Timestamp,
+    /// The session it belongs to.
+    pub session_id: SessionId,
+    /// The server of that session.
+    pub server_id: ServerId,
+    /// Which way it went.
+    pub direction: Direction,
+    /// Where it starts, in bytes from the start of its stream; of a member, where its batch starts.
+    pub position: u64,
+    /// Its number among the session's messages of both directions, from 1; of a member, its batch's.
+    pub sequence: u64,
+    /// The server's process, where known.
+    pub server_pid: Option<Pid>,
+    /// The client's process, where known.
+    pub client_pid: Option<Pid>,
+    /// What it is.
+    pub kind: MessageKind,
+    /// Its method, as in the message.
+    pub method: Option<Box<str>>,
+    /// Its id, as JSON text.
+    pub id: Option<Box<str>>,
+    /// Exactly what stood between two newlines. `None` for a member of a batch: the record of the
+    /// batch, which comes before those of its members, has the bytes of all.
+    pub body: Option<Box<[u8]>>,
+    /// Whether bytes of this direction were lost since the frame before.
+    pub gap_before: bool,
+    /// The method of the request that this response answers.
+    pub reply_to: Option<Box<str>>,
+    /// The [`MessageRecord::sequence`] of the request that this response answers.
+    pub answers: Option<u64>,
+    /// The tool that is called, or whose call is answered.
+    pub tool: Option<Box<str>>,
+    /// Nanoseconds from the request to this response.
+    pub latency_ns: Option<u64>,
+    /// Whether it is an error, the protocol's or a tool's.
+    pub is_error: bool,
+    /// What is wrong with it, such as `not_json`; also of a message that can be read and is odd.
+    pub invalid_reason: Option<Box<str>>,
+}
+
+impl MessageRecord {
+    /// The record of a message that was seen.
+    pub fn message(seen: &MessageSeen<'_>) -> Self {
+        Self {
+            body: Some(seen.bytes.into()),
+            ..Self::member(seen)
+        }
+    }
+
+    /// The record of a batch's member.
+    pub fn member(seen: &MessageSeen<'_>) -> Self {
+        let MessageSeen {
+            time,
+            session_id,
+            server_id,
+            direction,
+            position,
+            sequence,
+            server_pid,
+            client_pid,
+            kind,
+            method,
+            id,
+            bytes: _,
+            gap_before,
+            reply_to,
+            answers,
+            tool,
+            latency_ns,
+            is_error,
+            invalid_reason,
+        } = *seen;
+        Self {
+            time,
+            session_id: session_id.clone(),
+            server_id: server_id.clone(),
+            direction,
+            position,
+            sequence,
+            server_pid,
+            client_pid,
+            kind,
+            method: method.map(Into::into),
+            id: id.map(Into::into),
+            body: None,
+            gap_before,
+            reply_to: reply_to.map(Into::into),
+            answers,
+            tool: tool.map(Into::into),
+            latency_ns,
+            is_error,
+            invalid_reason: invalid_reason.map(Into::into),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Messages for a consumer of their own, such as a store: copied to a bounded queue.
+//!
+//! Events are few and small, messages are neither: a copy of each costs memory and time. So nothing is
+//! copied unless a consumer takes messages (see [`Pipeline::with_messages`](super::Pipeline::with_messages)),
+//! and of what does not fit in the queue, nothing but a count is kept. The pipeline never waits for the
+//! consumer.
+
+use crate::engine::{MessageKind, MessageRecord, MessageSeen, Output};
+use crate::event::Event;
+use crate::queue::{Bounds, LossReport, Receiver, Sender, bounded};
+
+/// Both ends of a queue of messages; `bounds` counts the bytes that [`MessageQueue::weight`] returns. The receiver is
+/// told of dropped messages where they are missing.
+pub fn message_queue(bounds: Bounds) -> (MessageQueue, Receiver<MessageRecord>) {
+    let (queue, receiver) = bounded(bounds, LossReport::InPlace);
+    let messages = MessageQueue {
+        queue,
+        batch_fits: false,
+    };
+    (messages, receiver)
+}
+
+/// The output that copies messages to the queue: each message, each batch as a whole, and after a batch
+/// its members. A batch that is dropped takes its members with it.
+#[derive(Debug)]
+pub struct MessageQueue {
+    queue: Sender<MessageRecord>,
+    /// Whether the last message was a batch that fitted in.
+    batch_fits: bool,
+}
+
+impl MessageQueue {
+    /// Bytes of a message and of the words about it. A member of a batch has no bytes of its own.
+    pub fn weight(seen: &MessageSeen<'_>, is_member: bool) -> usize {
+        let words = [seen.method, seen.id, seen.reply_to, seen.tool];
+        let words: usize = words.into_iter().flatten().map(str::len).sum();
+        match is_member {
+            true => words,
+            false => words + seen.bytes.len(),
+        }
+    }
+}
+
+impl Output for MessageQueue {
+    fn message(&mut self, message: &MessageSeen<'_>) {
+        let fits = self.queue.offer(Self::weight(message, false), || {
+            MessageRecord::message(message)
+        });
+        self.batch_fits = fits && message.kind == MessageKind::Batch;
+    }
+
+    fn wants_members(&self) -> bool {
+        true
+    }
+
+    fn member(&mut self, member: &MessageSeen<'_>) {
+        let weight = Self::weight(member, true);
+        if self.batch_fits {
+            self.queue.offer(weight, || MessageRecord::member(member));
+        } else {
+            self.queue.refuse(weight);
+        }
+    }
+
+    fn wants_events(&self) -> bool {
+        false
+    }
+
+    fn event(&mut self, _event: Event) {}
+}
+
+#[cfg(test)]
+mod tests;

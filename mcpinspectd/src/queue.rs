@@ -1,0 +1,313 @@
+//! A bounded queue from the pipeline to one reader that may be slow, absent or dead.
+//!
+//! The pipeline never waits for a reader: what does not fit is dropped, and counted in items and bytes.
+//! The reader is told of the loss among the items ([`Received::Dropped`]), so whatever it writes can say
+//! what is missing. Events and messages leave the pipeline through queues of this kind.
+//!
+//! A lock guards the queue. Neither side holds it for longer than it takes to move one item in or out:
+//! items are made before it is taken, and freed after it is released.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// A drained queue that has grown beyond this many items gives its memory back.
+const KEPT_CAPACITY: usize = 256;
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Items; at least one.
+    pub items: usize,
+    /// Bytes, as the sender counts them. An item above this limit may wait alone.
+    pub bytes: usize,
+}
+
+/// When a reader is told what was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossReport {
+    /// As soon as it takes the next item, ahead of what still waits.
+    First,
+    /// Where it is missing: after what waited by then, and before what came later.
+    InPlace,
+}
+
+/// What did not fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// How many items; 0 where nothing was dropped.
+    pub items: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What comes out of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received<T> {
+    /// The next item.
+    Item(T),
+    /// Items were dropped.
+    Dropped(Dropped),
+    /// Nothing: see [`Sender::wake`].
+    Woken,
+}
+
+/// Both ends of a queue.
+pub fn bounded<T>(bounds: Bounds, report: LossReport) -> (Sender<T>, Receiver<T>) {
+    let shared = Arc::new(Shared {
+        bounds,
+        report,
+        state: Mutex::default(),
+        arrival: Condvar::new(),
+    });
+    (Sender(Arc::clone(&shared)), Receiver(shared))
+}
+
+/// The pipeline's end. Dropping it closes the queue.
+#[derive(Debug)]
+pub struct Sender<T>(Arc<Shared<T>>);
+
+/// The reader's end.
+#[derive(Debug)]
+pub struct Receiver<T>(Arc<Shared<T>>);
+
+#[derive(Debug)]
+struct Shared<T> {
+    bounds: Bounds,
+    report: LossReport,
+    state: Mutex<State<T>>,
+    arrival: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    waiting: VecDeque<Slot<T>>,
+    /// Items that wait or are being made, and their bytes.
+    items: usize,
+    bytes: usize,
+    /// Everything that was dropped.
+    dropped: Dropped,
+    /// What of it is told ahead of what waits.
+    unreported: Dropped,
+    /// No more is offered.
+    closed: bool,
+    /// Nobody reads any more.
+    abandoned: bool,
+    /// See [`Sender::wake`].
+    woken: bool,
+    /// The reader waits on the condition.
+    sleeping: bool,
+    /// The reader's task waits for this.
+    waker: Option<Waker>,
+}
+
+#[derive(Debug)]
+enum Slot<T> {
+    Item { item: T, bytes: usize },
+    Dropped(Dropped),
+}
+
+impl<T> Sender<T> {
+    /// Offers the item of so many `bytes` that `make` returns; never waits for the reader. Returns
+    /// whether it fits: otherwise `make` is not called, and the item counts as dropped. After
+    /// [`close`](Self::close), nothing fits, and nothing counts.
+    pub fn offer(&self, bytes: usize, make: impl FnOnce() -> T) -> bool {
+        {
+            let mut state = self.0.lock();
+            if state.closed {
+                return false;
+            }
+            if !state.has_room(bytes, self.0.bounds) {
+                state.drop_item(bytes, self.0.report);
+                self.0.notify(state);
+                return false;
+            }
+            state.items += 1;
+            state.bytes += bytes;
+        }
+        let item = make();
+        let mut state = self.0.lock();
+        state.waiting.push_back(Slot::Item { item, bytes });
+        self.0.notify(state);
+        true
+    }
+
+    /// Counts an item of so many `bytes` as dropped, because it is of no use without another that was.
+    pub fn refuse(&self, bytes: usize) {
+        let mut state = self.0.lock();
+        if !state.closed {
+            state.drop_item(bytes, self.0.report);
+            self.0.notify(state);
+        }
+    }
+
+    /// Has the reader look up, though no item comes: something else wants its attention.
+    pub fn wake(&self) {
+        let mut state = self.0.lock();
+        state.woken = true;
+        self.0.notify(state);
+    }
+
+    /// Ends the queue: the reader takes what waits, and then the end.
+    pub fn close(&self) {
+        let mut state = self.0.lock();
+        state.closed = true;
+        self.0.notify(state);
+    }
+
+    /// All that was dropped so far.
+    pub fn dropped(&self) -> Dropped {
+        self.0.lock().dropped
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl<T> Receiver<T> {
+    /// The next item; `None` once the queue is closed and everything was taken. Nothing is lost where
+    /// the future is dropped.
+    pub async fn recv(&mut self) -> Option<Received<T>> {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    /// Like [`recv`](Self::recv), for a thread that may block.
+    pub fn blocking_recv(&mut self) -> Option<Received<T>> {
+        let mut state = self.0.lock();
+        loop {
+            if let Some(received) = state.take() {
+                return Some(received);
+            }
+            if state.closed {
+                return None;
+            }
+            state.sleeping = true;
+            state = self
+                .0
+                .arrival
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Whether no more is offered: what waits is all that comes.
+    pub fn is_closed(&self) -> bool {
+        self.0.lock().closed
+    }
+
+    fn poll(&self, context: &Context<'_>) -> Poll<Option<Received<T>>> {
+        let mut state = self.0.lock();
+        if let Some(received) = state.take() {
+            return Poll::Ready(Some(received));
+        }
+        if state.closed {
+            return Poll::Ready(None);
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.abandoned = true;
+        let unread = std::mem::take(&mut state.waiting);
+        drop(state);
+        drop(unread);
+    }
+}
+
+impl<T> Shared<T> {
+    /// The state is whole after every statement, also after a panic elsewhere.
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the reader if it waits. The lock is released first, so that it does not wait again.
+    fn notify(&self, mut state: MutexGuard<'_, State<T>>) {
+        let sleeping = std::mem::take(&mut state.sleeping);
+        let waker = state.waker.take();
+        drop(state);
+        if sleeping {
+            self.arrival.notify_one();
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> State<T> {
+    fn has_room(&self, bytes: usize, bounds: Bounds) -> bool {
+        let fits = self.bytes == 0 || self.bytes + bytes <= bounds.bytes;
+        !self.abandoned && self.items < bounds.items.max(1) && fits
+    }
+
+    fn drop_item(&mut self, bytes: usize, report: LossReport) {
+        self.dropped.add(bytes);
+        match (report, self.waiting.back_mut()) {
+            (LossReport::First, _) => self.unreported.add(bytes),
+            // The reader is gone: nobody takes the marks.
+            (LossReport::InPlace, _) if self.abandoned => {}
+            (LossReport::InPlace, Some(Slot::Dropped(dropped))) => dropped.add(bytes),
+            (LossReport::InPlace, _) => {
+                let mut dropped = Dropped::default();
+                dropped.add(bytes);
+                self.waiting.push_back(Slot::Dropped(dropped));
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<Received<T>> {
+        if self.unreported.items > 0 {
+            return Some(Received::Dropped(std::mem::take(&mut self.unreported)));
+        }
+        let Some(slot) = self.waiting.pop_front() else {
+            return std::mem::take(&mut self.woken).then_some(Received::Woken);
+        };
+        if self.waiting.is_empty() && self.waiting.capacity() > KEPT_CAPACITY {
+            self.waiting = VecDeque::new();
+        }
+        Some(match slot {
+            Slot::Item { item, bytes } => {
+                self.items -= 1;
+                self.bytes -= bytes;
+                Received::Item(item)
+            }
+            Slot::Dropped(dropped) => Received::Dropped(dropped),
+        })
+    }
+}
+
+// Not derived: items need no default.
+impl<T> Default for State<T> {
+    fn default() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            items: 0,
+            bytes: 0,
+            dropped: Dropped::default(),
+            unreported: Dropped::default(),
+            closed: false,
+            abandoned: false,
+            woken: false,
+            sleeping: false,
+            waker: None,
+        }
+    }
+}
+
+impl Dropped {
+    fn add(&mut self, bytes: usize) {
+        self.items += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests;
