@@ -9,12 +9,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use mcpinspectd::contain::Contained;
-use mcpinspectd::control::{CaptureStatus, Control, ControlError, Decision};
+use mcpinspectd::control::Decision;
 use mcpinspectd::model::ContainmentAction;
 use mcpinspectd::registry::DecisionKind;
 use mcpinspectd::{event, model, registry};
@@ -27,6 +25,7 @@ mod testing;
 use support::bus::{
     Bus, Daemon, Listener, MANAGER, OWNER, STRANGER, as_user, packaged, refusal, text,
 };
+use support::control::{MISTAKE, Recorder};
 use support::eventually;
 
 #[test]
@@ -207,8 +206,7 @@ fn polkit_decides_who_decides() {
             output.status.success().then_some(())
         });
 
-        let recorder = Arc::new(Recorder::default());
-        let control: Arc<dyn Control> = Arc::<Recorder>::clone(&recorder);
+        let (recorder, control) = Recorder::new();
         let daemon = Daemon::on(&bus, Some(control));
         // Polkit grants names, never contents.
         daemon.sinks.publish(&testing::session_started("files", 0));
@@ -219,7 +217,7 @@ fn polkit_decides_who_decides() {
         assert!(error.contains("org.mcpinspect1.contain"), "{error}");
         let suppress = ["Suppress", "ssssu", "files", "", "rule", "why", "7"];
         text(&bus.call_as(STRANGER, &suppress));
-        let decided = recorder.0.lock().unwrap().clone();
+        let decided = recorder.decided();
         assert_eq!(decided.len(), 1);
         assert_eq!(decided[0].1, STRANGER);
         let error = bus.refused_as(OWNER, "Approve", &["files", "read", "abc"]);
@@ -227,7 +225,7 @@ fn polkit_decides_who_decides() {
             error.contains("polkit does not allow org.mcpinspect1.manage"),
             "{error}"
         );
-        assert_eq!(recorder.0.lock().unwrap().len(), 1);
+        assert_eq!(recorder.decided().len(), 1);
     });
 }
 
@@ -343,61 +341,10 @@ fn a_missing_bus_delays_nothing() {
     );
 }
 
-#[derive(Default)]
-struct Recorder(Mutex<Vec<(Decision, u32)>>);
-
-impl Control for Recorder {
-    fn status(&self) -> Result<CaptureStatus, ControlError> {
-        Ok(CaptureStatus {
-            state: "watching".to_owned(),
-            paused: vec!["loud".to_owned()],
-            bytes_written: 3,
-            bytes_captured: 2,
-            bytes_lost: 1,
-        })
-    }
-
-    fn check_pin(
-        &self,
-        _server: &str,
-        _kind: model::ItemKind,
-        _name: &str,
-        _definition: &serde_json::value::RawValue,
-    ) -> Result<registry::Observation, ControlError> {
-        Err(ControlError::Failed("no pipeline".to_owned()))
-    }
-
-    fn contain(
-        &self,
-        server: &str,
-        measure: ContainmentAction,
-        uid: u32,
-    ) -> Result<Contained, ControlError> {
-        assert_eq!(uid, 0, "nobody else gets this far");
-        match server {
-            "files" => Ok(Contained {
-                cgroups: vec![format!("/{}", measure.as_str())],
-                processes: vec![model::Pid(7)],
-                missed: Vec::new(),
-            }),
-            other => Err(ControlError::Unknown(other.to_owned())),
-        }
-    }
-
-    fn decide(&self, decision: Decision, uid: u32) -> Result<(), ControlError> {
-        if decision == Decision::Reload {
-            return Err(ControlError::Failed("config.toml line 3: no".to_owned()));
-        }
-        self.0.lock().unwrap().push((decision, uid));
-        Ok(())
-    }
-}
-
 #[test]
 fn decisions_need_a_right_and_reach_the_daemon() {
     let bus = Bus::start();
-    let recorder = Arc::new(Recorder::default());
-    let control: Arc<dyn Control> = Arc::<Recorder>::clone(&recorder);
+    let (recorder, control) = Recorder::new();
     let daemon = Daemon::on(&bus, Some(control));
     let approve = ["Approve", "sss", "files", "read", "abc"];
     text(&bus.call_as(0, &approve));
@@ -407,7 +354,7 @@ fn decisions_need_a_right_and_reach_the_daemon() {
         tool: "read".to_owned(),
         hash: "abc".to_owned(),
     };
-    assert_eq!(*recorder.0.lock().unwrap(), [(decision, 0)]);
+    assert_eq!(recorder.decided(), [(decision, 0)]);
     for (method, arguments) in [
         ("Approve", &["files", "read", "abc"][..]),
         ("Reject", &["files", "read", "abc"]),
@@ -424,14 +371,16 @@ fn decisions_need_a_right_and_reach_the_daemon() {
             "{error}"
         );
     }
-    assert_eq!(recorder.0.lock().unwrap().len(), 1);
-    assert!(bus.refused_as(0, "Reload", &[]).contains("line 3"));
+    assert_eq!(recorder.decided().len(), 1);
+    assert!(bus.refused_as(0, "Reload", &[]).contains(MISTAKE));
     let frozen = text(&bus.call_as(0, &["Freeze", "s", "files"]));
-    assert!(frozen.contains(r#"[[7],["/freeze"],[]]"#), "{frozen}");
+    assert!(frozen.contains(r#"[[7,8],["/freeze"],[]]"#), "{frozen}");
     assert!(
         bus.refused_as(0, "Kill", &["nobody"])
             .contains("nobody is not known")
     );
+    let files = ("files".to_owned(), ContainmentAction::Freeze, 0);
+    assert_eq!(recorder.contained(), [files]);
 
     let property = |name| {
         let mut command = as_user(STRANGER, &[], "busctl");

@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mcpinspectd::contain::Contained;
-use mcpinspectd::control::{CaptureStatus, Control, ControlError, Decision};
+use mcpinspectd::control::Decision;
 use mcpinspectd::model::ContainmentAction;
 use mcpinspectd::registry::DecisionKind;
 use mcpinspectd::{event, model, registry};
@@ -28,6 +27,7 @@ mod support;
 mod testing;
 
 use support::bus::{Bus, Daemon};
+use support::control::Recorder;
 use support::{eventually, require, stdout};
 
 /// A notification as the desktop gets it.
@@ -157,46 +157,6 @@ impl Drop for Agent {
     }
 }
 
-#[derive(Default)]
-struct Recorder(
-    Mutex<Vec<Decision>>,
-    Mutex<Vec<(String, ContainmentAction)>>,
-);
-
-impl Control for Recorder {
-    fn status(&self) -> Result<CaptureStatus, ControlError> {
-        Ok(CaptureStatus::default())
-    }
-
-    fn check_pin(
-        &self,
-        _server: &str,
-        _kind: model::ItemKind,
-        _name: &str,
-        _definition: &serde_json::value::RawValue,
-    ) -> Result<registry::Observation, ControlError> {
-        Err(ControlError::Failed("no pipeline".to_owned()))
-    }
-
-    fn contain(
-        &self,
-        server: &str,
-        measure: ContainmentAction,
-        _uid: u32,
-    ) -> Result<Contained, ControlError> {
-        self.1.lock().unwrap().push((server.to_owned(), measure));
-        Ok(Contained {
-            processes: vec![model::Pid(7), model::Pid(8)],
-            ..Contained::default()
-        })
-    }
-
-    fn decide(&self, decision: Decision, _uid: u32) -> Result<(), ControlError> {
-        self.0.lock().unwrap().push(decision);
-        Ok(())
-    }
-}
-
 /// The user of the servers whose alerts the agent shows: itself.
 fn own_uid() -> u32 {
     nix::unistd::Uid::current().as_raw()
@@ -221,8 +181,7 @@ fn with_session(mut event: event::Event, session: &str) -> event::Event {
 fn alerts_are_shown_and_their_buttons_work() {
     let system = Bus::start();
     let session = Bus::session();
-    let recorder = Arc::new(Recorder::default());
-    let control: Arc<dyn Control> = Arc::<Recorder>::clone(&recorder);
+    let (recorder, control) = Recorder::new();
     let daemon = Daemon::on(&system, Some(control));
     let desktop = Desktop::default();
     let connection = desktop.on(&session, &daemon.runtime);
@@ -268,7 +227,7 @@ fn alerts_are_shown_and_their_buttons_work() {
         tool: "read".to_owned(),
         hash: "b".repeat(64),
     };
-    assert_eq!(*recorder.0.lock().unwrap(), [approved]);
+    assert_eq!(recorder.decided(), [(approved, own_uid())]);
     Desktop::press(&connection, &daemon, shown.id, "freeze");
     let frozen = desktop.wait_for("the freezing", |shown| shown.body.contains("is frozen"));
     assert!(
@@ -276,8 +235,8 @@ fn alerts_are_shown_and_their_buttons_work() {
         "{frozen:?}"
     );
     assert_eq!(
-        *recorder.1.lock().unwrap(),
-        [("files".to_owned(), ContainmentAction::Freeze)]
+        recorder.contained(),
+        [("files".to_owned(), ContainmentAction::Freeze, own_uid())]
     );
     let all = desktop.shown.lock().unwrap().clone();
     assert!(

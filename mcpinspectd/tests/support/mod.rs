@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod bus;
+pub mod control;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,0 +1,87 @@
+//! A daemon without a pipeline: it answers what the bus asks of it, and writes down what it was asked
+//! to do.
+
+use std::sync::{Arc, Mutex};
+
+use mcpinspectd::contain::Contained;
+use mcpinspectd::control::{CaptureStatus, Control, ControlError, Decision};
+use mcpinspectd::model::{ContainmentAction, ItemKind, Pid};
+use mcpinspectd::registry::Observation;
+use serde_json::value::RawValue;
+
+/// Why it refuses to read its configuration again.
+pub const MISTAKE: &str = "config.toml line 3: no";
+
+/// Writes down, with the user that asked.
+#[derive(Default)]
+pub struct Recorder {
+    decided: Mutex<Vec<(Decision, u32)>>,
+    contained: Mutex<Vec<(String, ContainmentAction, u32)>>,
+}
+
+impl Recorder {
+    /// A recorder, and itself as what the bus asks.
+    pub fn new() -> (Arc<Self>, Arc<dyn Control>) {
+        let recorder = Arc::new(Self::default());
+        (Arc::clone(&recorder), recorder)
+    }
+
+    /// The decisions so far.
+    pub fn decided(&self) -> Vec<(Decision, u32)> {
+        self.decided.lock().unwrap().clone()
+    }
+
+    /// What was contained so far, and how.
+    pub fn contained(&self) -> Vec<(String, ContainmentAction, u32)> {
+        self.contained.lock().unwrap().clone()
+    }
+}
+
+impl Control for Recorder {
+    fn status(&self) -> Result<CaptureStatus, ControlError> {
+        Ok(CaptureStatus {
+            state: "watching".to_owned(),
+            paused: vec!["loud".to_owned()],
+            bytes_written: 3,
+            bytes_captured: 2,
+            bytes_lost: 1,
+        })
+    }
+
+    fn check_pin(
+        &self,
+        _server: &str,
+        _kind: ItemKind,
+        _name: &str,
+        _definition: &RawValue,
+    ) -> Result<Observation, ControlError> {
+        Err(ControlError::Failed("no pipeline".to_owned()))
+    }
+
+    /// Knows the server `files` alone, which has two processes.
+    fn contain(
+        &self,
+        server: &str,
+        action: ContainmentAction,
+        uid: u32,
+    ) -> Result<Contained, ControlError> {
+        if server != "files" {
+            return Err(ControlError::Unknown(server.to_owned()));
+        }
+        let done = (server.to_owned(), action, uid);
+        self.contained.lock().unwrap().push(done);
+        Ok(Contained {
+            cgroups: vec![format!("/{}", action.as_str())],
+            processes: vec![Pid(7), Pid(8)],
+            missed: Vec::new(),
+        })
+    }
+
+    fn decide(&self, decision: Decision, uid: u32) -> Result<(), ControlError> {
+        if decision == Decision::Reload {
+            return Err(ControlError::Failed(MISTAKE.to_owned()));
+        }
+        self.decided.lock().unwrap().push((decision, uid));
+        Ok(())
+    }
+}
