@@ -9,7 +9,7 @@ use crate::detect::Difference;
 use crate::event::Event;
 use crate::event::body::{BlindSpot, SessionEnded, SessionStarted};
 use crate::model::{BlindMechanism, Direction, EndReason, GapReason, Pid, SessionStart};
-use crate::wire::framing::Framer;
+use crate::wire::framing::{Framed, Framer};
 
 /// Blind spots of one session that are reported.
 const MAX_BLIND_SPOTS: usize = 64;
@@ -84,13 +84,8 @@ impl LiveSession {
         position: u64,
         bytes: &[u8],
     ) {
-        self.report_jump(turn, direction, position);
-        let (stream, state) = self.stream(direction);
-        state.bytes += bytes.len() as u64;
-        let gap_before = &mut stream.gap_before;
-        let framer = stream.framer.get_or_insert_with(|| state.framer(position));
-        framer.push(position, bytes, |framed| {
-            state.framed(turn, direction, framed, gap_before);
+        self.feed(turn, direction, position, bytes, |framer, emit| {
+            framer.push(position, bytes, emit);
         });
     }
 
@@ -102,12 +97,26 @@ impl LiveSession {
         position: u64,
         bytes: &[u8],
     ) {
+        self.feed(turn, direction, position, bytes, |framer, emit| {
+            framer.message(position, bytes, emit);
+        });
+    }
+
+    /// Counts bytes at `position`, and takes in the frames that `frame` makes of them.
+    fn feed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        direction: Direction,
+        position: u64,
+        bytes: &[u8],
+        frame: impl FnOnce(&mut Framer, &mut dyn FnMut(Framed<'_>)),
+    ) {
         self.report_jump(turn, direction, position);
         let (stream, state) = self.stream(direction);
         state.bytes += bytes.len() as u64;
         let gap_before = &mut stream.gap_before;
         let framer = stream.framer.get_or_insert_with(|| state.framer(position));
-        framer.message(position, bytes, |framed| {
+        frame(framer, &mut |framed| {
             state.framed(turn, direction, framed, gap_before);
         });
     }
