@@ -119,13 +119,6 @@ impl Engine {
         for decided in registry.take_decisions() {
             output.event(policy::event(decided));
         }
-        match registry.evict(now) {
-            0 => {}
-            items => tracing::info!(
-                items,
-                "removed what was not seen for a year from the tool registry"
-            ),
-        }
         registry.save(now);
     }
 
@@ -136,6 +129,14 @@ impl Engine {
         if let Input::SessionStarted(start) = &input {
             // On disk before anyone is told: the name must not be another's after a restart.
             self.judges.registry.assign_name(&start.server, start.time);
+            // By the time of the input: a tape of last year must not evict what it has just shown.
+            let evicted = self.judges.registry.evict(start.time);
+            if evicted > 0 {
+                tracing::info!(
+                    items = evicted,
+                    "removed items not seen for a year from the registry"
+                );
+            }
             self.judges.registry.save(start.time);
             let session = LiveSession::new(start, self.limits);
             let mut turn = Turn::new(start.time, &mut self.judges, output);
