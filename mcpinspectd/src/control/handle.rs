@@ -100,11 +100,12 @@ impl ControlHandle {
     ) -> Result<Contained, ContainError> {
         let targets: Vec<Target> = target(session).into_iter().collect();
         let done = contain::contain(&targets, clients, action)?;
-        self.tell(&session.server_id, Some(session), action, trigger, &done);
+        self.report(&session.server_id, Some(session), action, trigger, &done);
         Ok(done)
     }
 
-    fn tell(
+    /// Has the pipeline report what was done to a server, waiting for room in its queue.
+    pub(super) fn report(
         &self,
         server: &ServerId,
         session: Option<&SessionParties>,
@@ -123,9 +124,9 @@ impl ControlHandle {
             done,
             Timestamp::now(),
         );
-        // It was done either way; and whoever asked is answered.
-        if let Err(error) = self.put(ControlRequest::Tell(Box::new(event))) {
-            tracing::error!(%server, action = action.as_str(), %error, "contained, and no event says so");
+        // It was done either way, and the caller is answered. Without a pipeline, no events leave.
+        if self.0.send(ControlRequest::Tell(Box::new(event))).is_err() {
+            tracing::error!(%server, action = action.as_str(), "contained, and no event says so");
         }
     }
 
@@ -212,7 +213,7 @@ impl Control for ControlHandle {
             .map_err(|error| ControlError::Failed(error.to_string()))?;
         let trigger = Trigger::Person { uid };
         let server = ServerId(server.into());
-        self.tell(&server, sessions.first(), action, &trigger, &done);
+        self.report(&server, sessions.first(), action, &trigger, &done);
         Ok(done)
     }
 }

@@ -3,15 +3,19 @@
 //! Three threads take part. A caller on the bus waits on one that may block: [`ControlHandle`] is the
 //! daemon's side of [`Control`]. The pipeline's own thread holds the registry and knows the sessions;
 //! it answers from the [`ControlQueue`] (see [`crate::pipeline`]). Stopping processes needs neither,
-//! and is done where the caller waits (see [`crate::contain`]).
+//! and is done where the caller waits, or on a thread for what the policy requests (see
+//! [`crate::contain`]).
 //!
 //! - here: what may be asked
 //! - `handle`: from the caller to the pipeline and back
+//! - `containment`: what the policy has contained, on a thread of its own
 //! - [`suppression`]: the file of suppressions that were asked for
 
+mod containment;
 mod handle;
 pub mod suppression;
 
+pub use containment::{ContainmentJob, ContainmentThread};
 pub use handle::{ControlHandle, ControlQueue, ControlRequest, ServerSessions, channel};
 pub use suppression::{Suppression, SuppressionError};
 

@@ -42,7 +42,7 @@ use self::containment::Containment;
 use self::programs::ProgramLookup;
 use self::sessions::SessionTable;
 use crate::contain::ContainmentPolicy;
-use crate::control::{ControlHandle, ControlQueue};
+use crate::control::{ContainmentThread, ControlHandle, ControlQueue};
 use crate::engine::{Engine, Output, Tee};
 use crate::model::{Account, Input, InputSink, Pid, Timestamp};
 use crate::process;
@@ -60,8 +60,8 @@ pub struct Pipeline<O, H> {
     messages: Option<MessageQueue>,
     output: O,
     requests: ControlQueue,
-    /// For containment, which is done and reported beside the pipeline.
-    control: ControlHandle,
+    /// Containment is done beside the pipeline.
+    containing: ContainmentThread,
     host: H,
     /// Where requested suppressions are written.
     suppressions: PathBuf,
@@ -73,7 +73,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
     /// A pipeline that ends in `output` and answers what comes through `requests`.
     ///
     /// # Errors
-    /// The thread that examines programs cannot be started.
+    /// A thread that works beside the pipeline cannot be started.
     pub fn start(
         engine: Engine,
         output: O,
@@ -89,7 +89,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             messages: None,
             output,
             requests,
-            control,
+            containing: ContainmentThread::start(control)?,
             host,
             suppressions,
             account: Account::default(),

@@ -4,9 +4,11 @@ use std::sync::mpsc::SyncSender;
 
 use super::Pipeline;
 use super::host::{Host, Reloaded};
-use crate::contain::{ContainmentPolicy, ContainmentRequest, Trigger};
+use crate::contain::{ContainmentPolicy, ContainmentRequest};
 use crate::control::suppression::{Suppression, SuppressionError};
-use crate::control::{CaptureStatus, ControlError, ControlRequest, Decision, ServerSessions};
+use crate::control::{
+    CaptureStatus, ContainmentJob, ControlError, ControlRequest, Decision, ServerSessions,
+};
 use crate::engine::Output;
 use crate::event::body::{Policy, PolicyDecision, PolicyItem};
 use crate::event::{Event, Subject};
@@ -332,30 +334,22 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             })
     }
 
-    /// Does what the policy wants, on a thread of its own: the kernel may take its time.
+    /// Has a server contained as the policy requested, beside the pipeline: the kernel may take time.
     pub(super) fn contain(&self, request: ContainmentRequest) {
-        let Some(session) = self.sessions.parties(&request.session).cloned() else {
+        let ContainmentRequest {
+            session,
+            action,
+            pattern,
+        } = request;
+        let Some(session) = self.sessions.parties(&session).cloned() else {
             return;
         };
-        let (control, clients) = (self.control.clone(), self.sessions.clients());
-        let ContainmentRequest {
-            action, pattern, ..
-        } = request;
-        let work = move || {
-            let trigger = Trigger::Policy { pattern };
-            if let Err(error) = control.contain_session(&session, &clients, action, &trigger) {
-                tracing::error!(
-                    server = %session.server_id,
-                    %error,
-                    "the policy wants to {} this server, and it cannot be done",
-                    action.as_str()
-                );
-            }
-        };
-        let thread = std::thread::Builder::new().name("contain".to_owned());
-        if let Err(error) = thread.spawn(work) {
-            tracing::error!(%error, "no thread to contain a server with");
-        }
+        self.containing.contain(ContainmentJob {
+            session,
+            clients: self.sessions.clients(),
+            action,
+            pattern,
+        });
     }
 
     fn tell(&mut self, policy: Told, server: &str, uid: u32, now: Timestamp) {
