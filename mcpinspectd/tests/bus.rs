@@ -559,23 +559,3 @@ fn evicted_servers_lose_their_objects() {
     assert!(!has(&objects, 0) && has(&objects, 1));
     drop(daemon);
 }
-
-/// From publishing to a subscriber: our share of the 10 ms that the whole path may take.
-#[test]
-fn a_signal_takes_less_than_ten_milliseconds() {
-    let bus = Bus::start();
-    let daemon = Daemon::on(&bus, None);
-    let mut signals = daemon.signals(&bus, Some("org.mcpinspect1"));
-    let mut times: Vec<Duration> = (0..300)
-        .map(|_| {
-            let start = Instant::now();
-            daemon.sinks.publish(&testing::detected("files"));
-            daemon.runtime.block_on(signals.next()).unwrap().unwrap();
-            start.elapsed()
-        })
-        .collect();
-    times.sort_unstable();
-    let (median, p99) = (times[times.len() / 2], times[times.len() * 99 / 100]);
-    println!("publish to signal: median {median:?}, p99 {p99:?}");
-    assert!(p99 < Duration::from_millis(10), "p99 {p99:?}");
-}

@@ -1,7 +1,9 @@
 //! The object on the bus: signals for everyone, evidence for those who may read it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use zbus::fdo;
 use zbus::message::Header;
@@ -27,6 +29,8 @@ pub const PATH: &str = "/org/mcpinspect1";
 /// The object's interface.
 pub const INTERFACE: &str = "org.mcpinspect1.Manager";
 
+/// How long an answer to a question about capture may be repeated.
+const STATUS_FRESH: Duration = Duration::from_millis(100);
 /// Most events of one answer.
 const MAX_LISTED: u32 = 1000;
 /// Most bytes of events of one answer.
@@ -37,16 +41,32 @@ const MAX_LISTED_BYTES: usize = 8 << 20;
 pub struct Manager {
     view: Arc<View>,
     control: Option<Arc<dyn Control>>,
+    /// The last answer to a question about capture, and when it was given.
+    status: Arc<Mutex<Option<(Instant, CaptureStatus)>>>,
 }
 
 impl Manager {
     /// Answers from `view`, and hands decisions to `control`.
     pub fn new(view: Arc<View>, control: Option<Arc<dyn Control>>) -> Self {
-        Self { view, control }
+        Self {
+            view,
+            control,
+            status: Arc::default(),
+        }
     }
 
+    /// How capture is doing. Any user may ask, as often as they like, so only one question at a time
+    /// reaches the pipeline, whose queue decisions and containment need.
     async fn status(&self) -> fdo::Result<CaptureStatus> {
-        self.on_control(|control| control.status()).await
+        let mut last = self.status.lock().await;
+        if let Some((at, status)) = &*last
+            && at.elapsed() < STATUS_FRESH
+        {
+            return Ok(status.clone());
+        }
+        let status = self.on_control(|control| control.status()).await?;
+        *last = Some((Instant::now(), status.clone()));
+        Ok(status)
     }
 
     /// Carries out what the sender decided, where they may.
@@ -58,8 +78,11 @@ impl Manager {
     ) -> fdo::Result<()> {
         let uid = Access::of_sender(connection, header).await?.uid();
         polkit::authorise(connection, header, uid, polkit::MANAGE).await?;
-        self.on_control(move |control| control.decide(decision, uid))
-            .await
+        let decided = self
+            .on_control(move |control| control.decide(decision, uid))
+            .await;
+        *self.status.lock().await = None;
+        decided
     }
 
     /// Contains a server because the sender wants it, where they may.
@@ -191,15 +214,24 @@ impl Manager {
     }
 
     /// Returns the Event signals after the one with this id (all that are kept, for an empty id),
-    /// oldest first, for clients that were not connected when they were sent.
+    /// oldest first, for clients that were not connected when they were sent. Only those about
+    /// servers that the caller may know of.
     #[zbus(out_args("signals"))]
-    fn list_signals(&self, after_event_id: &str) -> Vec<SignalRow> {
+    async fn list_signals(
+        &self,
+        after_event_id: &str,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> fdo::Result<Vec<SignalRow>> {
+        let access = Access::to_names(connection, &header).await?;
         let most = usize::try_from(MAX_LISTED).unwrap_or(usize::MAX);
-        let records = self.view.history().after(after_event_id, most, |_| true);
-        records
+        let records = self.view.history().after(after_event_id, most, |record| {
+            record.server.is_none() || access.covers(record.uid)
+        });
+        Ok(records
             .iter()
             .map(|record| SignalRow::from(&**record))
-            .collect()
+            .collect())
     }
 
     /// Returns the servers seen since the daemon started that the caller may know of.
@@ -483,5 +515,88 @@ pub async fn emit(emitter: &SignalEmitter<'_>, record: &Envelope) -> zbus::Resul
         Some(Presence::Appeared) => Manager::server_appeared(emitter, server, uid).await,
         Some(Presence::Vanished) => Manager::server_vanished(emitter, server, uid).await,
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::model::ItemKind;
+    use crate::registry::Observation;
+    use crate::status::ViewLimits;
+
+    /// Counts the questions that reach it, and takes its time to answer.
+    #[derive(Default)]
+    struct Counter {
+        asked: AtomicUsize,
+        at_once: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    fn refused<T>() -> Result<T, ControlError> {
+        Err(ControlError::Failed("not in this test".to_owned()))
+    }
+
+    impl Control for Counter {
+        fn status(&self) -> Result<CaptureStatus, ControlError> {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(now, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(20));
+            self.at_once.fetch_sub(1, Ordering::SeqCst);
+            Ok(CaptureStatus::default())
+        }
+
+        fn decide(&self, _: Decision, _: u32) -> Result<(), ControlError> {
+            refused()
+        }
+
+        fn check_pin(
+            &self,
+            _: &str,
+            _: ItemKind,
+            _: &str,
+            _: &RawValue,
+        ) -> Result<Observation, ControlError> {
+            refused()
+        }
+
+        fn contain(
+            &self,
+            _: &str,
+            _: ContainmentAction,
+            _: u32,
+        ) -> Result<Contained, ControlError> {
+            refused()
+        }
+    }
+
+    #[test]
+    fn any_number_of_questions_reaches_the_pipeline_one_at_a_time() {
+        let counter = Arc::new(Counter::default());
+        let control: Arc<dyn Control> = counter.clone();
+        let view = Arc::new(View::new(&ViewLimits::default()));
+        let manager = Manager::new(view, Some(control));
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let begun = Instant::now();
+        let callers: Vec<_> = (0..200)
+            .map(|_| {
+                let manager = manager.clone();
+                runtime.spawn(async move { manager.status().await.unwrap() })
+            })
+            .collect();
+        for caller in callers {
+            runtime.block_on(caller).unwrap();
+        }
+        let intervals = begun.elapsed().as_nanos() / STATUS_FRESH.as_nanos();
+        let asked = counter.asked.load(Ordering::SeqCst);
+        assert!(asked as u128 <= intervals + 1, "{asked}");
+        assert_eq!(counter.most.load(Ordering::SeqCst), 1);
     }
 }
