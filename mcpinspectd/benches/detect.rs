@@ -50,7 +50,7 @@ fn definitions(c: &mut Criterion) {
         |b| {
             b.iter(|| {
                 for tool in &tools {
-                    let tool: Json<'_> = serde_json::from_str(tool).unwrap_or_default();
+                    let tool = Json::parse(tool.as_bytes()).unwrap_or_default();
                     black_box(analyser.tool(&tool, AnalysisContext::default()));
                 }
             });
@@ -81,7 +81,7 @@ fn messages(c: &mut Criterion) {
     group.bench_function("440 B mixed", |b| {
         b.iter(|| {
             for text in &texts {
-                let value: Json<'_> = serde_json::from_str(text).unwrap_or_default();
+                let value = Json::parse(text.as_bytes()).unwrap_or_default();
                 black_box(message::report(
                     &mut analyser,
                     &value,

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use mcpinspect_tests::talk::{Talk, oddpeers};
-use mcpinspect_tests::tap::Tap;
+use mcpinspect_tests::daemon::{Daemon, State};
+use mcpinspect_tests::places;
+use mcpinspect_tests::talk::{Talk, oddclient, oddpeers};
+use mcpinspect_tests::tap::{self, Tap};
 use mcpinspect_tests::verify::{self, TO_CLIENT, TO_SERVER};
 use nix::sys::signal::Signal;
 
@@ -116,5 +118,45 @@ fn a_flood_costs_bounded_memory() -> Result<()> {
         "the daemon grew to {} MiB",
         finished.peak_memory >> 20
     );
+    Ok(())
+}
+
+/// One message of 60 MB that is nothing but zeros: it costs its bytes, and little beside them.
+#[test]
+fn a_large_message_of_tiny_values_costs_bounded_memory() -> Result<()> {
+    let files = tempfile::tempdir()?;
+    let (server, zeros) = (
+        files.path().join("zeros-server"),
+        files.path().join("zeros"),
+    );
+    std::fs::copy(places::program("oddpeer")?, &server)?;
+    let mut message = br#"{"jsonrpc":"2.0","id":"none","result":{"content":["#.to_vec();
+    message.extend(b"0,".repeat(30_000_000));
+    message.extend_from_slice(b"0]}}\n");
+    std::fs::write(&zeros, &message)?;
+
+    let state = State::new()?;
+    let mut daemon = Daemon::start(&state)?;
+    let (idle, _) = tap::memory(daemon.pid())?;
+    let plan = format!("handshake; call 300; emit {}; call 300", zeros.display());
+    Talk::start(oddclient(
+        &[],
+        &plan,
+        &[server.as_os_str(), "server".as_ref()],
+    )?)?
+    .finish(SESSION)?;
+    let ended = daemon.event("for the end of the session", |event| {
+        let server = event["server_id"].as_str().unwrap_or_default();
+        event["type"] == "mcp_session_ended" && server.contains("zeros-server")
+    })?;
+    let (_, peak) = tap::memory(daemon.pid())?;
+    daemon.stop()?;
+    println!("{} MiB idle, {} MiB at most", idle >> 20, peak >> 20);
+    ensure!(ended["bytes_lost"] == 0, "nothing was measured: {ended}");
+    ensure!(
+        ended["bytes"].as_u64() > Some(message.len() as u64),
+        "the message is missing: {ended}"
+    );
+    ensure!(peak < 128 << 20, "the daemon grew to {} MiB", peak >> 20);
     Ok(())
 }

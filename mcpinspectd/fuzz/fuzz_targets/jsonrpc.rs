@@ -2,7 +2,7 @@
 #![cfg_attr(fuzzing, no_main)]
 
 use mcpinspectd::mcp::view::{ErrorObject, Params, ServerResult, Tool};
-use mcpinspectd::mcp::{Message, Outcome, Payload, json, parse};
+use mcpinspectd::mcp::{Budget, Message, Outcome, Payload, json, parse};
 use mcpinspectd::registry::{canonical, diff};
 use mcpinspectd::session::id::IdKey;
 use mcpinspectd_fuzz::fuzz_target;
@@ -44,7 +44,7 @@ fuzz_target!(|data: &[u8]| {
         Err(_) => {}
     }
     if let Ok(raw) = serde_json::from_slice::<&RawValue>(data) {
-        json::value(raw);
+        json::value(raw, &mut Budget::of(1 << 20));
         json::string(raw);
         let once = canonical::value(raw);
         // The canonical text is JSON, and its own canonical form.

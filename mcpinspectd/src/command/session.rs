@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use mcpinspectd::capture::Options;
 use mcpinspectd::config::{Config, TagAction, Tags};
 use mcpinspectd::discover::WatchPolicy;
-use mcpinspectd::engine::Limits;
+use mcpinspectd::engine::{Limits, UNFINISHED_BESIDE};
 use mcpinspectd::model::{Pid, ServerId, Timestamp};
 use mcpinspectd::preflight::{self, Requirements};
 use mcpinspectd::privileges;
@@ -50,7 +50,11 @@ fn ring_size(config: &Config) -> u32 {
 pub fn limits(config: &Config) -> Limits {
     Limits {
         max_message: config.capture.max_message.as_usize(),
-        max_unfinished: config.capture.max_message.as_usize().saturating_mul(4),
+        max_unfinished: config
+            .capture
+            .max_message
+            .as_usize()
+            .saturating_add(UNFINISHED_BESIDE),
         max_in_flight: config.limits.requests_in_flight,
     }
 }

@@ -224,7 +224,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            requests_in_flight: 65_536,
+            requests_in_flight: 16_384,
             sessions: 4096,
         }
     }

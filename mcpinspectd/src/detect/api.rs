@@ -101,6 +101,11 @@ impl Verdict {
         complete: false,
     };
 
+    /// Bytes of memory that it takes, roughly.
+    pub fn size(&self) -> usize {
+        size_of::<Self>() + self.detections.iter().map(Detection::size).sum::<usize>()
+    }
+
     /// Whether everything was examined and nothing was found.
     pub fn is_free_of_findings(&self) -> bool {
         self.complete && self.action == Action::None && self.detections.is_empty()
@@ -130,6 +135,11 @@ pub trait Detector {
         context: &SessionContext<'_>,
         difference: &Difference<'_>,
     ) -> Verdict;
+
+    /// Judges that the rest of a listing was too much to be looked at.
+    fn overlong_listing(&mut self, _: &SessionContext<'_>) -> Verdict {
+        Verdict::UNCHECKED
+    }
 
     /// Drops what is kept about a session that has ended.
     fn session_ended(&mut self, session: &SessionId);

@@ -20,10 +20,20 @@ use crate::mcp::view::{ServerResult, Tool};
 use crate::model::{Action, DefinitionHash, FieldChange, ItemKind, Timestamp, ToolStatus};
 use crate::process::program;
 use crate::registry::{ItemKey, MAX_NAME, Observation, PinStatus, Sighting, diff};
+use crate::session::id::IdKey;
+use crate::session::listing::ListedName;
 use crate::session::{Observed, Page};
 
 /// Changes of one tool that are told in one session; after that, only those that ask for an alert.
 const MAX_CHANGES_TOLD: u16 = 32;
+
+/// Tools of one page that are looked at. The registry keeps a quarter of that of a server.
+const MAX_TOOLS: usize = 16_384;
+
+/// Tools, and bytes of their definitions, that are shown to the registry before those that are new are
+/// told: what waits to be written and told must not grow with the page.
+const TOOLS_AT_ONCE: usize = 1024;
+const BYTES_AT_ONCE: usize = 2 << 20;
 
 /// Changes of one session that wait for its program to be known.
 const MAX_WAITING: usize = 1024;
@@ -49,7 +59,7 @@ impl SessionState {
             self.judge_introduction(turn, result);
         }
         if let (Some(page), Some(tools)) = (&observed.page, result.tools) {
-            let next = result.next_cursor.as_deref();
+            let next = result.next_cursor.and_then(IdKey::of_string);
             self.judge_tools(turn, page, tools, next);
         }
     }
@@ -218,67 +228,95 @@ impl SessionState {
         turn: &mut Turn<'_>,
         page: &Page,
         tools: &RawValue,
-        next: Option<&str>,
+        next: Option<IdKey>,
     ) {
-        let mut names: Vec<Box<str>> = Vec::new();
-        let news = self.observe_tools(turn, tools, &mut names);
-        let whole = self
-            .definitions
-            .listings
-            .page(page, names.into_iter(), next);
-        let removed = whole
-            .map(|listed| {
-                turn.judges
-                    .registry
-                    .listed(self.sighting(turn.time), &listed)
-            })
-            .unwrap_or_default();
-        // On disk before anybody is told.
-        turn.judges.registry.save(turn.time);
-        for news in &news {
-            self.report_tool(turn, news);
-        }
-        for (name, hash) in removed {
-            self.report_removed(turn, &name, hash);
-        }
-    }
-
-    /// Shows a page's tools to the registry. Returns those that are to be told, and puts all names in
-    /// `names`.
-    fn observe_tools<'a>(
-        &mut self,
-        turn: &mut Turn<'_>,
-        tools: &'a RawValue,
-        names: &mut Vec<Box<str>>,
-    ) -> Vec<News<'a>> {
-        let mut news = Vec::new();
         turn.judges.registry.refresh();
-        let sighting = Sighting {
-            server: &self.server,
-            session: &self.id,
-            time: turn.time,
-        };
+        let mut names = Vec::new();
+        let mut news = Vec::new();
+        let (mut seen, mut unsaved) = (0, 0);
         // The text was read with its message, so it is an array to its end.
         let _ = json::elements(tools.get(), |definition| {
             // Without a name it cannot be called, and no client shows it to a model.
             let Some(name) = Tool::read(definition).name else {
                 return true;
             };
-            let observation =
-                turn.judges
-                    .registry
-                    .observe(sighting, ItemKind::Tool, &name, definition);
-            names.push(json::cut(&name, MAX_NAME).into());
-            if self.definitions.is_news(ItemKind::Tool, observation.hash) {
-                news.push(News {
-                    name,
-                    definition,
-                    observation,
-                });
+            seen += 1;
+            if seen > MAX_TOOLS {
+                return false;
+            }
+            unsaved += definition.get().len();
+            self.observe_tool(turn, name, definition, &mut names, &mut news);
+            if news.len() == TOOLS_AT_ONCE || unsaved > BYTES_AT_ONCE {
+                self.report_tools(turn, &mut news);
+                unsaved = 0;
             }
             true
         });
-        news
+        self.report_tools(turn, &mut news);
+        if seen > MAX_TOOLS {
+            let verdict = turn
+                .judges
+                .detector
+                .overlong_listing(&self.context(turn.time));
+            self.report_findings(turn, &verdict, None);
+            return;
+        }
+        let Some(listed) = self
+            .definitions
+            .listings
+            .page(page, names.into_iter(), next)
+        else {
+            return;
+        };
+        let removed = turn
+            .judges
+            .registry
+            .listed(self.sighting(turn.time), |name| {
+                listed.contains(&ListedName::of(name))
+            });
+        // On disk before anybody is told.
+        turn.judges.registry.save(turn.time);
+        for (name, hash) in removed {
+            self.report_removed(turn, &name, hash);
+        }
+    }
+
+    /// Shows a tool to the registry. It goes to `news` if it is to be told, and to `names` if the registry
+    /// knows it.
+    fn observe_tool<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        name: Cow<'a, str>,
+        definition: &'a RawValue,
+        names: &mut Vec<ListedName>,
+        news: &mut Vec<News<'a>>,
+    ) {
+        let registry = &mut turn.judges.registry;
+        let sighting = Sighting {
+            server: &self.server,
+            session: &self.id,
+            time: turn.time,
+        };
+        let observation = registry.observe(sighting, ItemKind::Tool, &name, definition);
+        if observation.status != PinStatus::NoRoom {
+            names.push(ListedName::of(json::cut(&name, MAX_NAME)));
+        }
+        if self.definitions.is_news(ItemKind::Tool, observation.hash) {
+            news.push(News {
+                name,
+                definition,
+                observation,
+            });
+        }
+    }
+
+    /// Tells the tools in `news`, and empties it.
+    fn report_tools(&mut self, turn: &mut Turn<'_>, news: &mut Vec<News<'_>>) {
+        // On disk before anybody is told.
+        turn.judges.registry.save(turn.time);
+        for news in news.drain(..) {
+            self.report_tool(turn, &news);
+        }
     }
 
     fn report_tool(&mut self, turn: &mut Turn<'_>, news: &News<'_>) {

@@ -3,12 +3,15 @@
 use crate::session::DEFAULT_MAX_IN_FLIGHT;
 use crate::wire::framing::DEFAULT_MAX_FRAME;
 
+/// Room for unfinished messages beside the largest one, in bytes.
+pub const UNFINISHED_BESIDE: usize = 16 << 20;
+
 /// What bounds the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The largest message, in bytes; larger ones are reported as lost.
     pub max_message: usize,
-    /// Bytes of unfinished messages of all sessions together; above, the one that grows is given up.
+    /// Bytes of unfinished messages of all sessions together; above, the largest is given up.
     pub max_unfinished: usize,
     /// Requests of one session and direction that wait for their answer; above, the oldest are forgotten.
     pub max_in_flight: usize,
@@ -18,7 +21,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_message: DEFAULT_MAX_FRAME,
-            max_unfinished: 4 * DEFAULT_MAX_FRAME,
+            max_unfinished: DEFAULT_MAX_FRAME + UNFINISHED_BESIDE,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
         }
     }

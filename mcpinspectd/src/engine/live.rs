@@ -145,9 +145,22 @@ impl LiveSession {
             .sum()
     }
 
-    /// Keeps no more of a direction's unfinished message.
-    pub(super) fn abandon_line(&mut self, direction: Direction) {
-        if let Some(framer) = &mut self.stream(direction).0.framer {
+    /// Bytes of memory that the larger of its unfinished messages takes.
+    pub(super) fn largest(&self) -> usize {
+        let streams = [&self.client_to_server, &self.server_to_client];
+        let framers = streams
+            .into_iter()
+            .filter_map(|stream| stream.framer.as_ref());
+        framers.map(Framer::memory).max().unwrap_or(0)
+    }
+
+    /// Keeps no more of the larger of its unfinished messages.
+    pub(super) fn abandon_largest(&mut self) {
+        let streams = [&mut self.client_to_server, &mut self.server_to_client];
+        let framers = streams
+            .into_iter()
+            .filter_map(|stream| stream.framer.as_mut());
+        if let Some(framer) = framers.max_by_key(|framer| framer.memory()) {
             framer.abandon_line();
         }
     }

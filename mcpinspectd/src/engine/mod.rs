@@ -40,7 +40,7 @@ mod turn;
 
 use std::collections::HashMap;
 
-pub use self::limits::Limits;
+pub use self::limits::{Limits, UNFINISHED_BESIDE};
 use self::live::LiveSession;
 pub use self::output::{Judgement, MessageKind, MessageSeen, Output};
 pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
@@ -167,9 +167,6 @@ impl Engine {
                 ..
             } => {
                 session.bytes(&mut turn, *direction, *position, bytes);
-                if self.unfinished - before + session.unfinished() > self.limits.max_unfinished {
-                    session.abandon_line(*direction);
-                }
             }
             Input::Message {
                 direction,
@@ -218,6 +215,23 @@ impl Engine {
             _ => session.unfinished(),
         };
         self.unfinished = self.unfinished - before + unfinished;
+        if self.unfinished > self.limits.max_unfinished {
+            self.give_up_largest();
+        }
+    }
+
+    /// Gives up the largest of all unfinished messages. Not the one that happens to grow: whoever holds
+    /// the most must not cost others theirs.
+    fn give_up_largest(&mut self) {
+        let largest = self
+            .sessions
+            .values_mut()
+            .max_by_key(|session| session.largest());
+        if let Some(session) = largest {
+            let before = session.unfinished();
+            session.abandon_largest();
+            self.unfinished = self.unfinished - before + session.unfinished();
+        }
     }
 }
 

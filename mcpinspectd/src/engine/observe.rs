@@ -1,13 +1,14 @@
 //! The first step: what was said. Frames become messages, and messages find their place in the
 //! session.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::output::{MessageKind, MessageSeen};
 use super::state::SessionState;
 use super::turn::Turn;
 use crate::mcp::method::MethodName;
-use crate::mcp::{self, Irregularity, Malformed, Message, Parsed, Payload};
+use crate::mcp::{self, Budget, Id, Irregularity, Malformed, Message, Parsed, Payload};
 use crate::model::{Direction, GapReason};
 use crate::session::Observed;
 use crate::wire::framing::{Frame, Framed};
@@ -15,11 +16,14 @@ use crate::wire::framing::{Frame, Framed};
 /// Members of one batch that are told one by one. A batch may hold a million.
 const MAX_MEMBERS: usize = 16_384;
 
+/// Memory for them, in bytes: of members whose methods are long and written with escapes, fewer are told.
+const MEMBERS_MEMORY: usize = 4 << 20;
+
 /// What is kept of a batch's member until the batch was judged.
-struct Member {
+struct Member<'a> {
     kind: MessageKind,
-    method: Option<Box<str>>,
-    id: Option<Box<str>>,
+    method: Option<Cow<'a, str>>,
+    id: Option<Id<'a>>,
     answers: Option<(MethodName, u64)>,
     tool: Option<Arc<str>>,
     latency_ns: Option<u64>,
@@ -96,9 +100,10 @@ impl SessionState {
             Ok(Payload::Batch(batch)) => {
                 let wanted = turn.wants_members();
                 let mut members = Vec::new();
+                let mut budget = Budget::of(MEMBERS_MEMORY);
                 batch.for_each(|message| {
                     let member = self.batch_member(turn, direction, message, frame.bytes);
-                    if wanted && members.len() < MAX_MEMBERS {
+                    if wanted && members.len() < MAX_MEMBERS && budget.take(member.decoded()) {
                         members.push(member);
                     }
                 });
@@ -115,13 +120,13 @@ impl SessionState {
         }
     }
 
-    fn batch_member(
+    fn batch_member<'a>(
         &mut self,
         turn: &mut Turn<'_>,
         direction: Direction,
-        message: Result<Parsed<'_>, Malformed>,
+        message: Result<Parsed<'a>, Malformed>,
         bytes: &[u8],
-    ) -> Member {
+    ) -> Member<'a> {
         let parsed = match message {
             Ok(parsed) => parsed,
             Err(malformed) => {
@@ -143,8 +148,7 @@ impl SessionState {
         self.judge_message(turn, direction, &parsed, &observed, bytes);
         Member {
             kind: kind(&parsed.message),
-            method: parsed.message.method().map(Into::into),
-            id: parsed.message.id().map(|id| id.0.into()),
+            id: parsed.message.id(),
             answers: observed
                 .answers
                 .map(|request| (request.method, request.sequence)),
@@ -152,6 +156,11 @@ impl SessionState {
             latency_ns: observed.latency_ns,
             is_error: observed.is_error,
             invalid_reason: parsed.irregular.map(Irregularity::as_str),
+            method: match parsed.message {
+                Message::Request(request) => Some(request.method),
+                Message::Notification(notification) => Some(notification.method),
+                Message::Response(_) => None,
+            },
         }
     }
 
@@ -161,7 +170,7 @@ impl SessionState {
         turn: &mut Turn<'_>,
         direction: Direction,
         frame: &Frame<'_>,
-        members: &[Member],
+        members: &[Member<'_>],
     ) {
         let batch = MessageSeen {
             kind: MessageKind::Batch,
@@ -172,7 +181,7 @@ impl SessionState {
             turn.tell_member(&MessageSeen {
                 kind: member.kind,
                 method: member.method.as_deref(),
-                id: member.id.as_deref(),
+                id: member.id.map(|id| id.0),
                 reply_to: member.answers.as_ref().map(|(method, _)| &**method),
                 answers: member.answers.as_ref().map(|(_, sequence)| *sequence),
                 tool: member.tool.as_deref(),
@@ -211,6 +220,16 @@ impl SessionState {
             latency_ns: None,
             is_error: false,
             invalid_reason: None,
+        }
+    }
+}
+
+impl Member<'_> {
+    /// Bytes of memory that it takes beside itself.
+    fn decoded(&self) -> usize {
+        match &self.method {
+            Some(Cow::Owned(method)) => method.len(),
+            _ => 0,
         }
     }
 }

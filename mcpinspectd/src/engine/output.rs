@@ -18,7 +18,7 @@ pub trait Output {
     }
 
     /// A member of the batch that was seen last. Its bytes, position and sequence are the batch's. At
-    /// most 16,384 members of a batch are told.
+    /// most 16,384 members of a batch are told, and no more than take 4 MiB.
     fn member(&mut self, _member: &MessageSeen<'_>) {}
 
     /// Whether [`Output::event`] is wanted.

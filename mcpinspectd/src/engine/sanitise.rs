@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::mcp::json;
 use crate::model::FieldChange;
 use crate::text::{bound, escape, redact};
 
@@ -19,6 +20,9 @@ const MAX_STRING: usize = 1024;
 
 /// A changed value whose JSON is longer than this many bytes is shown as its beginning.
 const MAX_VALUE: usize = 4096;
+
+/// One that takes more memory than this as a tree, in bytes, is shown as text.
+const MAX_TREE: usize = 192 << 10;
 
 /// How many changed fields an event carries.
 const MAX_CHANGES: usize = 32;
@@ -79,6 +83,7 @@ fn value(value: Value) -> Value {
             let text = value.to_string();
             let masked = redact::secrets(&text);
             if masked.len() <= MAX_VALUE
+                && json::tree_size(&masked) <= MAX_TREE
                 && let Ok(value) = serde_json::from_str(&masked)
             {
                 return value;

@@ -19,8 +19,9 @@ pub(super) struct Judges {
     pub(super) approval: AutoApproval,
 }
 
-/// Events that one judgement holds.
+/// Events that one judgement holds, and bytes of memory that they take.
 const MAX_HELD: usize = 4096;
+const MAX_HELD_BYTES: usize = 2 << 20;
 
 /// The handling of one input.
 pub(super) struct Turn<'a> {
@@ -28,6 +29,8 @@ pub(super) struct Turn<'a> {
     pub(super) time: Timestamp,
     pub(super) judges: &'a mut Judges,
     judgement: Judgement,
+    /// Bytes of memory that its events take.
+    held: usize,
     output: &'a mut dyn Output,
 }
 
@@ -38,16 +41,18 @@ impl<'a> Turn<'a> {
             time,
             judges,
             judgement: Judgement::CLEAN,
+            held: 0,
             output,
         }
     }
 
-    /// Adds an event to the judgement. One that holds [`MAX_HELD`] already tells them first: a hostile
-    /// message must not decide how much memory its judgement takes.
+    /// Adds an event to the judgement. One that holds [`MAX_HELD`] already, or much memory, tells them
+    /// first: a hostile message must not decide how much memory its judgement takes.
     pub(super) fn report(&mut self, event: Event) {
-        if self.judgement.events.len() == MAX_HELD {
+        if self.judgement.events.len() == MAX_HELD || self.held >= MAX_HELD_BYTES {
             self.tell();
         }
+        self.held += event.body.size();
         self.judgement.events.push(event);
     }
 
@@ -75,6 +80,7 @@ impl<'a> Turn<'a> {
 
     /// Tells the events that have collected.
     pub(super) fn tell(&mut self) {
+        self.held = 0;
         for event in self.judgement.events.drain(..) {
             self.output.event(event);
         }

@@ -4,80 +4,66 @@
 //! Clients accept both: in JavaScript and Python the last member wins and the surrogate stays as it is.
 //! An observer that refuses what a client accepts has a blind spot that an attacker can use, so reading
 //! here follows the clients.
+//!
+//! Nor do they bound what a message costs in memory. Here nothing is copied but a bounded beginning of a
+//! string with escapes, and a tree is built within a [`Budget`].
 
 use std::borrow::Cow;
-use std::fmt;
-use std::marker::PhantomData;
+use std::iter;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::Deserialize as _;
+use serde::de::value::{BorrowedStrDeserializer, Error, MapDeserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::budget::Budget;
+use super::scan::Scan;
+use super::string::{self, Pieces};
+
+pub use super::scan::Flaw;
+
+/// Most bytes of a string with escapes that are decoded; about as many of a key. Nothing that is read
+/// by its meaning is longer.
+pub const MAX_DECODED: usize = 64 * 1024;
+
+/// Most bytes of a key with escapes that are decoded: no key that is looked for is longer.
+const MAX_KEY: usize = 256;
+
 /// Reads the members of the object that `text` is, in order.
 ///
-/// `classify` maps each decoded key (UTF-8, or WTF-8 if it contains a lone surrogate) to a value by which
-/// `visit` distinguishes keys. Does not recurse: depth costs no stack.
+/// `classify` maps each decoded key to a value by which `visit` distinguishes keys. Of a key with escapes
+/// it gets the first 256 bytes; a lone surrogate is U+FFFD. Does not recurse: depth costs no stack.
 ///
 /// # Errors
 /// If `text` is not a JSON object. Members before the mistake have been visited by then.
 pub fn members<'a, K>(
     text: &'a str,
     classify: impl Fn(&[u8]) -> K,
-    visit: impl FnMut(K, &'a RawValue),
-) -> serde_json::Result<()> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    deserializer.deserialize_map(Members {
-        classify,
-        visit,
-        key: PhantomData,
-    })?;
-    deserializer.end()
-}
-
-struct Members<C, V, K> {
-    classify: C,
-    visit: V,
-    key: PhantomData<K>,
-}
-
-impl<'a, K, C: Fn(&[u8]) -> K, V: FnMut(K, &'a RawValue)> Visitor<'a> for Members<C, V, K> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'a>>(mut self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key_seed(Text(&self.classify))? {
-            let value: &RawValue = map.next_value()?;
-            (self.visit)(key, value);
+    mut visit: impl FnMut(K, &'a RawValue),
+) -> Result<(), Flaw> {
+    let mut scan = Scan::new(text);
+    let mut decoded = String::new();
+    scan.expect(b'{')?;
+    if !scan.accept(b'}')? {
+        loop {
+            let (start, end, escaped) = scan.key()?;
+            let key = &text[start..end];
+            let key = match escaped {
+                false => classify(key.as_bytes()),
+                true => {
+                    decoded.clear();
+                    string::decode(key, MAX_KEY, &mut decoded);
+                    classify(decoded.as_bytes())
+                }
+            };
+            visit(key, element(text, &mut scan)?);
+            if !scan.accept(b',')? {
+                scan.expect(b'}')?;
+                break;
+            }
         }
-        Ok(())
     }
-}
-
-/// Passes a string's decoded bytes to a function.
-struct Text<'f, F>(&'f F);
-
-impl<'a, T, F: Fn(&[u8]) -> T> DeserializeSeed<'a> for Text<'_, F> {
-    type Value = T;
-
-    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<T, D::Error> {
-        // As bytes: only so does a lone surrogate pass.
-        deserializer.deserialize_bytes(self)
-    }
-}
-
-impl<T, F: Fn(&[u8]) -> T> Visitor<'_> for Text<'_, F> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<T, E> {
-        Ok((self.0)(bytes))
-    }
+    scan.end()
 }
 
 /// Reads the elements of the array that `text` is, in order, while `visit` returns true.
@@ -86,44 +72,58 @@ impl<T, F: Fn(&[u8]) -> T> Visitor<'_> for Text<'_, F> {
 /// If `text` is not a JSON array, as far as it was read.
 pub fn elements<'a>(
     text: &'a str,
-    visit: impl FnMut(&'a RawValue) -> bool,
-) -> serde_json::Result<()> {
-    struct Elements<V>(V);
-
-    impl<'a, V: FnMut(&'a RawValue) -> bool> Visitor<'a> for Elements<V> {
-        type Value = bool;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an array")
-        }
-
-        fn visit_seq<A: SeqAccess<'a>>(mut self, mut sequence: A) -> Result<bool, A::Error> {
-            while let Some(element) = sequence.next_element::<&RawValue>()? {
-                if !(self.0)(element) {
-                    return Err(A::Error::custom(STOPPED));
-                }
+    mut visit: impl FnMut(&'a RawValue) -> bool,
+) -> Result<(), Flaw> {
+    let mut scan = Scan::new(text);
+    scan.expect(b'[')?;
+    if !scan.accept(b']')? {
+        loop {
+            if !visit(element(text, &mut scan)?) {
+                return Ok(());
             }
-            Ok(true)
+            if !scan.accept(b',')? {
+                scan.expect(b']')?;
+                break;
+            }
         }
     }
-
-    let mut stopped = false;
-    let mut visit = visit;
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let end = deserializer.deserialize_seq(Elements(|element| {
-        let go_on = visit(element);
-        stopped = !go_on;
-        go_on
-    }));
-    if stopped {
-        return Ok(());
-    }
-    end?;
-    deserializer.end()
+    scan.end()
 }
 
-/// Serde can leave an array early only with an error; no caller sees this one.
-const STOPPED: &str = "stopped";
+/// Checks that `text` is a JSON value.
+///
+/// # Errors
+/// If it is not.
+pub fn check(text: &str) -> Result<(), Flaw> {
+    let mut scan = Scan::new(text);
+    scan.value()?;
+    scan.end()
+}
+
+/// The value that starts here; `text` is all that is scanned.
+fn element<'a>(text: &'a str, scan: &mut Scan<'_>) -> Result<&'a RawValue, Flaw> {
+    scan.peek()?;
+    let start = scan.at();
+    scan.value()?;
+    let value = text.get(start..scan.at()).ok_or(Flaw::Invalid)?;
+    raw(value).ok_or(Flaw::Invalid)
+}
+
+/// `text` as what it was just found to be: the text of a JSON value, without blanks around it.
+///
+/// `serde_json` has no function for that but to parse the text once more. Its own deserializer hands a
+/// borrowed value over as a map of one member of this name, and so can anybody. Should that ever change,
+/// the text is parsed.
+fn raw(text: &str) -> Option<&RawValue> {
+    const NAME: &str = "$serde_json::private::RawValue";
+    let member = (
+        BorrowedStrDeserializer::<Error>::new(NAME),
+        BorrowedStrDeserializer::<Error>::new(text),
+    );
+    <&RawValue>::deserialize(MapDeserializer::<_, Error>::new(iter::once(member)))
+        .ok()
+        .or_else(|| serde_json::from_str(text).ok())
+}
 
 /// The end of the string whose inner text starts at `start`, behind the opening quote: the position of
 /// the closing quote, and whether there is an escape in between. `None` if the text ends before.
@@ -145,18 +145,26 @@ pub fn string_end(text: &[u8], start: usize) -> Option<(usize, bool)> {
     }
 }
 
-/// The string that `raw` is, borrowed if it has no escapes. A lone surrogate becomes U+FFFD.
+/// The string that `raw` is, borrowed if it has no escapes; otherwise the first [`MAX_DECODED`] bytes of
+/// it, decoded. A lone surrogate becomes U+FFFD.
 pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
-    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    let inner = inner(raw)?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
         return Some(Cow::Borrowed(inner));
     }
-    let decode = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut deserializer = serde_json::Deserializer::from_str(raw.get());
-    Text(&decode)
-        .deserialize(&mut deserializer)
-        .ok()
-        .map(Cow::Owned)
+    let mut decoded = String::with_capacity(inner.len().min(MAX_DECODED + 4));
+    string::decode(inner, MAX_DECODED, &mut decoded);
+    Some(Cow::Owned(decoded))
+}
+
+/// The pieces of the string that `raw` is, however long it is.
+pub fn pieces(raw: &RawValue) -> Option<Pieces<'_>> {
+    inner(raw).map(Pieces::of)
+}
+
+/// The text between the quotes of the string that `raw` is.
+fn inner(raw: &RawValue) -> Option<&str> {
+    raw.get().strip_prefix('"')?.strip_suffix('"')
 }
 
 /// Whether `raw` is `true`.
@@ -176,11 +184,46 @@ pub fn cut(text: &str, max: usize) -> &str {
 
 /// `raw` as a tree. A lone surrogate becomes U+FFFD; of repeated members the last one wins.
 ///
-/// `None` if the tree would be deeper than 128 levels or contains a number beyond a double's range.
-pub fn value(raw: &RawValue) -> Option<Value> {
+/// `None` if the tree would be deeper than 128 levels, contains a number beyond a double's range, or takes
+/// more memory than `budget` has left.
+pub fn value(raw: &RawValue, budget: &mut Budget) -> Option<Value> {
+    if !budget.take(tree_size(raw.get())) {
+        return None;
+    }
     serde_json::from_str(raw.get())
         .or_else(|_| serde_json::from_str(&without_lone_surrogates(raw.get())))
         .ok()
+}
+
+/// Bytes of memory that a tree of valid JSON text takes at most, roughly.
+pub fn tree_size(text: &str) -> usize {
+    /// An object keeps its members in nodes for eleven.
+    const OBJECT: usize = 680;
+    /// Such a node may be half empty, and a key is an allocation of its own.
+    const MEMBER: usize = 160;
+    /// An array has room for twice its elements at worst, and for four at least.
+    const ELEMENT: usize = 2 * size_of::<Value>();
+    const ARRAY: usize = 4 * size_of::<Value>();
+    const STRING: usize = 16;
+    let bytes = text.as_bytes();
+    let (mut size, mut at) = (size_of::<Value>(), 0);
+    while let Some(byte) = bytes.get(at) {
+        size += match byte {
+            b'"' => {
+                let end = string_end(bytes, at + 1).map_or(bytes.len(), |(end, _)| end);
+                let length = end - at;
+                at = end;
+                STRING + length
+            }
+            b'{' => OBJECT,
+            b'[' => ARRAY,
+            b':' => MEMBER,
+            b',' => ELEMENT,
+            _ => 0,
+        };
+        at += 1;
+    }
+    size
 }
 
 /// Replaces lone surrogates in valid JSON text with `\ufffd`.
@@ -235,33 +278,61 @@ mod tests {
         serde_json::from_str(text).unwrap()
     }
 
-    fn keys(text: &str) -> Result<Vec<(String, String)>, ()> {
+    fn keys(text: &str) -> Result<Vec<(String, String)>, Flaw> {
         let mut found = Vec::new();
         members(
             text,
             |key| String::from_utf8_lossy(key).into_owned(),
             |key, value| found.push((key, value.get().to_owned())),
-        )
-        .map_err(|_| ())?;
+        )?;
         Ok(found)
     }
 
     #[test]
     fn members_come_in_order_with_repeats_and_odd_keys() {
         let found = keys(r#" {"a":1, "\u0062" : [2], "a":null, "\ud800":{}} "#).unwrap();
-        let expected = [
-            ("a", "1"),
-            ("b", "[2]"),
-            ("a", "null"),
-            ("\u{fffd}\u{fffd}\u{fffd}", "{}"),
-        ];
+        let expected = [("a", "1"), ("b", "[2]"), ("a", "null"), ("\u{fffd}", "{}")];
         assert_eq!(
             found,
             expected.map(|(key, value)| (key.to_owned(), value.to_owned()))
         );
-        for wrong in ["", "[]", "1", "{", "{}x", "{\"a\"}", "{1:2}"] {
-            assert_eq!(keys(wrong), Err(()), "{wrong}");
+        for wrong in ["[]", "1", "{}x", "{\"a\"}", "{1:2}", "{\"a\":1,}"] {
+            assert_eq!(keys(wrong), Err(Flaw::Invalid), "{wrong}");
         }
+        for beginning in ["", "{", "{\"a\":", "{\"a\":1,"] {
+            assert_eq!(keys(beginning), Err(Flaw::Truncated), "{beginning}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_handed_over_without_parsing_it_again() {
+        let member = |text| {
+            let name = BorrowedStrDeserializer::<Error>::new("$serde_json::private::RawValue");
+            let text = BorrowedStrDeserializer::<Error>::new(text);
+            MapDeserializer::<_, Error>::new(iter::once((name, text)))
+        };
+        assert_eq!(
+            <&RawValue>::deserialize(member("[1]")).unwrap().get(),
+            "[1]"
+        );
+    }
+
+    #[test]
+    fn what_is_decoded_is_bounded() {
+        let long = format!("\"\\u0061{}\"", "b".repeat(2 * MAX_DECODED));
+        assert_eq!(string(raw(&long)).unwrap().len(), MAX_DECODED);
+        let long = format!("\"{}\"", "\\u20ac".repeat(2 * MAX_DECODED));
+        assert!(string(raw(&long)).unwrap().len() < MAX_DECODED + 4);
+        let key = format!("{{\"\\u0061{}\":1}}", "b".repeat(1000));
+        assert_eq!(keys(&key).unwrap()[0].0.len(), 256);
+    }
+
+    #[test]
+    fn a_tree_needs_a_budget() {
+        let text = format!("[{}0]", "{},".repeat(1000));
+        assert!(value(raw(&text), &mut Budget::of(1 << 20)).is_some());
+        let mut budget = Budget::of(100 << 10);
+        assert!(value(raw(&text), &mut budget).is_none() && budget.is_spent());
     }
 
     #[test]
@@ -315,13 +386,14 @@ mod tests {
 
     #[test]
     fn trees_accept_what_clients_accept() {
-        assert_eq!(value(raw(r#"{"a":1,"a":2}"#)).unwrap()["a"], 2);
+        let value = |text| value(raw(text), &mut Budget::of(1 << 20));
+        assert_eq!(value(r#"{"a":1,"a":2}"#).unwrap()["a"], 2);
         assert_eq!(
-            value(raw(r#"{"a":"\ud83d\ude00\udc00\\\ud800x"}"#)).unwrap()["a"],
+            value(r#"{"a":"\ud83d\ude00\udc00\\\ud800x"}"#).unwrap()["a"],
             "😀\u{fffd}\\\u{fffd}x"
         );
         let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
-        assert_eq!(value(raw(&deep)), None);
+        assert_eq!(value(&deep), None);
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 //!
 //! The envelope is read member by member: `id`, `method` and `jsonrpc` may stand anywhere in it, and
 //! `params`, `result` and `error` stay text until a caller reads them. Skipping that text needs no
-//! stack, so only the size of the frame limits nesting.
+//! stack and a bit for each open bracket, so only the size of the frame limits nesting.
 //!
 //! Reading is as lenient as the most lenient client. What is odd but readable (a repeated member, a
 //! missing version) is still a message, with an [`Irregularity`] that tells where two readers may
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::json;
+use super::json::{self, Flaw};
 
 /// What a frame contains.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub enum Message<'a> {
 pub struct Request<'a> {
     /// Its id.
     pub id: Id<'a>,
-    /// Its method, known to any revision or not.
+    /// Its method, known to any revision or not; of one with escapes, the first 64 KiB.
     pub method: Cow<'a, str>,
     /// Its parameters, unparsed.
     pub params: Option<&'a RawValue>,
@@ -171,8 +171,8 @@ pub fn parse(frame: &[u8]) -> Result<Payload<'_>, Malformed> {
     match text.trim_ascii_start().as_bytes().first() {
         Some(b'{') => parse_object(text).map(Payload::Single),
         Some(b'[') => parse_batch(text).map(Payload::Batch),
-        _ => match serde_json::from_str::<&RawValue>(text) {
-            Ok(_) => Err(Malformed::NotAnObject),
+        _ => match json::check(text) {
+            Ok(()) => Err(Malformed::NotAnObject),
             Err(_) => Err(Malformed::NotJson),
         },
     }
@@ -185,7 +185,7 @@ fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
         empty = false;
         true
     })
-    .map_err(|error| syntax(&error))?;
+    .map_err(malformed)?;
     if empty {
         Err(Malformed::EmptyBatch)
     } else {
@@ -193,11 +193,10 @@ fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
     }
 }
 
-fn syntax(error: &serde_json::Error) -> Malformed {
-    if error.is_eof() {
-        Malformed::TruncatedJson
-    } else {
-        Malformed::NotJson
+fn malformed(flaw: Flaw) -> Malformed {
+    match flaw {
+        Flaw::Truncated => Malformed::TruncatedJson,
+        Flaw::Invalid => Malformed::NotJson,
     }
 }
 
@@ -252,7 +251,7 @@ fn parse_object(text: &str) -> Result<Parsed<'_>, Malformed> {
         };
         envelope.repeated |= slot.replace(value).is_some();
     })
-    .map_err(|error| match syntax(&error) {
+    .map_err(|flaw| match malformed(flaw) {
         // A batch may contain anything.
         Malformed::NotJson if !text.trim_ascii_start().starts_with('{') => Malformed::NotAnObject,
         malformed => malformed,

@@ -5,13 +5,17 @@
 //! message, a member of an unexpected type is an absent member, and only what no peer could read is
 //! malformed. Text stays borrowed from the wire wherever possible.
 
+pub mod budget;
 pub mod json;
 pub mod message;
 pub mod method;
 mod peek;
+mod scan;
 pub mod sniff;
+pub mod string;
 pub mod view;
 
+pub use budget::Budget;
 pub use message::{Id, Irregularity, Malformed, Message, Outcome, Parsed, Payload, parse};
 pub use method::Sender;
 pub use sniff::{Evidence, NotMcpReason, evidence};

@@ -1,7 +1,8 @@
 //! MCP's own types, as far as this crate needs them, read from `params` and `result` on demand.
 //!
 //! A view reads the members that it knows and skips the rest, for every revision alike. A member of an
-//! unexpected type counts as absent; of a repeated member the last one counts.
+//! unexpected type counts as absent; of a repeated member the last one counts. Texts are borrowed; of one
+//! with escapes a view has the first 64 KiB.
 
 use std::borrow::Cow;
 
@@ -54,13 +55,13 @@ view! {
         /// What the tool or prompt is called with.
         arguments: Option<&'a RawValue> = "arguments" => json::present,
         /// Where the next page starts.
-        cursor: Option<Cow<'a, str>> = "cursor" => json::string,
+        cursor: Option<&'a RawValue> = "cursor" => text,
         /// The resource that is requested or has changed.
         uri: Option<Cow<'a, str>> = "uri" => json::string,
         /// Answers to the `inputRequests` of an earlier result, by name (2026-07-28).
         input_responses: Option<&'a RawValue> = "inputResponses" => json::present,
         /// What an earlier result asked to be sent back (2026-07-28).
-        request_state: Option<Cow<'a, str>> = "requestState" => json::string,
+        request_state: Option<&'a RawValue> = "requestState" => text,
         /// The version that `initialize` requests.
         protocol_version: Option<Cow<'a, str>> = "protocolVersion" => json::string,
         /// The client's self-description, in `initialize`.
@@ -98,13 +99,13 @@ view! {
         /// A page of resource templates.
         resource_templates: Option<&'a RawValue> = "resourceTemplates" => array,
         /// Where the next page starts; absent on the last one.
-        next_cursor: Option<Cow<'a, str>> = "nextCursor" => json::string,
+        next_cursor: Option<&'a RawValue> = "nextCursor" => text,
         /// `complete`, `input_required` or `task` (2026-07-28).
         result_type: Option<Cow<'a, str>> = "resultType" => json::string,
         /// What the server needs before it can go on (2026-07-28).
         input_requests: Option<&'a RawValue> = "inputRequests" => json::present,
         /// What the client sends back with the answers (2026-07-28).
-        request_state: Option<Cow<'a, str>> = "requestState" => json::string,
+        request_state: Option<&'a RawValue> = "requestState" => text,
         /// A tool's output, as blocks.
         content: Option<&'a RawValue> = "content" => json::present,
         /// A tool's output, as data.
@@ -162,6 +163,12 @@ view! {
     }
 }
 
+/// `raw`, if it is a string. For what is handed back as it is: it may be as long as the message, and is
+/// never read.
+fn text(raw: &RawValue) -> Option<&RawValue> {
+    raw.get().starts_with('"').then_some(raw)
+}
+
 /// `raw`, if it is an array.
 fn array(raw: &RawValue) -> Option<&RawValue> {
     raw.get().starts_with('[').then_some(raw)
@@ -184,7 +191,7 @@ mod tests {
         ));
         assert_eq!(params.name.as_deref(), Some("last"));
         assert_eq!(params.arguments.unwrap().get(), r#"{"a":1}"#);
-        assert_eq!(params.cursor, None);
+        assert!(params.cursor.is_none());
         let meta = params.meta.unwrap();
         assert_eq!(meta.protocol_version.as_deref(), Some("2026-07-28"));
         assert_eq!(meta.progress_token.unwrap().get(), "0");

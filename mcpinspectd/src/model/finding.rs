@@ -77,6 +77,25 @@ pub struct Detection {
     pub explanation: String,
 }
 
+impl Detection {
+    /// Bytes of memory that it takes, roughly.
+    pub fn size(&self) -> usize {
+        let Self {
+            pattern,
+            category,
+            field,
+            explanation,
+            matches,
+            ..
+        } = self;
+        let places = matches
+            .iter()
+            .map(|place| size_of::<Match>() + place.text.len() + place.context.len());
+        let texts = pattern.len() + category.len() + field.len() + explanation.len();
+        size_of::<Self>() + texts + places.sum::<usize>()
+    }
+}
+
 impl Action {
     /// The word used on the outside.
     pub fn as_str(self) -> &'static str {

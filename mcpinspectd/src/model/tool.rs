@@ -14,6 +14,33 @@ pub struct FieldChange {
     pub new: Value,
 }
 
+impl FieldChange {
+    /// Bytes of memory that it takes, roughly.
+    pub fn size(&self) -> usize {
+        size_of::<Self>() + self.field.len() + tree_size(&self.previous) + tree_size(&self.new)
+    }
+}
+
+/// Bytes of memory that a value takes beside itself, roughly. Values come out of a parser that bounds
+/// their depth.
+fn tree_size(value: &Value) -> usize {
+    /// An object has room for eleven members in a node of this size.
+    const NODE: usize = 11 * size_of::<(String, Value)>();
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => {
+            size_of_val(values.as_slice()) + values.iter().map(tree_size).sum::<usize>()
+        }
+        Value::Object(members) => {
+            let inside = members
+                .iter()
+                .map(|(key, value)| key.len() + tree_size(value));
+            NODE * members.len().div_ceil(6) + inside.sum::<usize>()
+        }
+        _ => 0,
+    }
+}
+
 /// How a tool stands to its pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -18,11 +18,18 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
 
 use crate::mcp::json;
+use crate::mcp::string::{Piece, Pieces};
+use crate::model::DefinitionHash;
 
 /// Deeper than this, text is taken as it was written.
 const MAX_DEPTH: usize = 128;
+
+/// A definition that is longer, in bytes, is hashed as it was written, and its text is not kept. No model is
+/// asked to read as much.
+pub const MAX_TEXT: usize = 1 << 20;
 
 /// Members of a definition's `_meta` that describe one message and not the tool: trace context and
 /// links to other messages. They are left out.
@@ -46,6 +53,21 @@ pub fn definition(raw: &RawValue) -> Vec<u8> {
     Writer::new(raw.get(), true).finish()
 }
 
+/// The hash of a definition: of its canonical text up to [`MAX_TEXT`] bytes, and of a longer one as it was
+/// written. Putting members in order takes memory for each of them, and a definition of 64 MiB may have
+/// ten million. So of such a definition no byte goes unnoticed, and an order or a spelling that changes is
+/// a change, too.
+pub fn hash(raw: &RawValue) -> DefinitionHash {
+    /// No canonical text begins like this.
+    const AS_WRITTEN: &[u8] = b"as written:";
+    if raw.get().len() <= MAX_TEXT {
+        return DefinitionHash::of(&definition(raw));
+    }
+    let mut hash = Sha256::new_with_prefix(AS_WRITTEN);
+    hash.update(raw.get());
+    DefinitionHash(hash.finalize().into())
+}
+
 /// Returns the canonical text of any value.
 pub fn value(raw: &RawValue) -> Vec<u8> {
     Writer::new(raw.get(), false).finish()
@@ -53,7 +75,7 @@ pub fn value(raw: &RawValue) -> Vec<u8> {
 
 /// Walks valid JSON text once and writes its canonical form.
 struct Writer<'a> {
-    text: &'a [u8],
+    text: &'a str,
     at: usize,
     out: Vec<u8>,
     /// Where members of an object are put in order.
@@ -104,7 +126,7 @@ impl Key<'_> {
 impl<'a> Writer<'a> {
     fn new(text: &'a str, leave_out_volatile: bool) -> Self {
         Self {
-            text: text.as_bytes(),
+            text,
             at: 0,
             out: Vec::with_capacity(text.len()),
             scratch: Vec::new(),
@@ -118,7 +140,7 @@ impl<'a> Writer<'a> {
     }
 
     fn peek(&mut self) -> u8 {
-        while let Some(&byte) = self.text.get(self.at) {
+        while let Some(&byte) = self.text.as_bytes().get(self.at) {
             if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
                 return byte;
             }
@@ -224,9 +246,10 @@ impl<'a> Writer<'a> {
     }
 
     /// The string that starts here, without its quotes.
-    fn string_token(&mut self) -> &'a [u8] {
+    fn string_token(&mut self) -> &'a str {
         let start = self.at + 1;
-        let end = json::string_end(self.text, start).map_or(self.text.len(), |(end, _)| end);
+        let end =
+            json::string_end(self.text.as_bytes(), start).map_or(self.text.len(), |(end, _)| end);
         self.at = end + 1;
         self.text.get(start..end).unwrap_or_default()
     }
@@ -234,12 +257,12 @@ impl<'a> Writer<'a> {
     fn scalar(&mut self) {
         let start = self.at;
         while !matches!(
-            self.text.get(self.at),
+            self.text.as_bytes().get(self.at),
             None | Some(b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n')
         ) {
             self.at += 1;
         }
-        let token = &self.text[start..self.at];
+        let token = &self.text.as_bytes()[start..self.at];
         if matches!(token.first(), Some(b'-' | b'0'..=b'9')) {
             write_number(token, &mut self.out);
         } else {
@@ -255,7 +278,7 @@ impl<'a> Writer<'a> {
             if byte == b'"' {
                 let string = self.string_token();
                 self.out.push(b'"');
-                self.out.extend_from_slice(string);
+                self.out.extend_from_slice(string.as_bytes());
                 self.out.push(b'"');
                 continue;
             }
@@ -299,14 +322,13 @@ fn write_number(token: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Writes the inner text of a string with the escapes that RFC 8785 wants, and no others.
-fn write_string(inner: &[u8], out: &mut Vec<u8>) {
+fn write_string(inner: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    let mut units = Units { rest: inner };
-    while let Some(unit) = units.next() {
-        match unit {
-            Unit::Text(text) => out.extend_from_slice(text),
-            Unit::Escaped(character) => write_character(character, out),
-            Unit::LoneSurrogate(unit) => write_escape(unit, out),
+    for piece in Pieces::of(inner) {
+        match piece {
+            Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Piece::Escaped(character) => write_character(character, out),
+            Piece::LoneSurrogate(unit) => write_escape(unit, out),
         }
     }
     out.push(b'"');
@@ -330,81 +352,21 @@ fn write_escape(unit: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
 }
 
-fn sort_key(inner: &[u8]) -> Key<'_> {
-    if inner.iter().all(|&byte| byte.is_ascii() && byte != b'\\') {
-        return Key::Plain(inner);
+fn sort_key(inner: &str) -> Key<'_> {
+    if inner.bytes().all(|byte| byte.is_ascii() && byte != b'\\') {
+        return Key::Plain(inner.as_bytes());
     }
     let mut keys = Vec::with_capacity(inner.len());
-    let mut units = Units { rest: inner };
-    while let Some(unit) = units.next() {
-        match unit {
-            Unit::Text(text) => keys.extend(String::from_utf8_lossy(text).encode_utf16()),
-            Unit::Escaped(character) => keys.extend_from_slice(character.encode_utf16(&mut [0; 2])),
-            Unit::LoneSurrogate(unit) => keys.push(unit),
+    for piece in Pieces::of(inner) {
+        match piece {
+            Piece::Text(text) => keys.extend(text.encode_utf16()),
+            Piece::Escaped(character) => {
+                keys.extend_from_slice(character.encode_utf16(&mut [0; 2]));
+            }
+            Piece::LoneSurrogate(unit) => keys.push(unit),
         }
     }
     Key::Units(keys)
-}
-
-/// A piece of a string's inner text.
-enum Unit<'a> {
-    /// Text without escapes.
-    Text(&'a [u8]),
-    /// An escaped character.
-    Escaped(char),
-    /// An escaped surrogate without its other half.
-    LoneSurrogate(u16),
-}
-
-/// Takes a string's inner text apart.
-struct Units<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Units<'a> {
-    fn next(&mut self) -> Option<Unit<'a>> {
-        let &first = self.rest.first()?;
-        if first != b'\\' {
-            let length = memchr::memchr(b'\\', self.rest).unwrap_or(self.rest.len());
-            let (text, rest) = self.rest.split_at(length);
-            self.rest = rest;
-            return Some(Unit::Text(text));
-        }
-        let (&letter, rest) = self.rest.get(1..)?.split_first()?;
-        if letter == b'u' {
-            let unit = hex(self.rest)?;
-            self.rest = &self.rest[6..];
-            return Some(self.code_unit(unit));
-        }
-        self.rest = rest;
-        Some(Unit::Escaped(match letter {
-            b'b' => '\u{8}',
-            b't' => '\t',
-            b'n' => '\n',
-            b'f' => '\u{c}',
-            b'r' => '\r',
-            other => char::from(other),
-        }))
-    }
-
-    fn code_unit(&mut self, unit: u16) -> Unit<'a> {
-        if let Some(character) = char::from_u32(u32::from(unit)) {
-            return Unit::Escaped(character);
-        }
-        if let Some(low) = hex(self.rest)
-            && let Some(Ok(character)) = char::decode_utf16([unit, low]).next()
-        {
-            self.rest = &self.rest[6..];
-            return Unit::Escaped(character);
-        }
-        Unit::LoneSurrogate(unit)
-    }
-}
-
-/// The unit that `text` starts with as a `\u` escape.
-fn hex(text: &[u8]) -> Option<u16> {
-    let digits = text.strip_prefix(b"\\u")?.get(..4)?;
-    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 #[cfg(test)]
@@ -479,6 +441,16 @@ mod tests {
         let nest = |core: &str| format!("{}{core}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(canonical(&nest("[ 1, \"a b\" ]")), nest("[1,\"a b\"]"));
         assert_ne!(canonical(&nest("1")), canonical(&nest("2")));
+    }
+
+    #[test]
+    fn a_huge_definition_is_hashed_to_its_last_byte() {
+        let huge = |last: &str| format!(r#"{{"b":"{}","a":"{last}"}}"#, "x".repeat(MAX_TEXT));
+        assert_eq!(hash(raw(&huge("1"))), hash(raw(&huge("1"))));
+        assert_ne!(hash(raw(&huge("1"))), hash(raw(&huge("2"))));
+        let (one, other) = (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#);
+        assert_eq!(hash(raw(one)), hash(raw(other)));
+        assert_eq!(hash(raw(one)), DefinitionHash::of(one.as_bytes()));
     }
 
     #[test]

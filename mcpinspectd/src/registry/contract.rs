@@ -124,14 +124,13 @@ fn list(registry: &mut Registry, of: &str, names: &[&str]) -> Vec<String> {
         session: &session,
         time: Timestamp(9),
     };
-    let names = names.iter().map(|&name| name.into()).collect();
-    let removed = registry.listed(sighting, &names);
+    let removed = registry.listed(sighting, |name| names.contains(&name));
     registry.save(sighting.time);
     removed.into_iter().map(|(name, _)| name.into()).collect()
 }
 
 pub(crate) fn hash(definition: &str) -> DefinitionHash {
-    DefinitionHash::of(&canonical::definition(&raw(definition)))
+    canonical::hash(&raw(definition))
 }
 
 pub(crate) const ALICE: Attribution<'_> = Attribution {

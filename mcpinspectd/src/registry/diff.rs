@@ -4,27 +4,39 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::canonical;
-use crate::mcp::json;
+use crate::mcp::{Budget, json};
 use crate::model::FieldChange;
+use crate::text::bound;
+
+/// Memory for the tree of each side, in bytes: a definition of several hundred kilobytes.
+const TREE: usize = 4 << 20;
+/// Most bytes of a key that stand in a path, and of the path before it.
+const MAX_KEY: usize = 256;
+const MAX_PATH: usize = 1024;
+/// Most bytes of a whole text that are shown.
+const MAX_TEXT: usize = 64 << 10;
 
 /// Returns the fields in which `new` differs from `previous`, in the order of their paths.
 ///
 /// Descends while both sides are objects, or arrays of equal length, so that a changed word in one
 /// parameter's description appears as `inputSchema.properties.path.description` and not as a changed
 /// schema. Where the trees do not show the difference (a number beyond a double's precision, a
-/// repeated member) or cannot be built, the whole texts stand as the field `definition`.
+/// repeated member) or cannot be built (it is too deep, or too large), the beginnings of the whole texts
+/// stand as the field `definition`.
 pub fn diff(previous: &RawValue, new: &RawValue) -> Vec<FieldChange> {
     let mut changes = Vec::new();
-    let (before, after) = (json::value(previous), json::value(new));
+    let tree = |raw| json::value(raw, &mut Budget::of(TREE));
+    let (before, after) = (tree(previous), tree(new));
     if let (Some(before), Some(after)) = (&before, &after) {
         compare("", before, after, &mut changes);
         changes.retain(|change| !is_volatile(&change.field));
     }
-    if changes.is_empty() && canonical::definition(previous) != canonical::definition(new) {
+    drop((before, after));
+    if changes.is_empty() && canonical::hash(previous) != canonical::hash(new) {
         changes.push(FieldChange {
             field: "definition".to_owned(),
-            previous: previous.get().into(),
-            new: new.get().into(),
+            previous: bound(previous.get(), MAX_TEXT).into(),
+            new: bound(new.get(), MAX_TEXT).into(),
         });
     }
     changes
@@ -88,6 +100,7 @@ fn objects(
 }
 
 fn child(path: &str, key: &str) -> String {
+    let (path, key) = (&*bound(path, MAX_PATH), &*bound(key, MAX_KEY));
     let plain = !key.is_empty()
         && key
             .chars()
@@ -163,6 +176,24 @@ mod tests {
         }
         let deep = |core: &str| format!("{}{core}{}", "[".repeat(500), "]".repeat(500));
         assert_eq!(changes(&deep("1"), &deep("2")).len(), 1);
+    }
+
+    #[test]
+    fn what_is_too_large_for_a_tree_is_shown_by_its_beginning() {
+        let large = |last: u8| format!("{{\"a\":[{}{last}]}}", "{},".repeat(100_000));
+        let found = changes(&large(1), &large(2));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].0, "definition");
+        assert!(found[0].1.as_str().unwrap().len() <= MAX_TEXT);
+        assert_eq!(changes(&large(1), &large(1)), []);
+        let deep = |last: u8| {
+            format!(
+                "{}{last}{}",
+                format!("{{\"{}\":", "k".repeat(1000)).repeat(100),
+                "}".repeat(100)
+            )
+        };
+        assert!(changes(&deep(1), &deep(2))[0].0.len() <= MAX_PATH + MAX_KEY + 4);
     }
 
     #[test]

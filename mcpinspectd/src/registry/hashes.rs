@@ -30,7 +30,7 @@ impl HashMemory {
         }
         let hash = match self.old.remove(&bytes) {
             Some(hash) => hash,
-            None => DefinitionHash::of(&canonical::definition(definition)),
+            None => canonical::hash(definition),
         };
         if self.young.len() >= MAX_REMEMBERED {
             self.old = std::mem::take(&mut self.young);

@@ -1,11 +1,12 @@
 //! The registry itself: every definition that was seen, compared with its pin.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use super::canonical;
 use super::hashes::HashMemory;
 use super::item::{ItemKey, PinStatus};
 use super::memory::MemoryStorage;
@@ -24,7 +25,7 @@ pub const MAX_ITEMS: usize = 65_536;
 pub const MAX_NAME: usize = 1024;
 
 /// A definition longer than this many bytes is hashed, but its text is not kept.
-pub const MAX_DEFINITION: usize = 1 << 20;
+pub const MAX_DEFINITION: usize = canonical::MAX_TEXT;
 
 /// Nanoseconds after which an unchanged definition's `last_seen` is written anew.
 const REFRESH_AFTER: u64 = 86_400_000_000_000;
@@ -409,19 +410,19 @@ impl Registry {
         });
     }
 
-    /// Records that a complete listing contained the tools `listed` and no others. Returns the tools
-    /// that are missing for the first time, each with its pinned (or else last) hash.
+    /// Records that a complete listing contained the tools that are `listed` and no others. Returns the
+    /// tools that are missing for the first time, each with its pinned (or else last) hash.
     pub fn listed(
         &mut self,
         sighting: Sighting<'_>,
-        listed: &HashSet<Box<str>>,
+        listed: impl Fn(&str) -> bool,
     ) -> Vec<(Box<str>, DefinitionHash)> {
         let mut removed = Vec::new();
         let Some(items) = self.servers.get_mut(&sighting.server.0) else {
             return removed;
         };
         for (key, item) in items {
-            if key.kind == ItemKind::Tool && !item.removed && !listed.contains(&key.name) {
+            if key.kind == ItemKind::Tool && !item.removed && !listed(&key.name) {
                 item.removed = true;
                 removed.push((key.name.clone(), item.pinned.unwrap_or(item.current)));
             }

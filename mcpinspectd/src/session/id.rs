@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
+use crate::mcp::string::{self, Piece, Pieces};
 use crate::mcp::{Id, json};
 
 /// Ids up to this many bytes are kept as they are, longer ones as a digest.
@@ -37,10 +38,32 @@ impl IdKey {
         if !id.0.starts_with('"') {
             return Self::other_number(id.0);
         }
-        let text = serde_json::from_str::<&RawValue>(id.0)
-            .ok()
-            .and_then(json::string);
-        Self::of_text(text.as_deref().unwrap_or(id.0))
+        let inner = id.0.strip_prefix('"').and_then(|id| id.strip_suffix('"'));
+        Self::of_pieces(Pieces::of(inner.unwrap_or(id.0)))
+    }
+
+    /// The key of the string that `raw` is, if it is one.
+    pub fn of_string(raw: &RawValue) -> Option<Self> {
+        json::pieces(raw).map(Self::of_pieces)
+    }
+
+    /// The key of a string that is decoded on the way: it may be as long as its message.
+    fn of_pieces(pieces: Pieces<'_>) -> Self {
+        let mut beginning = String::new();
+        string::decode(pieces.rest(), MAX_TEXT + 1, &mut beginning);
+        if beginning.len() <= MAX_TEXT {
+            return Self::Text(beginning.into());
+        }
+        let mut digest = Sha256::new();
+        for piece in pieces {
+            let mut letters = [0; 4];
+            digest.update(match piece {
+                Piece::Text(text) => text,
+                Piece::Escaped(character) => character.encode_utf8(&mut letters),
+                Piece::LoneSurrogate(_) => char::REPLACEMENT_CHARACTER.encode_utf8(&mut letters),
+            });
+        }
+        Self::half(digest)
     }
 
     /// The key of a string.
@@ -66,9 +89,21 @@ impl IdKey {
     }
 
     fn digest(text: &str) -> Self {
+        Self::half(Sha256::new_with_prefix(text))
+    }
+
+    fn half(digest: Sha256) -> Self {
         let mut half = [0; 16];
-        half.copy_from_slice(&Sha256::digest(text)[..16]);
+        half.copy_from_slice(&digest.finalize()[..16]);
         Self::Digest(half)
+    }
+
+    /// Bytes of its text.
+    pub(super) fn text(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::OtherNumber(text) => text.len(),
+            Self::Number(_) | Self::Digest(_) => 0,
+        }
     }
 
     /// The other id that a peer may mean: clients of the TypeScript SDK take `"1"` for `1`.

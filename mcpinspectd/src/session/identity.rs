@@ -7,11 +7,15 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::mcp::json;
 use crate::mcp::view::{Meta, Params, ServerResult};
+use crate::mcp::{Budget, json};
 
-/// A self-description of more than this many bytes is left out: no name is that long.
+/// A self-description of more than this many bytes, or of very many values, is left out: no name is that
+/// long.
 const MAX_INFO: usize = 16 * 1024;
+
+/// Memory that a self-description may take, in bytes: it is kept as long as the session.
+const MAX_INFO_MEMORY: usize = 256 * 1024;
 
 /// Length to which a version is cut, in bytes.
 const MAX_VERSION: usize = 64;
@@ -79,7 +83,7 @@ fn bounded(raw: &RawValue) -> Option<Value> {
     if raw.get().len() > MAX_INFO {
         None
     } else {
-        json::value(raw)
+        json::value(raw, &mut Budget::of(MAX_INFO_MEMORY))
     }
 }
 

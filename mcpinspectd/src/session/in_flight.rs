@@ -12,7 +12,11 @@ use crate::mcp::method::{self, MethodName};
 use crate::model::Timestamp;
 
 /// The default for the number of requests that are kept per direction.
-pub const DEFAULT_MAX_IN_FLIGHT: usize = 65_536;
+pub const DEFAULT_MAX_IN_FLIGHT: usize = 16_384;
+
+/// Bytes of names and ids that the requests of one direction may have on average, above which the oldest
+/// are forgotten as well. Ordinary ones have a tenth of that.
+const TEXT_EACH: usize = 128;
 
 /// A request in flight.
 #[derive(Clone, Debug)]
@@ -49,6 +53,8 @@ pub struct InFlight {
     order: VecDeque<(u64, IdKey)>,
     /// Counts insertions, to tell a reused id's entries in `order` apart.
     counter: u64,
+    /// Bytes of names and ids.
+    text: usize,
     forgotten: u64,
     reused: u64,
 }
@@ -67,6 +73,7 @@ impl InFlight {
             requests: HashMap::new(),
             order: VecDeque::new(),
             counter: 0,
+            text: 0,
             forgotten: 0,
             reused: 0,
         }
@@ -80,11 +87,15 @@ impl InFlight {
             number: self.counter,
             pending,
         };
+        self.text += text(&id, &entry);
         if let Some(previous) = self.requests.insert(id.clone(), entry) {
+            self.text -= text(&id, &previous);
             self.reused += u64::from(previous.pending.expects_answer());
         }
         self.order.push_back((self.counter, id));
-        if self.requests.len() > self.limit {
+        while self.requests.len() > self.limit
+            || (self.text > self.limit.saturating_mul(TEXT_EACH) && self.requests.len() > 1)
+        {
             self.forget_oldest();
         }
         if self.order.len() > 2 * self.requests.len() + 64 {
@@ -97,6 +108,7 @@ impl InFlight {
         while let Some((number, id)) = self.order.pop_front() {
             if is_current(&self.requests, number, &id) {
                 if let Some(entry) = self.requests.remove(&id) {
+                    self.text -= text(&id, &entry);
                     self.forgotten += u64::from(entry.pending.expects_answer());
                 }
                 return;
@@ -106,10 +118,11 @@ impl InFlight {
 
     /// Removes and returns the request that an answer with this id answers.
     pub fn take(&mut self, id: &IdKey) -> Option<PendingRequest> {
-        let entry = self
+        let (id, entry) = self
             .requests
-            .remove(id)
-            .or_else(|| self.requests.remove(&id.lookalike()?))?;
+            .remove_entry(id)
+            .or_else(|| self.requests.remove_entry(&id.lookalike()?))?;
+        self.text -= text(&id, &entry);
         if self.requests.is_empty() {
             self.order.clear();
             // Return the memory of a burst.
@@ -151,6 +164,23 @@ impl InFlight {
             .count();
         waiting as u64 + self.forgotten + self.reused
     }
+}
+
+/// Bytes of names and ids of a request.
+fn text(id: &IdKey, entry: &Entry) -> usize {
+    let PendingRequest {
+        method,
+        tool,
+        cursor,
+        ..
+    } = &entry.pending;
+    let method = match method {
+        MethodName::Known(_) => 0,
+        MethodName::Other(name) => name.len(),
+    };
+    let tool = tool.as_ref().map_or(0, |tool| tool.len());
+    // The order has the id, too, but shares its text.
+    id.text() + cursor.as_ref().map_or(0, IdKey::text) + method + tool
 }
 
 fn is_current(requests: &HashMap<IdKey, Entry>, number: u64, id: &IdKey) -> bool {
@@ -200,6 +230,20 @@ mod tests {
         assert_eq!((table.len(), table.unanswered()), (3, 4));
         assert!(table.take(&IdKey::Number(0)).is_none());
         assert!(table.take(&IdKey::Number(1)).is_some());
+    }
+
+    #[test]
+    fn requests_with_long_names_are_fewer() {
+        let mut table = InFlight::new(100);
+        for number in 0..1000 {
+            let tool = Some("t".repeat(256).into());
+            table.insert(IdKey::Number(number), PendingRequest { tool, ..pending(0) });
+        }
+        assert_eq!((table.len(), table.unanswered()), (50, 1000));
+        for number in 0..1000 {
+            table.take(&IdKey::Number(number));
+        }
+        assert_eq!(table.text, 0);
     }
 
     #[test]

@@ -7,19 +7,35 @@
 
 use std::collections::{HashMap, HashSet};
 
+use sha2::{Digest as _, Sha256};
+
 use super::Page;
 use super::id::IdKey;
 
 /// Most unfinished listings; a client that starts more has given up on the others.
 const MAX_UNFINISHED: usize = 8;
 
-/// Most names that are kept of a listing; a longer one never completes.
-const MAX_NAMES: usize = 65_536;
+/// Most names that are kept of a listing; a longer one never completes. The registry keeps as many tools of
+/// a server.
+const MAX_NAMES: usize = 4096;
+
+/// A tool's name, for comparing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListedName([u8; 16]);
+
+impl ListedName {
+    /// The name `name`.
+    pub fn of(name: &str) -> Self {
+        let mut half = [0; 16];
+        half.copy_from_slice(&Sha256::digest(name)[..16]);
+        Self(half)
+    }
+}
 
 /// The listings of one session.
 #[derive(Debug, Default)]
 pub struct Listings {
-    unfinished: HashMap<IdKey, HashSet<Box<str>>>,
+    unfinished: HashMap<IdKey, HashSet<ListedName>>,
 }
 
 impl Listings {
@@ -27,9 +43,9 @@ impl Listings {
     pub fn page(
         &mut self,
         page: &Page,
-        names: impl Iterator<Item = Box<str>>,
-        next: Option<&str>,
-    ) -> Option<HashSet<Box<str>>> {
+        names: impl Iterator<Item = ListedName>,
+        next: Option<IdKey>,
+    ) -> Option<HashSet<ListedName>> {
         let mut listing = match page {
             Page::First => HashSet::new(),
             Page::At(cursor) => self.unfinished.remove(cursor)?,
@@ -43,7 +59,7 @@ impl Listings {
             if self.unfinished.len() >= MAX_UNFINISHED {
                 self.unfinished.clear();
             }
-            self.unfinished.insert(IdKey::of_text(next), listing);
+            self.unfinished.insert(next, listing);
         }
         None
     }
@@ -64,9 +80,14 @@ mod tests {
         names: &[&str],
         next: Option<&str>,
     ) -> Option<Vec<String>> {
-        let listing = listings.page(&page, names.iter().map(|&name| name.into()), next)?;
-        let mut names: Vec<String> = listing.into_iter().map(String::from).collect();
-        names.sort();
+        let listed = names.iter().map(|name| ListedName::of(name));
+        let listing = listings.page(&page, listed, next.map(IdKey::of_text))?;
+        let known = ["a", "b", "c", "d"].map(String::from);
+        let names: Vec<String> = known
+            .into_iter()
+            .filter(|name| listing.contains(&ListedName::of(name)))
+            .collect();
+        assert_eq!(names.len(), listing.len());
         Some(names)
     }
 

@@ -186,14 +186,14 @@ impl Session {
                         .as_deref()
                         .map(|name| json::cut(name, MAX_TOOL_NAME).into());
                 }
-                "tools/list" => pending.cursor = params.cursor.as_deref().map(IdKey::of_text),
+                "tools/list" => pending.cursor = params.cursor.and_then(IdKey::of_string),
                 _ => {}
             }
             if let Some(meta) = &params.meta {
                 self.identity.request_meta(meta);
             }
-            if let Some(state) = &params.request_state {
-                let before = self.waiting.remove(&IdKey::of_text(state));
+            if let Some(state) = params.request_state.and_then(IdKey::of_string) {
+                let before = self.waiting.remove(&state);
                 pending.retries = before.unwrap_or(0).saturating_add(1);
             }
         }
@@ -263,17 +263,14 @@ impl Session {
             None => return,
             Some(_) => {}
         }
-        if let (Some("input_required"), Some(state)) =
-            (result.result_type.as_deref(), &result.request_state)
-        {
+        let state = result.request_state.and_then(IdKey::of_string);
+        if let (Some("input_required"), Some(state)) = (result.result_type.as_deref(), state) {
             // An attacker can fill this table with states that never come back; honest retries are quick.
             if self.waiting.len() >= MAX_WAITING {
                 self.waiting.clear();
             }
-            self.waiting.insert(
-                IdKey::of_text(state),
-                answers.map_or(0, |request| request.retries),
-            );
+            self.waiting
+                .insert(state, answers.map_or(0, |request| request.retries));
         }
         self.identity.stateless_result(&result);
         observed.identified = self.has_news(&result);

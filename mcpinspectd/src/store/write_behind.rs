@@ -30,7 +30,7 @@ use crate::registry::{
 /// Most writes that wait for their first attempt.
 const MAX_WRITES: u64 = 8192;
 /// Most bytes of definitions in them.
-const MAX_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 8 << 20;
 /// Most events that wait for writes.
 const MAX_WAITING: usize = 8192;
 

@@ -220,7 +220,7 @@ impl Framer {
         }
         let spans_chunks = !self.buffer.is_empty();
         if spans_chunks {
-            self.buffer.extend_from_slice(tail);
+            self.append(tail);
         }
         let bytes = if spans_chunks {
             self.buffer.as_slice()
@@ -255,8 +255,22 @@ impl Framer {
             self.skipping = true;
             self.skipped += part.len() as u64;
         } else {
-            self.buffer.extend_from_slice(part);
+            self.append(part);
         }
+    }
+
+    /// Adds to the buffer. A large one grows by an eighth of its size: by its double, a line of 33 MiB would
+    /// have room for 64.
+    fn append(&mut self, part: &[u8]) {
+        let needed = self.buffer.len() + part.len();
+        if needed > self.buffer.capacity() && needed > KEPT_CAPACITY {
+            let room = needed
+                .saturating_add(needed / 8)
+                .min(self.max_frame)
+                .max(needed);
+            self.buffer.reserve_exact(room - self.buffer.len());
+        }
+        self.buffer.extend_from_slice(part);
     }
 
     /// Forgets the current line, and frees the memory of a large one.
@@ -439,7 +453,7 @@ mod tests {
     fn memory_of_a_large_line_is_freed() {
         let mut framer = Framer::new(DEFAULT_MAX_FRAME);
         framer.push(0, &vec![b'x'; 8 << 20], |_| {});
-        assert!(framer.memory() >= 8 << 20);
+        assert!((8 << 20..=9 << 20).contains(&framer.memory()));
         framer.push(8 << 20, b"\n{", |_| {});
         assert!(framer.memory() <= KEPT_CAPACITY);
     }

@@ -21,6 +21,9 @@ use crate::model::Action;
 /// A decoded payload in which a rule of at least this weight matches is a finding of its own.
 const DECODED_WEIGHT: f32 = 1.0;
 
+/// Most bytes of a tool's own name that are looked for in its text.
+const NAME: usize = 1024;
+
 /// Analyses subjects, one after the other. Reuses its buffers; each thread has its own.
 #[derive(Debug)]
 pub struct Analyser {
@@ -62,7 +65,7 @@ impl Analyser {
         let mut text = std::mem::take(&mut self.spare).emptied();
         extract::tool(&mut text, tool);
         let name = tool.get("name").and_then(Json::as_str);
-        let own = name.unwrap_or_default().to_lowercase();
+        let own = crate::text::bound(name.unwrap_or_default(), NAME).to_lowercase();
         let servers = context.tools.zip(context.server);
         let names = KnownNames {
             own: &own,
@@ -123,6 +126,9 @@ impl Analyser {
         let AnalysisContext {
             server, tool, time, ..
         } = context;
+        if context.incomplete {
+            text.mark_truncated();
+        }
         let active = Arc::clone(&self.rules);
         let rules = &active.rules;
         let surface = subject.surface();
@@ -190,6 +196,7 @@ impl Analyser {
         let mut report = Report {
             score: score.probability(),
             truncated,
+            unread: text.truncated(),
             ..Report::clean()
         };
         if score.action != Action::None {

@@ -16,4 +16,6 @@ pub struct AnalysisContext<'a> {
     pub tools: Option<&'a ToolIndex>,
     /// The tool's profile, if the caller has it at hand.
     pub profile: Option<&'a ToolProfile>,
+    /// Whether something of the subject was left out when it was read.
+    pub incomplete: bool,
 }

@@ -25,7 +25,7 @@ pub struct MessageSubject<'a> {
 }
 
 /// Most subjects of one message.
-const SUBJECTS: usize = 4096;
+pub const SUBJECTS: usize = 4096;
 
 /// The subjects of a message (or of a batch of them), in order; at most 4,096.
 pub fn subjects<'a>(message: &'a Json<'a>) -> Vec<MessageSubject<'a>> {
@@ -137,6 +137,7 @@ fn result_subjects<'a>(result: &'a Json<'a>, add: &mut dyn FnMut(Subject, &'a Js
         .and_then(Json::as_object)
         .into_iter()
         .flat_map(Members::iter)
+        .take(SUBJECTS)
     {
         let sampling =
             request.get("method").and_then(Json::as_str) == Some("sampling/createMessage");

@@ -16,8 +16,10 @@ pub struct Report {
     pub score: f32,
     /// The findings. Empty with [`Action::None`].
     pub detections: Vec<Detection>,
-    /// Whether the subject was too large to be examined completely.
+    /// Whether the subject was too large, or too full of findings, to be examined completely.
     pub truncated: bool,
+    /// Whether some of its text was not examined.
+    pub unread: bool,
 }
 
 impl Report {
@@ -29,6 +31,7 @@ impl Report {
             score: 0.0,
             detections: Vec::new(),
             truncated: false,
+            unread: false,
         }
     }
 
@@ -40,5 +43,6 @@ impl Report {
         self.detections.extend(other.detections);
         self.detections.truncate(DETECTIONS);
         self.truncated |= other.truncated;
+        self.unread |= other.unread;
     }
 }

@@ -7,6 +7,8 @@ use crate::detect::text::{PathId, PathSegment, SubjectText, VALUE_LIMIT};
 
 /// Most payloads of one subject that are decoded and examined.
 const DECODED: usize = 32;
+/// Most findings of one kind in one subject: a flood of one must not displace the others.
+const OF_A_KIND: usize = 64;
 
 /// Finds hidden characters and encoded payloads, and adds what they spell to the subject as pieces of its
 /// own. Returns each finding with the index of its piece.
@@ -14,6 +16,13 @@ pub(super) fn reveal(subject: &mut SubjectText<'_>) -> Vec<(usize, hidden::Hidde
     let mut all = Vec::new();
     let mut found = Vec::new();
     let mut decoded: Vec<(PathId, Part, &'static str, String)> = Vec::new();
+    let mut too_many = false;
+    let note = |all: &mut Vec<(usize, hidden::Hidden)>, index, hidden: hidden::Hidden| {
+        let of_a_kind = all.iter().filter(|(_, known)| known.probe == hidden.probe);
+        if of_a_kind.count() < OF_A_KIND {
+            all.push((index, hidden));
+        }
+    };
     for (index, piece) in subject.pieces().iter().enumerate() {
         let raw = crate::text::bound(&piece.raw, VALUE_LIMIT);
         hidden::find(&raw, &mut found);
@@ -24,25 +33,36 @@ pub(super) fn reveal(subject: &mut SubjectText<'_>) -> Vec<(usize, hidden::Hidde
             )
         }) && let Some(text) = hidden::spelled(&raw)
         {
-            decoded.push((piece.path, piece.part, "invisible", text));
+            match decoded.len() < DECODED {
+                true => decoded.push((piece.path, piece.part, "invisible", text)),
+                false => too_many = true,
+            }
         }
-        all.extend(found.drain(..).map(|hidden| (index, hidden)));
-        for payload in encoded::find(&raw) {
-            all.push((
-                index,
-                hidden::Hidden {
-                    probe: Probe::EncodedText,
-                    start: payload.start,
-                    end: payload.end,
-                },
-            ));
-            decoded.push((piece.path, piece.part, payload.how, payload.text));
+        for hidden in found.drain(..) {
+            note(&mut all, index, hidden);
+        }
+        // Once there are too many, the rest of them would not be looked at.
+        let payloads = match too_many {
+            false => encoded::find(&raw),
+            true => Vec::new(),
+        };
+        for payload in payloads {
+            let hidden = hidden::Hidden {
+                probe: Probe::EncodedText,
+                start: payload.start,
+                end: payload.end,
+            };
+            note(&mut all, index, hidden);
+            match decoded.len() < DECODED {
+                true => decoded.push((piece.path, piece.part, payload.how, payload.text)),
+                false => too_many = true,
+            }
         }
     }
-    if decoded.len() > DECODED {
+    if too_many {
         subject.mark_truncated();
     }
-    for (path, part, how, text) in decoded.into_iter().take(DECODED) {
+    for (path, part, how, text) in decoded {
         let path = subject.child(path, PathSegment::Decoded(how));
         subject.push(path, part, text);
     }

@@ -3,6 +3,7 @@
 use super::word_pairs::{BANDS, COMPARABLE_MIN, PAIRS, WordPairs, common, hash};
 use crate::detect::json::Json;
 use crate::detect::text::names::{distinctive, folded, skeleton};
+use crate::text::bound;
 
 /// The share of equal word pairs from which two descriptions are the same text.
 const SAME_TEXT: f32 = 0.7;
@@ -14,6 +15,10 @@ pub(super) const RELATED_TEXT: f32 = 0.3;
 const TEXT_COPIED: usize = 8;
 /// The fewest word pairs of a description that is recognised inside a longer one.
 const TEXT_QUOTED: usize = 14;
+
+/// Most bytes of a parameter's name, and of a description, that are compared.
+const KEY_LIMIT: usize = 1024;
+const TEXT_LIMIT: usize = 64 * 1024;
 
 /// What is compared of a tool.
 #[derive(Clone, Debug)]
@@ -49,13 +54,13 @@ impl ToolProfile {
                 properties
                     .keys()
                     .take(PAIRS)
-                    .map(|key| hash(&skeleton(key)))
+                    .map(|key| hash(&skeleton(&bound(key, KEY_LIMIT))))
                     .collect()
             })
             .unwrap_or_default();
         parameters.sort_unstable();
         let name = folded(name);
-        let description = WordPairs::of(description);
+        let description = WordPairs::of(&bound(description, TEXT_LIMIT));
         Some(Self {
             skeleton: skeleton(&name).into(),
             name,

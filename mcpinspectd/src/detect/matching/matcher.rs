@@ -1,9 +1,12 @@
 //! Finds every rule that matches in a subject's text.
 //!
-//! One pass finds tokens, one finds phrases, and one or two run the automata for all other patterns. The
+//! A text is matched in shares of whole pieces, so that what is noted about it on the way stays small. In
+//! each share, one pass finds tokens, one finds phrases, and one or two run the automata for all other patterns. The
 //! hits are then matched sentence by sentence. All of this is linear in the text, whatever it says:
 //! everything that could multiply (hits in a sentence, windows of a regular expression, matches) has a limit,
 //! and reaching one is reported as `truncated`.
+
+use aho_corasick::Input;
 
 use super::hit::Hit;
 use super::names::KnownNames;
@@ -11,7 +14,10 @@ use super::results::MatchResults;
 use super::{sentences, token};
 use crate::detect::category::Surface;
 use crate::detect::rules::{Automaton, PhraseTrie, RuleId, RuleKind, RuleSet, is_word_byte};
-use crate::detect::text::SubjectText;
+use crate::detect::text::{Share, SubjectText};
+
+/// Room for hits that is kept for the next subject.
+const KEPT_HITS: usize = 4096;
 
 /// Matches rules, one subject after the other. Reuses its buffers.
 #[derive(Debug, Default)]
@@ -33,31 +39,62 @@ impl Matcher {
         surface: Surface,
         names: &KnownNames<'_>,
     ) {
-        self.hits.clear();
-        self.sentence_ends.clear();
         self.results.clear();
         self.results.truncated = subject.truncated();
-        token::scan(subject, names, &mut self.hits, &mut self.sentence_ends);
-        self.phrases(&rules.phrases, subject);
-        self.automaton(&rules.ascii, rules, subject, surface);
-        if !subject.folded().is_ascii() {
-            self.automaton(&rules.wide, rules, subject, surface);
+        for share in subject.shares() {
+            self.share(rules, subject, share, surface, names);
+        }
+        self.results
+            .matches
+            .sort_unstable_by_key(|found| (found.start, found.rule));
+        self.hits.clear();
+        self.hits.shrink_to(KEPT_HITS);
+    }
+
+    /// Finds everything in a share of the pieces.
+    fn share(
+        &mut self,
+        rules: &RuleSet,
+        subject: &SubjectText<'_>,
+        share: Share,
+        surface: Surface,
+        names: &KnownNames<'_>,
+    ) {
+        self.hits.clear();
+        self.sentence_ends.clear();
+        token::scan(
+            subject,
+            share,
+            names,
+            &mut self.hits,
+            &mut self.sentence_ends,
+        );
+        self.phrases(&rules.phrases, subject, share);
+        self.automaton(&rules.ascii, rules, subject, share, surface);
+        if !subject.folded()[share.start..share.end].is_ascii() {
+            self.automaton(&rules.wide, rules, subject, share, surface);
         }
         self.hits.sort_unstable_by_key(|hit| (hit.start, hit.end));
         self.results.work += self.hits.len() as u64;
         let (hits, ends) = (&self.hits, &self.sentence_ends);
-        sentences::match_sentences(rules, subject, surface, hits, ends, &mut self.results);
-        self.results
-            .matches
-            .sort_unstable_by_key(|found| (found.start, found.rule));
+        sentences::match_sentences(
+            rules,
+            subject,
+            share,
+            surface,
+            hits,
+            ends,
+            &mut self.results,
+        );
     }
 
-    fn phrases(&mut self, phrases: &PhraseTrie, subject: &SubjectText<'_>) {
+    fn phrases(&mut self, phrases: &PhraseTrie, subject: &SubjectText<'_>, share: Share) {
         let hits = &mut self.hits;
-        self.results.work += phrases.find(subject.folded().as_bytes(), |concepts, start, end| {
+        let text = &subject.folded().as_bytes()[share.start..share.end];
+        self.results.work += phrases.find(text, |concepts, start, end| {
             hits.push(Hit {
-                start: start as u32,
-                end: end as u32,
+                start: (share.start + start) as u32,
+                end: (share.start + end) as u32,
                 concepts,
             })
         });
@@ -68,12 +105,14 @@ impl Matcher {
         automaton: &Automaton,
         rules: &RuleSet,
         subject: &SubjectText<'_>,
+        share: Share,
         surface: Surface,
     ) {
         self.windows.clear();
         let text = subject.folded().as_bytes();
         let word = |byte: Option<&u8>| byte.is_some_and(|byte| is_word_byte(*byte));
-        for found in automaton.patterns.find_overlapping_iter(text) {
+        let input = Input::new(text).range(share.start..share.end);
+        for found in automaton.patterns.find_overlapping_iter(input) {
             let meaning = &automaton.meanings[found.pattern().as_usize()];
             let (start, end) = (found.start(), found.end());
             if (meaning.word_start && start > 0 && word(text.get(start - 1)))

@@ -8,18 +8,19 @@ use super::hit::Hit;
 use super::results::MatchResults;
 use crate::detect::category::{Part, Surface};
 use crate::detect::rules::{RuleSet, Scope, Token};
-use crate::detect::text::{PIECE_END, SubjectText};
+use crate::detect::text::{PIECE_END, Share, SubjectText};
 
 /// Most hits of a sentence that are examined together.
 const SENTENCE_HITS: usize = 96;
 /// Most hits of a piece that are examined together.
 const PIECE_HITS: usize = 384;
 
-/// Matches the rules about co-occurrences in every sentence of a text. `hits` are ascending, and so are the
+/// Matches the rules about co-occurrences in every sentence of a share of the text. `hits` are ascending, and so are the
 /// `ends` of its sentences.
 pub(super) fn match_sentences(
     rules: &RuleSet,
     subject: &SubjectText<'_>,
+    share: Share,
     surface: Surface,
     hits: &[Hit],
     ends: &[u32],
@@ -31,9 +32,9 @@ pub(super) fn match_sentences(
         results,
     };
     let text = subject.folded().as_bytes();
-    let mut from = 0usize;
+    let mut from = share.start;
     let mut first = 0usize;
-    let mut piece = 0usize;
+    let mut piece = share.first;
     // The hits of the previous sentence, and the first hit of the piece.
     let mut previous: Option<(usize, usize)> = None;
     let mut piece_hits = 0usize;

@@ -7,29 +7,34 @@
 use super::hit::Hit;
 use super::names::{KnownNames, bit, name_traits, path_traits};
 use crate::detect::rules::Token;
-use crate::detect::text::{PIECE_END, Shape, SubjectText};
+use crate::detect::text::{PIECE_END, Shape, Share, SubjectText};
 
 /// The longest sentence. A longer one is cut, so that the work per sentence is bounded.
 const SENTENCE_LIMIT: usize = 600;
 /// The longest text between two quotation marks that counts as a quoted value.
 const QUOTE_LIMIT: usize = 160;
 
-/// Finds tokens, which go to `hits`, and the ends of sentences, which go to `ends`: ascending, up to and
-/// including the text's length.
+/// Finds tokens in a share of the text, which go to `hits`, and the ends of sentences, which go to `ends`:
+/// ascending, up to and including the end of the share.
 pub(super) fn scan(
     subject: &SubjectText<'_>,
+    share: Share,
     names: &KnownNames<'_>,
     hits: &mut Vec<Hit>,
     ends: &mut Vec<u32>,
 ) {
-    let text = subject.folded().as_bytes();
+    let text = &subject.folded().as_bytes()[..share.end];
     let mut scanner = Scanner {
         text,
         names,
         hits,
         camel: Vec::new(),
     };
-    for shaped in subject.shaped() {
+    let shaped = subject.shaped();
+    // They are ascending by their ends.
+    let from = shaped.partition_point(|shaped| shaped.end <= share.start);
+    let until = shaped.partition_point(|shaped| shaped.end <= share.end);
+    for shaped in &shaped[from..until] {
         let token = match shaped.shape {
             Shape::Capitals => Token::Capitals,
             Shape::MixedScript => Token::MixedScript,
@@ -45,8 +50,8 @@ pub(super) fn scan(
     for (start, end) in camel {
         scanner.name(start, end);
     }
-    let mut sentence = 0;
-    let mut at = 0;
+    let mut sentence = share.start;
+    let mut at = share.start;
     while at < text.len() {
         let byte = text[at];
         if at - sentence >= SENTENCE_LIMIT && matches!(byte, b' ' | b',' | b'"' | b'/')

@@ -18,7 +18,7 @@ use crate::detect::api::{
 };
 use crate::detect::category::Category;
 use crate::detect::cross_server::{ToolIndex, ToolProfile};
-use crate::detect::json::Json;
+use crate::detect::json::{Json, Reading};
 use crate::detect::rules::Suppression;
 use crate::detect::weighted_rules::ActiveRules;
 use crate::model::DefinitionHash;
@@ -26,8 +26,9 @@ use crate::model::{Action, Severity, ToolStatus};
 use crate::model::{Direction, SessionId};
 use crate::text::bound;
 
-/// Most definitions whose verdict is cached.
+/// Most definitions whose verdict is cached, and bytes of memory for the verdicts.
 const CACHE: usize = 20_000;
+const CACHE_BYTES: usize = 6 << 20;
 /// After this many calls in a session, a changed definition counts as a delayed change.
 pub(super) const DELAYED: u32 = 3;
 /// Most bytes of a tool's name that are kept.
@@ -42,6 +43,8 @@ pub struct RuntimeDetector {
     analyser: Analyser,
     tools: ToolIndex,
     cache: HashMap<(Arc<str>, DefinitionHash), Verdict>,
+    /// Bytes of memory that the cached verdicts take.
+    cached: usize,
     activity: Activity,
     flows: DataFlows,
 }
@@ -55,6 +58,7 @@ impl RuntimeDetector {
             active,
             tools: ToolIndex::new(),
             cache: HashMap::new(),
+            cached: 0,
             activity: Activity::default(),
             flows: DataFlows::default(),
         }
@@ -66,14 +70,19 @@ impl RuntimeDetector {
         if generation != self.generation {
             self.generation = generation;
             self.analyser = Analyser::new(self.active.get());
-            self.cache.clear();
+            self.empty_cache();
         }
+    }
+
+    fn empty_cache(&mut self) {
+        self.cache.clear();
+        self.cached = 0;
     }
 
     fn analyse(
         &mut self,
         context: &SessionContext<'_>,
-        definition: &Json<'_>,
+        definition: &Reading<'_>,
         profile: Option<&ToolProfile>,
     ) -> Report {
         let context = AnalysisContext {
@@ -82,14 +91,15 @@ impl RuntimeDetector {
             time: context.time,
             tools: Some(&self.tools),
             profile,
+            incomplete: definition.cut || definition.flattened,
         };
-        self.analyser.tool(definition, context)
+        self.analyser.tool(&definition.value, context)
     }
 
     /// Compares a changed definition with its pin: findings that the change added count for more than those
     /// that were there when a person accepted it.
     fn changed(&mut self, context: &SessionContext<'_>, report: &mut Report, pinned: &RawValue) {
-        let before = self.analyse(context, &Json::from_raw(pinned), None);
+        let before = self.analyse(context, &Reading::of(pinned), None);
         let new = report
             .detections
             .iter()
@@ -284,20 +294,22 @@ impl Detector for RuntimeDetector {
         {
             return known.clone();
         }
-        let definition = Json::from_raw(tool.definition);
-        let profile = ToolProfile::of(&definition).map(Arc::new);
+        let definition = Reading::of(tool.definition);
+        let profile = ToolProfile::of(&definition.value).map(Arc::new);
         if let Some(profile) = &profile {
             self.tools.insert(&context.server_id.0, Arc::clone(profile));
         }
         let mut report = self.analyse(context, &definition, profile.as_deref());
+        drop(definition);
         if let Some(pinned) = tool.pinned {
             self.changed(context, &mut report, pinned);
         }
         let verdict = self.verdict(context, Some(tool.name), report);
         if tool.status != ToolStatus::Changed {
-            if self.cache.len() >= CACHE {
-                self.cache.clear();
+            if self.cache.len() >= CACHE || self.cached >= CACHE_BYTES {
+                self.empty_cache();
             }
+            self.cached += verdict.size();
             self.cache.insert(key, verdict.clone());
         }
         verdict
@@ -310,16 +322,17 @@ impl Detector for RuntimeDetector {
         _: ToolStatus,
     ) -> Verdict {
         self.refresh();
+        let introduction = Reading::of(introduction);
         let analysis = AnalysisContext {
             server: Some(&context.server_id.0),
             time: context.time,
             tools: Some(&self.tools),
+            incomplete: introduction.cut || introduction.flattened,
             ..AnalysisContext::default()
         };
-        let introduction = Json::from_raw(introduction);
         let report = self
             .analyser
-            .value(&introduction, Subject::Declaration, analysis);
+            .value(&introduction.value, Subject::Declaration, analysis);
         self.verdict(context, None, report)
     }
 
@@ -332,11 +345,13 @@ impl Detector for RuntimeDetector {
         ) {
             return Verdict::CLEAN;
         }
-        let Some(value) = message_value(message.message) else {
+        let Some(reading) = message_value(message.message) else {
             return Verdict::CLEAN;
         };
         let mut report = Report::clean();
-        for subject in message::subjects(&value) {
+        let subjects = message::subjects(&reading.value);
+        report.unread = reading.cut || subjects.len() >= message::SUBJECTS;
+        for subject in subjects {
             let one = self.subject(context, &subject);
             report.absorb(one);
             match (subject.subject, subject.tool.or(message.tool)) {
@@ -352,6 +367,12 @@ impl Detector for RuntimeDetector {
                 _ => {}
             }
         }
+        if report.unread {
+            // First, so that a flood of others does not displace it.
+            let mut unread = findings::unread(Severity::Low, Action::Warn);
+            unread.absorb(report);
+            report = unread;
+        }
         self.verdict(context, message.tool, report)
     }
 
@@ -362,6 +383,13 @@ impl Detector for RuntimeDetector {
     ) -> Verdict {
         self.refresh();
         let report = tampering::judge(difference);
+        self.verdict(context, None, report)
+    }
+
+    fn overlong_listing(&mut self, context: &SessionContext<'_>) -> Verdict {
+        self.refresh();
+        // No honest listing is.
+        let report = findings::unread(Severity::High, Action::Alert);
         self.verdict(context, None, report)
     }
 

@@ -51,6 +51,29 @@ pub(super) fn finding(kind: FindingKind, field: &str, text: &str, explanation: S
             explanation,
         }],
         truncated: false,
+        unread: false,
+    }
+}
+
+/// The finding that some text of a message was not examined. It may be harmless, and must not be silent:
+/// whoever wants to hide something puts it where nobody looks.
+pub(super) fn unread(severity: Severity, action: Action) -> Report {
+    let kind = FindingKind {
+        pattern: "too-much-to-read",
+        category: Category::HiddenInstructions,
+        severity,
+        action,
+    };
+    let report = finding(
+        kind,
+        "",
+        "",
+        "Is so long that not all of it was examined.".into(),
+    );
+    Report {
+        truncated: true,
+        unread: true,
+        ..report
     }
 }
 

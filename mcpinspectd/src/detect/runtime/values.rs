@@ -1,27 +1,29 @@
 //! Messages as values, and values as text.
 
-use crate::detect::json::{self, Json};
+use crate::detect::json::{self, Json, Reading};
 use crate::mcp::{Message, Outcome};
 
 /// Most bytes of a value's strings that are searched for secrets and private values.
 const TEXT_LIMIT: usize = 256 * 1024;
 
 /// The parts of a message that are judged, as one value.
-pub(super) fn message_value<'a>(message: &'a Message<'_>) -> Option<Json<'a>> {
-    let members = match message {
-        Message::Request(_) | Message::Notification(_) => vec![
-            ("method", Json::String(message.method()?.into())),
-            ("params", Json::from_raw(message.params()?)),
-        ],
+pub(super) fn message_value<'a>(message: &'a Message<'_>) -> Option<Reading<'a>> {
+    let (key, raw) = match message {
+        Message::Request(_) | Message::Notification(_) => ("params", message.params()?),
         Message::Response(response) => match response.outcome {
-            Outcome::Result(raw) => vec![("result", Json::from_raw(raw))],
-            Outcome::Error(raw) => vec![("error", Json::from_raw(raw))],
+            Outcome::Result(raw) => ("result", raw),
+            Outcome::Error(raw) => ("error", raw),
         },
     };
-    let members = members.into_iter();
-    Some(Json::Object(
-        members.map(|(key, value)| (key.into(), value)).collect(),
-    ))
+    let reading = Reading::of(raw);
+    let method = message
+        .method()
+        .map(|method| ("method", Json::String(method.into())));
+    let members = method.into_iter().chain([(key, reading.value)]);
+    Some(Reading {
+        value: Json::Object(members.map(|(key, value)| (key.into(), value)).collect()),
+        ..reading
+    })
 }
 
 /// All strings and numbers of a value, one per line, up to a limit.

@@ -63,6 +63,11 @@ impl FoldedText {
         self.text.len()
     }
 
+    /// Bytes of memory that the notes about the text take. Ordinary text has few.
+    pub(super) fn notes(&self) -> usize {
+        size_of_val(&*self.shifts) + size_of_val(&*self.shaped)
+    }
+
     /// Bytes of memory that the text takes.
     pub(super) fn capacity(&self) -> usize {
         self.text.capacity()
@@ -117,7 +122,11 @@ impl FoldedText {
     pub(super) fn fold(&mut self, raw: &str, from: usize, to: usize, identifier: bool) {
         let bytes = raw.as_bytes();
         self.shift(from);
-        self.text.reserve(to - from + 1);
+        // Not by its double: a text of four megabytes would have room for eight.
+        let more = to - from + 1;
+        if self.text.capacity() - self.text.len() < more {
+            self.text.reserve_exact(more.max(self.text.len() / 4));
+        }
         let mut word = Word::at(self.text.len());
         let mut at = from;
         while at < to {

@@ -20,7 +20,9 @@ pub(super) mod sanitise;
 mod subject_text;
 
 pub use folding::{PIECE_END, Shape, Shaped};
-pub use subject_text::{PathId, PathSegment, Piece, SUBJECT_LIMIT, SubjectText, VALUE_LIMIT, fold};
+pub use subject_text::{
+    PathId, PathSegment, Piece, SUBJECT_LIMIT, Share, SubjectText, VALUE_LIMIT, fold,
+};
 
 #[cfg(test)]
 mod tests;

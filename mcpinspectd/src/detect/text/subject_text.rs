@@ -13,6 +13,11 @@ use crate::detect::category::Part;
 pub const VALUE_LIMIT: usize = 512 * 1024;
 /// Most bytes of one subject that are examined.
 pub const SUBJECT_LIMIT: usize = 4 * 1024 * 1024;
+/// Bytes of folded text after which a share of the pieces ends.
+const SHARE: usize = 128 * 1024;
+/// Most memory for notes about the text, in bytes: about words that stand out, and letters that fold to
+/// others. Text of nothing else would need ten times its own size.
+const NOTES_LIMIT: usize = 2 * 1024 * 1024;
 /// Most memory for text, and for paths, that is kept for the next subject.
 const KEPT_MEMORY: usize = 64 * 1024;
 
@@ -49,6 +54,17 @@ pub struct Piece<'a> {
     pub path: PathId,
     /// The original text.
     pub raw: Cow<'a, str>,
+}
+
+/// Some pieces of a subject, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Index of the first piece.
+    pub first: usize,
+    /// Start of its folded text in the buffer.
+    pub start: usize,
+    /// End of the last piece's folded text in the buffer, behind the separator.
+    pub end: usize,
 }
 
 /// The text of a subject.
@@ -145,6 +161,25 @@ impl<'a> SubjectText<'a> {
         path
     }
 
+    /// The pieces in shares of a bounded size, so that each can be examined with bounded memory: no rule
+    /// matches across two pieces.
+    pub fn shares(&self) -> impl Iterator<Item = Share> {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let first = next;
+            let start = self.pieces.get(first)?.start;
+            let mut end = start;
+            while let Some(piece) = self.pieces.get(next)
+                && end - start < SHARE
+            {
+                // Behind its separator.
+                end = piece.end + 1;
+                next += 1;
+            }
+            Some(Share { first, start, end })
+        })
+    }
+
     /// The index of the piece at byte `position` of the buffer, and that piece.
     pub fn piece_at(&self, position: usize) -> Option<(usize, &Piece<'a>)> {
         let index = self
@@ -169,7 +204,7 @@ impl<'a> SubjectText<'a> {
             return;
         }
         let folded = &mut self.folded;
-        if folded.len() >= SUBJECT_LIMIT {
+        if folded.len() >= SUBJECT_LIMIT || folded.notes() >= NOTES_LIMIT {
             self.truncated = true;
             return;
         }

@@ -22,6 +22,25 @@ pub use session::{SessionEnded, SessionIdentified, SessionStarted};
 
 use super::kind::EventKind;
 use super::vocabulary::Describe;
+use crate::model::{Detection, FieldChange};
+
+impl Body {
+    /// Bytes of memory that it takes, roughly: of the largest bodies, those about definitions and
+    /// findings.
+    pub fn size(&self) -> usize {
+        let findings = |found: &[Detection]| found.iter().map(Detection::size).sum::<usize>();
+        let changes =
+            |changed: &[FieldChange]| changed.iter().map(FieldChange::size).sum::<usize>();
+        let inside = match self {
+            Self::ToolSeen(body) => body.description.len() + findings(&body.detections),
+            Self::ToolChanged(body) => changes(&body.changes) + findings(&body.detections),
+            Self::ServerChanged(body) => changes(&body.changes) + findings(&body.detections),
+            Self::Detection(body) => body.detection.size(),
+            _ => 0,
+        };
+        size_of::<Self>() + inside
+    }
+}
 
 macro_rules! bodies {
     ($($(#[$doc:meta])* $kind:ident($body:ty),)*) => {

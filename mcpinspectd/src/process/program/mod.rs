@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 
 use super::info::{ProcessSnapshot, file_name, snapshot, start_time};
 use super::root::{FoundFile, Root};
-use crate::mcp::json;
+use crate::mcp::{Budget, json};
 use crate::model::Pid;
 
 pub mod background;
@@ -57,10 +57,13 @@ impl Program {
     }
 }
 
+/// Memory for a program's definition, in bytes. It has a dozen members.
+const MAX_MEMORY: usize = 1 << 20;
+
 /// Who is behind a program, according to its definition: its package, or else its script or its
 /// executable. The same in every version.
 pub fn vendor(definition: &RawValue) -> Option<String> {
-    let value = json::value(definition)?;
+    let value = json::value(definition, &mut Budget::of(MAX_MEMORY))?;
     ["package", "script", "module", "executable"]
         .iter()
         .find_map(|member| value.get(member)?.as_str().map(str::to_owned))

@@ -1,0 +1,361 @@
+//! Finds where a JSON value ends, and checks it on the way.
+//!
+//! Everything that reads a message without keeping a tree of it is built from this. A parser that
+//! keeps a byte for each open bracket, or a copy of each string with an escape, lets a message of 64
+//! MiB cost twice that, so nothing is copied here, and an open bracket costs one bit. It does not
+//! recurse.
+
+/// Why a text is not a JSON value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// It ends inside of the value.
+    Truncated,
+    /// It is something else.
+    Invalid,
+}
+
+/// A position in JSON text.
+pub(super) struct Scan<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+/// The containers that are open, as bits: whether each is an object. The innermost 64 are in `top`.
+#[derive(Default)]
+struct Open {
+    depth: usize,
+    top: u64,
+    below: Vec<u64>,
+}
+
+impl Open {
+    fn push(&mut self, object: bool) {
+        if self.depth.is_multiple_of(64) && self.depth > 0 {
+            self.below.push(self.top);
+        }
+        self.depth += 1;
+        self.top = self.top << 1 | u64::from(object);
+    }
+
+    fn pop(&mut self) {
+        self.depth -= 1;
+        self.top >>= 1;
+        if self.depth.is_multiple_of(64) {
+            self.top = self.below.pop().unwrap_or_default();
+        }
+    }
+
+    /// Whether the innermost one is an object; `None` if none is open.
+    fn innermost(&self) -> Option<bool> {
+        (self.depth > 0).then_some(self.top & 1 == 1)
+    }
+}
+
+impl<'a> Scan<'a> {
+    /// At the beginning of `text`.
+    pub(super) fn new(text: &'a str) -> Self {
+        Self {
+            text: text.as_bytes(),
+            at: 0,
+        }
+    }
+
+    /// Bytes of the text before this position.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The next byte that is not blank.
+    pub(super) fn peek(&mut self) -> Result<u8, Flaw> {
+        while let Some(&byte) = self.text.get(self.at) {
+            if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+                return Ok(byte);
+            }
+            self.at += 1;
+        }
+        Err(Flaw::Truncated)
+    }
+
+    /// Goes past `wanted`, if that is the next byte.
+    pub(super) fn accept(&mut self, wanted: u8) -> Result<bool, Flaw> {
+        let found = self.peek()? == wanted;
+        self.at += usize::from(found);
+        Ok(found)
+    }
+
+    /// Goes past `wanted`.
+    pub(super) fn expect(&mut self, wanted: u8) -> Result<(), Flaw> {
+        match self.accept(wanted)? {
+            true => Ok(()),
+            false => Err(Flaw::Invalid),
+        }
+    }
+
+    /// Makes sure that only blanks follow.
+    pub(super) fn end(&mut self) -> Result<(), Flaw> {
+        match self.peek() {
+            Ok(_) => Err(Flaw::Invalid),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Goes past a key and its colon. Returns where its inner text starts and ends, and whether an
+    /// escape is in it.
+    pub(super) fn key(&mut self) -> Result<(usize, usize, bool), Flaw> {
+        self.expect(b'"')?;
+        let start = self.at;
+        let escaped = self.string()?;
+        let end = self.at - 1;
+        self.expect(b':')?;
+        Ok((start, end, escaped))
+    }
+
+    /// Goes past a value.
+    pub(super) fn value(&mut self) -> Result<(), Flaw> {
+        let mut open = Open::default();
+        loop {
+            match self.peek()? {
+                b'{' => {
+                    self.at += 1;
+                    if !self.accept(b'}')? {
+                        open.push(true);
+                        self.key()?;
+                        continue;
+                    }
+                }
+                b'[' => {
+                    self.at += 1;
+                    if !self.accept(b']')? {
+                        open.push(false);
+                        continue;
+                    }
+                }
+                b'"' => {
+                    self.at += 1;
+                    self.string()?;
+                }
+                b'-' | b'0'..=b'9' => self.number()?,
+                b't' => self.word(b"true")?,
+                b'f' => self.word(b"false")?,
+                b'n' => self.word(b"null")?,
+                _ => return Err(Flaw::Invalid),
+            }
+            loop {
+                let Some(object) = open.innermost() else {
+                    return Ok(());
+                };
+                match (self.peek()?, object) {
+                    (b',', true) => {
+                        self.at += 1;
+                        self.key()?;
+                        break;
+                    }
+                    (b',', false) => {
+                        self.at += 1;
+                        break;
+                    }
+                    (b'}', true) | (b']', false) => {
+                        self.at += 1;
+                        open.pop();
+                    }
+                    _ => return Err(Flaw::Invalid),
+                }
+            }
+        }
+    }
+
+    /// Goes past the rest of a string. Returns whether an escape is in it.
+    fn string(&mut self) -> Result<bool, Flaw> {
+        let mut escaped = false;
+        loop {
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            self.at += special(rest).ok_or(Flaw::Truncated)?;
+            match self.text.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(escaped);
+                }
+                Some(b'\\') => self.escape()?,
+                _ => return Err(Flaw::Invalid),
+            }
+            escaped = true;
+        }
+    }
+
+    /// Goes past an escape.
+    fn escape(&mut self) -> Result<(), Flaw> {
+        let letter = self.text.get(self.at + 1).ok_or(Flaw::Truncated)?;
+        self.at += 2;
+        match letter {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(()),
+            b'u' => {
+                let digits = self.text.get(self.at..self.at + 4);
+                let digits = digits.ok_or(Flaw::Truncated)?;
+                self.at += 4;
+                match digits.iter().all(u8::is_ascii_hexdigit) {
+                    true => Ok(()),
+                    false => Err(Flaw::Invalid),
+                }
+            }
+            _ => Err(Flaw::Invalid),
+        }
+    }
+
+    fn number(&mut self) -> Result<(), Flaw> {
+        self.at += usize::from(self.text.get(self.at) == Some(&b'-'));
+        match self.digits() {
+            0 => return Err(Flaw::Invalid),
+            // Zero is never the first of several digits.
+            length if length > 1 && self.text.get(self.at - length) == Some(&b'0') => {
+                return Err(Flaw::Invalid);
+            }
+            _ => {}
+        }
+        if self.text.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            if self.digits() == 0 {
+                return Err(Flaw::Invalid);
+            }
+        }
+        if matches!(self.text.get(self.at), Some(b'e' | b'E')) {
+            self.at += 1;
+            self.at += usize::from(matches!(self.text.get(self.at), Some(b'+' | b'-')));
+            if self.digits() == 0 {
+                return Err(Flaw::Invalid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes past digits. Returns how many there were.
+    fn digits(&mut self) -> usize {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += length;
+        length
+    }
+
+    fn word(&mut self, word: &[u8]) -> Result<(), Flaw> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        if rest.starts_with(word) {
+            self.at += word.len();
+            return Ok(());
+        }
+        match word.starts_with(rest) {
+            true => Err(Flaw::Truncated),
+            false => Err(Flaw::Invalid),
+        }
+    }
+}
+
+/// Where the first byte stands that does not simply belong to a string: a quote, a backslash, or a
+/// control character.
+fn special(text: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    let mut at = 0;
+    // Eight bytes at once: a byte below `n` borrows from its own highest bit when `n` is subtracted.
+    while let Some(eight) = text.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()) {
+        let bytes = u64::from_le_bytes(eight);
+        let control = bytes.wrapping_sub(ONES * 0x20) & !bytes;
+        let quote = bytes ^ (ONES * u64::from(b'"'));
+        let quote = quote.wrapping_sub(ONES) & !quote;
+        let backslash = bytes ^ (ONES * u64::from(b'\\'));
+        let backslash = backslash.wrapping_sub(ONES) & !backslash;
+        let found = (control | quote | backslash) & HIGH;
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    let rest = text.get(at..)?;
+    let found = rest
+        .iter()
+        .position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\')?;
+    Some(at + found)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    fn scan(text: &str) -> Result<(), Flaw> {
+        let mut scan = Scan::new(text);
+        scan.value()?;
+        scan.end()
+    }
+
+    fn parser(text: &str) -> Result<(), Flaw> {
+        match serde_json::from_str::<&RawValue>(text) {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_eof() => Err(Flaw::Truncated),
+            Err(_) => Err(Flaw::Invalid),
+        }
+    }
+
+    #[test]
+    fn agrees_with_a_parser_on_every_beginning_and_every_wrong_byte() {
+        let text = r#" { "a" : [ -0.5e+3 , "x\"\u00e9\\" , true,false,null, {} , [] ],"b\n":"é😀 long enough for two steps" } "#;
+        assert_eq!(scan(text), Ok(()));
+        for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
+            let text = &text[..cut];
+            assert_eq!(scan(text), parser(text), "{text}");
+        }
+        for at in 0..text.len() {
+            for byte in (0..0x80_u8).map(char::from) {
+                if let (Some(before), Some(after)) = (text.get(..at), text.get(at + 1..)) {
+                    let text = format!("{before}{byte}{after}");
+                    assert_eq!(scan(&text), parser(&text), "{text:?}");
+                }
+            }
+        }
+        for text in [
+            "01",
+            "-",
+            "1.",
+            "1e",
+            "+1",
+            "1 2",
+            "[1,]",
+            "{,}",
+            "nul",
+            "nulx",
+            "\"\\x\"",
+            "\"\\u12g4\"",
+        ] {
+            assert_eq!(scan(text), parser(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn depth_costs_a_bit_a_level() {
+        let deep = "[{\"a\":".repeat(1 << 20) + "0" + &"}]".repeat(1 << 20);
+        assert_eq!(scan(&deep), Ok(()));
+        assert_eq!(scan(&deep[..deep.len() - 1]), Err(Flaw::Truncated));
+        assert_eq!(scan(&deep.replacen("}]", "]}", 1)), Err(Flaw::Invalid));
+        let mut open = Open::default();
+        let object = |level: usize| level.is_multiple_of(3);
+        (0..1000).for_each(|level| open.push(object(level)));
+        for level in (0..1000).rev() {
+            assert_eq!(open.innermost(), Some(object(level)));
+            open.pop();
+        }
+        assert_eq!(open.innermost(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_parser_on_any_text(text in r#"[\[\]{}":,\\ u0-9eE+.tfn\x01-]{0,24}"#) {
+            prop_assert_eq!(scan(&text), parser(&text));
+        }
+
+        #[test]
+        fn finds_the_first_special_byte(text in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let found = text.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\');
+            prop_assert_eq!(special(&text), found);
+        }
+    }
+}
