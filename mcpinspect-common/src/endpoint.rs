@@ -65,7 +65,7 @@ pub struct EndpointKey {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointWatch {
     /// By [`End`]: payload is shipped for stream positions below this. 0 ships nothing, `u64::MAX`
-    /// everything.
+    /// everything. See also [`crate::SHIP_REGARDLESS`].
     pub ship_limit: [u64; 2],
     /// Not 0 if bytes are counted at both ends, even where none are shipped.
     pub counted: u32,

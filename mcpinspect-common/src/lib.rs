@@ -12,8 +12,8 @@ mod syscall;
 
 pub use endpoint::{End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch};
 pub use limits::{
-    ENDPOINTS_MAX, NOT_JSON_BUDGET, PAYLOAD_CLASSES, PAYLOAD_MAX, SNIFF_BUDGET_DEFAULT,
-    SYSCALL_TABLE_LEN, TRACKED_SLOTS, tracked_slot,
+    ENDPOINTS_MIN, NOT_JSON_BUDGET, PAYLOAD_CLASSES, PAYLOAD_MAX, SHIP_REGARDLESS,
+    SNIFF_BUDGET_DEFAULT, SYSCALL_TABLE_LEN, TRACKED_SLOTS, tracked_slot,
 };
 pub use record::{EndpointReport, RecordFlags, RecordHeader, RecordKind};
 pub use stats::Stat;

@@ -1,8 +1,9 @@
 //! Sizes that both sides rely on.
 
-/// Endpoints that can be registered at a time. A machine has far fewer MCP streams; the rest is room
-/// for the stdio of short-lived processes until user space has ruled them out.
-pub const ENDPOINTS_MAX: u32 = 16_384;
+/// Endpoints that can be registered at a time on a small machine; the loader makes the tables larger on
+/// others. A machine has far fewer MCP streams; the rest is room for the stdio of other processes until
+/// user space has ruled them out.
+pub const ENDPOINTS_MIN: u32 = 16_384;
 
 /// Payload bytes of the largest size class of records. Longer transfers are shipped in pieces.
 pub const PAYLOAD_MAX: u32 = 64 * 1024;
@@ -19,6 +20,10 @@ pub const SNIFF_BUDGET_DEFAULT: u64 = 4 << 20;
 /// Bytes per end that are shipped of a stream that begins like something else: a server may print some
 /// text before its first message, but not much.
 pub const NOT_JSON_BUDGET: u64 = 64 * 1024;
+
+/// Added to a limit of [`crate::EndpointWatch::ship_limit`]: payload is shipped up to the limit even if
+/// the stream begins like something else.
+pub const SHIP_REGARDLESS: u64 = 1 << 63;
 
 /// System call numbers that the probes' table covers.
 pub const SYSCALL_TABLE_LEN: u32 = 512;

@@ -9,7 +9,7 @@ pub enum RecordKind {
     /// A reader reached the end of its stream.
     EndOfStream = 2,
     /// A process started a program whose standard input or output may carry MCP; payload: the
-    /// [`EndpointReport`]s of descriptors 0 and 1.
+    /// [`EndpointReport`]s of descriptors 0 and 1; `aux`: the real user id of the process.
     Exec = 3,
     /// A tracked process has exited.
     Exit = 4,

@@ -153,6 +153,14 @@ unsafe extern "C" fn pipe_step(_index: u32, context: *mut c_void) -> i64 {
     0
 }
 
+/// Whether the socket behind `file` is a Unix socket.
+#[inline(always)]
+pub fn is_unix_socket(file: u64) -> bool {
+    let socket: u64 = probe(file, OFF_FILE_PRIVATE_DATA.load());
+    let sock: u64 = probe(socket, OFF_SOCKET_SK.load());
+    probe::<u16>(sock, OFF_SOCK_FAMILY.load()) == AF_UNIX
+}
+
 /// The peer of a connected `AF_UNIX` stream socket, with the bytes that are unread here and there.
 #[inline(always)]
 fn socket_pair(file: u64) -> Option<(EndpointKey, u64, u64)> {

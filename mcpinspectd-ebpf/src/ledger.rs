@@ -11,7 +11,7 @@
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
-use mcpinspect_common::{End, EndpointCounters, EndpointKey, NOT_JSON_BUDGET};
+use mcpinspect_common::{End, EndpointCounters, EndpointKey, NOT_JSON_BUDGET, SHIP_REGARDLESS};
 
 use crate::{kernel::user, maps::COUNTERS, watch};
 
@@ -35,10 +35,10 @@ pub fn account(key: &EndpointKey, end: usize, total: u64) -> Extent {
     let mut limit = watch::ship_limit(key, end);
     // SAFETY: as in `advance`.
     let not_json = unsafe { (&raw const (*counters).not_json[end & 1]).read_volatile() } != 0;
-    if not_json && limit != u64::MAX && limit > NOT_JSON_BUDGET {
+    if not_json && limit < SHIP_REGARDLESS && limit > NOT_JSON_BUDGET {
         limit = NOT_JSON_BUDGET;
     }
-    let wanted = limit.saturating_sub(position);
+    let wanted = (limit & !SHIP_REGARDLESS).saturating_sub(position);
     Extent {
         position,
         bytes: if total < wanted { total } else { wanted },

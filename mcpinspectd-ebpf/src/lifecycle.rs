@@ -11,7 +11,10 @@
 
 use core::ffi::c_void;
 
-use aya_ebpf::{EbpfContext, helpers::generated::bpf_loop};
+use aya_ebpf::{
+    EbpfContext,
+    helpers::{bpf_get_current_uid_gid, generated::bpf_loop},
+};
 use aya_log_ebpf::debug;
 use mcpinspect_common::{EndpointKey, EndpointReport, RecordKind};
 
@@ -86,7 +89,9 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64) {
         input.key.ino,
         output.key.ino,
     );
-    let header = emit::header(RecordKind::Exec, 0, EndpointKey::default(), 0);
+    let mut header = emit::header(RecordKind::Exec, 0, EndpointKey::default(), 0);
+    // The lower half is the user, the upper half the group.
+    header.aux = bpf_get_current_uid_gid() & 0xffff_ffff;
     emit::with_payload(header, [input, output]);
 }
 

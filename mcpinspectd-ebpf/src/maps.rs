@@ -12,7 +12,7 @@ use aya_ebpf::{
     maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf},
 };
 use mcpinspect_common::{
-    ENDPOINTS_MAX, EndpointCounters, EndpointKey, EndpointWatch, SYSCALL_TABLE_LEN, Stat,
+    ENDPOINTS_MIN, EndpointCounters, EndpointKey, EndpointWatch, SYSCALL_TABLE_LEN, Stat,
     TRACKED_SLOTS,
 };
 
@@ -30,19 +30,20 @@ pub static OPERATIONS: Array<u8> = Array::with_max_entries(SYSCALL_TABLE_LEN, 0)
 #[map]
 pub static TRACKED: Array<u64> = Array::with_max_entries(TRACKED_SLOTS, BPF_F_MMAPABLE);
 
-/// Known endpoints and how far they are watched. Only user space changes entries.
+/// Known endpoints and how far they are watched. Only user space changes entries. The loader sets the
+/// size.
 #[map]
 pub static WATCHES: HashMap<EndpointKey, EndpointWatch> =
-    HashMap::with_max_entries(ENDPOINTS_MAX, 0);
+    HashMap::with_max_entries(ENDPOINTS_MIN, 0);
 
-/// Counters of the known endpoints. Only the probes change entries.
+/// Counters of the known endpoints. Only the probes change entries. The loader sets the size.
 #[map]
 pub static COUNTERS: HashMap<EndpointKey, EndpointCounters> =
-    HashMap::with_max_entries(ENDPOINTS_MAX, 0);
+    HashMap::with_max_entries(ENDPOINTS_MIN, 0);
 
 /// Endpoints for the next run of the descriptor iterator to register.
 #[map]
-pub static CANDIDATES: HashMap<EndpointKey, u8> = HashMap::with_max_entries(ENDPOINTS_MAX, 0);
+pub static CANDIDATES: HashMap<EndpointKey, u8> = HashMap::with_max_entries(ENDPOINTS_MIN, 0);
 
 /// Process and mechanism of each process-wide blind spot that was reported.
 #[map]

@@ -56,7 +56,7 @@ fn returned<A: Access>(operation: u8, regs: u64, result: i64, is_ours: impl FnOn
     let arguments = Arguments::new(regs);
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     if !tracked::is_tracked(tgid) {
-        fd_passing::mark_receiver::<A>(operation, &arguments, tgid);
+        fd_passing::mark_receiver::<A>(operation, &arguments, result as u64, tgid);
         return;
     }
     if COMPAT_BY_CS.load() == 1 && A::load::<u64>(regs, OFF_REGS_CS.load()) != USER_CS {

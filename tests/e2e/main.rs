@@ -1,7 +1,9 @@
 //! Real probes in the real kernel, real peers; see the library for how the truth is known.
 
 mod errors;
+mod evasion;
 mod framing;
+mod fullness;
 mod honesty;
 mod naming;
 mod neighbours;

@@ -40,7 +40,7 @@ fn descriptors_moved_away_from_the_standard_ones() -> Result<()> {
 #[test]
 fn a_process_that_was_handed_the_descriptors() -> Result<()> {
     let mut sessions = Vec::new();
-    for method in ["scm", "pidfd"] {
+    for method in ["scm", "scm-credentials", "scm-second", "pidfd"] {
         for transport in ["pipe", "socketpairs"] {
             let client = ["--transport", transport];
             let command = oddpeers(&client, PLAN, &["--hand-over", method])?;

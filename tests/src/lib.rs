@@ -10,12 +10,14 @@
 //! * [`wirelog`] is the peers' own account of the wire;
 //! * [`talk`] starts peers in a directory of their own and reads that account back;
 //! * [`tap`] runs the daemon and collects its JSON lines;
+//! * [`busy`] keeps processors busy meanwhile;
 //! * [`threads`] tells the priorities of the daemon's threads;
 //! * [`verify`] compares the two;
 //! * [`daemon`] runs `mcpinspectd run` and reads its events;
 //! * [`schema`] checks JSON lines against the schemas that the manual publishes;
 //! * [`container`] boots a clean Debian with systemd, for tests of the package.
 
+pub mod busy;
 pub mod container;
 pub mod daemon;
 pub mod peer;

@@ -8,6 +8,7 @@
 //! - `hook`, `choice`, `preemption`, `switchover`: how the end of system calls is hooked, and which
 //!   hook is exact on this kernel
 //! - `layout`, `btf`, `operations`: what the probes must know about this kernel and architecture
+//! - `tables`: how many endpoints the kernel's tables have room for
 //! - `tracked`: the table of processes whose calls are captured
 //! - `ring`, `record`, `clock`: what comes back
 //!
@@ -37,6 +38,8 @@ mod record;
 mod ring;
 #[cfg(feature = "kernel")]
 mod switchover;
+#[cfg(feature = "kernel")]
+mod tables;
 #[cfg(feature = "kernel")]
 mod tracked;
 

@@ -15,6 +15,7 @@ use super::layout::Layout;
 use super::object::{attach_raw, map, program};
 use super::operations;
 use super::switchover::Switchover;
+use super::tables;
 use super::tracked::TrackedProcesses;
 use crate::process;
 
@@ -57,6 +58,7 @@ pub struct Probes {
     pub tracked: TrackedProcesses,
     watches: HashMap<MapData, EndpointKey, EndpointWatch>,
     counters: HashMap<MapData, EndpointKey, EndpointCounters>,
+    endpoints: u32,
     candidates: HashMap<MapData, EndpointKey, u8>,
     stats: PerCpuArray<MapData, u64>,
     logger: Option<aya_log::EbpfLogger<&'static dyn log::Log>>,
@@ -77,7 +79,8 @@ impl Probes {
             error,
         })?;
         let layout = Layout::from_btf(&types)?;
-        let mut ebpf = load_object(options, &layout)?;
+        let endpoints = tables::endpoints();
+        let mut ebpf = load_object(options, &layout, endpoints)?;
 
         let mut operations: Array<_, u8> = map(&mut ebpf, "OPERATIONS")?;
         for (number, operation) in operations::table() {
@@ -113,6 +116,7 @@ impl Probes {
             tracked,
             watches: map(&mut ebpf, "WATCHES")?,
             counters: map(&mut ebpf, "COUNTERS")?,
+            endpoints,
             candidates: map(&mut ebpf, "CANDIDATES")?,
             stats: map(&mut ebpf, "STATS")?,
             logger,
@@ -180,6 +184,11 @@ impl Probes {
             );
             self.missed_reported = missed;
         }
+    }
+
+    /// How many endpoints there is room for.
+    pub fn endpoints_max(&self) -> u32 {
+        self.endpoints
     }
 
     /// Sets how far an endpoint is watched.
@@ -279,7 +288,7 @@ impl Probes {
 }
 
 /// Creates the maps and relocates the programs for this kernel; nothing is attached yet.
-fn load_object(options: &Options, layout: &Layout) -> Result<Ebpf, ProbeError> {
+fn load_object(options: &Options, layout: &Layout, endpoints: u32) -> Result<Ebpf, ProbeError> {
     let own_tgid = process::own().0;
     let compat_by_cs = u32::from(cfg!(target_arch = "x86_64"));
     let log_level = if options.diagnostics {
@@ -290,6 +299,9 @@ fn load_object(options: &Options, layout: &Layout) -> Result<Ebpf, ProbeError> {
     let mut loader = EbpfLoader::new();
     loader
         .map_max_entries("RECORDS", options.ring_size)
+        .map_max_entries("WATCHES", endpoints)
+        .map_max_entries("COUNTERS", endpoints)
+        .map_max_entries("CANDIDATES", endpoints)
         .override_global("OWN_TGID", &own_tgid, true)
         .override_global("COMPAT_BY_CS", &compat_by_cs, true)
         .override_global("SNIFF_BUDGET", &options.sniff_budget, true)

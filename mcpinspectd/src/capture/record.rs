@@ -51,6 +51,8 @@ pub enum KernelRecord<'a> {
     Exec {
         input: EndpointReport,
         output: EndpointReport,
+        /// The real user id of the process.
+        uid: u32,
     },
     /// A tracked process has exited.
     Exit,
@@ -109,6 +111,7 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
                     .get(size_of::<EndpointReport>()..)
                     .ok_or(DecodeError::Short)?,
             )?,
+            uid: aux as u32,
         },
         RecordKind::Exit => KernelRecord::Exit,
         RecordKind::Registered => KernelRecord::Registered(plain(payload)?),

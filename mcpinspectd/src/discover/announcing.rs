@@ -142,5 +142,6 @@ pub fn announce(
         client_pid: session.client.map(Pid),
     });
     blind_spots::report_processes(step, time);
+    blind_spots::report_suspicions(step, index, time);
     (pending, time)
 }

@@ -1,9 +1,10 @@
 //! Reports where bytes move past the probes.
 
 use super::flow::SessionIndex;
+use super::shares::{NOBODY_KNOWN, Uid};
 use super::step::Step;
 use crate::capture::Origin;
-use crate::model::{BlindMechanism, Input, Pid};
+use crate::model::{BlindMechanism, Input, Pid, SessionId};
 
 /// Reports that a process of a session moved bytes in a way that the probes cannot see, if the
 /// session has been announced.
@@ -33,6 +34,7 @@ pub fn report(
             session: (&session.id).into(),
             mechanism,
             pid: Pid(origin.tgid),
+            uid: None,
             time: step.clock.at(origin.time),
         });
     }
@@ -51,5 +53,38 @@ pub fn report_processes(step: &mut Step<'_>, time: u64) {
     for (index, mechanism, origin) in found {
         // The stream is not known, so nothing says that its other end was seen.
         report(step, index, mechanism, origin, false);
+    }
+}
+
+/// Reports that a user has used up what there is for one, unless that was reported a short while ago.
+pub fn report_user(step: &mut Step<'_>, budget: BlindMechanism, user: Uid, origin: Origin) {
+    if !step.notices.is_due(user, budget, origin.time) {
+        return;
+    }
+    tracing::warn!(
+        user,
+        pid = origin.tgid,
+        budget = budget.as_str(),
+        "a user has used up what there is for one"
+    );
+    step.sink.input(Input::BlindSpot {
+        session: std::borrow::Cow::Owned(SessionId::none()),
+        mechanism: budget,
+        pid: Pid(origin.tgid),
+        uid: (user != NOBODY_KNOWN).then_some(user),
+        time: step.clock.at(origin.time),
+    });
+}
+
+/// Reports what was noted of a session's streams before it was announced.
+pub fn report_suspicions(step: &mut Step<'_>, index: SessionIndex, time: u64) {
+    let Some(session) = step.sessions.get_mut(index) else {
+        return;
+    };
+    if !session.announced {
+        return;
+    }
+    for (mechanism, tgid) in std::mem::take(&mut session.suspicions) {
+        report(step, index, mechanism, Origin { tgid, time }, false);
     }
 }

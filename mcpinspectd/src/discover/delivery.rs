@@ -3,16 +3,26 @@
 use mcpinspect_common::{End, EndpointKey};
 
 use super::announcing::{self, Parties};
+use super::blind_spots;
 use super::flow::{Flow, SessionIndex};
-use super::session::PendingPiece;
+use super::session::{PendingContent, PendingPiece, TrackedSession};
 use super::step::Step;
+use super::stream::Skipped;
 use crate::capture::Origin;
-use crate::model::{Direction, EndReason, GapReason, Input, Pid, SessionId, Timestamp};
+use crate::model::{
+    BlindMechanism, Direction, EndReason, GapReason, Input, Pid, SessionId, Timestamp,
+};
 use crate::wire::comparison::Compared;
 use crate::wire::reassembly::Piece;
 
 /// Makes an undecided stream one direction of a session, and passes on what was kept of it.
-pub fn bind(step: &mut Step<'_>, index: SessionIndex, key: EndpointKey, direction: Direction) {
+pub fn bind(
+    step: &mut Step<'_>,
+    index: SessionIndex,
+    key: EndpointKey,
+    direction: Direction,
+    now: u64,
+) {
     tracing::trace!(
         ?key,
         direction = direction.as_str(),
@@ -24,12 +34,17 @@ pub fn bind(step: &mut Step<'_>, index: SessionIndex, key: EndpointKey, directio
     };
     if let Some(session) = step.sessions.get_mut(index) {
         session.attach(key, direction, kept.joined);
+        session.suspicions.extend(kept.suspicion);
     }
+    blind_spots::report_suspicions(step, index, now);
     if step.settings.compare_ends {
         compare_ends(step, key, kept.joined);
     }
     step.ship(key);
     let tgid = kept.reader.unwrap_or(0);
+    if let Some(Skipped { to, reason }) = kept.skipped {
+        skip(step, key, to, reason, Origin { tgid, time: now });
+    }
     for (position, bytes, time) in kept.read.pieces() {
         deliver(step, key, position, bytes, Origin { tgid, time });
     }
@@ -65,6 +80,13 @@ pub fn data(
     if flow.source() == end {
         deliver(step, key, position, bytes, origin);
     } else if end == End::Writer {
+        let (index, direction) = (flow.session(), flow.direction());
+        let is_server = |session: &TrackedSession| session.server == Some(origin.tgid);
+        if direction == Direction::ClientToServer && step.sessions.get(index).is_some_and(is_server)
+        {
+            // What it reads there is not its client's word.
+            blind_spots::report(step, index, BlindMechanism::WrittenByReader, origin, false);
+        }
         pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
             flow.written(position, bytes, origin.time, emit);
         });
@@ -143,6 +165,28 @@ pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: u64) -> bool {
     true
 }
 
+/// Counts what went by before a stream was followed, up to a position, as lost.
+fn skip(step: &mut Step<'_>, key: EndpointKey, length: u64, reason: GapReason, origin: Origin) {
+    let Some(index) = step.streams.flow(key).map(Flow::session) else {
+        return;
+    };
+    if length == 0 {
+        return;
+    }
+    if is_announced(step, index, origin.time) {
+        pass_on(step, key, reason, origin.time, |flow, emit| {
+            flow.missing(0, length, origin.time, emit);
+        });
+    } else if let Some(session) = step.sessions.get_mut(index) {
+        session.pending.push(PendingPiece {
+            key,
+            position: 0,
+            content: PendingContent::Missing { length, reason },
+            origin,
+        });
+    }
+}
+
 /// Puts a piece of a stream's source in order, and passes on what is in order now.
 fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], origin: Origin) {
     let Some(flow) = step.streams.flow(key) else {
@@ -156,11 +200,14 @@ fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], o
             session.pending.push(PendingPiece {
                 key,
                 position,
-                bytes: bytes.to_vec(),
+                content: PendingContent::Bytes(bytes.to_vec()),
                 origin,
             });
         }
         return;
+    }
+    if let Some(session) = step.sessions.get_mut(index) {
+        session.last_active = origin.time;
     }
     pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
         flow.push(position, bytes, origin.time, emit);
@@ -253,7 +300,14 @@ pub fn announce_pending(step: &mut Step<'_>, index: SessionIndex, now: u64) {
 fn announce(step: &mut Step<'_>, index: SessionIndex, parties: Parties, now: u64) {
     let (pending, time) = announcing::announce(step, index, parties, now);
     for piece in pending {
-        deliver(step, piece.key, piece.position, &piece.bytes, piece.origin);
+        match piece.content {
+            PendingContent::Bytes(bytes) => {
+                deliver(step, piece.key, piece.position, &bytes, piece.origin);
+            }
+            PendingContent::Missing { length, reason } => {
+                skip(step, piece.key, length, reason, piece.origin);
+            }
+        }
     }
     let Some(session) = step.sessions.get(index) else {
         return;

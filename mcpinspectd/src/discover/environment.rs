@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointWatch};
 
+use super::shares::Uid;
 use crate::model::ServerIdentity;
 use crate::process::ProcessInfo;
 use crate::process::fds::{Holder, Holders};
@@ -38,6 +39,8 @@ pub trait Environment {
     fn mark(&mut self, pid: u32);
     /// Removes the marks of processes that hold no stream of interest.
     fn unmark_idle(&mut self);
+    /// Returns the user that a process runs as.
+    fn user(&self, pid: u32) -> Option<Uid>;
     /// Describes a process as it is now.
     fn describe(&mut self, pid: u32) -> Option<Arc<ProcessInfo>>;
     /// Returns what the configuration says about a process.

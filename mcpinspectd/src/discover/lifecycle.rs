@@ -8,13 +8,18 @@
 
 use mcpinspect_common::{End, EndpointKey};
 
+use super::blind_spots;
 use super::counts::{correct_double_count, counted};
 use super::delivery::{self, pass_on};
 use super::flow::{Counted, SessionIndex};
 use super::holding;
 use super::sniffing;
 use super::step::Step;
-use crate::model::{Direction, EndReason, GapReason, Input, SessionId, StreamLedger};
+use super::stream::Reason;
+use crate::capture::Origin;
+use crate::model::{
+    BlindMechanism, Direction, EndReason, GapReason, Input, SessionId, StreamLedger,
+};
 use crate::process::fds::Holders;
 
 /// Nanoseconds that a session looks over before it is checked, so that a launcher can hand over.
@@ -23,6 +28,14 @@ pub const CLOSING_PATIENCE: u64 = 50_000_000;
 const ARRIVAL_PATIENCE: u64 = 2_000_000_000;
 /// Nanoseconds that the reader's record of the end may take to arrive after the reader is gone.
 const LAST_RECORD_PATIENCE: u64 = 300_000_000;
+
+/// Whether the streams of a session that ends for this reason go on: what is unread may still be read.
+fn streams_go_on(reason: EndReason) -> bool {
+    matches!(
+        reason,
+        EndReason::MonitoringStopped | EndReason::SessionBudget
+    )
+}
 
 /// Ends a session if it is over.
 pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, holders: &Holders, now: u64) {
@@ -74,6 +87,27 @@ pub fn end_all(step: &mut Step<'_>, now: u64) {
     }
 }
 
+/// Leaves a session to make room for another user's: what it carries from now on is not seen until
+/// there is room again.
+pub fn make_way(step: &mut Step<'_>, index: SessionIndex, now: u64) {
+    let Some(session) = step.sessions.get(index) else {
+        return;
+    };
+    let user = session.owner;
+    let tgid = session.server.or(session.client).unwrap_or(0);
+    let streams: Vec<_> = session.streams().collect();
+    step.sessions.refuse();
+    let origin = Origin { tgid, time: now };
+    blind_spots::report_user(step, BlindMechanism::SessionBudget, user, origin);
+    end(step, index, EndReason::SessionBudget, now);
+    for (key, _) in &streams {
+        sniffing::ignore(step, *key, Reason::NoRoom);
+    }
+    if let Some((key, direction)) = streams.first() {
+        step.waiting.refuse(*key, Some(*direction));
+    }
+}
+
 /// Ends a session: bytes that have not arrived are lost, its accounts are closed, and its streams
 /// are ignored from now on.
 fn end(step: &mut Step<'_>, index: SessionIndex, reason: EndReason, now: u64) {
@@ -88,7 +122,7 @@ fn end(step: &mut Step<'_>, index: SessionIndex, reason: EndReason, now: u64) {
         if is_announced(step, index) {
             close_account(step, &id, key, direction, counts, reason, now);
         }
-        sniffing::ignore(step, key);
+        sniffing::ignore(step, key, Reason::Over);
     }
     if is_announced(step, index) {
         step.sink.input(Input::SessionEnded {
@@ -131,8 +165,7 @@ fn finish_stream(step: &mut Step<'_>, key: EndpointKey, reason: EndReason, now: 
     pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
         flow.finish(counts.at(flow.source()), now, emit);
     });
-    // What is unread when the daemon stops may still be read.
-    if reason != EndReason::MonitoringStopped {
+    if !streams_go_on(reason) {
         pass_on(step, key, GapReason::NeverRead, now, |flow, emit| {
             flow.finish(counts.written, now, emit);
         });
@@ -164,7 +197,7 @@ fn close_account(
         bytes_captured: flow.captured(),
         bytes_lost: flow.lost(),
     });
-    if reason != EndReason::MonitoringStopped && !flow.has_ended() {
+    if !streams_go_on(reason) && !flow.has_ended() {
         step.sink.input(Input::EndOfStream {
             session: id.into(),
             direction,
@@ -190,12 +223,24 @@ pub fn sweep(step: &mut Step<'_>, holders: &Holders, now: u64) {
     }
     for key in step.streams.unheld_twice(is_held) {
         tracing::trace!(?key, "forgotten");
-        sniffing::ignore(step, key);
-        step.streams.forget(key);
-        step.programs.forget(key);
-        step.machine.forget(key);
+        forget(step, key);
     }
     step.streams.shrink();
     step.programs.shrink();
     step.machine.unmark_idle();
+}
+
+/// Forgets a stream here and in the kernel, with the socket at its other end unless a stream is read
+/// there too.
+pub fn forget(step: &mut Step<'_>, key: EndpointKey) {
+    sniffing::ignore(step, key, Reason::Over);
+    let peer = step.streams.peers().of(key);
+    step.streams.forget(key);
+    step.programs.forget(key);
+    step.waiting.forget(key);
+    step.machine.forget(key);
+    if let Some(peer) = peer.filter(|peer| step.streams.get(*peer).is_none()) {
+        step.streams.peers_mut().forget(peer);
+        step.machine.forget(peer);
+    }
 }

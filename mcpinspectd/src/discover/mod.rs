@@ -14,14 +14,18 @@
 //! - `sessions`: pairs of streams, and the parties at their ends;
 //! - `unrouted`: bytes that came before it was known which stream they belong to;
 //! - `blind_processes`: processes that move bytes past the probes;
-//! - `accounts`: the ledgers of ended streams.
+//! - `accounts`: the ledgers of ended streams;
+//! - `shares`, `waiting` and `notices`: how much of this each user has, what waits for room, and who was
+//!   reported for taking too much.
 //!
 //! What concerns several tables is one step, each in a file that only calls those before it:
 //! `announcing` and `delivery` tell the engine, `pairing` finds the other half of a session,
-//! `sniffing` decides what a stream is, `unseen` and `arrival` look after bytes that do not come, and
+//! `sniffing` decides what a stream is, `reconsidering` does not leave it at that, `exclusion` leaves
+//! alone what the configuration says, `unseen` and `arrival` look after bytes that do not come, and
 //! `lifecycle` ends what is over.
 
 mod accounts;
+mod admission;
 mod announcing;
 mod arrival;
 mod blind_processes;
@@ -30,15 +34,21 @@ mod capacity;
 mod counts;
 mod delivery;
 mod environment;
+mod eviction;
+mod exclusion;
 mod flow;
+mod glance;
 mod holding;
 mod lifecycle;
+mod notices;
 mod pairing;
 mod peers;
 mod programs;
+mod reconsidering;
 mod session;
 mod sessions;
 mod settings;
+mod shares;
 mod shipping;
 mod sniff_buffer;
 mod sniffing;
@@ -48,6 +58,7 @@ mod streams;
 mod tracker;
 mod unrouted;
 mod unseen;
+mod waiting;
 
 pub use environment::{Environment, WatchPolicy};
 pub use settings::Settings;

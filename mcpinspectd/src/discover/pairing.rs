@@ -111,7 +111,7 @@ impl Pairing<'_> {
                 let input = self
                     .programs
                     .inputs_of_writers(output)
-                    .find(|input| self.streams.is_undecided(*input) && *input != output)?;
+                    .find(|input| self.streams.may_join(*input) && *input != output)?;
                 Some((input, Direction::ClientToServer))
             }
             _ => None,
@@ -123,7 +123,7 @@ impl Pairing<'_> {
         let mut outputs: Vec<_> = self
             .programs
             .outputs_of_readers(input)
-            .filter(|output| self.streams.is_undecided(*output) && *output != input)
+            .filter(|output| self.streams.may_join(*output) && *output != input)
             .collect();
         outputs.dedup();
         if let [only] = outputs.as_slice() {
@@ -164,7 +164,7 @@ fn may_be_input(stream: &Stream) -> bool {
                     role: Some(Direction::ServerToClient),
                 }
         }
-        StreamState::Ignored => false,
+        StreamState::Ignored(_) => false,
     }
 }
 
@@ -174,6 +174,7 @@ mod tests {
     use mcpinspect_common::EndpointKind;
 
     use super::super::programs::StartedProgram;
+    use super::super::stream::Reason;
     use super::*;
 
     const UP: Direction = Direction::ClientToServer;
@@ -227,7 +228,7 @@ mod tests {
 
         /// A session that has one stream.
         fn session(&mut self, ino: u64, direction: Direction) -> SessionIndex {
-            let index = self.sessions.add().expect("room");
+            let index = self.sessions.add(1, 0).expect("room");
             self.streams.bind(pipe(ino), index, direction);
             let session = self.sessions.get_mut(index).expect("added");
             session.attach(pipe(ino), direction, false);
@@ -311,7 +312,7 @@ mod tests {
         tables.start(SERVER, 1, 2);
         assert_eq!(tables.pairing().others(pipe(1)), [pipe(2)]);
         assert_eq!(tables.pairing().others(pipe(2)), [pipe(1)]);
-        tables.streams.ignore(pipe(2));
+        tables.streams.ignore(pipe(2), Reason::NotMcp);
         assert_eq!(tables.pairing().others(pipe(1)), []);
     }
 }

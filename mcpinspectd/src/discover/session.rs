@@ -2,8 +2,9 @@
 
 use mcpinspect_common::{End, EndpointKey};
 
+use super::shares::Uid;
 use crate::capture::Origin;
-use crate::model::{Direction, EndReason, SessionId};
+use crate::model::{BlindMechanism, Direction, EndReason, GapReason, SessionId};
 
 /// A piece of a session that waits for the session to be announced.
 #[derive(Debug)]
@@ -12,10 +13,24 @@ pub struct PendingPiece {
     pub key: EndpointKey,
     /// Its position in the stream.
     pub position: u64,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
+    /// What there is of it.
+    pub content: PendingContent,
     /// Who moved it, and when.
     pub origin: Origin,
+}
+
+/// What there is of a piece.
+#[derive(Debug)]
+pub enum PendingContent {
+    /// Its bytes.
+    Bytes(Vec<u8>),
+    /// It went by before its stream was followed.
+    Missing {
+        /// How many bytes.
+        length: u64,
+        /// The word for events.
+        reason: GapReason,
+    },
 }
 
 /// Since when a session looks over, and why.
@@ -44,23 +59,32 @@ pub struct TrackedSession {
     pub announced: bool,
     /// What came before it was announced, in the order in which it came.
     pub pending: Vec<PendingPiece>,
+    /// What is to be reported of its streams once it is announced: why, and which process.
+    pub suspicions: Vec<(BlindMechanism, u32)>,
     /// Whether it was under way before the daemon started.
     pub joined: bool,
+    /// The user whose program was the first on its streams.
+    pub owner: Uid,
+    /// When it last moved a byte, on `CLOCK_BOOTTIME`.
+    pub last_active: u64,
     /// Set while it looks over. It is over when no process is left at the server's side.
     pub closing: Option<Closing>,
 }
 
 impl TrackedSession {
     /// A session of which no stream is known yet.
-    pub fn new(id: SessionId) -> Self {
+    pub fn new(id: SessionId, owner: Uid, now: u64) -> Self {
         Self {
             id,
+            owner,
+            last_active: now,
             to_server: None,
             to_client: None,
             server: None,
             client: None,
             announced: false,
             pending: Vec::new(),
+            suspicions: Vec::new(),
             joined: false,
             closing: None,
         }
@@ -89,7 +113,11 @@ impl TrackedSession {
 
     /// Bytes that wait for it to be announced.
     pub fn pending_bytes(&self) -> usize {
-        self.pending.iter().map(|piece| piece.bytes.len()).sum()
+        let length = |piece: &PendingPiece| match &piece.content {
+            PendingContent::Bytes(bytes) => bytes.len(),
+            PendingContent::Missing { .. } => 0,
+        };
+        self.pending.iter().map(length).sum()
     }
 
     /// Learns which process is at an end of one of its streams. Returns whether that is news.
@@ -131,7 +159,7 @@ mod tests {
     use super::*;
 
     fn session() -> TrackedSession {
-        TrackedSession::new(SessionId("s".into()))
+        TrackedSession::new(SessionId("s".into()), 0, 0)
     }
 
     #[test]

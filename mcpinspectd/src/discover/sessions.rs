@@ -1,14 +1,17 @@
 //! All sessions that are followed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::flow::SessionIndex;
 use super::session::TrackedSession;
+use super::shares::Uid;
 use crate::model::SessionId;
 
-/// The sessions by their index, oldest first. There are never more than the limit allows; what
-/// comes above it is counted.
+/// The sessions by their index, oldest first. There are never more than the limit allows.
+///
+/// The room is shared: where it is full, a user who has fewer sessions than another gets a place from
+/// the one who has most.
 #[derive(Debug)]
 pub struct TrackedSessions {
     by_index: BTreeMap<SessionIndex, TrackedSession>,
@@ -17,8 +20,17 @@ pub struct TrackedSessions {
     run: String,
     max: usize,
     refused: u64,
-    /// Whether a refusal was logged since there was room last.
-    refusal_logged: bool,
+}
+
+/// Whether there is room for one more session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// There is.
+    Free,
+    /// If this one ends: the one that was quiet for longest, of the user who has most.
+    InPlaceOf(SessionIndex),
+    /// There is none for this user.
+    None,
 }
 
 impl TrackedSessions {
@@ -30,29 +42,53 @@ impl TrackedSessions {
             run,
             max,
             refused: 0,
-            refusal_logged: false,
         }
     }
 
-    /// Adds a session. Returns `None`, and counts that, where there is no room for it.
-    pub fn add(&mut self) -> Option<SessionIndex> {
-        if self.by_index.len() >= self.max {
-            self.refused += 1;
-            if !std::mem::replace(&mut self.refusal_logged, true) {
-                tracing::warn!(
-                    sessions = self.by_index.len(),
-                    refused = self.refused,
-                    "as many sessions as `limits.sessions` allows; new ones are not followed until one ends"
-                );
-            }
+    /// Whether there is room for a session of `user`.
+    pub fn room_for(&self, user: Uid) -> Room {
+        if self.has_room() {
+            return Room::Free;
+        }
+        let mut counts: HashMap<Uid, usize> = HashMap::new();
+        for session in self.by_index.values() {
+            *counts.entry(session.owner).or_default() += 1;
+        }
+        let own = counts.get(&user).copied().unwrap_or(0);
+        let most = counts
+            .into_iter()
+            .max_by_key(|(user, count)| (*count, *user));
+        let Some((most, _)) = most.filter(|(_, count)| *count > own + 1) else {
+            return Room::None;
+        };
+        self.by_index
+            .iter()
+            .filter(|(_, session)| session.owner == most)
+            .min_by_key(|(_, session)| session.last_active)
+            .map_or(Room::None, |(index, _)| Room::InPlaceOf(*index))
+    }
+
+    /// Whether there is room for a session of any user.
+    pub fn has_room(&self) -> bool {
+        self.by_index.len() < self.max
+    }
+
+    /// Adds a session of `owner`. Returns `None` where there is no room for it.
+    pub fn add(&mut self, owner: Uid, now: u64) -> Option<SessionIndex> {
+        if !self.has_room() {
             return None;
         }
-        self.refusal_logged = false;
         let index = self.next;
         self.next += 1;
         let id = SessionId(Arc::from(format!("{}-{index}", self.run)));
-        self.by_index.insert(index, TrackedSession::new(id));
+        self.by_index
+            .insert(index, TrackedSession::new(id, owner, now));
         Some(index)
+    }
+
+    /// Counts a session that there was no room for.
+    pub fn refuse(&mut self) {
+        self.refused += 1;
     }
 
     /// A session.
@@ -95,7 +131,7 @@ impl TrackedSessions {
         self.by_index.len()
     }
 
-    /// How many there was no room for.
+    /// How many were not followed, for a time at least, because there was no room for them.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -110,12 +146,10 @@ mod tests {
     #[test]
     fn names_are_not_reused_and_there_are_never_too_many() {
         let mut sessions = TrackedSessions::new("run".to_owned(), 2);
-        assert_eq!((sessions.add(), sessions.add()), (Some(0), Some(1)));
-        assert_eq!((sessions.add(), sessions.add()), (None, None));
-        assert_eq!((sessions.len(), sessions.refused()), (2, 2));
+        assert_eq!((sessions.add(1, 0), sessions.add(1, 0)), (Some(0), Some(1)));
+        assert_eq!((sessions.add(1, 0), sessions.len()), (None, 2));
         sessions.remove(0);
-        assert_eq!(sessions.add(), Some(2));
-        assert_eq!((sessions.len(), sessions.refused()), (2, 2));
+        assert_eq!(sessions.add(1, 0), Some(2));
         let names: Vec<_> = sessions
             .iter()
             .map(|(_, session)| session.id.to_string())
@@ -124,10 +158,27 @@ mod tests {
     }
 
     #[test]
+    fn a_user_who_has_fewer_takes_the_quietest_place_of_the_one_who_has_most() {
+        let mut sessions = TrackedSessions::new("run".to_owned(), 4);
+        for (owner, now) in [(1, 30), (1, 10), (1, 20), (2, 0)] {
+            sessions.add(owner, now);
+        }
+        assert_eq!(sessions.room_for(1), Room::None, "has most");
+        assert_eq!(sessions.room_for(2), Room::InPlaceOf(1));
+        assert_eq!(sessions.room_for(3), Room::InPlaceOf(1));
+        sessions.remove(1);
+        assert_eq!(sessions.room_for(1), Room::Free);
+        sessions.add(2, 40);
+        assert_eq!(sessions.room_for(2), Room::None, "as many as the other");
+        assert_eq!(sessions.room_for(1), Room::None);
+        assert_eq!(sessions.room_for(3), Room::InPlaceOf(3), "two against none");
+    }
+
+    #[test]
     fn sessions_are_selected_oldest_first() {
         let mut sessions = TrackedSessions::new("run".to_owned(), 4);
         for _ in 0..4 {
-            sessions.add();
+            sessions.add(1, 0);
         }
         for index in [3, 1] {
             sessions

@@ -11,8 +11,12 @@ pub struct Settings {
     pub max_buffered: usize,
     /// Whether what is written is compared with what is read.
     pub compare_ends: bool,
-    /// Sessions that are followed at a time. A session above this limit is left alone.
+    /// Sessions that are followed at a time. Above this limit, users share the room for sessions.
     pub max_sessions: usize,
+    /// Streams that are known at a time, including those that may turn out to be MCP.
+    pub max_streams: usize,
+    /// Streams of one user that are known at a time.
+    pub max_streams_per_user: usize,
     /// Ledgers of ended streams that are kept. Their sums are kept in any case.
     pub max_accounts: usize,
 }

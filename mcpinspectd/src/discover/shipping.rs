@@ -1,9 +1,9 @@
 //! How far each endpoint is shipped: follows from what its streams turned out to be.
 
-use mcpinspect_common::{End, EndpointKey, EndpointWatch};
+use mcpinspect_common::{End, EndpointKey, EndpointWatch, SHIP_REGARDLESS};
 
 use super::settings::Settings;
-use super::stream::{Stream, StreamState};
+use super::stream::{Reason, Stream, StreamState};
 use super::streams::StreamTable;
 
 /// What the kernel should ship of a stream's endpoints: one for a pipe, up to two for a socket.
@@ -53,18 +53,28 @@ fn is_compared(streams: &StreamTable, key: EndpointKey) -> u32 {
 
 /// Whether nothing needs to be known about a stream.
 fn is_ignored(streams: &StreamTable, key: EndpointKey) -> bool {
-    streams
-        .get(key)
-        .is_none_or(|stream| matches!(stream.state, StreamState::Ignored))
+    streams.get(key).is_none_or(|stream| match stream.state {
+        // Its positions have to be right when there is room.
+        StreamState::Ignored(reason) => reason != Reason::NoRoom,
+        StreamState::Undecided(_) | StreamState::InSession(_) => false,
+    })
 }
 
 /// Up to which position an end of a stream is shipped.
 fn limit(stream: Option<&Stream>, settings: &Settings, end: End) -> u64 {
-    match stream.map(|stream| &stream.state) {
-        None | Some(StreamState::Ignored) => 0,
-        Some(StreamState::Undecided(buffer)) if buffer.is_extended() => settings.max_message,
-        Some(StreamState::Undecided(_)) => settings.sniff_budget,
-        Some(StreamState::InSession(flow)) => {
+    let Some(stream) = stream else { return 0 };
+    // What was left out counts neither as a beginning nor against the budget.
+    let budget = |bytes: u64| match stream.skipped {
+        Some(skipped) => skipped.to.saturating_add(bytes) | SHIP_REGARDLESS,
+        None => bytes,
+    };
+    match &stream.state {
+        StreamState::Ignored(_) => stream
+            .glance
+            .map_or(0, |glance| glance.limit(end) | SHIP_REGARDLESS),
+        StreamState::Undecided(buffer) if buffer.is_extended() => budget(settings.max_message),
+        StreamState::Undecided(_) => budget(settings.sniff_budget),
+        StreamState::InSession(flow) => {
             if flow.source() == end || flow.is_compared() {
                 u64::MAX
             } else if flow.source() == End::Reader && !flow.has_started() {
@@ -91,6 +101,8 @@ mod tests {
         max_buffered: 0,
         compare_ends: false,
         max_sessions: 0,
+        max_streams: 0,
+        max_streams_per_user: 0,
         max_accounts: 0,
     };
 
@@ -125,7 +137,7 @@ mod tests {
         let flow = streams.flow_mut(pipe).expect("in a session");
         flow.switch_to_writer(&mut |_| {});
         assert_eq!(limits(&streams, pipe), [(1, [0, u64::MAX], 1, 0)]);
-        streams.ignore(pipe);
+        streams.ignore(pipe, Reason::NotMcp);
         assert_eq!(limits(&streams, pipe), [(1, [0, 0], 0, 0)]);
     }
 
@@ -151,7 +163,7 @@ mod tests {
         });
         // The server reads its own socket; what it writes is read at the client's.
         streams.bind(server, 0, Direction::ClientToServer);
-        streams.ignore(client);
+        streams.ignore(client, Reason::NotMcp);
         assert_eq!(
             limits(&streams, server),
             [(1, [u64::MAX, 0], 1, 0), (2, [0, 1000], 1, 0)]

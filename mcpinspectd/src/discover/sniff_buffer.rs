@@ -86,6 +86,14 @@ impl SniffBuffer {
         self.extended
     }
 
+    /// Whether the longer end begins with something that can begin neither a message nor a blank line.
+    pub fn begins_as_text(&self) -> bool {
+        let first = self.ends.iter().find_map(|prefix| prefix.bytes.first());
+        first.is_some_and(|first| {
+            !matches!(first, b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n' | 0xef)
+        })
+    }
+
     /// Bytes that are kept.
     pub fn memory(&self) -> usize {
         self.ends.iter().map(|prefix| prefix.bytes.len()).sum()

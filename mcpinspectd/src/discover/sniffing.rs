@@ -1,17 +1,19 @@
 //! Decides what a stream is by its beginning, and what follows from that.
 
-use mcpinspect_common::{End, EndpointKey};
+use mcpinspect_common::{End, EndpointKey, NOT_JSON_BUDGET};
 
+use super::counts::counted;
 use super::delivery;
-use super::flow::SessionIndex;
+use super::flow::{Counted, SessionIndex};
+use super::glance::Glance;
 use super::pairing::{Pairing, Placement};
 use super::step::Step;
-use super::stream::StreamState;
+use super::stream::{Reason, Skipped, StreamState};
 use crate::capture::Origin;
 use crate::mcp::sniff::Evidence;
-use crate::model::Direction;
+use crate::model::{BlindMechanism, Direction, GapReason};
 
-/// Takes in bytes that crossed an end of a stream.
+/// Takes in bytes that crossed an end of an undecided stream.
 pub fn data(
     step: &mut Step<'_>,
     key: EndpointKey,
@@ -20,28 +22,20 @@ pub fn data(
     bytes: &[u8],
     origin: Origin,
 ) {
-    let stream = step.streams.ensure(key);
-    stream.last_seen[end as usize] = Some(origin.tgid);
-    match &stream.state {
-        StreamState::Ignored => {}
-        StreamState::Undecided(_) => {
-            let evidence = step.streams.sniff(key, end, position, bytes, origin.time);
-            if let Some(evidence) = evidence {
-                decide(step, key, evidence);
-            }
-            bound_buffers(step);
-        }
-        StreamState::InSession(_) => delivery::data(step, key, end, position, bytes, origin),
+    let evidence = step.streams.sniff(key, end, position, bytes, origin.time);
+    if let Some(evidence) = evidence {
+        decide(step, key, evidence, origin.time);
     }
+    bound_buffers(step);
 }
 
 /// Acts on what the beginning of a stream shows.
-fn decide(step: &mut Step<'_>, key: EndpointKey, evidence: Evidence) {
+fn decide(step: &mut Step<'_>, key: EndpointKey, evidence: Evidence, now: u64) {
     match evidence {
-        Evidence::Mcp { role } => promote(step, key, role),
+        Evidence::Mcp { role } => promote(step, key, role, now),
         Evidence::NotMcp { .. } => {
             if !is_output_of_open_input(step, key) {
-                ignore(step, key);
+                ignore(step, key, Reason::NotMcp);
             }
         }
         Evidence::Undecided {
@@ -54,53 +48,87 @@ fn decide(step: &mut Step<'_>, key: EndpointKey, evidence: Evidence) {
         Evidence::Undecided {
             json_rpc_like: false,
         } => {
-            let spent = step.streams.sniffed(key) as u64 >= step.settings.sniff_budget;
+            let sniffed = step.streams.sniffed(key) as u64;
+            let spent = sniffed >= step.settings.sniff_budget
+                || (sniffed >= NOT_JSON_BUDGET && step.streams.begins_as_text(key));
             if spent && !is_output_of_open_input(step, key) {
-                ignore(step, key);
+                ignore(step, key, Reason::NotMcp);
             }
         }
     }
 }
 
 /// Makes a stream one direction of a session, and looks for the other one. `role` is the direction,
-/// where the stream's messages tell.
-pub fn promote(step: &mut Step<'_>, key: EndpointKey, role: Option<Direction>) {
+/// where the stream's messages tell. Where there is no room for a session, the stream waits for the
+/// next tick to find some.
+pub fn promote(step: &mut Step<'_>, key: EndpointKey, role: Option<Direction>, now: u64) {
     let pairing = pairing(step);
     let direction = role.unwrap_or_else(|| pairing.direction_of(key));
     let index = match pairing.place(key, direction) {
         Placement::In(index) => index,
-        Placement::Copy => return ignore(step, key),
-        Placement::New => match step.sessions.add() {
+        Placement::Copy => return ignore(step, key, Reason::Over),
+        Placement::New => match step.sessions.add(step.streams.owner(key), now) {
             Some(index) => index,
-            None => return leave_alone(step, key),
+            None => return step.waiting.arrive(key, role),
         },
     };
-    delivery::bind(step, index, key, direction);
-    complete(step, index);
+    delivery::bind(step, index, key, direction, now);
+    complete(step, index, now);
 }
 
 /// Adds the direction that a session lacks, if it can be found.
-pub fn complete(step: &mut Step<'_>, index: SessionIndex) {
+pub fn complete(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     if let Some((key, direction)) = pairing(step).missing_half(index) {
-        delivery::bind(step, index, key, direction);
+        resume_whatever_it_was(step, key);
+        delivery::bind(step, index, key, direction, now);
     }
 }
 
-/// Follows neither a stream nor the other direction of its programs.
-fn leave_alone(step: &mut Step<'_>, key: EndpointKey) {
+/// Follows a stream that belongs to a session, even if it was ignored until now.
+fn resume_whatever_it_was(step: &mut Step<'_>, key: EndpointKey) {
+    match step.streams.get(key).map(|stream| &stream.state) {
+        Some(StreamState::Ignored(Reason::NotMcp)) => {
+            resume(step, key, GapReason::JudgedNotMcp);
+            let reader = step.streams.last_at(key, End::Reader).unwrap_or(0);
+            step.streams
+                .suspect(key, BlindMechanism::JudgedNotMcp, reader);
+        }
+        Some(StreamState::Ignored(_)) => resume(step, key, GapReason::SessionBudget),
+        _ => {}
+    }
+}
+
+/// Follows a stream again that was ignored, from the next byte on. `reason` tells in events why what
+/// went by is missing.
+pub fn resume(step: &mut Step<'_>, key: EndpointKey, reason: GapReason) {
+    let to = step
+        .machine
+        .counters(key)
+        .map_or(0, |counters| counters.position[End::Reader as usize]);
+    step.streams.resume(key, Skipped { to, reason });
+}
+
+/// Follows neither a stream nor the other direction of its programs, until there is room.
+pub fn leave_alone(step: &mut Step<'_>, key: EndpointKey) {
     let others = pairing(step).others(key);
-    ignore(step, key);
+    ignore(step, key, Reason::NoRoom);
     for other in others {
         if step.streams.is_undecided(other) {
-            ignore(step, other);
+            ignore(step, other, Reason::NoRoom);
         }
     }
 }
 
 /// Stops following a stream, and what was only followed because of it.
-pub fn ignore(step: &mut Step<'_>, key: EndpointKey) {
-    tracing::trace!(?key, "not followed");
-    step.streams.ignore(key);
+pub fn ignore(step: &mut Step<'_>, key: EndpointKey, reason: Reason) {
+    tracing::trace!(?key, ?reason, "not followed");
+    step.streams.ignore(key, reason);
+    // Other streams carry no messages of a session: a server has one stream in and another out.
+    if reason == Reason::NotMcp
+        && (may_be_read_by_a_server(step, key) || may_be_written_by_a_server(step, key))
+    {
+        step.streams.glance(key, Glance::new(positions(step, key)));
+    }
     step.ship(key);
     let outputs: Vec<_> = step.programs.outputs_of_readers(key).collect();
     for output in outputs {
@@ -109,9 +137,27 @@ pub fn ignore(step: &mut Step<'_>, key: EndpointKey) {
             .get(output)
             .is_some_and(|stream| matches!(stream.evidence(), Some(Evidence::NotMcp { .. })));
         if is_other && output != key && !is_output_of_open_input(step, output) {
-            ignore(step, output);
+            ignore(step, output, Reason::NotMcp);
         }
     }
+}
+
+/// Whether a program that has an input too writes `key`.
+fn may_be_written_by_a_server(step: &Step<'_>, key: EndpointKey) -> bool {
+    let mut writers = step.programs.writers(key);
+    writers.any(|program| program.input.is_some())
+}
+
+/// Whether a program that has an output too reads `key`.
+pub fn may_be_read_by_a_server(step: &Step<'_>, key: EndpointKey) -> bool {
+    let mut readers = step.programs.readers(key);
+    readers.any(|program| program.output.is_some())
+}
+
+/// How far the two ends of a stream are, by [`End`].
+pub fn positions(step: &Step<'_>, key: EndpointKey) -> [u64; 2] {
+    let Counted { written, read } = counted(step.streams, &*step.machine, key);
+    [read, written]
 }
 
 /// Whether `key` is the output of a program whose input is MCP or may still turn out to be.
@@ -123,7 +169,7 @@ fn is_output_of_open_input(step: &Step<'_>, key: EndpointKey) -> bool {
         .any(|stream| match &stream.state {
             StreamState::Undecided(buffer) => !matches!(buffer.evidence(), Evidence::NotMcp { .. }),
             StreamState::InSession(_) => true,
-            StreamState::Ignored => false,
+            StreamState::Ignored(_) => false,
         })
 }
 
@@ -138,7 +184,7 @@ fn bound_buffers(step: &mut Step<'_>) {
             bytes,
             "too much buffered of undecided streams; this one is given up"
         );
-        ignore(step, key);
+        ignore(step, key, Reason::NotMcp);
     }
 }
 

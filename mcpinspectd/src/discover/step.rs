@@ -5,12 +5,13 @@ use mcpinspect_common::EndpointKey;
 
 use super::blind_processes::BlindProcesses;
 use super::environment::Environment;
-
+use super::notices::Notices;
 use super::programs::Programs;
 use super::sessions::TrackedSessions;
 use super::settings::Settings;
 use super::shipping;
 use super::streams::StreamTable;
+use super::waiting::Waiting;
 use crate::capture::BootClock;
 use crate::model::InputSink;
 
@@ -24,6 +25,8 @@ pub struct Step<'a> {
     pub sessions: &'a mut TrackedSessions,
     pub accounts: &'a mut ClosedAccounts,
     pub blind: &'a mut BlindProcesses,
+    pub waiting: &'a mut Waiting,
+    pub notices: &'a mut Notices,
     pub sink: &'a mut dyn InputSink,
 }
 

@@ -3,8 +3,11 @@
 use mcpinspect_common::{End, EndpointKey};
 
 use super::flow::Flow;
+use super::glance::Glance;
+use super::shares::{NOBODY_KNOWN, Place, Uid};
 use super::sniff_buffer::SniffBuffer;
 use crate::mcp::sniff::Evidence;
+use crate::model::{BlindMechanism, GapReason};
 
 /// What a stream turned out to be.
 #[derive(Debug)]
@@ -13,8 +16,30 @@ pub enum StreamState {
     Undecided(Box<SniffBuffer>),
     /// One direction of a session.
     InSession(Flow),
-    /// Something else, or excluded.
-    Ignored,
+    /// Not followed, for now or for as long as it lasts.
+    Ignored(Reason),
+}
+
+/// Why a stream is not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It carries something else.
+    NotMcp,
+    /// The configuration excludes its program.
+    Excluded,
+    /// Its session is over, or it repeats one.
+    Over,
+    /// It is MCP, and there was no room for its session.
+    NoRoom,
+}
+
+/// The beginning of a stream that is followed only from some position on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Where the rest begins.
+    pub to: u64,
+    /// The word for events.
+    pub reason: GapReason,
 }
 
 /// A stream.
@@ -24,6 +49,18 @@ pub struct Stream {
     pub written_at: Option<EndpointKey>,
     /// What it turned out to be.
     pub state: StreamState,
+    /// The user whose program was the first on it.
+    pub owner: Uid,
+    /// Its place among the streams of its owner that may be given up.
+    pub place: Option<Place>,
+    /// What went by before it was followed.
+    pub skipped: Option<Skipped>,
+    /// How it is looked at while it is something else.
+    pub glance: Option<Glance>,
+    /// What is to be reported of it once it is part of a session: why, and which process.
+    pub suspicion: Option<(BlindMechanism, u32)>,
+    /// Writers that were looked up.
+    pub checked_writers: u8,
     /// By [`End`]: the process that was seen there last.
     pub last_seen: [Option<u32>; 2],
     /// Bytes that the writer's count has too many: see
@@ -41,6 +78,12 @@ impl Stream {
         Self {
             written_at,
             state: StreamState::Undecided(Box::default()),
+            owner: NOBODY_KNOWN,
+            place: None,
+            skipped: None,
+            glance: None,
+            suspicion: None,
+            checked_writers: 0,
             last_seen: [None; 2],
             counted_twice: 0,
             joined: false,
@@ -57,7 +100,18 @@ impl Stream {
     pub fn flow(&self) -> Option<&Flow> {
         match &self.state {
             StreamState::InSession(flow) => Some(flow),
-            StreamState::Undecided(_) | StreamState::Ignored => None,
+            StreamState::Undecided(_) | StreamState::Ignored(_) => None,
+        }
+    }
+
+    /// Whether it may become part of a session: it is undecided, or ignored for no lasting reason.
+    pub fn may_join(&self) -> bool {
+        match self.state {
+            StreamState::Undecided(_) | StreamState::Ignored(Reason::NoRoom) => true,
+            StreamState::Ignored(Reason::NotMcp) => self.glance.is_some(),
+            StreamState::Ignored(Reason::Excluded | Reason::Over) | StreamState::InSession(_) => {
+                false
+            }
         }
     }
 
@@ -65,7 +119,7 @@ impl Stream {
     pub fn evidence(&self) -> Option<Evidence> {
         match &self.state {
             StreamState::Undecided(buffer) => Some(buffer.evidence()),
-            StreamState::InSession(_) | StreamState::Ignored => None,
+            StreamState::InSession(_) | StreamState::Ignored(_) => None,
         }
     }
 }

@@ -1,26 +1,38 @@
 //! All streams that are known.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport};
 
 use super::capacity;
 use super::flow::{Flow, SessionIndex};
+use super::glance::Glance;
 use super::peers::Peers;
+use super::shares::{NOBODY_KNOWN, Shares, Uid, Worth};
 use super::sniff_buffer::Prefix;
-use super::stream::{Stream, StreamState};
+use super::stream::{Reason, Skipped, Stream, StreamState};
 use crate::mcp::sniff::Evidence;
-use crate::model::Direction;
+use crate::model::{BlindMechanism, Direction};
 
 /// The streams by their names: the endpoints that they are read at.
 ///
-/// `buffered` is always the sum of all sniff buffers: every change of a stream's state goes through
-/// here.
-#[derive(Debug, Default)]
+/// Every change of a stream's state goes through here. So `buffered` is always the sum of all sniff
+/// buffers, `in_session` names the directions of sessions, `glanced` the streams with a glance, and `shares` has each stream once: with a
+/// place, unless it is in a session.
+#[derive(Debug)]
 pub struct StreamTable {
     streams: HashMap<EndpointKey, Stream>,
     peers: Peers,
     buffered: usize,
+    in_session: BTreeSet<EndpointKey>,
+    glanced: BTreeSet<EndpointKey>,
+    shares: Shares<EndpointKey>,
+}
+
+impl Default for StreamTable {
+    fn default() -> Self {
+        Self::new(usize::MAX, usize::MAX)
+    }
 }
 
 /// What was kept of a stream that became part of a session.
@@ -32,9 +44,25 @@ pub struct Kept {
     pub reader: Option<u32>,
     /// Whether the stream was in use before the daemon started.
     pub joined: bool,
+    /// What went by before the stream was followed.
+    pub skipped: Option<Skipped>,
+    /// What is to be reported of it.
+    pub suspicion: Option<(BlindMechanism, u32)>,
 }
 
 impl StreamTable {
+    /// A table that holds up to `per_user` streams of one user, and `total` of all users.
+    pub fn new(per_user: usize, total: usize) -> Self {
+        Self {
+            streams: HashMap::new(),
+            peers: Peers::default(),
+            buffered: 0,
+            in_session: BTreeSet::new(),
+            glanced: BTreeSet::new(),
+            shares: Shares::new(per_user, total),
+        }
+    }
+
     /// Which sockets are connected.
     pub fn peers(&self) -> &Peers {
         &self.peers
@@ -69,15 +97,15 @@ impl StreamTable {
     pub fn flow_mut(&mut self, key: EndpointKey) -> Option<&mut Flow> {
         match &mut self.streams.get_mut(&key)?.state {
             StreamState::InSession(flow) => Some(flow),
-            StreamState::Undecided(_) | StreamState::Ignored => None,
+            StreamState::Undecided(_) | StreamState::Ignored(_) => None,
         }
     }
 
     /// All directions of sessions.
     pub fn flows(&self) -> impl Iterator<Item = (EndpointKey, &Flow)> {
-        self.streams
+        self.in_session
             .iter()
-            .filter_map(|(key, stream)| Some((*key, stream.flow()?)))
+            .filter_map(|key| Some((*key, self.flow(*key)?)))
     }
 
     /// The streams of all directions of sessions for which `wanted` holds.
@@ -107,14 +135,119 @@ impl StreamTable {
     /// Makes a stream known, if it is not yet.
     pub fn ensure(&mut self, key: EndpointKey) -> &mut Stream {
         let written_at = self.peers.written_at(key);
-        let stream = self
-            .streams
-            .entry(key)
-            .or_insert_with(|| Stream::new(written_at));
+        let shares = &mut self.shares;
+        let stream = self.streams.entry(key).or_insert_with(|| {
+            let mut stream = Stream::new(written_at);
+            stream.place = Some(shares.add(stream.owner, Worth::Undecided, key));
+            stream
+        });
         if stream.written_at.is_none() {
             stream.written_at = written_at;
         }
         stream
+    }
+
+    /// Makes a stream known that a program of `user` was started on.
+    pub fn ensure_of(&mut self, key: EndpointKey, user: Uid) {
+        let stream = self.ensure(key);
+        if stream.owner != NOBODY_KNOWN || user == NOBODY_KNOWN {
+            return;
+        }
+        let worth = match stream.state {
+            StreamState::Ignored(_) => Worth::Ignored,
+            StreamState::Undecided(_) | StreamState::InSession(_) => Worth::Undecided,
+        };
+        let (before, in_session) = (stream.place.take(), stream.flow().is_some());
+        stream.owner = user;
+        self.shares.remove(NOBODY_KNOWN, before);
+        let place = self.shares.add(user, worth, key);
+        if in_session {
+            self.shares.keep(user, place);
+        } else if let Some(stream) = self.streams.get_mut(&key) {
+            stream.place = Some(place);
+        }
+    }
+
+    /// The user whose program was the first on a stream.
+    pub fn owner(&self, key: EndpointKey) -> Uid {
+        self.get(key).map_or(NOBODY_KNOWN, |stream| stream.owner)
+    }
+
+    /// The user who has to give a stream up after `user` got one, and that stream; `None` while there
+    /// is room.
+    pub fn to_give_up(&self, user: Uid) -> Option<(Uid, EndpointKey)> {
+        let over = self.shares.over(user)?;
+        Some((over, self.shares.first_to_go(over)?))
+    }
+
+    /// Keeps a stream that cannot be given up.
+    pub fn keep(&mut self, key: EndpointKey) {
+        if let Some(stream) = self.streams.get_mut(&key)
+            && let Some(place) = stream.place.take()
+        {
+            self.shares.keep(stream.owner, place);
+        }
+    }
+
+    /// Whether a stream is known and may become part of a session.
+    pub fn may_join(&self, key: EndpointKey) -> bool {
+        self.get(key).is_some_and(Stream::may_join)
+    }
+
+    /// A stream, to change what does not concern its state.
+    pub fn get_mut(&mut self, key: EndpointKey) -> Option<&mut Stream> {
+        self.streams.get_mut(&key)
+    }
+
+    /// Leaves out the beginning of an undecided stream of which nothing is kept yet.
+    pub fn skip(&mut self, key: EndpointKey, skipped: Skipped) {
+        if let Some(stream) = self.streams.get_mut(&key) {
+            stream.skipped = Some(skipped);
+        }
+    }
+
+    /// Notes what is to be reported of a stream once it is part of a session. The first counts.
+    pub fn suspect(&mut self, key: EndpointKey, reason: BlindMechanism, pid: u32) {
+        if let Some(stream) = self.streams.get_mut(&key) {
+            stream.suspicion.get_or_insert((reason, pid));
+        }
+    }
+
+    /// Looks at an ignored stream from time to time.
+    pub fn glance(&mut self, key: EndpointKey, glance: Glance) {
+        if let Some(stream) = self.streams.get_mut(&key) {
+            stream.glance = Some(glance);
+            self.glanced.insert(key);
+        }
+    }
+
+    /// The ignored streams for which it is time to look again.
+    pub fn glances_due(&self, now: u64) -> Vec<EndpointKey> {
+        let is_due = |key: &&EndpointKey| {
+            self.get(**key)
+                .and_then(|stream| stream.glance.as_ref())
+                .is_some_and(|glance| glance.is_due(now))
+        };
+        self.glanced.iter().filter(is_due).copied().collect()
+    }
+
+    /// Follows a stream again that was ignored, from a position on.
+    pub fn resume(&mut self, key: EndpointKey, skipped: Skipped) {
+        let Some(stream) = self.streams.get_mut(&key) else {
+            return;
+        };
+        if !matches!(stream.state, StreamState::Ignored(_)) {
+            return;
+        }
+        stream.state = StreamState::Undecided(Box::default());
+        stream.skipped = Some(skipped);
+        stream.joined = true;
+        stream.glance = None;
+        self.glanced.remove(&key);
+        if let Some(place) = stream.place.take() {
+            self.shares.keep(stream.owner, place);
+        }
+        stream.place = Some(self.shares.spare(stream.owner, Worth::Undecided, key));
     }
 
     /// Notes that the writer's count of a stream is too high by `bytes`.
@@ -134,7 +267,12 @@ impl StreamTable {
         bytes: &[u8],
         time: u64,
     ) -> Option<Evidence> {
-        let StreamState::Undecided(buffer) = &mut self.streams.get_mut(&key)?.state else {
+        let stream = self.streams.get_mut(&key)?;
+        let from = stream.skipped.map_or(0, |skipped| skipped.to);
+        let left_out = usize::try_from(from.saturating_sub(position)).unwrap_or(usize::MAX);
+        let bytes = bytes.get(left_out..).filter(|rest| !rest.is_empty())?;
+        let position = position.max(from);
+        let StreamState::Undecided(buffer) = &mut stream.state else {
             return None;
         };
         let before = buffer.memory();
@@ -159,13 +297,21 @@ impl StreamTable {
         }
     }
 
+    /// Whether an undecided stream begins with something that cannot begin a message.
+    pub fn begins_as_text(&self, key: EndpointKey) -> bool {
+        match self.get(key).map(|stream| &stream.state) {
+            Some(StreamState::Undecided(buffer)) => buffer.begins_as_text(),
+            _ => false,
+        }
+    }
+
     /// The undecided stream that has the largest buffer, and its size.
     pub fn largest_buffer(&self) -> Option<(usize, EndpointKey)> {
         self.streams
             .iter()
             .filter_map(|(key, stream)| match &stream.state {
                 StreamState::Undecided(buffer) => Some((buffer.memory(), *key)),
-                StreamState::InSession(_) | StreamState::Ignored => None,
+                StreamState::InSession(_) | StreamState::Ignored(_) => None,
             })
             .max()
             .filter(|(bytes, _)| *bytes > 0)
@@ -189,21 +335,32 @@ impl StreamTable {
             read,
             reader: stream.last_at(End::Reader),
             joined: stream.joined,
+            skipped: stream.skipped.take(),
+            suspicion: stream.suspicion.take(),
         };
         stream.state = StreamState::InSession(Flow::new(session, direction, written));
         self.buffered -= freed;
+        self.in_session.insert(key);
+        self.keep(key);
         Some(kept)
     }
 
     /// Stops following a stream. It stays known, so that it is not taken for a new one.
-    pub fn ignore(&mut self, key: EndpointKey) {
+    pub fn ignore(&mut self, key: EndpointKey, reason: Reason) {
         let Some(stream) = self.streams.get_mut(&key) else {
             return;
         };
         if let StreamState::Undecided(buffer) = &stream.state {
             self.buffered -= buffer.memory();
         }
-        stream.state = StreamState::Ignored;
+        stream.state = StreamState::Ignored(reason);
+        stream.glance = None;
+        self.glanced.remove(&key);
+        if let Some(place) = stream.place.take() {
+            self.shares.keep(stream.owner, place);
+        }
+        stream.place = Some(self.shares.spare(stream.owner, Worth::Ignored, key));
+        self.in_session.remove(&key);
     }
 
     /// Notes which streams are held by no process now. Returns those that were held by none at the
@@ -223,8 +380,10 @@ impl StreamTable {
 
     /// Forgets a stream.
     pub fn forget(&mut self, key: EndpointKey) {
-        self.ignore(key);
-        self.streams.remove(&key);
+        self.ignore(key, Reason::Over);
+        if let Some(stream) = self.streams.remove(&key) {
+            self.shares.remove(stream.owner, stream.place);
+        }
         if EndpointKind::from_u32(key.kind) == Some(EndpointKind::UnixSocket) {
             self.peers.forget(key);
         }
@@ -284,8 +443,8 @@ mod tests {
         assert_eq!(streams.buffered(), 1);
         streams.sniff(pipe(1), End::Reader, 5, b"in session", 5);
         assert_eq!(streams.buffered(), 1);
-        streams.ignore(pipe(2));
-        streams.ignore(pipe(2));
+        streams.ignore(pipe(2), Reason::NotMcp);
+        streams.ignore(pipe(2), Reason::NotMcp);
         assert_eq!(streams.buffered(), 0);
         assert_eq!(streams.largest_buffer(), None);
     }
@@ -317,7 +476,7 @@ mod tests {
                 .is_none()
         );
         streams.ensure(pipe(2));
-        streams.ignore(pipe(2));
+        streams.ignore(pipe(2), Reason::NotMcp);
         assert!(
             streams
                 .bind(pipe(2), 8, Direction::ServerToClient)

@@ -6,14 +6,18 @@ use super::accounts::ClosedAccounts;
 use super::blind_processes::BlindProcesses;
 use super::counts::counted;
 use super::environment::{Environment, WatchPolicy};
-
+use super::notices::Notices;
 use super::programs::{Programs, StartedProgram};
 use super::sessions::TrackedSessions;
 use super::settings::Settings;
+use super::shares::{NOBODY_KNOWN, Uid};
 use super::step::Step;
 use super::streams::StreamTable;
 use super::unrouted::{UnroutedData, UnroutedPiece};
-use super::{arrival, delivery, lifecycle, sniffing, unseen};
+use super::waiting::Waiting;
+use super::{
+    admission, arrival, delivery, eviction, exclusion, lifecycle, reconsidering, sniffing, unseen,
+};
 use crate::capture::{BootClock, KernelRecord, Origin};
 use crate::model::{Account, Direction, EndReason, InputSink, StreamLedger};
 
@@ -32,6 +36,8 @@ pub struct Tracker<E> {
     blind: BlindProcesses,
     /// What was written to sockets whose peer is not known yet.
     unrouted: UnroutedData,
+    waiting: Waiting,
+    notices: Notices,
     next_sweep: u64,
 }
 
@@ -42,12 +48,14 @@ impl<E: Environment> Tracker<E> {
         Self {
             environment,
             clock,
-            streams: StreamTable::default(),
+            streams: StreamTable::new(settings.max_streams_per_user, settings.max_streams),
             programs: Programs::default(),
             sessions: TrackedSessions::new(run, settings.max_sessions),
             accounts: ClosedAccounts::new(settings.max_accounts),
             blind: BlindProcesses::default(),
             unrouted: UnroutedData::default(),
+            waiting: Waiting::default(),
+            notices: Notices::default(),
             next_sweep: now.saturating_add(SWEEP_INTERVAL),
             settings,
         }
@@ -91,7 +99,7 @@ impl<E: Environment> Tracker<E> {
                 bytes,
             } => match self.streams.peers().stream_at(key, end) {
                 Some(stream) => {
-                    sniffing::data(&mut self.step(sink), stream, end, position, bytes, origin);
+                    reconsidering::data(&mut self.step(sink), stream, end, position, bytes, origin);
                 }
                 None => self.unrouted.keep(UnroutedPiece {
                     key,
@@ -114,10 +122,20 @@ impl<E: Environment> Tracker<E> {
             KernelRecord::EndOfStream { key } => {
                 delivery::end_of_stream(&mut self.step(sink), key, origin);
             }
-            KernelRecord::Exec { input, output } => self.exec(origin, input, output, sink),
+            KernelRecord::Exec { input, output, uid } => {
+                self.exec(origin, uid, input, output, sink);
+            }
             KernelRecord::Exit => self.exit(origin),
             KernelRecord::Registered(report) => {
                 self.streams.join(report);
+                let user = self.environment.user(origin.tgid).unwrap_or(NOBODY_KNOWN);
+                for key in [Some(report.key), self.streams.peers().of(report.key)]
+                    .into_iter()
+                    .flatten()
+                {
+                    self.streams.ensure_of(key, user);
+                }
+                eviction::make_room(&mut self.step(sink), user, origin);
                 self.route_waiting(sink);
             }
             KernelRecord::BlindSpot {
@@ -153,11 +171,15 @@ impl<E: Environment> Tracker<E> {
         arrival::settle(step, now);
         arrival::check_counts(step, now);
         for index in step.sessions.indices(|session| session.is_incomplete()) {
-            sniffing::complete(step, index);
+            sniffing::complete(step, index, now);
         }
+        admission::admit(step, now);
+        // Streams that were seen before their programs.
+        eviction::make_room(step, NOBODY_KNOWN, Origin { tgid: 0, time: now });
         let closing = step
             .sessions
             .indices(|session| session.has_been_closing_for(lifecycle::CLOSING_PATIENCE, now));
+        reconsidering::renew_glances(step, now);
         let sweep = sweep && !step.streams.is_empty();
         if closing.is_empty() && !sweep {
             return;
@@ -203,6 +225,8 @@ impl<E: Environment> Tracker<E> {
             sessions: &mut self.sessions,
             accounts: &mut self.accounts,
             blind: &mut self.blind,
+            waiting: &mut self.waiting,
+            notices: &mut self.notices,
             sink,
         }
     }
@@ -211,7 +235,7 @@ impl<E: Environment> Tracker<E> {
     fn route_waiting(&mut self, sink: &mut dyn InputSink) {
         for piece in self.unrouted.take() {
             match self.streams.peers().stream_at(piece.key, End::Writer) {
-                Some(stream) => sniffing::data(
+                Some(stream) => reconsidering::data(
                     &mut self.step(sink),
                     stream,
                     End::Writer,
@@ -227,6 +251,7 @@ impl<E: Environment> Tracker<E> {
     fn exec(
         &mut self,
         origin: Origin,
+        user: Uid,
         input: EndpointReport,
         output: EndpointReport,
         sink: &mut dyn InputSink,
@@ -239,8 +264,9 @@ impl<E: Environment> Tracker<E> {
             .learn(output)
             .and_then(|key| peers.stream_at(key, End::Writer));
         for key in [input, output].into_iter().flatten() {
-            self.streams.ensure(key);
+            self.streams.ensure_of(key, user);
         }
+        eviction::make_room(&mut self.step(sink), user, origin);
         // Only a program between two streams can be a server whose both directions are seen. The
         // process table is read for those alone, while they are there.
         let info = (input.is_some() && output.is_some())
@@ -257,15 +283,12 @@ impl<E: Environment> Tracker<E> {
         });
         let step = &mut self.step(sink);
         match policy {
-            WatchPolicy::Sniff => {}
-            WatchPolicy::Exclude => {
-                for key in [input, output].into_iter().flatten() {
-                    sniffing::ignore(step, key);
-                }
-            }
+            WatchPolicy::Exclude => exclusion::apply(step, input, output),
+            WatchPolicy::Sniff => exclusion::end(step, input, output, origin.tgid),
             WatchPolicy::Watch => {
+                exclusion::end(step, input, output, origin.tgid);
                 if let Some(input) = input {
-                    sniffing::promote(step, input, Some(Direction::ClientToServer));
+                    sniffing::promote(step, input, Some(Direction::ClientToServer), origin.time);
                 }
             }
         }

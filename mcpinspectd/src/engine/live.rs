@@ -192,7 +192,13 @@ impl LiveSession {
 
     /// Reports a blind spot, once for each process and mechanism: it lasts, and a call that shows it
     /// is made for every message.
-    pub(super) fn blind_spot(&mut self, turn: &mut Turn<'_>, mechanism: BlindMechanism, pid: Pid) {
+    pub(super) fn blind_spot(
+        &mut self,
+        turn: &mut Turn<'_>,
+        mechanism: BlindMechanism,
+        pid: Pid,
+        uid: Option<u32>,
+    ) {
         // What went that way may have been a request or a page.
         self.state.note_loss();
         let spot = (mechanism, pid);
@@ -203,6 +209,7 @@ impl LiveSession {
         let body = BlindSpot {
             mechanism,
             pid,
+            uid,
             covered_by_other_end: false,
         };
         turn.report(Event::new(turn.time, self.state.subject(), body));

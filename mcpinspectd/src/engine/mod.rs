@@ -48,7 +48,9 @@ pub use self::record::MessageRecord;
 pub use self::tee::Tee;
 use self::turn::{Judges, Turn};
 use crate::detect::{Detector, Difference};
-use crate::model::{Input, SessionId, Timestamp};
+use crate::event::body::BlindSpot;
+use crate::event::{Event, Subject};
+use crate::model::{BlindMechanism, EVERY_SERVER, Input, Pid, ServerId, SessionId, Timestamp};
 use crate::registry::Registry;
 
 /// How often decisions are looked for, in nanoseconds.
@@ -146,6 +148,20 @@ impl Engine {
             return;
         }
         let id = input.session();
+        if let Input::BlindSpot {
+            mechanism,
+            pid,
+            uid,
+            time,
+            ..
+        } = &input
+            && *id == SessionId::none()
+        {
+            let mut turn = Turn::new(*time, &mut self.judges, output);
+            turn.report(unknown_blind_spot(*mechanism, *pid, *uid, *time));
+            turn.tell();
+            return;
+        }
         let Some(session) = self.sessions.get_mut(id) else {
             tracing::debug!(session = %id, "input of an unknown session");
             return;
@@ -198,9 +214,12 @@ impl Engine {
                 };
                 session.ends_disagree(&mut turn, &difference);
             }
-            Input::BlindSpot { mechanism, pid, .. } => {
-                session.blind_spot(&mut turn, *mechanism, *pid);
-            }
+            Input::BlindSpot {
+                mechanism,
+                pid,
+                uid,
+                ..
+            } => session.blind_spot(&mut turn, *mechanism, *pid, *uid),
             Input::EndOfStream { direction, .. } => session.end_of_stream(&mut turn, *direction),
             Input::SessionEnded { reason, .. } => session.end(&mut turn, *reason),
         }
@@ -233,6 +252,23 @@ impl Engine {
             self.unfinished = self.unfinished - before + session.unfinished();
         }
     }
+}
+
+/// A blind spot that belongs to no session that is known.
+fn unknown_blind_spot(
+    mechanism: BlindMechanism,
+    pid: Pid,
+    uid: Option<u32>,
+    time: Timestamp,
+) -> Event {
+    let body = BlindSpot {
+        mechanism,
+        pid,
+        uid,
+        covered_by_other_end: false,
+    };
+    let every_server = ServerId(EVERY_SERVER.into());
+    Event::new(time, Subject::server(every_server), body)
 }
 
 #[cfg(test)]

@@ -178,6 +178,7 @@ pub fn examples() -> Vec<Event> {
             BlindSpot {
                 mechanism: BlindMechanism::IoUring,
                 pid: Pid(4242),
+                uid: None,
                 covered_by_other_end: false,
             },
         ),

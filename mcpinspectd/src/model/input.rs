@@ -144,15 +144,18 @@ pub enum Input<'a> {
         #[serde(with = "exact")]
         time: Timestamp,
     },
-    /// A party moves bytes in a way that cannot be copied, and the other end of the stream does not
-    /// have them either.
+    /// Bytes are not seen: a party moves them in a way that cannot be copied, and the other end of the
+    /// stream does not have them either; or there is no room to follow them.
     BlindSpot {
-        /// The session.
+        /// The session; [`SessionId::none`] where none is known.
         session: Cow<'a, SessionId>,
         /// How.
         mechanism: BlindMechanism,
         /// Which process.
         pid: Pid,
+        /// Whose process, where a user has used up what there is for one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        uid: Option<u32>,
         /// When.
         #[serde(with = "exact")]
         time: Timestamp,
@@ -299,11 +302,13 @@ impl Input<'_> {
                 session,
                 mechanism,
                 pid,
+                uid,
                 time,
             } => Input::BlindSpot {
                 session: owned(session),
                 mechanism,
                 pid,
+                uid,
                 time,
             },
             Self::EndOfStream {

@@ -50,6 +50,14 @@ words! {
         MonitoringPaused = "monitoring_paused",
         /// The stream went on at a later position, and nothing says why.
         PositionJump = "position_jump",
+        /// There was no room for the session of their user.
+        SessionBudget = "session_budget",
+        /// The stream's reader wrote them to itself, before its client wrote anything.
+        WrittenByReader = "written_by_reader",
+        /// They came before a stream turned out to be MCP that had looked like something else.
+        JudgedNotMcp = "judged_not_mcp",
+        /// They belong to a program that the configuration excludes.
+        Excluded = "excluded",
     }
 
     /// Why a session is over.
@@ -66,6 +74,8 @@ words! {
         StreamsClosed = "streams_closed",
         /// The daemon stopped; the session goes on unseen.
         MonitoringStopped = "monitoring_stopped",
+        /// It made room for another user's; it goes on unseen.
+        SessionBudget = "session_budget",
     }
 
     /// How bytes move past the probes.
@@ -86,6 +96,16 @@ words! {
         Compat = "32bit_syscall",
         /// Unknown: they left the stream, and no call was seen that took them.
         UnseenReader = "unseen_reader",
+        /// The stream's reader wrote to it: that is not its client's word.
+        WrittenByReader = "written_by_reader",
+        /// The stream was taken for something else at first.
+        JudgedNotMcp = "judged_not_mcp",
+        /// The stream was left alone because of its program, and then had another one.
+        Excluded = "excluded",
+        /// A user holds more streams than there is room for; some are given up.
+        EndpointBudget = "endpoint_budget",
+        /// A user has more sessions than there is room for; some are not followed.
+        SessionBudget = "session_budget",
     }
 }
 
@@ -125,6 +145,10 @@ mod tests {
                 "never_read",
                 "monitoring_paused",
                 "position_jump",
+                "session_budget",
+                "written_by_reader",
+                "judged_not_mcp",
+                "excluded",
             ],
         );
         check(
@@ -136,6 +160,7 @@ mod tests {
                 "client_closed",
                 "streams_closed",
                 "monitoring_stopped",
+                "session_budget",
             ],
         );
         check(
@@ -149,6 +174,11 @@ mod tests {
                 "pidfd_getfd",
                 "32bit_syscall",
                 "unseen_reader",
+                "written_by_reader",
+                "judged_not_mcp",
+                "excluded",
+                "endpoint_budget",
+                "session_budget",
             ],
         );
     }

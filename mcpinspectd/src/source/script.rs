@@ -238,6 +238,7 @@ impl Script {
             session: self.owned_id(),
             mechanism,
             pid,
+            uid: None,
             time: self.time,
         }
     }

@@ -12,7 +12,7 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::libc;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
-    sendmsg, socketpair,
+    sendmsg, setsockopt, socketpair, sockopt::PassCred,
 };
 
 /// How another process gets the descriptors.
@@ -20,6 +20,10 @@ use nix::sys::socket::{
 pub enum Method {
     /// In a message on a Unix socket.
     Scm,
+    /// The same, behind the sender's credentials.
+    ScmCredentials,
+    /// In the second of two messages that are received at once.
+    ScmSecond,
     /// Taken with `pidfd_getfd`.
     Pidfd,
 }
@@ -29,6 +33,8 @@ pub enum Method {
 pub enum Adoption {
     /// The descriptors come in a message on this socket.
     Socket(RawFd),
+    /// The descriptors come in the second message on this socket.
+    Second(RawFd),
     /// The descriptors are 0 and 1 of this process.
     Process(libc::pid_t),
 }
@@ -39,8 +45,9 @@ impl FromStr for Adoption {
     fn from_str(text: &str) -> Result<Self> {
         match text.split_once('=') {
             Some(("socket", fd)) => Ok(Self::Socket(fd.parse()?)),
+            Some(("second", fd)) => Ok(Self::Second(fd.parse()?)),
             Some(("process", pid)) => Ok(Self::Process(pid.parse()?)),
-            _ => bail!("socket=FD or process=PID"),
+            _ => bail!("socket=FD, second=FD or process=PID"),
         }
     }
 }
@@ -63,14 +70,24 @@ pub fn give(method: Method) -> Result<()> {
         SockFlag::SOCK_CLOEXEC,
     )?;
     let mut child = match method {
-        Method::Scm => {
+        Method::Scm | Method::ScmCredentials | Method::ScmSecond => {
+            if method == Method::ScmCredentials {
+                setsockopt(&theirs, PassCred, &true)?;
+            }
             // Inherited by the child alone: it is the only thing started while this holds.
             fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty()))?;
-            let socket = format!("socket={}", theirs.as_raw_fd());
+            let kind = match method {
+                Method::ScmSecond => "second",
+                _ => "socket",
+            };
+            let socket = format!("{kind}={}", theirs.as_raw_fd());
             let child = command.args(["--adopt", &socket]).spawn()?;
             drop(theirs);
             let rights = [ControlMessage::ScmRights(&[0, 1])];
             let payload = [IoSlice::new(b"!")];
+            if method == Method::ScmSecond {
+                sendmsg::<()>(ours.as_raw_fd(), &payload, &[], MsgFlags::empty(), None)?;
+            }
             sendmsg::<()>(ours.as_raw_fd(), &payload, &rights, MsgFlags::empty(), None)?;
             child
         }
@@ -95,7 +112,7 @@ pub fn take(adoption: Adoption) -> Result<(OwnedFd, OwnedFd)> {
             let socket = unsafe { OwnedFd::from_raw_fd(socket) };
             let mut byte = [0];
             let mut payload = [IoSliceMut::new(&mut byte)];
-            let mut space = nix::cmsg_space!([RawFd; 2]);
+            let mut space = nix::cmsg_space!([RawFd; 2], libc::ucred);
             let flags = MsgFlags::empty();
             let message = recvmsg::<()>(socket.as_raw_fd(), &mut payload, Some(&mut space), flags)?;
             for part in message.cmsgs()? {
@@ -110,6 +127,7 @@ pub fn take(adoption: Adoption) -> Result<(OwnedFd, OwnedFd)> {
             }
             bail!("no descriptors in the message")
         }
+        Adoption::Second(socket) => second_message(socket),
         Adoption::Process(pid) => {
             // SAFETY: takes and returns plain numbers.
             let pidfd = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
@@ -120,6 +138,45 @@ pub fn take(adoption: Adoption) -> Result<(OwnedFd, OwnedFd)> {
             Ok((get(0)?, get(1)?))
         }
     }
+}
+
+/// Receives two messages in one call and takes the descriptors of the second.
+fn second_message(socket: RawFd) -> Result<(OwnedFd, OwnedFd)> {
+    // `recvmmsg` waits until both are there.
+    let mut bytes = [[0u8; 1]; 2];
+    let mut spaces = [[0u64; 8]; 2];
+    let mut vectors = [libc::iovec {
+        iov_base: std::ptr::null_mut(),
+        iov_len: 1,
+    }; 2];
+    // SAFETY: all zero is a valid message header.
+    let mut messages: [libc::mmsghdr; 2] = unsafe { std::mem::zeroed() };
+    for (index, message) in messages.iter_mut().enumerate() {
+        vectors[index].iov_base = bytes[index].as_mut_ptr().cast();
+        message.msg_hdr.msg_iov = &raw mut vectors[index];
+        message.msg_hdr.msg_iovlen = 1;
+        message.msg_hdr.msg_control = spaces[index].as_mut_ptr().cast();
+        message.msg_hdr.msg_controllen = size_of_val(&spaces[index]);
+    }
+    // SAFETY: two message headers whose buffers outlive the call.
+    let count =
+        unsafe { libc::recvmmsg(socket, messages.as_mut_ptr(), 2, 0, std::ptr::null_mut()) };
+    ensure!(
+        count == 2,
+        "{count} messages: {}",
+        io::Error::last_os_error()
+    );
+    // SAFETY: the header that the kernel filled in, and the space behind it.
+    let control = unsafe { libc::CMSG_FIRSTHDR(&raw const messages[1].msg_hdr) };
+    ensure!(!control.is_null(), "no descriptors in the second message");
+    // SAFETY: a control message of two descriptors, as the sender sent it.
+    let [input, output] = unsafe {
+        libc::CMSG_DATA(control)
+            .cast::<[RawFd; 2]>()
+            .read_unaligned()
+    };
+    // SAFETY: the kernel just made these descriptors for us.
+    Ok(unsafe { (OwnedFd::from_raw_fd(input), OwnedFd::from_raw_fd(output)) })
 }
 
 fn owned(result: libc::c_long) -> io::Result<OwnedFd> {

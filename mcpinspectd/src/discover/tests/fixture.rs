@@ -1,7 +1,7 @@
 //! A tracker on a machine that exists only in the test: records in, inputs out.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,7 +22,12 @@ pub(super) struct World {
     pub(super) counters: HashMap<EndpointKey, EndpointCounters>,
     pub(super) holders: Holders,
     pub(super) unread: u64,
+    pub(super) forgotten: HashSet<EndpointKey>,
+    pub(super) policy: WatchPolicy,
 }
+
+/// The user whose programs are started unless a test says otherwise.
+pub(super) const USER: u32 = 1000;
 
 /// A machine without a kernel.
 pub(super) struct Fake(Rc<RefCell<World>>);
@@ -35,7 +40,9 @@ impl Environment for Fake {
         self.0.borrow().counters.get(&key).copied()
     }
     fn forget(&mut self, key: EndpointKey) {
-        self.0.borrow_mut().watches.remove(&key);
+        let mut world = self.0.borrow_mut();
+        world.watches.remove(&key);
+        world.forgotten.insert(key);
     }
     fn holders(&mut self) -> Holders {
         self.0.borrow().holders.clone()
@@ -48,11 +55,19 @@ impl Environment for Fake {
     }
     fn mark(&mut self, _pid: u32) {}
     fn unmark_idle(&mut self) {}
+    fn user(&self, _pid: u32) -> Option<u32> {
+        Some(USER)
+    }
     fn describe(&mut self, _pid: u32) -> Option<Arc<ProcessInfo>> {
-        None
+        // Only for its policy: any process will do.
+        let is_asked = self.0.borrow().policy != WatchPolicy::Sniff;
+        is_asked
+            .then(|| ProcessInfo::read(crate::process::own()))
+            .flatten()
+            .map(Arc::new)
     }
     fn policy(&mut self, _process: &ProcessInfo) -> WatchPolicy {
-        WatchPolicy::Sniff
+        self.0.borrow().policy
     }
     fn identify(&mut self, _server: Option<&ProcessInfo>, _client: Option<u32>) -> ServerIdentity {
         ServerIdentity {
@@ -103,6 +118,11 @@ impl InputSink for Collected {
             } => self
                 .lines
                 .push(format!("differs {} {position}+{bytes}", direction.as_str())),
+            Input::BlindSpot {
+                mechanism,
+                uid: Some(uid),
+                ..
+            } => self.lines.push(format!("blind {mechanism} of {uid}")),
             Input::BlindSpot { mechanism, .. } => self.lines.push(format!("blind {mechanism}")),
             Input::EndOfStream { direction, .. } => {
                 self.lines.push(format!("end {}", direction.as_str()));
@@ -130,6 +150,8 @@ pub(super) const SETTINGS: Settings = Settings {
     compare_ends: false,
     max_buffered: 1 << 20,
     max_sessions: 4,
+    max_streams: 300,
+    max_streams_per_user: 200,
     max_accounts: 64,
 };
 
@@ -158,6 +180,10 @@ impl Fixture {
     }
 
     pub(super) fn exec(&mut self, pid: u32, input: EndpointKey, output: EndpointKey) {
+        self.exec_as(USER, pid, input, output);
+    }
+
+    pub(super) fn exec_as(&mut self, uid: u32, pid: u32, input: EndpointKey, output: EndpointKey) {
         let report = |key, fd| EndpointReport {
             key,
             peer_ino: 0,
@@ -169,6 +195,7 @@ impl Fixture {
             KernelRecord::Exec {
                 input: report(input, 0),
                 output: report(output, 1),
+                uid,
             },
         );
     }

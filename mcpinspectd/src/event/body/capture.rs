@@ -28,7 +28,11 @@ impl Describe for CaptureGap {
             | GapReason::PageNotResident
             | GapReason::FrameTooLarge
             | GapReason::NeverRead
-            | GapReason::PositionJump => Severity::Medium,
+            | GapReason::PositionJump
+            | GapReason::SessionBudget
+            | GapReason::WrittenByReader
+            | GapReason::JudgedNotMcp
+            | GapReason::Excluded => Severity::Medium,
         })
     }
 
@@ -48,13 +52,16 @@ impl Describe for CaptureGap {
     }
 }
 
-/// A party moves bytes in a way that the probes cannot copy.
+/// A party moves bytes in a way that the probes cannot copy, or there is no room to follow it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BlindSpot {
-    /// The system call or mechanism.
+    /// The system call or mechanism, or the budget that is used up.
     pub mechanism: BlindMechanism,
     /// The process that uses it.
     pub pid: Pid,
+    /// The user whose budget is used up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
     /// Always false, and kept for the programs that read it: where the other end of the stream has the
     /// bytes, nothing is lost, and no event is made.
     pub covered_by_other_end: bool,
@@ -66,11 +73,33 @@ impl Describe for BlindSpot {
     }
 
     fn title(&self, server: &str) -> String {
-        format!("{server} moves data by {}", self.mechanism)
+        let mechanism = self.mechanism;
+        match (self.uid, mechanism) {
+            (Some(uid), _) => format!("User {uid} holds more than can be watched ({mechanism})"),
+            (None, BlindMechanism::WrittenByReader) => format!("{server} writes to its own input"),
+            (None, BlindMechanism::JudgedNotMcp) => {
+                format!("{server} did not look like MCP at first")
+            }
+            (None, BlindMechanism::Excluded) => {
+                format!("{server} took the place of an excluded program")
+            }
+            (None, _) => format!("{server} moves data by {mechanism}"),
+        }
     }
 
     fn particulars(&self, sentence: &mut Sentence) {
-        sentence.add(format!("pid {}; its bytes are not seen", self.pid));
+        sentence.add(match self.uid {
+            Some(_) => format!("pid {} was the latest; some of it is not seen", self.pid),
+            None => match self.mechanism {
+                BlindMechanism::WrittenByReader => {
+                    format!("pid {}; that is not its client's word", self.pid)
+                }
+                BlindMechanism::JudgedNotMcp | BlindMechanism::Excluded => {
+                    format!("pid {}; what went by before is not seen", self.pid)
+                }
+                _ => format!("pid {}; its bytes are not seen", self.pid),
+            },
+        });
     }
 
     fn details(&self, details: &mut Details) {

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use mcpinspect_common::{
@@ -151,6 +152,11 @@ impl Environment for KernelEnvironment {
             }
         }
         self.idle = idle;
+    }
+
+    fn user(&self, pid: u32) -> Option<u32> {
+        let path = format!("/proc/{pid}");
+        std::fs::metadata(path).ok().map(|process| process.uid())
     }
 
     fn describe(&mut self, pid: u32) -> Option<Arc<ProcessInfo>> {

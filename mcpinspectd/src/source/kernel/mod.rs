@@ -72,12 +72,17 @@ impl KernelSource {
         let mut environment = environment(probes);
         environment.exclude_own_output();
         let (drain, records) = capture::start(ring)?;
+        // A socket pair is two streams on two endpoints; one may be known without the other.
+        let endpoints = environment.probes().endpoints_max() as usize;
+        let max_streams = endpoints / 8 * 3;
         let settings = Settings {
             sniff_budget: options.probes.sniff_budget,
             max_message: options.max_message,
             max_buffered: BUFFERED_MAX,
             compare_ends: options.compare_ends,
             max_sessions: options.max_sessions,
+            max_streams,
+            max_streams_per_user: max_streams / 2,
             max_accounts: options.max_accounts,
         };
         let mut tracker = Tracker::new(environment, settings, clock, now);

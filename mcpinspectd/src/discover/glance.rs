@@ -1,0 +1,93 @@
+//! Looks at a stream that is not MCP, a few bytes at a time.
+//!
+//! What a stream carries at first proves nothing about what it carries later, and a server may write
+//! to its own standard input to make it look like something else. So the probes ship a little more of
+//! such a stream: at once, and again after pauses that grow, whenever that little was used up.
+
+/// Bytes of each end that are shipped at a time: the first kilobytes of a message name its method.
+const BYTES: u64 = 4096;
+/// Nanoseconds until the next look, at first and at most.
+const PAUSE: u64 = 1_000_000_000;
+const PAUSE_MAX: u64 = 16_000_000_000;
+
+/// How far a stream that is not MCP is shipped. Times are nanoseconds since boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// By [`mcpinspect_common::End`]: payload is shipped for positions below this.
+    limit: [u64; 2],
+    pause: u64,
+    next: u64,
+}
+
+impl Glance {
+    /// The first look, at a stream whose ends are at these positions.
+    pub fn new(positions: [u64; 2]) -> Self {
+        Self {
+            limit: positions.map(|position| position.saturating_add(BYTES)),
+            pause: PAUSE,
+            next: 0,
+        }
+    }
+
+    /// The position below which an end is shipped.
+    pub fn limit(&self, end: mcpinspect_common::End) -> u64 {
+        self.limit[end as usize]
+    }
+
+    /// Whether it is time to see whether another look is due.
+    pub fn is_due(&self, now: u64) -> bool {
+        now >= self.next
+    }
+
+    /// Looks again if an end has used up what there was for it. Returns whether that was so.
+    pub fn renew(&mut self, positions: [u64; 2], now: u64) -> bool {
+        let spent = positions
+            .iter()
+            .zip(self.limit)
+            .any(|(at, limit)| *at >= limit);
+        if self.next == 0 {
+            // The first pause begins with the first check.
+            self.next = now.saturating_add(self.pause);
+            return false;
+        }
+        if spent {
+            self.limit = positions.map(|position| position.saturating_add(BYTES));
+            self.pause = (2 * self.pause).min(PAUSE_MAX);
+        }
+        self.next = now.saturating_add(self.pause);
+        spent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpinspect_common::End;
+
+    use super::*;
+
+    #[test]
+    fn a_busy_stream_is_looked_at_ever_more_rarely() {
+        let mut glance = Glance::new([100, 120]);
+        assert_eq!(glance.limit(End::Reader), 100 + BYTES);
+        assert_eq!(glance.limit(End::Writer), 120 + BYTES);
+        let (mut now, mut at, mut looks) = (PAUSE, 1 << 20, 0);
+        while now < 200 * PAUSE {
+            if glance.is_due(now) && glance.renew([at, at], now) {
+                looks += 1;
+                assert_eq!(glance.limit(End::Reader), at + BYTES);
+            }
+            now += PAUSE / 10;
+            at += 1 << 20;
+        }
+        assert!((10..=20).contains(&looks), "{looks}");
+    }
+
+    #[test]
+    fn a_quiet_stream_keeps_its_look() {
+        let mut glance = Glance::new([100, 100]);
+        for second in 1..100 {
+            assert!(!glance.renew([100, 100 + BYTES - 1], second * PAUSE));
+        }
+        assert!(glance.renew([100, 100 + BYTES], 100 * PAUSE));
+    }
+}

@@ -1,0 +1,34 @@
+"""Holds sockets, each of which was once the standard input and output of a short child.
+
+holder.py USER PAIRS: becomes USER, prints "held" once it holds PAIRS socket pairs, and holds them until
+its standard input ends.
+"""
+
+import os
+import resource
+import socket
+import sys
+
+
+def main() -> None:
+    user, pairs = int(sys.argv[1]), int(sys.argv[2])
+    most = 2 * pairs + 64
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+    held = []
+    for _ in range(pairs):
+        left, right = socket.socketpair()
+        held.append((left, right))
+        actions = [
+            (os.POSIX_SPAWN_DUP2, left.fileno(), 0),
+            (os.POSIX_SPAWN_DUP2, left.fileno(), 1),
+        ]
+        child = os.posix_spawn("/bin/true", ["true"], {}, file_actions=actions)
+        os.waitpid(child, 0)
+    print("held", flush=True)
+    sys.stdin.read()
+
+
+main()
