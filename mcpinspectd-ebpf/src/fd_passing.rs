@@ -119,14 +119,7 @@ pub fn mark_receiver<A: Access>(operation: u8, arguments: &Arguments, result: u6
         return;
     }
     // SAFETY: `step` has the signature of a loop callback, and `walk` outlives the loop.
-    let steps = unsafe {
-        bpf_loop(
-            STEPS_MAX,
-            step as *mut c_void,
-            (&raw mut walk).cast(),
-            0,
-        )
-    };
+    let steps = unsafe { bpf_loop(STEPS_MAX, step as *mut c_void, (&raw mut walk).cast(), 0) };
     if walk.found != 0 || steps >= i64::from(STEPS_MAX) {
         tracked::mark(tgid);
     }
