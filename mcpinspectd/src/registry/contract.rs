@@ -486,9 +486,16 @@ fn a_server_under_another_name_keeps_its_pins(mut registry: Registry) {
     registry
         .decide("mcp", &key, DecisionKind::Approve, None, ALICE)
         .unwrap();
+    let forgotten = ItemKey::tool("forgotten");
+    see(&mut registry, "mcp", 3, "forgotten", OLD);
+    registry
+        .decide("mcp", &forgotten, DecisionKind::Forget, None, ALICE)
+        .unwrap();
+    registry.refresh();
     settled(&registry);
     name(&mut registry, "files", Some("mcp"));
     assert_eq!(registry.size(), (2, 4));
+    assert_eq!(settled(&registry).list_server("files").unwrap().len(), 2);
 
     assert_eq!(
         see(&mut registry, "files", 6, "u", OLD),

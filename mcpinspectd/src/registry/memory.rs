@@ -125,7 +125,7 @@ impl MemoryStorage {
         let old = self
             .items
             .iter()
-            .filter(|((server, ..), _)| **server == *from);
+            .filter(|((server, ..), item)| **server == *from && !item.forgotten);
         let copies: Vec<_> = old
             .map(|(_, item)| (place(to, &item.key), item.copy()))
             .collect();

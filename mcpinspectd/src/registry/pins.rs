@@ -297,7 +297,11 @@ impl Registry {
             }
             let own = self.servers.entry(Arc::clone(to)).or_default();
             if let Entry::Vacant(place) = own.entry(key) {
-                place.insert(item);
+                // The decisions stay with the former name.
+                place.insert(Item {
+                    decided: false,
+                    ..item
+                });
                 self.items += 1;
             }
         }

@@ -363,7 +363,7 @@ fn inherit(transaction: &Transaction<'_>, from: &str, to: &str) -> rusqlite::Res
     transaction.execute(
         "INSERT INTO item (server, kind, name, pinned, pinned_at, pinned_by, current, removed_at)
          SELECT ?2, kind, name, pinned, pinned_at, pinned_by, current, removed_at
-         FROM item WHERE server = ?1
+         FROM item WHERE server = ?1 AND forgotten_at IS NULL
          ON CONFLICT (server, kind, name) DO NOTHING",
         params![from, to],
     )?;
