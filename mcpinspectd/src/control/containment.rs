@@ -14,6 +14,7 @@ use super::{ControlHandle, SessionParties};
 use crate::backoff::Backoff;
 use crate::contain::{ContainError, Contained, Process, Trigger};
 use crate::model::ContainmentAction;
+use crate::priority::Priority;
 
 /// Most servers that wait to be contained. Each session is contained at most once.
 const MAX_WAITING: usize = 4096;
@@ -51,6 +52,7 @@ impl ContainmentThread {
         thread::Builder::new()
             .name("contain".to_owned())
             .spawn(move || {
+                Priority::Pipeline.claim();
                 let mut contain = |job: &ContainmentJob, is_last| attempt(&control, job, is_last);
                 run(&queue, &mut contain);
             })?;
