@@ -147,7 +147,7 @@ fn a_large_message_of_tiny_values_costs_bounded_memory() -> Result<()> {
     .finish(SESSION)?;
     let ended = daemon.event("for the end of the session", |event| {
         let server = event["server_id"].as_str().unwrap_or_default();
-        event["type"] == "mcp_session_ended" && server.contains("zeros-server")
+        event["type"] == "mcp_session_ended" && server == "zeros"
     })?;
     let (_, peak) = tap::memory(daemon.pid())?;
     daemon.stop()?;
