@@ -165,11 +165,6 @@ fn a_server_that_writes_to_its_own_pipe_beside_busy_loops() -> Result<()> {
 }
 
 #[test]
-fn a_server_whose_child_writes_to_its_pipe() -> Result<()> {
-    writes_to_its_own_input(Some("child"), 0)
-}
-
-#[test]
 fn a_server_that_writes_to_its_clients_socket() -> Result<()> {
     writes_to_its_own_input(None, 0)
 }

@@ -1,6 +1,6 @@
 """A server that writes to its own standard input before its client does, and reads it back.
 
-selfwriter.py READY HOW: HOW is `self` or `child` (by /proc/self/fd/0, on a pipe), or the number of the
+selfwriter.py READY HOW: HOW is `self` (by /proc/self/fd/0, on a pipe), or the number of the
 client's socket in the client's process (taken with pidfd_getfd). Makes the file READY when it is done,
 then serves.
 """
@@ -27,14 +27,7 @@ def write_to_own_input(how: str) -> None:
         target = client_socket(int(how))
     else:
         target = os.open("/proc/self/fd/0", os.O_WRONLY)
-    if how == "child":
-        child = os.fork()
-        if child == 0:
-            os.write(target, NOISE)
-            os._exit(0)
-        os.waitpid(child, 0)
-    else:
-        os.write(target, NOISE)
+    os.write(target, NOISE)
     os.close(target)
     if os.read(0, len(NOISE)) != NOISE:
         raise SystemExit("something else")
