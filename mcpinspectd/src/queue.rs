@@ -24,7 +24,7 @@ pub struct Bounds {
     pub bytes: usize,
 }
 
-/// When a reader is told what was dropped.
+/// When a reader learns what was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossReport {
     /// As soon as it takes the next item, ahead of what still waits.
@@ -88,7 +88,7 @@ struct State<T> {
     bytes: usize,
     /// Everything that was dropped.
     dropped: Dropped,
-    /// What of it is told ahead of what waits.
+    /// What of it is reported ahead of what waits.
     unreported: Dropped,
     /// No more is offered.
     closed: bool,
@@ -252,7 +252,7 @@ impl<T> State<T> {
         self.dropped.add(bytes);
         match (report, self.waiting.back_mut()) {
             (LossReport::First, _) => self.unreported.add(bytes),
-            // The reader is gone: nobody takes the marks.
+            // The reader is gone and takes no marks.
             (LossReport::InPlace, _) if self.abandoned => {}
             (LossReport::InPlace, Some(Slot::Dropped(dropped))) => dropped.add(bytes),
             (LossReport::InPlace, _) => {

@@ -397,7 +397,7 @@ fn shapes() -> Vec<Shape> {
     all
 }
 
-/// What a message costs beside its own bytes, how long it takes, and what is told of it.
+/// What a message costs beside its own bytes, how long it takes, and what is reported of it.
 fn measure(shape: &Shape, size: usize) -> (usize, Duration, Told) {
     let mut whole = Whole::new();
     let before = IN_USE.load(Relaxed);
@@ -441,7 +441,7 @@ fn no_message_costs_more_than_its_bytes_and_a_fixed_amount() {
 }
 
 /// A hundred sessions that each send the first half of a large message: together they hold what one
-/// message may, and a little more. What was given up is said.
+/// message may, and a little more. What was given up is reported.
 #[test]
 fn unfinished_messages_of_all_sessions_cost_what_one_may() {
     let _alone = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Servers that want to be taken for something else are seen, or what is not seen is told.
+//! Servers that want to be taken for something else are seen, or what is not seen is reported.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -11,7 +11,7 @@ use super::step::Step;
 use super::stream::{Reason, StreamState};
 use crate::model::{BlindMechanism, GapReason};
 
-/// Leaves the streams of an excluded program alone, if nothing was said over them yet.
+/// Leaves the streams of an excluded program alone, if they have carried nothing yet.
 pub fn apply(step: &mut Step<'_>, input: Option<EndpointKey>, output: Option<EndpointKey>) {
     let was_read = input.is_some_and(|key| sniffing::positions(step, key)[0] > 0);
     let was_written = output.is_some_and(|key| sniffing::positions(step, key)[1] > 0);

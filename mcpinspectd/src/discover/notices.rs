@@ -1,4 +1,4 @@
-//! How often it is told that a user has used up what there is for one.
+//! Limits how often a user who exhausts a share is reported.
 //!
 //! Whoever has too much has it for a while, and every further stream would be one more reason to say
 //! so. Once a minute is enough.

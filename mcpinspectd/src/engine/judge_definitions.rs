@@ -2,7 +2,7 @@
 //!
 //! A definition is reported once in a session: with its first listing, and again only when it
 //! differs. A client that lists its tools before every call thus makes no noise, and a changed tool
-//! that nobody has approved shows once in every session.
+//! without approval shows once in every session.
 
 use std::borrow::Cow;
 
@@ -274,7 +274,7 @@ impl SessionState {
             .listed(self.sighting(turn.time), |name| {
                 listed.contains(&ListedName::of(name))
             });
-        // On disk before anybody is told.
+        // On disk before the event leaves.
         turn.judges.registry.save(turn.time);
         for (name, hash) in removed {
             self.report_removed(turn, &name, hash);
@@ -312,7 +312,7 @@ impl SessionState {
 
     /// Tells the tools in `news`, and empties it.
     fn report_tools(&mut self, turn: &mut Turn<'_>, news: &mut Vec<News<'_>>) {
-        // On disk before anybody is told.
+        // On disk before the event leaves.
         turn.judges.registry.save(turn.time);
         for news in news.drain(..) {
             self.report_tool(turn, &news);

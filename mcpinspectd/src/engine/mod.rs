@@ -9,13 +9,13 @@
 //! Input ─▶ framing ─▶ mcp ─▶ session ─▶ registry, detector, policy ─▶ Judgement ─▶ MessageSeen, Event
 //! ```
 //!
-//! Nothing is told before it was judged, so an inline guard can let a message wait for its
+//! Nothing is reported before it is judged, so an inline guard can let a message wait for its
 //! [`Judgement`] (see [`Output::judged`]).
 //!
 //! - `live`: a session's two streams
 //! - `observe`: frames become messages that have their place in the session
 //! - `judge`, `judge_definitions`: what they mean
-//! - `turn`: holds the judgement of one input until it is told
+//! - `turn`: holds the judgement of one input until it is reported
 //! - `tee`: tells several outputs the same
 //! - `record`: a message that can be kept
 //!
@@ -129,7 +129,7 @@ impl Engine {
     /// Inputs of a session that is unknown, or over, are ignored.
     pub fn handle(&mut self, input: Input<'_>, output: &mut dyn Output) {
         if let Input::SessionStarted(start) = &input {
-            // On disk before anyone is told: the name must not be another's after a restart.
+            // On disk before the event leaves: the name must not be another's after a restart.
             self.judges.registry.assign_name(&start.server, start.time);
             // By the time of the input: a tape of last year must not evict what it has just shown.
             let evicted = self.judges.registry.evict(start.time);
@@ -239,7 +239,7 @@ impl Engine {
         }
     }
 
-    /// Gives up the largest of all unfinished messages. Not the one that happens to grow: whoever holds
+    /// Gives up the largest of all unfinished messages, not the one that happens to grow: the session that holds
     /// the most must not cost others theirs.
     fn give_up_largest(&mut self) {
         let largest = self

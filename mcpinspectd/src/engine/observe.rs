@@ -1,4 +1,4 @@
-//! The first step: what was said. Frames become messages, and messages find their place in the
+//! The first step: observing. Frames become messages, and messages find their place in the
 //! session.
 
 use std::borrow::Cow;
@@ -13,10 +13,10 @@ use crate::model::{Direction, GapReason};
 use crate::session::Observed;
 use crate::wire::framing::{Frame, Framed};
 
-/// Members of one batch that are told one by one. A batch may hold a million.
+/// Members of one batch that are reported one by one. A batch may hold a million.
 const MAX_MEMBERS: usize = 16_384;
 
-/// Memory for them, in bytes: of members whose methods are long and written with escapes, fewer are told.
+/// Memory for them, in bytes: of members whose methods are long and written with escapes, fewer are reported.
 const MEMBERS_MEMORY: usize = 4 << 20;
 
 /// What is kept of a batch's member until the batch was judged.

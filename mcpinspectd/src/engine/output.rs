@@ -18,7 +18,7 @@ pub trait Output {
     }
 
     /// A member of the batch that was seen last. Its bytes, position and sequence are the batch's. At
-    /// most 16,384 members of a batch are told, and no more than take 4 MiB.
+    /// most 16,384 members of a batch are reported, and no more than take 4 MiB.
     fn member(&mut self, _member: &MessageSeen<'_>) {}
 
     /// Whether [`Output::event`] is wanted.
@@ -102,7 +102,7 @@ pub struct MessageSeen<'a> {
     pub invalid_reason: Option<&'a str>,
 }
 
-/// What an observation comes to, before anyone is told.
+/// What an observation comes to, before it is reported.
 #[derive(Debug)]
 pub struct Judgement {
     pub(super) disposition: Action,

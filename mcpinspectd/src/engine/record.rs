@@ -3,7 +3,7 @@
 use super::output::{MessageKind, MessageSeen};
 use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
 
-/// A message as it was seen, borrowing nothing: for a store, or for whoever looks at it later.
+/// A message as it was seen, borrowing nothing: for a store or a later reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRecord {
     /// When its last byte was sent.

@@ -71,7 +71,7 @@ impl SessionState {
         }
     }
 
-    /// What detection is told of the session.
+    /// What detection knows of the session.
     pub(super) fn context(&self, time: Timestamp) -> SessionContext<'_> {
         SessionContext {
             server_id: &self.server,

@@ -5,7 +5,7 @@ use crate::event::Event;
 
 /// Tells two outputs the same, the first one first; for more than two, one of them is a `Tee`.
 ///
-/// Both are shown a judgement before either is told anything of the message. A judgement asks for
+/// Both are shown a judgement before either receives the message. A judgement asks for
 /// nothing back, so there is nothing to combine: every output sees the same
 /// [`disposition`](Judgement::disposition), which is the strictest of the findings. Where each of
 /// several guards makes up its own mind, [`Action`](crate::model::Action) is ordered by strictness: the

@@ -2,7 +2,7 @@
 //!
 //! What is observed and judged collects here as a [`Judgement`]; nothing of it leaves until the step
 //! is over. A consumer that has to decide whether a message passes (an inline guard) is shown the
-//! judgement first, through [`Output::judged`]. That nothing is told early also keeps the order
+//! judgement first, through [`Output::judged`]. Reporting nothing early also keeps the order
 //! crash-safe: a pin is on disk before anyone hears of it.
 
 use super::output::{Judgement, MessageSeen, Output};
@@ -73,7 +73,7 @@ impl<'a> Turn<'a> {
         self.judgement.disposition = Action::None;
     }
 
-    /// Tells a member of the batch that was told last.
+    /// Reports a member of the last batch.
     pub(super) fn tell_member(&mut self, member: &MessageSeen<'_>) {
         self.output.member(member);
     }

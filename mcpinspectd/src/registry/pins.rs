@@ -30,7 +30,7 @@ pub const MAX_DEFINITION: usize = canonical::MAX_TEXT;
 /// Nanoseconds after which an unchanged definition's `last_seen` is written anew.
 const REFRESH_AFTER: u64 = 86_400_000_000_000;
 
-/// Nanoseconds after which an item that nobody decided on is removed, unless it is seen again: a year.
+/// Nanoseconds after which an item without a decision is removed, unless it is seen again: a year.
 pub const EVICT_AFTER: u64 = 365 * 86_400_000_000_000;
 
 /// Where and when definitions were seen.
@@ -200,7 +200,7 @@ impl Registry {
         }
     }
 
-    /// Removes what nobody decided on and nobody has seen for [`EVICT_AFTER`], so that servers of the
+    /// Removes items without a decision that were not seen for [`EVICT_AFTER`], so that servers of the
     /// past do not fill the registry. Looks at most once a day. Returns how many items it removed.
     pub fn evict(&mut self, now: Timestamp) -> usize {
         if now.nanos_since(self.evicted) < REFRESH_AFTER {

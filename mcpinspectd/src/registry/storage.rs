@@ -72,7 +72,7 @@ pub enum Write {
         /// When it was assigned.
         time: Timestamp,
     },
-    /// An item that nobody decided on was not seen for a year.
+    /// An item without a decision was not seen for a year.
     Evicted {
         /// The server.
         server: Arc<str>,

@@ -227,7 +227,7 @@ fn start<T: Send + 'static>(
     })
 }
 
-/// Notes that the thread is gone, however it ended: nobody may wait for it then.
+/// Notes that the thread is gone, however it ended, so that no thread waits for it.
 struct Ended<T>(Arc<Queue<T>>);
 
 impl<T> Drop for Ended<T> {

@@ -1,4 +1,4 @@
-//! Room that users share: sessions, streams, and what is told of those who take too much.
+//! Room that users share: sessions, streams, and how users who take too much are reported.
 
 use super::fixture::{Fixture, SETTINGS, USER};
 use super::{CLIENT, INITIALIZE, INITIALIZED, SECOND, pipe};

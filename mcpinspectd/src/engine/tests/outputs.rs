@@ -11,7 +11,7 @@ use crate::model::{Action, Input};
 use crate::registry::Registry;
 use crate::source::script::Script;
 
-/// A word for each thing that it is told, in order.
+/// A word for each thing that it receives, in order.
 #[derive(Default)]
 struct Order(Vec<String>);
 
@@ -311,7 +311,7 @@ fn one_engine_drives_several_outputs() {
         ]
     );
     assert_eq!(events.worst, Some(Action::Alert));
-    // Each is told all, as if it were alone.
+    // Each receives everything, as if it were alone.
     let mut alone = Order::default();
     run(evil_session(), &mut alone);
     assert_eq!(order.0, alone.0);

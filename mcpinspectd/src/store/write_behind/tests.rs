@@ -363,7 +363,7 @@ fn a_thread_that_panics_holds_nothing_up() {
         .unwrap();
     see(&mut registry, "a", 1, "t", OLD);
     outbox.push(1);
-    // From some event on, those that follow are told by this thread.
+    // From some event on, those that follow are reported by this thread.
     let begin = Instant::now();
     for event in 2.. {
         see(&mut registry, "a", 1, &format!("t{event}"), OLD);
