@@ -15,8 +15,8 @@ const BPF_LINKER: &str = "0.10.4";
 /// Announces how long the build will take if it is the first.
 pub fn announce(profile: &str) {
     let minutes = match profile {
-        "release" => 9,
-        _ => 10,
+        "release" => 5,
+        _ => 6,
     };
     if !shell::target().join(profile).join("mcpinspectd").is_file() {
         say(&format!(
