@@ -5,12 +5,17 @@
 #![no_std]
 
 mod endpoint;
+mod exec;
 mod limits;
 mod record;
 mod stats;
 mod syscall;
 
 pub use endpoint::{End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch};
+pub use exec::{
+    ARGUMENT_CLASSES, AncestorReport, EXEC_ANCESTORS, EXEC_NAME_MAX, EXEC_PATH_MAX, ExecReport,
+    SHORT_NAME_MAX,
+};
 pub use limits::{
     ENDPOINTS_MIN, NOT_JSON_BUDGET, PAYLOAD_CLASSES, PAYLOAD_MAX, SHIP_REGARDLESS,
     SNIFF_BUDGET_DEFAULT, SYSCALL_TABLE_LEN, TRACKED_SLOTS, tracked_slot,

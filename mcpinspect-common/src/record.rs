@@ -8,8 +8,8 @@ pub enum RecordKind {
     Data = 1,
     /// A reader reached the end of its stream.
     EndOfStream = 2,
-    /// A process started a program whose standard input or output may carry MCP; payload: the
-    /// [`EndpointReport`]s of descriptors 0 and 1; `aux`: the real user id of the process.
+    /// A process started a program whose standard input or output may carry MCP; payload: a
+    /// [`crate::ExecReport`] and the arguments that follow it; `aux`: the real user id of the process.
     Exec = 3,
     /// A tracked process has exited.
     Exit = 4,

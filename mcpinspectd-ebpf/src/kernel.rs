@@ -10,7 +10,7 @@ use core::mem::MaybeUninit;
 
 use aya_ebpf::helpers::{
     bpf_get_current_task,
-    generated::{bpf_get_current_task_btf, bpf_probe_read_kernel},
+    generated::{bpf_get_current_task_btf, bpf_probe_read_kernel, bpf_probe_read_kernel_str},
 };
 
 /// How a program may follow the pointers that the kernel passes to it.
@@ -69,6 +69,34 @@ pub fn probe<T: Copy + Default>(base: u64, offset: u32) -> T {
             (base + u64::from(offset)) as *const _,
         );
         value.assume_init()
+    }
+}
+
+/// Copies a `T` from `base + offset` to `target`; zeroes if the memory is not there.
+///
+/// # Safety
+/// `target` is valid for a write of a `T`.
+#[inline(always)]
+pub unsafe fn copy<T>(target: *mut T, base: u64, offset: u32) {
+    // SAFETY: the helper writes size_of::<T>() bytes, for which the caller vouches.
+    unsafe {
+        bpf_probe_read_kernel(
+            target.cast(),
+            size_of::<T>() as u32,
+            (base + u64::from(offset)) as *const _,
+        );
+    }
+}
+
+/// Copies text that ends with a zero from `address` to `target`, as much of it as fits.
+///
+/// # Safety
+/// `target` is valid for a write of an array.
+#[inline(always)]
+pub unsafe fn copy_text<const N: usize>(target: *mut [u8; N], address: u64) {
+    // SAFETY: the helper writes at most N bytes, for which the caller vouches.
+    unsafe {
+        bpf_probe_read_kernel_str(target.cast(), N as u32, address as *const _);
     }
 }
 

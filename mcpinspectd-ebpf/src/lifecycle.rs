@@ -4,7 +4,7 @@
 //! - fork: two reads, and one array look-up unless the child is a thread;
 //! - exec: up to ten reads for each of descriptors 0 and 1. If one is a pipe or a socket, the probe
 //!   also marks the process and up to eight ancestors, sums up the unread bytes, and writes one
-//!   record;
+//!   record (see [`crate::program`]);
 //! - exit of a thread: one read and one array look-up.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`); raw tracepoints exist since 4.17.
@@ -22,6 +22,7 @@ use crate::{
     descriptor, emit, endpoint,
     kernel::{Access as _, Probed, probe},
     offsets::*,
+    program::{self, Program},
     tracked,
 };
 
@@ -46,7 +47,7 @@ pub fn on_fork(parent: u64, child: u64) {
 /// Registers a new program's standard input and output, and marks the processes that may hold their
 /// other ends.
 #[inline(always)]
-pub fn on_exec<C: EbpfContext>(context: &C, task: u64) {
+pub fn on_exec<C: EbpfContext>(context: &C, task: u64, binprm: u64) {
     if tgid(task) == OWN_TGID.load() {
         return;
     }
@@ -92,7 +93,12 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64) {
     let mut header = emit::header(RecordKind::Exec, 0, EndpointKey::default(), 0);
     // The lower half is the user, the upper half the group.
     header.aux = bpf_get_current_uid_gid() & 0xffff_ffff;
-    emit::with_payload(header, [input, output]);
+    let program = Program {
+        task,
+        binprm,
+        stdio: [input, output],
+    };
+    program::ship(header, program);
 }
 
 /// Standard input and output of a program, and the reports on them.

@@ -16,6 +16,7 @@
 //!       │            ├─▶ blind_spot ─┬─▶ ledger ─▶ watch ─▶ descriptor
 //!       │            └─▶ copy ───────┴─▶ emit
 //!       ├─▶ lifecycle ─┬─▶ endpoint ─▶ descriptor
+//!       │              ├─▶ program ─▶ emit
 //!       └─▶ iterator ──┘
 //! ```
 #![no_std]
@@ -39,6 +40,7 @@ mod ledger;
 mod lifecycle;
 mod maps;
 mod offsets;
+mod program;
 mod switchover;
 mod syscall;
 mod tracked;
@@ -143,7 +145,7 @@ pub fn process_fork(ctx: RawTracePointContext) -> i32 {
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub fn process_exec(ctx: RawTracePointContext) -> i32 {
     let task = ctx.arg::<u64>(0);
-    lifecycle::on_exec(&ctx, task);
+    lifecycle::on_exec(&ctx, task, ctx.arg::<u64>(2));
     0
 }
 

@@ -28,6 +28,18 @@ offsets!(
     OFF_TASK_REAL_PARENT,
     OFF_TASK_SIGNAL,
     OFF_SIGNAL_LIVE,
+    OFF_TASK_GROUP_LEADER,
+    OFF_TASK_START_TIME,
+    OFF_TASK_NAME,
+    OFF_TASK_REAL_CRED,
+    OFF_CRED_UID,
+    OFF_TASK_FS,
+    OFF_FS_PWD_DENTRY,
+    OFF_TASK_MM,
+    OFF_MM_ARG_START,
+    OFF_MM_ARG_END,
+    OFF_MM_EXE_FILE,
+    OFF_BINPRM_INTERP,
     OFF_FILES_FDT,
     OFF_FDT_MAX_FDS,
     OFF_FDT_FD,
@@ -35,6 +47,9 @@ offsets!(
     OFF_FILE_INODE,
     OFF_FILE_MODE,
     OFF_FILE_PRIVATE_DATA,
+    OFF_FILE_DENTRY,
+    OFF_DENTRY_NAME,
+    OFF_DENTRY_INODE,
     OFF_INODE_MODE,
     OFF_INODE_INO,
     OFF_INODE_SB,
@@ -66,6 +81,10 @@ offsets!(
 /// (x86-64).
 #[unsafe(no_mangle)]
 pub static COMPAT_BY_CS: Global<u32> = Global::new(0);
+
+/// 1 if the kernel has every field that an [`mcpinspect_common::ExecReport`] is made of.
+#[unsafe(no_mangle)]
+pub static EXEC_FACTS: Global<u32> = Global::new(0);
 
 /// The daemon's own process, which is never captured.
 #[unsafe(no_mangle)]

@@ -20,8 +20,18 @@ struct Entry {
     global: &'static str,
     field: &'static str,
     property: Property,
-    /// A missing field leaves the global 0, which turns the feature off.
-    optional: bool,
+    need: Need,
+}
+
+/// What a kernel that lacks a field cannot do. The field's global is 0 then.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// Anything: the probes do not load.
+    Everything,
+    /// Follow `AF_UNIX` sockets.
+    UnixSockets,
+    /// Report what a program is when it starts.
+    ExecFacts,
 }
 
 const fn offset(global: &'static str, field: &'static str) -> Entry {
@@ -29,16 +39,21 @@ const fn offset(global: &'static str, field: &'static str) -> Entry {
         global,
         field,
         property: Property::Offset,
-        optional: false,
+        need: Need::Everything,
     }
 }
 
-const fn optional(global: &'static str, field: &'static str) -> Entry {
+const fn unix(global: &'static str, field: &'static str) -> Entry {
     Entry {
-        global,
-        field,
-        property: Property::Offset,
-        optional: true,
+        need: Need::UnixSockets,
+        ..offset(global, field)
+    }
+}
+
+const fn exec(global: &'static str, field: &'static str) -> Entry {
+    Entry {
+        need: Need::ExecFacts,
+        ..offset(global, field)
     }
 }
 
@@ -47,7 +62,7 @@ const fn size(global: &'static str, field: &'static str) -> Entry {
         global,
         field,
         property: Property::Size,
-        optional: false,
+        need: Need::Everything,
     }
 }
 
@@ -77,16 +92,31 @@ const fn element(global: &'static str, field: &'static str, at: u32) -> Entry {
         global,
         field,
         property: Property::Element(at),
-        optional: false,
+        need: Need::Everything,
     }
 }
 
-const FIELDS: [Entry; 34] = [
+const FIELDS: [Entry; 49] = [
     offset("OFF_TASK_FILES", "task_struct.files"),
     offset("OFF_TASK_TGID", "task_struct.tgid"),
     offset("OFF_TASK_REAL_PARENT", "task_struct.real_parent"),
     offset("OFF_TASK_SIGNAL", "task_struct.signal"),
     offset("OFF_SIGNAL_LIVE", "signal_struct.live"),
+    exec("OFF_TASK_GROUP_LEADER", "task_struct.group_leader"),
+    exec("OFF_TASK_START_TIME", "task_struct.start_boottime"),
+    exec("OFF_TASK_NAME", "task_struct.comm"),
+    exec("OFF_TASK_REAL_CRED", "task_struct.real_cred"),
+    exec("OFF_CRED_UID", "cred.uid"),
+    exec("OFF_TASK_FS", "task_struct.fs"),
+    exec("OFF_FS_PWD_DENTRY", "fs_struct.pwd.dentry"),
+    exec("OFF_TASK_MM", "task_struct.mm"),
+    exec("OFF_MM_ARG_START", "mm_struct.arg_start"),
+    exec("OFF_MM_ARG_END", "mm_struct.arg_end"),
+    exec("OFF_MM_EXE_FILE", "mm_struct.exe_file"),
+    exec("OFF_BINPRM_INTERP", "linux_binprm.interp"),
+    exec("OFF_FILE_DENTRY", "file.f_path.dentry"),
+    exec("OFF_DENTRY_NAME", "dentry.d_name.name"),
+    exec("OFF_DENTRY_INODE", "dentry.d_inode"),
     offset("OFF_FILES_FDT", "files_struct.fdt"),
     offset("OFF_FDT_MAX_FDS", "fdtable.max_fds"),
     offset("OFF_FDT_FD", "fdtable.fd"),
@@ -111,11 +141,11 @@ const FIELDS: [Entry; 34] = [
     offset("OFF_SOCK_FAMILY", "sock.__sk_common.skc_family"),
     offset("OFF_SOCK_SOCKET", "sock.sk_socket"),
     offset("OFF_SOCK_QUEUE", "sock.sk_receive_queue"),
-    optional("OFF_UNIX_PEER", "unix_sock.peer"),
+    unix("OFF_UNIX_PEER", "unix_sock.peer"),
     offset("OFF_SKB_NEXT", "sk_buff.next"),
     offset("OFF_SKB_LEN", "sk_buff.len"),
     offset("OFF_SKB_CB", "sk_buff.cb"),
-    optional("OFF_UNIX_CB_CONSUMED", "unix_skb_parms.consumed"),
+    unix("OFF_UNIX_CB_CONSUMED", "unix_skb_parms.consumed"),
 ];
 
 /// The globals' values.
@@ -125,6 +155,8 @@ pub struct Layout {
     pub globals: Vec<(&'static str, u32)>,
     /// Whether `AF_UNIX` sockets can be followed.
     pub unix_sockets: bool,
+    /// Whether the kernel says what a program is when it starts.
+    pub exec_facts: bool,
 }
 
 impl Layout {
@@ -135,24 +167,45 @@ impl Layout {
     pub fn from_btf(data: &[u8]) -> Result<Self, BtfError> {
         let btf = Btf::parse(data)?;
         let mut globals = Vec::with_capacity(REGISTERS.len() + FIELDS.len());
-        let mut unix_sockets = true;
+        let mut missing = Vec::new();
         for entry in REGISTERS.iter().chain(&FIELDS) {
             let value = match (btf.field(entry.field), entry.property) {
                 (Ok(field), Property::Offset) => field.offset,
                 #[cfg(target_arch = "aarch64")]
                 (Ok(field), Property::Element(at)) => field.offset + at,
                 (Ok(field), Property::Size) => field.size,
-                (Err(BtfError::Missing(_)), _) if entry.optional => {
-                    unix_sockets = false;
+                (Err(BtfError::Missing(_)), _) if entry.need != Need::Everything => {
+                    missing.push(entry.need);
                     0
                 }
                 (Err(error), _) => return Err(error),
             };
             globals.push((entry.global, value));
         }
+        let exec_facts = !missing.contains(&Need::ExecFacts);
+        globals.push(("EXEC_FACTS", u32::from(exec_facts)));
         Ok(Self {
             globals,
-            unix_sockets,
+            unix_sockets: !missing.contains(&Need::UnixSockets),
+            exec_facts,
         })
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_running_kernel_has_every_field() {
+        let data = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
+        let layout = Layout::from_btf(&data).unwrap();
+        assert!(layout.unix_sockets && layout.exec_facts);
+        // All but the first fields of their structures are somewhere behind the start.
+        for name in ["OFF_TASK_START_TIME", "OFF_MM_ARG_END", "OFF_FS_PWD_DENTRY"] {
+            let found = layout.globals.iter().find(|(global, _)| *global == name);
+            assert!(found.unwrap().1 > 0, "{name}");
+        }
     }
 }

@@ -1,11 +1,14 @@
 //! Decodes records as they come out of the ring: bytes in, a typed view out.
 
+use std::sync::Arc;
+
 use mcpinspect_common::{
-    End, EndpointKey, EndpointReport, Operation, RecordFlags, RecordHeader, RecordKind,
+    AncestorReport, End, EndpointKey, EndpointReport, ExecReport, Operation, RecordFlags,
+    RecordHeader, RecordKind,
 };
 use thiserror::Error;
 
-use crate::model::BlindMechanism;
+use crate::model::{BlindMechanism, Executed, ExecutedBy, Pid, ticks};
 
 /// Why bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -28,7 +31,7 @@ pub struct Origin {
 }
 
 /// One record of the probes. The fields are those of [`RecordHeader`], which documents them.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the header documents the fields")]
 pub enum KernelRecord<'a> {
     /// Bytes that crossed an end of a stream.
@@ -53,6 +56,8 @@ pub enum KernelRecord<'a> {
         output: EndpointReport,
         /// The real user id of the process.
         uid: u32,
+        /// What else the kernel knows of the program; `None` on a kernel that does not say.
+        executed: Option<Arc<Executed>>,
     },
     /// A tracked process has exited.
     Exit,
@@ -112,6 +117,7 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
                     .ok_or(DecodeError::Short)?,
             )?,
             uid: aux as u32,
+            executed: executed(payload, aux as u32).map(Arc::new),
         },
         RecordKind::Exit => KernelRecord::Exit,
         RecordKind::Registered => KernelRecord::Registered(plain(payload)?),
@@ -122,6 +128,64 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
         },
     };
     Ok((Origin { tgid, time }, record))
+}
+
+/// What a program is, where the kernel says more than its standard input and output.
+fn executed(payload: &[u8], uid: u32) -> Option<Executed> {
+    let ExecReport {
+        stdio: _,
+        start_time,
+        executable_ino,
+        directory_ino,
+        arguments_length,
+        name,
+        executable_name,
+        executable_path,
+        ancestors,
+    } = plain(payload).ok()?;
+    let arguments = payload.get(size_of::<ExecReport>()..).unwrap_or_default();
+    Some(Executed {
+        start_time: ticks(start_time),
+        uid,
+        name: text(&name),
+        executable: executable(&text(&executable_path), &text(&executable_name)),
+        executable_ino,
+        directory_ino,
+        arguments: (arguments_length == 0 || !arguments.is_empty()).then(|| arguments.into()),
+        ancestors: ancestors
+            .iter()
+            .take_while(|ancestor| ancestor.tgid != 0)
+            .map(|ancestor| {
+                let AncestorReport {
+                    start_time,
+                    tgid,
+                    uid,
+                    name,
+                } = ancestor;
+                ExecutedBy {
+                    pid: Pid(*tgid),
+                    start_time: ticks(*start_time),
+                    uid: *uid,
+                    name: text(name),
+                }
+            })
+            .collect(),
+    })
+}
+
+/// The path of an executable that was started as `path`, where links may have led to `name`.
+fn executable(path: &str, name: &str) -> String {
+    match path.rsplit_once('/') {
+        _ if name.is_empty() => path.to_owned(),
+        Some((directory, _)) => format!("{directory}/{name}"),
+        None => name.to_owned(),
+    }
+}
+
+/// Text up to its first zero, with a replacement for what is not UTF-8.
+fn text(bytes: &[u8]) -> String {
+    let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
 }
 
 /// The mechanism that a report names by its operation; `None` where the probes copy what it moves, or
@@ -153,6 +217,7 @@ fn mechanism(operation: u64) -> Option<BlindMechanism> {
 trait Plain: Copy {}
 impl Plain for RecordHeader {}
 impl Plain for EndpointReport {}
+impl Plain for ExecReport {}
 
 fn plain<T: Plain>(data: &[u8]) -> Result<T, DecodeError> {
     let bytes = data.get(..size_of::<T>()).ok_or(DecodeError::Short)?;
@@ -175,3 +240,6 @@ pub fn length(data: &[u8]) -> Result<usize, DecodeError> {
         Ok(length)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,11 +8,11 @@ use mcpinspectd::capture::Options;
 use mcpinspectd::config::{Config, TagAction, Tags};
 use mcpinspectd::discover::WatchPolicy;
 use mcpinspectd::engine::{Limits, UNFINISHED_BESIDE};
-use mcpinspectd::model::{Pid, ServerId, Timestamp};
+use mcpinspectd::model::{ServerId, Timestamp};
 use mcpinspectd::preflight::{self, Requirements};
 use mcpinspectd::privileges;
 use mcpinspectd::process::ProcessInfo;
-use mcpinspectd::process::identity::{self, clients::ClientConfigs};
+use mcpinspectd::process::identity::{self, Launched, clients::ClientConfigs};
 use mcpinspectd::registry::ServerNames;
 use mcpinspectd::source::kernel::{KernelEnvironment, KernelOptions, KernelSource};
 use rustix::thread::CapabilitySet;
@@ -104,8 +104,8 @@ pub fn start(
         }
     };
     let mut unnamed: u64 = 0;
-    let identity = move |server: Option<&ProcessInfo>, client: Option<u32>| {
-        let mut identity = identity::of_process(server, client.map(Pid), &configs);
+    let identity = move |server: Launched<'_>| {
+        let mut identity = identity::of_server(server, &configs);
         if identity.name_source == "unknown" {
             // Nothing is known of it: it must not be held to the pins of others like it.
             unnamed += 1;

@@ -3,6 +3,9 @@
 //! A session is announced as soon as its client is known. A client that wrote before its server's
 //! program was registered shows itself when it reads the answer; until then the session's bytes
 //! wait, but not for long.
+//!
+//! Who the parties are is what the kernel saw when they were started. By now they may have changed what
+//! `/proc` shows of them, or be gone.
 
 use std::sync::Arc;
 
@@ -12,8 +15,9 @@ use super::blind_spots;
 use super::flow::SessionIndex;
 use super::session::PendingPiece;
 use super::step::Step;
-use crate::model::{Input, Pid, ServerEndpoint, SessionStart};
+use crate::model::{Direction, Input, Pid, ServerEndpoint, SessionStart};
 use crate::process::ProcessInfo;
+use crate::process::identity::Launched;
 
 /// Nanoseconds that a session waits for its client to show itself.
 const CLIENT_PATIENCE: u64 = 100_000_000;
@@ -25,6 +29,8 @@ const PENDING_MAX: usize = 1 << 20;
 pub struct Parties {
     server: Option<u32>,
     server_info: Option<Arc<ProcessInfo>>,
+    /// What the server was launched as.
+    origin: Option<Arc<ProcessInfo>>,
     client: Option<u32>,
 }
 
@@ -83,9 +89,14 @@ pub fn parties(step: &mut Step<'_>, index: SessionIndex) -> Parties {
     let written_at = session
         .to_server
         .and_then(|key| step.streams.get(key)?.written_at);
-    let server_info = server
-        .and_then(|pid| step.machine.describe(pid))
-        .or(remembered);
+    let server_info = remembered.or_else(|| step.machine.describe(server?, step.launches));
+    let origin = session.streams().find_map(|(key, direction)| {
+        let end = match direction {
+            Direction::ClientToServer => End::Reader,
+            Direction::ServerToClient => End::Writer,
+        };
+        step.programs.origin(key, end, server_info.as_deref())
+    });
     // A client that wrote before its server's program was known has not been seen. It is the
     // nearest ancestor that holds the other end.
     let client = client.or_else(|| {
@@ -100,7 +111,35 @@ pub fn parties(step: &mut Step<'_>, index: SessionIndex) -> Parties {
     Parties {
         server,
         server_info,
+        origin,
         client,
+    }
+}
+
+/// The process that had the first program on a session's streams started: its client, unless another
+/// process was seen in that role.
+fn launched_by(step: &Step<'_>, index: SessionIndex) -> Option<u32> {
+    let session = step.sessions.get(index)?;
+    session
+        .streams()
+        .find_map(|(key, _)| step.programs.launched_by(key))
+}
+
+/// Describes a session's client. The start of the server's program shows who its ancestors were, also
+/// those that are gone, or whose number another process has by now.
+fn describe_client(
+    step: &mut Step<'_>,
+    client: u32,
+    server: Option<&ProcessInfo>,
+) -> Option<Arc<ProcessInfo>> {
+    let recorded = server.and_then(|server| server.ancestor(Pid(client)));
+    let now = step.machine.describe(client, step.launches);
+    let started = |info: &ProcessInfo| info.process().start_time;
+    match (recorded, now) {
+        (Some(recorded), Some(now)) if started(&recorded) != started(&now) => {
+            Some(Arc::new(recorded))
+        }
+        (recorded, now) => now.or_else(|| recorded.map(Arc::new)),
     }
 }
 
@@ -114,10 +153,19 @@ pub fn announce(
     let Parties {
         server,
         server_info,
+        origin,
         client,
     } = parties;
-    let client_info = client.and_then(|pid| step.machine.describe(pid));
-    let identity = step.machine.identify(server_info.as_deref(), client);
+    let client = client.or_else(|| launched_by(step, index));
+    let launch = origin.as_deref().or(server_info.as_deref());
+    let client_info = client.and_then(|pid| describe_client(step, pid, launch));
+    let identity = step.machine.identify(Launched {
+        origin: origin.as_deref(),
+        serving: server_info.as_deref(),
+        client: client.map(Pid),
+    });
+    // A process that was never seen to start, and is gone, was part of what was launched.
+    let server_info = server_info.or(origin);
     let Some(session) = step.sessions.get_mut(index) else {
         return (Vec::new(), now);
     };

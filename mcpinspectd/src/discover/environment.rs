@@ -5,9 +5,10 @@ use std::sync::Arc;
 use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointWatch};
 
 use super::shares::Uid;
-use crate::model::ServerIdentity;
-use crate::process::ProcessInfo;
+use crate::model::{Executed, ServerIdentity};
 use crate::process::fds::{Holder, Holders};
+use crate::process::identity::Launched;
+use crate::process::{Launches, ProcessInfo};
 
 /// What the configuration says about a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,10 +42,13 @@ pub trait Environment {
     fn unmark_idle(&mut self);
     /// Returns the user that a process runs as.
     fn user(&self, pid: u32) -> Option<Uid>;
-    /// Describes a process as it is now.
-    fn describe(&mut self, pid: u32) -> Option<Arc<ProcessInfo>>;
+    /// Describes a process: as it was when the kernel saw it start its program (`launches`), or else as
+    /// it is now.
+    fn describe(&mut self, pid: u32, launches: &Launches) -> Option<Arc<ProcessInfo>>;
+    /// Describes a process that has just started a program.
+    fn started(&mut self, pid: u32, executed: &Executed, launches: &Launches) -> Arc<ProcessInfo>;
     /// Returns what the configuration says about a process.
     fn policy(&mut self, process: &ProcessInfo) -> WatchPolicy;
-    /// Returns a server's stable name; `client` ends the chain of its launchers.
-    fn identify(&mut self, server: Option<&ProcessInfo>, client: Option<u32>) -> ServerIdentity;
+    /// Returns a server's stable name.
+    fn identify(&mut self, server: Launched<'_>) -> ServerIdentity;
 }

@@ -3,14 +3,20 @@
 //! A launcher such as `npx` starts a shell, which starts the server: three programs between the
 //! same two streams. A shell may also put the server into a pipeline, so that one input has several
 //! outputs. All of them are kept, in the order in which they started.
+//!
+//! What a server runs is decided by what it was launched as, not by what it executes later: it may
+//! execute itself anew with an argument made up on the spot, in its own process or in a child. So each
+//! program has an *origin*: the first program on the stream in its own process or in those that it
+//! descends from, launchers left out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mcpinspect_common::EndpointKey;
+use mcpinspect_common::{End, EndpointKey};
 
 use super::capacity;
-use crate::process::ProcessInfo;
+use crate::process::identity::is_launcher;
+use crate::process::{ProcessInfo, ProcessSnapshot};
 
 /// Programs remembered per stream: more than any chain of launchers, and a bound for a shell loop
 /// that starts thousands of programs on one pipe.
@@ -30,13 +36,44 @@ pub struct StartedProgram {
     pub info: Option<Arc<ProcessInfo>>,
 }
 
+/// A program in the list of a stream.
+#[derive(Debug)]
+struct Listed {
+    program: StartedProgram,
+    /// See [`Programs::origin`].
+    origin: Option<Arc<ProcessInfo>>,
+}
+
+impl Listed {
+    /// Whether it is at the same end of `stream` as another program.
+    fn is_beside(&self, other: &StartedProgram, stream: EndpointKey) -> bool {
+        let reads = |program: &StartedProgram| program.input == Some(stream);
+        let writes = |program: &StartedProgram| program.output == Some(stream);
+        reads(&self.program) && reads(other) || writes(&self.program) && writes(other)
+    }
+
+    fn is(&self, process: &ProcessSnapshot) -> bool {
+        self.program.info.as_ref().is_some_and(|info| {
+            let own = info.process();
+            (own.pid, own.start_time) == (process.pid, process.start_time)
+        })
+    }
+
+    /// Whether its origin is another process: the other's entry says as much.
+    fn is_derived(&self) -> bool {
+        let origin = self.origin.as_ref();
+        origin.is_some_and(|origin| !self.is(origin.process()))
+    }
+}
+
 /// The programs of all known streams.
 ///
 /// A program is listed at both of its streams, once at each, in the order in which the programs
-/// started. At most [`PER_STREAM`] are listed at a stream, and the first one always is.
+/// started. At most [`PER_STREAM`] are listed at a stream. The first one always is, and programs that
+/// others descend from give way last.
 #[derive(Debug, Default)]
 pub struct Programs {
-    by_stream: HashMap<EndpointKey, Vec<StartedProgram>>,
+    by_stream: HashMap<EndpointKey, Vec<Listed>>,
 }
 
 impl Programs {
@@ -48,15 +85,20 @@ impl Programs {
         }
         for stream in streams.into_iter().flatten() {
             let known = self.by_stream.entry(stream).or_default();
-            known.retain(|known| {
+            let origin = origin(known, program, stream);
+            known.retain(|Listed { program: known, .. }| {
                 (known.pid, known.input, known.output)
                     != (program.pid, program.input, program.output)
             });
             if known.len() == PER_STREAM {
                 // The first is the outermost launcher and worth keeping.
-                known.remove(1);
+                let spare = known.iter().skip(1).position(Listed::is_derived);
+                known.remove(spare.map_or(1, |at| at + 1));
             }
-            known.push(program.clone());
+            known.push(Listed {
+                program: program.clone(),
+                origin,
+            });
         }
     }
 
@@ -91,6 +133,32 @@ impl Programs {
             .clone()
     }
 
+    /// What the server that reads or writes `stream` was launched as: the first program there, launchers
+    /// left out, in its own process or in those that it descends from. If none of them is known, the
+    /// program that started last counts.
+    pub fn origin(
+        &self,
+        stream: EndpointKey,
+        end: End,
+        server: Option<&ProcessInfo>,
+    ) -> Option<Arc<ProcessInfo>> {
+        let listed = self.by_stream.get(&stream)?;
+        let at_end = |listed: &&Listed| match end {
+            End::Reader => listed.program.input == Some(stream),
+            End::Writer => listed.program.output == Some(stream),
+        };
+        let beside: Vec<&Listed> = listed.iter().filter(at_end).collect();
+        let related = server.and_then(|server| related(&beside, server));
+        related.or(beside.last().copied())?.origin.clone()
+    }
+
+    /// The process that had the first program on `stream` started.
+    pub fn launched_by(&self, stream: EndpointKey) -> Option<u32> {
+        let first = self.of(stream).next()?;
+        let parent = first.info.as_ref()?.ancestors().first()?;
+        Some(parent.pid.0)
+    }
+
     /// Forgets a stream.
     pub fn forget(&mut self, stream: EndpointKey) {
         self.by_stream.remove(&stream);
@@ -107,7 +175,46 @@ impl Programs {
             .map(Vec::as_slice)
             .unwrap_or_default()
             .iter()
+            .map(|listed| &listed.program)
     }
+}
+
+/// What a program that starts now was launched as, given those that started before it.
+fn origin(
+    known: &[Listed],
+    program: &StartedProgram,
+    stream: EndpointKey,
+) -> Option<Arc<ProcessInfo>> {
+    let info = program.info.as_ref()?;
+    let beside: Vec<&Listed> = known
+        .iter()
+        .filter(|known| known.is_beside(program, stream))
+        .collect();
+    let inherited = match related(&beside, info) {
+        Some(related) => related.origin.clone(),
+        None => left_behind(&beside, info),
+    };
+    inherited.or_else(|| (!is_launcher(info.process())).then(|| Arc::clone(info)))
+}
+
+/// The program of a process itself, or else that of its nearest ancestor.
+fn related<'a>(known: &[&'a Listed], info: &ProcessInfo) -> Option<&'a Listed> {
+    let mut line = std::iter::once(info.process()).chain(info.ancestors());
+    line.find_map(|process| known.iter().rev().find(|known| known.is(process)).copied())
+}
+
+/// The origin of a process that descends from none on its stream. What started the first of them may
+/// start another. A process with another parent has lost its own, which exited on purpose.
+fn left_behind(known: &[&Listed], info: &ProcessInfo) -> Option<Arc<ProcessInfo>> {
+    let parent = |info: &ProcessInfo| {
+        let parent = info.ancestors().first();
+        parent.map(|parent| (parent.pid, parent.start_time))
+    };
+    let first = known.iter().find_map(|known| known.program.info.as_ref())?;
+    if parent(first) == parent(info) {
+        return None;
+    }
+    known.iter().find_map(|known| known.origin.clone())
 }
 
 #[cfg(test)]
@@ -115,6 +222,7 @@ mod tests {
     use mcpinspect_common::EndpointKind;
 
     use super::*;
+    use crate::model::{Executed, ExecutedBy, Pid};
 
     fn pipe(ino: u64) -> EndpointKey {
         EndpointKey {
@@ -173,5 +281,142 @@ mod tests {
         let kept = pids(programs.readers(pipe(1)));
         assert_eq!(kept.len(), PER_STREAM);
         assert_eq!((kept[0], kept[1], kept[PER_STREAM - 1]), (0, 969, 999));
+    }
+
+    /// A program of process `pid`, whose ancestors are these, from the parent upwards.
+    fn runs(line: &str, pid: u32, ancestors: &[u32]) -> StartedProgram {
+        let by = |pid: &u32| ExecutedBy {
+            pid: Pid(*pid),
+            start_time: u64::MAX - 1,
+            uid: 1000,
+            name: "x".to_owned(),
+        };
+        let executed = Executed {
+            start_time: u64::MAX - 1,
+            uid: 1000,
+            name: "x".to_owned(),
+            executable: format!("/usr/bin/{}", line.split(' ').next().unwrap_or_default()),
+            executable_ino: 0,
+            directory_ino: 0,
+            arguments: Some(line.replace(' ', "\0").into_bytes().into()),
+            ancestors: ancestors.iter().map(by).collect(),
+        };
+        let info = ProcessInfo::recorded(Pid(pid), &executed);
+        StartedProgram {
+            info: Some(Arc::new(info)),
+            ..started(pid, 1, 2)
+        }
+    }
+
+    /// What the server of the last of these programs was launched as, at both of its streams.
+    fn launched(started: &[StartedProgram]) -> Option<String> {
+        let mut programs = Programs::default();
+        for program in started {
+            programs.add(program);
+        }
+        let server = started.last().and_then(|program| program.info.as_deref());
+        let line = |stream, end| {
+            let origin = programs.origin(stream, end, server)?;
+            Some(origin.process().argv.join(" "))
+        };
+        let read = line(pipe(1), End::Reader);
+        assert_eq!(read, line(pipe(2), End::Writer));
+        read
+    }
+
+    #[test]
+    fn a_server_is_what_it_was_launched_as() {
+        let npx = || runs("node /usr/bin/npx -y @a/x", 10, &[9, 1]);
+        let shell = || runs("sh -c x", 11, &[10, 9, 1]);
+        let server = || runs("node x.js", 12, &[11, 10, 9, 1]);
+        for (programs, expected) in [
+            (vec![], None),
+            (vec![npx()], None),
+            (vec![npx(), shell(), server()], Some("node x.js")),
+            // In its own process.
+            (
+                vec![server(), runs("node x.js 4711", 12, &[11, 10, 9, 1])],
+                Some("node x.js"),
+            ),
+            // In a child, under the name of a launcher.
+            (
+                vec![server(), runs("npx @b/y", 13, &[12, 11, 10, 9, 1])],
+                Some("node x.js"),
+            ),
+            // In a child of a child that has exited.
+            (
+                vec![npx(), server(), runs("node x.js 4711", 14, &[1])],
+                Some("node x.js"),
+            ),
+            // The launcher's own child, after a helper.
+            (
+                vec![
+                    runs("sh -c x", 11, &[9, 1]),
+                    runs("mkdir x", 12, &[11, 9, 1]),
+                    runs("node x.js", 13, &[11, 9, 1]),
+                ],
+                Some("node x.js"),
+            ),
+            // Two programs of one parent on the same streams.
+            (
+                vec![runs("a", 11, &[9, 1]), runs("b", 12, &[9, 1])],
+                Some("b"),
+            ),
+            // A launcher that becomes the server.
+            (
+                vec![
+                    runs("env A=b node x.js", 11, &[9, 1]),
+                    runs("node x.js", 11, &[9, 1]),
+                ],
+                Some("node x.js"),
+            ),
+        ] {
+            let lines: Vec<String> = programs
+                .iter()
+                .filter_map(|program| Some(program.info.as_ref()?.process().argv.join(" ")))
+                .collect();
+            assert_eq!(launched(&programs).as_deref(), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_a_process_is_what_started_last() {
+        let mut programs = Programs::default();
+        programs.add(&runs("node x.js", 12, &[9, 1]));
+        assert_eq!(programs.launched_by(pipe(1)), Some(9));
+        for server in [None, runs("fork", 99, &[1]).info] {
+            let origin = programs.origin(pipe(1), End::Reader, server.as_deref());
+            assert_eq!(origin.map(|origin| origin.process().pid), Some(Pid(12)));
+            assert!(programs.origin(pipe(1), End::Writer, None).is_none());
+        }
+    }
+
+    #[test]
+    fn children_do_not_displace_the_program_that_they_descend_from() {
+        let mut programs = Programs::default();
+        programs.add(&runs("sh -c x", 11, &[9, 1]));
+        programs.add(&runs("server", 12, &[11, 9, 1]));
+        for pid in 100..1000 {
+            programs.add(&runs("child", pid, &[12, 11, 9, 1]));
+        }
+        let again = runs("server 4711", 12, &[11, 9, 1]);
+        programs.add(&again);
+        let origin = programs.origin(pipe(1), End::Reader, again.info.as_deref());
+        let argv = origin.map(|origin| origin.process().argv.clone());
+        assert_eq!(argv, Some(vec!["server".to_owned()]));
+    }
+
+    #[test]
+    fn the_other_end_of_a_stream_is_another_program() {
+        let mut programs = Programs::default();
+        let writer = StartedProgram {
+            input: Some(pipe(7)),
+            output: Some(pipe(1)),
+            ..runs("filter", 11, &[8, 1])
+        };
+        programs.add(&writer);
+        programs.add(&runs("server", 12, &[9, 1]));
+        let origin = programs.origin(pipe(1), End::Reader, None);
+        assert_eq!(origin.map(|origin| origin.process().pid), Some(Pid(12)));
     }
 }

@@ -76,12 +76,14 @@ fn is_from_reader(step: &mut Step<'_>, key: EndpointKey, is_new: bool, tgid: u32
     if is_reader(tgid) {
         return true;
     }
-    step.machine.describe(tgid).is_some_and(|writer| {
-        writer
-            .ancestors()
-            .iter()
-            .any(|ancestor| is_reader(ancestor.pid.0))
-    })
+    step.machine
+        .describe(tgid, step.launches)
+        .is_some_and(|writer| {
+            writer
+                .ancestors()
+                .iter()
+                .any(|ancestor| is_reader(ancestor.pid.0))
+        })
 }
 
 /// Judges a stream again that is something else, by bytes from somewhere within it.

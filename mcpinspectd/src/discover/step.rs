@@ -14,6 +14,7 @@ use super::streams::StreamTable;
 use super::waiting::Waiting;
 use crate::capture::BootClock;
 use crate::model::InputSink;
+use crate::process::Launches;
 
 /// The tables, the machine, and where the results go. Made for each record or tick.
 pub struct Step<'a> {
@@ -22,6 +23,7 @@ pub struct Step<'a> {
     pub clock: BootClock,
     pub streams: &'a mut StreamTable,
     pub programs: &'a mut Programs,
+    pub launches: &'a Launches,
     pub sessions: &'a mut TrackedSessions,
     pub accounts: &'a mut ClosedAccounts,
     pub blind: &'a mut BlindProcesses,

@@ -1,5 +1,7 @@
 //! Takes the probes' records in and routes them to the tables that they concern.
 
+use std::sync::Arc;
+
 use mcpinspect_common::{End, EndpointKey, EndpointReport};
 
 use super::accounts::ClosedAccounts;
@@ -19,7 +21,8 @@ use super::{
     admission, arrival, delivery, eviction, exclusion, lifecycle, reconsidering, sniffing, unseen,
 };
 use crate::capture::{BootClock, KernelRecord, Origin};
-use crate::model::{Account, Direction, EndReason, InputSink, StreamLedger};
+use crate::model::{Account, Direction, EndReason, Executed, InputSink, Pid, StreamLedger};
+use crate::process::{Launches, ProcessInfo};
 
 /// Nanoseconds between two checks of everything known against the process table.
 const SWEEP_INTERVAL: u64 = 3_000_000_000;
@@ -31,6 +34,7 @@ pub struct Tracker<E> {
     clock: BootClock,
     streams: StreamTable,
     programs: Programs,
+    launches: Launches,
     sessions: TrackedSessions,
     accounts: ClosedAccounts,
     blind: BlindProcesses,
@@ -50,6 +54,7 @@ impl<E: Environment> Tracker<E> {
             clock,
             streams: StreamTable::new(settings.max_streams_per_user, settings.max_streams),
             programs: Programs::default(),
+            launches: Launches::default(),
             sessions: TrackedSessions::new(run, settings.max_sessions),
             accounts: ClosedAccounts::new(settings.max_accounts),
             blind: BlindProcesses::default(),
@@ -122,9 +127,12 @@ impl<E: Environment> Tracker<E> {
             KernelRecord::EndOfStream { key } => {
                 delivery::end_of_stream(&mut self.step(sink), key, origin);
             }
-            KernelRecord::Exec { input, output, uid } => {
-                self.exec(origin, uid, input, output, sink);
-            }
+            KernelRecord::Exec {
+                input,
+                output,
+                uid,
+                executed,
+            } => self.exec(origin, uid, [input, output], executed, sink),
             KernelRecord::Exit => self.exit(origin),
             KernelRecord::Registered(report) => {
                 self.streams.join(report);
@@ -154,7 +162,7 @@ impl<E: Environment> Tracker<E> {
         output: Option<EndpointKey>,
     ) {
         let output = output.and_then(|key| self.streams.peers().stream_at(key, End::Writer));
-        let info = self.environment.describe(pid);
+        let info = self.environment.describe(pid, &self.launches);
         self.programs.add(&StartedProgram {
             pid,
             input,
@@ -222,6 +230,7 @@ impl<E: Environment> Tracker<E> {
             clock: self.clock,
             streams: &mut self.streams,
             programs: &mut self.programs,
+            launches: &self.launches,
             sessions: &mut self.sessions,
             accounts: &mut self.accounts,
             blind: &mut self.blind,
@@ -252,8 +261,8 @@ impl<E: Environment> Tracker<E> {
         &mut self,
         origin: Origin,
         user: Uid,
-        input: EndpointReport,
-        output: EndpointReport,
+        [input, output]: [EndpointReport; 2],
+        executed: Option<Arc<Executed>>,
         sink: &mut dyn InputSink,
     ) {
         // Whatever its process did before, this is another program.
@@ -267,11 +276,15 @@ impl<E: Environment> Tracker<E> {
             self.streams.ensure_of(key, user);
         }
         eviction::make_room(&mut self.step(sink), user, origin);
+        if let Some(executed) = &executed {
+            self.launches.add(Pid(origin.tgid), Arc::clone(executed));
+        }
         // Only a program between two streams can be a server whose both directions are seen. The
         // process table is read for those alone, while they are there.
-        let info = (input.is_some() && output.is_some())
-            .then(|| self.environment.describe(origin.tgid))
-            .flatten();
+        let info = match (input, output) {
+            (Some(_), Some(_)) => self.describe_started(origin.tgid, executed.as_deref()),
+            _ => None,
+        };
         let policy = info
             .as_deref()
             .map_or(WatchPolicy::Sniff, |info| self.environment.policy(info));
@@ -295,7 +308,20 @@ impl<E: Environment> Tracker<E> {
         self.route_waiting(sink);
     }
 
+    fn describe_started(
+        &mut self,
+        pid: u32,
+        executed: Option<&Executed>,
+    ) -> Option<Arc<ProcessInfo>> {
+        let launches = &self.launches;
+        match executed {
+            Some(executed) => Some(self.environment.started(pid, executed, launches)),
+            None => self.environment.describe(pid, launches),
+        }
+    }
+
     fn exit(&mut self, origin: Origin) {
+        self.launches.forget(Pid(origin.tgid));
         for session in self.sessions.values_mut() {
             if session.server == Some(origin.tgid) {
                 session.close(origin.time, EndReason::ServerExited);

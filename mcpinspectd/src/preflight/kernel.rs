@@ -75,12 +75,17 @@ pub fn btf(file: Option<&Path>) -> Check {
         }
     };
     match Layout::from_btf(&data) {
-        Ok(layout) if layout.unix_sockets => Check::ok(NAME, path.display().to_string()),
-        Ok(_) => Check::warning(
+        Ok(layout) if !layout.unix_sockets => Check::warning(
             NAME,
             "lacks Unix sockets (a module of this kernel)",
             "servers on pipes are captured; those on socket pairs (Node's default) are not",
         ),
+        Ok(layout) if !layout.exec_facts => Check::warning(
+            NAME,
+            "lacks what the kernel knows of a program that starts",
+            "servers are named from /proc, where they can change what they are called",
+        ),
+        Ok(_) => Check::ok(NAME, path.display().to_string()),
         Err(error) => Check::failed(
             NAME,
             error.to_string(),

@@ -1,9 +1,9 @@
 //! One process and its ancestors.
 
 use std::fmt;
-use std::path::Path;
 
 use super::cgroup;
+use super::launcher::{file_name, program, script_launcher};
 use super::procfs::{Proc, ProcDir, Stat, real_uid, split_arguments};
 use crate::model::{Party, Pid};
 use crate::text::{escape, redact};
@@ -25,7 +25,8 @@ const SHOWN_PATH: usize = 512;
 /// Longest name that is shown, in characters.
 const SHOWN_NAME: usize = 32;
 
-/// A process as `/proc` describes it at one moment. All text is raw: neither escaped nor redacted.
+/// A process as it was when it started its program, or as `/proc` describes it at one moment. All text is
+/// raw: neither escaped nor redacted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ProcessSnapshot {
     /// Its pid.
@@ -66,7 +67,7 @@ impl fmt::Debug for ProcessSnapshot {
 }
 
 impl ProcessSnapshot {
-    fn read(pid: Pid, dir: &ProcDir) -> Option<Self> {
+    pub(super) fn read(pid: Pid, dir: &ProcDir) -> Option<Self> {
         let Stat {
             comm,
             state: _,
@@ -75,11 +76,7 @@ impl ProcessSnapshot {
         } = Stat::parse(&dir.read("stat", 4096).ok()?)?;
         let uid = real_uid(&dir.read("status", 4096).ok()?)?;
         let argv = dir.read("cmdline", MAX_COMMAND_BYTES).unwrap_or_default();
-        let exe = link(dir, "exe").unwrap_or_default();
-        let (exe, exe_deleted) = match exe.strip_suffix(" (deleted)") {
-            Some(exe) => (exe.to_owned(), true),
-            None => (exe, false),
-        };
+        let (exe, exe_deleted) = executable(dir).unwrap_or_default();
         Some(Self {
             pid,
             start_time,
@@ -109,6 +106,15 @@ impl ProcessSnapshot {
                     _ => first,
                 }
             }
+            // npm before it has set its title.
+            [node, script, arguments @ ..]
+                if program(node) == "node" && script_launcher(script).is_some() =>
+            {
+                match (script_launcher(script), arguments) {
+                    (Some("npm"), [exec, ..]) if exec == "exec" || exec == "x" => "npm exec",
+                    (launcher, _) => launcher.unwrap_or_default(),
+                }
+            }
             [first, ..] => file_name(first).trim_start_matches('-'),
             [] => "",
         };
@@ -126,31 +132,15 @@ pub struct ProcessInfo {
 }
 
 impl ProcessInfo {
-    /// Reads a process and its ancestors; `None` if it is gone.
-    pub fn read(pid: Pid) -> Option<Self> {
-        Self::read_from(&Proc::system().ok()?, pid)
+    pub(super) fn new(process: ProcessSnapshot, ancestors: Vec<ProcessSnapshot>) -> Self {
+        Self { process, ancestors }
     }
 
-    fn read_from(proc: &Proc, pid: Pid) -> Option<Self> {
-        let process = ProcessSnapshot::read(pid, &proc.open(pid).ok()?)?;
-        let mut ancestors: Vec<ProcessSnapshot> = Vec::new();
-        let (mut next, mut younger) = (process.parent, process.start_time);
-        while next.0 != 0 && ancestors.len() < MAX_ANCESTORS {
-            let Some(ancestor) = proc
-                .open(next)
-                .ok()
-                .and_then(|dir| ProcessSnapshot::read(next, &dir))
-            else {
-                break;
-            };
-            // A parent that is younger than its child only has the number of the real one.
-            if ancestor.start_time > younger {
-                break;
-            }
-            (next, younger) = (ancestor.parent, ancestor.start_time);
-            ancestors.push(ancestor);
-        }
-        Some(Self { process, ancestors })
+    /// One of its ancestors with the ancestors of that one.
+    pub fn ancestor(&self, pid: Pid) -> Option<Self> {
+        let at = self.ancestors.iter().position(|one| one.pid == pid)?;
+        let (process, ancestors) = self.ancestors.get(at..)?.split_first()?;
+        Some(Self::new(process.clone(), ancestors.to_vec()))
     }
 
     /// The process itself, neither escaped nor redacted.
@@ -175,7 +165,11 @@ impl ProcessInfo {
             pid: process.pid,
             start_time: process.start_time,
             exe: shown_path(&process.exe, process.exe_deleted),
-            command: shown_command(&process.argv),
+            command: match process.argv.as_slice() {
+                // Nothing else is known of a process that was gone too early.
+                [] => vec![process.display_name()],
+                argv => shown_command(argv),
+            },
             uid: process.uid,
             cgroup: escape::printable(&process.cgroup, SHOWN_PATH),
             unit: self.unit(),
@@ -219,16 +213,18 @@ pub fn all() -> Vec<ProcessSnapshot> {
         .collect()
 }
 
-fn link(dir: &ProcDir, name: &str) -> Option<String> {
-    Some(dir.link(name).ok()?.to_string_lossy().into_owned())
+/// The path of a process' executable, and whether its file was deleted.
+pub(super) fn executable(dir: &ProcDir) -> Option<(String, bool)> {
+    let exe = link(dir, "exe")?;
+    Some(match exe.strip_suffix(" (deleted)") {
+        Some(exe) => (exe.to_owned(), true),
+        None => (exe, false),
+    })
 }
 
-/// The last component of a path.
-pub(super) fn file_name(path: &str) -> &str {
-    Path::new(path)
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or(path)
+/// Where a link in a process' directory points.
+pub(super) fn link(dir: &ProcDir, name: &str) -> Option<String> {
+    Some(dir.link(name).ok()?.to_string_lossy().into_owned())
 }
 
 fn numbered_name(process: &ProcessSnapshot) -> String {

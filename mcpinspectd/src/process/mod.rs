@@ -1,13 +1,16 @@
-//! The processes behind a session, read from `/proc`.
+//! The processes behind a session.
 //!
 //! A session's two parties are processes, and a person wants to know which: the executable, the
-//! command, the user, the unit or container, and the chain of wrappers that started it. All of it comes
-//! from `/proc`. The process itself controls what is in there, and may end at any moment; so every read
-//! is bounded, every failure means *unknown*, and nothing here panics or blocks. Raw command lines stay
+//! command, the user, the unit or container, and the chain of wrappers that started it. What the kernel
+//! saw when a process started its program decides. `/proc` has the rest, and all of it for processes
+//! that were not seen to start. The process itself controls what is in there, and may end at any moment;
+//! so every read is bounded, every failure means *unknown*, and nothing here panics. Raw command lines stay
 //! private (they contain secrets, and identity needs them unaltered); what is shown is masked, escaped
 //! and bounded.
 //!
 //! - [`info`]: one process and its ancestors
+//! - `launches`, `started`: what the kernel saw processes start, which decides over `/proc`
+//! - `launcher`: programs by the last part of their paths
 //! - [`fds`]: which processes hold which pipe or socket
 //! - [`calls`]: the system call that a thread is in
 //! - [`cgroup`]: the unit or container that a cgroup path names
@@ -22,12 +25,16 @@ pub mod fds;
 mod handle;
 pub mod identity;
 pub mod info;
+mod launcher;
+mod launches;
 mod procfs;
 pub mod program;
 mod root;
+mod started;
 mod table;
 mod walk;
 
 pub use handle::ProcessHandle;
 pub use info::{ProcessInfo, ProcessSnapshot, snapshot, start_time};
+pub use launches::Launches;
 pub use table::{ProcessRow, own, pids, table};

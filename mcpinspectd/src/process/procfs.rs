@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, readlinkat, statx};
 use rustix::io::Errno;
 
 use crate::model::Pid;
@@ -85,6 +85,13 @@ impl ProcDir {
         Ok(PathBuf::from(std::ffi::OsString::from_vec(
             target.into_bytes(),
         )))
+    }
+
+    /// The inode number of what a link points to. A file system is not asked for what it has not told
+    /// before, so that one which never answers delays nobody.
+    pub(super) fn inode(&self, name: &str) -> Result<u64, Errno> {
+        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        Ok(statx(&self.dir, name, flags, StatxFlags::INO)?.stx_ino)
     }
 
     /// A directory inside it, opened to be listed.

@@ -11,9 +11,12 @@ use super::SECOND;
 use crate::capture::{BootClock, KernelRecord, Origin};
 use crate::discover::{Environment, Settings, Tracker, WatchPolicy};
 
-use crate::model::{Direction, Input, InputSink, Pid, ServerId, ServerIdentity};
-use crate::process::ProcessInfo;
+use crate::model::{
+    Direction, Executed, ExecutedBy, Input, InputSink, Pid, ServerId, ServerIdentity, SessionStart,
+};
 use crate::process::fds::{Access, Holder, Holders, InodeKey, StreamKind};
+use crate::process::identity::Launched;
+use crate::process::{Launches, ProcessInfo};
 
 /// What the fake kernel knows, shared with the test.
 #[derive(Default)]
@@ -58,7 +61,13 @@ impl Environment for Fake {
     fn user(&self, _pid: u32) -> Option<u32> {
         Some(USER)
     }
-    fn describe(&mut self, _pid: u32) -> Option<Arc<ProcessInfo>> {
+    fn started(&mut self, pid: u32, executed: &Executed, _launches: &Launches) -> Arc<ProcessInfo> {
+        Arc::new(ProcessInfo::recorded(Pid(pid), executed))
+    }
+    fn describe(&mut self, pid: u32, launches: &Launches) -> Option<Arc<ProcessInfo>> {
+        if let Some(executed) = launches.of(Pid(pid)) {
+            return Some(Arc::new(ProcessInfo::recorded(Pid(pid), executed)));
+        }
         // Only for its policy: any process will do.
         let is_asked = self.0.borrow().policy != WatchPolicy::Sniff;
         is_asked
@@ -69,9 +78,11 @@ impl Environment for Fake {
     fn policy(&mut self, _process: &ProcessInfo) -> WatchPolicy {
         self.0.borrow().policy
     }
-    fn identify(&mut self, _server: Option<&ProcessInfo>, _client: Option<u32>) -> ServerIdentity {
+    fn identify(&mut self, server: Launched<'_>) -> ServerIdentity {
+        let launched = server.origin.or(server.serving);
+        let line = launched.map(|info| info.process().argv.join(" "));
         ServerIdentity {
-            server_id: ServerId("fake".into()),
+            server_id: ServerId(line.unwrap_or_else(|| "fake".to_owned()).into()),
             fingerprint: String::new(),
             name_source: String::new(),
             former: None,
@@ -83,6 +94,7 @@ impl Environment for Fake {
 #[derive(Default)]
 pub(super) struct Collected {
     pub(super) lines: Vec<String>,
+    pub(super) starts: Vec<SessionStart>,
     pub(super) client: Option<u32>,
     pub(super) bytes: HashMap<Direction, Vec<u8>>,
 }
@@ -90,7 +102,10 @@ pub(super) struct Collected {
 impl InputSink for Collected {
     fn input(&mut self, input: Input<'_>) {
         match input {
-            Input::SessionStarted(_) => self.lines.push("started".into()),
+            Input::SessionStarted(start) => {
+                self.lines.push("started".into());
+                self.starts.push(start);
+            }
             Input::Bytes {
                 direction, bytes, ..
             }
@@ -196,6 +211,50 @@ impl Fixture {
                 input: report(input, 0),
                 output: report(output, 1),
                 uid,
+                executed: None,
+            },
+        );
+    }
+
+    /// A program as the kernel saw it start; its ancestors follow from the parent upwards.
+    pub(super) fn exec_line(
+        &mut self,
+        line: &str,
+        lineage: &[(u32, &str)],
+        [input, output]: [EndpointKey; 2],
+    ) {
+        let report = |key, fd| EndpointReport {
+            key,
+            peer_ino: 0,
+            fd,
+            fresh: 1,
+        };
+        let by = |(pid, name): &(u32, &str)| ExecutedBy {
+            pid: Pid(*pid),
+            start_time: u64::MAX,
+            uid: USER,
+            name: (*name).to_owned(),
+        };
+        let Some(((pid, name), ancestors)) = lineage.split_first() else {
+            return;
+        };
+        let executed = Executed {
+            start_time: u64::MAX,
+            uid: USER,
+            name: (*name).to_owned(),
+            executable: format!("/usr/bin/{name}"),
+            executable_ino: 0,
+            directory_ino: 0,
+            arguments: Some(line.replace(' ', "\0").into_bytes().into()),
+            ancestors: ancestors.iter().map(by).collect(),
+        };
+        self.record(
+            *pid,
+            KernelRecord::Exec {
+                input: report(input, 0),
+                output: report(output, 1),
+                uid: USER,
+                executed: Some(Arc::new(executed)),
             },
         );
     }

@@ -2,6 +2,7 @@
 
 mod evasion;
 mod fixture;
+mod launch;
 mod room;
 
 use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, SHIP_REGARDLESS};
@@ -310,6 +311,7 @@ fn bytes_written_before_the_peer_is_known_are_kept() {
             input: report(0),
             output: report(1),
             uid: USER,
+            executed: None,
         },
     );
     // Recognised by what the client wrote, though the server has not read it yet.

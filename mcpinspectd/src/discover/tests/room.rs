@@ -155,6 +155,7 @@ fn a_socket_that_nothing_is_read_at_is_forgotten_with_its_peer() {
         input: EndpointReport::default(),
         output,
         uid: USER,
+        executed: None,
     };
     fixture.record(1001, record);
     for _ in 0..4 {

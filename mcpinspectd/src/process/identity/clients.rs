@@ -13,7 +13,7 @@ use super::bin_links::BinLinks;
 use super::config_file::{self, ConfiguredServer, FileVersion, Layout};
 use super::launch::Launch;
 use super::matching;
-use crate::process::info::file_name;
+use crate::process::launcher::file_name;
 
 /// How many levels up from a working directory project files are searched.
 const MAX_LEVELS: usize = 24;

@@ -9,13 +9,14 @@
 use super::bin_links::BinLinks;
 use super::node_modules::{self, Place};
 use super::normal;
-use crate::process::info::file_name;
+use crate::process::launcher::file_name;
 
 mod grammar;
 
 use grammar::{
-    DENO_VALUES, DOCKER_FLAGS, INTERPRETERS, NODE_VALUES, NPM_ELSEWHERE, NPM_VALUES, PROJECT_TOOLS,
-    PYTHON_VALUES, RUNNERS, SHELLS, SURROUNDINGS, UV_VALUES, behind, is_command_option, option,
+    DENO_VALUES, DOCKER_FLAGS, HOSTED_BY_NODE, INTERPRETERS, LAUNCHED_BY_PYTHON, NODE_VALUES,
+    NPM_ELSEWHERE, NPM_VALUES, PREFIXES, PROJECT_TOOLS, PYTHON_VALUES, RUNNERS, SHELL_VALUES,
+    SHELLS, SURROUNDED_BY_NODE, SURROUNDINGS, UV_VALUES, behind, hosted, is_command_option, option,
     positional, program, script_launcher, shell_words,
 };
 
@@ -102,39 +103,105 @@ pub(super) fn recognise(
     .recognise()
 }
 
-/// Whether a process is a launcher that stays above what it launched. If the client is unknown, only
-/// such processes count as part of a server.
+/// Whether a process is a launcher: it stays above what it launches, or gives way to it. If the client
+/// is unknown, only such processes count as part of a server.
 pub(super) fn is_wrapper(argv: &[String], exe: &str) -> bool {
     let words: Vec<&str> = match argv {
         [title] => title.split_whitespace().collect(),
         argv => argv.iter().map(String::as_str).collect(),
     };
-    let Some(&first) = words.first() else {
+    launches(&words, exe, 0)
+}
+
+fn launches(words: &[&str], exe: &str, depth: usize) -> bool {
+    let Some((&first, rest)) = words.split_first() else {
         return false;
     };
-    let mut name = program(first);
-    let mut rest = &words[1..];
-    if name == "node" && (exe.is_empty() || program(exe) == "node") {
-        // npm before it has set its title.
-        let Some(&script) = rest.first() else {
-            return false;
-        };
-        name = script_launcher(script).unwrap_or("node");
-        rest = &rest[1..];
+    if depth > MAX_DEPTH {
+        return false;
     }
-    match name {
+    match called(first, exe) {
         "npx" | "uvx" | "uv" | "bunx" | "pipx" | "pnpx" => true,
         "npm" | "pnpm" | "yarn" => rest
             .iter()
             .any(|word| matches!(*word, "exec" | "x" | "dlx" | "run" | "start")),
-        name if SHELLS.contains(&name) => rest.iter().any(|word| is_command_option(word)),
+        // Launchers that are scripts.
+        "node" => match positional(rest, NODE_VALUES).split_first() {
+            Some((script, rest)) => script_launcher(script)
+                .or_else(|| hosted(script, SURROUNDED_BY_NODE))
+                .is_some_and(|name| launches(&join(name, rest), "", depth + 1)),
+            None => false,
+        },
+        "python" | "pypy" => {
+            let command = match rest {
+                ["-m", module, rest @ ..] => Some((*module, rest)),
+                rest => positional(rest, PYTHON_VALUES)
+                    .split_first()
+                    .map(|(script, rest)| (*script, rest)),
+            };
+            command.is_some_and(|(script, rest)| {
+                hosted(script, LAUNCHED_BY_PYTHON)
+                    .or_else(|| hosted(script, PROJECT_TOOLS))
+                    .is_some_and(|name| launches(&join(name, rest), "", depth + 1))
+            })
+        }
+        name if SHELLS.contains(&name) => {
+            rest.iter().any(|word| is_command_option(word))
+                || match positional(rest, SHELL_VALUES) {
+                    // A shim: a script that takes an interpreter's or a launcher's place.
+                    command @ [script, ..] if is_shim(script) => launches(command, "", depth + 1),
+                    _ => false,
+                }
+        }
         name => {
             SURROUNDINGS.iter().any(|(known, _)| *known == name)
                 || RUNNERS.contains(&name)
                 || PROJECT_TOOLS.contains(&name)
+                || PREFIXES.contains(&name)
                 || name == "timeout"
         }
     }
+}
+
+/// The name by which a program decides what to do, for a program that was called `first`. A title
+/// cannot fake an interpreter's executable; but Node's and Bun's are called by the names of their
+/// launchers. Of anything else, the name by which it was called says more than the file behind a link.
+fn called<'a>(first: &'a str, exe: &'a str) -> &'a str {
+    let name = program(first);
+    match program(exe) {
+        "node" if matches!(name, "npm" | "npx") => name,
+        "bun" if name == "bunx" => name,
+        known @ ("node" | "python" | "pypy" | "bun" | "deno" | "java") => known,
+        _ => name,
+    }
+}
+
+fn join<'a>(name: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
+    std::iter::once(name).chain(rest.iter().copied()).collect()
+}
+
+/// Whether a shell script has the name of an interpreter or a launcher, in whose place version managers
+/// put it: `bash ~/.pyenv/shims/python server.py`.
+fn is_shim(script: &str) -> bool {
+    matches!(
+        program(script),
+        "node"
+            | "npm"
+            | "npx"
+            | "pnpm"
+            | "pnpx"
+            | "yarn"
+            | "python"
+            | "pypy"
+            | "uv"
+            | "uvx"
+            | "pipx"
+            | "poetry"
+            | "bun"
+            | "bunx"
+            | "deno"
+            | "java"
+    )
 }
 
 /// A command line that is being parsed.
@@ -157,17 +224,17 @@ impl Command<'_> {
                 .then(|| self.invocation(LaunchSource::Binary, self.path(self.exe), &[]));
         };
         let rest = &self.argv[1..];
-        // A title cannot fake an interpreter's executable. Of anything else, the name by which it was
-        // called says more than the file behind a link.
-        let name = match program(self.exe) {
-            known @ ("node" | "python" | "pypy" | "bun" | "deno" | "java") => {
-                match program(first) {
-                    called @ ("npm" | "npx" | "bunx") => called,
-                    _ => known,
-                }
-            }
-            _ => program(first),
-        };
+        let name = called(first, self.exe);
+        let found = self.recognise_as(name, first, rest);
+        // A launcher's name alone, in the place of an interpreter's.
+        let own = program(self.exe);
+        if found.is_none() && own != name && matches!(own, "node" | "bun") {
+            return self.recognise_as(own, first, rest);
+        }
+        found
+    }
+
+    fn recognise_as(&self, name: &str, first: &str, rest: &[String]) -> Option<Invocation> {
         match name {
             "npx" | "bunx" => self.npx(rest),
             "pnpx" => self.npm(rest),
@@ -260,11 +327,14 @@ impl Command<'_> {
         let [spec, arguments @ ..] = positional(args, NPM_VALUES) else {
             return None;
         };
+        let command = normal::npm_name(spec);
         let spec = package.unwrap_or(spec);
         if spec.starts_with(['/', '.', '~']) {
             return Some(self.invocation(LaunchSource::Script, self.path(spec), arguments));
         }
-        Some(self.invocation(LaunchSource::Npm, normal::npm_name(spec), arguments))
+        let found = self.invocation(LaunchSource::Npm, command, arguments);
+        // npm's title has the command, but not the package that it is from.
+        Some(behind_command(found, package.map(normal::npm_name)))
     }
 
     fn bun(&self, args: &[String]) -> Option<Invocation> {
@@ -372,7 +442,10 @@ impl Command<'_> {
                 arguments,
             ));
         }
-        if matches!(name, "mcp" | "fastmcp" | "uvx" | "uv" | "pipx") {
+        if matches!(name, "mcp" | "fastmcp")
+            || LAUNCHED_BY_PYTHON.contains(&name)
+            || (PROJECT_TOOLS.contains(&name) && behind(arguments, &["run"]).is_some())
+        {
             return self.nested(command, self.cwd);
         }
         // A console script: its name is the package's more often than not.
@@ -386,9 +459,10 @@ impl Command<'_> {
         let command = positional(args, NODE_VALUES);
         match command {
             [script, arguments @ ..] => {
-                if args.len() == command.len()
-                    && let Some(launcher) = script_launcher(script)
-                {
+                let launcher = script_launcher(script)
+                    .or_else(|| hosted(script, SURROUNDED_BY_NODE))
+                    .or_else(|| hosted(script, HOSTED_BY_NODE));
+                if let Some(launcher) = launcher {
                     let mut argv = vec![launcher.to_owned()];
                     argv.extend_from_slice(arguments);
                     return self.nested(&argv, self.cwd);
@@ -468,9 +542,11 @@ impl Command<'_> {
                 Some(self.invocation(LaunchSource::Binary, self.called(), &args[at..]))
             });
         }
-        match positional(args, &["-o", "-O", "--rcfile", "--init-file"]) {
+        match positional(args, SHELL_VALUES) {
             [] => None,
-            command => self.script(command),
+            command @ [script, ..] if is_shim(script) => self.nested(command, self.cwd),
+            // What pnpm puts into `.bin` is a shell script.
+            [script, arguments @ ..] => self.script_or_package(script, arguments),
         }
     }
 

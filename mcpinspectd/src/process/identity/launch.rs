@@ -74,9 +74,14 @@ impl Launch {
                 let arguments = if same { own.arguments } else { outer.arguments };
                 Some(Invocation { arguments, ..outer })
             }
-            (outer, own) => outer.or(own),
+            (outer, own) => outer.or(own).or_else(|| nameless(server)),
         }
     }
+}
+
+/// The executable of a process whose command line says nothing.
+fn nameless(process: &ProcessSnapshot) -> Option<Invocation> {
+    command::recognise(&[], &process.exe, process.cwd.as_deref(), &BinLinks::none())
 }
 
 /// What a process runs.

@@ -11,7 +11,8 @@ use super::command::{self, Invocation, LaunchSource};
 use super::config_file::ConfiguredServer;
 use super::launch::{self, Launch};
 use super::normal;
-use crate::process::info::{ProcessSnapshot, file_name};
+use crate::process::info::ProcessSnapshot;
+use crate::process::launcher::file_name;
 
 /// Whether `entry` describes `launch`; `links` finds the packages behind commands.
 pub(super) fn matches(entry: &ConfiguredServer, launch: &Launch, links: &BinLinks) -> bool {

@@ -2,7 +2,9 @@
 //!
 //! A pin on a tool is worth as much as the name under which it is kept. A pid, a pipe or the name that
 //! a server gives itself will not do: the first two change at every start, and the attacker chooses
-//! the third. What stays is *how the server is launched*. From the processes between client and server
+//! the third. What stays is *how the server is launched*, as the kernel saw it: command lines are those
+//! of the moment when a program was started, and the first program on the server's streams decides,
+//! whatever it executes later. From the processes between client and server
 //! (`npm exec` → `sh` → `node`), `command` finds the package and its own arguments; `normal` brings
 //! them into a form that does not depend on user, host, version or secrets; their hash is the
 //! **fingerprint**. The readable **name** is the one that a person gave the server in a client's
@@ -30,11 +32,13 @@ use self::bin_links::BinLinks;
 use self::clients::{ClientConfigs, Named};
 use self::command::{Invocation, LaunchSource};
 pub use self::launch::Launch;
-use super::info::ProcessInfo;
+use super::info::{ProcessInfo, ProcessSnapshot};
 use crate::model::{FormerIdentity, Pid, ServerId, ServerIdentity};
 
 /// Bytes of the hash that are kept: sixteen, printed as 32 hexadecimal digits.
 const FINGERPRINT_BYTES: usize = 16;
+/// The name of a server of which nothing is known, and the source of that name.
+const UNKNOWN: &str = "unknown";
 
 /// Identifies a server by its launch and the packages that its commands lead to; its name is looked up
 /// in the clients' configurations.
@@ -42,6 +46,47 @@ fn of(launch: &Launch, links: &BinLinks, configs: &ClientConfigs) -> ServerIdent
     // The server's own commands first: what configurations name must not use up the look-ups.
     let decisive = launch.decisive(links);
     with_name(launch, decisive, configs.name_of(launch, links))
+}
+
+/// The processes of a server, as far as they are known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Launched<'a> {
+    /// What was started first on the server's streams, launchers left out. It decides: what a server
+    /// executes later is its own choice.
+    pub origin: Option<&'a ProcessInfo>,
+    /// What serves now.
+    pub serving: Option<&'a ProcessInfo>,
+    /// The client, which ends the chain of launchers.
+    pub client: Option<Pid>,
+}
+
+/// Identifies a server by what it was launched as. Where that is not what serves, its former identity
+/// is that of what serves: earlier versions went by that. Blocks as [`of_process`] does.
+pub fn of_server(server: Launched<'_>, configs: &ClientConfigs) -> ServerIdentity {
+    let Launched {
+        origin,
+        serving,
+        client,
+    } = server;
+    let mut identity = of_process(origin.or(serving), client, configs);
+    if let (Some(origin), Some(serving)) = (origin, serving)
+        && origin != serving
+    {
+        let before = of_process(Some(serving), client, configs);
+        if before.fingerprint != identity.fingerprint && before.name_source != UNKNOWN {
+            identity.former = Some(FormerIdentity {
+                server_id: before.server_id,
+                fingerprint: before.fingerprint,
+            });
+        }
+    }
+    identity
+}
+
+/// Whether a process is a launcher, such as `npx`, that starts another program in its place or below
+/// itself.
+pub fn is_launcher(process: &ProcessSnapshot) -> bool {
+    command::is_wrapper(&process.argv, &process.exe)
 }
 
 /// Identifies a server by its process as it was at its start; [`unknown`] without one. Reads small
@@ -70,9 +115,9 @@ pub fn of_launch(launch: &Launch) -> ServerIdentity {
 /// The identity of a server whose process ended before it could be examined.
 pub fn unknown() -> ServerIdentity {
     ServerIdentity {
-        server_id: ServerId("unknown".into()),
-        fingerprint: shortened(&Sha256::digest(b"unknown")),
-        name_source: "unknown".to_owned(),
+        server_id: ServerId(UNKNOWN.into()),
+        fingerprint: shortened(&Sha256::digest(UNKNOWN)),
+        name_source: UNKNOWN.to_owned(),
         former: None,
     }
 }

@@ -21,7 +21,8 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::info::{ProcessSnapshot, file_name, snapshot, start_time};
+use super::info::{ProcessSnapshot, snapshot, start_time};
+use super::launcher::file_name;
 use super::root::{FoundFile, Root};
 use crate::mcp::{Budget, json};
 use crate::model::Pid;

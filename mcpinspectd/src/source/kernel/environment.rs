@@ -12,14 +12,15 @@ use nix::libc;
 
 use crate::capture::Probes;
 use crate::discover::{Environment, WatchPolicy};
-use crate::model::{Pid, ServerIdentity};
+use crate::model::{Executed, Pid, ServerIdentity};
 use crate::process::fds::{Holder, Holders, StreamKind, holders_snapshot, of_process};
-use crate::process::{ProcessInfo, own};
+use crate::process::identity::Launched;
+use crate::process::{Launches, ProcessInfo, own};
 
 /// Decides what the configuration says about a process.
 pub type PolicyOf = Box<dyn Fn(&ProcessInfo) -> WatchPolicy + Send>;
 /// Finds a server's stable name.
-pub type IdentityOf = Box<dyn FnMut(Option<&ProcessInfo>, Option<u32>) -> ServerIdentity + Send>;
+pub type IdentityOf = Box<dyn FnMut(Launched<'_>) -> ServerIdentity + Send>;
 
 /// The probes' maps and the process table.
 pub struct KernelEnvironment {
@@ -159,16 +160,20 @@ impl Environment for KernelEnvironment {
         std::fs::metadata(path).ok().map(|process| process.uid())
     }
 
-    fn describe(&mut self, pid: u32) -> Option<Arc<ProcessInfo>> {
-        ProcessInfo::read(Pid(pid)).map(Arc::new)
+    fn describe(&mut self, pid: u32, launches: &Launches) -> Option<Arc<ProcessInfo>> {
+        ProcessInfo::known(Pid(pid), launches).map(Arc::new)
+    }
+
+    fn started(&mut self, pid: u32, executed: &Executed, launches: &Launches) -> Arc<ProcessInfo> {
+        Arc::new(ProcessInfo::started(Pid(pid), executed, launches))
     }
 
     fn policy(&mut self, process: &ProcessInfo) -> WatchPolicy {
         (self.policy)(process)
     }
 
-    fn identify(&mut self, server: Option<&ProcessInfo>, client: Option<u32>) -> ServerIdentity {
-        (self.identity)(server, client)
+    fn identify(&mut self, server: Launched<'_>) -> ServerIdentity {
+        (self.identity)(server)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The launchers' grammars: which options take a value, where the command begins, and how a shell
 //! splits words. The tables come first: correct them when a launcher changes its options.
 
-use crate::process::info::file_name;
+use crate::process::launcher::file_name;
+pub(super) use crate::process::launcher::{program, script_launcher};
 
 /// Options of npx and related launchers that take a value.
 pub(super) const NPM_VALUES: &[&str] = &[
@@ -19,6 +20,46 @@ pub(super) const NPM_VALUES: &[&str] = &[
     "-C",
     "--dir",
     "--filter",
+    "-L",
+    "--location",
+    "--scope",
+    "--tag",
+    "--before",
+    "--otp",
+    "--omit",
+    "--include",
+    "--only",
+    "--also",
+    "--cpu",
+    "--os",
+    "--libc",
+    "--ca",
+    "--cafile",
+    "--cert",
+    "--key",
+    "--proxy",
+    "--https-proxy",
+    "--noproxy",
+    "--local-address",
+    "--maxsockets",
+    "--fetch-retries",
+    "--fetch-retry-factor",
+    "--fetch-retry-maxtimeout",
+    "--fetch-retry-mintimeout",
+    "--fetch-timeout",
+    "--globalconfig",
+    "--logs-dir",
+    "--logs-max",
+    "--cache-max",
+    "--cache-min",
+    "--min-release-age",
+    "--install-strategy",
+    "--node-options",
+    "--node-gyp",
+    "--script-shell",
+    "--shell",
+    "--umask",
+    "--user-agent",
 ];
 
 /// Options of npx and related launchers after which the working directory's commands do not count.
@@ -196,6 +237,48 @@ pub(super) const PROJECT_TOOLS: &[&str] = &[
     "micromamba",
 ];
 
+/// Programs that run a command given among their arguments, in a grammar of their own. They are part of
+/// a launch and say nothing about the server.
+pub(super) const PREFIXES: &[&str] = &[
+    "firejail",
+    "bwrap",
+    "taskset",
+    "chrt",
+    "prlimit",
+    "numactl",
+    "unshare",
+    "nsenter",
+    "chroot",
+    "setpriv",
+    "runuser",
+    "su",
+    "gosu",
+    "su-exec",
+    "strace",
+    "ltrace",
+    "proxychains",
+    "proxychains4",
+    "xvfb-run",
+    "dbus-run-session",
+    "systemd-inhibit",
+    "fnm",
+    "volta",
+    "asdf",
+    "corepack",
+];
+
+/// Interpreters that are scripts of Node's themselves.
+pub(super) const HOSTED_BY_NODE: &[&str] = &["tsx", "ts-node", "jiti", "nodemon"];
+
+/// Launchers of [`SURROUNDINGS`] that are scripts of Node's.
+pub(super) const SURROUNDED_BY_NODE: &[&str] = &["cross-env"];
+
+/// Launchers that may be scripts of Python's, beside [`PROJECT_TOOLS`].
+pub(super) const LAUNCHED_BY_PYTHON: &[&str] = &["uv", "uvx", "pipx"];
+
+/// Options of shells that take a value.
+pub(super) const SHELL_VALUES: &[&str] = &["-o", "-O", "--rcfile", "--init-file"];
+
 /// Shells.
 pub(super) const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ash", "ksh", "fish"];
 
@@ -204,52 +287,35 @@ pub(super) const INTERPRETERS: &[&str] = &[
     "ruby", "perl", "php", "lua", "Rscript", "julia", "tsx", "ts-node", "jiti", "nodemon",
 ];
 
-/// The bare name of a program: no directory, no login dash, no version (`python3.11` → `python`).
-pub(super) fn program(path: &str) -> &str {
-    let name = file_name(path).trim_start_matches('-');
-    let name = name.strip_suffix(" (deleted)").unwrap_or(name);
-    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    match bare {
-        "python" | "pypy" | "node" | "ruby" | "perl" | "php" | "lua" | "java" => bare,
-        "nodejs" => "node",
-        _ => name,
-    }
-}
-
-/// The launcher that is itself a script: `node /usr/bin/npx …`.
-pub(super) fn script_launcher(script: &str) -> Option<&'static str> {
-    match file_name(script) {
-        "npx" | "npx-cli.js" => Some("npx"),
-        "npm" | "npm-cli.js" => Some("npm"),
-        "pnpm" | "pnpm.cjs" => Some("pnpm"),
-        "pnpx" | "pnpx.cjs" => Some("npx"),
-        "yarn" | "yarn.js" | "yarn.cjs" => Some("yarn"),
-        _ => None,
-    }
-}
-
 /// Whether a word is a shell's option that takes a command, such as `-c` or `-lc`.
 pub(super) fn is_command_option(word: &str) -> bool {
     word.starts_with('-') && !word.starts_with("--") && word.ends_with('c')
 }
 
 /// The arguments from the first one that is not an option; options and their values are skipped.
-pub(super) fn positional<'a>(args: &'a [String], with_value: &[&str]) -> &'a [String] {
+pub(super) fn positional<'a, W: AsRef<str>>(args: &'a [W], with_value: &[&str]) -> &'a [W] {
     let mut rest = args;
     while let [first, tail @ ..] = rest {
+        let first = first.as_ref();
         if first == "--" {
             return tail;
         }
         if !first.starts_with('-') || first == "-" {
             return rest;
         }
-        rest = if with_value.contains(&first.as_str()) {
+        rest = if with_value.contains(&first) {
             tail.get(1..).unwrap_or_default()
         } else {
             tail
         };
     }
     &[]
+}
+
+/// The one of these names that a script has.
+pub(super) fn hosted(script: &str, names: &[&'static str]) -> Option<&'static str> {
+    let name = file_name(script);
+    names.iter().copied().find(|known| *known == name)
 }
 
 /// The arguments behind the first of these words.

@@ -37,11 +37,55 @@ fn command_lines_seen_in_practice() {
             "/dir",
         ),
         (
-            "npx --yes --package @a/x -- cmd --flag",
-            "",
+            "node --no-warnings /usr/bin/npx --node-options --x --yes @a/x --flag",
+            "/usr/bin/node",
             LaunchSource::Npm,
             "@a/x",
             "--flag",
+        ),
+        (
+            // Node's launchers call themselves what they like; Python does not become one.
+            "npm server.py",
+            "/usr/bin/python3.11",
+            LaunchSource::Script,
+            "/home/me/src/weather/server.py",
+            "",
+        ),
+        (
+            "npm server.js",
+            "/usr/bin/node",
+            LaunchSource::Script,
+            "/home/me/src/weather/server.js",
+            "",
+        ),
+        (
+            // What version managers put into an interpreter's place.
+            "bash /home/me/.pyenv/shims/python server.py --x",
+            "/usr/bin/bash",
+            LaunchSource::Script,
+            "/home/me/src/weather/server.py",
+            "--x",
+        ),
+        (
+            "/bin/sh /h/w/node_modules/.bin/server-x --x",
+            "/usr/bin/dash",
+            LaunchSource::Npm,
+            "server-x",
+            "--x",
+        ),
+        (
+            "node /usr/bin/tsx src/index.ts --x",
+            "/usr/bin/node",
+            LaunchSource::Script,
+            "/home/me/src/weather/src/index.ts",
+            "--x",
+        ),
+        (
+            "python3 /usr/bin/poetry run python server.py",
+            "/usr/bin/python3.11",
+            LaunchSource::Script,
+            "/home/me/src/weather/server.py",
+            "",
         ),
         (
             "node /usr/bin/npx -y @a/server-x /dir",
@@ -282,6 +326,17 @@ fn command_lines_seen_in_practice() {
 }
 
 #[test]
+fn a_command_of_another_package_says_what_it_was_called() {
+    let line = argv("npx --yes --package @a/x@1 -- cmd --flag");
+    let found = recognise(&line, "", None, &BinLinks::none()).unwrap();
+    assert_eq!(
+        (found.name.as_str(), found.called.as_deref()),
+        ("@a/x", Some("cmd"))
+    );
+    assert_eq!(found.arguments, ["--flag"]);
+}
+
+#[test]
 fn titles_and_shells() {
     let title = vec!["npm exec @a/server-x /my dir".to_owned()];
     let recognise = |argv: &[String], exe| recognise(argv, exe, None, &BinLinks::none());
@@ -317,6 +372,17 @@ fn launchers_are_wrappers_and_clients_are_not() {
         ("bash -lc foo", ""),
         ("env A=b foo", ""),
         ("timeout 3 foo", ""),
+        ("node --no-warnings /usr/bin/npx -y foo", "/usr/bin/node"),
+        ("node /x/corepack/dist/pnpm.js dlx foo", "/usr/bin/node"),
+        ("node /x/.bin/cross-env A=b node x.js", "/usr/bin/node"),
+        ("bash /home/me/.pyenv/shims/npx foo", "/usr/bin/bash"),
+        (
+            "python3 /usr/bin/poetry run python x.py",
+            "/usr/bin/python3.11",
+        ),
+        ("python3 /v/bin/pipx run foo", "/usr/bin/python3.11"),
+        ("python3 -m uv run foo", "/usr/bin/python3.11"),
+        ("taskset -c 0 foo", "/usr/bin/taskset"),
     ] {
         assert!(is_wrapper(&argv(line), exe), "{line}");
     }
@@ -329,6 +395,14 @@ fn launchers_are_wrappers_and_clients_are_not() {
         ("node /x/client.js", "/usr/bin/node"),
         ("claude", "/x/claude"),
         ("systemd --user", ""),
+        ("npx client.py", "/usr/bin/python3.11"),
+        ("uvx client.js", "/usr/bin/node"),
+        (
+            "bash /home/me/.pyenv/shims/python client.py",
+            "/usr/bin/bash",
+        ),
+        ("python3 /v/bin/mcp run client.py", "/usr/bin/python3.11"),
+        ("node /usr/bin/tsx client.ts", "/usr/bin/node"),
     ] {
         assert!(!is_wrapper(&argv(line), exe), "{line}");
     }

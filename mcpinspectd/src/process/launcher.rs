@@ -1,0 +1,58 @@
+//! Programs by the last part of their paths, and launchers that are scripts themselves.
+
+use std::path::Path;
+
+/// The last component of a path.
+pub(super) fn file_name(path: &str) -> &str {
+    Path::new(path)
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or(path)
+}
+
+/// The bare name of a program: no directory, no login dash, no version (`python3.11` → `python`).
+pub(super) fn program(path: &str) -> &str {
+    let name = file_name(path).trim_start_matches('-');
+    let name = name.strip_suffix(" (deleted)").unwrap_or(name);
+    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    match bare {
+        "python" | "pypy" | "node" | "ruby" | "perl" | "php" | "lua" | "java" => bare,
+        "nodejs" => "node",
+        _ => name,
+    }
+}
+
+/// The launcher that is itself a script of Node's: `node /usr/bin/npx …`.
+pub(super) fn script_launcher(script: &str) -> Option<&'static str> {
+    match file_name(script) {
+        "npx" | "npx-cli.js" => Some("npx"),
+        "npm" | "npm-cli.js" => Some("npm"),
+        // Those that end with `js` are corepack's.
+        "pnpm" | "pnpm.cjs" | "pnpm.mjs" | "pnpm.js" => Some("pnpm"),
+        "pnpx" | "pnpx.cjs" | "pnpx.mjs" | "pnpx.js" => Some("npx"),
+        "yarn" | "yarn.js" | "yarn.cjs" | "yarnpkg.js" => Some("yarn"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_have_no_directory_and_no_version() {
+        for (path, name) in [
+            ("/usr/bin/python3.11", "python"),
+            ("-bash", "bash"),
+            ("nodejs", "node"),
+            ("/x/node-22", "node"),
+            ("/opt/x (deleted)", "x"),
+            ("mcp-2", "mcp-2"),
+            ("", ""),
+        ] {
+            assert_eq!(program(path), name);
+        }
+        assert_eq!(script_launcher("/usr/bin/npx"), Some("npx"));
+        assert_eq!(script_launcher("/x/index.js"), None);
+    }
+}
