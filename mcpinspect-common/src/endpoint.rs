@@ -96,4 +96,11 @@ pub struct EndpointCounters {
     pub not_json: [u32; 2],
     /// For a socket: the inode number of the socket that it is connected to; 0 if unknown.
     pub peer_ino: u64,
+    /// The address of the inode, for the probes alone.
+    pub inode: u64,
+    /// When a survey last looked at it, in nanoseconds since boot; 0 if none has.
+    pub surveyed: u64,
+    /// By [`End`]: whether anything held it open then, a descriptor in flight included. A socket's two
+    /// are the same.
+    pub held: [u32; 2],
 }

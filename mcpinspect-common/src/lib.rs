@@ -9,6 +9,7 @@ mod exec;
 mod limits;
 mod record;
 mod stats;
+mod survey;
 mod syscall;
 
 pub use endpoint::{End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch};
@@ -22,6 +23,7 @@ pub use limits::{
 };
 pub use record::{EndpointReport, RecordFlags, RecordHeader, RecordKind};
 pub use stats::Stat;
+pub use survey::SurveyRow;
 pub use syscall::Operation;
 
 #[cfg(feature = "user")]

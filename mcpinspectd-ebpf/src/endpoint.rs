@@ -35,15 +35,16 @@ pub fn register(file: u64, fd: u32) -> EndpointReport {
         return report;
     };
     if key.kind == EndpointKind::Pipe as u32 {
-        report.fresh = insert(key, 0, pipe_unread(inode)) as u32;
+        report.fresh = insert(key, inode, 0, pipe_unread(inode)) as u32;
     } else {
-        let Some((peer, unread, peer_unread)) = socket_pair(file) else {
+        let Some((peer_inode, unread, peer_unread)) = socket_pair(file) else {
             return report;
         };
+        let peer = descriptor::key(peer_inode, EndpointKind::UnixSocket);
         report.peer_ino = peer.ino;
         // The peer wrote what is unread here, and the other way round.
-        report.fresh = insert(key, peer.ino, peer_unread) as u32;
-        insert(peer, key.ino, unread);
+        report.fresh = insert(key, inode, peer.ino, peer_unread) as u32;
+        insert(peer, peer_inode, key.ino, unread);
     }
     report.key = key;
     report.fd = fd;
@@ -53,8 +54,9 @@ pub fn register(file: u64, fd: u32) -> EndpointReport {
 /// Inserts an endpoint that is not known yet; the writer's position starts after the unread bytes.
 /// Returns whether it is new.
 #[inline(always)]
-fn insert(key: EndpointKey, peer_ino: u64, written_unread: u64) -> bool {
+fn insert(key: EndpointKey, inode: u64, peer_ino: u64, written_unread: u64) -> bool {
     let mut counters = zeroed_counters();
+    counters.inode = inode;
     counters.peer_ino = peer_ino;
     counters.unread = written_unread;
     counters.position[End::Writer as usize] = written_unread;
@@ -62,6 +64,11 @@ fn insert(key: EndpointKey, peer_ino: u64, written_unread: u64) -> bool {
     let fresh = COUNTERS
         .insert(key, counters, u64::from(BPF_NOEXIST))
         .is_ok();
+    if !fresh && let Some(known) = COUNTERS.get_ptr_mut(key) {
+        // A named pipe that was closed everywhere and opened again may have another place in memory.
+        // SAFETY: an aligned word of a map entry.
+        unsafe { (&raw mut (*known).inode).write_volatile(inode) };
+    }
     let watch = EndpointWatch {
         ship_limit: [SNIFF_BUDGET.load(); 2],
         counted: 1,
@@ -161,9 +168,10 @@ pub fn is_unix_socket(file: u64) -> bool {
     probe::<u16>(sock, OFF_SOCK_FAMILY.load()) == AF_UNIX
 }
 
-/// The peer of a connected `AF_UNIX` stream socket, with the bytes that are unread here and there.
+/// The inode of the peer of a connected `AF_UNIX` stream socket, with the bytes that are unread here
+/// and there.
 #[inline(always)]
-fn socket_pair(file: u64) -> Option<(EndpointKey, u64, u64)> {
+fn socket_pair(file: u64) -> Option<(u64, u64, u64)> {
     // A kernel whose AF_UNIX is a module has no BTF for it: sockets are not followed.
     if OFF_UNIX_PEER.load() == 0 {
         return None;
@@ -185,8 +193,7 @@ fn socket_pair(file: u64) -> Option<(EndpointKey, u64, u64)> {
         return None;
     }
     let inode = peer_socket + u64::from(OFF_SOCKET_ALLOC_INODE.load());
-    let key = descriptor::key(inode, EndpointKind::UnixSocket);
-    Some((key, queue_unread(sock), queue_unread(peer)))
+    Some((inode, queue_unread(sock), queue_unread(peer)))
 }
 
 /// Unread bytes in a socket's receive queue.

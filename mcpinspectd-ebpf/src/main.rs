@@ -4,8 +4,8 @@
 //! the same, at the exits of the functions behind those calls). It runs for every system call of the
 //! machine, so its steps are ordered by what they cost an untracked process: first a look-up by call
 //! number, then one by process, and only then the way from the descriptor to the stream. Three small
-//! programs follow processes (fork, exec, exit), and an iterator registers the streams that are open
-//! when the daemon starts.
+//! programs follow processes (fork, exec, exit), an iterator registers the streams that are open
+//! when the daemon starts, and another tells from time to time which of them are still held.
 //!
 //! Each file says what it costs a process that is not an MCP server, and the oldest kernel that has
 //! what it uses. Together they need Linux 5.17 (`bpf_loop`); the versions below are those of the hooks
@@ -17,7 +17,8 @@
 //!       │            └─▶ copy ───────┴─▶ emit
 //!       ├─▶ lifecycle ─┬─▶ endpoint ─▶ descriptor
 //!       │              ├─▶ program ─▶ emit
-//!       └─▶ iterator ──┘
+//!       ├─▶ iterator ──┘
+//!       └─▶ survey ────▶ descriptor
 //! ```
 #![no_std]
 #![no_main]
@@ -41,6 +42,7 @@ mod lifecycle;
 mod maps;
 mod offsets;
 mod program;
+mod survey;
 mod switchover;
 mod syscall;
 mod tracked;
@@ -162,6 +164,15 @@ pub fn process_exit(ctx: RawTracePointContext) -> i32 {
 #[unsafe(link_section = "iter/task_file")]
 pub extern "C" fn descriptors(ctx: *mut core::ffi::c_void) -> i32 {
     iterator::on_descriptor(BtfTracePointContext::new(ctx).as_ptr().cast());
+    0
+}
+
+/// Every thread, when user space asks which endpoints are held, and which processes hold any. Minimum
+/// kernel version: 5.13.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task")]
+pub extern "C" fn survey_tasks(ctx: *mut core::ffi::c_void) -> i32 {
+    survey::on_task(BtfTracePointContext::new(ctx).as_ptr().cast());
     0
 }
 

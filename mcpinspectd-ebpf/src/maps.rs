@@ -45,6 +45,20 @@ pub static COUNTERS: HashMap<EndpointKey, EndpointCounters> =
 #[map]
 pub static CANDIDATES: HashMap<EndpointKey, u8> = HashMap::with_max_entries(ENDPOINTS_MIN, 0);
 
+/// Descriptor tables that surveys have looked at: what each found there, see [`crate::survey`].
+#[map]
+pub static TABLES: LruHashMap<u64, TableSeen> = LruHashMap::with_max_entries(16_384, 0);
+
+/// What a survey found in a descriptor table.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TableSeen {
+    /// The survey's number, as the kernel gives it to each open iterator.
+    pub survey: u64,
+    /// 1 if one of its descriptors leads to a watched endpoint.
+    pub busy: u64,
+}
+
 /// Process and mechanism of each process-wide blind spot that was reported.
 #[map]
 pub static BLIND_REPORTED: LruHashMap<u64, u8> = LruHashMap::with_max_entries(4096, 0);

@@ -25,10 +25,10 @@ offsets!(
     // struct task_struct and what hangs on it
     OFF_TASK_FILES,
     OFF_TASK_TGID,
+    OFF_TASK_GROUP_LEADER,
     OFF_TASK_REAL_PARENT,
     OFF_TASK_SIGNAL,
     OFF_SIGNAL_LIVE,
-    OFF_TASK_GROUP_LEADER,
     OFF_TASK_START_TIME,
     OFF_TASK_NAME,
     OFF_TASK_REAL_CRED,
@@ -56,6 +56,8 @@ offsets!(
     OFF_INODE_PIPE,
     OFF_SB_DEV,
     // struct pipe_inode_info and pipe_buffer
+    OFF_PIPE_READERS,
+    OFF_PIPE_WRITERS,
     OFF_PIPE_HEAD,
     OFF_PIPE_TAIL,
     OFF_PIPE_RING_SIZE,

@@ -41,6 +41,7 @@
 //! ```
 
 pub mod backoff;
+pub mod bell;
 pub mod build;
 #[cfg(feature = "bus")]
 pub mod bus;

@@ -169,6 +169,58 @@ fn a_server_that_writes_to_its_clients_socket() -> Result<()> {
     writes_to_its_own_input(None, 0)
 }
 
+/// Servers whose descriptors are not in the table of a main thread go on being held by the kernel, and
+/// so by their sessions.
+fn hides_its_wire(busy: usize) -> Result<()> {
+    let mut tap = Tap::start()?;
+    let busy: Vec<Busy> = (0..busy).map(|_| Busy::start()).collect::<Result<_>>()?;
+    let mut servers = Vec::new();
+    for how in ["mainless", "private", "far", "in-flight"] {
+        let script = "python/hideout.py";
+        servers.push((how, "pipes", Server::on_pipes(script, &[how])?));
+        let on_a_socket = Server::on_a_socket(script, |_| vec![how.to_owned()])?;
+        servers.push((how, "a socket", on_a_socket));
+    }
+    for (how, wire, server) in &mut servers {
+        server
+            .ask(0, "initialize")
+            .with_context(|| format!("{how} on {wire}"))?;
+    }
+    // They stay away for so long that a sweep which trusts the process table forgets them.
+    let mut pids = Vec::new();
+    for (how, wire, mut server) in servers {
+        for id in 1..=CALLS {
+            server
+                .ask(id, "tools/call")
+                .with_context(|| format!("{how} on {wire}"))?;
+        }
+        pids.push((how, wire, server.end()?));
+    }
+    drop(busy);
+    let heard = tap.wait_until(Duration::from_secs(20), "whole sessions", |capture| {
+        pids.iter().all(|(_, _, pid)| is_complete(capture, *pid))
+    });
+    let finished = tap.finish()?;
+    heard.with_context(|| {
+        let capture = &finished.capture;
+        let missed: Vec<_> = pids
+            .iter()
+            .filter(|(_, _, pid)| !is_complete(capture, *pid))
+            .collect();
+        format!("{missed:?}\n{:#?}\n{:#?}", capture.gaps, capture.others)
+    })
+}
+
+#[test]
+fn servers_that_hide_their_descriptors() -> Result<()> {
+    hides_its_wire(0)
+}
+
+#[test]
+fn servers_that_hide_their_descriptors_beside_busy_loops() -> Result<()> {
+    hides_its_wire(6)
+}
+
 /// A server that executes itself anew under an excluded name goes on being seen.
 #[test]
 fn a_server_that_takes_an_excluded_name_later() -> Result<()> {

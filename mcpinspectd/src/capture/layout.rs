@@ -96,13 +96,13 @@ const fn element(global: &'static str, field: &'static str, at: u32) -> Entry {
     }
 }
 
-const FIELDS: [Entry; 49] = [
+const FIELDS: [Entry; 51] = [
     offset("OFF_TASK_FILES", "task_struct.files"),
     offset("OFF_TASK_TGID", "task_struct.tgid"),
+    offset("OFF_TASK_GROUP_LEADER", "task_struct.group_leader"),
     offset("OFF_TASK_REAL_PARENT", "task_struct.real_parent"),
     offset("OFF_TASK_SIGNAL", "task_struct.signal"),
     offset("OFF_SIGNAL_LIVE", "signal_struct.live"),
-    exec("OFF_TASK_GROUP_LEADER", "task_struct.group_leader"),
     exec("OFF_TASK_START_TIME", "task_struct.start_boottime"),
     exec("OFF_TASK_NAME", "task_struct.comm"),
     exec("OFF_TASK_REAL_CRED", "task_struct.real_cred"),
@@ -128,6 +128,8 @@ const FIELDS: [Entry; 49] = [
     offset("OFF_INODE_SB", "inode.i_sb"),
     offset("OFF_INODE_PIPE", "inode.i_pipe"),
     offset("OFF_SB_DEV", "super_block.s_dev"),
+    offset("OFF_PIPE_READERS", "pipe_inode_info.readers"),
+    offset("OFF_PIPE_WRITERS", "pipe_inode_info.writers"),
     offset("OFF_PIPE_HEAD", "pipe_inode_info.head"),
     offset("OFF_PIPE_TAIL", "pipe_inode_info.tail"),
     offset("OFF_PIPE_RING_SIZE", "pipe_inode_info.ring_size"),

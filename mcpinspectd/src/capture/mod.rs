@@ -37,6 +37,8 @@ mod record;
 #[cfg(feature = "kernel")]
 mod ring;
 #[cfg(feature = "kernel")]
+mod survey;
+#[cfg(feature = "kernel")]
 mod switchover;
 #[cfg(feature = "kernel")]
 mod tables;
@@ -60,5 +62,7 @@ pub use probes::{KERNEL_BTF, Options, Probes, probes_missing};
 pub use record::{DecodeError, KernelRecord, Origin, decode};
 #[cfg(feature = "kernel")]
 pub use ring::{Batch, Drain, start};
+#[cfg(feature = "kernel")]
+pub use survey::Survey;
 #[cfg(feature = "kernel")]
 pub use tracked::TrackedProcesses;

@@ -1,6 +1,7 @@
 //! The loaded probes, and the maps that they share with the daemon.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
@@ -14,6 +15,7 @@ use super::hook::Hook;
 use super::layout::Layout;
 use super::object::{attach_raw, map, program};
 use super::operations;
+use super::survey::Survey;
 use super::switchover::Switchover;
 use super::tables;
 use super::tracked::TrackedProcesses;
@@ -27,6 +29,8 @@ const MISSED_CALLS_INTERVAL: u64 = 60_000_000_000;
 
 /// The iterator over all descriptors of all processes.
 const ITERATOR: &str = "descriptors";
+/// The iterator over all threads.
+const SURVEY: &str = "survey_tasks";
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes.o"));
 
@@ -259,17 +263,34 @@ impl Probes {
         if inserted.is_empty() {
             return Ok(());
         }
-        let refused = |error| ProbeError::refused(ITERATOR, error);
-        let iterator: &mut Iter = program(&mut self.ebpf, ITERATOR)?;
-        let link = iterator.attach().map_err(refused)?;
-        let link = iterator.take_link(link).map_err(refused)?;
-        let mut walk = link.into_file().map_err(std::io::Error::other)?;
+        let mut walk = self.open_iterator(ITERATOR)?;
         // Reading the iterator's (empty) output makes the kernel walk.
         std::io::copy(&mut walk, &mut std::io::sink())?;
         for key in inserted {
             let _ = self.candidates.remove(key);
         }
         Ok(())
+    }
+
+    /// Prepares a survey (see [`super::survey`]); `None` with [`Hook::RawTracepoint`], which has no
+    /// iterators.
+    ///
+    /// # Errors
+    /// The kernel refuses the iterator.
+    pub fn survey(&mut self) -> Result<Option<Survey>, ProbeError> {
+        if self.hook == Hook::RawTracepoint {
+            return Ok(None);
+        }
+        self.open_iterator(SURVEY).map(Survey::new).map(Some)
+    }
+
+    /// A file that runs the iterator `name` when it is read.
+    fn open_iterator(&mut self, name: &'static str) -> Result<File, ProbeError> {
+        let refused = |error| ProbeError::refused(name, error);
+        let iterator: &mut Iter = program(&mut self.ebpf, name)?;
+        let link = iterator.attach().map_err(refused)?;
+        let link = iterator.take_link(link).map_err(refused)?;
+        Ok(link.into_file().map_err(std::io::Error::other)?)
     }
 
     /// A statistic of the probes, summed over all CPUs.
@@ -325,10 +346,12 @@ fn attach(
     attach_raw(ebpf, "process_exec", "sched_process_exec")?;
     if hook != Hook::RawTracepoint {
         let btf = aya::Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
-        let iterator: &mut Iter = program(ebpf, ITERATOR)?;
-        iterator
-            .load("task_file", &btf)
-            .map_err(|error| ProbeError::refused(ITERATOR, error))?;
+        for (name, kind) in [(ITERATOR, "task_file"), (SURVEY, "task")] {
+            let iterator: &mut Iter = program(ebpf, name)?;
+            iterator
+                .load(kind, &btf)
+                .map_err(|error| ProbeError::refused(name, error))?;
+        }
     }
     Ok((hook, switchover))
 }

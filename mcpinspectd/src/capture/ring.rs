@@ -11,8 +11,10 @@ use std::thread::JoinHandle;
 
 use aya::maps::{MapData, RingBuf};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::record;
+use crate::bell::Bell;
 use crate::priority::Priority;
 
 /// A batch is sent when the ring is empty or the batch has this many bytes. While the receiver is busy
@@ -26,14 +28,21 @@ const OFFER_AGAIN: u16 = 1;
 /// a waiting reader for each such record, and the process that wrote it pays for the wake-up: without
 /// the pause for every message, with it once in two milliseconds. Many bytes end the pause early.
 const GATHER: u16 = 2;
-/// Milliseconds between two checks for a request to stop.
-const STOP_CHECK: u16 = 50;
+
+/// Milliseconds after which the ring is looked into without a notification: one that was lost must
+/// not leave the daemon blind.
+const LOOK_ANYWAY: u16 = 1000;
 
 /// Records, one after another as they came out of the ring.
 #[derive(Default)]
 pub struct Batch(Vec<u8>);
 
 impl Batch {
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
     /// The bytes of each record, for [`record::decode`].
     pub fn records(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.0.as_slice();
@@ -49,30 +58,42 @@ impl Batch {
 
 /// The running thread.
 pub struct Drain {
-    stop: Arc<AtomicBool>,
+    stop: Arc<Stop>,
     thread: JoinHandle<()>,
 }
 
-/// Starts the thread that empties `ring`. After [`Drain::stop`] the channel closes once the ring is
-/// empty.
+/// A request to stop, which ends a wait.
+struct Stop {
+    requested: AtomicBool,
+    event: EventFd,
+}
+
+/// Starts the thread that empties `ring`, and rings `bell` for each batch. After [`Drain::stop`] the
+/// channel closes once the ring is empty.
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn start(ring: RingBuf<MapData>) -> std::io::Result<(Drain, Receiver<Batch>)> {
-    let wakeups = Wakeups::of(&ring)?;
+pub fn start(ring: RingBuf<MapData>, bell: Bell) -> std::io::Result<(Drain, Receiver<Batch>)> {
+    let stop = Arc::new(Stop {
+        requested: AtomicBool::new(false),
+        event: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
+    });
+    let wakeups = Wakeups::of(&ring, &stop.event)?;
     let (sender, receiver) = sync_channel(BATCHES_MAX);
-    let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let thread = std::thread::Builder::new()
         .name("drain".into())
-        .spawn(move || drain(ring, &wakeups, &sender, &stopped))?;
+        .spawn(move || drain(ring, &wakeups, &sender, &bell, &stopped))?;
     Ok((Drain { stop, thread }, receiver))
 }
 
 impl Drain {
     /// Asks the thread to end once the ring is empty. Detach the probes first.
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
+        self.stop.requested.store(true, Ordering::Release);
+        if let Err(error) = self.stop.event.write(1) {
+            tracing::error!(%error, "cannot wake the thread that empties the ring");
+        }
     }
 
     /// Waits for the thread to end. Read the receiver until it closes first, or this waits forever.
@@ -87,20 +108,20 @@ fn drain(
     mut ring: RingBuf<MapData>,
     wakeups: &Wakeups,
     sender: &SyncSender<Batch>,
-    stop: &AtomicBool,
+    bell: &Bell,
+    stop: &Stop,
 ) {
     Priority::Ring.claim();
     let mut batch = Vec::new();
     loop {
-        let stopping = stop.load(Ordering::Acquire);
+        let stopping = stop.requested.load(Ordering::Acquire);
         take(&mut ring, &mut batch);
         if batch.is_empty() {
             if stopping {
                 return;
             }
-            if wakeups.wait(STOP_CHECK) {
-                wakeups.wait(GATHER);
-            }
+            wakeups.wait(LOOK_ANYWAY);
+            wakeups.wait(GATHER);
             continue;
         }
         let full = batch.len() >= BATCH_BYTES || stopping;
@@ -114,7 +135,7 @@ fn drain(
             })
         };
         match sent {
-            Ok(()) => {}
+            Ok(()) => bell.ring(),
             Err(Some(Batch(back))) => {
                 batch = back;
                 wakeups.wait(OFFER_AGAIN);
@@ -141,22 +162,22 @@ fn take(ring: &mut RingBuf<MapData>, batch: &mut Vec<u8>) {
 }
 
 /// The kernel's notifications about new records: one when the ring was empty before, and one for each
-/// record while many bytes wait. Edge-triggered, so that a record is notified only once.
+/// record while many bytes wait; and that about a request to stop. Edge-triggered, so that a record is notified only once.
 struct Wakeups(Epoll);
 
 impl Wakeups {
-    fn of(ring: &RingBuf<MapData>) -> nix::Result<Self> {
+    fn of(ring: &RingBuf<MapData>, stop: &EventFd) -> nix::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
         epoll.add(ring, event)?;
+        epoll.add(stop, event)?;
         Ok(Self(epoll))
     }
 
-    /// Waits for a notification, and returns whether there was one.
-    fn wait(&self, milliseconds: u16) -> bool {
+    /// Waits for a notification.
+    fn wait(&self, milliseconds: impl Into<EpollTimeout>) {
         let mut events = [EpollEvent::empty()];
-        // An interrupted wait counts as a short one.
-        let notified = self.0.wait(&mut events, EpollTimeout::from(milliseconds));
-        notified.is_ok_and(|count| count > 0)
+        // An interrupted wait counts as a short one: the caller looks either way.
+        let _ = self.0.wait(&mut events, milliseconds);
     }
 }

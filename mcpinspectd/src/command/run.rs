@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use mcpinspectd::bell::Bell;
 use mcpinspectd::bus::Endpoint;
 use mcpinspectd::config::{Config, Tags};
 use mcpinspectd::control::{self, suppression};
@@ -26,7 +27,7 @@ use mcpinspectd::status::metrics::{MetricsFile, Snapshot};
 use mcpinspectd::store::{self, Outbox};
 use mcpinspectd::systemd::{self, Heartbeat, Watchdog};
 use nix::fcntl::{Flock, FlockArg};
-use signal_hook::consts::SIGHUP;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::detection::Rules;
 use super::heap::HeapTrim;
@@ -69,10 +70,19 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let suppressions = folder.join(suppression::FILE);
     let rules = Rules::load(Some(suppressions.clone()));
     let tags = Arc::new(RwLock::new(config.tags()));
-    let (control, requests) = control::channel();
+    let bell = Bell::default();
+    let (control, requests) = control::channel(bell.clone());
 
     let diagnostics = arguments.log.as_deref() == Some("trace");
-    let mut source = session::start(&config, Arc::clone(&tags), names, 0, diagnostics)?;
+    let mut source = session::start(
+        &config,
+        Arc::clone(&tags),
+        names,
+        0,
+        diagnostics,
+        bell.clone(),
+    )?;
+    session::wake_on_signals(&[SIGINT, SIGTERM, SIGHUP], bell)?;
     // Threads start here: what they may do was settled before.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

@@ -1,9 +1,11 @@
 //! What `run` and `tap` share: checks, the kernel's source, the engine, and signals that end them.
 
+use std::ffi::c_int;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::{Context as _, bail};
+use mcpinspectd::bell::Bell;
 use mcpinspectd::capture::Options;
 use mcpinspectd::config::{Config, TagAction, Tags};
 use mcpinspectd::discover::WatchPolicy;
@@ -17,6 +19,7 @@ use mcpinspectd::registry::ServerNames;
 use mcpinspectd::source::kernel::{KernelEnvironment, KernelOptions, KernelSource};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use super::heap;
 
@@ -72,13 +75,14 @@ pub fn probes(config: &Config, diagnostics: bool) -> Options {
 
 /// Loads the probes, gives up the privileges for that, and finds what runs already. Servers keep the
 /// names in `names`; `tags` may be replaced, and then hold for whatever starts next. So many `accounts`
-/// of ended streams are kept for the end. To be called before any thread is started.
+/// of ended streams are kept for the end. `bell` is the one that ends the source's waits. To be called before any thread is started.
 pub fn start(
     config: &Config,
     tags: Arc<RwLock<Tags>>,
     mut names: ServerNames,
     accounts: usize,
     diagnostics: bool,
+    bell: Bell,
 ) -> anyhow::Result<KernelSource> {
     heap::return_promptly();
     let options = KernelOptions {
@@ -87,6 +91,7 @@ pub fn start(
         compare_ends: config.capture.compare_ends,
         max_sessions: config.limits.sessions,
         max_accounts: accounts,
+        bell,
     };
     let run = format!("{:x}", Timestamp::now().0 / 1_000_000_000);
     let configs = Arc::new(ClientConfigs::default());
@@ -157,4 +162,15 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
             .context("cannot handle signals")?;
     }
     Ok(stop)
+}
+
+/// Has signals end the wait of the thread behind `bell`, besides what their own handlers do. Starts a
+/// thread.
+pub fn wake_on_signals(signals: &[c_int], bell: Bell) -> anyhow::Result<()> {
+    let mut signals = Signals::new(signals).context("cannot handle signals")?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || signals.forever().for_each(|_| bell.ring()))
+        .context("cannot start a thread")?;
+    Ok(())
 }

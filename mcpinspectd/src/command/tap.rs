@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use anyhow::Context as _;
+use mcpinspectd::bell::Bell;
 use mcpinspectd::config::Config;
 use mcpinspectd::detect::runtime::RuntimeDetector;
 use mcpinspectd::engine::{Engine, MessageSeen, Output};
@@ -17,6 +18,7 @@ use mcpinspectd::registry::{Registry, ServerNames};
 use mcpinspectd::source::{self, Source as _};
 use mcpinspectd::tap::{Filter, Format, Human, Jsonl, Ready, Tap};
 use mcpinspectd::terminal::wants_colour;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::detection::Rules;
 use super::session;
@@ -78,13 +80,16 @@ fn watch(
     format: impl Format,
 ) -> anyhow::Result<()> {
     let stop = session::stop_flag()?;
+    let bell = Bell::default();
     let mut source = session::start(
         config,
         Arc::new(RwLock::new(config.tags())),
         ServerNames::default(),
         ACCOUNTS,
         arguments.log == "trace",
+        bell.clone(),
     )?;
+    session::wake_on_signals(&[SIGINT, SIGTERM], bell)?;
     // What is pinned is the daemon's business: a tap looks, and remembers nothing.
     let registry = Registry::in_memory();
     let mut pipeline = TapPipeline {

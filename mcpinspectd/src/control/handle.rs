@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::{CaptureStatus, Control, ControlError, Decision, SessionParties};
+use crate::bell::Bell;
 use crate::contain::{self, ContainError, Contained, Process, Target, Trigger};
 use crate::event::Event;
 use crate::model::{ContainmentAction, ItemKind, ServerId, Timestamp};
@@ -74,16 +75,19 @@ pub struct ServerSessions {
 
 /// The caller's side. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct ControlHandle(SyncSender<ControlRequest>);
+pub struct ControlHandle {
+    requests: SyncSender<ControlRequest>,
+    bell: Bell,
+}
 
 /// The pipeline's side.
 #[derive(Debug)]
 pub struct ControlQueue(Receiver<ControlRequest>);
 
-/// Both sides of a handle.
-pub fn channel() -> (ControlHandle, ControlQueue) {
-    let (sender, receiver) = sync_channel(MAX_WAITING);
-    (ControlHandle(sender), ControlQueue(receiver))
+/// Both sides of a handle. The bell is that of the pipeline's thread.
+pub fn channel(bell: Bell) -> (ControlHandle, ControlQueue) {
+    let (requests, receiver) = sync_channel(MAX_WAITING);
+    (ControlHandle { requests, bell }, ControlQueue(receiver))
 }
 
 impl ControlHandle {
@@ -125,14 +129,18 @@ impl ControlHandle {
             Timestamp::now(),
         );
         // It was done either way, and the caller is answered. Without a pipeline, no events leave.
-        if self.0.send(ControlRequest::Tell(Box::new(event))).is_err() {
+        let told = self.requests.send(ControlRequest::Tell(Box::new(event)));
+        self.bell.ring();
+        if told.is_err() {
             tracing::error!(%server, action = action.as_str(), "contained, and no event says so");
         }
     }
 
     fn put(&self, request: ControlRequest) -> Result<(), ControlError> {
         let failed = |why: &str| ControlError::Failed(why.to_owned());
-        self.0.try_send(request).map_err(|error| match error {
+        let put = self.requests.try_send(request);
+        self.bell.ring();
+        put.map_err(|error| match error {
             TrySendError::Full(_) => failed("too many callers wait already; try again"),
             TrySendError::Disconnected(_) => failed("the daemon is on its way out"),
         })
@@ -239,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_wish_is_answered_on_the_other_side() {
-        let (handle, queue) = channel();
+        let (handle, queue) = channel(Bell::default());
         let caller = std::thread::spawn(move || handle.decide(Decision::Reload, 7));
         let request = loop {
             if let Some(request) = queue.next() {
@@ -262,11 +270,11 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_a_daemon_that_is_gone_or_swamped() {
-        let (handle, queue) = channel();
+        let (handle, queue) = channel(Bell::default());
         let mut waiting = Vec::new();
         for _ in 0..MAX_WAITING {
             let (reply, answer) = sync_channel(1);
-            handle.0.send(ControlRequest::Status(reply)).unwrap();
+            handle.requests.send(ControlRequest::Status(reply)).unwrap();
             waiting.push(answer);
         }
         let error = handle.status().unwrap_err().to_string();

@@ -1,6 +1,6 @@
 //! Bytes that have not arrived: how long they are waited for, and when they are lost.
 
-use mcpinspect_common::End;
+use mcpinspect_common::{End, EndpointKey};
 
 use super::counts::counted;
 use super::delivery::pass_on;
@@ -28,14 +28,16 @@ pub fn settle(step: &mut Step<'_>, now: u64) {
 }
 
 /// Checks streams whose counts no longer change: were bytes counted that never came, or taken by a
-/// reader that the probes do not see?
-pub fn check_counts(step: &mut Step<'_>, now: u64) {
+/// reader that the probes do not see? Returns the streams whose readers a survey is to find.
+pub fn check_counts(step: &mut Step<'_>, now: u64) -> Vec<EndpointKey> {
+    let mut sought = Vec::new();
     for key in step.streams.flows_where(|_| true) {
         let counted = counted(step.streams, step.machine, key);
         let Some(flow) = step.streams.flow_mut(key) else {
             continue;
         };
-        if now.saturating_sub(flow.still_since(counted, now)) < STILL {
+        let since = flow.still_since(counted, now);
+        if now.saturating_sub(since) < STILL {
             continue;
         }
         let source = flow.source();
@@ -44,7 +46,11 @@ pub fn check_counts(step: &mut Step<'_>, now: u64) {
                 flow.finish(counted.at(source), now, emit);
             });
         } else if source == End::Reader && counted.written > counted.read {
-            unseen::look_for_reader(step, key, counted.written - counted.read, now);
+            let missing = counted.written - counted.read;
+            if !unseen::look_for_reader(step, key, missing, since, now) {
+                sought.push(key);
+            }
         }
     }
+    sought
 }

@@ -6,7 +6,6 @@ use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointWatch};
 
 use super::shares::Uid;
 use crate::model::{Executed, ServerIdentity};
-use crate::process::fds::{Holder, Holders};
 use crate::process::identity::Launched;
 use crate::process::{Launches, ProcessInfo};
 
@@ -22,7 +21,18 @@ pub enum WatchPolicy {
     Exclude,
 }
 
+/// Who can read an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Readers {
+    /// The processes.
+    pub pids: Vec<u32>,
+    /// Bytes that wait to be read; `None` where the kernel does not tell.
+    pub unread: Option<u64>,
+}
+
 /// The kernel and the process table.
+///
+/// Who holds what is found out by surveys, which may take a while and do not hold up the caller.
 pub trait Environment {
     /// Sets how far an endpoint's bytes are shipped.
     fn watch(&mut self, key: EndpointKey, watch: EndpointWatch);
@@ -30,16 +40,22 @@ pub trait Environment {
     fn counters(&self, key: EndpointKey) -> Option<EndpointCounters>;
     /// Forgets an endpoint.
     fn forget(&mut self, key: EndpointKey);
-    /// Returns which process holds which stream now.
-    fn holders(&mut self) -> Holders;
+    /// Begins a survey, unless one is under way or the last has only just ended. It also finds out
+    /// who can read `sought`, and removes the marks of processes that held no stream of interest twice
+    /// in a row.
+    fn survey(&mut self, now: u64, sought: &[EndpointKey]);
+    /// Returns when the last survey that has ended began, in nanoseconds since boot; 0 before the
+    /// first.
+    fn surveyed(&mut self) -> u64;
+    /// Whether an end of an endpoint was held open, by anything, when that survey looked. One that has
+    /// become known since counts as held.
+    fn is_held(&self, endpoint: EndpointKey, end: End) -> bool;
+    /// Returns who could read an endpoint then, if the survey was asked for that.
+    fn readers(&self, endpoint: EndpointKey) -> Option<Readers>;
     /// Whether a process holds an end of an endpoint now.
     fn holds(&self, pid: u32, endpoint: EndpointKey, end: End) -> bool;
-    /// Returns how many bytes wait to be read at another process's descriptor.
-    fn unread(&mut self, holder: &Holder) -> Option<u64>;
     /// Marks a process, so that its calls are captured.
     fn mark(&mut self, pid: u32);
-    /// Removes the marks of processes that hold no stream of interest.
-    fn unmark_idle(&mut self);
     /// Returns the user that a process runs as.
     fn user(&self, pid: u32) -> Option<Uid>;
     /// Describes a process: as it was when the kernel saw it start its program (`launches`), or else as

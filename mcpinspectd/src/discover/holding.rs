@@ -1,18 +1,20 @@
-//! Who holds the ends of a stream, by the process table.
+//! Whether the ends of a stream are held, by the last survey.
 
 use mcpinspect_common::{End, EndpointKey};
 
+use super::environment::Environment;
 use super::streams::StreamTable;
-use crate::process::fds::{Holder, Holders, InodeKey};
 
-/// Whether a process holds an endpoint.
-pub fn is_held(holders: &Holders, endpoint: EndpointKey) -> bool {
-    holders.contains_key(&inode(endpoint))
+/// Whether an endpoint is held at either end.
+pub fn is_held(machine: &dyn Environment, endpoint: EndpointKey) -> bool {
+    [End::Reader, End::Writer]
+        .into_iter()
+        .any(|end| machine.is_held(endpoint, end))
 }
 
-/// Whether a process holds an end of a stream.
+/// Whether an end of a stream is held.
 pub fn is_end_held(
-    holders: &Holders,
+    machine: &dyn Environment,
     streams: &StreamTable,
     key: Option<EndpointKey>,
     end: End,
@@ -22,31 +24,5 @@ pub fn is_end_held(
         End::Reader => Some(key),
         End::Writer => streams.get(key).and_then(|stream| stream.written_at),
     };
-    endpoint
-        .and_then(|endpoint| holders.get(&inode(endpoint)))
-        .is_some_and(|holders| {
-            holders.iter().any(|holder| match end {
-                End::Reader => holder.access.reads(),
-                End::Writer => holder.access.writes(),
-            })
-        })
-}
-
-/// The descriptors through which a stream can be read.
-pub fn readers(holders: &Holders, key: EndpointKey) -> Vec<Holder> {
-    holders
-        .get(&inode(key))
-        .into_iter()
-        .flatten()
-        .filter(|holder| holder.access.reads())
-        .copied()
-        .collect()
-}
-
-/// How the process table names an endpoint.
-fn inode(key: EndpointKey) -> InodeKey {
-    InodeKey {
-        dev: u64::from(key.dev),
-        ino: key.ino,
-    }
+    endpoint.is_some_and(|endpoint| machine.is_held(endpoint, end))
 }

@@ -2,9 +2,8 @@
 //!
 //! Nothing reports that a pipe is gone. A session looks over when a reader saw the end of its stream
 //! or when one of its parties exited. It is over when no process holds the server's side any more
-//! and everything that was sent has been read or can no longer be. Finding out takes a walk through
-//! the process table, so that is done only when a session looks over, and at intervals for what went
-//! unnoticed.
+//! and everything that was sent has been read or can no longer be. Finding out takes a survey of the
+//! machine, so that is done only when a session looks over, and at intervals for what went unnoticed.
 
 use mcpinspect_common::{End, EndpointKey};
 
@@ -20,7 +19,6 @@ use crate::capture::Origin;
 use crate::model::{
     BlindMechanism, Direction, EndReason, GapReason, Input, SessionId, StreamLedger,
 };
-use crate::process::fds::Holders;
 
 /// Nanoseconds that a session looks over before it is checked, so that a launcher can hand over.
 pub const CLOSING_PATIENCE: u64 = 50_000_000;
@@ -37,8 +35,8 @@ fn streams_go_on(reason: EndReason) -> bool {
     )
 }
 
-/// Ends a session if it is over.
-pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, holders: &Holders, now: u64) {
+/// Ends a session if it is over by the last survey.
+pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     let Some(session) = step.sessions.get(index) else {
         return;
     };
@@ -48,8 +46,9 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, holders: &Holders
         .map_or((now, EndReason::StreamsClosed), |closing| {
             (closing.since, closing.reason)
         });
-    let held =
-        |key: Option<EndpointKey>, end: End| holding::is_end_held(holders, step.streams, key, end);
+    let held = |key: Option<EndpointKey>, end: End| {
+        holding::is_end_held(step.machine, step.streams, key, end)
+    };
     let server_gone = match (to_client, to_server) {
         (Some(_), _) => !held(to_client, End::Writer),
         (None, _) => !held(to_server, End::Reader),
@@ -206,10 +205,11 @@ fn close_account(
     }
 }
 
-/// Checks everything known against who holds what: ends sessions whose end went unnoticed, forgets
-/// streams that are gone, and releases idle processes.
-pub fn sweep(step: &mut Step<'_>, holders: &Holders, now: u64) {
-    let is_held = |key| holding::is_held(holders, key);
+/// Checks everything known against the last survey: ends sessions whose end went unnoticed, and
+/// forgets streams that are gone.
+pub fn sweep(step: &mut Step<'_>, now: u64) {
+    let machine = &*step.machine;
+    let is_held = |key| holding::is_held(machine, key);
     for session in step.sessions.values_mut() {
         if session.streams().any(|(key, _)| !is_held(key)) {
             session.close(now, EndReason::StreamsClosed);
@@ -219,15 +219,18 @@ pub fn sweep(step: &mut Step<'_>, holders: &Holders, now: u64) {
         .sessions
         .indices(|session| session.closing.is_some_and(|closing| closing.since != now));
     for index in closing {
-        close_if_over(step, index, holders, now);
+        close_if_over(step, index, now);
     }
-    for key in step.streams.unheld_twice(is_held) {
+    let machine = &*step.machine;
+    for key in step
+        .streams
+        .unheld_twice(|key| holding::is_held(machine, key))
+    {
         tracing::trace!(?key, "forgotten");
         forget(step, key);
     }
     step.streams.shrink();
     step.programs.shrink();
-    step.machine.unmark_idle();
 }
 
 /// Forgets a stream here and in the kernel, with the socket at its other end unless a stream is read

@@ -60,7 +60,7 @@ mod unrouted;
 mod unseen;
 mod waiting;
 
-pub use environment::{Environment, WatchPolicy};
+pub use environment::{Environment, Readers, WatchPolicy};
 pub use settings::Settings;
 pub use tracker::Tracker;
 

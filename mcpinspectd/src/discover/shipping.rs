@@ -63,9 +63,11 @@ fn is_ignored(streams: &StreamTable, key: EndpointKey) -> bool {
 /// Up to which position an end of a stream is shipped.
 fn limit(stream: Option<&Stream>, settings: &Settings, end: End) -> u64 {
     let Some(stream) = stream else { return 0 };
-    // What was left out counts neither as a beginning nor against the budget.
+    // What was left out counts neither as a beginning nor against the budget. A stream that was in use
+    // before may begin in the middle of a message.
     let budget = |bytes: u64| match stream.skipped {
         Some(skipped) => skipped.to.saturating_add(bytes) | SHIP_REGARDLESS,
+        None if stream.joined => bytes | SHIP_REGARDLESS,
         None => bytes,
     };
     match &stream.state {

@@ -66,6 +66,8 @@ pub struct Stream {
     /// Bytes that the writer's count has too many: see
     /// [`mcpinspect_common::EndpointCounters::first_write`].
     pub counted_twice: u64,
+    /// When it was last found out who could read it, in nanoseconds since boot.
+    pub reader_sought: u64,
     /// Whether it was in use before the daemon started.
     pub joined: bool,
     /// Whether no process held it at the last look. Its records may still be on their way.
@@ -86,6 +88,7 @@ impl Stream {
             checked_writers: 0,
             last_seen: [None; 2],
             counted_twice: 0,
+            reader_sought: 0,
             joined: false,
             unheld: false,
         }

@@ -297,11 +297,15 @@ impl StreamTable {
         }
     }
 
-    /// Whether an undecided stream begins with something that cannot begin a message.
+    /// Whether an undecided stream begins with something that cannot begin a message. One that was in
+    /// use before may begin in the middle of one.
     pub fn begins_as_text(&self, key: EndpointKey) -> bool {
-        match self.get(key).map(|stream| &stream.state) {
-            Some(StreamState::Undecided(buffer)) => buffer.begins_as_text(),
-            _ => false,
+        let Some(stream) = self.get(key) else {
+            return false;
+        };
+        match &stream.state {
+            StreamState::Undecided(buffer) => !stream.joined && buffer.begins_as_text(),
+            StreamState::InSession(_) | StreamState::Ignored(_) => false,
         }
     }
 

@@ -43,6 +43,8 @@ pub struct Tracker<E> {
     waiting: Waiting,
     notices: Notices,
     next_sweep: u64,
+    /// When the last survey that was looked at began.
+    surveyed: u64,
 }
 
 impl<E: Environment> Tracker<E> {
@@ -62,6 +64,7 @@ impl<E: Environment> Tracker<E> {
             waiting: Waiting::default(),
             notices: Notices::default(),
             next_sweep: now.saturating_add(SWEEP_INTERVAL),
+            surveyed: 0,
             settings,
         }
     }
@@ -142,6 +145,7 @@ impl<E: Environment> Tracker<E> {
                     .flatten()
                 {
                     self.streams.ensure_of(key, user);
+                    self.step(sink).ship(key);
                 }
                 eviction::make_room(&mut self.step(sink), user, origin);
                 self.route_waiting(sink);
@@ -173,33 +177,38 @@ impl<E: Environment> Tracker<E> {
 
     /// Lets time pass. Call this about ten times a second, when all records so far are taken in.
     pub fn tick(&mut self, now: u64, sink: &mut dyn InputSink) {
-        let sweep = now >= self.next_sweep;
+        let (next_sweep, last_survey) = (self.next_sweep, self.surveyed);
         let step = &mut self.step(sink);
         delivery::announce_waiting(step, now);
         arrival::settle(step, now);
-        arrival::check_counts(step, now);
+        let sought = arrival::check_counts(step, now);
         for index in step.sessions.indices(|session| session.is_incomplete()) {
             sniffing::complete(step, index, now);
         }
         admission::admit(step, now);
         // Streams that were seen before their programs.
         eviction::make_room(step, NOBODY_KNOWN, Origin { tgid: 0, time: now });
-        let closing = step
-            .sessions
-            .indices(|session| session.has_been_closing_for(lifecycle::CLOSING_PATIENCE, now));
         reconsidering::renew_glances(step, now);
-        let sweep = sweep && !step.streams.is_empty();
-        if closing.is_empty() && !sweep {
+        let closing = |step: &Step<'_>, at| {
+            step.sessions
+                .indices(|session| session.has_been_closing_for(lifecycle::CLOSING_PATIENCE, at))
+        };
+        let sweep = now >= next_sweep && !step.streams.is_empty();
+        if sweep || !sought.is_empty() || !closing(step, now).is_empty() {
+            step.machine.survey(now, &sought);
+        }
+        let surveyed = step.machine.surveyed();
+        if surveyed <= last_survey {
             return;
         }
-        let holders = step.machine.holders();
-        for index in closing {
-            lifecycle::close_if_over(step, index, &holders, now);
+        for index in closing(step, surveyed) {
+            lifecycle::close_if_over(step, index, now);
         }
-        if sweep {
-            lifecycle::sweep(step, &holders, now);
+        if surveyed >= next_sweep {
+            lifecycle::sweep(step, now);
             self.next_sweep = now + SWEEP_INTERVAL;
         }
+        self.surveyed = surveyed;
     }
 
     /// Ends all sessions: the daemon stops. All records must have been taken in.

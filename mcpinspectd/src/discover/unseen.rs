@@ -5,10 +5,13 @@ use mcpinspect_common::{End, EndpointKey};
 use super::blind_spots;
 use super::counts::{correct_double_count, counted};
 use super::delivery::use_writer;
-use super::holding;
+use super::environment::Readers;
 use super::step::Step;
 use crate::capture::Origin;
 use crate::model::BlindMechanism;
+
+/// Nanoseconds between two looks at who could read what waits in a stream.
+const LOOK_AGAIN: u64 = 3_000_000_000;
 
 /// Takes in that a process moved bytes by `mechanism`, unseen: at an end of a stream, or at one that
 /// the mechanism does not tell.
@@ -40,31 +43,48 @@ pub fn moved(
 }
 
 /// Checks bytes that were written and not seen being read. If they no longer wait in the stream, a
-/// process reads them in a way that the probes do not see: the writer's end is used instead.
-pub fn look_for_reader(step: &mut Step<'_>, key: EndpointKey, missing: u64, now: u64) {
-    let holders = step.machine.holders();
-    let readers = holding::readers(&holders, key);
-    for reader in &readers {
-        step.machine.mark(reader.pid.0);
-    }
-    let Some(reader) = readers.first() else {
-        return;
+/// process reads them in a way that the probes do not see: the writer's end is used instead. The counts
+/// of the stream have not changed since `still_since`.
+///
+/// Returns `false` if a survey has to find out first.
+pub fn look_for_reader(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    missing: u64,
+    still_since: u64,
+    now: u64,
+) -> bool {
+    let surveyed = step.machine.surveyed();
+    let Some(stream) = step.streams.get_mut(key) else {
+        return true;
     };
-    let Some(unread) = step.machine.unread(reader) else {
-        return;
+    let looked = stream.reader_sought;
+    let found = (surveyed > looked.max(still_since))
+        .then(|| step.machine.readers(key))
+        .flatten();
+    let Some(Readers { pids, unread }) = found else {
+        return now.saturating_sub(looked) < LOOK_AGAIN;
+    };
+    stream.reader_sought = now;
+    for pid in &pids {
+        step.machine.mark(*pid);
+    }
+    let (Some(reader), Some(unread)) = (pids.first(), unread) else {
+        return true;
     };
     if unread >= missing || correct_double_count(step.streams, step.machine, key, missing - unread)
     {
-        return;
+        return true;
     }
     let Some(session) = step.streams.flow(key).map(|flow| flow.session()) else {
-        return;
+        return true;
     };
     if use_writer(step, key, now) {
         let origin = Origin {
-            tgid: reader.pid.0,
+            tgid: *reader,
             time: now,
         };
         blind_spots::report(step, session, BlindMechanism::UnseenReader, origin, true);
     }
+    true
 }

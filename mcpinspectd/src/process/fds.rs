@@ -10,7 +10,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::libc;
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use rustix::io::Errno;
@@ -21,6 +23,9 @@ use crate::model::Pid;
 /// Most descriptors that are examined per process. A process with more of them is not an MCP server, and
 /// must not make the daemon walk millions.
 pub const MAX_FDS_PER_PROCESS: usize = 65_536;
+
+/// Threads of a process that a further thread is compared with.
+const TABLES_MAX: usize = 16;
 
 /// A kernel object that a descriptor refers to, as the kernel names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,8 +127,8 @@ pub fn target(pid: Pid, fd: u32) -> Option<FdTarget> {
 }
 
 /// All pipes, named pipes and Unix sockets that any process holds now, with their holders. Processes
-/// that start or end meanwhile may be included or not; none makes it fail. Of a process whose threads do
-/// not share a descriptor table, it shows that of the main thread.
+/// that start or end meanwhile may be included or not; none makes it fail. Threads' own descriptor tables
+/// are included.
 pub fn holders_snapshot() -> Holders {
     let mut holders = Holders::new();
     let Ok(proc) = Proc::system() else {
@@ -205,9 +210,26 @@ impl Link {
 
 impl DescriptorReader {
     fn process(&mut self, pid: Pid, dir: &ProcDir, holders: &mut Holders) -> Result<(), Errno> {
-        let fds = dir.subdirectory("fd")?;
+        self.table(pid, &dir.subdirectory("fd")?, holders)?;
+        // Threads may have tables of their own, and the table of a main thread that has exited is
+        // gone. One table is read once, for the first thread that has it.
+        let threads = dir.threads()?;
+        for (index, thread) in threads.iter().enumerate().filter(|(_, id)| **id != pid) {
+            let mut known = [&pid].into_iter().chain(&threads[..index]).take(TABLES_MAX);
+            if known.any(|known| share_a_table(*known, *thread)) {
+                continue;
+            }
+            if let Ok(fds) = dir.subdirectory(&format!("task/{thread}/fd")) {
+                let _ = self.table(pid, &fds, holders);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in the descriptors that a directory lists.
+    fn table(&mut self, pid: Pid, fds: &OwnedFd, holders: &mut Holders) -> Result<(), Errno> {
         let mut count = 0;
-        for entry in Dir::read_from(&fds)? {
+        for entry in Dir::read_from(fds)? {
             let entry = entry?;
             let Some(fd) = entry.file_name().to_str().ok().and_then(|n| n.parse().ok()) else {
                 continue;
@@ -278,6 +300,15 @@ impl DescriptorReader {
             access: link_access(fds, fd)?,
         })
     }
+}
+
+/// Whether two threads share a descriptor table. A kernel that does not tell (`CONFIG_KCMP`) has them
+/// share it, as nearly all threads do.
+fn share_a_table(one: Pid, other: Pid) -> bool {
+    const KCMP_FILES: libc::c_long = 2;
+    // SAFETY: compares two tasks by their numbers, and takes no pointers.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, one.0, other.0, KCMP_FILES, 0, 0) };
+    !matches!(order, 1..=3)
 }
 
 /// The text of a descriptor's link, cut to the length of `buffer`. Only paths are longer.

@@ -72,6 +72,7 @@ impl ProcessSnapshot {
             comm,
             state: _,
             parent,
+            threads: _,
             start_time,
         } = Stat::parse(&dir.read("stat", 4096).ok()?)?;
         let uid = real_uid(&dir.read("status", 4096).ok()?)?;

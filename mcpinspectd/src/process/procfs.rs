@@ -94,6 +94,15 @@ impl ProcDir {
         Ok(statx(&self.dir, name, flags, StatxFlags::INO)?.stx_ino)
     }
 
+    /// Its threads.
+    pub(super) fn threads(&self) -> Result<Vec<Pid>, Errno> {
+        let entries = rustix::fs::Dir::read_from(self.subdirectory("task")?)?;
+        Ok(entries
+            .filter_map(Result::ok)
+            .filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok().map(Pid))
+            .collect())
+    }
+
     /// A directory inside it, opened to be listed.
     pub(super) fn subdirectory(&self, name: &str) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -109,6 +118,8 @@ pub(super) struct Stat {
     /// One letter.
     pub(super) state: char,
     pub(super) parent: Pid,
+    /// How many it has, its main thread included even if that has exited.
+    pub(super) threads: u64,
     /// In clock ticks since boot.
     pub(super) start_time: u64,
 }
@@ -125,11 +136,13 @@ impl Stat {
         let state = fields.next()?.chars().next()?;
         let parent = Pid(fields.next()?.parse().ok()?);
         // Fields are numbered from 1: the state is the third, the parent the fourth.
-        let start_time = fields.nth(22 - 5)?.parse().ok()?;
+        let threads = fields.nth(20 - 5)?.parse().ok()?;
+        let start_time = fields.nth(22 - 21)?.parse().ok()?;
         Some(Self {
             comm,
             state,
             parent,
+            threads,
             start_time,
         })
     }
@@ -172,7 +185,7 @@ mod tests {
         assert_eq!(stat.comm, "a) R 1 (b");
         assert_eq!(stat.state, 'S');
         assert_eq!(stat.parent, Pid(42));
-        assert_eq!(stat.start_time, 31337);
+        assert_eq!((stat.threads, stat.start_time), (1, 31337));
         assert_eq!(Stat::parse(b"7 (a) R 1"), None);
         assert_eq!(Stat::parse(b") ("), None);
         assert_eq!(Stat::parse(b""), None);

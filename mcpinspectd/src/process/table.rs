@@ -1,6 +1,6 @@
 //! All processes at one moment: parents, states and cgroups.
 
-use super::procfs::{Proc, Stat};
+use super::procfs::{Proc, ProcDir, Stat};
 use crate::model::Pid;
 
 /// One process.
@@ -12,7 +12,7 @@ pub struct ProcessRow {
     pub parent: Pid,
     /// When it started, in clock ticks since boot.
     pub start_time: u64,
-    /// One letter: `T` if stopped, `Z` for a zombie.
+    /// One letter: `T` if stopped, `Z` if all of its threads have exited.
     pub state: char,
     /// Its path in the unified hierarchy (cgroup v2), as seen from this process.
     pub cgroup: Option<String>,
@@ -47,8 +47,14 @@ pub fn table() -> Vec<ProcessRow> {
                 comm: _,
                 state,
                 parent,
+                threads,
                 start_time,
             } = Stat::parse(&dir.read("stat", 4096).ok()?)?;
+            // A main thread that has exited is a zombie, and the others may run on.
+            let state = match (state, threads) {
+                ('Z', 2..) => state_of_a_thread(&dir).unwrap_or(state),
+                _ => state,
+            };
             let cgroups = dir.read("cgroup", 16 * 1024).unwrap_or_default();
             Some(ProcessRow {
                 pid,
@@ -59,6 +65,15 @@ pub fn table() -> Vec<ProcessRow> {
             })
         })
         .collect()
+}
+
+/// The state of a process's first thread that is not a zombie.
+fn state_of_a_thread(dir: &ProcDir) -> Option<char> {
+    let threads = dir.threads().ok()?;
+    threads.into_iter().find_map(|thread| {
+        let stat = dir.read(&format!("task/{thread}/stat"), 4096).ok()?;
+        Some(Stat::parse(&stat)?.state).filter(|state| *state != 'Z')
+    })
 }
 
 /// The path in the unified hierarchy from `/proc/pid/cgroup`.

@@ -9,7 +9,7 @@ use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointReport, Endp
 
 use super::SECOND;
 use crate::capture::{BootClock, KernelRecord, Origin};
-use crate::discover::{Environment, Settings, Tracker, WatchPolicy};
+use crate::discover::{Environment, Readers, Settings, Tracker, WatchPolicy};
 
 use crate::model::{
     Direction, Executed, ExecutedBy, Input, InputSink, Pid, ServerId, ServerIdentity, SessionStart,
@@ -25,6 +25,7 @@ pub(super) struct World {
     pub(super) counters: HashMap<EndpointKey, EndpointCounters>,
     pub(super) holders: Holders,
     pub(super) unread: u64,
+    pub(super) surveyed: u64,
     pub(super) forgotten: HashSet<EndpointKey>,
     pub(super) policy: WatchPolicy,
 }
@@ -47,17 +48,33 @@ impl Environment for Fake {
         world.watches.remove(&key);
         world.forgotten.insert(key);
     }
-    fn holders(&mut self) -> Holders {
-        self.0.borrow().holders.clone()
+    fn survey(&mut self, now: u64, _sought: &[EndpointKey]) {
+        self.0.borrow_mut().surveyed = now;
+    }
+    fn surveyed(&mut self) -> u64 {
+        self.0.borrow().surveyed
+    }
+    fn is_held(&self, endpoint: EndpointKey, end: End) -> bool {
+        let world = self.0.borrow();
+        let mut holders = world.holders.get(&inode(endpoint)).into_iter().flatten();
+        holders.any(|holder| match end {
+            End::Reader => holder.access.reads(),
+            End::Writer => holder.access.writes(),
+        })
+    }
+    fn readers(&self, endpoint: EndpointKey) -> Option<Readers> {
+        let world = self.0.borrow();
+        let holders = world.holders.get(&inode(endpoint)).into_iter().flatten();
+        let readers = holders.filter(|holder| holder.access.reads());
+        Some(Readers {
+            pids: readers.map(|holder| holder.pid.0).collect(),
+            unread: Some(world.unread),
+        })
     }
     fn holds(&self, _pid: u32, _endpoint: EndpointKey, _end: End) -> bool {
         false
     }
-    fn unread(&mut self, _holder: &Holder) -> Option<u64> {
-        Some(self.0.borrow().unread)
-    }
     fn mark(&mut self, _pid: u32) {}
-    fn unmark_idle(&mut self) {}
     fn user(&self, _pid: u32) -> Option<u32> {
         Some(USER)
     }
@@ -87,6 +104,14 @@ impl Environment for Fake {
             name_source: String::new(),
             former: None,
         }
+    }
+}
+
+/// How the process table names an endpoint.
+fn inode(key: EndpointKey) -> InodeKey {
+    InodeKey {
+        dev: u64::from(key.dev),
+        ino: key.ino,
     }
 }
 
@@ -289,10 +314,6 @@ impl Fixture {
     }
 
     pub(super) fn hold(&mut self, key: EndpointKey, pid: u32, access: Access) {
-        let inode = InodeKey {
-            dev: u64::from(key.dev),
-            ino: key.ino,
-        };
         let holder = Holder {
             pid: Pid(pid),
             fd: 0,
@@ -302,7 +323,7 @@ impl Fixture {
         self.world
             .borrow_mut()
             .holders
-            .entry(inode)
+            .entry(inode(key))
             .or_default()
             .push(holder);
     }

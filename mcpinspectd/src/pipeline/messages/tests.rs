@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
+use crate::bell::Bell;
 use crate::control::channel;
 use crate::detect::NoDetector;
 use crate::engine::{Engine, Limits};
@@ -59,9 +60,15 @@ impl Daemon {
         let (messages, receiver) = message_queue(Bounds { items, bytes });
         let registry = Registry::in_memory();
         let engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
-        let pipeline = Pipeline::start(engine, Sent::default(), channel(), NoHost, "unused".into())
-            .unwrap()
-            .with_messages(messages);
+        let pipeline = Pipeline::start(
+            engine,
+            Sent::default(),
+            channel(Bell::default()),
+            NoHost,
+            "unused".into(),
+        )
+        .unwrap()
+        .with_messages(messages);
         let mut daemon = Self {
             pipeline,
             script: Script::new("files"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::bell::Bell;
 use crate::control::{Control, ControlHandle, channel};
 use crate::detect::NoDetector;
 use crate::engine::{Engine, Limits, MessageSeen};
@@ -62,7 +63,7 @@ impl Daemon {
         let directory = tempfile::tempdir().unwrap();
         let registry = Registry::in_memory();
         let engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
-        let (control, requests) = channel();
+        let (control, requests) = channel(Bell::default());
         let pipeline = Pipeline::start(
             engine,
             Log::default(),

@@ -1,19 +1,16 @@
 //! This machine as discovery sees it: the probes' maps and the process table.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
-use mcpinspect_common::{
-    End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch, tracked_slot,
-};
-use nix::libc;
+use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch};
 
+use super::surveyor::{Found, Request, Surveyor, inode};
 use crate::capture::Probes;
-use crate::discover::{Environment, WatchPolicy};
+use crate::discover::{Environment, Readers, WatchPolicy};
 use crate::model::{Executed, Pid, ServerIdentity};
-use crate::process::fds::{Holder, Holders, StreamKind, holders_snapshot, of_process};
+use crate::process::fds::{StreamKind, of_process};
 use crate::process::identity::Launched;
 use crate::process::{Launches, ProcessInfo, own};
 
@@ -31,19 +28,27 @@ pub struct KernelEnvironment {
     own: HashSet<EndpointKey>,
     /// Processes (by slot and mark) that held nothing of interest at the last look.
     idle: HashMap<u32, u64>,
+    surveyor: Surveyor,
+    /// What the last survey found.
+    found: Option<Found>,
 }
 
 impl KernelEnvironment {
     /// The machine that the probes run on. `policy` and `identity` answer what discovery asks about
     /// processes.
-    pub fn new(probes: Probes, policy: PolicyOf, identity: IdentityOf) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// The thread for surveys cannot be started.
+    pub fn new(probes: Probes, policy: PolicyOf, identity: IdentityOf) -> std::io::Result<Self> {
+        Ok(Self {
             probes,
             policy,
             identity,
             own: HashSet::new(),
             idle: HashMap::new(),
-        }
+            surveyor: Surveyor::start()?,
+            found: None,
+        })
     }
 
     /// The probes.
@@ -74,6 +79,24 @@ impl KernelEnvironment {
     }
 }
 
+impl KernelEnvironment {
+    /// Removes the marks of processes that held nothing of interest.
+    fn unmark_idle(&mut self, found: &Found) {
+        // A process that moves a descriptor while its table is being read seems to hold nothing, so
+        // that has to happen twice.
+        let idle = found.marked.iter().copied();
+        let idle: HashMap<u32, u64> = idle
+            .filter(|(slot, _)| !found.busy.contains(slot))
+            .collect();
+        for (slot, stamp) in &idle {
+            if self.idle.get(slot) == Some(stamp) {
+                self.probes.tracked.clear(*slot, *stamp);
+            }
+        }
+        self.idle = idle;
+    }
+}
+
 impl Environment for KernelEnvironment {
     fn watch(&mut self, key: EndpointKey, watch: EndpointWatch) {
         if self.own.contains(&key) {
@@ -92,8 +115,56 @@ impl Environment for KernelEnvironment {
         }
     }
 
-    fn holders(&mut self) -> Holders {
-        holders_snapshot()
+    fn survey(&mut self, now: u64, sought: &[EndpointKey]) {
+        if !self.surveyor.is_ready(now) {
+            return;
+        }
+        // Marks first: one that is set from now on has another stamp and stays.
+        let marked = self.probes.tracked.marked();
+        let survey = self.probes.survey().unwrap_or_else(|error| {
+            tracing::warn!(%error, "no survey by the kernel");
+            None
+        });
+        // Then the endpoints that are watched, which the probes register before they mark.
+        let watched = match survey {
+            Some(_) => HashSet::new(),
+            None => self.probes.watched_inodes(),
+        };
+        self.surveyor.begin(Request {
+            begun: now,
+            survey,
+            watched,
+            sought: sought.to_vec(),
+            marked,
+        });
+    }
+
+    fn surveyed(&mut self) -> u64 {
+        if let Some(found) = self.surveyor.ended() {
+            self.unmark_idle(&found);
+            self.found = Some(found);
+        }
+        self.found.as_ref().map_or(0, |found| found.begun)
+    }
+
+    fn is_held(&self, endpoint: EndpointKey, end: End) -> bool {
+        let Some(found) = &self.found else {
+            return true;
+        };
+        if let Some(holders) = &found.holders {
+            let mut holders = holders.get(&inode(endpoint)).into_iter().flatten();
+            return holders.any(|holder| match end {
+                End::Reader => holder.access.reads(),
+                End::Writer => holder.access.writes(),
+            });
+        }
+        self.probes.counters(endpoint).is_some_and(|counters| {
+            counters.surveyed < found.begun || counters.held[end as usize] != 0
+        })
+    }
+
+    fn readers(&self, endpoint: EndpointKey) -> Option<Readers> {
+        self.found.as_ref()?.readers.get(&endpoint).cloned()
     }
 
     fn holds(&self, pid: u32, endpoint: EndpointKey, end: End) -> bool {
@@ -106,53 +177,8 @@ impl Environment for KernelEnvironment {
         })
     }
 
-    fn unread(&mut self, holder: &Holder) -> Option<u64> {
-        let process = descriptor(libc::SYS_pidfd_open, i64::from(holder.pid.0), 0, 0)?;
-        let fd = i64::from(holder.fd);
-        let stream = descriptor(
-            libc::SYS_pidfd_getfd,
-            i64::from(process.as_fd().as_raw_fd()),
-            fd,
-            0,
-        )?;
-        let mut unread: libc::c_int = 0;
-        // SAFETY: FIONREAD writes one int, for which `unread` has room, and `stream` is open.
-        let result = unsafe { libc::ioctl(stream.as_raw_fd(), libc::FIONREAD, &raw mut unread) };
-        if result == 0 {
-            u64::try_from(unread).ok()
-        } else {
-            None
-        }
-    }
-
     fn mark(&mut self, pid: u32) {
         self.probes.tracked.mark(pid);
-    }
-
-    fn unmark_idle(&mut self) {
-        // Marks first: one that is set from now on has another stamp and stays. Then the endpoints
-        // that are watched, which the probes register before they mark. Then who holds those.
-        let marked = self.probes.tracked.marked();
-        if marked.is_empty() {
-            return;
-        }
-        let watched = self.probes.watched_inodes();
-        let mut busy: HashSet<u32> = HashSet::new();
-        for (key, holders) in holders_snapshot() {
-            if watched.contains(&(key.dev, key.ino)) {
-                busy.extend(holders.iter().map(|holder| tracked_slot(holder.pid.0)));
-            }
-        }
-        // A process that moves a descriptor while its table is being read seems to hold nothing, so
-        // that has to happen twice.
-        let idle = marked.into_iter().filter(|(slot, _)| !busy.contains(slot));
-        let idle: HashMap<u32, u64> = idle.collect();
-        for (slot, stamp) in &idle {
-            if self.idle.get(slot) == Some(stamp) {
-                self.probes.tracked.clear(*slot, *stamp);
-            }
-        }
-        self.idle = idle;
     }
 
     fn user(&self, pid: u32) -> Option<u32> {
@@ -175,13 +201,4 @@ impl Environment for KernelEnvironment {
     fn identify(&mut self, server: Launched<'_>) -> ServerIdentity {
         (self.identity)(server)
     }
-}
-
-/// Makes a system call that returns a descriptor and that the C library has no wrapper for.
-fn descriptor(number: libc::c_long, a: i64, b: i64, c: i64) -> Option<OwnedFd> {
-    // SAFETY: both calls that come here take only integers and return a new descriptor or -1.
-    let result = unsafe { libc::syscall(number, a, b, c) };
-    let fd = i32::try_from(result).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: just opened, and owned by nothing else.
-    Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }

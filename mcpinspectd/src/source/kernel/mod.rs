@@ -5,15 +5,19 @@
 
 mod environment;
 mod running;
+mod surveyor;
 
 use std::convert::Infallible;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use mcpinspect_common::Stat;
 
 use super::{Progress, Source};
-use crate::capture::{self, Batch, BootClock, Drain, Options, ProbeError, Probes, decode};
+use crate::bell::Bell;
+use crate::capture::{
+    self, Batch, BootClock, Drain, KernelRecord, Options, ProbeError, Probes, decode,
+};
 use crate::discover::{Settings, Tracker};
 use crate::model::{Account, CaptureTotals, InputSink, StreamLedger};
 use crate::priority::Priority;
@@ -21,12 +25,18 @@ use crate::priority::Priority;
 pub use environment::KernelEnvironment;
 use running::RunningProgram;
 
-/// How often time passes for discovery.
+/// How often time passes for discovery while something happens.
 const TICK: Duration = Duration::from_millis(100);
+/// How often it passes while nothing does.
+const IDLE_TICK: Duration = Duration::from_secs(1);
+/// Nanoseconds without a record after which nothing happens.
+const IDLE_AFTER: u64 = 3_000_000_000;
 /// The ring has been quiet for this long: every request so far has been answered.
 const SETTLED: Duration = Duration::from_millis(50);
 /// Nanoseconds to wait for that on a machine that is never quiet.
 const SETTLED_MAX: u64 = 500_000_000;
+/// Bytes of records that may wait at the start until the running programs are known.
+const HELD_MAX: usize = 64 << 20;
 /// Bytes that all sniff buffers may hold together.
 const BUFFERED_MAX: usize = 32 << 20;
 
@@ -43,6 +53,8 @@ pub struct KernelOptions {
     pub max_sessions: usize,
     /// Accounts of ended streams that are kept for [`KernelSource::ledger`].
     pub max_accounts: usize,
+    /// Ends the wait for records: there are other things to attend to.
+    pub bell: Bell,
 }
 
 /// The running capture.
@@ -54,6 +66,9 @@ pub struct KernelSource {
     /// the ring.
     running: Option<Vec<RunningProgram>>,
     next_tick: u64,
+    bell: Bell,
+    /// When the last record was taken, in nanoseconds since boot.
+    active: u64,
     undecodable: u64,
 }
 
@@ -64,14 +79,14 @@ impl KernelSource {
     /// See [`ProbeError`].
     pub fn start(
         options: &KernelOptions,
-        environment: impl FnOnce(Probes) -> KernelEnvironment,
+        environment: impl FnOnce(Probes) -> std::io::Result<KernelEnvironment>,
     ) -> Result<Self, ProbeError> {
         let (probes, ring) = Probes::load(&options.probes)?;
         let clock = BootClock::measure().map_err(std::io::Error::from)?;
         let now = BootClock::now_boot().map_err(std::io::Error::from)?;
-        let mut environment = environment(probes);
+        let mut environment = environment(probes)?;
         environment.exclude_own_output();
-        let (drain, records) = capture::start(ring)?;
+        let (drain, records) = capture::start(ring, options.bell.clone())?;
         // A socket pair is two streams on two endpoints; one may be known without the other.
         let endpoints = environment.probes().endpoints_max() as usize;
         let max_streams = endpoints / 8 * 3;
@@ -93,6 +108,8 @@ impl KernelSource {
             drain,
             running: Some(running),
             next_tick: 0,
+            bell: options.bell.clone(),
+            active: now,
             undecodable: 0,
         })
     }
@@ -108,34 +125,65 @@ impl KernelSource {
     }
 
     /// Takes in the programs that were running before. The answers to their registration come
-    /// first: a socket's peer must be known before its program.
+    /// first: a socket's peer must be known before its program. What the streams carry comes last:
+    /// the two directions of a session must be known as such before either shows what it is.
     fn take_running(&mut self, running: &[RunningProgram], sink: &mut dyn InputSink) {
-        let settled = now().saturating_add(SETTLED_MAX);
+        let begun = now();
+        let settled = begun.saturating_add(SETTLED_MAX);
+        let mut batches = Vec::new();
+        let mut bytes = 0;
         while let Ok(batch) = self.records.recv_timeout(SETTLED) {
-            self.take(&batch, sink);
-            if now() > settled {
+            let newest = self.take_if(&batch, sink, is_registration);
+            bytes += batch.bytes();
+            batches.push(batch);
+            // The answers were in the ring before the first poll.
+            if newest > begun || now() > settled || bytes > HELD_MAX {
                 break;
             }
         }
         for RunningProgram { pid, input, output } in running {
             self.tracker.add_running(pid.0, *input, *output);
         }
+        for batch in batches {
+            self.take_if(&batch, sink, |record| !is_registration(record));
+        }
     }
 
     fn take(&mut self, batch: &Batch, sink: &mut dyn InputSink) {
+        self.take_if(batch, sink, |_| true);
+    }
+
+    /// Takes the records in that are wanted. Returns when the newest of all was written, in nanoseconds
+    /// since boot.
+    fn take_if(
+        &mut self,
+        batch: &Batch,
+        sink: &mut dyn InputSink,
+        is_wanted: impl Fn(&KernelRecord<'_>) -> bool,
+    ) -> u64 {
+        self.active = now();
+        let mut newest = 0;
         for data in batch.records() {
             match decode(data) {
-                Ok((origin, record)) => self.tracker.record(origin, record, sink),
+                Ok((origin, record)) => {
+                    newest = newest.max(origin.time);
+                    if is_wanted(&record) {
+                        self.tracker.record(origin, record, sink);
+                    }
+                }
                 Err(error) => {
                     self.undecodable += 1;
                     tracing::warn!(%error, "a record that is not understood");
                 }
             }
         }
+        newest
     }
 
     fn tick(&mut self, now: u64, sink: &mut dyn InputSink) {
-        self.next_tick = now + TICK.as_nanos() as u64;
+        let is_idle = now.saturating_sub(self.active) > IDLE_AFTER;
+        let pause = if is_idle { IDLE_TICK } else { TICK };
+        self.next_tick = now + pause.as_nanos() as u64;
         // Only bytes that should be known by now may be judged missing.
         while let Ok(batch) = self.records.try_recv() {
             self.take(&batch, sink);
@@ -159,11 +207,11 @@ impl Source for KernelSource {
             Priority::Pipeline.claim();
             self.take_running(&running, sink);
         }
-        match self.records.recv_timeout(TICK) {
+        let due = Duration::from_nanos(self.next_tick.saturating_sub(now()));
+        match self.records.try_recv() {
             Ok(batch) => self.take(&batch, sink),
-            Err(RecvTimeoutError::Timeout) => {}
-            // The thread that empties the ring is gone: nothing more will come.
-            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
+            // Disconnected: the thread that empties the ring is gone, and nothing more will come.
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => self.bell.wait(due),
         }
         let now = now();
         if now >= self.next_tick {
@@ -206,6 +254,11 @@ impl Source for KernelSource {
             blind_spots_covered,
         }
     }
+}
+
+/// Whether a record answers the registration of a stream that is open already.
+fn is_registration(record: &KernelRecord<'_>) -> bool {
+    matches!(record, KernelRecord::Registered(_))
 }
 
 /// Nanoseconds since boot. The clock exists on every kernel that the probes load on.
