@@ -17,7 +17,7 @@ use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::mcp;
 use mcpinspectd::model::{Direction, ItemKind, ServerId, SessionId, Timestamp};
-use mcpinspectd::registry::{Registry, Sighting};
+use mcpinspectd::registry::{Owner, Registry, Sighting};
 use mcpinspectd::source::script::Script;
 use mcpinspectd::wire::framing::{DEFAULT_MAX_FRAME, Framer};
 use serde_json::json;
@@ -177,6 +177,7 @@ fn registry(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("registry");
     let (server, session) = (ServerId("bench".into()), SessionId("bench".into()));
     let sighting = Sighting {
+        owner: Owner::User(1000),
         server: &server,
         session: &session,
         time: Timestamp(0),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use mcpinspectd::model::{ItemKind, ServerId, SessionId, Timestamp};
-use mcpinspectd::registry::{DecisionKind, ItemKey, Registry, Sighting};
+use mcpinspectd::registry::{DecisionKind, ItemKey, Owner, Registry, ServerOf, Sighting};
 use mcpinspectd::store;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -23,10 +23,29 @@ struct Machine {
     registry: PathBuf,
 }
 
+/// Whose the server `files` is, unless a test says otherwise.
+const OWNER: Owner = Owner::User(1);
+
+fn files() -> ServerOf<'static> {
+    ServerOf::new(OWNER, "files")
+}
+
 fn see(registry: &mut Registry, time: u64, kind: ItemKind, name: &str, definition: &str) {
+    see_as(OWNER, registry, time, kind, name, definition);
+}
+
+fn see_as(
+    owner: Owner,
+    registry: &mut Registry,
+    time: u64,
+    kind: ItemKind,
+    name: &str,
+    definition: &str,
+) {
     let (server, session) = (ServerId("files".into()), SessionId("s".into()));
     let time = Timestamp(time);
     let sighting = Sighting {
+        owner,
         server: &server,
         session: &session,
         time,
@@ -230,7 +249,7 @@ fn an_approval_lasts_and_names_who_gave_it() {
 
     let registry = machine.open();
     let key = ItemKey::tool("read_file");
-    let [decision] = &registry.decisions("files", &key).unwrap()[..] else {
+    let [decision] = &registry.decisions(files(), &key).unwrap()[..] else {
         panic!("one decision")
     };
     let own = nix::unistd::getuid().as_raw();
@@ -255,7 +274,7 @@ fn rejecting_pinning_and_unpinning() {
     let (_, table) = machine.run(&["tools"]);
     assert!(table.contains("unpinned"), "{table}");
     let key = ItemKey::tool("read_file");
-    let first = machine.open().versions("files", &key).unwrap()[0].hash;
+    let first = machine.open().versions(files(), &key).unwrap()[0].hash;
     let pin = ["pin", "files", "read_file", "--hash", &first.to_string()];
     assert_eq!(machine.run(&pin).0, 0);
     let json = machine.json(&["diff", "files", "read_file", "--json"]);
@@ -375,7 +394,7 @@ mod as_root {
         assert_eq!(
             machine
                 .open()
-                .decisions("files", &ItemKey::tool("read_file"))
+                .decisions(files(), &ItemKey::tool("read_file"))
                 .unwrap(),
             []
         );
@@ -424,4 +443,68 @@ fn forgetting_a_tool_and_a_server() {
     );
     let (_, text) = machine.run(&["registry"]);
     assert!(text.contains("of at most 65536 items"), "{text}");
+}
+
+#[test]
+fn each_user_has_pins_of_their_own() {
+    let machine = Machine::new();
+    let root = Owner::User(0);
+    let his = r#"{"name":"read_file","description":"His."}"#;
+    for (time, definition) in [(DAY, OLD), (DAY + 86_400_000_000_000, his)] {
+        see_as(
+            root,
+            &mut machine.open(),
+            time,
+            ItemKind::Tool,
+            "read_file",
+            definition,
+        );
+    }
+    let (_, table) = machine.run(&["tools", "--changed"]);
+    let daemon = nix::unistd::User::from_uid(1.into()).unwrap().unwrap().name;
+    let lines: Vec<&str> = table.lines().take(3).collect();
+    assert!(lines[0].starts_with("USER    SERVER  TOOL"), "{table}");
+    assert!(lines[1].starts_with("root    files   read_file"), "{table}");
+    assert!(
+        lines[2].starts_with(&daemon) && lines[2].contains("read_file"),
+        "{table}"
+    );
+    let json = machine.json(&["tools", "--user", "root", "--json"]);
+    let [tool] = json.as_array().unwrap().as_slice() else {
+        panic!("{json}")
+    };
+    assert_eq!(tool["owner"], "user");
+    assert_eq!(tool["owner_uid"], 0);
+
+    let (status, text) = machine.run(&["approve", "files", "read_file"]);
+    assert_eq!(status, 2, "{text}");
+    let expected = format!(
+        "several users have this of the server files: root, {daemon}; choose one with --user"
+    );
+    assert!(text.contains(&expected), "{text}");
+    let (_, text) = machine.run(&["diff", "files", "read_file", "--user", "root"]);
+    assert!(
+        text.contains("{+His+}") && text.contains("--user root files read_file"),
+        "{text}"
+    );
+    let (status, text) = machine.run(&["approve", "files", "read_file", "--user", "0"]);
+    assert_eq!(status, 0, "{text}");
+    let left = machine.json(&["tools", "--changed", "--json"]);
+    assert_eq!(left.as_array().unwrap().len(), 1, "hers is as it was");
+    assert_eq!(left[0]["owner_uid"], 1);
+
+    let (status, text) = machine.run(&["forget", "files"]);
+    assert!(status == 2 && text.contains("--user"), "{text}");
+    let (status, text) = machine.run(&["forget", "files", "--user", "root"]);
+    assert_eq!(status, 0, "{text}");
+    let (_, table) = machine.run(&["registry"]);
+    assert!(
+        !table.contains("root") && !table.contains("USER"),
+        "{table}"
+    );
+    let (status, text) = machine.run(&["tools", "--user", "no-such-user"]);
+    assert!(
+        status == 2 && text.contains("there is no user no-such-user"),
+        "{text}"
+    );
 }

@@ -1,7 +1,10 @@
 //! A tool that changes under its user, from the wire to the event.
 
 use std::ffi::OsString;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::daemon::{self, Daemon, State};
@@ -63,6 +66,34 @@ impl Server {
         .map(OsString::from);
         let command = oddclient(&[], "handshake; list; call 300; list; sleep 100", &command)?;
         Talk::start(command)?.finish(SESSION)?;
+        Ok(())
+    }
+
+    /// Lets other users run it.
+    fn open_to_everyone(&self) -> Result<()> {
+        let mode = Permissions::from_mode(0o755);
+        std::fs::set_permissions(self.directory.path(), mode)?;
+        Ok(())
+    }
+
+    /// One session of another user, who keeps no log.
+    fn list_as(&self, uid: u32) -> Result<()> {
+        let program = self.directory.path().join(&self.name);
+        let command = [
+            program.as_os_str(),
+            "server".as_ref(),
+            "--tools".as_ref(),
+            self.tools_file().as_os_str(),
+        ]
+        .map(OsString::from);
+        let client = oddclient(&[], "handshake; list; call 300; list; sleep 100", &command)?;
+        let status = Command::new("setpriv")
+            .args([format!("--reuid={uid}").as_str(), "--clear-groups"])
+            .arg(&program)
+            .args(client.get_args())
+            .current_dir("/")
+            .status()?;
+        ensure!(status.success(), "the other user's session: {status}");
         Ok(())
     }
 
@@ -207,5 +238,67 @@ fn a_secret_in_a_description_is_masked() -> Result<()> {
             .iter()
             .any(|e| e.to_string().contains(&secret))
     );
+    Ok(())
+}
+
+/// Another user copies the command line: the server has the same name, and nothing else of hers.
+#[test]
+fn another_users_pins_are_none_of_mine() -> Result<()> {
+    const HERS: &str = "Reads one of the notes about the payroll.";
+    let server = Server::new("users")?;
+    server.open_to_everyone()?;
+    let state = State::new()?;
+    let mut daemon = Daemon::start(&state)?;
+    let ended = |daemon: &mut Daemon<'_>, seen: &Value| -> Result<()> {
+        let session = seen["session_id"].clone();
+        daemon.event("for the session's end", |e| {
+            e["type"] == "mcp_session_ended" && e["session_id"] == session
+        })?;
+        Ok(())
+    };
+    server.write_tools(&[tool(HERS), other_tool()])?;
+    server.list()?;
+    let hers = daemon.event("for her tool", |e| {
+        server.told(e, "mcp_tool_seen", "read_notes")
+    })?;
+    ended(&mut daemon, &hers)?;
+
+    server.write_tools(&[tool(GOOD)])?;
+    server.list_as(65_534)?;
+    let his = daemon.event("for his tool", |e| {
+        server.told(e, "mcp_tool_seen", "read_notes") && e["session_id"] != hers["session_id"]
+    })?;
+    ensure!(his["server_id"] == hers["server_id"], "{his}");
+    ensure!(
+        his["status"] == "new" && his["description"] == GOOD,
+        "{his}"
+    );
+    ended(&mut daemon, &his)?;
+    let of_his = |event: &&Value| event["session_id"] == his["session_id"];
+    let told = state.events()?;
+    let leaked = told
+        .iter()
+        .filter(of_his)
+        .find(|event| event["type"] == "mcp_tool_changed" || event.to_string().contains("payroll"));
+    ensure!(leaked.is_none(), "{leaked:?}");
+
+    // What he pinned first is not what she is held to, and hers is as it was, also after a restart.
+    daemon.stop()?;
+    let mut daemon = Daemon::start(&state)?;
+    server.write_tools(&[tool(HERS), other_tool()])?;
+    server.list()?;
+    let again = daemon.event("for her tool again", |e| {
+        server.told(e, "mcp_tool_seen", "read_notes")
+            && e["session_id"] != hers["session_id"]
+            && e["session_id"] != his["session_id"]
+    })?;
+    ensure!(again["status"] == "unchanged", "{again}");
+    server.list_as(65_534)?;
+    let changed = daemon.event("for his change", |e| {
+        server.told(e, "mcp_tool_changed", "read_notes")
+    })?;
+    ensure!(changed["previous_hash"] == his["tool_hash"], "{changed}");
+    ensure!(changed["changes"][0]["previous"] == GOOD, "{changed}");
+    daemon.stop()?;
     Ok(())
 }

@@ -13,6 +13,7 @@ use zbus::message::Header;
 use zbus::names::BusName;
 
 use super::polkit;
+use crate::control::Caller;
 
 /// The group whose members read everything.
 pub const GROUP: &str = "mcpinspect";
@@ -37,6 +38,14 @@ impl Access {
     pub fn uid(self) -> u32 {
         match self {
             Self::All { uid } | Self::Own { uid } => uid,
+        }
+    }
+
+    /// The caller, as far as decisions go.
+    pub fn caller(self) -> Caller {
+        Caller {
+            uid: self.uid(),
+            reads_all: matches!(self, Self::All { .. }),
         }
     }
 

@@ -12,7 +12,7 @@ use zbus::{Connection, interface};
 
 use super::access::Access;
 use super::polkit;
-use super::rows::{ContainedRow, ServerRow, SessionRow, SignalRow, ToolRow};
+use super::rows::{ContainedRow, NO_UID, ServerRow, SessionRow, SignalRow, ToolRow};
 use crate::contain::Contained;
 use crate::control::{CaptureStatus, Control, ControlError, Decision};
 use crate::event::Envelope;
@@ -21,6 +21,7 @@ use crate::event::kind::EventKind;
 use crate::model::ContainmentAction;
 use crate::registry::DecisionKind;
 use crate::status::View;
+use crate::status::live::ToolSummary;
 
 /// The name on the bus.
 pub const NAME: &str = "org.mcpinspect1";
@@ -76,10 +77,10 @@ impl Manager {
         header: &Header<'_>,
         decision: Decision,
     ) -> fdo::Result<()> {
-        let uid = Access::of_sender(connection, header).await?.uid();
-        polkit::authorise(connection, header, uid, polkit::MANAGE).await?;
+        let caller = Access::of_sender(connection, header).await?.caller();
+        polkit::authorise(connection, header, caller.uid, polkit::MANAGE).await?;
         let decided = self
-            .on_control(move |control| control.decide(decision, uid))
+            .on_control(move |control| control.decide(decision, caller))
             .await;
         *self.status.lock().await = None;
         decided
@@ -265,7 +266,8 @@ impl Manager {
         Ok(sessions.into_iter().map(SessionRow::from).collect())
     }
 
-    /// Returns the tools of a server that the caller may know of.
+    /// Returns the tools of a server that the caller may know of: their own, or else the one of this name
+    /// that was heard of last.
     #[zbus(out_args("tools"))]
     async fn list_tools(
         &self,
@@ -275,17 +277,29 @@ impl Manager {
     ) -> fdo::Result<Vec<ToolRow>> {
         let access = Access::to_names(connection, &header).await?;
         let live = self.view.live();
-        match live.tools(server_id) {
-            Some((uid, tools)) if access.covers(uid) => Ok(tools.map(ToolRow::from).collect()),
-            _ => Err(fdo::Error::InvalidArgs(
-                "no server of this name is known".to_owned(),
-            )),
-        }
+        let tools = live.tools(server_id, access.uid(), |uid| access.covers(uid));
+        rows(tools)
+    }
+
+    /// Returns the tools of a user's server that the caller may know of.
+    #[zbus(out_args("tools"))]
+    async fn list_tools_of(
+        &self,
+        server_id: &str,
+        uid: u32,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> fdo::Result<Vec<ToolRow>> {
+        let access = Access::to_names(connection, &header).await?;
+        let live = self.view.live();
+        let may_read = |of: Option<u32>| of.unwrap_or(NO_UID) == uid && access.covers(of);
+        rows(live.tools(server_id, uid, may_read))
     }
 
     /// Pins the tool's current definition (for an empty name, the server's instructions, information
     /// or program). Fails unless the hash is that of the current definition, so that the caller
-    /// approves what it has shown.
+    /// approves what it has shown. A decision concerns the caller's own servers; those of another user
+    /// if the caller may read about them, has none of that name, and nobody else does.
     async fn approve(
         &self,
         server_id: String,
@@ -475,6 +489,15 @@ impl Manager {
     ) -> zbus::Result<()>;
 }
 
+fn rows<'a>(tools: Option<impl Iterator<Item = &'a ToolSummary>>) -> fdo::Result<Vec<ToolRow>> {
+    match tools {
+        Some(tools) => Ok(tools.map(ToolRow::from).collect()),
+        None => Err(fdo::Error::InvalidArgs(
+            "no server of this name is known".to_owned(),
+        )),
+    }
+}
+
 fn judge(kind: DecisionKind, server: String, tool: String, hash: String) -> Decision {
     Decision::Judge {
         kind,
@@ -527,6 +550,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
+    use crate::control::Caller;
     use crate::model::ItemKind;
     use crate::registry::Observation;
     use crate::status::ViewLimits;
@@ -553,12 +577,13 @@ mod tests {
             Ok(CaptureStatus::default())
         }
 
-        fn decide(&self, _: Decision, _: u32) -> Result<(), ControlError> {
+        fn decide(&self, _: Decision, _: Caller) -> Result<(), ControlError> {
             refused()
         }
 
         fn check_pin(
             &self,
+            _: Option<u32>,
             _: &str,
             _: ItemKind,
             _: &str,

@@ -17,7 +17,7 @@ use crate::event::kind::EventKind;
 use crate::model::EVERY_SERVER;
 use crate::model::ServerId;
 use crate::status::View;
-use crate::status::live::{ServerSummary, ToolSummary};
+use crate::status::live::{ServerPlace, ServerSummary, ToolSummary};
 use crate::text::escape::printable;
 
 /// Tools that are objects at one time; what is above is in the manager's lists all the same. Servers
@@ -36,7 +36,7 @@ impl ServerObject {
         printable(&self.0.server_id.0, 128)
     }
 
-    /// The id of the user that it last ran as; 4294967295 if unknown.
+    /// The id of the user that it runs as; 4294967295 if unknown.
     #[zbus(property)]
     fn uid(&self) -> u32 {
         self.0.uid.unwrap_or(NO_UID)
@@ -95,6 +95,8 @@ impl ToolObject {
 
 /// What was told of a server.
 struct Told {
+    /// The last element of its path.
+    element: String,
     server: ServerSummary,
     tools: BTreeMap<String, ToolSummary>,
 }
@@ -102,7 +104,7 @@ struct Told {
 /// The objects of one connection.
 #[derive(Default)]
 pub struct Objects {
-    told: BTreeMap<ServerId, Told>,
+    told: BTreeMap<ServerPlace, Told>,
     tools: usize,
     /// Servers about which something may have changed.
     stale: BTreeSet<ServerId>,
@@ -157,21 +159,18 @@ impl Objects {
         let stale = std::mem::take(&mut self.stale);
         let (now, gone) = {
             let live = view.live();
-            let wanted: Vec<ServerId> = match std::mem::take(&mut self.all_stale) {
+            let wanted: BTreeSet<ServerId> = match std::mem::take(&mut self.all_stale) {
                 true => live.servers().map(|server| server.server_id).collect(),
-                false => stale.into_iter().collect(),
+                false => stale,
             };
-            let now: Vec<_> = wanted
-                .iter()
-                .filter_map(|id| live.server_and_tools(id))
-                .collect();
+            let now: Vec<_> = wanted.iter().flat_map(|id| live.named(id)).collect();
             // Servers that made room for others.
             let known = self.told.keys();
-            let gone: Vec<_> = known.filter(|id| !live.knows(id)).cloned().collect();
+            let gone: Vec<_> = known.filter(|place| !live.knows(place)).cloned().collect();
             (now, gone)
         };
-        for id in gone {
-            self.remove(connection, &id).await?;
+        for place in gone {
+            self.remove(connection, &place).await?;
         }
         for (server, tools) in now {
             self.server(connection, server, tools).await?;
@@ -185,8 +184,9 @@ impl Objects {
         server: ServerSummary,
         tools: Vec<ToolSummary>,
     ) -> zbus::Result<()> {
-        let id = server.server_id.clone();
-        let path = server_path(&id);
+        let id = (server.server_id.clone(), server.uid);
+        let element = self.element(&id);
+        let path = server_path(&element);
         match self.told.get_mut(&id) {
             Some(told) => {
                 let before = std::mem::replace(&mut told.server, server.clone());
@@ -196,14 +196,19 @@ impl Objects {
                 let object = ServerObject(server.clone());
                 connection.object_server().at(path, object).await?;
                 let tools = BTreeMap::new();
-                self.told.insert(id.clone(), Told { server, tools });
+                let told = Told {
+                    element: element.clone(),
+                    server,
+                    tools,
+                };
+                self.told.insert(id.clone(), told);
             }
         }
         for tool in tools {
             let Some(told) = self.told.get_mut(&id) else {
                 return Ok(());
             };
-            let path = tool_path(&id, &tool.tool_name);
+            let path = tool_path(&element, &tool.tool_name);
             match told.tools.get_mut(&tool.tool_name) {
                 Some(before) => {
                     let before = std::mem::replace(before, tool.clone());
@@ -221,16 +226,32 @@ impl Objects {
         Ok(())
     }
 
-    async fn remove(&mut self, connection: &Connection, id: &ServerId) -> zbus::Result<()> {
+    /// The last element of a server's path: its name. Where another user's server has that path, the user's
+    /// id follows.
+    fn element(&self, place: &ServerPlace) -> String {
+        if let Some(told) = self.told.get(place) {
+            return told.element.clone();
+        }
+        let (id, uid) = place;
+        let plain = element(&id.0);
+        if self.told.values().all(|told| told.element != plain) {
+            return plain;
+        }
+        element(&format!("{}@{}", id.0, uid.unwrap_or(NO_UID)))
+    }
+
+    async fn remove(&mut self, connection: &Connection, id: &ServerPlace) -> zbus::Result<()> {
         let Some(told) = self.told.remove(id) else {
             return Ok(());
         };
         let objects = connection.object_server();
         for tool in told.tools.keys() {
             self.tools -= 1;
-            objects.remove::<ToolObject, _>(tool_path(id, tool)).await?;
+            let path = tool_path(&told.element, tool);
+            objects.remove::<ToolObject, _>(path).await?;
         }
-        objects.remove::<ServerObject, _>(server_path(id)).await?;
+        let path = server_path(&told.element);
+        objects.remove::<ServerObject, _>(path).await?;
         Ok(())
     }
 }
@@ -305,16 +326,13 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn server_path(id: &ServerId) -> ObjectPath<'static> {
-    ObjectPath::from_string_unchecked(format!("{PATH}/server/{}", element(&id.0)))
+fn server_path(server: &str) -> ObjectPath<'static> {
+    ObjectPath::from_string_unchecked(format!("{PATH}/server/{server}"))
 }
 
-fn tool_path(id: &ServerId, tool: &str) -> ObjectPath<'static> {
-    ObjectPath::from_string_unchecked(format!(
-        "{PATH}/server/{}/tool/{}",
-        element(&id.0),
-        element(tool)
-    ))
+fn tool_path(server: &str, tool: &str) -> ObjectPath<'static> {
+    let tool = element(tool);
+    ObjectPath::from_string_unchecked(format!("{PATH}/server/{server}/tool/{tool}"))
 }
 
 /// A name as one element of a path, as systemd does it: what is neither a letter nor a digit becomes
@@ -353,7 +371,7 @@ mod tests {
         #[test]
         fn any_two_names_are_two_valid_paths(one in ".{0,40}", other in ".{0,40}") {
             for name in [&one, &other] {
-                let path = tool_path(&ServerId(name.as_str().into()), name);
+                let path = tool_path(&element(name), name);
                 prop_assert!(ObjectPath::try_from(path.as_str()).is_ok());
             }
             prop_assert_eq!(one == other, element(&one) == element(&other));

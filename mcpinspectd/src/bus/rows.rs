@@ -22,7 +22,7 @@ pub struct ServerRow {
     pub sessions: u32,
     /// Known tools.
     pub tools: u32,
-    /// The user it last ran as.
+    /// The user it runs as.
     pub uid: Option<u32>,
     /// When it was last heard of.
     pub last_seen: String,

@@ -117,7 +117,7 @@ pub fn start(
             identity.server_id = ServerId(format!("unknown-{run}-{unnamed}").into());
             return identity;
         }
-        names.assign(identity)
+        names.assign(server.map(|server| server.process().uid), identity)
     };
     let mut left = Ok(CapabilitySet::empty());
     let source = KernelSource::start(&options, |probes| {

@@ -11,17 +11,20 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::capture::HookChoice;
 use crate::contain::ContainmentPolicy;
 use crate::engine::{ApprovalRule, AutoApproval, Vendor};
 use crate::model::ContainmentAction;
+use crate::registry::Sharing;
 
 pub mod size;
 pub mod tags;
 
 pub use size::ByteSize;
+use tags::UserId;
 pub use tags::{Tag, TagAction, Tags};
 
 /// The default path of the configuration.
@@ -121,6 +124,10 @@ impl Default for Events {
 pub struct Registry {
     /// The database of pinned tools.
     pub path: PathBuf,
+    /// The users who share one set of pins, by name or id; `*` stands for all. None by default: each
+    /// user has pins of their own.
+    #[serde(deserialize_with = "sharing")]
+    pub share_pins: Sharing,
     /// Which changes are accepted without a person. None by default.
     pub auto_approve: Vec<AutoApprove>,
 }
@@ -131,6 +138,9 @@ pub struct Registry {
 pub struct AutoApprove {
     /// The servers, as a glob over their names.
     server: tags::Glob,
+    /// The user that they run as, by name or id; every user by default.
+    #[serde(default, deserialize_with = "user")]
+    user: Option<u32>,
     /// `same`: only while the program is of the package or file that was accepted. `any`: whatever
     /// the program.
     #[serde(default)]
@@ -141,9 +151,28 @@ impl Default for Registry {
     fn default() -> Self {
         Self {
             path: PathBuf::from("/var/lib/mcpinspectd/registry.db"),
+            share_pins: Sharing::default(),
             auto_approve: Vec::new(),
         }
     }
+}
+
+fn user<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    UserId::deserialize(deserializer).map(|UserId(uid)| Some(uid))
+}
+
+fn sharing<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sharing, D::Error> {
+    let mut sharing = Sharing::default();
+    for user in Vec::<toml::Value>::deserialize(deserializer)? {
+        match user.as_str() {
+            Some("*") => sharing.everyone = true,
+            _ => {
+                let UserId(uid) = UserId::deserialize(user).map_err(D::Error::custom)?;
+                sharing.users.insert(uid);
+            }
+        }
+    }
+    Ok(sharing)
 }
 
 /// What findings lead to without a person's decision. By default, nothing.
@@ -303,7 +332,11 @@ impl Config {
         [
             ("capture", *capture != other.capture),
             ("events", *events != other.events),
-            ("registry", registry.path != other.registry.path),
+            (
+                "registry",
+                registry.path != other.registry.path
+                    || registry.share_pins != other.registry.share_pins,
+            ),
             ("metrics", *metrics != other.metrics),
             ("limits", *limits != other.limits),
         ]
@@ -319,6 +352,7 @@ impl Config {
             rules: rules
                 .map(|rule| ApprovalRule {
                     servers: rule.server.matcher().clone(),
+                    user: rule.user,
                     vendor: rule.vendor,
                 })
                 .collect(),

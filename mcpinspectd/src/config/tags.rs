@@ -218,7 +218,7 @@ impl<'de> Deserialize<'de> for Pattern {
 }
 
 /// A user, known to this machine where given by name.
-struct UserId(u32);
+pub(super) struct UserId(pub(super) u32);
 
 impl<'de> Deserialize<'de> for UserId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

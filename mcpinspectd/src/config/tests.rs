@@ -43,6 +43,7 @@ fn the_packaged_file_says_what_the_defaults_are() {
         "jsonl",
         "path",
         "vendor",
+        "share_pins",
         "requests_in_flight",
         "sessions",
     ] {
@@ -118,7 +119,7 @@ fn mistakes_are_named_with_their_line() {
     insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\ncommand = '(x'\n"), @r#"/etc/x.toml:3: `(x` is no regular expression: unclosed group"#);
     insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\nuser = 'no such user'\n"), @r#"/etc/x.toml:3: there is no user `no such user`"#);
     insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\nname = 'x'\n"), @r#"/etc/x.toml:3: unknown field `name`, expected one of `action`, `exe`, `command`, `user`, `cgroup`, `server`"#);
-    insta::assert_snapshot!(error("[[registry.auto_approve]]\nserver = 'x'\nvendro = 'any'\n"), @"/etc/x.toml:3: unknown field `vendro`, expected `server` or `vendor`");
+    insta::assert_snapshot!(error("[[registry.auto_approve]]\nserver = 'x'\nvendro = 'any'\n"), @"/etc/x.toml:3: unknown field `vendro`, expected one of `server`, `user`, `vendor`");
     insta::assert_snapshot!(error("[[registry.auto_approve]]\nserver = 'x'\nvendor = 'none'\n"), @"/etc/x.toml:3: unknown variant `none`, expected `same` or `any`");
     insta::assert_snapshot!(error("[[registry.auto_approve]]\nvendor = 'any'\n"), @"/etc/x.toml:1: missing field `server`");
     insta::assert_snapshot!(error("[capture\n"), @r#"/etc/x.toml:1: unclosed table, expected `]`"#);

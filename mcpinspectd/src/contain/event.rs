@@ -37,6 +37,7 @@ pub fn event(
     let subject = Subject {
         session_id: session.cloned().unwrap_or_else(SessionId::none),
         server_pid: pid,
+        server_uid: None,
         ..Subject::server(server.clone())
     };
     let body = body::Contained {

@@ -27,7 +27,7 @@ pub fn find(server: &str, mut names: ServerNames) -> Vec<Target> {
         if identity.name_source == "unknown" {
             continue;
         }
-        if &*names.assign(identity).server_id.0 == server {
+        if &*names.assign(Some(info.process().uid), identity).server_id.0 == server {
             let process = info.process();
             found.push(Target {
                 server: Process {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::{CaptureStatus, Control, ControlError, Decision, SessionParties};
+use super::{Caller, CaptureStatus, Control, ControlError, Decision, SessionParties};
 use crate::bell::Bell;
 use crate::contain::{self, ContainError, Contained, Process, Target, Trigger};
 use crate::event::Event;
@@ -34,7 +34,7 @@ pub enum ControlRequest {
         /// What.
         decision: Decision,
         /// Who.
-        uid: u32,
+        caller: Caller,
         /// What came of it.
         reply: SyncSender<Result<(), ControlError>>,
     },
@@ -47,6 +47,8 @@ pub enum ControlRequest {
     },
     /// How a definition relates to its pin, without recording it: one process holds the registry.
     CheckPin {
+        /// The user that the server runs as.
+        uid: Option<u32>,
         /// The server.
         server: ServerId,
         /// What kind of definition.
@@ -70,7 +72,7 @@ pub struct ServerSessions {
     /// The clients of all sessions, of other servers too.
     pub clients: Vec<Process>,
     /// The names that were given out to servers.
-    pub names: Vec<(String, String)>,
+    pub names: ServerNames,
 }
 
 /// The caller's side. Cheap to clone.
@@ -169,22 +171,24 @@ impl Control for ControlHandle {
         self.ask(ControlRequest::Status)
     }
 
-    fn decide(&self, decision: Decision, uid: u32) -> Result<(), ControlError> {
+    fn decide(&self, decision: Decision, caller: Caller) -> Result<(), ControlError> {
         self.ask(|reply| ControlRequest::Decide {
             decision,
-            uid,
+            caller,
             reply,
         })?
     }
 
     fn check_pin(
         &self,
+        uid: Option<u32>,
         server: &str,
         kind: ItemKind,
         name: &str,
         definition: &RawValue,
     ) -> Result<Observation, ControlError> {
         self.ask(|reply| ControlRequest::CheckPin {
+            uid,
             server: ServerId(server.into()),
             kind,
             name: name.to_owned(),
@@ -209,7 +213,7 @@ impl Control for ControlHandle {
         })?;
         let mut targets: Vec<Target> = sessions.iter().filter_map(target).collect();
         if targets.is_empty() {
-            targets = contain::find(server, ServerNames::known(names));
+            targets = contain::find(server, names);
         }
         if targets.is_empty() {
             return Err(ControlError::Unknown(format!(
@@ -248,7 +252,11 @@ mod tests {
     #[test]
     fn a_wish_is_answered_on_the_other_side() {
         let (handle, queue) = channel(Bell::default());
-        let caller = std::thread::spawn(move || handle.decide(Decision::Reload, 7));
+        let caller = Caller {
+            uid: 7,
+            reads_all: true,
+        };
+        let asking = std::thread::spawn(move || handle.decide(Decision::Reload, caller));
         let request = loop {
             if let Some(request) = queue.next() {
                 break request;
@@ -257,15 +265,16 @@ mod tests {
         };
         let ControlRequest::Decide {
             decision: Decision::Reload,
-            uid: 7,
+            caller: told,
             reply,
         } = request
         else {
             panic!("{request:?}");
         };
+        assert_eq!(told, caller);
         let refusal = Err(ControlError::Stale("no".to_owned()));
         reply.send(refusal.clone()).unwrap();
-        assert_eq!(caller.join().unwrap(), refusal);
+        assert_eq!(asking.join().unwrap(), refusal);
     }
 
     #[test]

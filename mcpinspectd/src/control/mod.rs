@@ -64,6 +64,15 @@ pub enum Decision {
     Reload,
 }
 
+/// Who asks, by the credentials that the bus vouches for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Their user id.
+    pub uid: u32,
+    /// Whether they may read about, and decide on, other users' servers.
+    pub reads_all: bool,
+}
+
 /// Why a decision was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
@@ -117,18 +126,21 @@ pub trait Control: Send + Sync + 'static {
     /// The pipeline does not answer.
     fn status(&self) -> Result<CaptureStatus, ControlError>;
 
-    /// Carries out what `uid`, who was found entitled to it, has decided.
+    /// Carries out what `caller`, who was found entitled to it, has decided. It concerns their own servers;
+    /// those of the one other user who has a server of that name only if they may decide on them.
     ///
     /// # Errors
     /// Why it was not done; shown to the caller.
-    fn decide(&self, decision: Decision, uid: u32) -> Result<(), ControlError>;
+    fn decide(&self, decision: Decision, caller: Caller) -> Result<(), ControlError>;
 
-    /// How a definition relates to its pin, without recording that it was seen.
+    /// How a definition of a server that runs as `uid` relates to its pin, without recording that it was
+    /// seen.
     ///
     /// # Errors
     /// The pipeline does not answer.
     fn check_pin(
         &self,
+        uid: Option<u32>,
         server: &str,
         kind: ItemKind,
         name: &str,

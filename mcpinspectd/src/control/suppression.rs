@@ -31,6 +31,9 @@ const HEADING: &str = "# Suppressions that were asked for on the bus. Written by
 pub struct Suppression {
     /// The server, as a glob that fits nothing else.
     pub server: String,
+    /// The users that the server runs as; absent for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<Vec<u32>>,
     /// The tool likewise; absent for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
@@ -113,11 +116,18 @@ impl Suppression {
         let until = now.0.saturating_add(u64::from(days) * NANOS_PER_DAY);
         Ok(Self {
             server: globset::escape(server),
+            users: None,
             tool: (!tool.is_empty()).then(|| globset::escape(tool)),
             rule: rule.to_owned(),
             reason: reason.to_owned(),
             until: Timestamp(until).to_string(),
         })
+    }
+
+    /// The same, for servers of these users only; of everyone for `None`.
+    #[must_use]
+    pub fn of_users(self, users: Option<Vec<u32>>) -> Self {
+        Self { users, ..self }
     }
 
     /// Adds it to the file, in one step.
@@ -171,6 +181,7 @@ mod tests {
     use super::*;
     use crate::rule_files;
 
+    const ALICE: Option<u32> = Some(1000);
     const NOW: Timestamp = Timestamp(1_760_000_000_000_000_000);
 
     fn silence(server: &str, days: u32) -> Result<Suppression, SuppressionError> {
@@ -188,19 +199,26 @@ mod tests {
     fn what_is_written_is_read_as_a_rule_pack() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
-        silence("files[1]", 7).unwrap().add_to(&path, NOW).unwrap();
+        let hers = silence("files[1]", 7).unwrap().of_users(Some(vec![1000]));
+        hers.add_to(&path, NOW).unwrap();
         silence("mail", 1).unwrap().add_to(&path, NOW).unwrap();
         let (knowledge, errors) = rule_files::load(&[&path]);
         assert!(errors.is_empty(), "{errors:?}");
         let suppressions = knowledge.rules.suppressions();
         assert_eq!(suppressions.len(), 2);
         let first = &suppressions[0];
-        assert!(first.applies_to(Some("files[1]"), Some("re*d"), NOW));
-        assert!(!first.applies_to(Some("files1"), Some("re*d"), NOW));
-        assert!(!first.applies_to(Some("files[1]"), Some("read"), NOW));
+        assert!(first.applies_to(Some("files[1]"), ALICE, Some("re*d"), NOW));
+        assert!(!first.applies_to(Some("files1"), ALICE, Some("re*d"), NOW));
+        assert!(!first.applies_to(Some("files[1]"), ALICE, Some("read"), NOW));
+        for another in [Some(1001), None] {
+            assert!(!first.applies_to(Some("files[1]"), another, Some("re*d"), NOW));
+        }
+        let everyones = &suppressions[1];
+        assert!(everyones.applies_to(Some("mail"), Some(1001), Some("re*d"), NOW));
         assert!(first.covers("credential-path", ""));
         assert!(!first.applies_to(
             Some("files[1]"),
+            ALICE,
             Some("re*d"),
             Timestamp(NOW.0 + 7 * NANOS_PER_DAY)
         ));

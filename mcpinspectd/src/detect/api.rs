@@ -18,6 +18,8 @@ use crate::model::{
 pub struct SessionContext<'a> {
     /// The server.
     pub server_id: &'a ServerId,
+    /// The user that it runs as, if known.
+    pub user: Option<u32>,
     /// The session.
     pub session_id: &'a SessionId,
     /// The client's process, if known. Sessions of one client share an agent, so what one server

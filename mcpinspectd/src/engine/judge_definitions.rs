@@ -110,7 +110,7 @@ impl SessionState {
         let key = ItemKey::only(kind);
         let number = self.definitions.count_change(&key);
         if number <= MAX_CHANGES_TOLD || verdict.action >= Action::Alert {
-            let pinned_text = turn.judges.registry.text(&self.server, &key, pinned);
+            let pinned_text = turn.judges.registry.text(self.server_of(), &key, pinned);
             turn.report(Event::new(
                 turn.time,
                 self.subject(),
@@ -142,7 +142,7 @@ impl SessionState {
         let key = ItemKey::only(ItemKind::Program);
         let pinned = status(observation.status).1;
         let pinned_text =
-            pinned.and_then(|pinned| turn.judges.registry.text(&self.server, &key, pinned));
+            pinned.and_then(|pinned| turn.judges.registry.text(self.server_of(), &key, pinned));
         let same = match (pinned, &pinned_text) {
             (None, _) => observation.status != PinStatus::NoRoom,
             (Some(_), None) => false,
@@ -171,7 +171,7 @@ impl SessionState {
             ));
         }
         for (key, hash) in std::mem::take(&mut self.definitions.waiting) {
-            if turn.judges.approval.accepts(&self.server, same) {
+            if self.is_approved(turn, same) {
                 self.accept(turn, &key, hash);
             }
         }
@@ -189,18 +189,20 @@ impl SessionState {
             return;
         }
         let same = self.definitions.same_vendor;
-        if turn
-            .judges
-            .approval
-            .accepts(&self.server, same == Some(true))
-        {
+        if self.is_approved(turn, same == Some(true)) {
             self.accept(turn, key, hash);
         } else if same.is_none()
-            && turn.judges.approval.accepts(&self.server, true)
+            && self.is_approved(turn, true)
             && self.definitions.waiting.len() < MAX_WAITING
         {
             self.definitions.waiting.push((key.clone(), hash));
         }
+    }
+
+    /// Whether the policy accepts a change, provided that it is free of findings.
+    fn is_approved(&self, turn: &Turn<'_>, same_vendor: bool) -> bool {
+        let approval = &turn.judges.approval;
+        approval.accepts(&self.server, self.user, same_vendor)
     }
 
     /// Accepts a change in the name of the policy. Whoever is told of changes hears of it as of a
@@ -209,7 +211,7 @@ impl SessionState {
         let registry = &mut turn.judges.registry;
         // A change that cannot be accepted stays a change, and is told as one in the next session.
         if let Err(error) =
-            registry.accept(&self.server, key, hash, turn.time, AutoApproval::REASON)
+            registry.accept(self.server_of(), key, hash, turn.time, AutoApproval::REASON)
         {
             tracing::error!(server = %self.server, %error, "a change was not accepted");
         }
@@ -217,6 +219,7 @@ impl SessionState {
 
     fn sighting(&self, time: Timestamp) -> Sighting<'_> {
         Sighting {
+            owner: self.owner,
             server: &self.server,
             session: &self.id,
             time,
@@ -293,6 +296,7 @@ impl SessionState {
     ) {
         let registry = &mut turn.judges.registry;
         let sighting = Sighting {
+            owner: self.owner,
             server: &self.server,
             session: &self.id,
             time: turn.time,
@@ -332,7 +336,7 @@ impl SessionState {
         let (status, pinned) = status(*pin_status);
         let key = ItemKey::tool(json::cut(name, MAX_NAME));
         let pinned_text =
-            pinned.and_then(|hash| turn.judges.registry.text(&self.server, &key, hash));
+            pinned.and_then(|hash| turn.judges.registry.text(self.server_of(), &key, hash));
         let tool = ToolDefinition {
             name,
             hash: *hash,

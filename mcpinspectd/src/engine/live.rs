@@ -9,6 +9,7 @@ use crate::detect::Difference;
 use crate::event::Event;
 use crate::event::body::{BlindSpot, SessionEnded, SessionStarted};
 use crate::model::{BlindMechanism, Direction, EndReason, GapReason, Pid, SessionStart};
+use crate::registry::Owner;
 use crate::wire::framing::{Framed, Framer};
 
 /// Blind spots of one session that are reported.
@@ -38,13 +39,13 @@ struct Stream {
 }
 
 impl LiveSession {
-    pub(super) fn new(start: &SessionStart, limits: Limits) -> Self {
+    pub(super) fn new(start: &SessionStart, owner: Owner, limits: Limits) -> Self {
         Self {
             client_to_server: Stream::default(),
             server_to_client: Stream::default(),
             blind_spots: Vec::new(),
             disagreements: 0,
-            state: SessionState::new(start, limits),
+            state: SessionState::new(start, owner, limits),
         }
     }
 

@@ -130,7 +130,9 @@ impl Engine {
     pub fn handle(&mut self, input: Input<'_>, output: &mut dyn Output) {
         if let Input::SessionStarted(start) = &input {
             // On disk before the event leaves: the name must not be another's after a restart.
-            self.judges.registry.assign_name(&start.server, start.time);
+            let registry = &mut self.judges.registry;
+            let owner = registry.owner(start.server_party.as_ref().map(|party| party.uid));
+            registry.assign_name(owner, &start.server, start.time);
             // By the time of the input: a tape of last year must not evict what it has just shown.
             let evicted = self.judges.registry.evict(start.time);
             if evicted > 0 {
@@ -140,7 +142,7 @@ impl Engine {
                 );
             }
             self.judges.registry.save(start.time);
-            let session = LiveSession::new(start, self.limits);
+            let session = LiveSession::new(start, owner, self.limits);
             let mut turn = Turn::new(start.time, &mut self.judges, output);
             session.announce(start, &mut turn);
             turn.tell();

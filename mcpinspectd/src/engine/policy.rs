@@ -28,6 +28,8 @@ pub struct AutoApproval {
 pub struct ApprovalRule {
     /// The servers.
     pub servers: GlobMatcher,
+    /// The user that they run as; anyone if it is `None`.
+    pub user: Option<u32>,
     /// Whose program may offer the change.
     pub vendor: Vendor,
 }
@@ -48,11 +50,13 @@ impl AutoApproval {
     /// The reason recorded with a decision of the policy.
     pub(super) const REASON: &str = "free of findings";
 
-    /// Whether a change of `server` that is free of findings is accepted. `same_vendor` says whether
+    /// Whether a change of `server`, which runs as `user`, is accepted if it is free of findings. `same_vendor` says whether
     /// the program that offers it is of the vendor that was accepted.
-    pub(super) fn accepts(&self, server: &ServerId, same_vendor: bool) -> bool {
+    pub(super) fn accepts(&self, server: &ServerId, user: Option<u32>, same_vendor: bool) -> bool {
         self.rules.iter().any(|rule| {
-            (same_vendor || rule.vendor == Vendor::Any) && rule.servers.is_match(&*server.0)
+            (same_vendor || rule.vendor == Vendor::Any)
+                && (rule.user.is_none() || rule.user == user)
+                && rule.servers.is_match(&*server.0)
         })
     }
 }
@@ -60,11 +64,12 @@ impl AutoApproval {
 /// The event of a decision.
 pub(super) fn event(decided: ItemDecision) -> Event {
     let ItemDecision {
+        owner,
         server,
         key,
         decision,
     } = decided;
-    let subject = Subject::server(ServerId(Arc::from(server)));
+    let subject = Subject::server(ServerId(Arc::from(server))).of_user(owner.uid());
     let body = Policy {
         item: PolicyItem::Definition(key.kind),
         tool_name: (key.kind == ItemKind::Tool).then(|| sanitise::name(&key.name)),
@@ -72,6 +77,7 @@ pub(super) fn event(decided: ItemDecision) -> Event {
         decision: PolicyDecision::Pin(decision.kind),
         by: decision.by.as_str(),
         uid: decision.by.uid(),
+        server_uid: owner.uid(),
         reason: sanitise::description(&decision.reason),
     };
     Event::new(decision.time, subject, body)

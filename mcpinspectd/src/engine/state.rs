@@ -10,6 +10,7 @@ use crate::event::{Event, Subject};
 use crate::model::{
     Action, Direction, GapReason, Pid, ServerEndpoint, ServerId, SessionId, SessionStart, Timestamp,
 };
+use crate::registry::{Owner, ServerOf};
 use crate::session::Session;
 use crate::wire::framing::Framer;
 
@@ -22,6 +23,10 @@ const MAX_DETECTIONS: usize = 16;
 pub(super) struct SessionState {
     pub(super) id: SessionId,
     pub(super) server: ServerId,
+    /// The user that the server runs as, where known.
+    pub(super) user: Option<u32>,
+    /// Whose pins it is held to.
+    pub(super) owner: Owner,
     pub(super) endpoint: ServerEndpoint,
     pub(super) server_pid: Option<Pid>,
     pub(super) client_pid: Option<Pid>,
@@ -35,10 +40,12 @@ pub(super) struct SessionState {
 }
 
 impl SessionState {
-    pub(super) fn new(start: &SessionStart, limits: Limits) -> Self {
+    pub(super) fn new(start: &SessionStart, owner: Owner, limits: Limits) -> Self {
         Self {
             id: start.id.clone(),
             server: start.server.server_id.clone(),
+            user: start.server_party.as_ref().map(|party| party.uid),
+            owner,
             endpoint: start.endpoint.clone(),
             server_pid: start.server_party.as_ref().map(|party| party.pid),
             client_pid: start.client_party.as_ref().map(|party| party.pid),
@@ -68,6 +75,7 @@ impl SessionState {
             server_id: self.server.clone(),
             server_type: self.endpoint.transport(),
             server_pid: self.server_pid,
+            server_uid: self.user,
         }
     }
 
@@ -76,9 +84,15 @@ impl SessionState {
         SessionContext {
             server_id: &self.server,
             session_id: &self.id,
+            user: self.user,
             client: self.client_pid,
             time,
         }
+    }
+
+    /// The server as its owner has it.
+    pub(super) fn server_of(&self) -> ServerOf<'_> {
+        ServerOf::new(self.owner, &self.server.0)
     }
 
     /// Notes that messages may have been missed.

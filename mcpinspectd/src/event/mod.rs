@@ -38,6 +38,9 @@ pub struct Subject {
     pub server_type: Transport,
     /// The server process, where known.
     pub server_pid: Option<Pid>,
+    /// The user that the server runs as, where known: it decides who may read the event.
+    #[serde(skip)]
+    pub server_uid: Option<u32>,
 }
 
 impl Subject {
@@ -49,7 +52,14 @@ impl Subject {
             server_id,
             server_type: Transport::Stdio,
             server_pid: None,
+            server_uid: None,
         }
+    }
+
+    /// The same, of a server that runs as this user.
+    #[must_use]
+    pub fn of_user(self, server_uid: Option<u32>) -> Self {
+        Self { server_uid, ..self }
     }
 }
 

@@ -33,6 +33,7 @@ pub fn subject(server: &str) -> Subject {
         server_id: ServerId(Arc::from(server)),
         server_type: Transport::Stdio,
         server_pid: Some(Pid(4242)),
+        server_uid: None,
     }
 }
 
@@ -206,6 +207,7 @@ pub fn examples() -> Vec<Event> {
                 decision: PolicyDecision::Pin(DecisionKind::Approve),
                 by: "person",
                 uid: Some(1000),
+                server_uid: Some(1000),
                 reason: "looked at it".to_owned(),
             },
         ),

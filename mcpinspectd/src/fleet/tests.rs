@@ -91,6 +91,7 @@ fn approve(server: &str, tool: &str, hash: &str) -> Event {
             decision: PolicyDecision::Pin(DecisionKind::Approve),
             by: "person",
             uid: Some(1000),
+            server_uid: None,
             reason: "reviewed".to_owned(),
         },
     )

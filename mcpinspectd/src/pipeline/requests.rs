@@ -7,13 +7,13 @@ use super::host::{Host, Reloaded};
 use crate::contain::{ContainmentPolicy, ContainmentRequest};
 use crate::control::suppression::{Suppression, SuppressionError};
 use crate::control::{
-    CaptureStatus, ContainmentJob, ControlError, ControlRequest, Decision, ServerSessions,
+    Caller, CaptureStatus, ContainmentJob, ControlError, ControlRequest, Decision, ServerSessions,
 };
 use crate::engine::Output;
 use crate::event::body::{Policy, PolicyDecision, PolicyItem};
 use crate::event::{Event, Subject};
 use crate::model::{Account, DefinitionHash, EVERY_SERVER, ItemKind, ServerId, Timestamp};
-use crate::registry::{Attribution, DecideError, DecidedBy, ItemKey};
+use crate::registry::{Attribution, DecideError, DecidedBy, ItemKey, Owner, ServerOf};
 use crate::status::live::SHOWN_NAME;
 use crate::status::metrics::Snapshot;
 use crate::text::escape::{plain, printable};
@@ -62,34 +62,30 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             match request {
                 ControlRequest::Status(reply) => asking.push(reply),
                 ControlRequest::Sessions { server, reply } => {
-                    let names = self.engine.registry().names();
                     let _ = reply.send(ServerSessions {
                         sessions: self.sessions.parties_of(&server),
                         clients: self.sessions.clients(),
-                        names: names
-                            .map(|(name, fingerprint)| (name.to_owned(), fingerprint.to_owned()))
-                            .collect(),
+                        names: self.engine.registry().server_names().clone(),
                     });
                 }
                 ControlRequest::CheckPin {
+                    uid,
                     server,
                     kind,
                     name,
                     definition,
                     reply,
                 } => {
-                    let status =
-                        self.engine
-                            .registry_mut()
-                            .check(&server, kind, &name, &definition);
-                    let _ = reply.send(status);
+                    let registry = self.engine.registry_mut();
+                    let server = ServerOf::new(registry.owner(uid), &server.0);
+                    let _ = reply.send(registry.check(server, kind, &name, &definition));
                 }
                 ControlRequest::Tell(event) => self.output.event(*event),
                 ControlRequest::Decide {
                     decision,
-                    uid,
+                    caller,
                     reply,
-                } => self.decide(decision, uid, now, move |result| {
+                } => self.decide(decision, caller, now, move |result| {
                     let _ = reply.send(result);
                 }),
             }
@@ -127,14 +123,13 @@ impl<O: Output, H: Host> Pipeline<O, H> {
     /// The item and definition that a person judges, if it is still what the server offers.
     fn judged(
         &mut self,
-        server: &str,
+        server: ServerOf<'_>,
         tool: &str,
         hash: &str,
     ) -> Result<(ItemKey, DefinitionHash), ControlError> {
         let hash: DefinitionHash = hash
             .parse()
             .map_err(|error| ControlError::Invalid(format!("{error}")))?;
-        self.engine.registry_mut().refresh();
         let key = match tool {
             "" => self.own(server, hash)?,
             shown => self.tool(server, shown)?,
@@ -153,18 +148,19 @@ impl<O: Output, H: Host> Pipeline<O, H> {
     fn decide(
         &mut self,
         decision: Decision,
-        uid: u32,
+        caller: Caller,
         now: Timestamp,
         answer: impl FnOnce(Result<(), ControlError>) + Send + 'static,
     ) {
+        let uid = caller.uid;
         let result = match decision {
             Decision::Judge {
                 kind,
                 server,
                 tool,
                 hash,
-            } => match self.judged(&server, &tool, &hash) {
-                Ok((key, hash)) => {
+            } => match self.judged_by(caller, &server, &tool, &hash) {
+                Ok((owner, key, hash)) => {
                     let by = Attribution {
                         by: DecidedBy::Person(uid),
                         time: now,
@@ -178,7 +174,8 @@ impl<O: Output, H: Host> Pipeline<O, H> {
                     };
                     // The engine makes an event of it, as of a decision on the command line.
                     let registry = self.engine.registry_mut();
-                    return registry.decide_then(&server, &key, kind, Some(hash), by, stored);
+                    let server = ServerOf::new(owner, &server);
+                    return registry.decide_then(server, &key, kind, Some(hash), by, stored);
                 }
                 Err(error) => Err(error),
             },
@@ -188,7 +185,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
                 rule,
                 reason,
                 days,
-            } => self.suppress(&server, &tool, &rule, &reason, days, uid, now),
+            } => self.suppress(caller, &server, &tool, &rule, &reason, days, now),
             Decision::SetMonitoring { server, enabled } => {
                 self.set_monitoring(&server, enabled, uid, now)
             }
@@ -199,7 +196,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
                     decision: PolicyDecision::Reload,
                     reason: String::new(),
                 };
-                self.tell(policy, EVERY_SERVER, uid, now);
+                self.tell(policy, EVERY_SERVER, None, uid, now);
             }),
         };
         answer(result);
@@ -211,17 +208,25 @@ impl<O: Output, H: Host> Pipeline<O, H> {
     )]
     fn suppress(
         &mut self,
+        caller: Caller,
         server: &str,
         tool: &str,
         rule: &str,
         reason: &str,
         days: u32,
-        uid: u32,
         now: Timestamp,
     ) -> Result<(), ControlError> {
+        let owner = self.owner(server, caller)?;
+        let of = ServerOf::new(owner, server);
         let tool = match tool {
-            "" => self.known(server).map(|()| String::new())?,
-            shown => self.tool(server, shown)?.name.into_string(),
+            "" => self.known(of).map(|()| String::new())?,
+            shown => self.tool(of, shown)?.name.into_string(),
+        };
+        let sharing = self.engine.registry().server_names().sharing();
+        let users = match owner {
+            Owner::User(uid) => Some(vec![uid]),
+            Owner::Shared if !sharing.everyone => Some(sharing.users.iter().copied().collect()),
+            Owner::Shared | Owner::Unknown | Owner::Earlier => None,
         };
         let failed = |error: SuppressionError| match error {
             SuppressionError::Invalid(why) => ControlError::Invalid(why.to_owned()),
@@ -229,6 +234,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         };
         let suppression =
             Suppression::new(server, &tool, rule, reason, days, now).map_err(failed)?;
+        let suppression = suppression.of_users(users);
         let until = suppression.until.clone();
         suppression
             .add_to(&self.suppressions, now)
@@ -240,7 +246,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             decision: PolicyDecision::Suppress,
             reason: format!("{rule} until {until}: {reason}"),
         };
-        self.tell(policy, server, uid, now);
+        self.tell(policy, server, owner.uid(), caller.uid, now);
         Ok(())
     }
 
@@ -253,7 +259,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
     ) -> Result<(), ControlError> {
         let everyone = server.is_empty() || server == EVERY_SERVER;
         if !everyone {
-            self.known(server)?;
+            self.is_known(server, |_| true)?;
         }
         let id = ServerId(if everyone { EVERY_SERVER } else { server }.into());
         match self
@@ -274,17 +280,57 @@ impl<O: Output, H: Host> Pipeline<O, H> {
                     },
                     reason: String::new(),
                 };
-                self.tell(policy, &id.0, uid, now);
+                self.tell(policy, &id.0, None, uid, now);
                 Ok(())
             }
         }
     }
 
-    fn known(&self, server: &str) -> Result<(), ControlError> {
+    /// Whose server a caller means: their own; else, for those who may decide on it, that of the one
+    /// other user who has one of this name.
+    fn owner(&mut self, server: &str, caller: Caller) -> Result<Owner, ControlError> {
+        let registry = self.engine.registry_mut();
+        registry.refresh();
+        let own = registry.owner(Some(caller.uid));
+        let mut owners: Vec<Owner> = registry.owners(server).collect();
+        owners.extend(registry.server_names().owners_of(server));
+        owners.sort_unstable();
+        owners.dedup();
+        match owners.as_slice() {
+            [other] if caller.reads_all => Ok(*other),
+            several if several.len() > 1 && caller.reads_all && !several.contains(&own) => {
+                Err(ControlError::Invalid(format!(
+                    "several users have a server {}; `mcpinspect` decides on one with --user",
+                    plain(server)
+                )))
+            }
+            _ => Ok(own),
+        }
+    }
+
+    /// What a person judges of their server, or of another's whom they may decide for.
+    fn judged_by(
+        &mut self,
+        caller: Caller,
+        server: &str,
+        tool: &str,
+        hash: &str,
+    ) -> Result<(Owner, ItemKey, DefinitionHash), ControlError> {
+        let owner = self.owner(server, caller)?;
+        let (key, hash) = self.judged(ServerOf::new(owner, server), tool, hash)?;
+        Ok((owner, key, hash))
+    }
+
+    fn known(&self, server: ServerOf<'_>) -> Result<(), ControlError> {
+        self.is_known(server.server, |owner| owner == server.owner)
+    }
+
+    /// Whether a server of this name is known, of an owner who counts.
+    fn is_known(&self, server: &str, counts: impl Fn(Owner) -> bool) -> Result<(), ControlError> {
         let registry = self.engine.registry();
         let known = self.sessions.knows(server)
-            || registry.keys(server).next().is_some()
-            || registry.names().any(|(name, _)| name == server);
+            || registry.owners(server).any(&counts)
+            || registry.server_names().owners_of(server).any(&counts);
         match known {
             true => Ok(()),
             false => Err(ControlError::Unknown(format!(
@@ -295,7 +341,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
     }
 
     /// The tool of this name, or the only one that is shown as it.
-    fn tool(&self, server: &str, name: &str) -> Result<ItemKey, ControlError> {
+    fn tool(&self, server: ServerOf<'_>, name: &str) -> Result<ItemKey, ControlError> {
         let tools = || {
             let keys = self.engine.registry().keys(server);
             keys.filter(|key| key.kind == ItemKind::Tool)
@@ -309,13 +355,13 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             _ => Err(ControlError::Unknown(format!(
                 "the tool {} of {}",
                 plain(name),
-                plain(server)
+                plain(server.server)
             ))),
         }
     }
 
     /// What a server says of itself, or what runs behind it: the one of these that has this hash now.
-    fn own(&self, server: &str, hash: DefinitionHash) -> Result<ItemKey, ControlError> {
+    fn own(&self, server: ServerOf<'_>, hash: DefinitionHash) -> Result<ItemKey, ControlError> {
         self.known(server)?;
         let registry = self.engine.registry();
         let mut own = [
@@ -329,7 +375,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             .ok_or_else(|| {
                 ControlError::Stale(format!(
                     "nothing that {} says of itself is what was looked at any more; look again",
-                    plain(server)
+                    plain(server.server)
                 ))
             })
     }
@@ -352,7 +398,14 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         });
     }
 
-    fn tell(&mut self, policy: Told, server: &str, uid: u32, now: Timestamp) {
+    fn tell(
+        &mut self,
+        policy: Told,
+        server: &str,
+        server_uid: Option<u32>,
+        uid: u32,
+        now: Timestamp,
+    ) {
         let Told {
             item,
             tool,
@@ -366,9 +419,10 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             decision,
             by: DecidedBy::Person(uid).as_str(),
             uid: Some(uid),
+            server_uid,
             reason,
         };
-        let subject = Subject::server(ServerId(server.into()));
+        let subject = Subject::server(ServerId(server.into())).of_user(server_uid);
         self.output.event(Event::new(now, subject, body));
     }
 }

@@ -63,10 +63,31 @@ pub(crate) const CASES: &[(&str, Case)] = &[
         "pins_are_taken_over_once_and_from_their_owner_alone",
         pins_are_taken_over_once_and_from_their_owner_alone,
     ),
+    ("users_have_pins_of_their_own", users_have_pins_of_their_own),
+    (
+        "a_pin_from_before_goes_to_whoever_shows_it",
+        a_pin_from_before_goes_to_whoever_shows_it,
+    ),
+    (
+        "a_change_from_before_stays_one_and_tells_nothing",
+        a_change_from_before_stays_one_and_tells_nothing,
+    ),
+    (
+        "those_who_share_have_one_set_of_pins",
+        those_who_share_have_one_set_of_pins,
+    ),
 ];
 
 pub(crate) fn server(name: &str) -> ServerId {
     ServerId(name.into())
+}
+
+/// The user whom everything belongs to unless a case says otherwise.
+pub(crate) const OWNER: Owner = Owner::User(1000);
+
+/// That user's server.
+pub(crate) fn of(server: &str) -> ServerOf<'_> {
+    ServerOf::new(OWNER, server)
 }
 
 /// Says that a server is called this, and was called `former` before.
@@ -80,7 +101,7 @@ pub(crate) fn name(registry: &mut Registry, name: &str, former: Option<&str>) {
             fingerprint: format!("print of {former}"),
         }),
     };
-    registry.assign_name(&identity, Timestamp(5));
+    registry.assign_name(OWNER, &identity, Timestamp(5));
     registry.save(Timestamp(5));
 }
 
@@ -95,8 +116,21 @@ pub(crate) fn see(
     name: &str,
     definition: &str,
 ) -> PinStatus {
+    see_as(OWNER, registry, of, time, name, definition)
+}
+
+/// What a server of this owner shows.
+pub(crate) fn see_as(
+    owner: Owner,
+    registry: &mut Registry,
+    of: &str,
+    time: u64,
+    name: &str,
+    definition: &str,
+) -> PinStatus {
     let (server, session) = (server(of), SessionId("s".into()));
     let sighting = Sighting {
+        owner,
         server: &server,
         session: &session,
         time: Timestamp(time),
@@ -120,6 +154,7 @@ fn settled(registry: &Registry) -> &Registry {
 fn list(registry: &mut Registry, of: &str, names: &[&str]) -> Vec<String> {
     let (server, session) = (server(of), SessionId("s".into()));
     let sighting = Sighting {
+        owner: OWNER,
         server: &server,
         session: &session,
         time: Timestamp(9),
@@ -165,7 +200,7 @@ fn approval_moves_the_pin_and_is_recorded(mut registry: Registry) {
     let key = ItemKey::tool("t");
     see(&mut registry, "a", 1, "t", OLD);
     see(&mut registry, "a", 2, "t", NEW);
-    let comparison = registry.compare("a", &key, None, None).unwrap();
+    let comparison = registry.compare(of("a"), &key, None, None).unwrap();
     assert_eq!(
         (comparison.previous, comparison.new),
         (hash(OLD), hash(NEW))
@@ -174,7 +209,7 @@ fn approval_moves_the_pin_and_is_recorded(mut registry: Registry) {
 
     assert_eq!(
         registry
-            .decide("a", &key, DecisionKind::Reject, None, ALICE)
+            .decide(of("a"), &key, DecisionKind::Reject, None, ALICE)
             .unwrap(),
         hash(NEW)
     );
@@ -184,7 +219,7 @@ fn approval_moves_the_pin_and_is_recorded(mut registry: Registry) {
     );
     assert_eq!(
         registry
-            .decide("a", &key, DecisionKind::Approve, Some(hash(NEW)), ALICE)
+            .decide(of("a"), &key, DecisionKind::Approve, Some(hash(NEW)), ALICE)
             .unwrap(),
         hash(NEW)
     );
@@ -195,7 +230,7 @@ fn approval_moves_the_pin_and_is_recorded(mut registry: Registry) {
     );
 
     let kinds: Vec<DecisionKind> = settled(&registry)
-        .decisions("a", &key)
+        .decisions(of("a"), &key)
         .unwrap()
         .iter()
         .map(|decision| decision.kind)
@@ -215,7 +250,7 @@ fn pin_and_unpin(mut registry: Registry) {
     see(&mut registry, "a", 1, "t", OLD);
     see(&mut registry, "a", 2, "t", NEW);
     registry
-        .decide("a", &key, DecisionKind::Unpin, None, ALICE)
+        .decide(of("a"), &key, DecisionKind::Unpin, None, ALICE)
         .unwrap();
     assert_eq!(settled(&registry).list().unwrap()[0].pinned, None);
     assert_eq!(see(&mut registry, "a", 3, "t", NEW), PinStatus::AsPinned);
@@ -224,7 +259,7 @@ fn pin_and_unpin(mut registry: Registry) {
         Some(hash(NEW))
     );
     registry
-        .decide("a", &key, DecisionKind::Pin, Some(hash(OLD)), ALICE)
+        .decide(of("a"), &key, DecisionKind::Pin, Some(hash(OLD)), ALICE)
         .unwrap();
     assert_eq!(
         see(&mut registry, "a", 4, "t", NEW),
@@ -234,10 +269,16 @@ fn pin_and_unpin(mut registry: Registry) {
 
 fn only_definitions_that_were_seen_can_be_decided_on(mut registry: Registry) {
     see(&mut registry, "a", 1, "t", OLD);
-    let unknown = registry.decide("a", &ItemKey::tool("x"), DecisionKind::Approve, None, ALICE);
+    let unknown = registry.decide(
+        of("a"),
+        &ItemKey::tool("x"),
+        DecisionKind::Approve,
+        None,
+        ALICE,
+    );
     assert!(matches!(unknown, Err(DecideError::UnknownItem)));
     let never = registry.decide(
-        "a",
+        of("a"),
         &ItemKey::tool("t"),
         DecisionKind::Approve,
         Some(hash(NEW)),
@@ -246,7 +287,7 @@ fn only_definitions_that_were_seen_can_be_decided_on(mut registry: Registry) {
     assert!(matches!(never, Err(DecideError::UnknownDefinition { .. })));
     assert!(
         settled(&registry)
-            .decisions("a", &ItemKey::tool("t"))
+            .decisions(of("a"), &ItemKey::tool("t"))
             .unwrap()
             .is_empty()
     );
@@ -272,6 +313,7 @@ fn what_a_complete_listing_lacks_is_removed_once(mut registry: Registry) {
 fn the_number_of_items_and_definitions_is_bounded(mut registry: Registry) {
     let (server, session) = (server("a"), SessionId("s".into()));
     let sighting = |time| Sighting {
+        owner: OWNER,
         server: &server,
         session: &session,
         time: Timestamp(time),
@@ -298,7 +340,7 @@ fn the_number_of_items_and_definitions_is_bounded(mut registry: Registry) {
     }
     registry.save(Timestamp(1));
     let versions = settled(&registry)
-        .versions("a", &ItemKey::tool("0"))
+        .versions(of("a"), &ItemKey::tool("0"))
         .unwrap();
     assert_eq!(versions.len(), 66);
     assert_eq!(&*versions[0].definition, "{}", "the pinned one stays");
@@ -307,7 +349,7 @@ fn the_number_of_items_and_definitions_is_bounded(mut registry: Registry) {
     registry.save(Timestamp(1));
     assert!(
         settled(&registry)
-            .versions("a", &ItemKey::tool("0"))
+            .versions(of("a"), &ItemKey::tool("0"))
             .unwrap()
             .last()
             .unwrap()
@@ -326,7 +368,7 @@ fn decisions_are_taken_out_once(mut registry: Registry) {
             ..ALICE
         };
         registry
-            .decide("a", &key, DecisionKind::Pin, None, by)
+            .decide(of("a"), &key, DecisionKind::Pin, None, by)
             .unwrap();
     }
     let first = registry.take_decisions();
@@ -342,19 +384,19 @@ fn what_is_forgotten_is_new_when_seen_again(mut registry: Registry) {
     see(&mut registry, "a", 1, "other", OLD);
     see(&mut registry, "b", 1, "t", OLD);
     registry
-        .decide("a", &key, DecisionKind::Forget, None, ALICE)
+        .decide(of("a"), &key, DecisionKind::Forget, None, ALICE)
         .unwrap();
     assert_eq!(registry.size(), (2, 2));
     assert!(matches!(
-        registry.decide("a", &key, DecisionKind::Approve, None, ALICE),
+        registry.decide(of("a"), &key, DecisionKind::Approve, None, ALICE),
         Err(DecideError::UnknownItem)
     ));
     assert_eq!(see(&mut registry, "a", 2, "t", NEW), PinStatus::New);
     assert_eq!(see(&mut registry, "a", 3, "t", NEW), PinStatus::AsPinned);
-    let versions = settled(&registry).versions("a", &key).unwrap();
+    let versions = settled(&registry).versions(of("a"), &key).unwrap();
     assert_eq!(versions.len(), 1, "the old definition is gone");
 
-    assert_eq!(registry.forget_server("a", ALICE).unwrap(), 2);
+    assert_eq!(registry.forget_server(of("a"), ALICE).unwrap(), 2);
     settled(&registry);
     registry.refresh();
     assert_eq!(registry.size(), (1, 1));
@@ -362,7 +404,7 @@ fn what_is_forgotten_is_new_when_seen_again(mut registry: Registry) {
     assert!(servers.iter().all(|item| item.server == "b"));
     let usage = registry.usage().unwrap();
     assert_eq!((usage.len(), usage[0].items, usage[0].versions), (1, 1, 1));
-    assert!(registry.forget_server("a", ALICE).is_err());
+    assert!(registry.forget_server(of("a"), ALICE).is_err());
     let kinds: Vec<_> = registry
         .take_decisions()
         .iter()
@@ -377,7 +419,7 @@ fn only_what_was_never_decided_on_is_evicted_after_a_year(mut registry: Registry
     }
     registry
         .decide(
-            "a",
+            of("a"),
             &ItemKey::tool("decided"),
             DecisionKind::Approve,
             None,
@@ -395,11 +437,11 @@ fn only_what_was_never_decided_on_is_evicted_after_a_year(mut registry: Registry
 }
 
 fn the_policy_accepts_and_says_so(mut registry: Registry) {
-    let (server, key) = (server("a"), ItemKey::tool("t"));
+    let key = ItemKey::tool("t");
     see(&mut registry, "a", 1, "t", OLD);
     see(&mut registry, "a", 2, "t", NEW);
     registry
-        .accept(&server, &key, hash(NEW), Timestamp(3), "harmless")
+        .accept(of("a"), &key, hash(NEW), Timestamp(3), "harmless")
         .unwrap();
     assert_eq!(see(&mut registry, "a", 4, "t", NEW), PinStatus::AsPinned);
     let view = &settled(&registry).list().unwrap()[0];
@@ -408,26 +450,26 @@ fn the_policy_accepts_and_says_so(mut registry: Registry) {
     assert_eq!(decided.decision.by, DecidedBy::Policy);
     assert_eq!(decided.decision.reason, "harmless");
     let unknown = ItemKey::tool("x");
-    let result = registry.accept(&server, &unknown, hash(NEW), Timestamp(5), "");
+    let result = registry.accept(of("a"), &unknown, hash(NEW), Timestamp(5), "");
     assert!(matches!(result, Err(DecideError::UnknownItem)));
 }
 
 fn a_policys_decisions_are_bounded_and_a_persons_stay(mut registry: Registry) {
-    let (server, key) = (server("a"), ItemKey::tool("t"));
+    let key = ItemKey::tool("t");
     see(&mut registry, "a", 1, "t", OLD);
     registry
-        .decide("a", &key, DecisionKind::Reject, None, ALICE)
+        .decide(of("a"), &key, DecisionKind::Reject, None, ALICE)
         .unwrap();
     for time in 0..200 {
         registry
-            .accept(&server, &key, hash(OLD), Timestamp(time), "")
+            .accept(of("a"), &key, hash(OLD), Timestamp(time), "")
             .unwrap();
         // Those that no event has told of are kept.
         settled(&registry);
         registry.take_decisions();
         registry.save(Timestamp(time));
     }
-    let decisions = settled(&registry).decisions("a", &key).unwrap();
+    let decisions = settled(&registry).decisions(of("a"), &key).unwrap();
     assert_eq!(decisions[0].by, ALICE.by);
     assert!(
         (64..=66).contains(&decisions.len()),
@@ -437,10 +479,9 @@ fn a_policys_decisions_are_bounded_and_a_persons_stay(mut registry: Registry) {
 }
 
 fn checking_records_nothing(mut registry: Registry) {
-    let a = server("a");
     let check = |registry: &mut Registry, definition| {
         registry
-            .check(&a, ItemKind::Tool, "t", &raw(definition))
+            .check(of("a"), ItemKind::Tool, "t", &raw(definition))
             .status
     };
     assert_eq!(check(&mut registry, OLD), PinStatus::New);
@@ -451,7 +492,7 @@ fn checking_records_nothing(mut registry: Registry) {
     assert_eq!(check(&mut registry, NEW), changed);
     assert_eq!(
         settled(&registry)
-            .versions("a", &ItemKey::tool("t"))
+            .versions(of("a"), &ItemKey::tool("t"))
             .unwrap()
             .len(),
         1
@@ -484,12 +525,12 @@ fn a_server_under_another_name_keeps_its_pins(mut registry: Registry) {
     see(&mut registry, "mcp", 1, "u", OLD);
     see(&mut registry, "mcp", 2, "t", NEW);
     registry
-        .decide("mcp", &key, DecisionKind::Approve, None, ALICE)
+        .decide(of("mcp"), &key, DecisionKind::Approve, None, ALICE)
         .unwrap();
     let forgotten = ItemKey::tool("forgotten");
     see(&mut registry, "mcp", 3, "forgotten", OLD);
     registry
-        .decide("mcp", &forgotten, DecisionKind::Forget, None, ALICE)
+        .decide(of("mcp"), &forgotten, DecisionKind::Forget, None, ALICE)
         .unwrap();
     registry.refresh();
     settled(&registry);
@@ -509,13 +550,13 @@ fn a_server_under_another_name_keeps_its_pins(mut registry: Registry) {
     assert_eq!(see(&mut registry, "files", 7, "t", OLD), changed);
     assert_eq!(see(&mut registry, "files", 7, "v", OLD), PinStatus::New);
     // What was accepted can be shown and decided on under the new name.
-    let comparison = registry.compare("files", &key, None, None).unwrap();
+    let comparison = registry.compare(of("files"), &key, None, None).unwrap();
     assert_eq!(
         (comparison.previous, comparison.new),
         (hash(NEW), hash(OLD))
     );
     registry
-        .decide("files", &key, DecisionKind::Unpin, None, ALICE)
+        .decide(of("files"), &key, DecisionKind::Unpin, None, ALICE)
         .unwrap();
 
     let items = settled(&registry).list_server("files").unwrap();
@@ -546,7 +587,7 @@ fn pins_are_taken_over_once_and_from_their_owner_alone(mut registry: Registry) {
     see(&mut registry, "mcp", 1, "t", OLD);
     // Nobody is called that.
     name(&mut registry, "a", Some("nobody"));
-    assert_eq!(registry.keys("a").count(), 0);
+    assert_eq!(registry.keys(of("a")).count(), 0);
     // The name belongs to another fingerprint than the one that was had.
     let stranger = ServerIdentity {
         server_id: server("b"),
@@ -557,8 +598,8 @@ fn pins_are_taken_over_once_and_from_their_owner_alone(mut registry: Registry) {
             fingerprint: "another".to_owned(),
         }),
     };
-    registry.assign_name(&stranger, Timestamp(2));
-    assert_eq!(registry.keys("b").count(), 0);
+    registry.assign_name(OWNER, &stranger, Timestamp(2));
+    assert_eq!(registry.keys(of("b")).count(), 0);
     // A server's own pins stay, and what comes later under its old name is none of its.
     see(&mut registry, "c", 2, "t", NEW);
     name(&mut registry, "c", Some("mcp"));
@@ -566,6 +607,157 @@ fn pins_are_taken_over_once_and_from_their_owner_alone(mut registry: Registry) {
     see(&mut registry, "mcp", 4, "u", OLD);
     name(&mut registry, "c", Some("mcp"));
     assert_eq!(see(&mut registry, "c", 5, "u", OLD), PinStatus::New);
-    let names = registry.names().filter(|(name, _)| *name == "mcp");
-    assert_eq!(names.count(), 1);
+    let names = registry.server_names();
+    assert_eq!(names.owners_of("mcp").collect::<Vec<_>>(), [OWNER]);
+}
+
+const BOB: Owner = Owner::User(1001);
+
+fn users_have_pins_of_their_own(mut registry: Registry) {
+    let key = ItemKey::tool("t");
+    assert_eq!(
+        see_as(BOB, &mut registry, "a", 1, "t", NEW),
+        PinStatus::New,
+        "he comes first"
+    );
+    assert_eq!(see(&mut registry, "a", 1, "t", OLD), PinStatus::New);
+    assert_eq!(
+        see_as(BOB, &mut registry, "a", 2, "t", OLD),
+        PinStatus::Changed { pinned: hash(NEW) }
+    );
+    registry
+        .decide(of("a"), &key, DecisionKind::Unpin, None, ALICE)
+        .unwrap();
+    assert_eq!(see(&mut registry, "a", 3, "t", NEW), PinStatus::AsPinned);
+    assert_eq!(
+        see_as(BOB, &mut registry, "a", 3, "t", NEW),
+        PinStatus::AsPinned
+    );
+    // Her texts are not his.
+    let huge = r#"{"name":"t","description":"hers alone"}"#;
+    see(&mut registry, "a", 4, "t", huge);
+    settled(&registry);
+    assert!(registry.text(of("a"), &key, hash(huge)).is_some());
+    let his = ServerOf::new(BOB, "a");
+    assert!(registry.text(his, &key, hash(huge)).is_none());
+    assert!(registry.decisions(his, &key).unwrap().is_empty());
+    let owners = |items: Vec<ItemView>| items.into_iter().map(|item| item.owner).collect();
+    let owners: Vec<Owner> = owners(settled(&registry).list().unwrap());
+    assert_eq!(owners, [OWNER, BOB]);
+    let usage = registry.usage().unwrap();
+    let usage: Vec<_> = usage.iter().map(|one| (one.owner, one.items)).collect();
+    assert_eq!(usage, [(OWNER, 1), (BOB, 1)]);
+    assert_eq!(registry.size(), (2, 2));
+
+    assert_eq!(list(&mut registry, "a", &[]), ["t"], "hers");
+    assert_eq!(
+        see_as(BOB, &mut registry, "a", 9, "t", NEW),
+        PinStatus::AsPinned
+    );
+    assert_eq!(registry.forget_server(his, ALICE).unwrap(), 1);
+    settled(&registry);
+    registry.refresh();
+    assert_eq!(
+        see_as(BOB, &mut registry, "a", 10, "t", OLD),
+        PinStatus::New
+    );
+    assert_eq!(see(&mut registry, "a", 10, "t", NEW), PinStatus::AsPinned);
+    let decided = registry.take_decisions();
+    let owners: Vec<Owner> = decided.iter().map(|one| one.owner).collect();
+    assert_eq!(owners, [OWNER, BOB]);
+}
+
+fn a_pin_from_before_goes_to_whoever_shows_it(mut registry: Registry) {
+    let key = ItemKey::tool("t");
+    for name in ["t", "forgotten"] {
+        see_as(Owner::Earlier, &mut registry, "a", 1, name, OLD);
+    }
+    assert_eq!(settled(&registry).list().unwrap()[0].owner, Owner::Earlier);
+    // Another definition is another item: nobody learns what was pinned.
+    assert_eq!(see_as(BOB, &mut registry, "a", 2, "t", NEW), PinStatus::New);
+    let check = registry.check(of("a"), ItemKind::Tool, "t", &raw(OLD));
+    assert_eq!(check.status, PinStatus::AsPinned);
+    assert_eq!(see(&mut registry, "a", 2, "t", OLD), PinStatus::AsPinned);
+    let third = Owner::User(1002);
+    assert_eq!(
+        see_as(third, &mut registry, "a", 2, "t", OLD),
+        PinStatus::AsPinned
+    );
+    assert_eq!(
+        see(&mut registry, "a", 3, "t", NEW),
+        PinStatus::Changed { pinned: hash(OLD) }
+    );
+    assert!(registry.text(of("a"), &key, hash(OLD)).is_some());
+    let items = settled(&registry).list_server("a").unwrap();
+    let tools = items.iter().filter(|item| item.key == key);
+    let owners: Vec<Owner> = tools.clone().map(|item| item.owner).collect();
+    assert_eq!(
+        owners,
+        [OWNER, BOB, third],
+        "the one from before is not shown"
+    );
+    assert_eq!(tools.clone().next().unwrap().first_seen, Timestamp(1));
+
+    // What is forgotten is not taken over again.
+    let forgotten = ItemKey::tool("forgotten");
+    see(&mut registry, "a", 3, "forgotten", OLD);
+    registry
+        .decide(of("a"), &forgotten, DecisionKind::Forget, None, ALICE)
+        .unwrap();
+    registry.refresh();
+    assert_eq!(see(&mut registry, "a", 4, "forgotten", OLD), PinStatus::New);
+    // What nobody has taken over goes after a year.
+    see_as(Owner::Earlier, &mut registry, "b", 5, "t", OLD);
+    let before = registry.size().1;
+    registry.evict(Timestamp(EVICT_AFTER + 6));
+    registry.save(Timestamp(EVICT_AFTER + 6));
+    assert!(registry.size().1 < before);
+    let left = settled(&registry).list().unwrap();
+    assert!(left.iter().all(|item| item.owner != Owner::Earlier));
+}
+
+fn a_change_from_before_stays_one_and_tells_nothing(mut registry: Registry) {
+    let key = ItemKey::tool("t");
+    let before = ServerOf::new(Owner::Earlier, "a");
+    see_as(Owner::Earlier, &mut registry, "a", 1, "t", OLD);
+    see_as(Owner::Earlier, &mut registry, "a", 2, "t", NEW);
+    registry
+        .decide(before, &key, DecisionKind::Reject, None, ALICE)
+        .unwrap();
+    let changed = PinStatus::Changed { pinned: hash(OLD) };
+    assert_eq!(see(&mut registry, "a", 3, "t", NEW), changed);
+    settled(&registry);
+    assert!(registry.text(of("a"), &key, hash(OLD)).is_none());
+    assert!(registry.text(of("a"), &key, hash(NEW)).is_some());
+    // Those who may read everything can compare the two.
+    let comparison = registry.compare(of("a"), &key, None, None).unwrap();
+    assert_eq!(comparison.changes.len(), 1);
+    let [decision] = &registry.decisions(of("a"), &key).unwrap()[..] else {
+        panic!("the decision")
+    };
+    assert_eq!(decision.kind, DecisionKind::Reject);
+    registry.take_decisions();
+    registry
+        .decide(of("a"), &key, DecisionKind::Approve, None, ALICE)
+        .unwrap();
+    assert_eq!(see(&mut registry, "a", 4, "t", NEW), PinStatus::AsPinned);
+}
+
+fn those_who_share_have_one_set_of_pins(mut registry: Registry) {
+    see(&mut registry, "a", 1, "t", OLD);
+    see_as(BOB, &mut registry, "a", 1, "t", NEW);
+    see_as(BOB, &mut registry, "a", 1, "u", OLD);
+    let sharing = Sharing {
+        users: [1000, 1002].into(),
+        ..Sharing::default()
+    };
+    let mut registry = registry.with_sharing(sharing);
+    assert_eq!(registry.owner(Some(1002)), Owner::Shared);
+    assert_eq!(registry.owner(Some(1001)), BOB);
+    let mut see =
+        |time, name, definition| see_as(Owner::Shared, &mut registry, "a", time, name, definition);
+    // She brings hers along, and he does not share.
+    assert_eq!(see(2, "t", OLD), PinStatus::AsPinned);
+    assert_eq!(see(2, "u", OLD), PinStatus::New);
+    assert_eq!(see(3, "t", NEW), PinStatus::Changed { pinned: hash(OLD) });
 }

@@ -9,10 +9,11 @@
 use std::sync::mpsc::sync_channel;
 
 use super::item::{DecidedBy, Decision, DecisionKind, ItemDecision, ItemKey};
+use super::owner::ServerOf;
 use super::pins::Registry;
 use super::storage::{DecisionWrite, StorageError, Write};
 use crate::mcp::json;
-use crate::model::{DefinitionHash, ServerId, Timestamp};
+use crate::model::{DefinitionHash, Timestamp};
 
 /// Length to which a reason is cut, in bytes.
 const MAX_REASON: usize = 1024;
@@ -56,7 +57,7 @@ impl Registry {
     /// If there is no such item or definition, or the decision cannot be stored.
     pub fn decide(
         &mut self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
         kind: DecisionKind,
         hash: Option<DefinitionHash>,
@@ -79,7 +80,7 @@ impl Registry {
     /// on another thread. The pin moves when [`Self::refresh`] finds the decision stored.
     pub fn decide_then(
         &mut self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
         kind: DecisionKind,
         hash: Option<DefinitionHash>,
@@ -112,15 +113,13 @@ impl Registry {
     /// If there is no such item.
     pub fn accept(
         &mut self,
-        server: &ServerId,
+        server: ServerOf<'_>,
         key: &ItemKey,
         hash: DefinitionHash,
         time: Timestamp,
         reason: &str,
     ) -> Result<(), DecideError> {
-        let item = self
-            .item_mut(&server.0, key)
-            .ok_or(DecideError::UnknownItem)?;
+        let item = self.item_mut(server, key).ok_or(DecideError::UnknownItem)?;
         item.pinned = Some(hash);
         item.decided = true;
         let by = Attribution {
@@ -128,7 +127,7 @@ impl Registry {
             time,
             reason,
         };
-        let write = write(&server.0, key, DecisionKind::Approve, hash, by);
+        let write = write(server, key, DecisionKind::Approve, hash, by);
         self.record(Write::Decided(write));
         self.save(time);
         Ok(())
@@ -140,7 +139,7 @@ impl Registry {
     /// If the server has no items, or the decision cannot be stored.
     pub fn forget_server(
         &mut self,
-        server: &str,
+        server: ServerOf<'_>,
         by: Attribution<'_>,
     ) -> Result<usize, DecideError> {
         self.refresh();
@@ -166,7 +165,7 @@ impl Registry {
     /// The definition that a decision concerns, if there is such an item and definition.
     fn decidable(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
         hash: Option<DefinitionHash>,
     ) -> Result<DefinitionHash, DecideError> {
@@ -203,7 +202,7 @@ impl Registry {
 }
 
 fn write(
-    server: &str,
+    server: ServerOf<'_>,
     key: &ItemKey,
     kind: DecisionKind,
     hash: DefinitionHash,
@@ -215,7 +214,8 @@ fn write(
         DecisionKind::Reject => None,
     };
     DecisionWrite {
-        server: server.into(),
+        owner: server.owner,
+        server: server.server.into(),
         key: key.clone(),
         decision: Decision {
             kind,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::owner::Owner;
 use crate::model::{DefinitionHash, FieldChange, ItemKind, Timestamp};
 
 /// Names an item of a server.
@@ -51,6 +52,8 @@ pub enum PinStatus {
 /// An item as people see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemView {
+    /// Whose it is.
+    pub owner: Owner,
     /// The server's stable name.
     pub server: String,
     /// The item.
@@ -188,9 +191,11 @@ pub struct Decision {
     pub reason: String,
 }
 
-/// What the registry stores of one server.
+/// What the registry stores of one server of one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUsage {
+    /// Whose.
+    pub owner: Owner,
     /// The server's stable name.
     pub server: String,
     /// Items.
@@ -210,6 +215,8 @@ pub struct ServerUsage {
 /// A decision with the item that it concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemDecision {
+    /// Whose item it is.
+    pub owner: Owner,
     /// The server's stable name.
     pub server: String,
     /// The item.

@@ -8,6 +8,7 @@ use super::item::{
     DecidedBy, Decision, DecisionKind, DefinitionVersion, ItemDecision, ItemKey, ItemView,
     ServerUsage,
 };
+use super::owner::{Owner, ServerOf};
 use super::storage::{
     Contents, DecisionDone, DecisionWrite, MAX_VERSIONS, Storage, StorageError, StorageHealth,
     StoredItem, Write,
@@ -18,15 +19,15 @@ use crate::model::{DefinitionHash, Timestamp};
 #[derive(Debug, Default)]
 pub struct MemoryStorage {
     items: BTreeMap<Place, Item>,
-    names: Vec<(Arc<str>, Arc<str>)>,
+    names: Vec<(Owner, Arc<str>, Arc<str>)>,
     /// The last number that was given to a decision.
     last_decision: i64,
     /// Whether a decision was made since [`Storage::has_changed`] was called.
     decided: bool,
 }
 
-/// Orders items as lists show them: by server, by the word of the kind, by name.
-type Place = (Arc<str>, &'static str, Box<str>);
+/// Orders items as lists show them: by server, by owner, by the word of the kind, by name.
+type Place = (Arc<str>, Owner, &'static str, Box<str>);
 
 #[derive(Debug)]
 struct Item {
@@ -48,18 +49,20 @@ struct NumberedDecision {
     decision: Decision,
 }
 
-fn place(server: &str, key: &ItemKey) -> Place {
-    (server.into(), key.kind.as_str(), key.name.clone())
+fn place(server: ServerOf<'_>, key: &ItemKey) -> Place {
+    let kind = key.kind.as_str();
+    (server.server.into(), server.owner, kind, key.name.clone())
 }
 
 impl MemoryStorage {
-    fn item(&self, server: &str, key: &ItemKey) -> Option<&Item> {
+    fn item(&self, server: ServerOf<'_>, key: &ItemKey) -> Option<&Item> {
         self.items.get(&place(server, key))
     }
 
     fn write(&mut self, write: Write) {
         match write {
             Write::Seen {
+                owner,
                 server,
                 key,
                 hash,
@@ -68,7 +71,8 @@ impl MemoryStorage {
                 session,
                 pin,
             } => {
-                let item = self.items.entry(place(&server, &key)).or_insert(Item {
+                let place = place(ServerOf::new(owner, &server), &key);
+                let item = self.items.entry(place).or_insert(Item {
                     key,
                     pinned: None,
                     pinned_at: None,
@@ -81,31 +85,50 @@ impl MemoryStorage {
                 });
                 item.seen(hash, definition, time, session, pin);
             }
-            Write::Removed { server, key, time } => {
-                if let Some(item) = self.items.get_mut(&place(&server, &key)) {
+            Write::Removed {
+                owner,
+                server,
+                key,
+                time,
+            } => {
+                let place = place(ServerOf::new(owner, &server), &key);
+                if let Some(item) = self.items.get_mut(&place) {
                     item.removed_at = Some(time);
                 }
             }
+            Write::Adopted {
+                owner,
+                from,
+                server,
+                key,
+                hash,
+            } => {
+                let old = self.items.get(&place(ServerOf::new(from, &server), &key));
+                if let Some(copy) = old.map(|old| old.adopted(hash)) {
+                    let place = place(ServerOf::new(owner, &server), &key);
+                    self.items.entry(place).or_insert(copy);
+                }
+            }
             Write::Named {
+                owner,
                 name,
                 fingerprint,
                 former,
                 ..
             } => {
                 if let Some(former) = former {
-                    self.inherit(&former, &name);
+                    self.inherit(ServerOf::new(owner, &former), &name);
                 }
-                if self.names.iter().all(|(known, _)| *known != name) {
-                    self.names.push((name, fingerprint));
+                let is_new =
+                    |(by, known, _): &(Owner, Arc<str>, Arc<str>)| *by != owner || *known != name;
+                if self.names.iter().all(is_new) {
+                    self.names.push((owner, name, fingerprint));
                 }
             }
-            Write::Evicted { server, key } => {
-                let place = place(&server, &key);
-                if self
-                    .items
-                    .get(&place)
-                    .is_some_and(|item| item.decisions.is_empty())
-                {
+            Write::Evicted { owner, server, key } => {
+                let place = place(ServerOf::new(owner, &server), &key);
+                let goes = |item: &Item| item.decisions.is_empty() || owner == Owner::Earlier;
+                if self.items.get(&place).is_some_and(goes) {
                     self.items.remove(&place);
                 }
             }
@@ -121,13 +144,28 @@ impl MemoryStorage {
         }
     }
 
-    fn inherit(&mut self, from: &str, to: &Arc<str>) {
+    /// The items that lists show.
+    fn shown(&self) -> impl Iterator<Item = (&Arc<str>, Owner, &Item)> {
+        let is_shown = |(server, owner, kind, name): &Place| {
+            let is_the_same = |(of, by, other, called): &Place| {
+                of == server && *by != Owner::Earlier && other == kind && called == name
+            };
+            *owner != Owner::Earlier || !self.items.keys().any(is_the_same)
+        };
+        let known = self.items.iter().filter(|(_, item)| !item.forgotten);
+        known
+            .filter(move |(place, _)| is_shown(place))
+            .map(|((server, owner, ..), item)| (server, *owner, item))
+    }
+
+    fn inherit(&mut self, from: ServerOf<'_>, to: &Arc<str>) {
+        let ServerOf { owner, server } = from;
         let old = self
             .items
             .iter()
-            .filter(|((server, ..), item)| **server == *from && !item.forgotten);
+            .filter(|((of, by, ..), item)| **of == *server && *by == owner && !item.forgotten);
         let copies: Vec<_> = old
-            .map(|(_, item)| (place(to, &item.key), item.copy()))
+            .map(|(_, item)| (place(ServerOf::new(owner, to), &item.key), item.copy()))
             .collect();
         for (place, copy) in copies {
             self.items.entry(place).or_insert(copy);
@@ -137,12 +175,17 @@ impl MemoryStorage {
     /// Stores a decision. Returns whether there is such an item.
     fn write_decision(&mut self, write: DecisionWrite) -> bool {
         let DecisionWrite {
+            owner,
             server,
             key,
             decision,
             pin,
         } = write;
-        let Some(item) = self.items.get_mut(&place(&server, &key)) else {
+        let server = ServerOf::new(owner, &server);
+        if decision.kind == DecisionKind::Forget && owner != Owner::Earlier {
+            self.items.remove(&place(server.of(Owner::Earlier), &key));
+        }
+        let Some(item) = self.items.get_mut(&place(server, &key)) else {
             return false;
         };
         if decision.kind == DecisionKind::Forget {
@@ -214,6 +257,24 @@ impl Item {
         }
     }
 
+    /// The item of an owner who takes this one over and has shown the definition with this hash.
+    fn adopted(&self, hash: DefinitionHash) -> Self {
+        let shown = self.versions.iter().filter(|version| version.hash == hash);
+        let told = self.decisions.iter().map(|numbered| NumberedDecision {
+            number: numbered.number,
+            told: true,
+            decision: numbered.decision.clone(),
+        });
+        Self {
+            key: self.key.clone(),
+            current: hash,
+            removed_at: None,
+            versions: shown.cloned().collect(),
+            decisions: told.collect(),
+            ..*self
+        }
+    }
+
     /// Drops definitions above [`MAX_VERSIONS`]: a server that changes with every listing must not
     /// fill the memory.
     fn prune_versions(&mut self) {
@@ -255,9 +316,10 @@ impl Item {
         });
     }
 
-    fn stored(&self, server: &Arc<str>) -> StoredItem {
+    fn stored(&self, server: &Arc<str>, owner: Owner) -> StoredItem {
         let current = self.versions.iter().find(|one| one.hash == self.current);
         StoredItem {
+            owner,
             server: Arc::clone(server),
             key: self.key.clone(),
             pinned: self.pinned,
@@ -269,9 +331,10 @@ impl Item {
         }
     }
 
-    fn view(&self, server: &Arc<str>) -> ItemView {
+    fn view(&self, server: &Arc<str>, owner: Owner) -> ItemView {
         let first_seen = self.versions.iter().map(|version| version.first_seen).min();
         ItemView {
+            owner,
             server: server.to_string(),
             key: self.key.clone(),
             pinned: self.pinned,
@@ -280,7 +343,7 @@ impl Item {
             current: self.current,
             removed_at: self.removed_at,
             first_seen: first_seen.unwrap_or_default(),
-            last_seen: self.stored(server).last_seen,
+            last_seen: self.stored(server, owner).last_seen,
             last_decision: self.decisions.last().map(|one| one.decision.clone()),
         }
     }
@@ -293,7 +356,7 @@ impl Storage for MemoryStorage {
                 .items
                 .iter()
                 .filter(|(_, item)| !item.forgotten)
-                .map(|((server, ..), item)| item.stored(server))
+                .map(|((server, owner, ..), item)| item.stored(server, *owner))
                 .collect(),
             names: self.names.clone(),
             last_decision: self.last_decision,
@@ -326,9 +389,9 @@ impl Storage for MemoryStorage {
         let mut found: Vec<_> = self
             .items
             .iter()
-            .flat_map(|((server, ..), item)| {
+            .flat_map(|((server, owner, ..), item)| {
                 let numbers = item.decisions.iter().map(|numbered| numbered.number);
-                numbers.map(move |number| (number, item.stored(server)))
+                numbers.map(move |number| (number, item.stored(server, *owner)))
             })
             .filter(|(number, _)| *number > decision)
             .collect();
@@ -344,13 +407,14 @@ impl Storage for MemoryStorage {
         let mut found: Vec<_> = self
             .items
             .iter()
-            .flat_map(|((server, ..), item)| {
+            .flat_map(|((server, owner, ..), item)| {
                 let untold = item
                     .decisions
                     .iter()
                     .filter(|numbered| !numbered.told && numbered.number > decision);
                 untold.map(move |numbered| {
                     let decided = ItemDecision {
+                        owner: *owner,
                         server: server.to_string(),
                         key: item.key.clone(),
                         decision: numbered.decision.clone(),
@@ -366,7 +430,7 @@ impl Storage for MemoryStorage {
 
     fn definition(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
         hash: DefinitionHash,
     ) -> Result<Option<Arc<str>>, StorageError> {
@@ -380,7 +444,7 @@ impl Storage for MemoryStorage {
 
     fn versions(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
     ) -> Result<Vec<DefinitionVersion>, StorageError> {
         let item = self.item(server, key);
@@ -389,7 +453,11 @@ impl Storage for MemoryStorage {
         Ok(versions)
     }
 
-    fn decisions(&self, server: &str, key: &ItemKey) -> Result<Vec<Decision>, StorageError> {
+    fn decisions(
+        &self,
+        server: ServerOf<'_>,
+        key: &ItemKey,
+    ) -> Result<Vec<Decision>, StorageError> {
         let item = self.item(server, key);
         Ok(item
             .into_iter()
@@ -400,22 +468,20 @@ impl Storage for MemoryStorage {
 
     fn items(&self, server: Option<&str>) -> Result<Vec<ItemView>, StorageError> {
         Ok(self
-            .items
-            .iter()
-            .filter(|((of, ..), item)| {
-                !item.forgotten && server.is_none_or(|server| **of == *server)
-            })
-            .map(|((server, ..), item)| item.view(server))
+            .shown()
+            .filter(|(of, _, _)| server.is_none_or(|server| ***of == *server))
+            .map(|(server, owner, item)| item.view(server, owner))
             .collect())
     }
 
     fn usage(&self) -> Result<Vec<ServerUsage>, StorageError> {
         let mut usage: Vec<ServerUsage> = Vec::new();
-        for ((server, ..), item) in self.items.iter().filter(|(_, item)| !item.forgotten) {
+        for (server, owner, item) in self.shown() {
             let seen = item.versions.iter();
             let first_seen = seen.clone().map(|version| version.first_seen).min();
             let last_seen = seen.clone().map(|version| version.last_seen).max();
             let one = ServerUsage {
+                owner,
                 server: server.to_string(),
                 items: 1,
                 decided: u64::from(!item.decisions.is_empty()),
@@ -424,7 +490,9 @@ impl Storage for MemoryStorage {
                 first_seen: first_seen.unwrap_or_default(),
                 last_seen: last_seen.unwrap_or_default(),
             };
-            match usage.last_mut().filter(|last| last.server == one.server) {
+            let is_same =
+                |last: &&mut ServerUsage| last.server == one.server && last.owner == owner;
+            match usage.last_mut().filter(is_same) {
                 Some(last) => {
                     last.items += one.items;
                     last.decided += one.decided;

@@ -4,7 +4,7 @@
 //! its fields) is what later listings are compared with. A *rug pull* is a definition that differs from
 //! the pin. The pin does not follow: it stays until a person approves the change, so a change shows
 //! in every session until then. A server's instructions, its name and version, and its program are held
-//! to their first definition the same way.
+//! to their first definition the same way. Each user has pins of their own.
 //!
 //! Decisions that are made often are made in memory: an unchanged definition costs the hash of its
 //! bytes and two look-ups. What must outlive the process goes to a [`Storage`], which has it on disk
@@ -14,6 +14,7 @@
 //! - `decide`: what people and the policy decide about items
 //! - `query`: reading the registry
 //! - `names`: which name belongs to which server
+//! - [`owner`]: whose pins they are
 //! - [`canonical`], [`diff`]: definitions as text, and the differences between two
 //! - `storage`, `memory`: what the registry needs to have stored, and a storage in memory
 
@@ -24,6 +25,7 @@ mod hashes;
 mod item;
 mod memory;
 mod names;
+pub mod owner;
 mod pins;
 mod query;
 mod storage;
@@ -35,6 +37,7 @@ pub use self::item::{
 };
 pub use self::memory::MemoryStorage;
 pub use self::names::ServerNames;
+pub use self::owner::{Owner, ServerOf, Sharing};
 pub use self::pins::{
     EVICT_AFTER, MAX_DEFINITION, MAX_ITEMS, MAX_ITEMS_PER_SERVER, MAX_NAME, Observation, Registry,
     Sighting,

@@ -1,52 +1,116 @@
-//! Which name belongs to which server on this machine.
+//! Which name belongs to which server.
 //!
 //! Names are claimed: a hostile repository may ship a `.mcp.json` that calls its server `github`. So a
-//! name belongs to the first fingerprint seen under it, and every other server of that name is called
-//! `github#ab12` after its own fingerprint. Which of two servers has the plain name is stored with the
-//! pins.
+//! name belongs to the first fingerprint that a user has under it, and every other server of that name is
+//! called `github#ab12` after its own fingerprint. Which of two servers has the plain name is stored with
+//! the pins. Each user has a book of names: one user cannot claim a name before another does. Names that
+//! were given before there was one for each user hold for everybody.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::owner::{Owner, Sharing};
 use crate::model::{FormerIdentity, ServerId, ServerIdentity};
+
+/// Digits of the fingerprint in the name of a server that is not remembered: 64 bits, so that nobody can
+/// find another server with the same name by trying.
+const UNREMEMBERED_DIGITS: usize = 16;
+
+/// One user's servers, by name, with the fingerprints that they belong to.
+type Book = HashMap<Arc<str>, Arc<str>>;
 
 /// The names of servers, with the fingerprints that they belong to.
 #[derive(Clone, Debug, Default)]
 pub struct ServerNames {
-    owners: HashMap<Arc<str>, Arc<str>>,
+    books: BTreeMap<Owner, Book>,
+    names: usize,
+    sharing: Sharing,
 }
 
 impl ServerNames {
-    /// Most names that are stored. A server that comes later always carries its fingerprint in its
-    /// name.
-    pub const MAX_NAMES: usize = 16_384;
+    /// Most names that are stored.
+    pub const MAX_NAMES: usize = 65_536;
 
-    /// The names that were assigned before, as `(name, fingerprint)`.
-    pub fn known(names: impl IntoIterator<Item = (String, String)>) -> Self {
-        let owners = names
-            .into_iter()
-            .take(Self::MAX_NAMES)
-            .map(|(name, fingerprint)| (name.into(), fingerprint.into()))
-            .collect();
-        Self { owners }
+    /// Most names that are stored for one user. A server that comes later always carries its
+    /// fingerprint in its name.
+    pub const MAX_NAMES_OF_ONE: usize = 16_384;
+
+    /// The names that were assigned before, with their fingerprints. Users share names as they share
+    /// pins.
+    pub fn known(
+        names: impl IntoIterator<Item = (Owner, Arc<str>, Arc<str>)>,
+        sharing: Sharing,
+    ) -> Self {
+        let mut known = Self {
+            sharing,
+            ..Self::default()
+        };
+        for (owner, name, fingerprint) in names {
+            known.claim(owner, &name, &fingerprint);
+        }
+        known
     }
 
-    /// Gives a server its name on this machine, and remembers it: its own name if that is free or
+    /// Which users share.
+    pub fn sharing(&self) -> &Sharing {
+        &self.sharing
+    }
+
+    pub(super) fn set_sharing(&mut self, sharing: Sharing) {
+        self.sharing = sharing;
+    }
+
+    /// The fingerprint that a name belongs to.
+    pub(super) fn fingerprint(&self, owner: Owner, name: &str) -> Option<&Arc<str>> {
+        self.books.get(&owner)?.get(name)
+    }
+
+    /// Whether any server of this owner was ever called `name`.
+    pub fn knows(&self, owner: Owner, name: &str) -> bool {
+        self.fingerprint(owner, name).is_some()
+    }
+
+    /// The owners who have a server called `name`.
+    pub fn owners_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Owner> + 'a {
+        let books = self.books.iter();
+        books
+            .filter(move |(owner, book)| **owner != Owner::Earlier && book.contains_key(name))
+            .map(|(owner, _)| *owner)
+    }
+
+    /// Records that a name belongs to a fingerprint. Returns whether it was free and there was room.
+    pub(super) fn claim(&mut self, owner: Owner, name: &Arc<str>, fingerprint: &Arc<str>) -> bool {
+        if !self.has_room(owner) || self.knows(owner, name) {
+            return false;
+        }
+        let book = self.books.entry(owner).or_default();
+        book.insert(Arc::clone(name), Arc::clone(fingerprint));
+        self.names += 1;
+        true
+    }
+
+    fn has_room(&self, owner: Owner) -> bool {
+        let own = self.books.get(&owner).map_or(0, HashMap::len);
+        self.names < Self::MAX_NAMES && own < Self::MAX_NAMES_OF_ONE
+    }
+
+    /// Gives a server of the user `uid` its name, and remembers it: its own name if that is free or
     /// belongs to this server already, otherwise with as many digits of the fingerprint behind it as
     /// it takes to be unique. A server that was identified differently before keeps the name that it
     /// had, if that is the same but for the digits; otherwise its former identity is left with the name
     /// that it had, or removed if it had none.
-    pub fn assign(&mut self, mut identity: ServerIdentity) -> ServerIdentity {
+    pub fn assign(&mut self, uid: Option<u32>, mut identity: ServerIdentity) -> ServerIdentity {
+        let owner = self.sharing.owner(uid);
         let base = Arc::clone(&identity.server_id.0);
         let former = identity
             .former
             .take()
             .filter(|former| former.fingerprint != identity.fingerprint);
         let had = former.and_then(|former| {
-            let name = self.name_of(&former.server_id.0, &former.fingerprint)?;
+            let name = self.name_of(owner, &former.server_id.0, &former.fingerprint)?;
             Some((former.server_id.0 == base, name, former.fingerprint))
         });
-        let own = self.name_of(&base, &identity.fingerprint);
+        let own = self.name_of(owner, &base, &identity.fingerprint);
         let name: Arc<str> = match (own, had) {
             (None, Some((true, name, _))) => name.into(),
             (own, had) => {
@@ -54,38 +118,52 @@ impl ServerNames {
                     server_id: ServerId(name.into()),
                     fingerprint,
                 });
-                let name = own.unwrap_or_else(|| self.free(&base, &identity.fingerprint));
+                let name = own.unwrap_or_else(|| self.free(owner, &base, &identity.fingerprint));
                 name.into()
             }
         };
         identity.server_id = ServerId(Arc::clone(&name));
-        if self.owners.len() < Self::MAX_NAMES {
-            // What a server was identified by before keeps its names: others may still be called so.
-            let owner = self.owners.entry(name);
-            owner.or_insert_with(|| identity.fingerprint.as_str().into());
-        }
+        // What a server was identified by before keeps its names: others may still be called so.
+        self.claim(owner, &name, &identity.fingerprint.as_str().into());
         identity
     }
 
-    /// The name that a server was given in place of `base`.
-    fn name_of(&self, base: &str, fingerprint: &str) -> Option<String> {
-        candidates(base, fingerprint)
-            .map_while(|name| Some((self.owners.get(name.as_str())?, name)))
-            .find_map(|(owner, name)| (**owner == *fingerprint).then_some(name))
+    /// The name that a server was given in place of `base`: by this owner, or before names had owners.
+    fn name_of(&self, owner: Owner, base: &str, fingerprint: &str) -> Option<String> {
+        let given = |owner| {
+            candidates(base, fingerprint)
+                .map_while(|name| Some((self.fingerprint(owner, &name)?, name)))
+                .find_map(|(claimed, name)| (**claimed == *fingerprint).then_some(name))
+        };
+        given(owner).or_else(|| {
+            let earlier = given(Owner::Earlier)?;
+            (!self.knows(owner, &earlier)).then_some(earlier)
+        })
     }
 
     /// The first name for a server in place of `base` that no other server has.
-    fn free(&self, base: &str, fingerprint: &str) -> String {
-        let full = self.owners.len() >= Self::MAX_NAMES;
-        let is_free = |name: &String| match self.owners.get(name.as_str()) {
-            Some(owner) => **owner == *fingerprint,
-            None => !full || name.contains('#'),
-        };
+    fn free(&self, owner: Owner, base: &str, fingerprint: &str) -> String {
         // All digits distinguish any two servers.
         let longest = || format!("{base}#{fingerprint}");
+        if !self.has_room(owner) {
+            let digits = fingerprint.get(..UNREMEMBERED_DIGITS);
+            let name = digits.map_or_else(longest, |digits| format!("{base}#{digits}"));
+            return if self.is_free(owner, &name, fingerprint) {
+                name
+            } else {
+                longest()
+            };
+        }
         candidates(base, fingerprint)
-            .find(is_free)
+            .find(|name| self.is_free(owner, name, fingerprint))
             .unwrap_or_else(longest)
+    }
+
+    fn is_free(&self, owner: Owner, name: &str, fingerprint: &str) -> bool {
+        [owner, Owner::Earlier].into_iter().all(|owner| {
+            let claimed = self.fingerprint(owner, name);
+            claimed.is_none_or(|claimed| **claimed == *fingerprint)
+        })
     }
 }
 
@@ -105,6 +183,9 @@ fn candidates<'a>(base: &'a str, fingerprint: &'a str) -> impl Iterator<Item = S
 mod tests {
     use super::*;
 
+    const ALICE: Option<u32> = Some(1000);
+    const BOB: Option<u32> = Some(1001);
+
     fn server(fingerprint: &str) -> ServerIdentity {
         ServerIdentity {
             server_id: ServerId("github".into()),
@@ -115,8 +196,12 @@ mod tests {
     }
 
     fn known(names: &[(&str, &str)]) -> ServerNames {
-        let owned = |(name, owner): &(&str, &str)| ((*name).to_owned(), (*owner).to_owned());
-        ServerNames::known(names.iter().map(owned))
+        known_to(Owner::User(1000), names)
+    }
+
+    fn known_to(owner: Owner, names: &[(&str, &str)]) -> ServerNames {
+        let claimed = |(name, print): &(&str, &str)| (owner, Arc::from(*name), Arc::from(*print));
+        ServerNames::known(names.iter().map(claimed), Sharing::default())
     }
 
     /// A server called `name` that was called `former` before.
@@ -135,7 +220,7 @@ mod tests {
     fn assigned(names: &mut ServerNames, identity: ServerIdentity) -> (String, Option<String>) {
         let ServerIdentity {
             server_id, former, ..
-        } = names.assign(identity);
+        } = names.assign(ALICE, identity);
         let former = former.map(|former| former.server_id.to_string());
         (server_id.to_string(), former)
     }
@@ -203,31 +288,80 @@ mod tests {
         let mut names = ServerNames::default();
         let real = server("aaaabbbbccccdddd");
         let fake = server("1111222233334444");
-        assert_eq!(names.assign(real.clone()), real);
-        let renamed = names.assign(fake.clone());
+        assert_eq!(names.assign(ALICE, real.clone()), real);
+        let renamed = names.assign(ALICE, fake.clone());
         assert_eq!(&*renamed.server_id.0, "github#1111");
-        assert_eq!(names.assign(real.clone()), real);
-        assert_eq!(names.assign(fake.clone()), renamed);
+        assert_eq!(names.assign(ALICE, real.clone()), real);
+        assert_eq!(names.assign(ALICE, fake.clone()), renamed);
 
         // The first digits are the same: another group of digits tells the two apart.
-        let twin = names.assign(server("1111222255556666"));
+        let twin = names.assign(ALICE, server("1111222255556666"));
         assert_eq!(&*twin.server_id.0, "github#11112222");
 
         // Names that were assigned before a restart hold after it, whichever server comes first.
-        let mut again = ServerNames::known(
-            [&real, &renamed].map(|known| (known.server_id.to_string(), known.fingerprint.clone())),
-        );
-        assert_eq!(again.assign(fake), renamed);
-        assert_eq!(again.assign(real.clone()), real);
+        let mut again = known(&[&real, &renamed].map(|one| (&*one.server_id.0, &*one.fingerprint)));
+        assert_eq!(again.assign(ALICE, fake), renamed);
+        assert_eq!(again.assign(ALICE, real.clone()), real);
     }
 
     #[test]
-    fn a_server_without_room_carries_its_fingerprint() {
-        let taken = (0..ServerNames::MAX_NAMES).map(|n| (format!("n{n}"), "f".to_owned()));
-        let mut names = ServerNames::known(taken);
+    fn a_server_without_room_carries_enough_of_its_fingerprint() {
+        let taken: Vec<String> = (0..ServerNames::MAX_NAMES_OF_ONE)
+            .map(|n| format!("n{n}"))
+            .collect();
+        let taken: Vec<(&str, &str)> = taken.iter().map(|name| (&**name, "f")).collect();
+        let mut names = known(&taken);
+        let name = |names: &mut ServerNames, uid, digits: &str| {
+            names.assign(uid, server(digits)).server_id.to_string()
+        };
         assert_eq!(
-            &*names.assign(server("aaaabbbb")).server_id.0,
-            "github#aaaa"
+            name(&mut names, ALICE, "aaaabbbbccccdddd1111"),
+            "github#aaaabbbbccccdddd"
         );
+        assert_eq!(
+            name(&mut names, ALICE, "aaaabbbbccccdddc1111"),
+            "github#aaaabbbbccccdddc"
+        );
+        // Another user has room.
+        assert_eq!(name(&mut names, BOB, "aaaabbbbccccdddd1111"), "github");
+    }
+
+    #[test]
+    fn nobody_claims_a_name_before_another_user() {
+        let mut names = ServerNames::default();
+        let name = |names: &mut ServerNames, uid, print: &str| {
+            names.assign(uid, server(print)).server_id.to_string()
+        };
+        assert_eq!(name(&mut names, BOB, "1111222233334444"), "github");
+        assert_eq!(name(&mut names, ALICE, "aaaabbbbccccdddd"), "github");
+        assert_eq!(name(&mut names, ALICE, "1111222233334444"), "github#1111");
+        assert_eq!(name(&mut names, None, "5555222233334444"), "github");
+        let all = Sharing {
+            everyone: true,
+            ..Sharing::default()
+        };
+        names.set_sharing(all);
+        assert_eq!(name(&mut names, BOB, "1111222233334444"), "github");
+        assert_eq!(name(&mut names, ALICE, "aaaabbbbccccdddd"), "github#aaaa");
+    }
+
+    #[test]
+    fn names_given_before_they_had_owners_stay() {
+        const FIRST: &str = "aaaabbbbccccdddd";
+        const SECOND: &str = "1111222233334444";
+        let before = [("github", FIRST), ("github#1111", SECOND)];
+        for uid in [ALICE, BOB, None] {
+            let mut names = known_to(Owner::Earlier, &before);
+            // Whichever comes first.
+            for (print, expected) in [
+                ("5555000000000000", "github#5555"),
+                (SECOND, "github#1111"),
+                (FIRST, "github"),
+                (SECOND, "github#1111"),
+            ] {
+                let name = names.assign(uid, server(print)).server_id.to_string();
+                assert_eq!(name, expected, "{uid:?}");
+            }
+        }
     }
 }

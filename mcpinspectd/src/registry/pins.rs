@@ -1,7 +1,7 @@
 //! The registry itself: every definition that was seen, compared with its pin.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -11,6 +11,7 @@ use super::hashes::HashMemory;
 use super::item::{ItemKey, PinStatus};
 use super::memory::MemoryStorage;
 use super::names::ServerNames;
+use super::owner::{Owner, ServerOf, Sharing};
 use super::storage::{Contents, Storage, StorageError, StorageHealth, StoredItem, Write};
 use crate::mcp::json;
 use crate::model::{DefinitionHash, ItemKind, ServerId, ServerIdentity, SessionId, Timestamp};
@@ -36,12 +37,20 @@ pub const EVICT_AFTER: u64 = 365 * 86_400_000_000_000;
 /// Where and when definitions were seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Sighting<'a> {
+    /// Who owns the server's pins; see [`Registry::owner`].
+    pub owner: Owner,
     /// The server that offers them.
     pub server: &'a ServerId,
     /// The session in which it does.
     pub session: &'a SessionId,
     /// When.
     pub time: Timestamp,
+}
+
+impl<'a> Sighting<'a> {
+    fn server_of(self) -> ServerOf<'a> {
+        ServerOf::new(self.owner, &self.server.0)
+    }
 }
 
 /// What the registry knows about a definition.
@@ -57,11 +66,12 @@ pub struct Observation {
 #[derive(Debug)]
 pub struct Registry {
     pub(super) storage: Box<dyn Storage>,
-    servers: HashMap<Arc<str>, HashMap<ItemKey, Item>>,
+    /// What each owner holds.
+    owners: BTreeMap<Owner, Holdings>,
     items: usize,
     hashes: HashMemory,
     /// Names that were assigned, with their fingerprints.
-    names: HashMap<Arc<str>, Arc<str>>,
+    names: ServerNames,
     /// What was observed and not handed to the storage yet.
     writes: Vec<Write>,
     /// The last decision that the items above follow.
@@ -74,6 +84,12 @@ pub struct Registry {
     read_error: Option<String>,
     /// When stale items were last looked for.
     evicted: Timestamp,
+}
+
+/// An owner's items, by server.
+#[derive(Debug, Default)]
+struct Holdings {
+    servers: HashMap<Arc<str>, HashMap<ItemKey, Item>>,
 }
 
 /// An item in memory.
@@ -109,10 +125,10 @@ impl Registry {
         } = contents;
         let mut registry = Self {
             storage,
-            servers: HashMap::new(),
+            owners: BTreeMap::new(),
             items: 0,
             hashes: HashMemory::default(),
-            names: names.into_iter().collect(),
+            names: ServerNames::known(names, Sharing::default()),
             writes: Vec::new(),
             followed: last_decision,
             taken: 0,
@@ -126,8 +142,21 @@ impl Registry {
         registry
     }
 
+    /// The registry of users who share pins, and names, as `sharing` says. By default none does.
+    #[must_use]
+    pub fn with_sharing(mut self, sharing: Sharing) -> Self {
+        self.names.set_sharing(sharing);
+        self
+    }
+
+    /// Who owns the pins of servers that run as `uid`; `None` where that is not known.
+    pub fn owner(&self, uid: Option<u32>) -> Owner {
+        self.names.sharing().owner(uid)
+    }
+
     fn insert(&mut self, stored: StoredItem) {
         let StoredItem {
+            owner,
             server,
             key,
             pinned,
@@ -147,7 +176,8 @@ impl Registry {
             last_seen,
             decided,
         };
-        let items = self.servers.entry(server).or_default();
+        let holdings = self.owners.entry(owner).or_default();
+        let items = holdings.servers.entry(server).or_default();
         self.items += usize::from(items.insert(key, item).is_none());
     }
 
@@ -175,11 +205,14 @@ impl Registry {
         for (number, stored) in self.read(decided).unwrap_or_default() {
             self.followed = number;
             self.untold = true;
+            let server = ServerOf::new(stored.owner, &stored.server);
             if stored.forgotten {
-                self.remove(&stored.server, &stored.key);
+                self.remove(server, &stored.key);
+                // Or it would be taken over again.
+                self.remove(server.of(Owner::Earlier), &stored.key);
                 continue;
             }
-            match self.item_mut(&stored.server, &stored.key) {
+            match self.item_mut(server, &stored.key) {
                 Some(item) => {
                     item.pinned = stored.pinned;
                     item.decided = true;
@@ -190,36 +223,43 @@ impl Registry {
         }
     }
 
-    fn remove(&mut self, server: &str, key: &ItemKey) {
-        let Some(items) = self.servers.get_mut(server) else {
+    fn remove(&mut self, server: ServerOf<'_>, key: &ItemKey) {
+        let Some(holdings) = self.owners.get_mut(&server.owner) else {
+            return;
+        };
+        let Some(items) = holdings.servers.get_mut(server.server) else {
             return;
         };
         self.items -= usize::from(items.remove(key).is_some());
         if items.is_empty() {
-            self.servers.remove(server);
+            holdings.servers.remove(server.server);
         }
     }
 
     /// Removes items without a decision that were not seen for [`EVICT_AFTER`], so that servers of the
-    /// past do not fill the registry. Looks at most once a day. Returns how many items it removed.
+    /// past do not fill the registry, and those that nobody has taken over in that time. Looks at most
+    /// once a day. Returns how many items it removed.
     pub fn evict(&mut self, now: Timestamp) -> usize {
         if now.nanos_since(self.evicted) < REFRESH_AFTER {
             return 0;
         }
         self.evicted = now;
-        let mut stale: Vec<(Arc<str>, ItemKey)> = Vec::new();
-        for (server, items) in &self.servers {
-            let old = items.iter().filter(|(_, item)| {
-                !item.decided && now.nanos_since(item.last_seen) >= EVICT_AFTER
-            });
-            stale.extend(old.map(|(key, _)| (Arc::clone(server), key.clone())));
+        let mut stale: Vec<(Owner, Arc<str>, ItemKey)> = Vec::new();
+        for (owner, holdings) in &self.owners {
+            for (server, items) in &holdings.servers {
+                let old = items.iter().filter(|(_, item)| {
+                    (!item.decided || *owner == Owner::Earlier)
+                        && now.nanos_since(item.last_seen) >= EVICT_AFTER
+                });
+                stale.extend(old.map(|(key, _)| (*owner, Arc::clone(server), key.clone())));
+            }
         }
         // The map has no order, and equal inputs must lead to equal writes.
         stale.sort_unstable();
         let count = stale.len();
-        for (server, key) in stale {
-            self.remove(&server, &key);
-            self.writes.push(Write::Evicted { server, key });
+        for (owner, server, key) in stale {
+            self.remove(ServerOf::new(owner, &server), &key);
+            self.writes.push(Write::Evicted { owner, server, key });
         }
         count
     }
@@ -241,61 +281,80 @@ impl Registry {
         }
     }
 
-    pub(super) fn item(&self, server: &str, key: &ItemKey) -> Option<&Item> {
-        self.servers.get(server)?.get(key)
+    fn items_by_key(&self, server: ServerOf<'_>) -> Option<&HashMap<ItemKey, Item>> {
+        self.owners.get(&server.owner)?.servers.get(server.server)
     }
 
-    pub(super) fn item_mut(&mut self, server: &str, key: &ItemKey) -> Option<&mut Item> {
-        self.servers.get_mut(server)?.get_mut(key)
+    pub(super) fn item(&self, server: ServerOf<'_>, key: &ItemKey) -> Option<&Item> {
+        self.items_by_key(server)?.get(key)
     }
 
-    /// Assigned server names with the fingerprints that they belong to.
-    pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.names
-            .iter()
-            .map(|(name, fingerprint)| (&**name, &**fingerprint))
+    pub(super) fn item_mut(&mut self, server: ServerOf<'_>, key: &ItemKey) -> Option<&mut Item> {
+        let holdings = self.owners.get_mut(&server.owner)?;
+        holdings.servers.get_mut(server.server)?.get_mut(key)
+    }
+
+    /// The owners who have items of a server.
+    pub(super) fn owners_with<'a>(&'a self, server: &'a str) -> impl Iterator<Item = Owner> + 'a {
+        let with = self.owners.iter();
+        with.filter(move |(_, holdings)| holdings.servers.contains_key(server))
+            .map(|(owner, _)| *owner)
     }
 
     /// The assigned names, to assign more.
-    pub fn server_names(&self) -> ServerNames {
-        let owned = |(name, fingerprint): (&str, &str)| (name.to_owned(), fingerprint.to_owned());
-        ServerNames::known(self.names().map(owned))
+    pub fn server_names(&self) -> &ServerNames {
+        &self.names
     }
 
     /// Records that a server has its name from now on, unless the name belongs to another. A server that
     /// was called differently before starts with the items of that name, which keeps them: what else was
     /// called so may be another server. Call [`Self::save`] afterwards.
-    pub fn assign_name(&mut self, server: &ServerIdentity, time: Timestamp) {
-        let name = &server.server_id.0;
-        if self.names.contains_key(name) || self.names.len() >= ServerNames::MAX_NAMES {
+    pub fn assign_name(&mut self, owner: Owner, server: &ServerIdentity, time: Timestamp) {
+        // A server that was not identified is called like that once, and never again.
+        if server.name_source == "unknown" {
             return;
         }
+        self.claim_name(owner, server, time);
+        // What was pinned under the former name before pins had owners can be taken over under this one.
+        if let Some(former) = &server.former
+            && self.names.knows(Owner::Earlier, &former.server_id.0)
+        {
+            self.claim_name(Owner::Earlier, server, time);
+        }
+    }
+
+    fn claim_name(&mut self, owner: Owner, server: &ServerIdentity, time: Timestamp) {
+        let name = &server.server_id.0;
+        let fingerprint: Arc<str> = server.fingerprint.as_str().into();
         let former = server.former.as_ref().filter(|former| {
-            let owner = self.names.get(&former.server_id.0);
-            owner.is_some_and(|owner| **owner == *former.fingerprint)
+            let claimed = self.names.fingerprint(owner, &former.server_id.0);
+            claimed.is_some_and(|claimed| **claimed == *former.fingerprint)
         });
         let former = former.map(|former| Arc::clone(&former.server_id.0));
-        if let Some(former) = &former {
-            self.inherit(former, name);
+        if !self.names.claim(owner, name, &fingerprint) {
+            return;
         }
-        let fingerprint: Arc<str> = server.fingerprint.as_str().into();
-        self.names.insert(name.clone(), fingerprint.clone());
+        if let Some(former) = &former {
+            self.inherit(ServerOf::new(owner, former), name);
+        }
         self.writes.push(Write::Named {
-            name: name.clone(),
+            owner,
+            name: Arc::clone(name),
             fingerprint,
             former,
             time,
         });
     }
 
-    /// Copies the items of a server to another, except those that it has.
-    fn inherit(&mut self, from: &str, to: &Arc<str>) {
-        let items = self.servers.get(from).cloned().unwrap_or_default();
+    /// Copies the items of a server to another of the same owner, except those that it has.
+    fn inherit(&mut self, from: ServerOf<'_>, to: &Arc<str>) {
+        let items = self.items_by_key(from).cloned().unwrap_or_default();
         for (key, item) in items {
-            if !self.has_room(to) {
+            if !self.has_room(ServerOf::new(from.owner, to)) {
                 return;
             }
-            let own = self.servers.entry(Arc::clone(to)).or_default();
+            let holdings = self.owners.entry(from.owner).or_default();
+            let own = holdings.servers.entry(Arc::clone(to)).or_default();
             if let Entry::Vacant(place) = own.entry(key) {
                 // The decisions stay with the former name.
                 place.insert(Item {
@@ -307,7 +366,76 @@ impl Registry {
         }
     }
 
-    /// Takes in one definition. Call [`Self::save`] after the last one of a listing.
+    /// Whose item an owner who has none takes over, on showing a definition with this hash: that of
+    /// [`Owner::Earlier`], and for those who share the one that any of them had before. Nothing may be
+    /// learned by it, so the definition has to be the pinned one, or the last that was seen where that is
+    /// not the pinned one: then the change stays one until it is decided on.
+    fn adoptable(
+        &self,
+        server: ServerOf<'_>,
+        key: &ItemKey,
+        hash: DefinitionHash,
+    ) -> Option<(Owner, &Item)> {
+        let shares = |owner: Owner| {
+            let sharing = self.names.sharing();
+            server.owner == Owner::Shared && owner.uid().is_some_and(|uid| sharing.covers(uid))
+        };
+        if server.owner == Owner::Earlier {
+            return None;
+        }
+        let others = self.owners.keys().copied();
+        let others = others.filter(|other| *other == Owner::Earlier || shares(*other));
+        let mut found = others.filter_map(|other| Some((other, self.item(server.of(other), key)?)));
+        found.find(|(_, item)| {
+            item.pinned
+                .is_some_and(|pinned| pinned == hash || item.current == hash)
+        })
+    }
+
+    /// Takes over another owner's item. The text of a pin that is another than the definition shown stays
+    /// where it is, so that no user reads what another had.
+    fn adopt(
+        &mut self,
+        sighting: Sighting<'_>,
+        key: &ItemKey,
+        hash: DefinitionHash,
+        definition: &RawValue,
+    ) {
+        let server = sighting.server_of();
+        let Some((from, item)) = self.adoptable(server, key, hash) else {
+            return;
+        };
+        let (pinned, decided) = (item.pinned, item.decided);
+        let name = Arc::clone(&sighting.server.0);
+        self.insert(StoredItem {
+            owner: server.owner,
+            server: Arc::clone(&name),
+            key: key.clone(),
+            pinned,
+            current: hash,
+            removed: false,
+            last_seen: sighting.time,
+            forgotten: false,
+            decided,
+        });
+        self.writes.push(Write::Adopted {
+            owner: server.owner,
+            from,
+            server: name,
+            key: key.clone(),
+            hash,
+        });
+        self.record_seen(
+            sighting,
+            key.clone(),
+            hash,
+            definition,
+            pinned == Some(hash),
+        );
+    }
+
+    /// Takes in one definition. Call [`Self::save`] after the last one of a listing. An item that its owner
+    /// does not have yet is taken over from those who may be: see [`owner`](super::owner).
     pub fn observe(
         &mut self,
         sighting: Sighting<'_>,
@@ -317,8 +445,11 @@ impl Registry {
     ) -> Observation {
         let hash = self.hashes.hash(definition);
         let key = key_of(kind, name);
-        let server = &sighting.server.0;
+        let server = sighting.server_of();
         let has_room = self.has_room(server);
+        if has_room && self.item(server, &key).is_none() {
+            self.adopt(sighting, &key, hash, definition);
+        }
         let Some(item) = self.item_mut(server, &key) else {
             if !has_room {
                 return Observation {
@@ -327,7 +458,8 @@ impl Registry {
                 };
             }
             self.insert(StoredItem {
-                server: Arc::clone(server),
+                owner: sighting.owner,
+                server: Arc::clone(&sighting.server.0),
                 key: key.clone(),
                 pinned: Some(hash),
                 current: hash,
@@ -364,26 +496,26 @@ impl Registry {
     /// the definition is passed on. [`PinStatus::New`] means that nothing is pinned.
     pub fn check(
         &mut self,
-        server: &ServerId,
+        server: ServerOf<'_>,
         kind: ItemKind,
         name: &str,
         definition: &RawValue,
     ) -> Observation {
         let hash = self.hashes.hash(definition);
-        let pinned = self
-            .item(&server.0, &key_of(kind, name))
-            .and_then(|item| item.pinned);
+        let key = key_of(kind, name);
+        let item = self.item(server, &key);
+        let item = item.or_else(|| Some(self.adoptable(server, &key, hash)?.1));
+        let pinned = item.and_then(|item| item.pinned);
         Observation {
             hash,
             status: pinned.map_or(PinStatus::New, |pinned| status_of(hash, pinned)),
         }
     }
 
-    fn has_room(&self, server: &str) -> bool {
+    fn has_room(&self, server: ServerOf<'_>) -> bool {
         self.items < MAX_ITEMS
             && self
-                .servers
-                .get(server)
+                .items_by_key(server)
                 .is_none_or(|items| items.len() < MAX_ITEMS_PER_SERVER)
     }
 
@@ -404,6 +536,7 @@ impl Registry {
             }
         };
         self.writes.push(Write::Seen {
+            owner: sighting.owner,
             server: sighting.server.0.clone(),
             key,
             hash,
@@ -422,7 +555,8 @@ impl Registry {
         listed: impl Fn(&str) -> bool,
     ) -> Vec<(Box<str>, DefinitionHash)> {
         let mut removed = Vec::new();
-        let Some(items) = self.servers.get_mut(&sighting.server.0) else {
+        let holdings = self.owners.get_mut(&sighting.owner);
+        let Some(items) = holdings.and_then(|held| held.servers.get_mut(&sighting.server.0)) else {
             return removed;
         };
         for (key, item) in items {
@@ -435,6 +569,7 @@ impl Registry {
         removed.sort();
         for (name, _) in &removed {
             self.writes.push(Write::Removed {
+                owner: sighting.owner,
                 server: sighting.server.0.clone(),
                 key: ItemKey::tool(name),
                 time: sighting.time,
@@ -452,24 +587,25 @@ impl Registry {
         self.writes.push(write);
     }
 
-    pub(super) fn items_of(&self, server: &str) -> impl Iterator<Item = (&ItemKey, &Item)> {
-        self.servers.get(server).into_iter().flatten()
+    pub(super) fn items_of(&self, server: ServerOf<'_>) -> impl Iterator<Item = (&ItemKey, &Item)> {
+        self.items_by_key(server).into_iter().flatten()
     }
 
     /// The items of a server, in no particular order.
-    pub fn keys(&self, server: &str) -> impl Iterator<Item = &ItemKey> {
-        self.servers.get(server).into_iter().flat_map(HashMap::keys)
+    pub fn keys(&self, server: ServerOf<'_>) -> impl Iterator<Item = &ItemKey> {
+        self.items_of(server).map(|(key, _)| key)
     }
 
     /// The hash of an item's definition that was seen last, unless the item is gone.
-    pub fn current(&self, server: &str, key: &ItemKey) -> Option<DefinitionHash> {
+    pub fn current(&self, server: ServerOf<'_>, key: &ItemKey) -> Option<DefinitionHash> {
         let item = self.item(server, key)?;
         (!item.removed).then_some(item.current)
     }
 
-    /// The number of known servers and items.
+    /// The number of known servers and items. A server that two users have counts twice.
     pub fn size(&self) -> (usize, usize) {
-        (self.servers.len(), self.items)
+        let servers = self.owners.values().map(|held| held.servers.len()).sum();
+        (servers, self.items)
     }
 }
 

@@ -5,9 +5,10 @@ use serde_json::value::RawValue;
 use super::decide::DecideError;
 use super::diff;
 use super::item::{Comparison, Decision, DefinitionVersion, ItemKey, ItemView, ServerUsage};
+use super::owner::{Owner, ServerOf};
 use super::pins::Registry;
 use super::storage::StorageError;
-use crate::model::{DefinitionHash, ServerId};
+use crate::model::DefinitionHash;
 
 impl Registry {
     /// Whether everything observed is stored. Until then, the lists below may lack the latest;
@@ -16,7 +17,7 @@ impl Registry {
         self.storage.is_settled()
     }
 
-    /// All items, ordered by server, kind and name.
+    /// All items, ordered by server, owner, kind and name.
     ///
     /// # Errors
     /// If the storage cannot be read.
@@ -24,7 +25,7 @@ impl Registry {
         self.storage.items(None)
     }
 
-    /// What is stored of each server, ordered by server.
+    /// What is stored of each server, ordered by server and owner.
     ///
     /// # Errors
     /// If the storage cannot be read.
@@ -32,12 +33,18 @@ impl Registry {
         self.storage.usage()
     }
 
-    /// The items of one server, ordered by kind and name.
+    /// The items of one server, ordered by owner, kind and name.
     ///
     /// # Errors
     /// If the storage cannot be read.
     pub fn list_server(&self, server: &str) -> Result<Vec<ItemView>, StorageError> {
         self.storage.items(Some(server))
+    }
+
+    /// Whose items of a server are known, apart from those that belong to nobody.
+    pub fn owners<'a>(&'a self, server: &'a str) -> impl Iterator<Item = Owner> + 'a {
+        let owners = self.owners_with(server);
+        owners.filter(|owner| *owner != Owner::Earlier)
     }
 
     /// All definitions that were seen of an item, oldest first.
@@ -46,7 +53,7 @@ impl Registry {
     /// If the storage cannot be read.
     pub fn versions(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
     ) -> Result<Vec<DefinitionVersion>, StorageError> {
         self.storage.versions(server, key)
@@ -56,17 +63,22 @@ impl Registry {
     ///
     /// # Errors
     /// If the storage cannot be read.
-    pub fn decisions(&self, server: &str, key: &ItemKey) -> Result<Vec<Decision>, StorageError> {
+    pub fn decisions(
+        &self,
+        server: ServerOf<'_>,
+        key: &ItemKey,
+    ) -> Result<Vec<Decision>, StorageError> {
         self.storage.decisions(server, key)
     }
 
-    /// Compares two definitions of an item: by default the pinned one and the one seen last.
+    /// Compares two definitions of an item: by default the pinned one and the one seen last. For those who
+    /// may read everything.
     ///
     /// # Errors
     /// If there is no such item or definition, or the storage cannot be read.
     pub fn compare(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
         previous: Option<DefinitionHash>,
         new: Option<DefinitionHash>,
@@ -75,8 +87,13 @@ impl Registry {
         let previous = previous.or(item.pinned).unwrap_or(item.current);
         let new = new.unwrap_or(item.current);
         let definition = |hash| {
-            self.definition(server, key, hash)?
-                .ok_or(DecideError::UnknownDefinition { hash })
+            let own = self.definition(server, key, hash)?;
+            // The text of a pin that was taken over while it was not what was shown.
+            let text = match own {
+                None => self.definition(server.of(Owner::Earlier), key, hash)?,
+                own => own,
+            };
+            text.ok_or(DecideError::UnknownDefinition { hash })
         };
         let changes = diff::diff(&definition(previous)?, &definition(new)?);
         Ok(Comparison {
@@ -89,20 +106,19 @@ impl Registry {
     /// The text of a definition that was seen, if it is available.
     pub fn text(
         &self,
-        server: &ServerId,
+        server: ServerOf<'_>,
         key: &ItemKey,
         hash: DefinitionHash,
     ) -> Option<Box<RawValue>> {
-        self.definition(&server.0, key, hash)
-            .unwrap_or_else(|error| {
-                tracing::error!(%error, "cannot read a pinned definition");
-                None
-            })
+        self.definition(server, key, hash).unwrap_or_else(|error| {
+            tracing::error!(%error, "cannot read a pinned definition");
+            None
+        })
     }
 
     fn definition(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
         hash: DefinitionHash,
     ) -> Result<Option<Box<RawValue>>, StorageError> {

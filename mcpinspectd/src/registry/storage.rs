@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::item::{Decision, DefinitionVersion, ItemDecision, ItemKey, ItemView, ServerUsage};
+use super::owner::{Owner, ServerOf};
 use crate::model::{DefinitionHash, Timestamp};
 
 /// Definitions kept of one item in addition to those that are pinned, current or decided on; the one
@@ -36,6 +37,8 @@ pub struct StorageHealth {
 pub enum Write {
     /// A definition was seen for the first time, or again after a while.
     Seen {
+        /// Whose.
+        owner: Owner,
         /// The server.
         server: Arc<str>,
         /// The item.
@@ -53,6 +56,8 @@ pub enum Write {
     },
     /// A complete listing lacked the item.
     Removed {
+        /// Whose.
+        owner: Owner,
         /// The server.
         server: Arc<str>,
         /// The item.
@@ -60,8 +65,24 @@ pub enum Write {
         /// When it was listed.
         time: Timestamp,
     },
+    /// An owner takes over another's item: its pin and its decisions, and of its definitions the one that
+    /// the owner has shown.
+    Adopted {
+        /// Who takes it over.
+        owner: Owner,
+        /// Whose it is, and stays.
+        from: Owner,
+        /// The server.
+        server: Arc<str>,
+        /// The item.
+        key: ItemKey,
+        /// The definition that was shown.
+        hash: DefinitionHash,
+    },
     /// A server has this name from now on.
     Named {
+        /// Whose.
+        owner: Owner,
         /// The name.
         name: Arc<str>,
         /// The fingerprint of the server's identity.
@@ -74,6 +95,8 @@ pub enum Write {
     },
     /// An item without a decision was not seen for a year.
     Evicted {
+        /// Whose.
+        owner: Owner,
         /// The server.
         server: Arc<str>,
         /// The item.
@@ -102,6 +125,8 @@ impl Write {
 /// A decision to write.
 #[derive(Clone, Debug)]
 pub struct DecisionWrite {
+    /// Whose.
+    pub owner: Owner,
     /// The server.
     pub server: Arc<str>,
     /// The item.
@@ -115,6 +140,8 @@ pub struct DecisionWrite {
 /// What the registry keeps in memory of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredItem {
+    /// Whose.
+    pub owner: Owner,
     /// The server.
     pub server: Arc<str>,
     /// The item.
@@ -138,8 +165,8 @@ pub struct StoredItem {
 pub struct Contents {
     /// All items.
     pub items: Vec<StoredItem>,
-    /// The servers' names with the fingerprints that they belong to, oldest first.
-    pub names: Vec<(Arc<str>, Arc<str>)>,
+    /// The servers' names by owner, with the fingerprints that they belong to, oldest first.
+    pub names: Vec<(Owner, Arc<str>, Arc<str>)>,
     /// The number of the last decision; 0 if there is none.
     pub last_decision: i64,
 }
@@ -185,21 +212,26 @@ pub trait Storage: fmt::Debug + Send {
     /// The text of an item's definition, recorded or stored.
     fn definition(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
         hash: DefinitionHash,
     ) -> Result<Option<Arc<str>>, StorageError>;
 
     /// All stored definitions of an item, oldest first.
-    fn versions(&self, server: &str, key: &ItemKey)
-    -> Result<Vec<DefinitionVersion>, StorageError>;
+    fn versions(
+        &self,
+        server: ServerOf<'_>,
+        key: &ItemKey,
+    ) -> Result<Vec<DefinitionVersion>, StorageError>;
 
     /// All stored decisions on an item, oldest first.
-    fn decisions(&self, server: &str, key: &ItemKey) -> Result<Vec<Decision>, StorageError>;
+    fn decisions(&self, server: ServerOf<'_>, key: &ItemKey)
+    -> Result<Vec<Decision>, StorageError>;
 
-    /// All stored items, of one server if it is named, ordered by server, kind and name.
+    /// All stored items, of one server if it is named, ordered by server, owner, kind and name. Items of
+    /// [`Owner::Earlier`] are left out where another owner has an item of that name by now.
     fn items(&self, server: Option<&str>) -> Result<Vec<ItemView>, StorageError>;
 
-    /// What is stored of each server, ordered by server.
+    /// What is stored of each server, ordered by server and owner.
     fn usage(&self) -> Result<Vec<ServerUsage>, StorageError>;
 }

@@ -40,7 +40,7 @@ impl Default for LiveLimits {
     }
 }
 
-/// One server as the bus tells of it.
+/// One server of one user as the bus tells of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerSummary {
     /// Its stable name.
@@ -51,7 +51,7 @@ pub struct ServerSummary {
     pub sessions: usize,
     /// Tools known.
     pub tools: usize,
-    /// The user it last ran as.
+    /// The user it runs as.
     pub uid: Option<u32>,
     /// When something was last heard of it.
     pub last_seen: Timestamp,
@@ -91,6 +91,13 @@ pub struct ProcessSummary {
     pub unit: Option<String>,
 }
 
+impl SessionSummary {
+    /// The user that the server runs as, where known.
+    fn uid(&self) -> Option<u32> {
+        Some(self.server.as_ref()?.uid)
+    }
+}
+
 impl From<&Party> for ProcessSummary {
     fn from(party: &Party) -> Self {
         let unit = party.unit.as_deref().map(|unit| printable(unit, 256));
@@ -118,11 +125,14 @@ pub struct ToolSummary {
     pub last_seen: Timestamp,
 }
 
+/// A server as one user has it: two users may have two servers of one name, and neither learns of the
+/// other's. The user is `None` where that is not known.
+pub type ServerPlace = (ServerId, Option<u32>);
+
 #[derive(Debug)]
 struct ServerEntry {
     fingerprint: String,
     sessions: usize,
-    uid: Option<u32>,
     last_seen: Timestamp,
     paused: bool,
     frozen: bool,
@@ -134,7 +144,7 @@ struct ServerEntry {
 pub struct Live {
     limits: LiveLimits,
     sessions: HashMap<SessionId, SessionSummary>,
-    servers: BTreeMap<ServerId, ServerEntry>,
+    servers: BTreeMap<ServerPlace, ServerEntry>,
     /// Whether nobody listens to any server.
     paused: bool,
     forgotten: u64,
@@ -158,11 +168,43 @@ impl Live {
             return started.server.as_ref().map(|party| party.uid);
         }
         let subject = event.subject.as_ref()?;
-        if subject.session_id == SessionId::none() {
-            // About the server itself: the user who ran it last is concerned.
-            return self.servers.get(&subject.server_id)?.uid;
+        if subject.server_uid.is_some() {
+            return subject.server_uid;
         }
-        Some(self.sessions.get(&subject.session_id)?.server.as_ref()?.uid)
+        if subject.session_id == SessionId::none() {
+            // About the server itself: its only user is concerned.
+            let mut places = self.places_of(&subject.server_id);
+            return match (places.next(), places.next()) {
+                (Some((_, uid)), None) => *uid,
+                _ => None,
+            };
+        }
+        self.sessions.get(&subject.session_id)?.uid()
+    }
+
+    /// The servers of this name.
+    fn places_of<'a>(&'a self, server: &'a ServerId) -> impl Iterator<Item = &'a ServerPlace> {
+        let from = (server.clone(), None);
+        let places = self.servers.range(from..);
+        places
+            .map(|(place, _)| place)
+            .take_while(move |(id, _)| id == server)
+    }
+
+    fn named_is_paused(&self, server: &ServerId) -> bool {
+        let mut places = self.places_of(server);
+        places.any(|place| self.servers.get(place).is_some_and(|entry| entry.paused))
+    }
+
+    /// The servers that an event is about: that of its session or user, or all of its name.
+    fn concerned(&self, subject: &Subject) -> Vec<ServerPlace> {
+        let server = &subject.server_id;
+        let session = self.sessions.get(&subject.session_id);
+        match (session, subject.server_uid) {
+            (Some(session), _) => vec![(server.clone(), session.uid())],
+            (None, Some(uid)) => vec![(server.clone(), Some(uid))],
+            (None, None) => self.places_of(server).cloned().collect(),
+        }
     }
 
     /// Entries that found no room since the start.
@@ -196,7 +238,7 @@ impl Live {
                     max_severity: *max_severity,
                     last_seen: time,
                 };
-                self.tool(&subject.server_id, tool);
+                self.tool(subject, &tool);
             }
             Body::ToolChanged(ToolChanged {
                 tool_name,
@@ -212,16 +254,18 @@ impl Live {
                     max_severity: *max_severity,
                     last_seen: time,
                 };
-                self.tool(&subject.server_id, tool);
+                self.tool(subject, &tool);
             }
             Body::Policy(policy) => match policy.decision {
-                PolicyDecision::Pause => self.set_paused(&subject.server_id, true, time),
-                PolicyDecision::Resume => self.set_paused(&subject.server_id, false, time),
+                PolicyDecision::Pause => self.set_paused(subject, true, time),
+                PolicyDecision::Resume => self.set_paused(subject, false, time),
                 PolicyDecision::Pin(_) | PolicyDecision::Suppress | PolicyDecision::Reload => {}
             },
             Body::Contained(contained) => {
-                if let Some(entry) = self.servers.get_mut(&subject.server_id) {
-                    entry.frozen = contained.action == ContainmentAction::Freeze;
+                for place in self.concerned(subject) {
+                    if let Some(entry) = self.servers.get_mut(&place) {
+                        entry.frozen = contained.action == ContainmentAction::Freeze;
+                    }
                 }
             }
             Body::ServerChanged(_)
@@ -259,16 +303,16 @@ impl Live {
                 protocol_version: None,
             },
         );
-        let entry = self.server(&subject.server_id, time)?;
+        let entry = self.server(&(subject.server_id.clone(), uid), time)?;
         entry.fingerprint = bound(&started.fingerprint, 128).into_owned();
-        entry.uid = uid.or(entry.uid);
         entry.sessions += 1;
         (entry.sessions == 1).then_some(Presence::Appeared)
     }
 
     fn session_ended(&mut self, time: Timestamp, subject: &Subject) -> Option<Presence> {
         let session = self.sessions.remove(&subject.session_id)?;
-        let entry = self.server(&session.server_id, time)?;
+        let uid = session.uid();
+        let entry = self.server(&(session.server_id, uid), time)?;
         entry.sessions = entry.sessions.saturating_sub(1);
         if entry.sessions > 0 {
             return None;
@@ -277,37 +321,52 @@ impl Live {
         Some(Presence::Vanished)
     }
 
-    fn set_paused(&mut self, server: &ServerId, paused: bool, time: Timestamp) {
-        if *server.0 == *EVERY_SERVER {
+    fn set_paused(&mut self, subject: &Subject, paused: bool, time: Timestamp) {
+        if *subject.server_id.0 == *EVERY_SERVER {
             self.paused = paused;
-        } else if let Some(entry) = self.server(server, time) {
-            entry.paused = paused;
+            return;
+        }
+        let mut places = self.concerned(subject);
+        if places.is_empty() {
+            places.push((subject.server_id.clone(), None));
+        }
+        for place in places {
+            if let Some(entry) = self.server(&place, time) {
+                entry.paused = paused;
+            }
         }
     }
 
-    /// All servers, by name.
+    /// All servers, by name and user.
     pub fn servers(&self) -> impl Iterator<Item = ServerSummary> {
-        self.servers.iter().map(|(id, entry)| self.row(id, entry))
+        let servers = self.servers.iter();
+        servers.map(|(place, entry)| self.row(place, entry))
     }
 
     /// Whether a server is known.
-    pub fn knows(&self, server: &ServerId) -> bool {
-        self.servers.contains_key(server)
+    pub fn knows(&self, place: &ServerPlace) -> bool {
+        self.servers.contains_key(place)
     }
 
-    /// One server, and its tools by name.
-    pub fn server_and_tools(&self, server: &ServerId) -> Option<(ServerSummary, Vec<ToolSummary>)> {
-        let (id, entry) = self.servers.get_key_value(server)?;
-        Some((self.row(id, entry), entry.tools.values().cloned().collect()))
+    /// The servers of this name, each with its tools by name.
+    pub fn named(&self, server: &ServerId) -> Vec<(ServerSummary, Vec<ToolSummary>)> {
+        let places = self.places_of(server);
+        let entries = places.filter_map(|place| self.servers.get_key_value(place));
+        entries
+            .map(|(place, entry)| {
+                let tools = entry.tools.values().cloned().collect();
+                (self.row(place, entry), tools)
+            })
+            .collect()
     }
 
-    fn row(&self, id: &ServerId, entry: &ServerEntry) -> ServerSummary {
+    fn row(&self, (id, uid): &ServerPlace, entry: &ServerEntry) -> ServerSummary {
         ServerSummary {
             server_id: id.clone(),
             fingerprint: entry.fingerprint.clone(),
             sessions: entry.sessions,
             tools: entry.tools.len(),
-            uid: entry.uid,
+            uid: *uid,
             last_seen: entry.last_seen,
             monitored: !self.paused && !entry.paused,
             frozen: entry.frozen,
@@ -321,26 +380,42 @@ impl Live {
         sessions
     }
 
-    /// The tools of one server by name; `None` for a server that is not known.
-    pub fn tools(&self, server: &str) -> Option<(Option<u32>, impl Iterator<Item = &ToolSummary>)> {
-        let entry = self.servers.get(&ServerId(server.into()))?;
-        Some((entry.uid, entry.tools.values()))
+    /// The tools by name of the server of this name that belongs to a user whom `may_read` admits: that
+    /// of `first` if it is among them, else the one that was heard of last; `None` if there is none.
+    pub fn tools(
+        &self,
+        server: &str,
+        first: u32,
+        may_read: impl Fn(Option<u32>) -> bool,
+    ) -> Option<impl Iterator<Item = &ToolSummary>> {
+        let server = ServerId(server.into());
+        let places = self.places_of(&server).filter(|(_, uid)| may_read(*uid));
+        let entries = places.filter_map(|place| self.servers.get_key_value(place));
+        let (_, entry) =
+            entries.max_by_key(|((_, uid), entry)| (*uid == Some(first), entry.last_seen))?;
+        Some(entry.tools.values())
     }
 
-    fn tool(&mut self, server: &ServerId, tool: ToolSummary) {
+    fn tool(&mut self, subject: &Subject, tool: &ToolSummary) {
         let most = self.limits.tools_per_server;
-        let Some(entry) = self.server(server, tool.last_seen) else {
-            return;
-        };
-        if entry.tools.len() < most || entry.tools.contains_key(&tool.tool_name) {
-            entry.tools.insert(tool.tool_name.clone(), tool);
-        } else {
-            self.forgotten += 1;
+        let mut places = self.concerned(subject);
+        if places.is_empty() {
+            places.push((subject.server_id.clone(), None));
+        }
+        for place in places {
+            let Some(entry) = self.server(&place, tool.last_seen) else {
+                continue;
+            };
+            if entry.tools.len() < most || entry.tools.contains_key(&tool.tool_name) {
+                entry.tools.insert(tool.tool_name.clone(), tool.clone());
+            } else {
+                self.forgotten += 1;
+            }
         }
     }
 
     /// The entry of this server; a new one takes the place of the one that was idle the longest.
-    fn server(&mut self, id: &ServerId, now: Timestamp) -> Option<&mut ServerEntry> {
+    fn server(&mut self, id: &ServerPlace, now: Timestamp) -> Option<&mut ServerEntry> {
         if !self.servers.contains_key(id) && self.servers.len() >= self.limits.servers {
             let idle = self.servers.iter().filter(|(_, entry)| entry.sessions == 0);
             let oldest = idle
@@ -349,15 +424,16 @@ impl Live {
             self.forgotten += 1;
             self.servers.remove(&oldest?);
         }
+        // Servers are paused by name.
+        let paused = self.named_is_paused(&id.0);
         let entry = self
             .servers
             .entry(id.clone())
             .or_insert_with(|| ServerEntry {
                 fingerprint: String::new(),
                 sessions: 0,
-                uid: None,
                 last_seen: now,
-                paused: false,
+                paused,
                 frozen: false,
                 tools: BTreeMap::new(),
             });
@@ -421,6 +497,31 @@ mod tests {
     }
 
     #[test]
+    fn two_users_servers_of_one_name_are_two() {
+        let mut live = Live::new(LiveLimits::default());
+        for (uid, session) in [(1, "1"), (2, "2")] {
+            let started = in_session(session_started("a", uid), session);
+            assert_eq!(live.apply(&started), Some(Presence::Appeared));
+        }
+        live.apply(&in_session(changed("a", "x"), "1"));
+        let count = |uid| live.tools("a", uid, |of| of == Some(uid)).unwrap().count();
+        assert_eq!((count(1), count(2)), (1, 0));
+        let servers: Vec<_> = live.servers().map(|row| (row.uid, row.tools)).collect();
+        assert_eq!(servers, [(Some(1), 1), (Some(2), 0)]);
+        // What is about the name concerns both, so neither may read it.
+        let mut about_both = changed("a", "x");
+        about_both.subject = Some(Subject::server(ServerId("a".into())));
+        assert_eq!(live.uid_of(&about_both), None);
+        let hers = Subject::server(ServerId("a".into())).of_user(Some(2));
+        about_both.subject = Some(hers);
+        assert_eq!(live.uid_of(&about_both), Some(2));
+        assert_eq!(
+            live.apply(&in_session(ended("a"), "1")),
+            Some(Presence::Vanished)
+        );
+    }
+
+    #[test]
     fn tables_keep_their_limits() {
         let limits = LiveLimits {
             sessions: 2,
@@ -444,7 +545,8 @@ mod tests {
             "other".clone_into(tool_name);
         }
         live.apply(&other);
-        assert_eq!(live.tools("c").unwrap().1.count(), 1);
-        assert!(live.tools("nobody").is_none());
+        assert_eq!(live.tools("c", 0, |_| true).unwrap().count(), 1);
+        assert!(live.tools("c", 0, |uid| uid == Some(0)).is_none());
+        assert!(live.tools("nobody", 0, |_| true).is_none());
     }
 }

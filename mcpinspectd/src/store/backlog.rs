@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::model::{DefinitionHash, Timestamp};
-use crate::registry::{ItemKey, StorageError, StorageHealth, StoredItem, Write};
+use crate::registry::{ItemKey, Owner, ServerOf, StorageError, StorageHealth, StoredItem, Write};
 
 /// Most failed writes that are kept.
 const MAX_UNSAVED: usize = 4096;
@@ -87,44 +87,56 @@ impl Backlog {
     /// The text of a definition among these writes.
     pub(super) fn definition(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
         hash: DefinitionHash,
     ) -> Option<Arc<str>> {
         self.writes.iter().find_map(|write| match write {
             Write::Seen {
+                owner,
                 server: of,
                 key: item,
                 hash: seen,
                 definition,
                 ..
-            } if *seen == hash && **of == *server && item == key => Some(Arc::clone(definition)),
+            } if *seen == hash && ServerOf::new(*owner, of) == server && item == key => {
+                Some(Arc::clone(definition))
+            }
             _ => None,
         })
     }
 
     /// The server whose definitions one of these writes copies to `server`.
-    pub(super) fn former(&self, server: &str) -> Option<Arc<str>> {
+    pub(super) fn former(&self, server: ServerOf<'_>) -> Option<Arc<str>> {
         self.writes.iter().find_map(|write| match write {
-            Write::Named { name, former, .. } if **name == *server => former.clone(),
+            Write::Named {
+                owner,
+                name,
+                former,
+                ..
+            } if ServerOf::new(*owner, name) == server => former.clone(),
             _ => None,
         })
     }
 
     /// The items whose pin these writes may move.
-    pub(super) fn moved_pins(&self) -> Vec<(Arc<str>, ItemKey)> {
+    pub(super) fn moved_pins(&self) -> Vec<(Owner, Arc<str>, ItemKey)> {
         let moved = self.writes.iter().filter_map(|write| match write {
             Write::Seen {
+                owner,
                 server,
                 key,
                 pin: true,
                 ..
-            } => Some((server, key)),
-            Write::Decided(decision) => Some((&decision.server, &decision.key)),
+            }
+            | Write::Adopted {
+                owner, server, key, ..
+            } => Some((*owner, server, key)),
+            Write::Decided(decision) => Some((decision.owner, &decision.server, &decision.key)),
             _ => None,
         });
         moved
-            .map(|(server, key)| (Arc::clone(server), key.clone()))
+            .map(|(owner, server, key)| (owner, Arc::clone(server), key.clone()))
             .collect()
     }
 }
@@ -133,12 +145,12 @@ impl Backlog {
 /// says of it is not final. Returns whether anything was cut.
 pub(super) fn cut_at_moved(
     decided: &mut Vec<(i64, StoredItem)>,
-    moved: &[(Arc<str>, ItemKey)],
+    moved: &[(Owner, Arc<str>, ItemKey)],
 ) -> bool {
     let is_moved = |item: &StoredItem| {
-        moved
-            .iter()
-            .any(|(server, key)| *server == item.server && *key == item.key)
+        moved.iter().any(|(owner, server, key)| {
+            *owner == item.owner && *server == item.server && *key == item.key
+        })
     };
     let end = decided.iter().position(|(_, item)| is_moved(item));
     if let Some(end) = end {

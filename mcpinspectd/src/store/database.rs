@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehav
 use crate::model::{DefinitionHash, ItemKind, Timestamp};
 use crate::registry::{
     Contents, DecidedBy, Decision, DecisionKind, DecisionWrite, DefinitionVersion, ItemDecision,
-    ItemKey, ItemView, MAX_VERSIONS, ServerUsage, StorageError, StoredItem, Write,
+    ItemKey, ItemView, MAX_VERSIONS, Owner, ServerOf, ServerUsage, StorageError, StoredItem, Write,
 };
 
 /// What a connection to the database can write. Tests substitute disks that are slow or fail.
@@ -31,10 +31,26 @@ pub(super) struct Database {
     connection: Connection,
 }
 
+/// The parameters 1 to 4 that select an item.
+macro_rules! item_of {
+    ($server:expr, $key:expr) => {
+        params![$server.owner, $server.server, $key.kind.as_str(), $key.name]
+    };
+}
+
+/// The condition that an item is shown in lists; see [`Storage::items`](crate::registry::Storage::items).
+macro_rules! is_shown {
+    () => {
+        "item.forgotten_at IS NULL AND (item.owner <> -3 OR NOT EXISTS (
+             SELECT 1 FROM item AS own WHERE own.server = item.server AND own.owner <> -3
+                 AND own.kind = item.kind AND own.name = item.name))"
+    };
+}
+
 /// Columns of a [`StoredItem`], of `item` joined with the version seen last.
 macro_rules! stored_item {
     () => {
-        "server, kind, item.name, pinned, current, removed_at, version.last_seen, forgotten_at,
+        "server, kind, item.name, pinned, current, removed_at, version.last_seen, forgotten_at, owner,
          EXISTS (SELECT 1 FROM decision WHERE decision.item = item.id)"
     };
 }
@@ -49,7 +65,8 @@ fn stored_item(row: &Row<'_>, at: usize) -> rusqlite::Result<StoredItem> {
         removed: row.get::<_, Option<Timestamp>>(at + 5)?.is_some(),
         last_seen: row.get::<_, Option<Timestamp>>(at + 6)?.unwrap_or_default(),
         forgotten: row.get::<_, Option<Timestamp>>(at + 7)?.is_some(),
-        decided: row.get(at + 8)?,
+        owner: row.get(at + 8)?,
+        decided: row.get(at + 9)?,
     })
 }
 
@@ -80,8 +97,8 @@ impl Database {
             .query_map([], |row| stored_item(row, 0))?
             .collect::<rusqlite::Result<_>>()?;
         let names = transaction
-            .prepare("SELECT name, fingerprint FROM name ORDER BY first_seen, rowid")?
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .prepare("SELECT owner, name, fingerprint FROM name ORDER BY first_seen, rowid")?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
             .collect::<rusqlite::Result<_>>()?;
         let last_decision =
             transaction.query_row("SELECT coalesce(max(id), 0) FROM decision", [], |row| {
@@ -116,7 +133,7 @@ impl Database {
     ) -> rusqlite::Result<Vec<(i64, ItemDecision)>> {
         self.connection
             .prepare_cached(
-                "SELECT decision.id, server, kind, name, decision, hash, uid, time, reason
+                "SELECT decision.id, server, kind, name, decision, hash, uid, time, reason, owner
                  FROM decision JOIN item ON item.id = decision.item
                  WHERE told = 0 AND decision.id > ?1 ORDER BY decision.id LIMIT ?2",
             )?
@@ -124,6 +141,7 @@ impl Database {
                 params![decision, i64::try_from(limit).unwrap_or(i64::MAX)],
                 |row| {
                     let decided = ItemDecision {
+                        owner: row.get(9)?,
                         server: row.get(1)?,
                         key: key(row, 2)?,
                         decision: self::decision(row, 4)?,
@@ -138,7 +156,7 @@ impl Database {
     /// is about to be copied.
     pub(super) fn definition(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         former: Option<&str>,
         key: &ItemKey,
         hash: DefinitionHash,
@@ -146,10 +164,17 @@ impl Database {
         self.connection
             .prepare_cached(
                 "SELECT definition FROM version JOIN item ON item.id = version.item
-                 WHERE server IN (?1, ?2) AND kind = ?3 AND name = ?4 AND hash = ?5",
+                 WHERE owner = ?1 AND server IN (?2, ?3) AND kind = ?4 AND name = ?5 AND hash = ?6",
             )?
             .query_row(
-                params![server, former, key.kind.as_str(), key.name, hash],
+                params![
+                    server.owner,
+                    server.server,
+                    former,
+                    key.kind.as_str(),
+                    key.name,
+                    hash
+                ],
                 |row| row.get(0),
             )
             .optional()
@@ -158,16 +183,17 @@ impl Database {
     /// All definitions of an item, oldest first.
     pub(super) fn versions(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
     ) -> rusqlite::Result<Vec<DefinitionVersion>> {
         self.connection
             .prepare_cached(
                 "SELECT hash, definition, first_seen, first_session, last_seen
                  FROM version JOIN item ON item.id = version.item
-                 WHERE server = ?1 AND kind = ?2 AND name = ?3 ORDER BY first_seen, version.rowid",
+                 WHERE owner = ?1 AND server = ?2 AND kind = ?3 AND name = ?4
+                 ORDER BY first_seen, version.rowid",
             )?
-            .query_map(params![server, key.kind.as_str(), key.name], |row| {
+            .query_map(item_of!(server, key), |row| {
                 Ok(DefinitionVersion {
                     hash: row.get(0)?,
                     definition: row.get(1)?,
@@ -180,15 +206,17 @@ impl Database {
     }
 
     /// All decisions on an item, oldest first.
-    pub(super) fn decisions(&self, server: &str, key: &ItemKey) -> rusqlite::Result<Vec<Decision>> {
+    pub(super) fn decisions(
+        &self,
+        server: ServerOf<'_>,
+        key: &ItemKey,
+    ) -> rusqlite::Result<Vec<Decision>> {
         self.connection
             .prepare_cached(
                 "SELECT decision, hash, uid, time, reason FROM decision JOIN item ON item.id = decision.item
-                 WHERE server = ?1 AND kind = ?2 AND name = ?3 ORDER BY decision.id",
+                 WHERE owner = ?1 AND server = ?2 AND kind = ?3 AND name = ?4 ORDER BY decision.id",
             )?
-            .query_map(params![server, key.kind.as_str(), key.name], |row| {
-                decision(row, 0)
-            })?
+            .query_map(item_of!(server, key), |row| decision(row, 0))?
             .collect()
     }
 
@@ -202,15 +230,17 @@ impl Database {
             .prepare_cached(&format!(
                 "SELECT server, kind, name, pinned, pinned_at, pinned_by, current, removed_at,
                         (SELECT min(first_seen) FROM version WHERE version.item = item.id),
-                        version.last_seen, decision, decision.hash, uid, time, reason
+                        version.last_seen, decision, decision.hash, uid, time, reason, owner
                  FROM item
                  LEFT JOIN version ON version.item = item.id AND version.hash = item.current
                  LEFT JOIN decision ON decision.id =
                      (SELECT max(id) FROM decision WHERE decision.item = item.id)
-                 WHERE forgotten_at IS NULL {condition} ORDER BY server, kind, name"
+                 WHERE {} {condition} ORDER BY server, owner < 0, abs(owner), kind, name",
+                is_shown!()
             ))?
             .query_map([server], |row| {
                 Ok(ItemView {
+                    owner: row.get(15)?,
                     server: row.get(0)?,
                     key: key(row, 1)?,
                     pinned: row.get(3)?,
@@ -232,18 +262,21 @@ impl Database {
     /// What each server takes, ordered by server.
     pub(super) fn usage(&self) -> rusqlite::Result<Vec<ServerUsage>> {
         self.connection
-            .prepare_cached(
+            .prepare_cached(concat!(
                 "SELECT server, count(DISTINCT item.id), count(version.hash),
                         coalesce(sum(length(CAST(definition AS BLOB))), 0),
                         min(first_seen), max(last_seen),
-                        (SELECT count(*) FROM item AS decided
-                         WHERE decided.server = item.server AND forgotten_at IS NULL
-                             AND EXISTS (SELECT 1 FROM decision WHERE decision.item = decided.id))
+                        count(DISTINCT iif(EXISTS (
+                            SELECT 1 FROM decision WHERE decision.item = item.id), item.id, NULL)),
+                        owner
                  FROM item LEFT JOIN version ON version.item = item.id
-                 WHERE forgotten_at IS NULL GROUP BY server ORDER BY server",
-            )?
+                 WHERE ",
+                is_shown!(),
+                " GROUP BY server, owner ORDER BY server, owner < 0, abs(owner)"
+            ))?
             .query_map([], |row| {
                 Ok(ServerUsage {
+                    owner: row.get(7)?,
                     server: row.get(0)?,
                     items: count(row, 1)?,
                     versions: count(row, 2)?,
@@ -294,6 +327,7 @@ impl Commit for Database {
 fn execute(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
     match write {
         Write::Seen {
+            owner,
             server,
             key,
             hash,
@@ -302,6 +336,7 @@ fn execute(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()>
             session,
             pin,
         } => {
+            let server = ServerOf::new(*owner, server);
             let item = upsert(transaction, server, key, *hash, *time, *pin)?;
             transaction
                 .prepare_cached(
@@ -314,39 +349,65 @@ fn execute(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()>
                 prune(transaction, item)?;
             }
         }
-        Write::Removed { server, key, time } => {
+        Write::Removed {
+            owner,
+            server,
+            key,
+            time,
+        } => {
             transaction
                 .prepare_cached(
-                    "UPDATE item SET removed_at = ?4 WHERE server = ?1 AND kind = ?2 AND name = ?3",
+                    "UPDATE item SET removed_at = ?5
+                     WHERE owner = ?1 AND server = ?2 AND kind = ?3 AND name = ?4",
                 )?
-                .execute(params![server, key.kind.as_str(), key.name, time])?;
+                .execute(params![owner, server, key.kind.as_str(), key.name, time])?;
         }
+        Write::Adopted {
+            owner,
+            from,
+            server,
+            key,
+            hash,
+        } => adopt(
+            transaction,
+            *owner,
+            ServerOf::new(*from, server),
+            key,
+            *hash,
+        )?,
         Write::Named {
+            owner,
             name,
             fingerprint,
             former,
             time,
         } => {
             if let Some(former) = former {
-                inherit(transaction, former, name)?;
+                inherit(transaction, ServerOf::new(*owner, former), name)?;
             }
             transaction
                 .prepare_cached(
-                    "INSERT INTO name (name, fingerprint, first_seen) VALUES (?1, ?2, ?3)
-                     ON CONFLICT (name) DO NOTHING",
+                    "INSERT INTO name (owner, name, fingerprint, first_seen) VALUES (?1, ?2, ?3, ?4)
+                     ON CONFLICT (owner, name) DO NOTHING",
                 )?
-                .execute(params![name, fingerprint, time])?;
+                .execute(params![owner, name, fingerprint, time])?;
         }
         Write::Decided(write) => {
             decide(transaction, write)?;
         }
-        Write::Evicted { server, key } => {
+        Write::Evicted { owner, server, key } => {
             transaction
                 .prepare_cached(
-                    "DELETE FROM item WHERE server = ?1 AND kind = ?2 AND name = ?3
-                     AND NOT EXISTS (SELECT 1 FROM decision WHERE decision.item = item.id)",
+                    "DELETE FROM item WHERE owner = ?1 AND server = ?2 AND kind = ?3 AND name = ?4
+                     AND (?1 = ?5 OR NOT EXISTS (SELECT 1 FROM decision WHERE decision.item = item.id))",
                 )?
-                .execute(params![server, key.kind.as_str(), key.name])?;
+                .execute(params![
+                    owner,
+                    server,
+                    key.kind.as_str(),
+                    key.name,
+                    Owner::Earlier
+                ])?;
         }
         Write::Told { decision } => {
             transaction
@@ -357,25 +418,65 @@ fn execute(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// Copies the items of a server to another, with the definitions that are pinned and current, except
-/// those that it has.
-fn inherit(transaction: &Transaction<'_>, from: &str, to: &str) -> rusqlite::Result<()> {
+/// Copies an item to an owner who has none: the pin, the decisions, and the definition with this hash.
+fn adopt(
+    transaction: &Transaction<'_>,
+    owner: Owner,
+    from: ServerOf<'_>,
+    key: &ItemKey,
+    hash: DefinitionHash,
+) -> rusqlite::Result<()> {
+    let Some(old) = item_id(transaction, from, key)? else {
+        return Ok(());
+    };
+    let copied = transaction
+        .prepare_cached(
+            "INSERT INTO item (owner, server, kind, name, pinned, pinned_at, pinned_by, current)
+             SELECT ?2, server, kind, name, pinned, pinned_at, pinned_by, ?3 FROM item WHERE id = ?1
+             ON CONFLICT (server, owner, kind, name) DO NOTHING",
+        )?
+        .execute(params![old, owner, hash])?;
+    if copied == 0 {
+        return Ok(());
+    }
+    let new = transaction.last_insert_rowid();
+    transaction
+        .prepare_cached(
+            "INSERT INTO version (item, hash, definition, first_seen, first_session, last_seen)
+             SELECT ?2, hash, definition, first_seen, first_session, last_seen
+             FROM version WHERE item = ?1 AND hash = ?3",
+        )?
+        .execute(params![old, new, hash])?;
+    transaction
+        .prepare_cached(
+            "INSERT INTO decision (item, hash, decision, uid, time, reason, told)
+             SELECT ?2, hash, decision, uid, time, reason, 1 FROM decision WHERE item = ?1 ORDER BY id",
+        )?
+        .execute(params![old, new])?;
+    Ok(())
+}
+
+/// Copies the items of a server to another of the same owner, with the definitions that are pinned and
+/// current, except those that it has.
+fn inherit(transaction: &Transaction<'_>, from: ServerOf<'_>, to: &str) -> rusqlite::Result<()> {
+    let servers = params![from.owner, from.server, to];
     transaction.execute(
-        "INSERT INTO item (server, kind, name, pinned, pinned_at, pinned_by, current, removed_at)
-         SELECT ?2, kind, name, pinned, pinned_at, pinned_by, current, removed_at
-         FROM item WHERE server = ?1 AND forgotten_at IS NULL
-         ON CONFLICT (server, kind, name) DO NOTHING",
-        params![from, to],
+        "INSERT INTO item (owner, server, kind, name, pinned, pinned_at, pinned_by, current, removed_at)
+         SELECT owner, ?3, kind, name, pinned, pinned_at, pinned_by, current, removed_at
+         FROM item WHERE owner = ?1 AND server = ?2 AND forgotten_at IS NULL
+         ON CONFLICT (server, owner, kind, name) DO NOTHING",
+        servers,
     )?;
     transaction.execute(
         "INSERT INTO version (item, hash, definition, first_seen, first_session, last_seen)
          SELECT own.id, hash, definition, first_seen, first_session, last_seen
          FROM item AS own
-         JOIN item AS old ON old.server = ?1 AND old.kind = own.kind AND old.name = own.name
+         JOIN item AS old ON old.owner = ?1 AND old.server = ?2
+             AND old.kind = own.kind AND old.name = own.name
          JOIN version ON version.item = old.id AND hash IN (own.pinned, own.current)
-         WHERE own.server = ?2
+         WHERE own.owner = ?1 AND own.server = ?3
          ON CONFLICT (item, hash) DO NOTHING",
-        params![from, to],
+        servers,
     )?;
     Ok(())
 }
@@ -383,11 +484,20 @@ fn inherit(transaction: &Transaction<'_>, from: &str, to: &str) -> rusqlite::Res
 /// Stores a decision and moves the pin. Returns whether there is such an item.
 fn decide(transaction: &Transaction<'_>, write: &DecisionWrite) -> rusqlite::Result<bool> {
     let DecisionWrite {
+        owner,
         server,
         key,
         decision,
         pin,
     } = write;
+    let server = ServerOf::new(*owner, server);
+    if decision.kind == DecisionKind::Forget && *owner != Owner::Earlier {
+        // Or it would be taken over again.
+        transaction.execute(
+            "DELETE FROM item WHERE owner = ?1 AND server = ?2 AND kind = ?3 AND name = ?4",
+            params![Owner::Earlier, server.server, key.kind.as_str(), key.name],
+        )?;
+    }
     let Some(item) = item_id(transaction, server, key)? else {
         return Ok(false);
     };
@@ -430,20 +540,20 @@ fn decide(transaction: &Transaction<'_>, write: &DecisionWrite) -> rusqlite::Res
 
 fn item_id(
     transaction: &Transaction<'_>,
-    server: &str,
+    server: ServerOf<'_>,
     key: &ItemKey,
 ) -> rusqlite::Result<Option<i64>> {
     transaction
-        .prepare_cached("SELECT id FROM item WHERE server = ?1 AND kind = ?2 AND name = ?3")?
-        .query_row(params![server, key.kind.as_str(), key.name], |row| {
-            row.get(0)
-        })
+        .prepare_cached(
+            "SELECT id FROM item WHERE owner = ?1 AND server = ?2 AND kind = ?3 AND name = ?4",
+        )?
+        .query_row(item_of!(server, key), |row| row.get(0))
         .optional()
 }
 
 fn upsert(
     transaction: &Transaction<'_>,
-    server: &str,
+    server: ServerOf<'_>,
     key: &ItemKey,
     hash: DefinitionHash,
     time: Timestamp,
@@ -454,11 +564,14 @@ fn upsert(
     } else {
         (None, None)
     };
-    let row = params![server, key.kind.as_str(), key.name, pinned, pinned_at, hash];
+    let ServerOf { owner, server } = server;
+    let kind = key.kind.as_str();
+    let row = params![owner, server, kind, key.name, pinned, pinned_at, hash];
     let inserted = transaction
         .prepare_cached(
-            "INSERT INTO item (server, kind, name, pinned, pinned_at, current) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-             ON CONFLICT (server, kind, name) DO NOTHING",
+            "INSERT INTO item (owner, server, kind, name, pinned, pinned_at, current)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (server, owner, kind, name) DO NOTHING",
         )?
         .execute(row)?;
     if inserted > 0 {
@@ -468,12 +581,12 @@ fn upsert(
         .prepare_cached(
             // An existing pin stays: another process may have set it since.
             "UPDATE item SET
-                 current = ?6,
+                 current = ?7,
                  removed_at = NULL,
                  forgotten_at = NULL,
-                 pinned_at = iif(pinned IS NULL, ?5, pinned_at),
-                 pinned = coalesce(pinned, ?4)
-             WHERE server = ?1 AND kind = ?2 AND name = ?3
+                 pinned_at = iif(pinned IS NULL, ?6, pinned_at),
+                 pinned = coalesce(pinned, ?5)
+             WHERE owner = ?1 AND server = ?2 AND kind = ?3 AND name = ?4
              RETURNING id",
         )?
         .query_row(row, |row| row.get(0))

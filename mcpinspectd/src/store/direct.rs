@@ -7,7 +7,7 @@ use super::database::{Commit as _, Database};
 use crate::model::{DefinitionHash, Timestamp};
 use crate::registry::{
     Contents, Decision, DecisionDone, DecisionWrite, DefinitionVersion, ItemDecision, ItemKey,
-    ItemView, ServerUsage, Storage, StorageError, StorageHealth, StoredItem, Write,
+    ItemView, ServerOf, ServerUsage, Storage, StorageError, StorageHealth, StoredItem, Write,
 };
 
 /// Writes on the calling thread. What was recorded is on disk when [`Storage::record`] returns.
@@ -103,7 +103,7 @@ impl Storage for DirectStorage {
 
     fn definition(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
         hash: DefinitionHash,
     ) -> Result<Option<Arc<str>>, StorageError> {
@@ -118,13 +118,17 @@ impl Storage for DirectStorage {
 
     fn versions(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
     ) -> Result<Vec<DefinitionVersion>, StorageError> {
         Ok(self.database.versions(server, key)?)
     }
 
-    fn decisions(&self, server: &str, key: &ItemKey) -> Result<Vec<Decision>, StorageError> {
+    fn decisions(
+        &self,
+        server: ServerOf<'_>,
+        key: &ItemKey,
+    ) -> Result<Vec<Decision>, StorageError> {
         Ok(self.database.decisions(server, key)?)
     }
 

@@ -17,11 +17,12 @@ use crate::registry::StorageError;
 const APPLICATION_ID: i32 = 0x6d63_7069;
 
 /// One step for each version of the schema, oldest first.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("schema.sql"),
     include_str!("schema_2.sql"),
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
+    include_str!("schema_5.sql"),
 ];
 
 /// The version of the schema after all steps.
@@ -188,7 +189,8 @@ fn prepare(mut connection: Connection, path: &Path) -> Result<Connection, Proble
     check(&connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "foreign_keys", true)?;
+    // A step may put a new table in the place of one that others refer to.
+    connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "cache_size", -PAGE_CACHE_KIB)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have come first.
@@ -202,6 +204,7 @@ fn prepare(mut connection: Connection, path: &Path) -> Result<Connection, Proble
         tracing::info!(path = %path.display(), from = version, to = NEWEST, "tool registry upgraded");
     }
     transaction.commit()?;
+    connection.pragma_update(None, "foreign_keys", true)?;
     Ok(connection)
 }
 
@@ -287,6 +290,40 @@ mod tests {
     }
 
     #[test]
+    fn pins_from_before_there_were_owners_belong_to_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.db");
+        let old = Connection::open(&path).unwrap();
+        for step in &MIGRATIONS[..4] {
+            old.execute_batch(step).unwrap();
+        }
+        old.execute_batch(
+            "INSERT INTO item VALUES (7, 'files', 'tool', 'read', x'01', 1, 1000, x'02', NULL, NULL);
+             INSERT INTO version VALUES (7, x'01', '{}', 1, 's', 2);
+             INSERT INTO decision VALUES (3, 7, x'01', 'approve', 1000, 5, 'why', 1);
+             INSERT INTO name VALUES ('files', 'f', 1);",
+        )
+        .unwrap();
+        old.pragma_update(None, "application_id", APPLICATION_ID)
+            .unwrap();
+        old.pragma_update(None, "user_version", 4).unwrap();
+        drop(old);
+        let new = create(&path).unwrap();
+        let owner = |sql| new.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(owner("SELECT owner FROM name WHERE fingerprint = 'f'"), -3);
+        let joined = "SELECT owner FROM item JOIN version ON version.item = item.id
+                      JOIN decision ON decision.item = item.id
+                      WHERE decision.id = 3 AND pinned = version.hash AND pinned_by = 1000";
+        assert_eq!(owner(joined), -3);
+        assert_eq!(owner("PRAGMA foreign_keys"), 1);
+        let broken = new.query_row("PRAGMA foreign_key_check", [], |_| Ok(()));
+        assert!(matches!(broken, Err(rusqlite::Error::QueryReturnedNoRows)));
+        // The rows that refer to an item go with it, as before.
+        new.execute("DELETE FROM item", []).unwrap();
+        assert_eq!(owner("SELECT count(*) FROM version"), 0);
+    }
+
+    #[test]
     fn a_reader_creates_and_writes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.db");
@@ -297,7 +334,7 @@ mod tests {
         assert!(reader.execute("DELETE FROM item", []).is_err());
         let count = |sql| reader.query_row(sql, [], |row| row.get::<_, u32>(0));
         daemon
-            .execute("INSERT INTO name VALUES ('a', 'f', 1)", [])
+            .execute("INSERT INTO name VALUES (1000, 'a', 'f', 1)", [])
             .unwrap();
         assert_eq!(count("SELECT count(*) FROM name").unwrap(), 1);
     }

@@ -2,7 +2,7 @@
 use super::backlog::RETRY_AFTER;
 use super::*;
 use crate::model::{FormerIdentity, ServerIdentity, Timestamp};
-use crate::registry::contract::{self, ALICE, NEW, OLD, hash, see, server};
+use crate::registry::contract::{self, ALICE, NEW, OLD, OWNER, hash, of, see, server};
 use crate::registry::{
     Attribution, Decision, DecisionKind, DecisionWrite, ItemDecision, ItemKey, PinStatus,
     ServerNames, Storage as _, StorageHealth, Write,
@@ -31,7 +31,7 @@ fn pins_survive_a_restart() {
         see(&mut registry, "a", 4, "t", NEW),
         PinStatus::Changed { pinned: hash(OLD) }
     );
-    let versions = registry.versions("a", &ItemKey::tool("t")).unwrap();
+    let versions = registry.versions(of("a"), &ItemKey::tool("t")).unwrap();
     assert_eq!(
         versions
             .iter()
@@ -51,7 +51,13 @@ fn another_process_decides_and_this_one_follows() {
     see(&mut daemon, "a", 2, "t", NEW);
     let mut command = open(&path).unwrap();
     command
-        .decide("a", &ItemKey::tool("t"), DecisionKind::Approve, None, ALICE)
+        .decide(
+            of("a"),
+            &ItemKey::tool("t"),
+            DecisionKind::Approve,
+            None,
+            ALICE,
+        )
         .unwrap();
     assert_eq!(see(&mut daemon, "a", 3, "t", NEW), PinStatus::AsPinned);
 }
@@ -133,6 +139,7 @@ fn a_full_disk_is_reported_and_pins_are_kept_and_written_later() {
     let mut storage = DirectStorage::new(database).unwrap();
     let key = ItemKey::tool("u");
     let seen = |time, definition: &str| Write::Seen {
+        owner: OWNER,
         server: "a".into(),
         key: key.clone(),
         hash: hash(definition),
@@ -149,10 +156,11 @@ fn a_full_disk_is_reported_and_pins_are_kept_and_written_later() {
     storage.record(vec![seen(2, NEW)], Timestamp(2));
     assert_eq!(storage.health().unsaved, 2);
     // The text is available for a comparison.
-    let text = storage.definition("a", &key, hash(&large)).unwrap();
+    let text = storage.definition(of("a"), &key, hash(&large)).unwrap();
     assert_eq!(text.as_deref(), Some(&*large));
     // A decision says that it cannot be stored.
     let decision = DecisionWrite {
+        owner: OWNER,
         server: "a".into(),
         key: key.clone(),
         decision: Decision {
@@ -173,7 +181,7 @@ fn a_full_disk_is_reported_and_pins_are_kept_and_written_later() {
     assert_eq!(storage.health().unsaved, 2, "not tried again yet");
     storage.record(Vec::new(), Timestamp(4 + RETRY_AFTER));
     assert_eq!(storage.health(), StorageHealth::default());
-    assert_eq!(storage.versions("a", &key).unwrap().len(), 2);
+    assert_eq!(storage.versions(of("a"), &key).unwrap().len(), 2);
 }
 
 /// A process is killed while it writes, again and again: everything that it reported as saved is there.
@@ -235,7 +243,7 @@ fn decide_elsewhere(path: &Path, kind: DecisionKind, reason: &str) {
     let mut person = open_existing(path).unwrap();
     let by = Attribution { reason, ..ALICE };
     person
-        .decide("a", &ItemKey::tool("t"), kind, None, by)
+        .decide(of("a"), &ItemKey::tool("t"), kind, None, by)
         .unwrap();
 }
 
@@ -246,11 +254,13 @@ fn taken(registry: &mut Registry) -> Vec<(DecisionKind, String)> {
         .into_iter()
         .map(|decided| {
             let ItemDecision {
+                owner,
                 server,
                 key,
                 decision,
             } = decided;
-            assert_eq!((server.as_str(), &key), ("a", &ItemKey::tool("t")));
+            assert_eq!((owner, server.as_str()), (OWNER, "a"));
+            assert_eq!(key, ItemKey::tool("t"));
             assert_eq!((decision.by, decision.time), (ALICE.by, ALICE.time));
             (decision.kind, decision.reason)
         })
@@ -277,7 +287,13 @@ fn each_decision_is_taken_out_once_whichever_process_made_it() {
     assert_eq!(see(&mut daemon, "a", 3, "t", NEW), PinStatus::AsPinned);
 
     daemon
-        .decide("a", &ItemKey::tool("t"), DecisionKind::Unpin, None, ALICE)
+        .decide(
+            of("a"),
+            &ItemKey::tool("t"),
+            DecisionKind::Unpin,
+            None,
+            ALICE,
+        )
         .unwrap();
     let own = (DecisionKind::Unpin, ALICE.reason.to_owned());
     assert_eq!(taken(&mut daemon), [own]);
@@ -311,13 +327,16 @@ fn decisions_taken_out_and_not_saved_come_again() {
 
 /// What the daemon does at the start of a session.
 fn start_session(registry: &mut Registry, names: &mut ServerNames, fingerprint: &str) -> String {
-    let identity = names.assign(ServerIdentity {
-        server_id: server("github"),
-        fingerprint: fingerprint.to_owned(),
-        name_source: "test".to_owned(),
-        former: None,
-    });
-    registry.assign_name(&identity, Timestamp(1));
+    let identity = names.assign(
+        OWNER.uid(),
+        ServerIdentity {
+            server_id: server("github"),
+            fingerprint: fingerprint.to_owned(),
+            name_source: "test".to_owned(),
+            former: None,
+        },
+    );
+    registry.assign_name(OWNER, &identity, Timestamp(1));
     registry.save(Timestamp(1));
     identity.server_id.to_string()
 }
@@ -333,21 +352,24 @@ fn pins_under_a_former_name_survive_the_update_of_the_daemon_and_further_restart
     drop(registry);
     for time in 2..4 {
         let mut registry = open(&path).unwrap();
-        let identity = registry.server_names().assign(ServerIdentity {
-            server_id: server("files"),
-            fingerprint: "print of files".to_owned(),
-            name_source: "test".to_owned(),
-            former: Some(FormerIdentity {
-                server_id: server("mcp"),
-                fingerprint: "print of mcp".to_owned(),
-            }),
-        });
-        registry.assign_name(&identity, Timestamp(time));
+        let identity = registry.server_names().clone().assign(
+            OWNER.uid(),
+            ServerIdentity {
+                server_id: server("files"),
+                fingerprint: "print of files".to_owned(),
+                name_source: "test".to_owned(),
+                former: Some(FormerIdentity {
+                    server_id: server("mcp"),
+                    fingerprint: "print of mcp".to_owned(),
+                }),
+            },
+        );
+        registry.assign_name(OWNER, &identity, Timestamp(time));
         registry.save(Timestamp(time));
         assert_eq!(&*identity.server_id.0, "files");
         let status = see(&mut registry, "files", time, TOOL, OLD);
         assert_eq!(status, PinStatus::AsPinned);
-        let text = registry.text(&server("files"), &ItemKey::tool(TOOL), hash(OLD));
+        let text = registry.text(of("files"), &ItemKey::tool(TOOL), hash(OLD));
         assert!(text.is_some());
     }
 }
@@ -360,7 +382,7 @@ fn an_impostor_that_starts_first_does_not_take_the_name() {
     let path = folder.path().join("registry.db");
     let open = || {
         let registry = open(&path).unwrap();
-        let names = registry.server_names();
+        let names = registry.server_names().clone();
         (registry, names)
     };
     let (mut registry, mut names) = open();

@@ -3,7 +3,7 @@
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
 use crate::model::{DefinitionHash, Timestamp};
-use crate::registry::{DecidedBy, StorageError};
+use crate::registry::{DecidedBy, Owner, StorageError};
 
 impl From<rusqlite::Error> for StorageError {
     fn from(error: rusqlite::Error) -> Self {
@@ -45,6 +45,36 @@ impl FromSql for DecidedBy {
             POLICY => Ok(Self::Policy),
             uid => u32::try_from(uid)
                 .map(Self::Person)
+                .map_err(|_| FromSqlError::OutOfRange(uid)),
+        }
+    }
+}
+
+/// Stand in the place of a user id for owners who are no user.
+const SHARED: i64 = -1;
+const UNKNOWN: i64 = -2;
+const EARLIER: i64 = -3;
+
+impl ToSql for Owner {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::User(uid) => i64::from(*uid),
+            Self::Shared => SHARED,
+            Self::Unknown => UNKNOWN,
+            Self::Earlier => EARLIER,
+        }
+        .into())
+    }
+}
+
+impl FromSql for Owner {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value.as_i64()? {
+            SHARED => Ok(Self::Shared),
+            UNKNOWN => Ok(Self::Unknown),
+            EARLIER => Ok(Self::Earlier),
+            uid => u32::try_from(uid)
+                .map(Self::User)
                 .map_err(|_| FromSqlError::OutOfRange(uid)),
         }
     }

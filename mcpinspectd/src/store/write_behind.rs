@@ -24,7 +24,7 @@ use crate::model::{DefinitionHash, Timestamp};
 use crate::priority::Priority;
 use crate::registry::{
     Contents, Decision, DecisionDone, DecisionWrite, DefinitionVersion, ItemDecision, ItemKey,
-    ItemView, ServerUsage, Storage, StorageError, StorageHealth, StoredItem, Write,
+    ItemView, ServerOf, ServerUsage, Storage, StorageError, StorageHealth, StoredItem, Write,
 };
 
 /// Most writes that wait for their first attempt.
@@ -468,7 +468,7 @@ impl<T: Send> Storage for WriteBehind<T> {
 
     fn definition(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
         hash: DefinitionHash,
     ) -> Result<Option<Arc<str>>, StorageError> {
@@ -485,13 +485,17 @@ impl<T: Send> Storage for WriteBehind<T> {
 
     fn versions(
         &self,
-        server: &str,
+        server: ServerOf<'_>,
         key: &ItemKey,
     ) -> Result<Vec<DefinitionVersion>, StorageError> {
         Ok(self.reader.versions(server, key)?)
     }
 
-    fn decisions(&self, server: &str, key: &ItemKey) -> Result<Vec<Decision>, StorageError> {
+    fn decisions(
+        &self,
+        server: ServerOf<'_>,
+        key: &ItemKey,
+    ) -> Result<Vec<Decision>, StorageError> {
         Ok(self.reader.decisions(server, key)?)
     }
 

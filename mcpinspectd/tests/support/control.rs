@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use mcpinspectd::contain::Contained;
-use mcpinspectd::control::{CaptureStatus, Control, ControlError, Decision};
+use mcpinspectd::control::{Caller, CaptureStatus, Control, ControlError, Decision};
 use mcpinspectd::model::{ContainmentAction, ItemKind, Pid};
 use mcpinspectd::registry::Observation;
 use serde_json::value::RawValue;
@@ -50,6 +50,7 @@ impl Control for Recorder {
 
     fn check_pin(
         &self,
+        _uid: Option<u32>,
         _server: &str,
         _kind: ItemKind,
         _name: &str,
@@ -77,11 +78,11 @@ impl Control for Recorder {
         })
     }
 
-    fn decide(&self, decision: Decision, uid: u32) -> Result<(), ControlError> {
+    fn decide(&self, decision: Decision, caller: Caller) -> Result<(), ControlError> {
         if decision == Decision::Reload {
             return Err(ControlError::Failed(MISTAKE.to_owned()));
         }
-        self.decided.lock().unwrap().push((decision, uid));
+        self.decided.lock().unwrap().push((decision, caller.uid));
         Ok(())
     }
 }

@@ -203,9 +203,11 @@ impl Target {
 /// The names that the daemon assigned. If its registry cannot be read there are none, and servers go
 /// by their default names.
 fn names() -> ServerNames {
-    Config::load(None)
-        .ok()
-        .and_then(|config| store::open_read_only(&config.registry.path).ok())
-        .map(|registry| registry.server_names())
-        .unwrap_or_default()
+    let names = || {
+        let config = Config::load(None).ok()?.registry;
+        let registry = store::open_read_only(&config.path).ok()?;
+        let registry = registry.with_sharing(config.share_pins);
+        Some(registry.server_names().clone())
+    };
+    names().unwrap_or_default()
 }

@@ -109,7 +109,7 @@ impl Rest {
             reason: &self.reason,
         };
         let decided = registry
-            .decide(&item.server, &item.key, kind, hash, by)
+            .decide(pins::server_of(&item), &item.key, kind, hash, by)
             .map_err(|error| match error {
                 DecideError::Storage(_) => {
                     anyhow::Error::new(error).context("nothing was decided; try again with sudo")
@@ -161,7 +161,7 @@ fn resolve(registry: &Registry, item: &ItemView, digits: &str) -> anyhow::Result
     }
     let digits = digits.to_ascii_lowercase();
     let versions = registry
-        .versions(&item.server, &item.key)
+        .versions(pins::server_of(item), &item.key)
         .context("cannot read the tool registry")?;
     let fitting: Vec<DefinitionHash> = versions
         .iter()

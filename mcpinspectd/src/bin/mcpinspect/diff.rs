@@ -48,6 +48,8 @@ pub struct Diff {
 #[derive(Serialize)]
 struct Compared<'a> {
     server_id: &'a str,
+    owner: &'static str,
+    owner_uid: Option<u32>,
     item: &'static str,
     tool_name: Option<&'a str>,
     pinned: bool,
@@ -64,7 +66,7 @@ impl Diff {
         let registry = self.location.read()?;
         let item = self.item.find(&registry)?;
         let comparison = registry
-            .compare(&item.server, &item.key, None, None)
+            .compare(pins::server_of(&item), &item.key, None, None)
             .context("cannot compare the two definitions")?;
         let items = pins::all(&registry)?;
         let outcomes = pins::findings(
@@ -76,7 +78,9 @@ impl Diff {
         )?;
         let mut outcomes = items.iter().zip(outcomes);
         let outcome = outcomes
-            .find(|(other, _)| other.server == item.server && other.key == item.key)
+            .find(|(other, _)| {
+                pins::server_of(other) == pins::server_of(&item) && other.key == item.key
+            })
             .map(|(_, outcome)| outcome)
             .context("the item is gone")?;
         if self.json {
@@ -87,7 +91,8 @@ impl Diff {
                 colour: wants_colour(io::stdout().is_terminal()),
                 full: self.full,
             };
-            terminal::print(|out| human(out, &item, &comparison, &outcome, options))?;
+            let arguments = pins::arguments(&item, &items);
+            terminal::print(|out| human(out, &item, &arguments, &comparison, &outcome, options))?;
         }
         Ok(if comparison.changes.is_empty() {
             ExitCode::SUCCESS
@@ -105,6 +110,8 @@ fn compared<'a>(
     let is_tool = item.key.kind == ItemKind::Tool;
     Compared {
         server_id: &item.server,
+        owner: item.owner.as_str(),
+        owner_uid: item.owner.uid(),
         item: item.key.kind.as_str(),
         tool_name: is_tool.then_some(&*item.key.name),
         pinned: item.pinned.is_some(),
@@ -120,6 +127,7 @@ fn compared<'a>(
 fn human(
     out: &mut dyn Write,
     item: &ItemView,
+    arguments: &str,
     comparison: &Comparison,
     outcome: &LineReport,
     options: Options,
@@ -166,11 +174,7 @@ fn human(
             report::finding(out, detection, &paint)?;
         }
     }
-    let arguments = format!(
-        "--hash {} {}",
-        pins::short(item.current),
-        pins::arguments(item)
-    );
+    let arguments = format!("--hash {} {arguments}", pins::short(item.current));
     let differ = match comparison.changes.len() {
         1 => "1 field differs".to_owned(),
         count => format!("{count} fields differ"),

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use mcpinspectd::model::Timestamp;
-use mcpinspectd::registry::{Attribution, DecidedBy, DecisionKind};
+use mcpinspectd::registry::{Attribution, DecideError, DecidedBy, DecisionKind, Owner, ServerOf};
 use mcpinspectd::terminal;
 use mcpinspectd::text::escape;
 
 use super::decide::person;
-use super::pins::{self, NAME, RegistryLocation};
+use super::pins::{self, NAME, RegistryLocation, Whose};
 
 /// Remove a server, or one of its tools, from the registry
 ///
@@ -21,6 +21,8 @@ pub struct Forget {
     server: String,
     /// The tool's name; without it, everything that the server ever offered.
     tool: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
     /// Reason to record with the decision.
     #[arg(long, default_value = "")]
     reason: String,
@@ -40,13 +42,24 @@ impl Forget {
         let server = escape::printable(&self.server, NAME);
         let what = match &self.tool {
             Some(tool) => {
-                let item = pins::tool(&registry, &self.server, tool)?;
-                registry.decide(&item.server, &item.key, DecisionKind::Forget, None, by)?;
+                let item = pins::tool(&registry, &self.server, tool, self.whose)?;
+                let of = pins::server_of(&item);
+                registry.decide(of, &item.key, DecisionKind::Forget, None, by)?;
                 format!("{server} {}", pins::noun(&item.key))
             }
             None => {
-                pins::of_server(&registry, &self.server)?;
-                let count = registry.forget_server(&self.server, by)?;
+                let items = pins::of_server(&registry, &self.server)?;
+                let owners = items.iter().map(|item| item.owner);
+                let owner = self.whose.of(owners, &self.server)?;
+                let mut count = registry.forget_server(ServerOf::new(owner, &self.server), by)?;
+                // What nobody has taken over would be left.
+                let rest = ServerOf::new(Owner::Earlier, &self.server);
+                if owner != Owner::Earlier {
+                    count += match registry.forget_server(rest, by) {
+                        Err(DecideError::UnknownItem) => 0,
+                        forgotten => forgotten?,
+                    };
+                }
                 format!("{server} ({count} items)")
             }
         };

@@ -3,19 +3,19 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use mcpinspectd::config::Config;
 use mcpinspectd::control::suppression;
 use mcpinspectd::detect::json::Json;
 use mcpinspectd::detect::scan::{self, Content, Line, LineReport};
-use mcpinspectd::model::{DefinitionHash, ItemKind, ServerId, Timestamp};
-use mcpinspectd::registry::{ItemKey, ItemView, Registry};
+use mcpinspectd::model::{DefinitionHash, ItemKind, Timestamp};
+use mcpinspectd::registry::{ItemKey, ItemView, Owner, Registry, ServerOf};
 use mcpinspectd::rule_files;
 use mcpinspectd::store;
 use mcpinspectd::terminal;
 use mcpinspectd::text::escape;
+use nix::unistd::User;
 use serde_json::{Value, json};
 
 /// Maximum number of names in an error.
@@ -85,6 +85,85 @@ fn usable(path: &Path, opened: io::Result<File>, doing: &str) -> anyhow::Result<
     }
 }
 
+/// Whose pins.
+#[derive(clap::Args)]
+pub struct Whose {
+    /// The user whose pins are meant, by name or id, where several users have a server of this name.
+    /// `shared` are the pins of all users who share theirs, `unknown` those of servers whose user is not
+    /// known, and `earlier` those recorded before pins had users.
+    #[arg(long, value_name = "USER", value_parser = owner)]
+    user: Option<Owner>,
+}
+
+impl Whose {
+    /// The owner who is named.
+    pub fn named(&self) -> Option<Owner> {
+        self.user
+    }
+
+    /// The one of `owners` that is meant. Those that nobody has taken over yet give way.
+    pub fn of(&self, owners: impl Iterator<Item = Owner>, server: &str) -> anyhow::Result<Owner> {
+        let mut owners: Vec<Owner> = owners.collect();
+        owners.sort_unstable();
+        owners.dedup();
+        if owners.len() > 1 {
+            owners.retain(|owner| *owner != Owner::Earlier);
+        }
+        let server = escape::printable(server, NAME);
+        let known = || {
+            owners
+                .iter()
+                .map(|owner| owner_name(*owner))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        match (self.user, owners.as_slice()) {
+            (Some(user), _) => Ok(user),
+            (None, [owner]) => Ok(*owner),
+            _ => bail!(
+                "several users have this of the server {server}: {}; choose one with --user",
+                known()
+            ),
+        }
+    }
+}
+
+/// The owner that a word on the command line means.
+fn owner(word: &str) -> Result<Owner, String> {
+    let others = [Owner::Shared, Owner::Unknown, Owner::Earlier];
+    if let Some(other) = others.into_iter().find(|owner| owner.as_str() == word) {
+        return Ok(other);
+    }
+    if let Ok(uid) = word.parse() {
+        return Ok(Owner::User(uid));
+    }
+    match User::from_name(word) {
+        Ok(Some(user)) => Ok(Owner::User(user.uid.as_raw())),
+        _ => Err(format!(
+            "there is no user {}",
+            escape::printable(word, NAME)
+        )),
+    }
+}
+
+/// An owner's display name: the user's, where the machine knows it.
+pub fn owner_name(owner: Owner) -> String {
+    let Owner::User(uid) = owner else {
+        return format!("({})", owner.as_str());
+    };
+    match User::from_uid(uid.into()) {
+        Ok(Some(user)) => escape::printable(&user.name, NAME),
+        _ => uid.to_string(),
+    }
+}
+
+/// Whether there are several owners.
+pub fn are_several(mut owners: impl Iterator<Item = Owner>) -> bool {
+    owners
+        .next()
+        .is_some_and(|first| owners.any(|owner| owner != first))
+}
+
 /// The item to act on.
 #[derive(clap::Args)]
 pub struct Item {
@@ -102,49 +181,70 @@ pub struct Item {
     /// The server's program, instead of a tool.
     #[arg(long, conflicts_with = "tool")]
     program: bool,
+    #[command(flatten)]
+    whose: Whose,
 }
 
 impl Item {
     /// Finds the item.
     pub fn find(&self, registry: &Registry) -> anyhow::Result<ItemView> {
-        let items = of_server(registry, &self.server)?;
+        let mut items = of_server(registry, &self.server)?;
+        if let Some(owner) = self.whose.named() {
+            items.retain(|item| item.owner == owner);
+        }
         let wanted = match &self.tool {
             Some(tool) => ItemKey::tool(tool),
             None if self.instructions => ItemKey::only(ItemKind::Instructions),
             None if self.program => ItemKey::only(ItemKind::Program),
             None => ItemKey::only(ItemKind::ServerInfo),
         };
-        if let Some(item) = items.iter().find(|item| item.key == wanted) {
-            return Ok(item.clone());
+        let mut found: Vec<&ItemView> = items.iter().filter(|item| item.key == wanted).collect();
+        if found.is_empty() {
+            // A name that cannot be typed may be given in its escaped form.
+            let shown = items.iter().filter(|item| {
+                item.key.kind == wanted.kind && escape::plain(&item.key.name) == *wanted.name
+            });
+            found = shown.collect();
         }
-        // A name that cannot be typed may be given in its escaped form.
-        let mut shown = items.iter().filter(|item| {
-            item.key.kind == wanted.kind && escape::plain(&item.key.name) == *wanted.name
-        });
-        if let (Some(item), None) = (shown.next(), shown.next()) {
-            return Ok(item.clone());
+        let is_one = found.windows(2).all(|two| two[0].key == two[1].key);
+        if is_one && !found.is_empty() {
+            let owners = found.iter().map(|item| item.owner);
+            let owner = self.whose.of(owners, &self.server)?;
+            found.retain(|item| item.owner == owner);
+        }
+        if let [item] = found.as_slice() {
+            return Ok((*item).clone());
         }
         let server = escape::printable(&self.server, NAME);
         if wanted.kind != ItemKind::Tool {
             bail!("the server {server} has sent no {}", noun(&wanted));
         }
         let tools = items.iter().filter(|item| item.key.kind == ItemKind::Tool);
+        let mut names: Vec<&str> = tools.map(|item| &*item.key.name).collect();
+        names.sort_unstable();
+        names.dedup();
         bail!(
             "the server {server} has no tool {}; known tools: {}",
             escape::printable(&wanted.name, NAME),
-            listed(tools.map(|item| &*item.key.name))
+            listed(names.into_iter())
         )
     }
 }
 
 /// A tool of a server, by its name or its escaped form.
-pub fn tool(registry: &Registry, server: &str, tool: &str) -> anyhow::Result<ItemView> {
+pub fn tool(
+    registry: &Registry,
+    server: &str,
+    tool: &str,
+    whose: Whose,
+) -> anyhow::Result<ItemView> {
     let item = Item {
         server: server.to_owned(),
         tool: Some(tool.to_owned()),
         instructions: false,
         server_info: false,
         program: false,
+        whose,
     };
     item.find(registry)
 }
@@ -192,8 +292,27 @@ pub fn noun(key: &ItemKey) -> String {
     }
 }
 
-/// The arguments that select an item in a command, safe to paste into a shell.
-pub fn arguments(item: &ItemView) -> String {
+/// The server of an item, as its owner has it.
+pub fn server_of(item: &ItemView) -> ServerOf<'_> {
+    ServerOf::new(item.owner, &item.server)
+}
+
+/// The arguments that select an item in a command, safe to paste into a shell. The owner is one of them
+/// where others of `items` could be meant too.
+pub fn arguments(item: &ItemView, items: &[ItemView]) -> String {
+    let same = items
+        .iter()
+        .filter(|other| other.server == item.server && other.key == item.key);
+    let user = match (are_several(same.map(|item| item.owner)), item.owner) {
+        (false, _) => String::new(),
+        (true, Owner::User(_)) => format!("--user {} ", quoted(&owner_name(item.owner))),
+        (true, other) => format!("--user {} ", other.as_str()),
+    };
+    format!("{user}{}", names(item))
+}
+
+/// The server and the item as arguments.
+fn names(item: &ItemView) -> String {
     let server = quoted(&item.server);
     match item.key.kind {
         ItemKind::Tool => {
@@ -250,15 +369,17 @@ pub fn findings(
     }
     let lines = items.iter().enumerate();
     let lines: Vec<Line> = lines
-        .map(|(number, item)| Line::new(number, content(registry, item)))
+        .map(|(number, item)| {
+            let content = content(registry, item).of_user(item.owner.uid());
+            Line::new(number, content)
+        })
         .collect();
     Ok(scan::scan(&active, &lines, now))
 }
 
 fn content(registry: &Registry, item: &ItemView) -> Content<'static> {
-    let server = ServerId(Arc::from(item.server.as_str()));
     let definition = registry
-        .text(&server, &item.key, item.current)
+        .text(server_of(item), &item.key, item.current)
         .map_or(Value::Null, |text| Json::from_raw(&text).into());
     match item.key.kind {
         ItemKind::Tool => Content::from(Json::from(

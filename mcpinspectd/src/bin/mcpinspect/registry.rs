@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::model::Timestamp;
-use mcpinspectd::registry::{EVICT_AFTER, MAX_ITEMS, MAX_ITEMS_PER_SERVER, ServerUsage};
+use mcpinspectd::registry::{EVICT_AFTER, MAX_ITEMS, MAX_ITEMS_PER_SERVER, Owner, ServerUsage};
 use mcpinspectd::terminal;
 use mcpinspectd::terminal::table::aligned;
 use mcpinspectd::text::escape;
@@ -40,6 +40,11 @@ struct Size {
 #[derive(Serialize)]
 struct Server {
     server_id: String,
+    /// `user`, `shared`, `unknown` or `earlier`.
+    owner: &'static str,
+    owner_uid: Option<u32>,
+    #[serde(skip)]
+    whose: Owner,
     items: u64,
     decided: u64,
     versions: u64,
@@ -81,6 +86,7 @@ impl RegistryCommand {
 impl Server {
     fn new(usage: ServerUsage, now: Timestamp) -> Self {
         let ServerUsage {
+            owner,
             server,
             items,
             decided,
@@ -91,6 +97,9 @@ impl Server {
         } = usage;
         Self {
             server_id: server,
+            owner: owner.as_str(),
+            owner_uid: owner.uid(),
+            whose: owner,
             items,
             decided,
             versions,
@@ -112,12 +121,17 @@ impl Size {
             self.items,
             self.max_items
         )?;
+        let with_users = pins::are_several(self.servers.iter().map(|server| server.whose));
         aligned(out, |out| {
+            let user_head = if with_users { "USER\t" } else { "" };
             writeln!(
                 out,
-                "SERVER\tITEMS\tDECIDED\tDEFINITIONS\tSIZE\tFIRST SEEN\tLAST SEEN"
+                "{user_head}SERVER\tITEMS\tDECIDED\tDEFINITIONS\tSIZE\tFIRST SEEN\tLAST SEEN"
             )?;
             for server in &self.servers {
+                if with_users {
+                    write!(out, "{}\t", pins::owner_name(server.whose))?;
+                }
                 writeln!(
                     out,
                     "{}\t{:>5}\t{:>7}\t{:>11}\t{:>9}\t{}\t{}{}",

@@ -15,7 +15,7 @@ use mcpinspectd::terminal::{self, wants_colour};
 use mcpinspectd::text::escape;
 use serde::Serialize;
 
-use super::pins::{self, RegistryLocation};
+use super::pins::{self, RegistryLocation, Whose};
 
 /// How long an undecided item counts as new, in nanoseconds: one day.
 const NEW_FOR: u64 = 86_400_000_000_000;
@@ -38,6 +38,8 @@ pub struct Tools {
     /// List only changed and removed tools.
     #[arg(long)]
     changed: bool,
+    #[command(flatten)]
+    whose: Whose,
     /// Directory (or file) with your own detection rules and suppressions.
     #[arg(long, value_name = "DIR", default_value = rule_files::DIRECTORY)]
     rules: PathBuf,
@@ -96,6 +98,9 @@ impl Status {
 #[derive(Serialize)]
 struct Listed<'a> {
     server_id: &'a str,
+    /// `user`, `shared`, `unknown` or `earlier`.
+    owner: &'static str,
+    owner_uid: Option<u32>,
     item: &'static str,
     tool_name: Option<&'a str>,
     status: Status,
@@ -153,6 +158,10 @@ impl Tools {
             .filter(|row| {
                 let server = self.server.as_ref();
                 server.is_none_or(|server| row.item.server == *server)
+                    && self
+                        .whose
+                        .named()
+                        .is_none_or(|owner| row.item.owner == owner)
                     && (!self.changed || row.status.is_difference())
             })
             .collect();
@@ -184,6 +193,8 @@ impl Row<'_> {
         let is_tool = item.key.kind == ItemKind::Tool;
         Listed {
             server_id: &item.server,
+            owner: item.owner.as_str(),
+            owner_uid: item.owner.uid(),
             item: item.key.kind.as_str(),
             tool_name: is_tool.then_some(&*item.key.name),
             status: self.status,
@@ -255,6 +266,12 @@ fn table(
         return writeln!(out, "{why}");
     }
     let heads = ["SERVER", "TOOL", "STATUS", "PIN", "LAST SEEN", "FINDING"];
+    // Whose they are, where that is a question.
+    let with_users = pins::are_several(rows.iter().map(|row| row.item.owner));
+    let user = |row: &Row<'_>| match with_users {
+        true => format!("{}\t", pins::owner_name(row.item.owner)),
+        false => String::new(),
+    };
     let cells: Vec<[String; 6]> = rows
         .iter()
         .map(|row| {
@@ -269,7 +286,8 @@ fn table(
         })
         .collect();
     aligned(out, |out| {
-        writeln!(out, "{}", heads.join("\t"))?;
+        let user_head = if with_users { "USER\t" } else { "" };
+        writeln!(out, "{user_head}{}", heads.join("\t"))?;
         for (row, cells) in rows.iter().zip(&cells) {
             let mut styles = [Style::new(); 6];
             if colour {
@@ -278,6 +296,7 @@ fn table(
                     styles[5] = AnsiColor::Red.on_default();
                 }
             }
+            write!(out, "{}", user(row))?;
             line(out, cells, &styles)?;
         }
         Ok(())

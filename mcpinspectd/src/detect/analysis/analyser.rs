@@ -124,7 +124,11 @@ impl Analyser {
         noted: Vec<(Probe, String)>,
     ) -> Report {
         let AnalysisContext {
-            server, tool, time, ..
+            server,
+            user,
+            tool,
+            time,
+            ..
         } = context;
         if context.incomplete {
             text.mark_truncated();
@@ -142,7 +146,7 @@ impl Analyser {
         let suppressions: Vec<&Suppression> = rules
             .suppressions()
             .iter()
-            .filter(|one| one.applies_to(server, tool, time))
+            .filter(|one| one.applies_to(server, user, tool, time))
             .collect();
         let counts = |id: RuleId| {
             let rule = rules.rule(id);

@@ -8,6 +8,8 @@ use crate::model::Timestamp;
 pub struct AnalysisContext<'a> {
     /// The name of the server that it comes from.
     pub server: Option<&'a str>,
+    /// The user that the server runs as.
+    pub user: Option<u32>,
     /// The name of the tool, unless the subject is the tool itself.
     pub tool: Option<&'a str>,
     /// When; suppressions end.

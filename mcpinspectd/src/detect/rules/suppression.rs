@@ -17,6 +17,9 @@ pub struct RawSuppression {
     /// Glob on the server's name; by default every server.
     #[serde(default)]
     server: Option<Spanned<String>>,
+    /// The ids of the users that the server runs as; by default every user.
+    #[serde(default)]
+    users: Option<Vec<u32>>,
     /// Glob on the tool's name; by default every tool.
     #[serde(default)]
     tool: Option<Spanned<String>>,
@@ -32,6 +35,7 @@ pub struct RawSuppression {
 #[derive(Debug)]
 pub struct Suppression {
     server: Option<GlobMatcher>,
+    users: Option<Vec<u32>>,
     tool: Option<GlobMatcher>,
     rule: GlobMatcher,
     /// The reason.
@@ -63,6 +67,7 @@ impl RawSuppression {
         })?;
         Ok(Suppression {
             server: self.server.as_ref().map(glob).transpose()?,
+            users: self.users,
             tool: self.tool.as_ref().map(glob).transpose()?,
             rule: glob(&self.rule)?,
             reason: self.reason.into_inner(),
@@ -72,14 +77,24 @@ impl RawSuppression {
 }
 
 impl Suppression {
-    /// Whether it applies to a tool of a server at a time.
-    pub fn applies_to(&self, server: Option<&str>, tool: Option<&str>, now: Timestamp) -> bool {
+    /// Whether it applies to a tool of a server, which runs as `user`, at a time.
+    pub fn applies_to(
+        &self,
+        server: Option<&str>,
+        user: Option<u32>,
+        tool: Option<&str>,
+        now: Timestamp,
+    ) -> bool {
         let matches = |glob: &Option<GlobMatcher>, name: Option<&str>| match (glob, name) {
             (None, _) => true,
             (Some(glob), Some(name)) => glob.is_match(name),
             (Some(_), None) => false,
         };
-        now < self.until && matches(&self.server, server) && matches(&self.tool, tool)
+        let is_theirs = |users: &Vec<u32>| user.is_some_and(|user| users.contains(&user));
+        now < self.until
+            && self.users.as_ref().is_none_or(is_theirs)
+            && matches(&self.server, server)
+            && matches(&self.tool, tool)
     }
 
     /// Whether it covers a rule, by the rule's id or category.

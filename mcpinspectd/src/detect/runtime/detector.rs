@@ -42,7 +42,8 @@ pub struct RuntimeDetector {
     generation: u64,
     analyser: Analyser,
     tools: ToolIndex,
-    cache: HashMap<(Arc<str>, DefinitionHash), Verdict>,
+    /// Verdicts on definitions, by server and its user: suppressions may be of one user.
+    cache: HashMap<(Arc<str>, Option<u32>, DefinitionHash), Verdict>,
     /// Bytes of memory that the cached verdicts take.
     cached: usize,
     activity: Activity,
@@ -87,6 +88,7 @@ impl RuntimeDetector {
     ) -> Report {
         let context = AnalysisContext {
             server: Some(&context.server_id.0),
+            user: context.user,
             tool: None,
             time: context.time,
             tools: Some(&self.tools),
@@ -135,6 +137,7 @@ impl RuntimeDetector {
     fn subject(&mut self, context: &SessionContext<'_>, subject: &MessageSubject<'_>) -> Report {
         let analysis = AnalysisContext {
             server: Some(&context.server_id.0),
+            user: context.user,
             tool: subject.tool,
             time: context.time,
             ..AnalysisContext::default()
@@ -253,7 +256,10 @@ impl RuntimeDetector {
             .rules
             .suppressions()
             .iter()
-            .filter(|one| one.applies_to(Some(&context.server_id.0), tool, context.time))
+            .filter(|one| {
+                let server = Some(&*context.server_id.0);
+                one.applies_to(server, context.user, tool, context.time)
+            })
             .collect();
         let mut verdict = Verdict {
             complete: !report.truncated && suppressions.is_empty(),
@@ -288,7 +294,8 @@ fn unusual_rate(pattern: &'static str) -> FindingKind {
 impl Detector for RuntimeDetector {
     fn tool(&mut self, context: &SessionContext<'_>, tool: &ToolDefinition<'_>) -> Verdict {
         self.refresh();
-        let key = (Arc::clone(&context.server_id.0), tool.hash);
+        let server = Arc::clone(&context.server_id.0);
+        let key = (server, context.user, tool.hash);
         if tool.status != ToolStatus::Changed
             && let Some(known) = self.cache.get(&key)
         {
@@ -325,6 +332,7 @@ impl Detector for RuntimeDetector {
         let introduction = Reading::of(introduction);
         let analysis = AnalysisContext {
             server: Some(&context.server_id.0),
+            user: context.user,
             time: context.time,
             tools: Some(&self.tools),
             incomplete: introduction.cut || introduction.flattened,

@@ -44,6 +44,7 @@ impl Machine {
         );
         let context = SessionContext {
             server_id: &server_id,
+            user: Some(1000),
             session_id: &session_id,
             client: self.client,
             time: Timestamp(self.second * 1_000_000_000),

@@ -36,6 +36,8 @@ pub struct Content<'a> {
     pub(super) value: Json<'a>,
     pub(super) shape: Shape,
     pub(super) server: Option<String>,
+    /// The user that the server runs as, where the caller knows.
+    pub(super) user: Option<u32>,
     /// Members of the line that are passed on to its report.
     pub(super) extra: Map<String, Value>,
 }
@@ -114,12 +116,21 @@ impl Line {
     }
 }
 
+impl Content<'_> {
+    /// The same content, of a server that runs as this user.
+    #[must_use]
+    pub fn of_user(self, user: Option<u32>) -> Self {
+        Self { user, ..self }
+    }
+}
+
 impl<'a> From<Json<'a>> for Content<'a> {
     fn from(value: Json<'a>) -> Self {
         let mut content = Self {
             value,
             shape: Shape::Message,
             server: None,
+            user: None,
             extra: Map::new(),
         };
         let Json::Object(fields) = &mut content.value else {
@@ -168,6 +179,7 @@ impl Content<'static> {
         let content = |value: Value, shape| Self {
             value: value.into(),
             shape,
+            user: None,
             server: Some(server.to_owned()),
             extra: Map::from_iter([("server".to_owned(), server.into())]),
         };

@@ -117,6 +117,7 @@ fn judge(analyser: &mut Analyser, tools: &ToolIndex, line: &Line, now: Timestamp
         Ok(content) => {
             let context = AnalysisContext {
                 server: content.server.as_deref(),
+                user: content.user,
                 time: now,
                 tools: Some(tools),
                 ..AnalysisContext::default()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::fixture::{Wire, package, tool};
+use super::fixture::{Wire, files, package, tool};
 use crate::config::Config;
 use crate::detect::runtime::RuntimeDetector;
 use crate::detect::{ActiveRules, NoDetector, WeightedRules};
@@ -38,11 +38,11 @@ fn decisions_become_events_once() {
     };
     let read = ItemKey::tool("read");
     let hash = person
-        .decide("files", &read, DecisionKind::Reject, None, by)
+        .decide(files(), &read, DecisionKind::Reject, None, by)
         .unwrap();
     let instructions = ItemKey::only(ItemKind::Instructions);
     person
-        .decide("files", &instructions, DecisionKind::Unpin, None, by)
+        .decide(files(), &instructions, DecisionKind::Unpin, None, by)
         .unwrap();
     let idle = |wire: &mut Wire, now| {
         wire.engine.idle(Timestamp(now), &mut wire.log);
@@ -73,12 +73,12 @@ fn decisions_become_events_once() {
 
     // Looked for ten times a second at most, and at once where the clock was set back.
     person
-        .decide("files", &instructions, DecisionKind::Unpin, None, by)
+        .decide(files(), &instructions, DecisionKind::Unpin, None, by)
         .unwrap();
     assert_eq!(idle(&mut wire, 11 * LOOK_EVERY - 1), [""; 0]);
     assert_eq!(idle(&mut wire, 11 * LOOK_EVERY).len(), 1);
     person
-        .decide("files", &instructions, DecisionKind::Unpin, None, by)
+        .decide(files(), &instructions, DecisionKind::Unpin, None, by)
         .unwrap();
     assert_eq!(idle(&mut wire, 1).len(), 1);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::fixture::{Wire, package, tool};
+use super::fixture::{Wire, files, package, tool};
 use crate::model::{ItemKind, Timestamp};
 use crate::registry::{Attribution, DecidedBy, DecisionKind, ItemKey};
 
@@ -42,7 +42,7 @@ fn tools_are_new_then_unchanged_then_changed_until_approved() {
     wire.engine
         .registry_mut()
         .decide(
-            "files",
+            files(),
             &ItemKey::tool("b"),
             DecisionKind::Approve,
             None,
@@ -155,7 +155,7 @@ fn another_program_behind_the_same_name_is_told_until_it_is_accepted() {
     let key = ItemKey::only(ItemKind::Program);
     let registry = wire.engine.registry_mut();
     registry
-        .decide("files", &key, DecisionKind::Approve, None, by)
+        .decide(files(), &key, DecisionKind::Approve, None, by)
         .unwrap();
     wire.start("fifth", false);
     wire.program(package("npm:files", "1.0.1"));

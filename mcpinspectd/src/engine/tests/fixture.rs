@@ -6,7 +6,7 @@ use crate::detect::{Detector, NoDetector};
 use crate::engine::{Engine, Limits, MessageSeen, Output};
 use crate::event::Event;
 use crate::model::{Direction, EndReason, Input, ServerId, ServerIdentity, Timestamp};
-use crate::registry::Registry;
+use crate::registry::{Owner, Registry, ServerOf};
 use crate::source::script::Script;
 
 /// Writes down what the engine says, one line each.
@@ -78,6 +78,11 @@ pub(super) fn session(name: &str, time: Timestamp) -> Script {
         former: None,
     };
     Script::new(name).identity(identity).paced(time, 1)
+}
+
+/// The server of [`session`]; whose it is, is not known.
+pub(super) fn files() -> ServerOf<'static> {
+    ServerOf::new(Owner::Unknown, "files")
 }
 
 impl Wire {

@@ -9,3 +9,4 @@ mod loss;
 mod messages;
 mod outputs;
 mod session;
+mod users;

@@ -87,6 +87,9 @@ pub struct Policy {
     pub by: &'static str,
     /// Which person; `null` for a policy.
     pub uid: Option<u32>,
+    /// The user whose server it is about; absent where several users or none are concerned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_uid: Option<u32>,
     /// Why, in that person's words, or what the policy was satisfied with; redacted and bounded.
     pub reason: String,
 }

@@ -9,6 +9,7 @@ use crate::bell::Bell;
 use crate::control::{Control, ControlHandle, channel};
 use crate::detect::NoDetector;
 use crate::engine::{Engine, Limits, MessageSeen};
+use crate::event::testing::party;
 use crate::model::{ContainmentAction, Direction, InputSink as _, ServerIdentity};
 use crate::registry::{DecisionKind, Observation, PinStatus, Registry};
 use crate::source::script::Script;
@@ -55,6 +56,12 @@ struct Daemon {
     directory: tempfile::TempDir,
     script: Script,
 }
+
+/// May decide on all servers; the one here runs as nobody in particular.
+const ALICE: Caller = Caller {
+    uid: 1000,
+    reads_all: true,
+};
 
 const NOW: Timestamp = Timestamp(1_760_000_000_000_000_000);
 
@@ -104,7 +111,7 @@ impl Daemon {
     }
 
     fn decide(&mut self, decision: Decision) -> Result<(), ControlError> {
-        self.ask(move |control| control.decide(decision, 1000))
+        self.ask(move |control| control.decide(decision, ALICE))
     }
 
     /// Asks as a caller on the bus does, from another thread.
@@ -344,7 +351,7 @@ fn a_definition_is_checked_against_its_pin_and_not_recorded() {
             json!({"name": TOOL, "description": says, "inputSchema": {"type": "object"}});
         let definition = serde_json::value::to_raw_value(&tool_named).unwrap();
         daemon
-            .ask(move |control| control.check_pin(server, ItemKind::Tool, tool, &definition))
+            .ask(move |control| control.check_pin(None, server, ItemKind::Tool, tool, &definition))
             .unwrap()
     }
 
@@ -368,4 +375,62 @@ fn a_definition_is_checked_against_its_pin_and_not_recorded() {
     // The answer says what the registry finds when the definition comes by.
     daemon.list(2, "Reads and writes.");
     assert_eq!(daemon.hash(), other.hash.to_string());
+}
+
+#[test]
+fn decisions_are_about_ones_own_servers() {
+    const BOB: u32 = 1001;
+    let mut daemon = Daemon::new();
+    let hash_for = |daemon: &mut Daemon, session: &str, uid: u32, says: &str| {
+        let script = Script::new("files").session(session).paced(NOW, 0);
+        daemon.script = script.processes(Some(party(7, uid)), None);
+        let start = daemon.script.start();
+        daemon.pipeline.input(start);
+        daemon.list(1, says);
+        let seen = daemon.events("mcp_tool_seen").pop().unwrap();
+        seen["tool_hash"].as_str().unwrap().to_owned()
+    };
+    let hers = hash_for(&mut daemon, "hers", ALICE.uid, "Reads.");
+    let his = hash_for(&mut daemon, "his", BOB, "Writes.");
+    let decide = |daemon: &mut Daemon, uid, reads_all, hash: &str| {
+        let decision = judge(DecisionKind::Approve, r"re\u{202e}ad", hash);
+        let caller = Caller { uid, reads_all };
+        daemon.ask(move |control| control.decide(decision, caller))
+    };
+    // Each decides on their own, and whoever has none may not decide on one of several.
+    decide(&mut daemon, ALICE.uid, true, &hers).unwrap();
+    let told = daemon.events("mcp_policy").pop().unwrap();
+    assert_eq!(told["server_uid"], ALICE.uid);
+    assert!(matches!(
+        decide(&mut daemon, ALICE.uid, true, &his),
+        Err(ControlError::Stale(_))
+    ));
+    decide(&mut daemon, BOB, false, &his).unwrap();
+    assert!(matches!(
+        decide(&mut daemon, BOB, false, &hers),
+        Err(ControlError::Stale(_))
+    ));
+    let error = decide(&mut daemon, 0, true, &hers).unwrap_err().to_string();
+    assert!(error.contains("--user"), "{error}");
+    assert!(matches!(
+        decide(&mut daemon, 1002, false, &hers),
+        Err(ControlError::Unknown(_))
+    ));
+
+    let suppress = Decision::Suppress {
+        server: "files".to_owned(),
+        tool: String::new(),
+        rule: "credential-*".to_owned(),
+        reason: "test data".to_owned(),
+        days: 1,
+    };
+    let caller = Caller {
+        uid: BOB,
+        reads_all: false,
+    };
+    daemon
+        .ask(move |control| control.decide(suppress, caller))
+        .unwrap();
+    let text = std::fs::read_to_string(daemon.directory.path().join("suppressions.toml")).unwrap();
+    assert!(text.contains("users = [1001]"), "{text}");
 }

@@ -3,7 +3,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
 use super::*;
-use crate::registry::contract::{self, ALICE, NEW, OLD, hash, see, server};
+use crate::registry::contract::{self, ALICE, NEW, OLD, hash, of, see};
 use crate::registry::{DecideError, DecisionKind, PinStatus, Registry};
 use crate::store::{self, open};
 
@@ -141,7 +141,7 @@ fn events_wait_for_the_writes_before_them_and_the_pipeline_does_not() {
     let changed = PinStatus::Changed { pinned: hash(OLD) };
     assert_eq!(see(&mut setup.registry, "a", 2, "t", NEW), changed);
     let key = ItemKey::tool("t");
-    assert!(setup.registry.text(&server("a"), &key, hash(OLD)).is_some());
+    assert!(setup.registry.text(of("a"), &key, hash(OLD)).is_some());
     setup.push("t changed");
     assert!(begin.elapsed() < PATIENCE);
     setup.nothing_is_told();
@@ -189,7 +189,10 @@ fn definitions_under_a_former_name_are_known_before_they_are_copied() {
     see(&mut setup.registry, "files", 2, "t", NEW);
     setup.push("t changed");
     let key = ItemKey::tool("t");
-    let comparison = setup.registry.compare("files", &key, None, None).unwrap();
+    let comparison = setup
+        .registry
+        .compare(of("files"), &key, None, None)
+        .unwrap();
     assert_eq!(comparison.previous, hash(OLD));
     assert_eq!(comparison.changes.len(), 1);
     setup.nothing_is_told();
@@ -210,7 +213,7 @@ fn that_a_decision_was_told_is_written_after_its_event() {
     let mut person = setup.on_disk();
     let key = ItemKey::tool("t");
     person
-        .decide("a", &key, DecisionKind::Reject, None, ALICE)
+        .decide(of("a"), &key, DecisionKind::Reject, None, ALICE)
         .unwrap();
 
     // An earlier write holds back the event of the decision.
@@ -253,7 +256,7 @@ fn a_disk_that_fails_delays_no_events_and_is_tried_again() {
         let kind = DecisionKind::Reject;
         setup
             .registry
-            .decide_then("a", &key, kind, None, ALICE, move |decided| {
+            .decide_then(of("a"), &key, kind, None, ALICE, move |decided| {
                 done.send(decided).unwrap();
             });
         result
@@ -283,7 +286,7 @@ fn a_decision_is_reported_when_it_is_on_disk_and_followed_then() {
     let kind = DecisionKind::Approve;
     setup
         .registry
-        .decide_then("a", &key, kind, None, ALICE, move |decided| {
+        .decide_then(of("a"), &key, kind, None, ALICE, move |decided| {
             done.send(decided).unwrap();
         });
     assert!(result.recv_timeout(Duration::from_millis(50)).is_err());
@@ -309,7 +312,7 @@ fn a_pin_in_memory_never_goes_back_to_an_older_one() {
     for definition in [NEW, third] {
         see(&mut setup.registry, "a", 2, "t", definition);
         let accept = |registry: &mut Registry| {
-            registry.accept(&server("a"), &key, hash(definition), Timestamp(2), "")
+            registry.accept(of("a"), &key, hash(definition), Timestamp(2), "")
         };
         accept(&mut setup.registry).unwrap();
         // The first acceptance gets to the disk, perhaps, and the second does not.
@@ -459,6 +462,7 @@ fn measured(delay: Duration, listings: u64) -> [[u128; 3]; 2] {
     let writes = |listing: u64| -> Vec<Write> {
         let definition = |tool| format!(r#"{{"name":"{listing}","description":"{tool:700}"}}"#);
         let write = |tool| Write::Seen {
+            owner: contract::OWNER,
             server: listing.to_string().into(),
             key: ItemKey::tool(&format!("{tool}")),
             hash: hash(&definition(tool)),
