@@ -29,6 +29,7 @@ mod launcher;
 mod launches;
 mod procfs;
 pub mod program;
+mod reader;
 mod root;
 mod started;
 mod table;

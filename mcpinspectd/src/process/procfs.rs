@@ -158,6 +158,19 @@ pub(super) fn real_uid(status: &[u8]) -> Option<u32> {
         .and_then(|ids| ids.split_ascii_whitespace().next()?.parse().ok())
 }
 
+/// The real group id and the supplementary groups from `/proc/pid/status`.
+pub(super) fn groups(status: &[u8]) -> Vec<u32> {
+    let line = |name: &[u8]| {
+        let found = status
+            .split(|&b| b == b'\n')
+            .find_map(|line| line.strip_prefix(name));
+        let text = std::str::from_utf8(found.unwrap_or_default()).unwrap_or_default();
+        text.split_ascii_whitespace()
+            .map_while(|id| id.parse().ok())
+    };
+    line(b"Gid:").take(1).chain(line(b"Groups:")).collect()
+}
+
 /// Splits `/proc/pid/cmdline`. A process that overwrote its arguments with a title (as npm does) leaves
 /// one string and a tail of empty ones; the tail is dropped.
 pub(super) fn split_arguments(bytes: &[u8], max: usize) -> Vec<String> {
@@ -222,11 +235,20 @@ mod tests {
         assert_eq!(real_uid(b"Uid:\tx"), None);
     }
 
+    #[test]
+    fn group_lines() {
+        let status = b"Name:\tx\nGid:\t100\t0\t0\t0\nGroups:\t4 24 27 \n";
+        assert_eq!(groups(status), [100, 4, 24, 27]);
+        assert_eq!(groups(b"Gid:\t1\t1\t1\t1\nGroups:\t\n"), [1]);
+        assert_eq!(groups(b"Name:\tx\n"), [0; 0]);
+    }
+
     proptest! {
         #[test]
         fn parsers_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Stat::parse(&bytes);
             let _ = real_uid(&bytes);
+            let _ = groups(&bytes);
             prop_assert!(split_arguments(&bytes, 5).len() <= 5);
         }
 

@@ -1,28 +1,31 @@
 //! Opening the files that a process names.
 //!
 //! Paths come from the process' arguments and working directory, which it can rewrite. So they are
-//! resolved inside its own root directory, without the kernel's magic links; only regular files that
-//! its user may read are opened, without blocking on pipes; and reading is bounded.
+//! resolved inside its own root directory, without the kernel's magic links; only regular files and
+//! directories that its user can reach and read are opened, without blocking on pipes (see
+//! [`walk`](super::walk)); and reading is bounded.
 
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readlink,
-};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlink};
 
+use super::reader::{Reader, Right};
+use super::walk::{Budget, Entry, LastLink, walk};
 use crate::model::Pid;
 
 /// Most entries of a folder that are read.
 const MAX_ENTRIES: usize = 20_000;
+/// Most directories that are looked into on the way to a file.
+const MAX_STEPS: u32 = 1024;
 
 /// The root directory of a process, and the user on whose behalf files below it are opened.
 #[derive(Debug)]
 pub(super) struct Root {
     pid: Pid,
-    uid: u32,
+    reader: Reader,
     root: OwnedFd,
 }
 
@@ -39,7 +42,8 @@ impl Root {
     pub(super) fn of(pid: Pid, uid: u32) -> Option<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, format!("/proc/{pid}/root"), flags, Mode::empty()).ok()?;
-        Some(Self { pid, uid, root })
+        let reader = Reader::of(pid, uid);
+        Some(Self { pid, reader, root })
     }
 
     /// A directory as the root of a process that runs as `uid`.
@@ -47,23 +51,27 @@ impl Root {
     pub(super) fn at(root: OwnedFd, uid: u32) -> Self {
         Self {
             pid: Pid(0),
-            uid,
+            reader: Reader::alone(uid),
             root,
         }
     }
 
-    /// The process' executable, even if its path no longer leads to it.
+    /// The process' executable, even if its path no longer leads to it, if its user may read it.
     pub(super) fn executable(&self) -> Option<FoundFile> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let path = format!("/proc/{}/exe", self.pid);
         let handle = openat(CWD, path, flags, Mode::empty()).ok()?;
-        FoundFile::new(handle)
+        let found = FoundFile::new(handle)?;
+        let is_readable = self.reader.may(Right::Read, &found.handle, &found.stat);
+        is_readable.then_some(found)
     }
 
     /// The regular file at an absolute path, if the process' user may read it.
     pub(super) fn open(&self, path: &Path) -> Option<FoundFile> {
-        let handle = self.resolve(path, OFlags::PATH)?;
-        FoundFile::new(handle).filter(|found| found.is_readable_by(self.uid))
+        match self.find(path)? {
+            Entry::File(file) => Some(file),
+            Entry::Directory(_) | Entry::Link(_) => None,
+        }
     }
 
     /// The contents of a file, if it has at most `most` bytes.
@@ -73,10 +81,15 @@ impl Root {
 
     /// The names in a folder; of a very large folder only the first ones.
     pub(super) fn names(&self, folder: &Path) -> Vec<String> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
-        let entries = self
-            .resolve(folder, flags)
-            .and_then(|folder| rustix::fs::Dir::read_from(folder).ok());
+        let entries = match self.find(folder) {
+            Some(Entry::Directory(folder)) => {
+                // The very directory that was examined, even if another one is at its path by now.
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let folder = openat(folder, ".", flags, Mode::empty());
+                folder.and_then(rustix::fs::Dir::read_from).ok()
+            }
+            _ => None,
+        };
         entries
             .into_iter()
             .flatten()
@@ -91,20 +104,15 @@ impl Root {
     }
 
     /// The user on whose behalf files are opened.
-    pub(super) fn uid(&self) -> u32 {
-        self.uid
+    pub(super) fn reader(&self) -> &Reader {
+        &self.reader
     }
 
-    fn resolve(&self, path: &Path, flags: OFlags) -> Option<OwnedFd> {
-        let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        openat2(
-            &self.root,
-            path,
-            flags | OFlags::CLOEXEC,
-            Mode::empty(),
-            inside,
-        )
-        .ok()
+    fn find(&self, path: &Path) -> Option<Entry> {
+        let (root, path) = (self.directory(), path.to_str()?);
+        let budget = Budget::new(MAX_STEPS);
+        let found = walk(root, &self.reader, path, LastLink::Follow, &budget)?;
+        Some(found.entry)
     }
 }
 
@@ -116,16 +124,14 @@ impl FoundFile {
             .then_some(Self { handle, stat })
     }
 
+    /// The user whose file it is.
+    pub(super) fn owner(&self) -> u32 {
+        self.stat.st_uid
+    }
+
     /// Whether only root can have written it.
     pub(super) fn is_roots_own(&self) -> bool {
         self.stat.st_uid == 0 && self.stat.st_mode & 0o022 == 0
-    }
-
-    /// Whether the user may read it. A hash would reveal a short secret to a user who may not.
-    pub(super) fn is_readable_by(&self, uid: u32) -> bool {
-        uid == 0
-            || self.stat.st_mode & 0o004 != 0
-            || (self.stat.st_uid == uid && self.stat.st_mode & 0o400 != 0)
     }
 
     /// Its path, with links followed.

@@ -2,17 +2,21 @@
 //!
 //! Where a link leads matters here, not only what is at its end, and where the daemon may search every
 //! directory, its user may not. So a path is walked component by component from the process' root:
-//! `..` never leaves it, a directory is entered only if its owner's or everyone's permissions let the
-//! user search it (groups do not count, as for the files in [`root`](super::root)), and neither links
-//! nor components are followed without end. The kernel's magic links are text like any other. Nothing
-//! is opened but to refer to it, so neither pipes nor devices can block.
+//! `..` never leaves it, a directory is entered only if the user may search it (see
+//! [`reader`](super::reader)), and neither links nor components are followed without end. The kernel's
+//! magic links would lead through other processes' directories, so no link of `/proc` is followed. Each
+//! step is made from the directory that was examined, so it makes no difference if another one takes its
+//! place. Nothing is opened but to refer to it, so neither pipes nor devices can block.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
+use rustix::fs::{
+    FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, openat, readlinkat,
+};
 
-use super::root::{FoundFile, Root};
+use super::reader::{Reader, Right};
+use super::root::FoundFile;
 
 /// Most links to directories on the way to a file.
 const MAX_LINKS: u32 = 16;
@@ -26,6 +30,8 @@ pub(super) enum Entry {
     Link(String),
     /// A regular file that the user may read.
     File(FoundFile),
+    /// A directory that the user may read, only referred to.
+    Directory(OwnedFd),
 }
 
 /// The end of a path.
@@ -33,7 +39,16 @@ pub(super) enum Entry {
 pub(super) struct Found {
     /// The path of the directory that it is in, from the root and without links.
     pub(super) directory: String,
+    /// Whether links were followed on the way.
+    pub(super) followed: bool,
     pub(super) entry: Entry,
+}
+
+/// Whether a link at the end of a path is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LastLink {
+    Follow,
+    Keep,
 }
 
 /// How many directories may still be looked into, over several walks.
@@ -58,11 +73,17 @@ struct Directory {
     name: String,
 }
 
-/// What an absolute path of the process leads to, with all links followed but the last; `None` if there
-/// is neither a link nor a file that the user can reach.
-pub(super) fn walk(root: &Root, path: &str, budget: &Budget) -> Option<Found> {
+/// What an absolute path leads to for `reader`, from the directory `root` and with all links followed, or
+/// all but the last; `None` if there is nothing that the user can reach.
+pub(super) fn walk(
+    root: BorrowedFd<'_>,
+    reader: &Reader,
+    path: &str,
+    last: LastLink,
+    budget: &Budget,
+) -> Option<Found> {
     let mut rest = path.strip_prefix('/').map(components)?;
-    let top = fstat(root.directory()).ok()?;
+    let top = fstat(root).ok()?;
     let mut inside: Vec<Directory> = Vec::new();
     let mut links = 0;
     while let Some(part) = rest.pop() {
@@ -74,11 +95,8 @@ pub(super) fn walk(root: &Root, path: &str, budget: &Budget) -> Option<Found> {
             }
             _ => {}
         }
-        let (within, stat) = match inside.last() {
-            Some(directory) => (directory.handle.as_fd(), &directory.stat),
-            None => (root.directory(), &top),
-        };
-        if !is_searchable(stat, root.uid()) {
+        let (within, stat) = innermost(&inside, root, &top);
+        if !reader.may(Right::Search, within, stat) {
             return None;
         }
         budget.spend()?;
@@ -92,10 +110,13 @@ pub(super) fn walk(root: &Root, path: &str, budget: &Budget) -> Option<Found> {
                 name: part,
             }),
             FileType::Symlink => {
+                if fstatfs(&handle).ok()?.f_type == PROC_SUPER_MAGIC {
+                    return None;
+                }
                 let target = readlinkat(&handle, "", Vec::new()).ok()?;
                 let target = target.into_string().ok()?;
-                if is_last {
-                    return Some(found(&inside, Entry::Link(target)));
+                if is_last && last == LastLink::Keep {
+                    return Some(found(&inside, links > 0, Entry::Link(target)));
                 }
                 links += 1;
                 if links > MAX_LINKS {
@@ -107,8 +128,11 @@ pub(super) fn walk(root: &Root, path: &str, budget: &Budget) -> Option<Found> {
                 rest.extend(components(&target));
             }
             FileType::RegularFile if is_last => {
-                let file = FoundFile::new(handle).filter(|file| file.is_readable_by(root.uid()))?;
-                return Some(found(&inside, Entry::File(file)));
+                if !reader.may(Right::Read, &handle, &stat) {
+                    return None;
+                }
+                let file = FoundFile::new(handle)?;
+                return Some(found(&inside, links > 0, Entry::File(file)));
             }
             _ => return None,
         }
@@ -116,7 +140,23 @@ pub(super) fn walk(root: &Root, path: &str, budget: &Budget) -> Option<Found> {
             return None;
         }
     }
-    None
+    let (directory, stat) = innermost(&inside, root, &top);
+    if !reader.may(Right::Read, directory, stat) {
+        return None;
+    }
+    let entry = Entry::Directory(directory.try_clone_to_owned().ok()?);
+    Some(found(&inside, links > 0, entry))
+}
+
+fn innermost<'a>(
+    inside: &'a [Directory],
+    root: BorrowedFd<'a>,
+    top: &'a Stat,
+) -> (BorrowedFd<'a>, &'a Stat) {
+    match inside.last() {
+        Some(directory) => (directory.handle.as_fd(), &directory.stat),
+        None => (root, top),
+    }
 }
 
 /// The components of a path, the last one first.
@@ -129,14 +169,12 @@ fn entry(directory: BorrowedFd<'_>, name: &str) -> Option<OwnedFd> {
     openat(directory, name, flags, Mode::empty()).ok()
 }
 
-fn found(inside: &[Directory], entry: Entry) -> Found {
+fn found(inside: &[Directory], followed: bool, entry: Entry) -> Found {
     let names = inside.iter().map(|directory| directory.name.as_str());
     let directory = format!("/{}", names.collect::<Vec<_>>().join("/"));
-    Found { directory, entry }
-}
-
-fn is_searchable(directory: &Stat, uid: u32) -> bool {
-    uid == 0
-        || directory.st_mode & 0o001 != 0
-        || (directory.st_uid == uid && directory.st_mode & 0o100 != 0)
+    Found {
+        directory,
+        followed,
+        entry,
+    }
 }

@@ -19,7 +19,7 @@ use super::normal;
 use crate::model::Pid;
 use crate::process::info::{ProcessSnapshot, start_time};
 use crate::process::root::Root;
-use crate::process::walk::{Budget, Entry, Found, walk};
+use crate::process::walk::{Budget, Entry, Found, LastLink, walk};
 
 /// Most directories that are looked into for one server, each in some microseconds.
 const MAX_STEPS: u32 = 4096;
@@ -97,14 +97,19 @@ impl BinLinks {
     }
 
     fn look(&self, path: &str) -> Option<Found> {
-        walk(self.root()?, path, &self.budget)
+        let root = self.root()?;
+        let (directory, reader) = (root.directory(), root.reader());
+        walk(directory, reader, path, LastLink::Keep, &self.budget)
     }
 
     fn follow(&self, command: &str) -> Option<String> {
         let mut path = command.to_owned();
         for hop in 0..MAX_HOPS {
-            let Found { directory, entry } = self.look(&path)?;
+            let Found {
+                directory, entry, ..
+            } = self.look(&path)?;
             let target = match entry {
+                Entry::Directory(_) => return None,
                 Entry::Link(target) => target,
                 Entry::File(file) => {
                     let shim = file

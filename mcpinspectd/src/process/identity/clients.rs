@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bin_links::BinLinks;
-use super::config_file::{self, ConfiguredServer, FileVersion, Layout};
+use super::config_file::{self, ConfiguredServer, Layout};
 use super::launch::Launch;
 use super::matching;
 use crate::process::launcher::file_name;
+use crate::process::reader::Reader;
+use crate::process::root::FileVersion;
 
 /// How many levels up from a working directory project files are searched.
 const MAX_LEVELS: usize = 24;
@@ -129,8 +131,9 @@ impl ClientConfigs {
             // A stable sort: within the client's own files and within the others the order stays.
             files.sort_by_key(|(file, _)| Some(file.client) != client);
         }
+        let reader = Reader::of(server.pid, server.uid);
         for (file, path) in files {
-            let servers = self.servers(&path, file.layout, server.uid);
+            let servers = self.servers(&path, file.layout, &reader);
             if let Some(server) = servers
                 .iter()
                 .find(|server| matching::matches(server, launch, links))
@@ -144,8 +147,8 @@ impl ClientConfigs {
         None
     }
 
-    fn servers(&self, path: &Path, layout: Layout, uid: u32) -> Servers {
-        let Some((file, version)) = config_file::open(path, uid) else {
+    fn servers(&self, path: &Path, layout: Layout, reader: &Reader) -> Servers {
+        let Some((file, version)) = config_file::open(path, reader) else {
             return Servers::default();
         };
         // A poisoned lock means a panic elsewhere; the map itself is never half-written.
@@ -156,9 +159,7 @@ impl ClientConfigs {
             return Arc::clone(servers);
         }
         let mut text = Vec::new();
-        let read = std::fs::File::from(file)
-            .take(config_file::MAX_FILE)
-            .read_to_end(&mut text);
+        let read = file.take(config_file::MAX_FILE).read_to_end(&mut text);
         let servers: Servers = match read {
             Ok(_) => config_file::parse(text, layout).into(),
             Err(_) => return Servers::default(),

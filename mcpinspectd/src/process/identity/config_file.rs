@@ -1,22 +1,28 @@
 //! Reading one configuration file of an MCP client.
 //!
-//! The daemon reads these files with more rights than their owner has. A file counts only if it is a
-//! regular file of the session's own user (or of root, reached without a symbolic link), is not too
-//! large, and opens without blocking. Its contents are never obeyed and never trusted: they lend a
+//! The daemon may read more than the session's user. A file counts only if that user can reach and read it
+//! (see [`walk`](crate::process::walk)), it is a regular file of their own (or of root, reached without a
+//! symbolic link), is not too large, and opens without blocking. Its contents are never obeyed and never trusted: they lend a
 //! server a name, nothing more.
 
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::Deserialize;
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::jsonc;
+use crate::process::reader::Reader;
+use crate::process::root::FileVersion;
+use crate::process::walk::{Budget, Entry, LastLink, walk};
 
 /// Largest file that is read, in bytes. Claude Code keeps its history in the same file.
 pub(super) const MAX_FILE: u64 = 8 * 1024 * 1024;
+/// Most directories that are looked into on the way to one file.
+const MAX_STEPS: u32 = 256;
 /// Most servers taken from one file.
 pub(super) const MAX_SERVERS: usize = 512;
 /// Largest description of one server, in bytes.
@@ -45,53 +51,31 @@ pub(super) enum Layout {
     ClaudeCode,
 }
 
-/// The version of a file: a changed file has another.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileVersion {
-    dev: u64,
-    ino: u64,
-    size: i64,
-    modified: (i64, i64),
-}
-
 /// Opens a user's file under the conditions that the module documentation lists.
-pub(super) fn open(path: &Path, uid: u32) -> Option<(OwnedFd, FileVersion)> {
-    let flags =
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let resolve = ResolveFlags::NO_MAGICLINKS;
-    let file = openat2(CWD, path, flags, Mode::empty(), resolve).ok()?;
-    let stat = fstat(&file).ok()?;
-    let size = u64::try_from(stat.st_size).ok()?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || size > MAX_FILE {
+pub(super) fn open(path: &Path, reader: &Reader) -> Option<(File, FileVersion)> {
+    // Most of them do not exist, and one call tells.
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    openat(CWD, path, flags, Mode::empty()).ok()?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = openat(CWD, "/", flags, Mode::empty()).ok()?;
+    let budget = Budget::new(MAX_STEPS);
+    let found = walk(
+        root.as_fd(),
+        reader,
+        path.to_str()?,
+        LastLink::Keep,
+        &budget,
+    )?;
+    let Entry::File(file) = found.entry else {
         return None;
-    }
-    if stat.st_uid != uid {
-        if stat.st_uid != 0 {
-            return None;
-        }
-        // A file of root's counts only if no symbolic link led to it.
-        let strict = openat2(
-            CWD,
-            path,
-            flags,
-            Mode::empty(),
-            resolve | ResolveFlags::NO_SYMLINKS,
-        );
-        let again = fstat(strict.ok()?).ok()?;
-        if (again.st_dev, again.st_ino) != (stat.st_dev, stat.st_ino) {
-            return None;
-        }
-    }
-    let version = FileVersion {
-        dev: stat.st_dev,
-        ino: stat.st_ino,
-        size: stat.st_size,
-        modified: (
-            stat.st_mtime,
-            stat.st_mtime_nsec.try_into().unwrap_or_default(),
-        ),
     };
-    Some((file, version))
+    let version = file.version();
+    let owner = file.owner();
+    // A file of root's counts only if no symbolic link led to it.
+    let counts = owner == reader.uid() || (owner == 0 && !found.followed);
+    let is_small = u64::try_from(version.size).is_ok_and(|size| size <= MAX_FILE);
+    (counts && is_small).then_some(())?;
+    Some((file.file()?, version))
 }
 
 /// The servers in a file, in the order of their names; empty if the file cannot be parsed.

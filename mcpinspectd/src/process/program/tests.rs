@@ -133,6 +133,7 @@ fn a_python_command_is_known_by_its_distribution() {
 #[test]
 fn no_path_makes_the_reader_block_or_reveal_a_secret() {
     let dir = tempfile::tempdir().unwrap();
+    open_to_everyone(dir.path());
     let me = Pid(std::process::id());
     let path = |name: &str| dir.path().join(name);
     let pipe = path("pipe");
@@ -153,6 +154,53 @@ fn no_path_makes_the_reader_block_or_reveal_a_secret() {
     assert_eq!(told, format!("not hashed: {} bytes", 1u64 << 40));
     assert!(stranger.read(&path("sparse"), 1000).is_none());
     assert!(stranger.open(Path::new("/proc/self/environ")).is_none());
+}
+
+fn open_to_everyone(path: &Path) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn nothing_is_told_of_another_users_private_directory() {
+    // Only root can look at a place on behalf of another user.
+    if !nix::unistd::getuid().is_root() {
+        return;
+    }
+    const STRANGER: u32 = 12_345;
+    let dir = tempfile::tempdir().unwrap();
+    open_to_everyone(dir.path());
+    let path = |name: &str| dir.path().join(name);
+    std::fs::create_dir_all(path("private/lib/python3.11")).unwrap();
+    std::fs::write(path("private/server.js"), "hers").unwrap();
+    symlink("private/server.js", path("link.js")).unwrap();
+    symlink("private", path("folder")).unwrap();
+    let root = Root::of(Pid(std::process::id()), STRANGER).unwrap();
+    let seen = || {
+        let files = ["private/server.js", "link.js", "folder/server.js"];
+        let files = files.map(|name| root.open(&path(name)).is_some());
+        let names = root.names(&path("private/lib"));
+        let names = names.iter().filter(|name| name.starts_with("python"));
+        (files, names.count())
+    };
+    assert_eq!(seen(), ([true; 3], 1));
+    // The file and what is below may be read by everyone; the directory decides.
+    let mode = |name: &str, mode| {
+        std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("private", 0o700);
+    assert_eq!(seen(), ([false; 3], 0));
+    // Its own user sees it.
+    nix::unistd::chown(&path("private"), Some(STRANGER.into()), None).unwrap();
+    assert_eq!(seen(), ([true; 3], 1));
+    nix::unistd::chown(&path("private"), Some(0.into()), None).unwrap();
+    // What may be searched and not read lists nothing.
+    mode("private", 0o755);
+    mode("private/lib", 0o711);
+    assert_eq!(seen(), ([true; 3], 0));
+    // Nor does the way through another process' directories tell anything.
+    let through = format!("/proc/{}/cwd", std::process::id());
+    let roundabout = Path::new(&through).join("Cargo.toml");
+    assert!(root.open(&roundabout).is_none());
 }
 
 #[test]
