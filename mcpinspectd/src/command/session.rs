@@ -110,6 +110,8 @@ pub fn start(
     };
     let mut unnamed: u64 = 0;
     let identity = move |server: Launched<'_>| {
+        let process = server.serving.or(server.origin);
+        let uid = process.map(|process| process.process().uid);
         let mut identity = identity::of_server(server, &configs);
         if identity.name_source == "unknown" {
             // Nothing is known of it: it must not be held to the pins of others like it.
@@ -117,7 +119,7 @@ pub fn start(
             identity.server_id = ServerId(format!("unknown-{run}-{unnamed}").into());
             return identity;
         }
-        names.assign(server.map(|server| server.process().uid), identity)
+        names.assign(uid, identity)
     };
     let mut left = Ok(CapabilitySet::empty());
     let source = KernelSource::start(&options, |probes| {
