@@ -22,6 +22,7 @@
 pub mod calls;
 pub mod cgroup;
 pub mod fds;
+mod found_file;
 mod handle;
 pub mod identity;
 pub mod info;

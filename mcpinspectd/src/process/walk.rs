@@ -15,8 +15,8 @@ use rustix::fs::{
     FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, openat, readlinkat,
 };
 
+use super::found_file::FoundFile;
 use super::reader::{Reader, Right};
-use super::root::FoundFile;
 
 /// Most links to directories on the way to a file.
 const MAX_LINKS: u32 = 16;

@@ -13,9 +13,9 @@ use super::bin_links::BinLinks;
 use super::config_file::{self, ConfiguredServer, Layout};
 use super::launch::Launch;
 use super::matching;
+use crate::process::found_file::FileVersion;
 use crate::process::launcher::file_name;
 use crate::process::reader::Reader;
-use crate::process::root::FileVersion;
 
 /// How many levels up from a working directory project files are searched.
 const MAX_LEVELS: usize = 24;

@@ -15,8 +15,8 @@ use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::jsonc;
+use crate::process::found_file::FileVersion;
 use crate::process::reader::Reader;
-use crate::process::root::FileVersion;
 use crate::process::walk::{Budget, Entry, LastLink, walk};
 
 /// Largest file that is read, in bytes. Claude Code keeps its history in the same file.

@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::process::root::{FileVersion, FoundFile};
+use crate::process::found_file::{FileVersion, FoundFile};
 
 /// Largest file that is hashed, in bytes. Of a larger one, only the size is stated.
 const MAX_FILE: u64 = 512 << 20;

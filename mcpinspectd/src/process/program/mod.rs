@@ -21,9 +21,10 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::found_file::FoundFile;
 use super::info::{ProcessSnapshot, snapshot, start_time};
 use super::launcher::file_name;
-use super::root::{FoundFile, Root};
+use super::root::Root;
 use crate::mcp::{Budget, json};
 use crate::model::Pid;
 

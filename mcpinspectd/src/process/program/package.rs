@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::process::root::{FoundFile, Root};
+use crate::process::found_file::FoundFile;
+use crate::process::root::Root;
 
 /// Largest `package.json` that is read, in bytes.
 const MANIFEST: u64 = 1 << 20;
