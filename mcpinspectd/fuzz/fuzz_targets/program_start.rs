@@ -38,7 +38,14 @@ impl Record<'_> {
 
 fuzz_target!(|record: Record<'_>| {
     let data = record.bytes();
-    let Ok((_, KernelRecord::Exec { executed: Some(executed), .. })) = decode(&data) else {
+    let Ok((
+        _,
+        KernelRecord::Exec {
+            executed: Some(executed),
+            ..
+        },
+    )) = decode(&data)
+    else {
         return;
     };
     assert!(executed.ancestors.len() <= EXEC_ANCESTORS);
