@@ -272,7 +272,7 @@ impl Probes {
         Ok(())
     }
 
-    /// Prepares a survey (see [`super::survey`]); `None` with [`Hook::RawTracepoint`], which has no
+    /// Prepares a [`Survey`]; `None` with [`Hook::RawTracepoint`], which has no
     /// iterators.
     ///
     /// # Errors

@@ -63,7 +63,7 @@ pub fn look_for_reader(
         .then(|| step.machine.readers(key))
         .flatten();
     let Some(Readers { pids, unread }) = found else {
-        return now.saturating_sub(looked) < LOOK_AGAIN;
+        return looked != 0 && now.saturating_sub(looked) < LOOK_AGAIN;
     };
     stream.reader_sought = now;
     for pid in &pids {

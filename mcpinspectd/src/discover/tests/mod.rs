@@ -179,8 +179,9 @@ fn a_reader_that_is_not_seen_is_replaced_by_the_writer() {
         fixture.collected.lines, [""; 0],
         "it may be about to be read"
     );
-    // The pipe is empty, and the probes saw no process read it.
+    // The pipe is empty, and the probes saw no process read it: the next survey tells.
     fixture.wait(2 * SECOND);
+    fixture.wait(SECOND / 10);
     assert_eq!(fixture.collected.lines, ["started"], "nothing is lost");
     assert_eq!(fixture.tracker.covered_blind_spots(), 1);
     fixture.moves(CLIENT, pipe(1), End::Writer, b"{}\n");
