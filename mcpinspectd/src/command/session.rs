@@ -12,6 +12,7 @@ use mcpinspectd::discover::WatchPolicy;
 use mcpinspectd::engine::{Limits, UNFINISHED_BESIDE};
 use mcpinspectd::model::{ServerId, Timestamp};
 use mcpinspectd::preflight::{self, Requirements};
+use mcpinspectd::priority::Priority;
 use mcpinspectd::privileges;
 use mcpinspectd::process::ProcessInfo;
 use mcpinspectd::process::identity::{self, Launched, clients::ClientConfigs};
@@ -172,7 +173,10 @@ pub fn wake_on_signals(signals: &[c_int], bell: Bell) -> anyhow::Result<()> {
     let mut signals = Signals::new(signals).context("cannot handle signals")?;
     std::thread::Builder::new()
         .name("signals".into())
-        .spawn(move || signals.forever().for_each(|_| bell.ring()))
+        .spawn(move || {
+            Priority::Pipeline.claim();
+            signals.forever().for_each(|_| bell.ring());
+        })
         .context("cannot start a thread")?;
     Ok(())
 }
