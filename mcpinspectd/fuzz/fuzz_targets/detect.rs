@@ -70,6 +70,7 @@ fn run(steps: &[Step<'_>]) -> Vec<Verdict> {
         let session_id = SessionId(format!("x{}", server % 8).into());
         let context = SessionContext {
             server_id: &server_id,
+            user: (server % 2 == 0).then_some(u32::from(server % 8)),
             session_id: &session_id,
             client: (server % 3 > 0).then_some(Pid(u32::from(server % 3))),
             time: Timestamp(time as u64 * 1_000_000_000),
