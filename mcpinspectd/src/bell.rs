@@ -2,7 +2,7 @@
 //!
 //! The pipeline's thread has several who may have work for it: the ring, callers on the bus, signals.
 //! If it looked for each of them ten times a second, an idle laptop would pay for that. Instead it
-//! sleeps, and whoever has work rings. A ring while the thread is awake is not lost: its next sleep ends
+//! sleeps, and those that have work ring. A ring while the thread is awake is not lost: its next sleep ends
 //! at once.
 
 use std::sync::{Arc, OnceLock};

@@ -2,7 +2,7 @@
 //!
 //! A launcher's own start is what says which package it was asked for: its command line in `/proc` may
 //! be another one by now. So the starts are kept by process, until the kernel reports its exit. Users
-//! share the room: whoever starts many processes displaces their own.
+//! share the room: a user who starts many processes displaces only their own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
