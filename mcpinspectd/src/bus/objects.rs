@@ -132,6 +132,8 @@ impl Objects {
             EventKind::ServerChanged
             | EventKind::Detection
             | EventKind::SessionIdentified
+            | EventKind::CallHung
+            | EventKind::ServerOrphaned
             | EventKind::CaptureGap
             | EventKind::BlindSpot
             | EventKind::InvalidMessage

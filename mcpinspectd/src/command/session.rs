@@ -60,6 +60,7 @@ pub fn limits(config: &Config) -> Limits {
             .as_usize()
             .saturating_add(UNFINISHED_BESIDE),
         max_in_flight: config.limits.requests_in_flight,
+        patience: config.limits.call_timeout.saturating_mul(1_000_000_000),
     }
 }
 

@@ -248,6 +248,9 @@ pub struct Limits {
     /// logged.
     #[serde(deserialize_with = "size::sessions")]
     pub sessions: usize,
+    /// Seconds without an answer or progress after which a call counts as hung: 1 to 86,400.
+    #[serde(deserialize_with = "size::call_timeout")]
+    pub call_timeout: u64,
 }
 
 impl Default for Limits {
@@ -255,6 +258,7 @@ impl Default for Limits {
         Self {
             requests_in_flight: 16_384,
             sessions: 4096,
+            call_timeout: 60,
         }
     }
 }

@@ -111,6 +111,10 @@ pub(super) fn sessions<'de, D: Deserializer<'de>>(d: D) -> Result<usize, D::Erro
     count(d, "sessions", 1, 100_000)
 }
 
+pub(super) fn call_timeout<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
+    Ok(count(d, "call_timeout", 1, 86_400)? as u64)
+}
+
 pub(super) fn seconds<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
     Ok(count(d, "every", 1, 3600)? as u64)
 }

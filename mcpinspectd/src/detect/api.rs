@@ -143,6 +143,12 @@ pub trait Detector {
         Verdict::UNCHECKED
     }
 
+    /// Judges that the client went on with a call (of `tool`, if it is a tool's) and sent another
+    /// `requestState` than the one that the server had issued.
+    fn altered_state(&mut self, _: &SessionContext<'_>, _tool: Option<&str>) -> Verdict {
+        Verdict::UNCHECKED
+    }
+
     /// Drops what is kept about a session that has ended.
     fn session_ended(&mut self, session: &SessionId);
 }

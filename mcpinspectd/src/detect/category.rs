@@ -83,7 +83,7 @@ words! {
         RateAnomaly = "rate_anomaly",
         /// A key or a password in plain sight.
         SecretExposure = "secret_exposure",
-        /// A server whose memory does not hold the bytes that went over the wire.
+        /// What one side sent is not what the other has, or hands back.
         WireTampering = "wire_tampering",
     }
 }

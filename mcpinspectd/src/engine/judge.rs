@@ -44,6 +44,12 @@ impl SessionState {
         let context = self.context(turn.time);
         let verdict = turn.judges.detector.message(&context, &message);
         self.report_findings(turn, &verdict, observed.tool.as_deref());
+        if observed.altered_state {
+            let tool = observed.tool.as_deref();
+            let context = self.context(turn.time);
+            let verdict = turn.judges.detector.altered_state(&context, tool);
+            self.report_findings(turn, &verdict, tool);
+        }
     }
 
     /// Reports bytes that are not a valid message, unless there were too many of late.

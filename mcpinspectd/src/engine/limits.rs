@@ -15,7 +15,12 @@ pub struct Limits {
     pub max_unfinished: usize,
     /// Requests of one session and direction that wait for their answer; above, the oldest are forgotten.
     pub max_in_flight: usize,
+    /// Nanoseconds without an answer or progress after which a request counts as overdue.
+    pub patience: u64,
 }
+
+/// The default for [`Limits::patience`]: how long the SDKs wait.
+const PATIENCE: u64 = 60_000_000_000;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -23,6 +28,7 @@ impl Default for Limits {
             max_message: DEFAULT_MAX_FRAME,
             max_unfinished: DEFAULT_MAX_FRAME + UNFINISHED_BESIDE,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
+            patience: PATIENCE,
         }
     }
 }

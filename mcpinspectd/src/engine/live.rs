@@ -3,13 +3,15 @@
 use serde_json::value::RawValue;
 
 use super::limits::Limits;
+use super::output::Overdue;
 use super::state::SessionState;
 use super::turn::Turn;
 use crate::detect::Difference;
 use crate::event::Event;
 use crate::event::body::{BlindSpot, SessionEnded, SessionStarted};
-use crate::model::{BlindMechanism, Direction, EndReason, GapReason, Pid, SessionStart};
+use crate::model::{BlindMechanism, Direction, EndReason, GapReason, Pid, SessionStart, Timestamp};
 use crate::registry::Owner;
+use crate::session::PendingRequest;
 use crate::wire::framing::{Framed, Framer};
 
 /// Blind spots of one session that are reported.
@@ -214,6 +216,20 @@ impl LiveSession {
             covered_by_other_end: false,
         };
         turn.report(Event::new(turn.time, self.state.subject(), body));
+    }
+
+    /// The requests that have become overdue by `now`. Notes them.
+    pub(super) fn overdue(&mut self, now: Timestamp) -> Vec<Overdue> {
+        self.state.overdue(now)
+    }
+
+    pub(super) fn report_overdue(&mut self, turn: &mut Turn<'_>, overdue: &Overdue) {
+        self.state.report_overdue(turn, overdue);
+    }
+
+    /// The requests in flight, with their direction.
+    pub(super) fn requests(&self) -> impl Iterator<Item = (Direction, &PendingRequest)> {
+        self.state.session.requests()
     }
 
     pub(super) fn end_of_stream(&mut self, turn: &mut Turn<'_>, direction: Direction) {

@@ -15,6 +15,7 @@
 //! - `live`: a session's two streams
 //! - `observe`: frames become messages that have their place in the session
 //! - `judge`, `judge_definitions`: what they mean
+//! - `overdue`: calls that wait too long for their answer
 //! - `turn`: holds the judgement of one input until it is reported
 //! - `tee`: tells several outputs the same
 //! - `record`: a message that can be kept
@@ -30,6 +31,7 @@ mod limits;
 mod live;
 mod observe;
 mod output;
+mod overdue;
 mod policy;
 mod record;
 mod sanitise;
@@ -42,7 +44,7 @@ use std::collections::HashMap;
 
 pub use self::limits::{Limits, UNFINISHED_BESIDE};
 use self::live::LiveSession;
-pub use self::output::{Judgement, MessageKind, MessageSeen, Output};
+pub use self::output::{Judgement, MessageKind, MessageSeen, Output, Overdue};
 pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
 pub use self::record::MessageRecord;
 pub use self::tee::Tee;
@@ -50,8 +52,14 @@ use self::turn::{Judges, Turn};
 use crate::detect::{Detector, Difference};
 use crate::event::body::BlindSpot;
 use crate::event::{Event, Subject};
-use crate::model::{BlindMechanism, EVERY_SERVER, Input, Pid, ServerId, SessionId, Timestamp};
+use crate::model::{
+    BlindMechanism, Direction, EVERY_SERVER, Input, Pid, ServerId, SessionId, Timestamp,
+};
 use crate::registry::Registry;
+use crate::session::PendingRequest;
+
+/// How often overdue calls are looked for, in nanoseconds.
+const SWEEP_EVERY: u64 = 1_000_000_000;
 
 /// How often decisions are looked for, in nanoseconds.
 const LOOK_EVERY: u64 = 100_000_000;
@@ -64,6 +72,8 @@ pub struct Engine {
     unfinished: usize,
     /// When decisions were last looked for.
     looked: Timestamp,
+    /// When overdue calls were last looked for.
+    swept: Timestamp,
     judges: Judges,
 }
 
@@ -75,6 +85,7 @@ impl Engine {
             sessions: HashMap::new(),
             unfinished: 0,
             looked: Timestamp(0),
+            swept: Timestamp(0),
             judges: Judges {
                 registry,
                 detector,
@@ -109,6 +120,39 @@ impl Engine {
         self.sessions.len()
     }
 
+    /// The requests in flight in all sessions, in no particular order.
+    pub fn requests(&self) -> impl Iterator<Item = (&SessionId, Direction, &PendingRequest)> {
+        self.sessions.iter().flat_map(|(id, session)| {
+            let requests = session.requests();
+            requests.map(move |(direction, request)| (id, direction, request))
+        })
+    }
+
+    /// It is `now`: tells which calls have waited too long for their answer. To be called often while
+    /// inputs come as they happen; the times of inputs count too. It does nothing most of the time.
+    pub fn pass_time(&mut self, now: Timestamp, output: &mut dyn Output) {
+        // A clock that was set back is looked at as a new one.
+        if now >= self.swept && now.nanos_since(self.swept) < SWEEP_EVERY {
+            return;
+        }
+        self.swept = now;
+        let mut overdue: Vec<Overdue> = Vec::new();
+        for session in self.sessions.values_mut() {
+            overdue.append(&mut session.overdue(now));
+        }
+        // The order of a table is not the same twice, and that of events has to be.
+        overdue.sort_by(|one, other| {
+            let key = |overdue: &Overdue| (overdue.due, overdue.session_id.clone());
+            key(one).cmp(&key(other))
+        });
+        for overdue in overdue {
+            if let Some(session) = self.sessions.get_mut(&overdue.session_id) {
+                let mut turn = Turn::new(overdue.due, &mut self.judges, output);
+                session.report_overdue(&mut turn, &overdue);
+            }
+        }
+    }
+
     /// Nothing is happening for now: tells what people decided about pins since the last time, in this
     /// process or another. To be called often; it does nothing most of the time.
     pub fn idle(&mut self, now: Timestamp, output: &mut dyn Output) {
@@ -128,6 +172,9 @@ impl Engine {
     ///
     /// Inputs of a session that is unknown, or over, are ignored.
     pub fn handle(&mut self, input: Input<'_>, output: &mut dyn Output) {
+        if let Some(time) = input.time() {
+            self.pass_time(time, output);
+        }
         if let Input::SessionStarted(start) = &input {
             // On disk before the event leaves: the name must not be another's after a restart.
             let registry = &mut self.judges.registry;

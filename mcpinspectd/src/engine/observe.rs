@@ -10,7 +10,7 @@ use super::turn::Turn;
 use crate::mcp::method::MethodName;
 use crate::mcp::{self, Budget, Id, Irregularity, Malformed, Message, Parsed, Payload};
 use crate::model::{Direction, GapReason};
-use crate::session::Observed;
+use crate::session::{Correlation, Observed};
 use crate::wire::framing::{Frame, Framed};
 
 /// Members of one batch that are reported one by one. A batch may hold a million.
@@ -25,6 +25,9 @@ struct Member<'a> {
     method: Option<Cow<'a, str>>,
     id: Option<Id<'a>>,
     answers: Option<(MethodName, u64)>,
+    correlation: Option<Correlation>,
+    concerns: Option<u64>,
+    call: Option<u64>,
     tool: Option<Arc<str>>,
     latency_ns: Option<u64>,
     is_error: bool,
@@ -89,6 +92,9 @@ impl SessionState {
                     id: parsed.message.id().map(|id| id.0),
                     reply_to: observed.answers.as_ref().map(|request| &*request.method),
                     answers: observed.answers.as_ref().map(|request| request.sequence),
+                    correlation: observed.correlation,
+                    concerns: observed.concerns,
+                    call: observed.call,
                     tool: observed.tool.as_deref(),
                     latency_ns: observed.latency_ns,
                     is_error: observed.is_error,
@@ -137,6 +143,9 @@ impl SessionState {
                     method: None,
                     id: None,
                     answers: None,
+                    correlation: None,
+                    concerns: None,
+                    call: None,
                     tool: None,
                     latency_ns: None,
                     is_error: false,
@@ -152,6 +161,9 @@ impl SessionState {
             answers: observed
                 .answers
                 .map(|request| (request.method, request.sequence)),
+            correlation: observed.correlation,
+            concerns: observed.concerns,
+            call: observed.call,
             tool: observed.tool,
             latency_ns: observed.latency_ns,
             is_error: observed.is_error,
@@ -184,6 +196,9 @@ impl SessionState {
                 id: member.id.map(|id| id.0),
                 reply_to: member.answers.as_ref().map(|(method, _)| &**method),
                 answers: member.answers.as_ref().map(|(_, sequence)| *sequence),
+                correlation: member.correlation,
+                concerns: member.concerns,
+                call: member.call,
                 tool: member.tool.as_deref(),
                 latency_ns: member.latency_ns,
                 is_error: member.is_error,
@@ -216,6 +231,9 @@ impl SessionState {
             gap_before: frame.gap_before,
             reply_to: None,
             answers: None,
+            correlation: None,
+            concerns: None,
+            call: None,
             tool: None,
             latency_ns: None,
             is_error: false,

@@ -1,7 +1,11 @@
 //! What comes out of the engine.
 
+use std::sync::Arc;
+
 use crate::event::Event;
+use crate::mcp::method::MethodName;
 use crate::model::{Action, Direction, Pid, ServerId, SessionId, Timestamp};
+use crate::session::Correlation;
 
 /// Takes what the engine says, in the order in which it happened. [`Tee`](super::Tee) joins several.
 pub trait Output {
@@ -20,6 +24,9 @@ pub trait Output {
     /// A member of the batch that was seen last. Its bytes, position and sequence are the batch's. At
     /// most 16,384 members of a batch are reported, and no more than take 4 MiB.
     fn member(&mut self, _member: &MessageSeen<'_>) {}
+
+    /// A request has waited too long for its answer, which may still come. Each is told once.
+    fn overdue(&mut self, _overdue: &Overdue) {}
 
     /// Whether [`Output::event`] is wanted.
     fn wants_events(&self) -> bool {
@@ -92,6 +99,13 @@ pub struct MessageSeen<'a> {
     pub reply_to: Option<&'a str>,
     /// The [`MessageSeen::sequence`] of the request that this response answers.
     pub answers: Option<u64>,
+    /// How this response relates to the request that it names.
+    pub correlation: Option<Correlation>,
+    /// The [`MessageSeen::sequence`] of the request that this notification cancels or reports progress of.
+    pub concerns: Option<u64>,
+    /// The [`MessageSeen::sequence`] of the first request of a call that takes several, on the later
+    /// requests and their responses.
+    pub call: Option<u64>,
     /// The tool that is called, or whose call is answered.
     pub tool: Option<&'a str>,
     /// Nanoseconds from the request to this response.
@@ -100,6 +114,29 @@ pub struct MessageSeen<'a> {
     pub is_error: bool,
     /// What is wrong with it, such as `not_json`; also of a message that can be read and is odd.
     pub invalid_reason: Option<&'a str>,
+}
+
+/// A request that has waited too long for its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overdue {
+    /// Its session.
+    pub session_id: SessionId,
+    /// The server of that session.
+    pub server_id: ServerId,
+    /// Which way it went.
+    pub direction: Direction,
+    /// Its method.
+    pub method: MethodName,
+    /// The tool that it calls.
+    pub tool: Option<Arc<str>>,
+    /// Its [`MessageSeen::sequence`].
+    pub sequence: u64,
+    /// When it was sent.
+    pub sent: Timestamp,
+    /// When its answer should have been there.
+    pub due: Timestamp,
+    /// Notifications of its progress so far.
+    pub progress: u32,
 }
 
 /// What an observation comes to, before it is reported.

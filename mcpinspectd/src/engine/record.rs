@@ -2,6 +2,7 @@
 
 use super::output::{MessageKind, MessageSeen};
 use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
+use crate::session::Correlation;
 
 /// A message as it was seen, borrowing nothing: for a store or a later reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,14 @@ pub struct MessageRecord {
     pub reply_to: Option<Box<str>>,
     /// The [`MessageRecord::sequence`] of the request that this response answers.
     pub answers: Option<u64>,
+    /// How this response relates to the request that it names.
+    pub correlation: Option<Correlation>,
+    /// The [`MessageRecord::sequence`] of the request that this notification cancels or reports progress
+    /// of.
+    pub concerns: Option<u64>,
+    /// The [`MessageRecord::sequence`] of the first request of a call that takes several, on the later
+    /// requests and their responses.
+    pub call: Option<u64>,
     /// The tool that is called, or whose call is answered.
     pub tool: Option<Box<str>>,
     /// Nanoseconds from the request to this response.
@@ -74,6 +83,9 @@ impl MessageRecord {
             gap_before,
             reply_to,
             answers,
+            correlation,
+            concerns,
+            call,
             tool,
             latency_ns,
             is_error,
@@ -95,6 +107,9 @@ impl MessageRecord {
             gap_before,
             reply_to: reply_to.map(Into::into),
             answers,
+            correlation,
+            concerns,
+            call,
             tool: tool.map(Into::into),
             latency_ns,
             is_error,

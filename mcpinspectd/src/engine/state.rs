@@ -35,8 +35,9 @@ pub(super) struct SessionState {
     pub(super) bytes: u64,
     pub(super) bytes_lost: u64,
     pub(super) invalid: Throttle,
+    pub(super) hung: Throttle,
+    pub(super) limits: Limits,
     joined_midstream: bool,
-    limits: Limits,
 }
 
 impl SessionState {
@@ -54,8 +55,9 @@ impl SessionState {
             bytes: 0,
             bytes_lost: 0,
             invalid: Throttle::default(),
-            joined_midstream: start.joined_midstream,
+            hung: Throttle::default(),
             limits,
+            joined_midstream: start.joined_midstream,
         }
     }
 

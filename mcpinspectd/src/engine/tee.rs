@@ -1,6 +1,6 @@
 //! One engine, several outputs: the daemon's events, a store of messages, a guard.
 
-use super::output::{Judgement, MessageSeen, Output};
+use super::output::{Judgement, MessageSeen, Output, Overdue};
 use crate::event::Event;
 
 /// Tells two outputs the same, the first one first; for more than two, one of them is a `Tee`.
@@ -39,6 +39,11 @@ impl<A: Output, B: Output> Output for Tee<A, B> {
         }
     }
 
+    fn overdue(&mut self, overdue: &Overdue) {
+        self.0.overdue(overdue);
+        self.1.overdue(overdue);
+    }
+
     fn wants_events(&self) -> bool {
         self.0.wants_events() || self.1.wants_events()
     }
@@ -74,6 +79,10 @@ impl<O: Output + ?Sized> Output for &mut O {
         (**self).member(member);
     }
 
+    fn overdue(&mut self, overdue: &Overdue) {
+        (**self).overdue(overdue);
+    }
+
     fn wants_events(&self) -> bool {
         (**self).wants_events()
     }
@@ -104,6 +113,12 @@ impl<O: Output> Output for Option<O> {
     fn member(&mut self, member: &MessageSeen<'_>) {
         if let Some(output) = self {
             output.member(member);
+        }
+    }
+
+    fn overdue(&mut self, overdue: &Overdue) {
+        if let Some(output) = self {
+            output.overdue(overdue);
         }
     }
 

@@ -5,7 +5,7 @@
 //! judgement first, through [`Output::judged`]. Reporting nothing early also keeps the order
 //! crash-safe: a pin is on disk before anyone hears of it.
 
-use super::output::{Judgement, MessageSeen, Output};
+use super::output::{Judgement, MessageSeen, Output, Overdue};
 use super::policy::AutoApproval;
 use crate::detect::Detector;
 use crate::event::Event;
@@ -76,6 +76,11 @@ impl<'a> Turn<'a> {
     /// Reports a member of the last batch.
     pub(super) fn tell_member(&mut self, member: &MessageSeen<'_>) {
         self.output.member(member);
+    }
+
+    /// Tells that a request is overdue.
+    pub(super) fn tell_overdue(&mut self, overdue: &Overdue) {
+        self.output.overdue(overdue);
     }
 
     /// Tells the events that have collected.

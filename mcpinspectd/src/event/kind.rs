@@ -21,6 +21,10 @@ pub enum EventKind {
     SessionIdentified,
     /// `mcp_session_ended`
     SessionEnded,
+    /// `mcp_call_hung`
+    CallHung,
+    /// `mcp_server_orphaned`
+    ServerOrphaned,
     /// `mcp_capture_gap`
     CaptureGap,
     /// `mcp_blind_spot`
@@ -37,7 +41,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every type there is.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::ToolSeen,
         Self::ToolChanged,
         Self::ServerChanged,
@@ -45,6 +49,8 @@ impl EventKind {
         Self::SessionStarted,
         Self::SessionIdentified,
         Self::SessionEnded,
+        Self::CallHung,
+        Self::ServerOrphaned,
         Self::CaptureGap,
         Self::BlindSpot,
         Self::InvalidMessage,
@@ -74,6 +80,8 @@ impl EventKind {
                 ("mcp_session_identified", "512d2d94920d46bbb89d1c19c46bb7d9")
             }
             Self::SessionEnded => ("mcp_session_ended", "33f2fbbb8a9e4f60897f16986b7b3e96"),
+            Self::CallHung => ("mcp_call_hung", "fbc1a19ce809495ca65e81b6017ec1c3"),
+            Self::ServerOrphaned => ("mcp_server_orphaned", "37a848b515654b758bebed34a12d4014"),
             Self::CaptureGap => ("mcp_capture_gap", "1551cbf79b3d4e99b1b6ec99e42738e8"),
             Self::BlindSpot => ("mcp_blind_spot", "dac2852c733445ae8d662bfa26114b21"),
             Self::InvalidMessage => ("mcp_invalid_message", "c792d67ac6ff4c9599da4b2c4793672c"),

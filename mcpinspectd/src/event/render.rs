@@ -53,6 +53,8 @@ mod tests {
         MCP session with files started; server pid 4242 uid 1000 /usr/bin/node; client pid 4241 uid 1000 /usr/bin/node; named by package:npm
         files speaks MCP 2025-06-18; server calls itself files 1.2; client calls itself agent ?
         MCP session with files ended; server_exited; 12 messages, 3456 bytes, 0 bytes lost, 1 requests unanswered
+        A call of "read" hangs in files; no answer for 60 s
+        files runs on without a client; its session ended 10 s ago (client_exited); /usr/bin/node, uid 1000
         512 bytes of files were lost; server_to_client from byte 4096: ring_full
         files moves data by io_uring; pid 4242; its bytes are not seen
         Invalid message in a session with files; server_to_client: not_json, 17 bytes; begins Starting server…
@@ -73,6 +75,8 @@ mod tests {
         MCP session with files started
         files speaks MCP 2025-06-18
         MCP session with files ended
+        A call of "read" hangs in files
+        files runs on without a client
         512 bytes of files were lost
         files moves data by io_uring
         Invalid message in a session with files

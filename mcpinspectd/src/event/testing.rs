@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::event::body::{
-    BlindSpot, CaptureGap, Contained, Detected, DropReason, EventsDropped, InvalidMessage, Policy,
-    PolicyDecision, PolicyItem, ServerChanged, SessionEnded, SessionIdentified, SessionStarted,
-    ToolChanged, ToolSeen,
+    BlindSpot, CallHung, CaptureGap, Contained, Detected, DropReason, EventsDropped,
+    InvalidMessage, Policy, PolicyDecision, PolicyItem, ServerChanged, ServerOrphaned,
+    SessionEnded, SessionIdentified, SessionStarted, ToolChanged, ToolSeen,
 };
 use crate::event::{Event, Subject};
 use crate::model::{
@@ -161,6 +161,28 @@ pub fn examples() -> Vec<Event> {
                 bytes: 3456,
                 bytes_lost: 0,
                 unanswered: 1,
+            },
+        ),
+        Event::new(
+            TIME,
+            files(),
+            CallHung {
+                direction: Direction::ClientToServer,
+                method: "tools/call".to_owned(),
+                tool_name: Some("read".to_owned()),
+                waited_ms: 60_000,
+                progress: 0,
+                suppressed: 0,
+            },
+        ),
+        Event::new(
+            TIME,
+            files(),
+            ServerOrphaned {
+                reason: EndReason::ClientExited,
+                exe: "/usr/bin/node".to_owned(),
+                uid: 1000,
+                seconds: 10,
             },
         ),
         Event::new(

@@ -77,7 +77,7 @@ pub fn sender(method: &str) -> Option<Sender> {
 pub const MAX_METHOD: usize = 128;
 
 /// The requests of all revisions, most frequent first.
-const KNOWN: [&str; 22] = [
+pub const KNOWN: [&str; 22] = [
     "tools/call",
     "tools/list",
     "ping",
@@ -138,4 +138,13 @@ impl Deref for MethodName {
 /// Whether requests of this method stay open by design, so that a missing answer means nothing.
 pub fn stays_open(method: &str) -> bool {
     method == "subscriptions/listen"
+}
+
+/// Whether the answer to such a request takes as long as a person or a task takes, so that a late one
+/// means nothing: `tasks/result` waits for the end of its task.
+pub fn waits_for_people(method: &str) -> bool {
+    matches!(
+        method,
+        "elicitation/create" | "sampling/createMessage" | "tasks/result"
+    )
 }

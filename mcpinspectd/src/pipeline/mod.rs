@@ -17,6 +17,8 @@
 //! | engine: judge | compares definitions with their pins, and looks for attacks | [`registry`](crate::registry), [`detect`](crate::detect) |
 //! | engine: tell | messages and events, in order | [`engine`](crate::engine), [`event`](crate::event) |
 //! | messages | copies messages for a consumer of their own, where there is one | `messages` |
+//! | calls | counts exchanges by method, for monitoring | [`status`](crate::status::calls) |
+//! | leftovers | looks for servers that run on after their client is gone | `leftovers` |
 //! | containment | findings that have a server frozen or killed, where that is configured | `containment` |
 //! | outbox | holds an event back until the registry's writes before it are on disk | `store` |
 //! | outputs | every sink has a queue of its own | [`outputs`] |
@@ -27,6 +29,7 @@
 
 mod containment;
 mod host;
+mod leftovers;
 mod messages;
 #[cfg(feature = "bus")]
 pub mod outputs;
@@ -39,6 +42,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use self::containment::Containment;
+use self::leftovers::Leftovers;
 use self::programs::ProgramLookup;
 use self::sessions::SessionTable;
 use crate::contain::ContainmentPolicy;
@@ -46,6 +50,7 @@ use crate::control::{ContainmentThread, ControlHandle, ControlQueue};
 use crate::engine::{Engine, Output, Tee};
 use crate::model::{Account, Input, InputSink, Pid, Timestamp};
 use crate::process;
+use crate::status::calls::CallCounts;
 
 pub use host::{Host, Reloaded};
 pub use messages::{MessageQueue, message_queue};
@@ -58,6 +63,8 @@ pub struct Pipeline<O, H> {
     engine: Engine,
     containment: ContainmentPolicy,
     messages: Option<MessageQueue>,
+    calls: CallCounts,
+    leftovers: Leftovers,
     output: O,
     requests: ControlQueue,
     /// Containment is done beside the pipeline.
@@ -87,6 +94,8 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             engine,
             containment: ContainmentPolicy::default(),
             messages: None,
+            calls: CallCounts::default(),
+            leftovers: Leftovers::default(),
             output,
             requests,
             containing: ContainmentThread::start(control)?,
@@ -114,7 +123,21 @@ impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
     fn input(&mut self, input: Input<'_>) {
         self.programs.look_up(&input);
         let mut requested = Vec::new();
-        let mut outputs = Tee(&mut self.output, self.messages.as_mut());
+        match &input {
+            Input::SessionStarted(start) => self.leftovers.started(start),
+            Input::SessionEnded {
+                session,
+                reason,
+                time,
+            } => {
+                if let Some(parties) = self.sessions.parties(session) {
+                    self.leftovers.ended(parties, *reason, *time);
+                }
+            }
+            _ => {}
+        }
+        let copies = Tee(self.messages.as_mut(), &mut self.calls);
+        let mut outputs = Tee(&mut self.output, copies);
         let mut contained = Containment {
             policy: &mut self.containment,
             output: &mut outputs,
@@ -138,6 +161,14 @@ impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
                 time: Timestamp::now(),
             });
         }
-        self.engine.idle(Timestamp::now(), &mut self.output);
+        let now = Timestamp::now();
+        self.engine.idle(now, &mut self.output);
+        let copies = Tee(self.messages.as_mut(), &mut self.calls);
+        self.engine
+            .pass_time(now, &mut Tee(&mut self.output, copies));
+        let serves = |process| self.sessions.serves(process);
+        for event in self.leftovers.due(now, serves, process::snapshot) {
+            self.output.event(event);
+        }
     }
 }

@@ -35,6 +35,8 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             sessions: self.engine.sessions(),
             registry: registry.size(),
             health: registry.health(),
+            calls: self.calls.clone(),
+            in_flight: self.engine.requests().count(),
             paused: self.sessions.is_everyone_paused(),
             paused_servers: self.sessions.paused().count(),
             ..Snapshot::default()

@@ -102,6 +102,12 @@ impl SessionTable {
         clients.into_iter().collect()
     }
 
+    /// Whether a process is the server of an open session.
+    pub fn serves(&self, process: Process) -> bool {
+        let mut entries = self.sessions.values();
+        entries.any(|entry| entry.parties.server == Some(process))
+    }
+
     /// The parties of one session.
     pub fn parties(&self, session: &SessionId) -> Option<&SessionParties> {
         Some(&self.sessions.get(session)?.parties)

@@ -1,8 +1,12 @@
 //! Requests that wait for their answer.
 //!
-//! An answer may take a day, so nothing expires by time; a session may have ten thousand requests in
-//! flight, so an entry is small; and a client may send requests forever without an answer, so above a
-//! maximum the oldest request is forgotten and counted.
+//! An answer may take a day, so nothing expires by time: a request that waits too long is noted as
+//! overdue, once, and its answer still finds it. A session may have ten thousand requests in flight, so
+//! an entry is small; and a client may send requests forever without an answer, so above a maximum the
+//! oldest request is forgotten and counted.
+//!
+//! The ids that were answered last are remembered as well, so that a second answer to a request is told
+//! apart from one to a request that never was.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,6 +22,9 @@ pub const DEFAULT_MAX_IN_FLIGHT: usize = 16_384;
 /// are forgotten as well. Ordinary ones have a tenth of that.
 const TEXT_EACH: usize = 128;
 
+/// Answered ids that are remembered per direction: a second answer follows soon or never.
+const MAX_ANSWERED: usize = 64;
+
 /// A request in flight.
 #[derive(Clone, Debug)]
 pub struct PendingRequest {
@@ -31,16 +38,49 @@ pub struct PendingRequest {
     pub cursor: Option<IdKey>,
     /// How many earlier attempts ended in a result that asked for more input (2026-07-28).
     pub retries: u16,
+    /// The number of the message in which the first of these attempts came; of a first attempt, its own.
+    pub first: u64,
     /// Whether its sender has cancelled it. An answer may still be on its way.
     pub cancelled: bool,
+    /// Whether it was noted as overdue.
+    pub overdue: bool,
+    /// What notifications of its progress name it by.
+    pub progress_token: Option<IdKey>,
+    /// Notifications of its progress so far.
+    pub progress: u32,
+    /// When it was sent, or its progress was last heard of.
+    pub heard: Timestamp,
     /// Number of the message that it came in; see [`Session::count_message`](super::Session::count_message).
     pub sequence: u64,
 }
 
 impl PendingRequest {
+    /// A request that was sent at `time` in the message of number `sequence`.
+    pub fn new(method: MethodName, time: Timestamp, sequence: u64) -> Self {
+        Self {
+            method,
+            tool: None,
+            time,
+            cursor: None,
+            retries: 0,
+            first: sequence,
+            cancelled: false,
+            overdue: false,
+            progress_token: None,
+            progress: 0,
+            heard: time,
+            sequence,
+        }
+    }
+
     /// Whether a missing answer counts as missing.
     fn expects_answer(&self) -> bool {
         !self.cancelled && !method::stays_open(&self.method)
+    }
+
+    /// Whether a late answer counts as late.
+    fn expects_answer_soon(&self) -> bool {
+        self.expects_answer() && !method::waits_for_people(&self.method)
     }
 }
 
@@ -57,6 +97,12 @@ pub struct InFlight {
     text: usize,
     forgotten: u64,
     reused: u64,
+    /// Ids of requests whose progress goes by another token.
+    tokens: HashMap<IdKey, IdKey>,
+    /// The ids that were answered last, oldest first.
+    answered: VecDeque<IdKey>,
+    /// No request is overdue before this moment.
+    earliest: Timestamp,
 }
 
 #[derive(Debug)]
@@ -76,6 +122,9 @@ impl InFlight {
             text: 0,
             forgotten: 0,
             reused: 0,
+            tokens: HashMap::new(),
+            answered: VecDeque::new(),
+            earliest: Timestamp(u64::MAX),
         }
     }
 
@@ -88,9 +137,15 @@ impl InFlight {
             pending,
         };
         self.text += text(&id, &entry);
+        // The patience is the caller's: what was just sent is looked at whenever it asks next.
+        self.earliest = self.earliest.min(entry.pending.heard);
+        let token = entry.pending.progress_token.clone();
         if let Some(previous) = self.requests.insert(id.clone(), entry) {
-            self.text -= text(&id, &previous);
             self.reused += u64::from(previous.pending.expects_answer());
+            self.removed(&id, &previous);
+        }
+        if let Some(token) = token.filter(|token| *token != id) {
+            self.tokens.insert(token, id.clone());
         }
         self.order.push_back((self.counter, id));
         while self.requests.len() > self.limit
@@ -108,7 +163,7 @@ impl InFlight {
         while let Some((number, id)) = self.order.pop_front() {
             if is_current(&self.requests, number, &id) {
                 if let Some(entry) = self.requests.remove(&id) {
-                    self.text -= text(&id, &entry);
+                    self.removed(&id, &entry);
                     self.forgotten += u64::from(entry.pending.expects_answer());
                 }
                 return;
@@ -122,21 +177,101 @@ impl InFlight {
             .requests
             .remove_entry(id)
             .or_else(|| self.requests.remove_entry(&id.lookalike()?))?;
-        self.text -= text(&id, &entry);
+        self.removed(&id, &entry);
         if self.requests.is_empty() {
             self.order.clear();
+            self.tokens.clear();
+            self.earliest = Timestamp(u64::MAX);
             // Return the memory of a burst.
             self.requests.shrink_to(64);
             self.order.shrink_to(64);
+            self.tokens.shrink_to(64);
         }
+        if self.answered.len() == MAX_ANSWERED {
+            self.answered.pop_front();
+        }
+        self.answered.push_back(id);
         Some(entry.pending)
     }
 
-    /// Notes that the sender of this request has cancelled it.
-    pub fn cancel(&mut self, id: &IdKey) {
-        if let Some(entry) = self.requests.get_mut(id) {
-            entry.pending.cancelled = true;
+    /// Whether a request with this id was answered not long ago.
+    pub fn was_answered(&self, id: &IdKey) -> bool {
+        let lookalike = id.lookalike();
+        let mut answered = self.answered.iter();
+        answered.any(|answered| answered == id || Some(answered) == lookalike.as_ref())
+    }
+
+    /// Keeps account of a request that is removed.
+    fn removed(&mut self, id: &IdKey, entry: &Entry) {
+        self.text -= text(id, entry);
+        if let Some(token) = &entry.pending.progress_token
+            && self.tokens.get(token) == Some(id)
+        {
+            self.tokens.remove(token);
         }
+    }
+
+    /// Notes that the sender of this request has cancelled it. Returns the request, if it is in flight.
+    pub fn cancel(&mut self, id: &IdKey) -> Option<&PendingRequest> {
+        let entry = self.requests.get_mut(id)?;
+        entry.pending.cancelled = true;
+        Some(&entry.pending)
+    }
+
+    /// Notes progress of the request with this token, which is no longer overdue then. Returns the
+    /// request, if it is in flight.
+    pub fn progress(&mut self, token: &IdKey, now: Timestamp) -> Option<&PendingRequest> {
+        let id = match self.requests.get(token) {
+            Some(entry) if entry.pending.progress_token.as_ref() == Some(token) => token,
+            _ => self.tokens.get(token)?,
+        };
+        let pending = &mut self.requests.get_mut(id)?.pending;
+        pending.progress = pending.progress.saturating_add(1);
+        pending.heard = pending.heard.max(now);
+        Some(pending)
+    }
+
+    /// Notes the requests of which nothing was heard for `patience` nanoseconds until `now`, and hands
+    /// each to `note`, once. Costs nothing while none can be.
+    pub fn overdue(
+        &mut self,
+        now: Timestamp,
+        patience: u64,
+        mut note: impl FnMut(&IdKey, &PendingRequest),
+    ) {
+        if now.nanos_since(self.earliest) < patience {
+            return;
+        }
+        let mut earliest = Timestamp(u64::MAX);
+        for (id, Entry { pending, .. }) in &mut self.requests {
+            if pending.overdue || !pending.expects_answer_soon() {
+                continue;
+            }
+            if now.nanos_since(pending.heard) >= patience {
+                pending.overdue = true;
+                note(id, pending);
+            } else {
+                earliest = earliest.min(pending.heard);
+            }
+        }
+        self.earliest = earliest;
+    }
+
+    /// Hears of all of these requests now: the other side is waiting for an answer itself.
+    pub fn hear_all(&mut self, now: Timestamp) {
+        for entry in self.requests.values_mut() {
+            entry.pending.heard = entry.pending.heard.max(now);
+        }
+    }
+
+    /// The requests in flight, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &PendingRequest> {
+        self.requests.values().map(|entry| &entry.pending)
+    }
+
+    /// Whether an answer is expected to any of them, be it soon or not.
+    pub fn expects_answers(&self) -> bool {
+        self.iter().any(PendingRequest::expects_answer)
     }
 
     /// The number of requests in flight.
@@ -172,6 +307,7 @@ fn text(id: &IdKey, entry: &Entry) -> usize {
         method,
         tool,
         cursor,
+        progress_token,
         ..
     } = &entry.pending;
     let method = match method {
@@ -179,8 +315,9 @@ fn text(id: &IdKey, entry: &Entry) -> usize {
         MethodName::Other(name) => name.len(),
     };
     let tool = tool.as_ref().map_or(0, |tool| tool.len());
+    let tokens = [cursor, progress_token].into_iter().flatten();
     // The order has the id, too, but shares its text.
-    id.text() + cursor.as_ref().map_or(0, IdKey::text) + method + tool
+    id.text() + tokens.map(IdKey::text).sum::<usize>() + method + tool
 }
 
 fn is_current(requests: &HashMap<IdKey, Entry>, number: u64, id: &IdKey) -> bool {
@@ -192,15 +329,7 @@ mod tests {
     use super::*;
 
     fn pending(time: u64) -> PendingRequest {
-        PendingRequest {
-            method: MethodName::new("tools/call"),
-            tool: None,
-            time: Timestamp(time),
-            cursor: None,
-            retries: 0,
-            cancelled: false,
-            sequence: 0,
-        }
+        PendingRequest::new(MethodName::new("tools/call"), Timestamp(time), 0)
     }
 
     fn time(pending: Option<PendingRequest>) -> Option<u64> {
@@ -273,6 +402,76 @@ mod tests {
                 .take(&IdKey::Number(1))
                 .is_some_and(|pending| pending.cancelled)
         );
+    }
+
+    #[test]
+    fn what_waits_too_long_is_noted_once_and_still_found() {
+        let mut table = InFlight::new(10);
+        let noted = |table: &mut InFlight, now| {
+            let mut noted = Vec::new();
+            table.overdue(Timestamp(now), 100, |id, _| noted.push(id.clone()));
+            noted
+        };
+        table.insert(IdKey::Number(1), pending(0));
+        table.insert(IdKey::Number(2), pending(50));
+        assert!(noted(&mut table, 99).is_empty());
+        assert_eq!(noted(&mut table, 100), [IdKey::Number(1)]);
+        assert!(noted(&mut table, 149).is_empty());
+        assert_eq!(noted(&mut table, 1000), [IdKey::Number(2)]);
+        assert!(noted(&mut table, 2000).is_empty());
+        assert!(
+            table
+                .take(&IdKey::Number(1))
+                .is_some_and(|pending| pending.overdue)
+        );
+        for method in ["subscriptions/listen", "elicitation/create", "tasks/result"] {
+            let method = MethodName::new(method);
+            let request = PendingRequest::new(method, Timestamp(0), 0);
+            table.insert(IdKey::Number(3), request);
+            assert!(noted(&mut table, 5000).is_empty());
+        }
+    }
+
+    #[test]
+    fn progress_is_a_sign_of_life_by_any_token() {
+        let mut table = InFlight::new(10);
+        for (id, token) in [(1, IdKey::Number(1)), (2, IdKey::of_text("t"))] {
+            let progress_token = Some(token);
+            let request = PendingRequest {
+                progress_token,
+                ..pending(0)
+            };
+            table.insert(IdKey::Number(id), request);
+        }
+        table.insert(IdKey::Number(3), pending(0));
+        let progress = |table: &mut InFlight, token, now| {
+            let request = table.progress(&token, Timestamp(now));
+            request.map(|request| request.progress)
+        };
+        assert_eq!(progress(&mut table, IdKey::Number(1), 90), Some(1));
+        assert_eq!(progress(&mut table, IdKey::of_text("t"), 95), Some(1));
+        assert_eq!(progress(&mut table, IdKey::of_text("t"), 96), Some(2));
+        // The third never gave a token.
+        assert_eq!(progress(&mut table, IdKey::Number(3), 90), None);
+        let mut noted = Vec::new();
+        table.overdue(Timestamp(100), 100, |id, _| noted.push(id.clone()));
+        assert_eq!(noted, [IdKey::Number(3)]);
+        table.take(&IdKey::Number(2));
+        assert_eq!(progress(&mut table, IdKey::of_text("t"), 99), None);
+        assert!(table.tokens.is_empty());
+    }
+
+    #[test]
+    fn answered_ids_are_remembered_for_a_while() {
+        let mut table = InFlight::new(10);
+        for number in 0..=64 {
+            table.insert(IdKey::Number(number), pending(0));
+            table.take(&IdKey::Number(number));
+        }
+        assert!(!table.was_answered(&IdKey::Number(0)));
+        assert!(table.was_answered(&IdKey::Number(1)));
+        assert!(table.was_answered(&IdKey::of_text("64")));
+        assert!(!table.was_answered(&IdKey::Number(65)));
     }
 
     #[test]

@@ -6,21 +6,28 @@
 //! messages become something that the registry and detection can work on.
 //!
 //! - [`in_flight`]: requests that wait for their answer
+//! - [`chains`]: calls that take several requests
+//! - [`correlation`]: how an answer relates to its request
+//! - [`latency`]: how long answers take, as a histogram
 //! - [`id`]: ids as keys
 //! - [`identity`]: who the parties say they are
 //! - [`listing`]: pages assembled into listings
 
+pub mod chains;
+pub mod correlation;
 pub mod id;
 pub mod identity;
 pub mod in_flight;
+pub mod latency;
 pub mod listing;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use correlation::Correlation;
 pub use identity::DeclaredIdentity;
 pub use in_flight::{DEFAULT_MAX_IN_FLIGHT, InFlight, PendingRequest};
 
+use self::chains::{Chains, Continues, OpenCall};
 use self::id::IdKey;
 use crate::mcp::method::MethodName;
 use crate::mcp::view::{Params, ServerResult};
@@ -30,9 +37,6 @@ use crate::model::{Direction, Timestamp};
 /// Length to which a tool's name is cut in its calls, in bytes.
 const MAX_TOOL_NAME: usize = 256;
 
-/// Most results that are remembered as waiting for more input.
-const MAX_WAITING: usize = 1024;
-
 /// One client talking to one server.
 #[derive(Debug)]
 pub struct Session {
@@ -40,8 +44,7 @@ pub struct Session {
     from_server: InFlight,
     identity: DeclaredIdentity,
     announced: Option<DeclaredIdentity>,
-    /// `requestState` of results that asked for more input, with the number of retries.
-    waiting: HashMap<IdKey, u16>,
+    chains: Chains,
     /// Whether requests may have been missed.
     may_miss_requests: bool,
     /// Messages so far, those of both directions together.
@@ -55,6 +58,15 @@ pub struct Observed<'a> {
     pub tool: Option<Arc<str>>,
     /// The request that this response answers.
     pub answers: Option<PendingRequest>,
+    /// How this response relates to the request that it names.
+    pub correlation: Option<Correlation>,
+    /// The number of the message with the request that this notification cancels or reports progress of.
+    pub concerns: Option<u64>,
+    /// The number of the message with the first request of the call that this is a later request of, or
+    /// the answer to one.
+    pub call: Option<u64>,
+    /// Whether a request goes on with a call, and its `requestState` is not what the server had issued.
+    pub altered_state: bool,
     /// Nanoseconds from that request to this response.
     pub latency_ns: Option<u64>,
     /// Whether it is an error, of the protocol or of a tool.
@@ -91,7 +103,7 @@ impl Session {
             from_server: InFlight::new(max_in_flight),
             identity: DeclaredIdentity::default(),
             announced: None,
-            waiting: HashMap::new(),
+            chains: Chains::default(),
             may_miss_requests: joined_midstream,
             messages: 0,
         }
@@ -128,6 +140,36 @@ impl Session {
         self.from_client.len() + self.from_server.len()
     }
 
+    /// The requests in flight, in no particular order, with their direction.
+    pub fn requests(&self) -> impl Iterator<Item = (Direction, &PendingRequest)> {
+        let from_client = self.from_client.iter();
+        let from_server = self.from_server.iter();
+        from_client
+            .map(|request| (Direction::ClientToServer, request))
+            .chain(from_server.map(|request| (Direction::ServerToClient, request)))
+    }
+
+    /// Notes the requests of which nothing was heard for `patience` nanoseconds until `now`, and hands
+    /// each to `note`, once. Their answers still find them.
+    ///
+    /// A server that asks its client something in the meantime is not late: it is waiting itself.
+    pub fn overdue(
+        &mut self,
+        now: Timestamp,
+        patience: u64,
+        mut note: impl FnMut(Direction, &PendingRequest),
+    ) {
+        self.from_server.overdue(now, patience, |_, request| {
+            note(Direction::ServerToClient, request);
+        });
+        if self.from_server.expects_answers() {
+            self.from_client.hear_all(now);
+        }
+        self.from_client.overdue(now, patience, |_, request| {
+            note(Direction::ClientToServer, request);
+        });
+    }
+
     /// Takes in one message.
     pub fn observe<'a>(
         &mut self,
@@ -137,18 +179,10 @@ impl Session {
     ) -> Observed<'a> {
         match message {
             Message::Request(request) => self.request(direction, request, time),
-            Message::Notification(notification) => {
-                if notification.method == "notifications/cancelled" {
-                    let id = notification
-                        .params
-                        .map(Params::read)
-                        .and_then(|params| params.request_id);
-                    if let Some(id) = id.and_then(Id::from_raw) {
-                        self.asked_by(direction).cancel(&IdKey::new(id));
-                    }
-                }
-                Observed::default()
-            }
+            Message::Notification(notification) => Observed {
+                concerns: self.notification(direction, notification, time),
+                ..Observed::default()
+            },
             Message::Response(response) => self.response(direction, response, time),
         }
     }
@@ -161,6 +195,29 @@ impl Session {
         }
     }
 
+    /// Takes in a notification. Returns the number of the message with the request that it concerns.
+    fn notification(
+        &mut self,
+        direction: Direction,
+        notification: &crate::mcp::message::Notification<'_>,
+        time: Timestamp,
+    ) -> Option<u64> {
+        let params = || notification.params.map(Params::read);
+        let request = match &*notification.method {
+            "notifications/cancelled" => {
+                let id = Id::from_raw(params()?.request_id?)?;
+                self.asked_by(direction).cancel(&IdKey::new(id))
+            }
+            "notifications/progress" => {
+                let token = Id::from_raw(params()?.progress_token?)?;
+                let asked = self.asked_by(direction.reverse());
+                asked.progress(&IdKey::new(token), time)
+            }
+            _ => None,
+        };
+        request.map(|request| request.sequence)
+    }
+
     fn request<'a>(
         &mut self,
         direction: Direction,
@@ -168,15 +225,14 @@ impl Session {
         time: Timestamp,
     ) -> Observed<'a> {
         let params = request.params.map(Params::read);
-        let mut pending = PendingRequest {
-            method: MethodName::new(&request.method),
-            tool: None,
-            time,
-            cursor: None,
-            retries: 0,
-            cancelled: false,
-            sequence: self.messages,
-        };
+        let method = MethodName::new(&request.method);
+        let mut pending = PendingRequest::new(method, time, self.messages);
+        let meta = params.as_ref().and_then(|params| params.meta.as_ref());
+        pending.progress_token = meta
+            .and_then(|meta| meta.progress_token)
+            .and_then(Id::from_raw)
+            .map(IdKey::new);
+        let mut altered_state = false;
         if let (Direction::ClientToServer, Some(params)) = (direction, &params) {
             match &*pending.method {
                 "initialize" => self.identity.initialize_request(params),
@@ -193,18 +249,35 @@ impl Session {
                 self.identity.request_meta(meta);
             }
             if let Some(state) = params.request_state.and_then(IdKey::of_string) {
-                let before = self.waiting.remove(&state);
-                pending.retries = before.unwrap_or(0).saturating_add(1);
+                altered_state = self.continues(&state, &mut pending);
             }
         }
         let tool = pending.tool.clone();
+        let call = (pending.retries > 0).then_some(pending.first);
         self.asked_by(direction)
             .insert(IdKey::new(request.id), pending);
         Observed {
             tool,
             params,
+            call,
+            altered_state,
             ..Observed::default()
         }
+    }
+
+    /// Makes a request that came with `state` part of the call that it goes on with. Returns whether the
+    /// state was altered.
+    fn continues(&mut self, state: &IdKey, pending: &mut PendingRequest) -> bool {
+        let tool = pending.tool.as_deref();
+        let (call, altered) = match self.chains.continued(state, &pending.method, tool) {
+            Continues::Call(call) => (Some(call), false),
+            // The result with this very state may be among what was not seen.
+            Continues::Altered(call) => (Some(call), !self.may_miss_requests),
+            Continues::Unknown => (None, false),
+        };
+        pending.retries = call.as_ref().map_or(0, |call| call.retries) + 1;
+        pending.first = call.map_or(pending.first, |call| call.first);
+        altered
     }
 
     fn response<'a>(
@@ -213,16 +286,31 @@ impl Session {
         response: &crate::mcp::message::Response<'a>,
         time: Timestamp,
     ) -> Observed<'a> {
-        let asked_by = direction.reverse();
-        let answers = response
-            .id
-            .and_then(|id| self.asked_by(asked_by).take(&IdKey::new(id)));
+        let may_miss_requests = self.may_miss_requests;
+        let id = response.id.map(IdKey::new);
+        let asked = self.asked_by(direction.reverse());
+        let answers = id.as_ref().and_then(|id| asked.take(id));
+        let correlation = match (&answers, &id) {
+            (Some(request), _) if request.cancelled => Correlation::Cancelled,
+            (Some(request), _) if request.overdue => Correlation::Late,
+            (Some(_), _) => Correlation::Answer,
+            (None, Some(id)) if asked.was_answered(id) => Correlation::Duplicate,
+            (None, Some(_)) if may_miss_requests || asked.has_forgotten() => Correlation::Unknown,
+            (None, Some(_)) => Correlation::Orphan,
+            // An error about a message that could not be read has no id to repeat.
+            (None, None) => Correlation::Unknown,
+        };
         let mut observed = Observed {
             tool: answers.as_ref().and_then(|request| request.tool.clone()),
             latency_ns: answers
                 .as_ref()
                 .map(|request| time.nanos_since(request.time)),
             is_error: matches!(response.outcome, Outcome::Error(_)),
+            correlation: Some(correlation),
+            call: answers
+                .as_ref()
+                .filter(|request| request.retries > 0)
+                .map(|request| request.first),
             ..Observed::default()
         };
         if let (Outcome::Result(raw), Direction::ServerToClient) = (response.outcome, direction) {
@@ -264,13 +352,16 @@ impl Session {
             Some(_) => {}
         }
         let state = result.request_state.and_then(IdKey::of_string);
-        if let (Some("input_required"), Some(state)) = (result.result_type.as_deref(), state) {
-            // An attacker can fill this table with states that never come back; honest retries are quick.
-            if self.waiting.len() >= MAX_WAITING {
-                self.waiting.clear();
-            }
-            self.waiting
-                .insert(state, answers.map_or(0, |request| request.retries));
+        if let (Some("input_required"), Some(state), Some(request)) =
+            (result.result_type.as_deref(), state, answers)
+        {
+            let call = OpenCall {
+                method: request.method.clone(),
+                tool: request.tool.clone(),
+                first: request.first,
+                retries: request.retries,
+            };
+            self.chains.issued(state, call);
         }
         self.identity.stateless_result(&result);
         observed.identified = self.has_news(&result);

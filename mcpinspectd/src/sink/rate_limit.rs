@@ -218,10 +218,12 @@ fn is_bounded_by_nature(kind: EventKind) -> bool {
         | EventKind::ToolChanged
         | EventKind::ServerChanged
         | EventKind::Detection
+        | EventKind::CallHung
         | EventKind::InvalidMessage => false,
         EventKind::SessionStarted
         | EventKind::SessionIdentified
         | EventKind::SessionEnded
+        | EventKind::ServerOrphaned
         | EventKind::CaptureGap
         | EventKind::BlindSpot
         | EventKind::Policy

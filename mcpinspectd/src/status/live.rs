@@ -270,6 +270,8 @@ impl Live {
             }
             Body::ServerChanged(_)
             | Body::Detection(_)
+            | Body::CallHung(_)
+            | Body::ServerOrphaned(_)
             | Body::CaptureGap(_)
             | Body::BlindSpot(_)
             | Body::InvalidMessage(_)

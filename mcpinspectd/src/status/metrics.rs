@@ -18,6 +18,7 @@ use crate::model::SinkTally;
 use crate::model::{Account, CaptureTotals, Severity, Timestamp};
 use crate::priority::Priority;
 use crate::registry::StorageHealth;
+use crate::status::calls::CallCounts;
 
 /// How many events there were, by type and severity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +58,10 @@ pub struct Snapshot {
     pub registry: (usize, usize),
     /// How the registry's disk is doing.
     pub health: StorageHealth,
+    /// Exchanges.
+    pub calls: CallCounts,
+    /// Requests that wait for their answer.
+    pub in_flight: usize,
     /// Events.
     pub events: EventCounts,
     /// What became of them.
@@ -190,6 +195,8 @@ impl Snapshot {
         );
         page.row(&[], self.health.lost);
 
+        self.calls_text(&mut page);
+
         page.family("events_total", "counter", "Events by type and severity.");
         for (kind, row) in EventKind::ALL.iter().zip(&self.events.0) {
             for ((_, severity), count) in SEVERITIES.iter().zip(row) {
@@ -248,6 +255,55 @@ impl Page {
             self.text.push('}');
         }
         let _ = writeln!(self.text, " {value}");
+    }
+}
+
+impl Snapshot {
+    fn calls_text(&self, page: &mut Page) {
+        page.family("requests_total", "counter", "Requests, by method.");
+        for (method, counts) in self.calls.methods() {
+            page.row(&[("method", method)], counts.requests);
+        }
+        page.family(
+            "request_errors_total",
+            "counter",
+            "Responses that were errors, by the method of their request.",
+        );
+        for (method, counts) in self.calls.methods() {
+            page.row(&[("method", method)], counts.errors);
+        }
+        page.family(
+            "request_duration_microseconds",
+            "summary",
+            "How long responses took since the start, by method.",
+        );
+        for (method, counts) in self.calls.methods() {
+            for (part, label) in [(0.5, "0.5"), (0.9, "0.9"), (0.99, "0.99")] {
+                if let Some(nanos) = counts.latency.quantile(part) {
+                    page.row(&[("method", method), ("quantile", label)], nanos / 1000);
+                }
+            }
+        }
+        page.family(
+            "responses_total",
+            "counter",
+            "Responses, by how they relate to their request.",
+        );
+        for (correlation, count) in self.calls.responses() {
+            page.row(&[("correlation", correlation.as_str())], count);
+        }
+        page.family(
+            "requests_overdue_total",
+            "counter",
+            "Requests that waited longer than call_timeout.",
+        );
+        page.row(&[], self.calls.overdue());
+        page.family(
+            "requests_in_flight",
+            "gauge",
+            "Requests that wait for their response.",
+        );
+        page.row(&[], self.in_flight as u64);
     }
 }
 

@@ -3,6 +3,7 @@
 //! All of it is folded from the events that everyone gets, on this side of the queues, so that a
 //! question never makes the pipeline wait and no answer can contradict the events.
 
+pub mod calls;
 pub mod history;
 pub mod live;
 pub mod metrics;

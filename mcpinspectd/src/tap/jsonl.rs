@@ -115,6 +115,9 @@ impl Format for Jsonl {
             position: _,
             sequence: _,
             answers: _,
+            correlation: _,
+            concerns: _,
+            call: _,
             invalid_reason: _,
         } = *message;
         let (raw, raw_base64) = match std::str::from_utf8(bytes) {

@@ -401,6 +401,12 @@ impl Detector for RuntimeDetector {
         self.verdict(context, None, report)
     }
 
+    fn altered_state(&mut self, context: &SessionContext<'_>, tool: Option<&str>) -> Verdict {
+        self.refresh();
+        let report = tampering::altered_state();
+        self.verdict(context, tool, report)
+    }
+
     fn session_ended(&mut self, session: &SessionId) {
         self.activity.session_ended(session);
         self.flows.session_ended(session);

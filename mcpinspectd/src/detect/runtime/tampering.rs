@@ -1,4 +1,5 @@
-//! A server whose end of a stream has other bytes than the client's end.
+//! What one side sent and the other has is not the same: the bytes of a stream at its two ends, or what a
+//! client has to hand back unchanged.
 
 use super::findings::{FindingKind, finding};
 use crate::detect::analysis::Report;
@@ -39,4 +40,18 @@ pub(super) fn judge(difference: &Difference<'_>) -> Report {
         &String::from_utf8_lossy(client),
         explanation,
     )
+}
+
+/// The finding that a `requestState` came back altered.
+pub(super) fn altered_state() -> Report {
+    let kind = FindingKind {
+        pattern: "request-state-altered",
+        category: Category::WireTampering,
+        severity: Severity::Medium,
+        action: Action::Warn,
+    };
+    let explanation = "The client went on with a call that had asked for input, and sent back another \
+        `requestState` than the server had issued. The state is the server's: a client has to return it as it \
+        was, and one that changes it may change what the server believes it has agreed to.";
+    finding(kind, "params.requestState", "", explanation.into())
 }

@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::detect::{Detector, NoDetector};
-use crate::engine::{Engine, Limits, MessageSeen, Output};
+use crate::engine::{Engine, Limits, MessageSeen, Output, Overdue};
 use crate::event::Event;
 use crate::model::{Direction, EndReason, Input, ServerId, ServerIdentity, Timestamp};
 use crate::registry::{Owner, Registry, ServerOf};
+use crate::session::Correlation;
 use crate::source::script::Script;
 
 /// Writes down what the engine says, one line each.
@@ -16,6 +17,8 @@ pub(super) struct Log {
     pub(super) events: Vec<Value>,
     /// Both, in order.
     pub(super) all: Vec<Value>,
+    /// Requests that were told as overdue.
+    pub(super) overdue: usize,
 }
 
 impl Output for Log {
@@ -24,10 +27,15 @@ impl Output for Log {
             "time": message.time.0, "session": message.session_id.0, "server": message.server_id.0,
             "direction": message.direction, "kind": message.kind, "method": message.method, "id": message.id,
             "bytes": String::from_utf8_lossy(message.bytes), "gap": message.gap_before, "reply_to": message.reply_to,
-            "tool": message.tool, "latency": message.latency_ns, "error": message.is_error, "invalid": message.invalid_reason,
+            "tool": message.tool, "correlation": message.correlation.map(Correlation::as_str), "concerns": message.concerns,
+            "call": message.call, "latency": message.latency_ns, "error": message.is_error, "invalid": message.invalid_reason,
         });
         self.messages.push(line.clone());
         self.all.push(line);
+    }
+
+    fn overdue(&mut self, _overdue: &Overdue) {
+        self.overdue += 1;
     }
 
     fn event(&mut self, event: Event) {

@@ -8,5 +8,6 @@ mod fixture;
 mod loss;
 mod messages;
 mod outputs;
+mod overdue;
 mod session;
 mod users;

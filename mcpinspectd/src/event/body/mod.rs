@@ -7,6 +7,7 @@
 mod capture;
 mod containment;
 mod definition;
+mod exchange;
 mod finding;
 mod policy;
 mod session;
@@ -16,6 +17,7 @@ use serde::Serialize;
 pub use capture::{BlindSpot, CaptureGap, DropReason, EventsDropped, InvalidMessage};
 pub use containment::Contained;
 pub use definition::{ServerChanged, ToolChanged, ToolSeen};
+pub use exchange::{CallHung, ServerOrphaned};
 pub use finding::Detected;
 pub use policy::{Policy, PolicyDecision, PolicyItem};
 pub use session::{SessionEnded, SessionIdentified, SessionStarted};
@@ -90,6 +92,10 @@ bodies! {
     SessionIdentified(SessionIdentified),
     /// A session is over.
     SessionEnded(SessionEnded),
+    /// A request has waited too long for its answer.
+    CallHung(CallHung),
+    /// A server goes on running after its client is gone.
+    ServerOrphaned(ServerOrphaned),
     /// Bytes of a stream were lost.
     CaptureGap(CaptureGap),
     /// A party moves bytes in a way that the probes cannot copy.
