@@ -74,18 +74,24 @@ pub struct EndpointWatch {
     pub compare_only: u32,
 }
 
+/// Set in the writer's [`EndpointCounters::position`] until the bytes that were unread at the
+/// registration have been summed up. Until then, calls are counted and nothing of them is shipped,
+/// because it is not known yet where in the stream they belong.
+pub const REGISTERING: u64 = 1 << 63;
+
 /// What the probes count at an endpoint, even where no payload is shipped. Only the probes write it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointCounters {
     /// By [`End`]: bytes that crossed it since the endpoint was registered. The writer's count starts
     /// with the bytes that were unread then, so that position 0 is the first byte that was still to be
-    /// read.
+    /// read. See [`Self::counted`].
     pub position: [u64; 2],
-    /// Bytes that were unread when the endpoint was registered: where the writer's count started.
+    /// Where the writer's count started: what was unread when the endpoint was registered, and what was
+    /// read meanwhile. Earlier bytes are never shipped from the writer's end.
     pub unread: u64,
     /// Length of the first write that was counted, if `unread` is not 0. If that write was under way
-    /// during the registration, `unread` includes its bytes too, and they are counted twice.
+    /// during the registration, `unread` may include its bytes too, and they are counted twice.
     pub first_write: u64,
     /// By [`End`]: bytes that should have been shipped and were not (ring full, page not resident).
     pub lost: [u64; 2],
@@ -103,4 +109,24 @@ pub struct EndpointCounters {
     /// By [`End`]: whether anything held it open then, a descriptor in flight included. A socket's two
     /// are the same.
     pub held: [u32; 2],
+    /// 1 if calls returned all the time while the unread bytes were summed up, so that the writer's
+    /// count may start at a wrong byte.
+    pub uncertain: u64,
+}
+
+impl EndpointCounters {
+    /// Bytes counted at an end; 0 while it is not known where the count starts.
+    pub const fn counted(&self, end: End) -> u64 {
+        let position = self.position[end as usize];
+        if position & REGISTERING == 0 {
+            position
+        } else {
+            0
+        }
+    }
+
+    /// Whether the writer's count starts where `unread` says, a write under way aside.
+    pub const fn is_exact(&self) -> bool {
+        self.position[End::Writer as usize] & REGISTERING == 0 && self.uncertain == 0
+    }
 }

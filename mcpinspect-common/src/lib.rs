@@ -12,7 +12,7 @@ mod stats;
 mod survey;
 mod syscall;
 
-pub use endpoint::{End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch};
+pub use endpoint::{End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch, REGISTERING};
 pub use exec::{
     ARGUMENT_CLASSES, AncestorReport, EXEC_ANCESTORS, EXEC_NAME_MAX, EXEC_PATH_MAX, ExecReport,
     SHORT_NAME_MAX,

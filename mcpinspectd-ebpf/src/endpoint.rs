@@ -1,7 +1,15 @@
 //! Registers an endpoint: its watch, its counters, and how many bytes were unread at that moment.
 //!
+//! Both ends have to count from the same byte. So the counters come first, and from then on no call
+//! is missed. While the unread bytes are summed up, what calls write is counted and not shipped
+//! ([`REGISTERING`]). The sum is valid only if it is the same twice and no call has returned
+//! meanwhile. One instruction then checks the latter and sets the writer's count to its start.
+//! What remains is a write that has put its bytes in before the sum and returns after it: it is
+//! counted twice, and user space finds out by comparing the bytes.
+//!
 //! Cost to other processes: none at a system call. An exec with a pipe or socket as standard input
-//! or output pays for a loop over what is unread in it (nothing, in a new pipe) and two insertions.
+//! or output pays for two loops over what is unread in it (nothing, in a new pipe) and two
+//! insertions.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`).
 
@@ -9,12 +17,14 @@ use core::{ffi::c_void, mem::MaybeUninit};
 
 use aya_ebpf::{bindings::BPF_NOEXIST, helpers::generated::bpf_loop};
 use mcpinspect_common::{
-    End, EndpointCounters, EndpointKey, EndpointKind, EndpointReport, EndpointWatch, Stat,
+    End, EndpointCounters, EndpointKey, EndpointKind, EndpointReport, EndpointWatch, REGISTERING,
+    Stat,
 };
 
 use crate::{
     descriptor,
     kernel::probe,
+    ledger,
     maps::{COUNTERS, WATCHES, count},
     offsets::*,
 };
@@ -26,6 +36,8 @@ const PIPE_SLOTS: u32 = 65_536;
 /// Queued socket buffers to sum up: more of the smallest ones than a socket of the default size can
 /// hold.
 const QUEUE_LENGTH: u32 = 4096;
+/// How often the unread bytes are summed up while calls return in between.
+const ATTEMPTS: u32 = 16;
 
 /// Registers the endpoint behind `file`, if it can carry MCP. Returns the report for user space.
 #[inline(always)]
@@ -35,36 +47,53 @@ pub fn register(file: u64, fd: u32) -> EndpointReport {
         return report;
     };
     if key.kind == EndpointKind::Pipe as u32 {
-        report.fresh = insert(key, inode, 0, pipe_unread(inode)) as u32;
+        let inserted = insert(key, inode, 0);
+        report.fresh = inserted.whole as u32;
+        if inserted.counters {
+            count_unread(key, key, inode);
+        }
     } else {
-        let Some((peer_inode, unread, peer_unread)) = socket_pair(file) else {
+        let Some(pair) = socket_pair(file) else {
             return report;
         };
-        let peer = descriptor::key(peer_inode, EndpointKind::UnixSocket);
-        report.peer_ino = peer.ino;
-        // The peer wrote what is unread here, and the other way round.
-        report.fresh = insert(key, inode, peer.ino, peer_unread) as u32;
-        insert(peer, peer_inode, key.ino, unread);
+        let peer_key = descriptor::key(pair.peer_inode, EndpointKind::UnixSocket);
+        report.peer_ino = peer_key.ino;
+        let inserted = insert(key, inode, peer_key.ino);
+        let peer_inserted = insert(peer_key, pair.peer_inode, key.ino);
+        report.fresh = inserted.whole as u32;
+        // What is unread at one socket was written at the other.
+        if inserted.counters {
+            count_unread(key, peer_key, pair.peer);
+        }
+        if peer_inserted.counters {
+            count_unread(peer_key, key, pair.own);
+        }
     }
     report.key = key;
     report.fd = fd;
     report
 }
 
-/// Inserts an endpoint that is not known yet; the writer's position starts after the unread bytes.
-/// Returns whether it is new.
+/// What was new of an endpoint.
+struct Inserted {
+    /// Its counters: who inserts them sets them to their start.
+    counters: bool,
+    /// Its counters and its watch.
+    whole: bool,
+}
+
+/// Inserts an endpoint that is not known yet.
 #[inline(always)]
-fn insert(key: EndpointKey, inode: u64, peer_ino: u64, written_unread: u64) -> bool {
+fn insert(key: EndpointKey, inode: u64, peer_ino: u64) -> Inserted {
     let mut counters = zeroed_counters();
     counters.inode = inode;
     counters.peer_ino = peer_ino;
-    counters.unread = written_unread;
-    counters.position[End::Writer as usize] = written_unread;
+    counters.position[End::Writer as usize] = REGISTERING;
     // Counters first: a call that finds the watch must find them too.
-    let fresh = COUNTERS
+    let counters = COUNTERS
         .insert(key, counters, u64::from(BPF_NOEXIST))
         .is_ok();
-    if !fresh && let Some(known) = COUNTERS.get_ptr_mut(key) {
+    if !counters && let Some(known) = COUNTERS.get_ptr_mut(key) {
         // A named pipe that was closed everywhere and opened again may have another place in memory.
         // SAFETY: an aligned word of a map entry.
         unsafe { (&raw mut (*known).inode).write_volatile(inode) };
@@ -79,7 +108,86 @@ fn insert(key: EndpointKey, inode: u64, peer_ino: u64, written_unread: u64) -> b
     if !watched && unsafe { WATCHES.get(key) }.is_none() {
         count(Stat::RegistrationsFailed, 1);
     }
-    fresh && watched
+    Inserted {
+        counters,
+        whole: counters && watched,
+    }
+}
+
+/// A stream whose unread bytes are being summed up.
+#[repr(C)]
+struct Registration {
+    /// Where it is written.
+    writer: EndpointKey,
+    /// Where it is read.
+    reader: EndpointKey,
+    /// Where its unread bytes are: the pipe's inode, or the socket that reads.
+    object: u64,
+}
+
+/// Sets the writer's count to what is unread.
+#[inline(always)]
+fn count_unread(writer: EndpointKey, reader: EndpointKey, object: u64) {
+    let mut registration = Registration {
+        writer,
+        reader,
+        object,
+    };
+    // SAFETY: `count_step` has the signature of a loop callback, and `registration` outlives the loop.
+    unsafe {
+        bpf_loop(
+            ATTEMPTS,
+            count_step as *mut c_void,
+            (&raw mut registration).cast(),
+            0,
+        );
+    }
+}
+
+/// Tries once. Returns 1 when the count is set.
+unsafe extern "C" fn count_step(index: u32, context: *mut c_void) -> i64 {
+    // SAFETY: the context that `count_unread` passes to the loop.
+    let registration = unsafe { &*context.cast::<Registration>() };
+    let (Some(written), Some(read)) = (
+        COUNTERS.get_ptr_mut(registration.writer),
+        COUNTERS.get_ptr_mut(registration.reader),
+    ) else {
+        return 1;
+    };
+    // SAFETY: aligned words of map entries that stay allocated while the program runs.
+    unsafe {
+        let count = &raw mut (*written).position[End::Writer as usize];
+        let taken = &raw const (*read).position[End::Reader as usize];
+        let returned = count.read_volatile();
+        let before = taken.read_volatile();
+        let sum = unread(registration);
+        let start = before.wrapping_add(sum);
+        let still = unread(registration) == sum && taken.read_volatile() == before;
+        if still {
+            (&raw mut (*written).unread).write_volatile(start);
+            if ledger::exchange(count, returned, start) {
+                return 1;
+            }
+        }
+        if index + 1 < ATTEMPTS {
+            return 0;
+        }
+        // Something moves bytes without a pause: the count starts somewhere near.
+        (&raw mut (*written).uncertain).write_volatile(1);
+        (&raw mut (*written).unread).write_volatile(start);
+        ledger::add(count, start.wrapping_sub(returned));
+    }
+    1
+}
+
+/// Bytes of a stream that are unread now.
+#[inline(always)]
+fn unread(registration: &Registration) -> u64 {
+    if registration.writer.kind == EndpointKind::Pipe as u32 {
+        pipe_unread(registration.object)
+    } else {
+        queue_unread(registration.object)
+    }
 }
 
 /// Counters at zero, by one store per word: a call of `memset` would be a loop over bytes, which
@@ -168,23 +276,30 @@ pub fn is_unix_socket(file: u64) -> bool {
     probe::<u16>(sock, OFF_SOCK_FAMILY.load()) == AF_UNIX
 }
 
-/// The inode of the peer of a connected `AF_UNIX` stream socket, with the bytes that are unread here
-/// and there.
+/// A connected pair of sockets.
+struct SocketPair {
+    peer_inode: u64,
+    /// The kernel's `struct sock` of each.
+    own: u64,
+    peer: u64,
+}
+
+/// The sockets of a connected `AF_UNIX` stream socket.
 #[inline(always)]
-fn socket_pair(file: u64) -> Option<(u64, u64, u64)> {
+fn socket_pair(file: u64) -> Option<SocketPair> {
     // A kernel whose AF_UNIX is a module has no BTF for it: sockets are not followed.
     if OFF_UNIX_PEER.load() == 0 {
         return None;
     }
     let socket: u64 = probe(file, OFF_FILE_PRIVATE_DATA.load());
-    let sock: u64 = probe(socket, OFF_SOCKET_SK.load());
-    if sock == 0
+    let own: u64 = probe(socket, OFF_SOCKET_SK.load());
+    if own == 0
         || probe::<u16>(socket, OFF_SOCKET_TYPE.load()) != SOCK_STREAM
-        || probe::<u16>(sock, OFF_SOCK_FAMILY.load()) != AF_UNIX
+        || probe::<u16>(own, OFF_SOCK_FAMILY.load()) != AF_UNIX
     {
         return None;
     }
-    let peer: u64 = probe(sock, OFF_UNIX_PEER.load());
+    let peer: u64 = probe(own, OFF_UNIX_PEER.load());
     if peer == 0 {
         return None;
     }
@@ -192,8 +307,11 @@ fn socket_pair(file: u64) -> Option<(u64, u64, u64)> {
     if peer_socket == 0 {
         return None;
     }
-    let inode = peer_socket + u64::from(OFF_SOCKET_ALLOC_INODE.load());
-    Some((inode, queue_unread(sock), queue_unread(peer)))
+    Some(SocketPair {
+        peer_inode: peer_socket + u64::from(OFF_SOCKET_ALLOC_INODE.load()),
+        own,
+        peer,
+    })
 }
 
 /// Unread bytes in a socket's receive queue.

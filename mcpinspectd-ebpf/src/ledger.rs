@@ -8,10 +8,12 @@
 //!
 //! Minimum kernel version: 5.12 (atomic operations that return the previous value).
 
-use core::intrinsics::{AtomicOrdering, atomic_xadd};
+use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
-use mcpinspect_common::{End, EndpointCounters, EndpointKey, NOT_JSON_BUDGET, SHIP_REGARDLESS};
+use mcpinspect_common::{
+    End, EndpointCounters, EndpointKey, NOT_JSON_BUDGET, REGISTERING, SHIP_REGARDLESS,
+};
 
 use crate::{kernel::user, maps::COUNTERS, watch};
 
@@ -32,6 +34,12 @@ pub fn account(key: &EndpointKey, end: usize, total: u64) -> Extent {
         };
     };
     let position = advance(counters, end, total);
+    if position & REGISTERING != 0 {
+        return Extent {
+            position: 0,
+            bytes: 0,
+        };
+    }
     let mut limit = watch::ship_limit(key, end);
     // SAFETY: as in `advance`.
     let not_json = unsafe { (&raw const (*counters).not_json[end & 1]).read_volatile() } != 0;
@@ -129,11 +137,20 @@ fn add_lost(counters: *mut EndpointCounters, end: usize, bytes: u64) {
     }
 }
 
-/// Adds atomically and returns the previous value. The target has this instruction but no
-/// compare-and-swap, so core does not offer its atomics. A relaxed ordering would be enough, but
-/// with it LLVM 22 emits the older instruction, which returns nothing.
+/// Adds atomically and returns the previous value. The target has the instructions for this and for
+/// [`exchange`], but core does not offer its atomics. A relaxed ordering would be enough, but with it
+/// LLVM 22 emits the older instruction, which returns nothing.
 #[inline(always)]
-unsafe fn add(word: *mut u64, amount: u64) -> u64 {
+pub unsafe fn add(word: *mut u64, amount: u64) -> u64 {
     // SAFETY: the caller passes an aligned word that outlives the call.
     unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(word, amount) }
+}
+
+/// Replaces `expected` by `value` atomically. Returns whether the word was as expected.
+#[inline(always)]
+pub unsafe fn exchange(word: *mut u64, expected: u64, value: u64) -> bool {
+    const SEQUENTIAL: AtomicOrdering = AtomicOrdering::SeqCst;
+    // SAFETY: as in `add`.
+    let (found, _) = unsafe { atomic_cxchg::<u64, SEQUENTIAL, SEQUENTIAL>(word, expected, value) };
+    found == expected
 }

@@ -15,7 +15,7 @@
 //! main ─┬─▶ syscall ─┬─▶ fd_passing ──▶ tracked
 //!       │            ├─▶ blind_spot ─┬─▶ ledger ─▶ watch ─▶ descriptor
 //!       │            └─▶ copy ───────┴─▶ emit
-//!       ├─▶ lifecycle ─┬─▶ endpoint ─▶ descriptor
+//!       ├─▶ lifecycle ─┬─▶ endpoint ─▶ descriptor, ledger
 //!       │              ├─▶ program ─▶ emit
 //!       ├─▶ iterator ──┘
 //!       └─▶ survey ────▶ descriptor

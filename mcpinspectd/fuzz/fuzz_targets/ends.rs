@@ -3,13 +3,18 @@
 #![cfg_attr(fuzzing, no_main)]
 
 use mcpinspect_common::End;
-use mcpinspectd::wire::comparison::{Compared, EndComparison};
+use mcpinspectd::wire::comparison::{Compared, EndComparison, Start};
 use mcpinspectd::wire::reassembly::Piece;
 use mcpinspectd_fuzz::fuzz_target;
 
 fuzz_target!(|steps: Vec<(u8, u16, &[u8])>| {
-    for authority in [End::Reader, End::Writer] {
-        let mut ends = EndComparison::new(authority, 0, true);
+    let starts = [Start::Together, Start::Unread(40), Start::Midstream(7)];
+    let ends = [End::Reader, End::Writer];
+    for (authority, start) in ends
+        .into_iter()
+        .flat_map(|end| starts.map(|start| (end, start)))
+    {
+        let mut ends = EndComparison::new(authority, start);
         let (mut read, mut now) = (Vec::new(), 0);
         let mut stream = Vec::new();
         let mut collect = |compared: Compared<'_>| {

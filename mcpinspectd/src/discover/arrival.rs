@@ -3,7 +3,7 @@
 use mcpinspect_common::{End, EndpointKey};
 
 use super::counts::counted;
-use super::delivery::pass_on;
+use super::delivery::{self, pass_on};
 use super::flow::Flow;
 use super::step::Step;
 use super::unseen;
@@ -25,6 +25,7 @@ pub fn settle(step: &mut Step<'_>, now: u64) {
             flow.settle_comparison(now, emit);
         });
     }
+    delivery::settle_turns(step, now);
 }
 
 /// Checks streams whose counts no longer change: were bytes counted that never came, or taken by a

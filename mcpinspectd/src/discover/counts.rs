@@ -11,7 +11,7 @@ pub fn counted(streams: &StreamTable, machine: &dyn Environment, key: EndpointKe
     let position = |endpoint: Option<EndpointKey>, end: End| {
         endpoint
             .and_then(|endpoint| machine.counters(endpoint))
-            .map_or(0, |counters| counters.position[end as usize])
+            .map_or(0, |counters| counters.counted(end))
     };
     let stream = streams.get(key);
     let written_at = stream.and_then(|stream| stream.written_at);

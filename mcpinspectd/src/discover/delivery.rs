@@ -3,65 +3,98 @@
 use mcpinspect_common::{End, EndpointKey};
 
 use super::announcing::{self, Parties};
+use super::arrivals::Emit;
 use super::blind_spots;
 use super::flow::{Flow, SessionIndex};
 use super::session::{PendingContent, PendingPiece, TrackedSession};
 use super::step::Step;
 use super::stream::Skipped;
+use super::streams::Kept;
+use super::turns::{Happening, Held, Turn};
 use crate::capture::Origin;
 use crate::model::{
     BlindMechanism, Direction, EndReason, GapReason, Input, Pid, SessionId, Timestamp,
 };
-use crate::wire::comparison::Compared;
+use crate::wire::comparison::{Compared, Start};
 use crate::wire::reassembly::Piece;
 
-/// Makes an undecided stream one direction of a session, and passes on what was kept of it.
+/// What was kept of a stream that has just become one direction of a session.
+pub struct Bound {
+    key: EndpointKey,
+    direction: Direction,
+    kept: Kept,
+}
+
+/// Makes an undecided stream one direction of a session. What was kept of it is passed on by
+/// [`catch_up`].
 pub fn bind(
     step: &mut Step<'_>,
     index: SessionIndex,
     key: EndpointKey,
     direction: Direction,
-    now: u64,
-) {
+) -> Option<Bound> {
     tracing::trace!(
         ?key,
         direction = direction.as_str(),
         session = index,
         "part of a session"
     );
-    let Some(kept) = step.streams.bind(key, index, direction) else {
-        return;
-    };
+    let kept = step.streams.bind(key, index, direction)?;
     if let Some(session) = step.sessions.get_mut(index) {
         session.attach(key, direction, kept.joined);
         session.suspicions.extend(kept.suspicion);
     }
+    Some(Bound {
+        key,
+        direction,
+        kept,
+    })
+}
+
+/// Passes on what was kept of streams of one session, in the order in which it came.
+pub fn catch_up(step: &mut Step<'_>, index: SessionIndex, bound: &[Bound], now: u64) {
     blind_spots::report_suspicions(step, index, now);
-    if step.settings.compare_ends {
-        compare_ends(step, key, kept.joined);
+    for Bound { key, kept, .. } in bound {
+        if step.settings.compare_ends {
+            compare_ends(step, *key, kept.joined);
+        }
+        step.ship(*key);
+        let tgid = kept.reader.unwrap_or(0);
+        if let Some(Skipped { to, reason }) = kept.skipped {
+            skip(step, *key, to, reason, Origin { tgid, time: now });
+        }
     }
-    step.ship(key);
-    let tgid = kept.reader.unwrap_or(0);
-    if let Some(Skipped { to, reason }) = kept.skipped {
-        skip(step, key, to, reason, Origin { tgid, time: now });
-    }
-    for (position, bytes, time) in kept.read.pieces() {
-        deliver(step, key, position, bytes, Origin { tgid, time });
+    let mut pieces: Vec<_> = bound
+        .iter()
+        .flat_map(|bound| bound.kept.read.pieces().map(move |piece| (bound, piece)))
+        .collect();
+    pieces
+        .sort_by_key(|(bound, (_, _, time))| (*time, bound.direction == Direction::ServerToClient));
+    for (Bound { key, kept, .. }, (position, bytes, time)) in pieces {
+        let tgid = kept.reader.unwrap_or(0);
+        deliver(step, *key, position, bytes, Origin { tgid, time });
     }
 }
 
 /// Starts to compare the ends of a stream that has just become part of a session.
 fn compare_ends(step: &mut Step<'_>, key: EndpointKey, joined: bool) {
-    let unread = step
+    let counters = step
         .streams
         .get(key)
-        .and_then(|stream| step.machine.counters(stream.written_at?))
-        .map_or(0, |counters| counters.unread);
-    // A call that was under way when the stream became known may have been counted at one end and
-    // not at the other.
-    let aligned = !joined && unread == 0;
+        .and_then(|stream| step.machine.counters(stream.written_at?));
+    let unread = counters.map_or(0, |counters| counters.unread);
+    let is_exact = counters.is_none_or(|counters| counters.is_exact());
+    let start = if joined || !is_exact {
+        // A call that was under way when the stream became known may have been counted at one end and
+        // not at the other.
+        Start::Midstream(unread)
+    } else if unread > 0 {
+        Start::Unread(unread)
+    } else {
+        Start::Together
+    };
     if let Some(flow) = step.streams.flow_mut(key) {
-        flow.compare(unread, aligned);
+        flow.compare(start);
     }
 }
 
@@ -123,44 +156,54 @@ pub fn missing(
 /// Takes in that a reader has seen the end of a stream.
 pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
     pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
-        flow.finish_comparison(emit);
+        flow.finish_comparison(origin.time, emit);
     });
     let Some(flow) = step.streams.flow_mut(key) else {
         return;
     };
-    let direction = flow.direction();
+    let (index, direction) = (flow.session(), flow.direction());
     let is_first = flow.end();
-    let Some(session) = step.sessions.get_mut(flow.session()) else {
+    let Some(session) = step.sessions.get_mut(index) else {
         return;
     };
-    if session.announced && is_first {
-        step.sink.input(Input::EndOfStream {
-            session: (&session.id).into(),
-            direction,
-            time: step.clock.at(origin.time),
-        });
-    }
     let reason = match direction {
         Direction::ClientToServer => EndReason::ClientClosed,
         Direction::ServerToClient => EndReason::ServerClosed,
     };
     session.close(origin.time, reason);
+    if session.announced && is_first {
+        session.turns.add(direction, origin.time, Happening::End);
+        take_turns(step, index, origin.time);
+    }
 }
 
 /// Makes the writer's end the source of a stream whose reader cannot be seen, and passes on what was
 /// kept of it. Returns whether that changed anything.
 pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: u64) -> bool {
     let mut kept = None;
-    pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
-        kept = flow.switch_to_writer(emit);
+    act_on(step, key, GapReason::RingFull, |flow, emit| {
+        kept = flow.switch_to_writer(now, emit);
     });
-    let Some(kept) = kept else {
+    let (Some(kept), Some(flow)) = (kept, step.streams.flow(key)) else {
         return false;
     };
+    let (index, direction) = (flow.session(), flow.direction());
     step.ship(key);
     let tgid = step.streams.last_at(key, End::Writer).unwrap_or(0);
-    for (position, bytes, time) in kept.pieces() {
-        deliver(step, key, position, bytes, Origin { tgid, time });
+    let last = kept.pieces().last().map_or(now, |(_, _, time)| time);
+    if is_announced(step, index, last) {
+        note_party(step, index, direction, End::Writer, tgid);
+        // What came later in the other stream waits for all of it.
+        act_on(step, key, GapReason::RingFull, |flow, emit| {
+            for (position, bytes, time) in kept.pieces() {
+                flow.push(position, bytes, time, emit);
+            }
+        });
+        take_turns(step, index, now);
+    } else {
+        for (position, bytes, time) in kept.pieces() {
+            deliver(step, key, position, bytes, Origin { tgid, time });
+        }
     }
     true
 }
@@ -222,28 +265,94 @@ fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], o
     }
 }
 
-/// Lets a flow act, and passes on what comes out of it if its session was announced.
+/// Lets a flow act, and passes on what comes out of it, and what has its turn after that.
 pub fn pass_on(
     step: &mut Step<'_>,
     key: EndpointKey,
     reason: GapReason,
     now: u64,
-    act: impl FnOnce(&mut Flow, &mut dyn FnMut(Compared<'_>)),
+    act: impl FnOnce(&mut Flow, &mut Emit<'_>),
 ) {
-    let Some(flow) = step.streams.flow_mut(key) else {
-        return;
-    };
-    let Some(session) = step.sessions.get(flow.session()) else {
-        return;
-    };
-    let time = step.clock.at(now);
+    if let Some(index) = act_on(step, key, reason, act) {
+        take_turns(step, index, now);
+    }
+}
+
+/// Lets a flow act. What comes out of it is passed on if its session was announced, and waits for its
+/// turn while the other direction holds back what came earlier. Returns the session if something
+/// waits there.
+fn act_on(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    reason: GapReason,
+    act: impl FnOnce(&mut Flow, &mut Emit<'_>),
+) -> Option<SessionIndex> {
+    let index = step.streams.flow(key)?.session();
+    let held = held(step, index);
+    let flow = step.streams.flow_mut(key)?;
+    let session = step.sessions.get_mut(index)?;
     let direction = flow.direction();
-    act(flow, &mut |compared| {
-        if session.announced {
-            step.sink
-                .input(input_of(&session.id, direction, compared, reason, time));
+    act(flow, &mut |compared, time| {
+        if !session.announced {
+            return;
+        }
+        if session.turns.is_empty() && held.lets_pass(direction, time) {
+            let time = step.clock.at(time);
+            let input = input_of(&session.id, direction, compared, reason, time);
+            step.sink.input(input);
+        } else {
+            let what = Happening::of(compared, reason);
+            session.turns.add(direction, time, what);
         }
     });
+    let twice = flow.counted_twice();
+    let waits = !session.turns.is_empty();
+    if twice > 0 {
+        step.streams.correct_count(key, twice);
+    }
+    waits.then_some(index)
+}
+
+/// Since when the streams of a session hold something back.
+fn held(step: &Step<'_>, index: SessionIndex) -> Held {
+    let Some(session) = step.sessions.get(index) else {
+        return Held::default();
+    };
+    let since = |key: Option<EndpointKey>| step.streams.flow(key?)?.held_since();
+    Held {
+        to_server: since(session.to_server),
+        to_client: since(session.to_client),
+    }
+}
+
+/// Passes on what has its turn.
+fn take_turns(step: &mut Step<'_>, index: SessionIndex, now: u64) {
+    let held = held(step, index);
+    let Some(session) = step.sessions.get_mut(index) else {
+        return;
+    };
+    while let Some(turn) = session.turns.next(held, now) {
+        let time = step.clock.at(turn.time);
+        step.sink.input(input_of_turn(&session.id, &turn, time));
+    }
+}
+
+/// Passes on what has waited for its turn for too long. Call this regularly.
+pub fn settle_turns(step: &mut Step<'_>, now: u64) {
+    for index in step.sessions.indices(|session| !session.turns.is_empty()) {
+        take_turns(step, index, now);
+    }
+}
+
+/// Passes on everything that waits for its turn: nothing more comes.
+pub fn finish_turns(step: &mut Step<'_>, index: SessionIndex) {
+    let Some(session) = step.sessions.get_mut(index) else {
+        return;
+    };
+    while let Some(turn) = session.turns.take() {
+        let time = step.clock.at(turn.time);
+        step.sink.input(input_of_turn(&session.id, &turn, time));
+    }
 }
 
 /// Learns from a piece who is at an end of a stream, and reports that if it is news.
@@ -309,18 +418,63 @@ fn announce(step: &mut Step<'_>, index: SessionIndex, parties: Parties, now: u64
             }
         }
     }
-    let Some(session) = step.sessions.get(index) else {
+    let Some(session) = step.sessions.get_mut(index) else {
         return;
     };
     for (key, direction) in session.streams() {
-        if step.streams.flow(key).is_some_and(Flow::has_ended) {
+        if !step.streams.flow(key).is_some_and(Flow::has_ended) {
+            continue;
+        }
+        if session.turns.is_empty() {
             step.sink.input(Input::EndOfStream {
                 session: (&session.id).into(),
                 direction,
                 time: step.clock.at(time),
             });
+        } else {
+            session.turns.add(direction, now, Happening::End);
         }
     }
+}
+
+fn input_of_turn<'a>(session: &'a SessionId, turn: &'a Turn, time: Timestamp) -> Input<'a> {
+    let mut reason = GapReason::RingFull;
+    let compared = match &turn.what {
+        Happening::Bytes(position, bytes) => Compared::Piece(Piece::Bytes {
+            position: *position,
+            bytes,
+        }),
+        Happening::Gap {
+            position,
+            length,
+            reason: why,
+        } => {
+            reason = *why;
+            Compared::Piece(Piece::Gap {
+                position: *position,
+                length: *length,
+            })
+        }
+        Happening::Difference {
+            position,
+            length,
+            read,
+            written,
+        } => Compared::Difference {
+            position: *position,
+            length: *length,
+            read,
+            written,
+        },
+        Happening::End => {
+            return Input::EndOfStream {
+                session: session.into(),
+                direction: turn.direction,
+                time,
+            };
+        }
+    };
+    input_of(session, turn.direction, compared, reason, time)
 }
 
 fn input_of<'a>(

@@ -2,9 +2,10 @@
 
 use mcpinspect_common::End;
 
+use super::arrivals::{Arrivals, Emit};
 use super::sniff_buffer::Prefix;
 use crate::model::Direction;
-use crate::wire::comparison::{Compared, EndComparison};
+use crate::wire::comparison::{Compared, EndComparison, Start};
 use crate::wire::reassembly::{Piece, Reassembly};
 
 /// Names a session in the tracker.
@@ -22,6 +23,8 @@ pub struct Flow {
     source: End,
     /// What the writer's end saw before the first byte was read, in case the reader never shows.
     fallback: Prefix,
+    /// When what has not come out yet arrived.
+    arrivals: Arrivals,
     /// Compares both ends while the reader's is the source.
     comparison: Option<Box<EndComparison>>,
     /// Whether the reader has seen the end of the stream.
@@ -60,6 +63,7 @@ impl Flow {
             reassembly: Reassembly::new(0),
             source: End::Reader,
             fallback,
+            arrivals: Arrivals::default(),
             comparison: None,
             ended: false,
             last_count: Counted::default(),
@@ -114,6 +118,24 @@ impl Flow {
             .is_some_and(|ends| ends.is_waiting())
     }
 
+    /// Since when something that arrived has not come out, if that is so. A request that was written and
+    /// is not seen being read is such a thing: its server's answer shows that it was read.
+    pub fn held_since(&self) -> Option<u64> {
+        let unread = self.direction == Direction::ClientToServer
+            && self.source == End::Reader
+            && !self.has_started();
+        let written = unread.then(|| self.fallback.first_time()).flatten();
+        let arrived = self.arrivals.oldest();
+        arrived.into_iter().chain(written).min()
+    }
+
+    /// Bytes that the writer's count has too many, as the comparison found.
+    pub fn counted_twice(&self) -> u64 {
+        self.comparison
+            .as_ref()
+            .map_or(0, |ends| u64::try_from(-ends.correction()).unwrap_or(0))
+    }
+
     /// Whether what is written is compared with what is read.
     pub fn is_compared(&self) -> bool {
         self.comparison.is_some()
@@ -129,14 +151,13 @@ impl Flow {
         !std::mem::replace(&mut self.ended, true)
     }
 
-    /// Starts to compare both ends. `unread` bytes lay in the stream when it became known;
-    /// `aligned` says whether both ends certainly count from the same byte.
-    pub fn compare(&mut self, unread: u64, aligned: bool) {
+    /// Starts to compare both ends, which count from `start`.
+    pub fn compare(&mut self, start: Start) {
         let authority = match self.direction {
             Direction::ClientToServer => End::Writer,
             Direction::ServerToClient => End::Reader,
         };
-        let mut ends = EndComparison::new(authority, unread, aligned);
+        let mut ends = EndComparison::new(authority, start);
         for (position, bytes, time) in self.fallback.pieces() {
             // Nothing was read yet, so nothing comes out.
             ends.written(position, bytes, time, &mut |_| {});
@@ -145,77 +166,79 @@ impl Flow {
     }
 
     /// Takes in a piece of the source.
-    pub fn push(
-        &mut self,
-        position: u64,
-        bytes: &[u8],
-        now: u64,
-        emit: &mut dyn FnMut(Compared<'_>),
-    ) {
-        let comparison = &mut self.comparison;
-        self.reassembly.push(position, bytes, now, &mut |piece| {
-            compare(comparison, piece, now, emit);
+    pub fn push(&mut self, position: u64, bytes: &[u8], now: u64, emit: &mut Emit<'_>) {
+        self.arrivals.note(position, bytes.len() as u64, now);
+        self.reassemble(now, emit, |reassembly, emit| {
+            reassembly.push(position, bytes, now, &mut |piece| emit(piece));
         });
     }
 
     /// Notes that bytes of the source will not arrive.
-    pub fn missing(
-        &mut self,
-        position: u64,
-        length: u64,
-        now: u64,
-        emit: &mut dyn FnMut(Compared<'_>),
-    ) {
-        let comparison = &mut self.comparison;
-        self.reassembly
-            .missing(position, length, now, &mut |piece| {
-                compare(comparison, piece, now, emit);
-            });
+    pub fn missing(&mut self, position: u64, length: u64, now: u64, emit: &mut Emit<'_>) {
+        self.reassemble(now, emit, |reassembly, emit| {
+            reassembly.missing(position, length, now, &mut |piece| emit(piece));
+        });
     }
 
     /// Gives up bytes that have been awaited for too long.
-    pub fn settle(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
-        let comparison = &mut self.comparison;
-        self.reassembly.settle(now, &mut |piece| {
-            compare(comparison, piece, now, emit);
+    pub fn settle(&mut self, now: u64, emit: &mut Emit<'_>) {
+        self.reassemble(now, emit, |reassembly, emit| {
+            reassembly.settle(now, &mut |piece| emit(piece));
         });
     }
 
     /// Gives up all bytes before `position` that have not arrived.
-    pub fn finish(&mut self, position: u64, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
-        let comparison = &mut self.comparison;
-        self.reassembly.finish(position, &mut |piece| {
-            compare(comparison, piece, now, emit);
+    pub fn finish(&mut self, position: u64, now: u64, emit: &mut Emit<'_>) {
+        self.reassemble(now, emit, |reassembly, emit| {
+            reassembly.finish(position, &mut |piece| emit(piece));
+        });
+    }
+
+    /// Puts pieces of the source in order, and compares them with the writer's end where that is done.
+    fn reassemble(
+        &mut self,
+        now: u64,
+        emit: &mut Emit<'_>,
+        act: impl FnOnce(&mut Reassembly, &mut dyn FnMut(Piece<'_>)),
+    ) {
+        let (comparison, arrivals) = (&mut self.comparison, &mut self.arrivals);
+        act(&mut self.reassembly, &mut |piece| match comparison {
+            Some(ends) => ends.read(piece, now, &mut |compared| {
+                arrivals.emit(compared, now, emit);
+            }),
+            None => arrivals.emit(Compared::Piece(piece), now, emit),
         });
     }
 
     /// Takes in a piece that was seen at the writer's end while the reader's is the source.
-    pub fn written(
-        &mut self,
-        position: u64,
-        bytes: &[u8],
-        now: u64,
-        emit: &mut dyn FnMut(Compared<'_>),
-    ) {
+    pub fn written(&mut self, position: u64, bytes: &[u8], now: u64, emit: &mut Emit<'_>) {
         if !self.has_started() {
             self.fallback.push(position, bytes, now);
         }
-        if let Some(ends) = &mut self.comparison {
-            ends.written(position, bytes, now, emit);
-        }
+        self.compare_ends(now, emit, |ends, emit| {
+            ends.written(position, bytes, now, emit)
+        });
     }
 
     /// Goes on where one end has waited for the other for too long.
-    pub fn settle_comparison(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
-        if let Some(ends) = &mut self.comparison {
-            ends.settle(now, emit);
-        }
+    pub fn settle_comparison(&mut self, now: u64, emit: &mut Emit<'_>) {
+        self.compare_ends(now, emit, |ends, emit| ends.settle(now, emit));
     }
 
     /// Goes on without what one end still waits for.
-    pub fn finish_comparison(&mut self, emit: &mut dyn FnMut(Compared<'_>)) {
+    pub fn finish_comparison(&mut self, now: u64, emit: &mut Emit<'_>) {
+        self.compare_ends(now, emit, EndComparison::finish);
+    }
+
+    fn compare_ends(
+        &mut self,
+        now: u64,
+        emit: &mut Emit<'_>,
+        act: impl FnOnce(&mut EndComparison, &mut dyn FnMut(Compared<'_>)),
+    ) {
+        let arrivals = &mut self.arrivals;
         if let Some(ends) = &mut self.comparison {
-            ends.finish(emit);
+            act(ends, &mut |compared| arrivals.emit(compared, now, emit));
         }
     }
 
@@ -226,13 +249,13 @@ impl Flow {
 
     /// Makes the writer's end the source, because the reader cannot be seen, and stops comparing.
     /// Returns what was kept of the writer's end; `None` if it is the source already.
-    pub fn switch_to_writer(&mut self, emit: &mut dyn FnMut(Compared<'_>)) -> Option<Prefix> {
+    pub fn switch_to_writer(&mut self, now: u64, emit: &mut Emit<'_>) -> Option<Prefix> {
         if self.source == End::Writer {
             return None;
         }
         self.source = End::Writer;
         // Nothing more of what was read can be compared.
-        self.finish_comparison(emit);
+        self.finish_comparison(now, emit);
         self.comparison = None;
         Some(std::mem::take(&mut self.fallback))
     }
@@ -247,27 +270,14 @@ impl Flow {
     }
 }
 
-/// Compares a piece of the reader's end with the writer's, where that is done.
-fn compare(
-    comparison: &mut Option<Box<EndComparison>>,
-    piece: Piece<'_>,
-    now: u64,
-    emit: &mut dyn FnMut(Compared<'_>),
-) {
-    match comparison {
-        Some(ends) => ends.read(piece, now, emit),
-        None => emit(Compared::Piece(piece)),
-    }
-}
-
 #[cfg(test)]
 #[expect(clippy::expect_used, reason = "a failing test may panic")]
 mod tests {
     use super::*;
 
     /// Collects the bytes, with `.` for a lost one.
-    fn collect(out: &mut Vec<u8>) -> impl FnMut(Compared<'_>) {
-        |compared| match compared {
+    fn collect(out: &mut Vec<u8>) -> impl FnMut(Compared<'_>, u64) {
+        |compared, _| match compared {
             Compared::Piece(Piece::Bytes { bytes, .. }) => out.extend_from_slice(bytes),
             Compared::Piece(Piece::Gap { length, .. }) => {
                 out.extend(std::iter::repeat_n(
@@ -300,21 +310,23 @@ mod tests {
         let (mut flow, mut out) = (flow(), Vec::new());
         flow.written(0, b"ab", 1, &mut collect(&mut out));
         flow.written(2, b"cd", 2, &mut collect(&mut out));
-        let kept = flow.switch_to_writer(&mut collect(&mut out)).expect("kept");
+        let kept = flow
+            .switch_to_writer(0, &mut collect(&mut out))
+            .expect("kept");
         let pieces: Vec<_> = kept.pieces().collect();
         assert_eq!(pieces, [(0, &b"ab"[..], 1), (2, b"cd", 2)]);
         assert_eq!(flow.source(), End::Writer);
-        assert!(flow.switch_to_writer(&mut collect(&mut out)).is_none());
+        assert!(flow.switch_to_writer(0, &mut collect(&mut out)).is_none());
     }
 
     #[test]
     fn a_switch_to_the_writer_ends_the_comparison_and_loses_nothing() {
         let (mut flow, mut out) = (flow(), Vec::new());
-        flow.compare(0, true);
+        flow.compare(Start::Together);
         assert!(flow.is_compared());
         flow.written(0, b"written ", 0, &mut collect(&mut out));
         flow.push(0, b"written read", 0, &mut collect(&mut out));
-        flow.switch_to_writer(&mut collect(&mut out));
+        flow.switch_to_writer(0, &mut collect(&mut out));
         assert_eq!(out, b"written read");
         assert!(!flow.is_compared());
     }
@@ -322,11 +334,11 @@ mod tests {
     #[test]
     fn differences_between_the_ends_come_out() {
         let (mut flow, mut out) = (flow(), Vec::new());
-        flow.compare(0, true);
+        flow.compare(Start::Together);
         flow.written(0, b"a harmless result\n", 0, &mut collect(&mut out));
         flow.push(0, b"a poisoned result\n", 0, &mut collect(&mut out));
         assert!(flow.is_comparison_waiting());
-        flow.finish_comparison(&mut collect(&mut out));
+        flow.finish_comparison(0, &mut collect(&mut out));
         assert_eq!(out, b"a poisoned result\n!");
     }
 

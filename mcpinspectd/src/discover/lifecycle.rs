@@ -116,8 +116,13 @@ fn end(step: &mut Step<'_>, index: SessionIndex, reason: EndReason, now: u64) {
     };
     let id = session.id.clone();
     tracing::trace!(session = %id, announced = session.announced, %reason, "ended");
-    for (key, direction) in session.streams() {
-        let counts = finish_stream(step, key, reason, now);
+    let streams: Vec<_> = session.streams().collect();
+    let finished: Vec<_> = streams
+        .into_iter()
+        .map(|(key, direction)| (key, direction, finish_stream(step, key, reason, now)))
+        .collect();
+    delivery::finish_turns(step, index);
+    for (key, direction, counts) in finished {
         if is_announced(step, index) {
             close_account(step, &id, key, direction, counts, reason, now);
         }
@@ -170,7 +175,7 @@ fn finish_stream(step: &mut Step<'_>, key: EndpointKey, reason: EndReason, now: 
         });
     }
     pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
-        flow.finish_comparison(emit);
+        flow.finish_comparison(now, emit);
     });
     counts
 }

@@ -11,7 +11,8 @@
 //! - `streams`, with `peers`: every stream that is known, from its first byte (`sniff_buffer`) to its
 //!   place in a session (`flow`);
 //! - `programs`: which programs were started between which streams;
-//! - `sessions`: pairs of streams, and the parties at their ends;
+//! - `sessions`: pairs of streams, the parties at their ends, and the order in which both are told
+//!   (`turns`);
 //! - `unrouted`: bytes that came before it was known which stream they belong to;
 //! - `blind_processes`: processes that move bytes past the probes;
 //! - `accounts`: the ledgers of ended streams;
@@ -28,6 +29,7 @@ mod accounts;
 mod admission;
 mod announcing;
 mod arrival;
+mod arrivals;
 mod blind_processes;
 mod blind_spots;
 mod capacity;
@@ -56,6 +58,7 @@ mod step;
 mod stream;
 mod streams;
 mod tracker;
+mod turns;
 mod unrouted;
 mod unseen;
 mod waiting;

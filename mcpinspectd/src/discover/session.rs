@@ -3,6 +3,7 @@
 use mcpinspect_common::{End, EndpointKey};
 
 use super::shares::Uid;
+use super::turns::Turns;
 use crate::capture::Origin;
 use crate::model::{BlindMechanism, Direction, EndReason, GapReason, SessionId};
 
@@ -59,6 +60,8 @@ pub struct TrackedSession {
     pub announced: bool,
     /// What came before it was announced, in the order in which it came.
     pub pending: Vec<PendingPiece>,
+    /// What waits for its turn after it was announced.
+    pub turns: Turns,
     /// What is to be reported of its streams once it is announced: why, and which process.
     pub suspicions: Vec<(BlindMechanism, u32)>,
     /// Whether it was under way before the daemon started.
@@ -84,6 +87,7 @@ impl TrackedSession {
             client: None,
             announced: false,
             pending: Vec::new(),
+            turns: Turns::default(),
             suspicions: Vec::new(),
             joined: false,
             closing: None,

@@ -96,6 +96,7 @@ mod tests {
 
     use super::*;
     use crate::model::Direction;
+    use crate::wire::comparison::Start;
 
     const SETTINGS: Settings = Settings {
         sniff_budget: 1000,
@@ -134,10 +135,10 @@ mod tests {
         streams.bind(pipe, 0, Direction::ClientToServer);
         assert_eq!(limits(&streams, pipe), [(1, [u64::MAX, 1000], 1, 0)]);
         let flow = streams.flow_mut(pipe).expect("in a session");
-        flow.push(0, b"x", 0, &mut |_| {});
+        flow.push(0, b"x", 0, &mut |_, _| {});
         assert_eq!(limits(&streams, pipe), [(1, [u64::MAX, 0], 1, 0)]);
         let flow = streams.flow_mut(pipe).expect("in a session");
-        flow.switch_to_writer(&mut |_| {});
+        flow.switch_to_writer(0, &mut |_, _| {});
         assert_eq!(limits(&streams, pipe), [(1, [0, u64::MAX], 1, 0)]);
         streams.ignore(pipe, Reason::NotMcp);
         assert_eq!(limits(&streams, pipe), [(1, [0, 0], 0, 0)]);
@@ -149,8 +150,8 @@ mod tests {
         let mut streams = StreamTable::default();
         streams.bind(pipe, 0, Direction::ClientToServer);
         let flow = streams.flow_mut(pipe).expect("in a session");
-        flow.compare(0, true);
-        flow.push(0, b"x", 0, &mut |_| {});
+        flow.compare(Start::Together);
+        flow.push(0, b"x", 0, &mut |_, _| {});
         assert_eq!(limits(&streams, pipe), [(1, [u64::MAX, u64::MAX], 1, 1)]);
     }
 

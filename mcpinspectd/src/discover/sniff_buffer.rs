@@ -5,16 +5,24 @@ use mcpinspect_common::End;
 use crate::mcp::sniff::{Evidence, evidence};
 
 /// The first bytes of an undecided stream, as each end saw them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SniffBuffer {
     /// By [`End`].
     ends: [Prefix; 2],
-    /// What the bytes show so far.
-    evidence: Evidence,
-    /// Bytes that were judged.
-    judged: usize,
+    /// What the bytes show so far, and how many of them were judged.
+    beginning: Judged,
+    /// The same of a writer's end that was seen only from somewhere within the first message on. It
+    /// shows what the stream is if later messages do, and never what it is not.
+    within: Judged,
     /// Whether more than the budget was asked for, because this looks like one long first message.
     extended: bool,
+}
+
+/// What some bytes show.
+#[derive(Clone, Copy, Debug)]
+struct Judged {
+    evidence: Evidence,
+    bytes: usize,
 }
 
 /// Contiguous bytes from the beginning of a stream, as one end saw them.
@@ -29,51 +37,76 @@ pub struct Prefix {
     torn: bool,
 }
 
-impl Default for SniffBuffer {
+impl Default for Judged {
     fn default() -> Self {
         Self {
-            ends: <[Prefix; 2]>::default(),
             evidence: Evidence::Undecided {
                 json_rpc_like: false,
             },
-            judged: 0,
-            extended: false,
+            bytes: 0,
         }
     }
 }
 
 impl SniffBuffer {
-    /// Keeps a piece. Returns what the buffer shows now if it was worth judging again: a line is
-    /// complete, or there is much more than last time.
-    pub fn push(&mut self, end: End, position: u64, bytes: &[u8], time: u64) -> Option<Evidence> {
+    /// Keeps a piece of a stream that is followed from position `from` on. Returns what the buffer shows
+    /// now if it was worth judging again: a line is complete, or there is much more than last time.
+    pub fn push(
+        &mut self,
+        from: u64,
+        end: End,
+        position: u64,
+        bytes: &[u8],
+        time: u64,
+    ) -> Option<Evidence> {
         let prefix = &mut self.ends[end as usize];
         if !prefix.push(position, bytes, time) {
             return None;
         }
+        let is_within = end == End::Writer && prefix.base > from;
         let length = prefix.bytes.len();
-        let more = length > self.judged
-            && (length >= 2 * self.judged || memchr::memchr(b'\n', bytes).is_some());
-        more.then(|| {
+        let before = if is_within {
+            self.within.bytes
+        } else {
+            self.beginning.bytes
+        };
+        let more =
+            length > before && (length >= 2 * before || memchr::memchr(b'\n', bytes).is_some());
+        if !more {
+            return None;
+        }
+        if is_within {
+            self.within = Judged {
+                evidence: evidence(&prefix.bytes),
+                bytes: length,
+            };
+        } else {
             self.judge();
-            self.evidence
-        })
+        }
+        Some(self.evidence())
     }
 
-    /// Judges the longer of the two ends.
+    /// Judges the longer of the ends that have the beginning.
     fn judge(&mut self) {
         let [reader, writer] = &self.ends;
-        let longer = if writer.bytes.len() > reader.bytes.len() {
+        let longer = if self.within.bytes == 0 && writer.bytes.len() > reader.bytes.len() {
             writer
         } else {
             reader
         };
-        self.judged = longer.bytes.len();
-        self.evidence = evidence(&longer.bytes);
+        self.beginning = Judged {
+            evidence: evidence(&longer.bytes),
+            bytes: longer.bytes.len(),
+        };
     }
 
     /// What the bytes show so far.
     pub fn evidence(&self) -> Evidence {
-        self.evidence
+        match (self.beginning.evidence, self.within.evidence) {
+            (Evidence::Mcp { .. } | Evidence::NotMcp { .. }, _) => self.beginning.evidence,
+            (_, Evidence::Mcp { .. }) => self.within.evidence,
+            _ => self.beginning.evidence,
+        }
     }
 
     /// Notes that more than the budget is needed. Returns false if that was known.
@@ -88,7 +121,10 @@ impl SniffBuffer {
 
     /// Whether the longer end begins with something that can begin neither a message nor a blank line.
     pub fn begins_as_text(&self) -> bool {
-        let first = self.ends.iter().find_map(|prefix| prefix.bytes.first());
+        let [reader, writer] = &self.ends;
+        let writer = Some(writer).filter(|_| self.within.bytes == 0);
+        let first = Some(reader).into_iter().chain(writer);
+        let first = first.flat_map(|prefix| prefix.bytes.first()).next();
         first.is_some_and(|first| {
             !matches!(first, b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n' | 0xef)
         })
@@ -130,6 +166,11 @@ impl Prefix {
         true
     }
 
+    /// When the first piece came.
+    pub fn first_time(&self) -> Option<u64> {
+        self.pieces.first().map(|(_, time)| *time)
+    }
+
     /// The pieces: position, bytes, time.
     pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8], u64)> {
         let mut start = 0;
@@ -161,7 +202,7 @@ mod tests {
         let mut buffer = SniffBuffer::default();
         let mut position = 0;
         let mut push = |buffer: &mut SniffBuffer, bytes: &[u8]| {
-            let judged = buffer.push(End::Reader, position, bytes, 0).is_some();
+            let judged = buffer.push(0, End::Reader, position, bytes, 0).is_some();
             position += bytes.len() as u64;
             judged
         };
@@ -177,12 +218,34 @@ mod tests {
     #[test]
     fn the_longer_end_is_judged() {
         let mut buffer = SniffBuffer::default();
-        buffer.push(End::Reader, 0, b"{", 0);
+        buffer.push(0, End::Reader, 0, b"{", 0);
         let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
-        let evidence = buffer.push(End::Writer, 0, line, 0);
+        let evidence = buffer.push(0, End::Writer, 0, line, 0);
         assert!(matches!(evidence, Some(Evidence::Mcp { .. })));
         assert_eq!(buffer.length(), line.len());
         assert_eq!(buffer.memory(), line.len() + 1);
+    }
+
+    #[test]
+    fn an_end_that_begins_within_a_message_shows_only_what_a_stream_is() {
+        let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
+        let mut buffer = SniffBuffer::default();
+        let log = b"{\"level\":\"info\"}\n";
+        let evidence = buffer.push(0, End::Writer, 9, log, 0);
+        let undecided = Evidence::Undecided {
+            json_rpc_like: false,
+        };
+        assert_eq!(evidence, Some(undecided));
+        assert!(!buffer.begins_as_text());
+        // The reader's end is judged by itself, though it is shorter.
+        let evidence = buffer.push(0, End::Reader, 0, b"\n", 0);
+        assert_eq!(evidence, Some(undecided));
+        let mut by_reader = SniffBuffer::default();
+        by_reader.push(0, End::Writer, 30, &[b'x'; 1000], 0);
+        let evidence = by_reader.push(0, End::Reader, 0, line, 0);
+        assert!(matches!(evidence, Some(Evidence::Mcp { .. })));
+        let evidence = buffer.push(0, End::Writer, 9 + log.len() as u64, line, 0);
+        assert!(matches!(evidence, Some(Evidence::Mcp { .. })));
     }
 
     #[test]

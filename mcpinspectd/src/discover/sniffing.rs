@@ -3,7 +3,7 @@
 use mcpinspect_common::{End, EndpointKey, NOT_JSON_BUDGET};
 
 use super::counts::counted;
-use super::delivery;
+use super::delivery::{self, Bound};
 use super::flow::{Counted, SessionIndex};
 use super::glance::Glance;
 use super::pairing::{Pairing, Placement};
@@ -72,16 +72,24 @@ pub fn promote(step: &mut Step<'_>, key: EndpointKey, role: Option<Direction>, n
             None => return step.waiting.arrive(key, role),
         },
     };
-    delivery::bind(step, index, key, direction, now);
-    complete(step, index, now);
+    // What was kept of both comes in the order in which it was seen, whichever shows first what it is.
+    let mut bound: Vec<Bound> = Vec::new();
+    bound.extend(delivery::bind(step, index, key, direction));
+    bound.extend(bind_missing_half(step, index));
+    delivery::catch_up(step, index, &bound, now);
 }
 
 /// Adds the direction that a session lacks, if it can be found.
 pub fn complete(step: &mut Step<'_>, index: SessionIndex, now: u64) {
-    if let Some((key, direction)) = pairing(step).missing_half(index) {
-        resume_whatever_it_was(step, key);
-        delivery::bind(step, index, key, direction, now);
+    if let Some(bound) = bind_missing_half(step, index) {
+        delivery::catch_up(step, index, &[bound], now);
     }
+}
+
+fn bind_missing_half(step: &mut Step<'_>, index: SessionIndex) -> Option<Bound> {
+    let (key, direction) = pairing(step).missing_half(index)?;
+    resume_whatever_it_was(step, key);
+    delivery::bind(step, index, key, direction)
 }
 
 /// Follows a stream that belongs to a session, even if it was ignored until now.
@@ -104,7 +112,7 @@ pub fn resume(step: &mut Step<'_>, key: EndpointKey, reason: GapReason) {
     let to = step
         .machine
         .counters(key)
-        .map_or(0, |counters| counters.position[End::Reader as usize]);
+        .map_or(0, |counters| counters.counted(End::Reader));
     step.streams.resume(key, Skipped { to, reason });
 }
 

@@ -15,7 +15,7 @@ pub enum StreamState {
     /// Not known yet: its beginning is kept.
     Undecided(Box<SniffBuffer>),
     /// One direction of a session.
-    InSession(Flow),
+    InSession(Box<Flow>),
     /// Not followed, for now or for as long as it lasts.
     Ignored(Reason),
 }

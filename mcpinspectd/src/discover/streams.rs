@@ -276,7 +276,7 @@ impl StreamTable {
             return None;
         };
         let before = buffer.memory();
-        let evidence = buffer.push(end, position, bytes, time);
+        let evidence = buffer.push(from, end, position, bytes, time);
         self.buffered += buffer.memory() - before;
         evidence
     }
@@ -342,7 +342,7 @@ impl StreamTable {
             skipped: stream.skipped.take(),
             suspicion: stream.suspicion.take(),
         };
-        stream.state = StreamState::InSession(Flow::new(session, direction, written));
+        stream.state = StreamState::InSession(Box::new(Flow::new(session, direction, written)));
         self.buffered -= freed;
         self.in_session.insert(key);
         self.keep(key);

@@ -122,6 +122,22 @@ pub(super) struct Collected {
     pub(super) starts: Vec<SessionStart>,
     pub(super) client: Option<u32>,
     pub(super) bytes: HashMap<Direction, Vec<u8>>,
+    /// The lines of both directions, in the order in which their last bytes came.
+    pub(super) told: Vec<(Direction, Vec<u8>)>,
+    unfinished: HashMap<Direction, Vec<u8>>,
+}
+
+impl Collected {
+    fn tell(&mut self, direction: Direction, bytes: &[u8]) {
+        self.bytes.entry(direction).or_default().extend(bytes);
+        let line = self.unfinished.entry(direction).or_default();
+        for byte in bytes {
+            line.push(*byte);
+            if *byte == b'\n' {
+                self.told.push((direction, std::mem::take(line)));
+            }
+        }
+    }
 }
 
 impl InputSink for Collected {
@@ -136,11 +152,7 @@ impl InputSink for Collected {
             }
             | Input::Message {
                 direction, bytes, ..
-            } => self
-                .bytes
-                .entry(direction)
-                .or_default()
-                .extend(bytes.iter()),
+            } => self.tell(direction, &bytes),
             Input::Gap {
                 direction,
                 position,

@@ -3,6 +3,7 @@
 mod evasion;
 mod fixture;
 mod launch;
+mod order;
 mod room;
 
 use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, SHIP_REGARDLESS};

@@ -9,14 +9,17 @@
 //! The reader's end defines the order, because it has the stream as it was. At the writer's end two
 //! threads may return from their calls in another order than their bytes went in, so writes may
 //! change places. A process that the probes do not follow yet may have written or read in between,
-//! so one end's count may be behind the other's. Neither is a difference. Bytes that cannot be
-//! compared, because one end's copy is missing, pass unchanged.
+//! so one end's count may be behind the other's, and a write that was under way when the stream
+//! became known may have been counted twice (`beginning`). None of this is a difference. Bytes that
+//! cannot be compared, because one end's copy is missing, pass unchanged.
 
+mod beginning;
 mod writes;
 
 use mcpinspect_common::End;
 use memchr::memmem;
 
+use self::beginning::{Beginning, Shows};
 use self::writes::PendingWrites;
 use super::reassembly::Piece;
 
@@ -59,6 +62,28 @@ pub enum Compared<'a> {
     },
 }
 
+/// Where the two ends of a stream start to count. The reader always counts from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Both count from the stream's first byte.
+    Together,
+    /// So many bytes were unread when the stream became known: the writer counts from there. A write
+    /// may have been under way.
+    Unread(u64),
+    /// The same in the middle of a session, where a read may have been under way too, and processes
+    /// may have moved bytes that were not followed.
+    Midstream(u64),
+}
+
+impl Start {
+    fn written_from(self) -> u64 {
+        match self {
+            Self::Together => 0,
+            Self::Unread(unread) | Self::Midstream(unread) => unread,
+        }
+    }
+}
+
 /// Compares the two ends of one stream. Times are nanoseconds on any clock that does not jump.
 #[derive(Debug)]
 pub struct EndComparison {
@@ -66,6 +91,12 @@ pub struct EndComparison {
     authority: End,
     /// Whether both ends are known to count from the same byte.
     aligned: bool,
+    /// What both ends saw first, until it is certain where the writer's count starts.
+    beginning: Option<Box<Beginning>>,
+    /// Whether the stream became known in the middle of a session.
+    midstream: bool,
+    /// By how much the writer's count turned out to be wrong.
+    correction: i64,
     /// Bytes that the writer may have counted twice: unread when the stream became known, and part
     /// of a write that was under way then.
     counted_twice: u64,
@@ -98,12 +129,20 @@ pub struct EndComparison {
 }
 
 impl EndComparison {
-    /// Compares a stream that the client reads (`authority` is [`End::Reader`]) or writes. The
-    /// reader counts from 0 and the writer from `written_from`.
-    pub fn new(authority: End, written_from: u64, aligned: bool) -> Self {
+    /// Compares a stream that the client reads (`authority` is [`End::Reader`]) or writes.
+    pub fn new(authority: End, start: Start) -> Self {
+        let written_from = start.written_from();
+        let midstream = matches!(start, Start::Midstream(_));
+        let aligned = !midstream && written_from == 0;
+        let beginning = (!aligned)
+            .then(|| Beginning::new(written_from, midstream))
+            .flatten();
         Self {
             authority,
             aligned,
+            beginning: beginning.map(Box::new),
+            midstream,
+            correction: 0,
             counted_twice: written_from,
             alignments: 0,
             equal: 0,
@@ -127,10 +166,17 @@ impl EndComparison {
         self.equal
     }
 
+    /// By how many bytes the writer's count is too low, as the first bytes showed; negative where it is
+    /// too high.
+    pub fn correction(&self) -> i64 {
+        self.correction
+    }
+
     /// Takes in the next piece of the reader's end, in order.
     pub fn read(&mut self, piece: Piece<'_>, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
         match piece {
             Piece::Gap { position, length } => {
+                self.beginning = None;
                 self.pass(usize::MAX, now, emit);
                 self.position = position + length;
                 self.writes.forget_before(self.position);
@@ -146,6 +192,12 @@ impl EndComparison {
                     self.since = now;
                 }
                 self.read.extend_from_slice(bytes);
+                let in_order = |kept: &mut Box<Beginning>| kept.read(position, bytes);
+                if self.beginning.as_mut().is_some_and(in_order) {
+                    self.look_at_beginning(false);
+                } else {
+                    self.beginning = None;
+                }
                 if self.authority == End::Reader {
                     self.pass_on(emit);
                 }
@@ -168,6 +220,10 @@ impl EndComparison {
     ) {
         if self.given_up {
             return;
+        }
+        if let Some(beginning) = &mut self.beginning {
+            beginning.written(position, bytes);
+            self.look_at_beginning(false);
         }
         let position = position.saturating_add_signed(self.behind);
         let end = position.saturating_add(bytes.len() as u64);
@@ -239,6 +295,9 @@ impl EndComparison {
                     self.proven += length;
                     self.writes.pop_front();
                 }
+            } else if self.beginning.is_some() {
+                // More of it will tell where the count starts.
+                return;
             } else if !self.align_beginning(now, emit)
                 && !self
                     .writes
@@ -246,6 +305,27 @@ impl EndComparison {
             {
                 return;
             }
+        }
+    }
+
+    /// Corrects the writer's count if the first bytes show that it is wrong, and forgets them once they
+    /// have shown what they can. `last` asks for the best answer that there is.
+    fn look_at_beginning(&mut self, last: bool) {
+        let shows = match &mut self.beginning {
+            Some(beginning) => beginning.shows(last),
+            None => return,
+        };
+        if shows == Shows::Nothing {
+            return;
+        }
+        self.beginning = None;
+        // In the middle of a session there are more reasons than this one.
+        self.aligned = !self.midstream;
+        if let Shows::Shifted(by) = shows {
+            self.correction = by;
+            self.counted_twice = 0;
+            self.unseen_until = self.unseen_until.saturating_add_signed(by.max(0));
+            self.shift(by);
         }
     }
 
@@ -267,6 +347,11 @@ impl EndComparison {
         if front.position > self.position {
             let missing = front.position - self.position;
             self.pass(usize::try_from(missing).unwrap_or(usize::MAX), now, emit);
+            return self.compare(now, emit);
+        }
+        if self.beginning.is_some() {
+            self.look_at_beginning(true);
+            self.beginning = None;
             return self.compare(now, emit);
         }
         let length = front.bytes.len() as u64;
@@ -344,14 +429,17 @@ impl EndComparison {
         };
         let seen = front.matched;
         let read = [&front.bytes[..seen], &self.read[self.consumed..]].concat();
-        if let Some(needle) = proof(&front.bytes)
+        // Small writes prove something together.
+        let written = self.writes.joined();
+        if let Some(needle) = proof(&written)
             && let Some(more) = memmem::find_iter(&read, needle).find(|at| *at > 0)
         {
             self.shift(i64::try_from(more).unwrap_or(0));
             self.pass(more.saturating_sub(seen), now, emit);
             return true;
         }
-        let Some(less) = proof(&read).and_then(|needle| self.writes.find(needle)) else {
+        let find = |needle| memmem::find_iter(&written, needle).find(|at| *at > 0);
+        let Some(less) = proof(&read).and_then(find) else {
             return false;
         };
         self.shift(-i64::try_from(less).unwrap_or(0));

@@ -36,7 +36,10 @@ const AUTHORITIES: [End; 2] = [End::Reader, End::Writer];
 #[test]
 fn equal_ends_give_the_stream() {
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (
+            EndComparison::new(authority, Start::Together),
+            Out::default(),
+        );
         ends.written(0, b"one two ", 0, &mut out.collect());
         ends.read(bytes(0, b"one"), 0, &mut out.collect());
         ends.read(bytes(3, b" two thr"), 0, &mut out.collect());
@@ -51,7 +54,10 @@ fn equal_ends_give_the_stream() {
 #[test]
 fn the_clients_bytes_count_where_the_ends_differ() {
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (
+            EndComparison::new(authority, Start::Together),
+            Out::default(),
+        );
         ends.written(0, b"{\"path\":\"/etc/shadow\"}\n", 0, &mut out.collect());
         ends.read(
             bytes(0, b"{\"path\":\"/tmp/shadow\"}\n"),
@@ -76,7 +82,10 @@ fn the_clients_bytes_count_where_the_ends_differ() {
 #[test]
 fn a_missing_end_holds_nothing_up() {
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (
+            EndComparison::new(authority, Start::Together),
+            Out::default(),
+        );
         ends.read(
             bytes(0, b"nobody saw this being written"),
             0,
@@ -94,7 +103,10 @@ fn a_missing_end_holds_nothing_up() {
 #[test]
 fn a_gap_is_no_difference() {
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (
+            EndComparison::new(authority, Start::Together),
+            Out::default(),
+        );
         ends.written(0, b"0123456789", 0, &mut out.collect());
         ends.read(bytes(0, b"01"), 0, &mut out.collect());
         let gap = Piece::Gap {
@@ -114,7 +126,10 @@ fn a_writer_that_was_not_seen_is_no_difference() {
     let line =
         |number: usize| format!("{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":\"ping\"}}\n");
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (
+            EndComparison::new(authority, Start::Together),
+            Out::default(),
+        );
         let (mut read, mut written) = (0, 0);
         let mut whole = String::new();
         for number in 100..160 {
@@ -149,11 +164,16 @@ fn a_first_write_that_was_counted_twice_is_no_difference() {
         12 => format!("{{\"id\":{number},\"pad\":\"{pad}\"}}\n"),
         _ => format!("{{\"id\":{number},\"jsonrpc\":\"2.0\",\"method\":\"ping\"}}\n"),
     };
-    for authority in AUTHORITIES {
+    for (authority, start) in [
+        (End::Reader, Start::Unread as fn(u64) -> Start),
+        (End::Writer, Start::Unread),
+        (End::Reader, Start::Midstream),
+        (End::Writer, Start::Midstream),
+    ] {
         for late in [0, 1, 3] {
             let unread = first.len() as u64;
             let (mut ends, mut out) =
-                (EndComparison::new(authority, unread, false), Out::default());
+                (EndComparison::new(authority, start(unread)), Out::default());
             let mut whole = first.to_owned();
             ends.read(bytes(0, first.as_bytes()), 0, &mut out.collect());
             ends.written(unread, first.as_bytes(), 0, &mut out.collect());
@@ -190,13 +210,81 @@ fn a_first_write_that_was_counted_twice_is_no_difference() {
     }
 }
 
+/// A client that writes single bytes while its server starts: some are unread when the stream becomes
+/// known, and the write of the last one may be under way.
+#[test]
+fn single_bytes_that_were_counted_twice_are_no_difference() {
+    let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{}}\n";
+    let stream = [line, &line[..], line].concat();
+    for authority in AUTHORITIES {
+        for unread in 1..line.len() {
+            for twice in [0, 1] {
+                // The reader is ahead of the writer's records, or behind them.
+                for ahead in [0, 1, 7, line.len()] {
+                    let start = Start::Unread(unread as u64);
+                    let (mut ends, mut out) =
+                        (EndComparison::new(authority, start), Out::default());
+                    let mut read = 0;
+                    for (index, byte) in stream.iter().enumerate().skip(unread - twice) {
+                        let until = (index + ahead).min(stream.len());
+                        for (at, byte) in stream.iter().enumerate().take(until).skip(read) {
+                            ends.read(bytes(at as u64, &[*byte]), 0, &mut out.collect());
+                        }
+                        read = read.max(until);
+                        ends.written((index + twice) as u64, &[*byte], 0, &mut out.collect());
+                    }
+                    for (at, byte) in stream.iter().enumerate().skip(read) {
+                        ends.read(bytes(at as u64, &[*byte]), 0, &mut out.collect());
+                    }
+                    let case = format!("{authority:?} {unread} {twice} {ahead}");
+                    assert!(!ends.is_waiting(), "{case}: nothing is held back");
+                    let lie = b"{\"id\":2}\n";
+                    let end = stream.len() as u64;
+                    ends.written(end + twice as u64, lie, 0, &mut out.collect());
+                    ends.read(bytes(end, b"{\"id\":3}\n"), 0, &mut out.collect());
+                    ends.finish(&mut out.collect());
+                    assert!(out.stream.starts_with(&stream), "{case}");
+                    assert_eq!(out.differences, [(end + 6, 3)], "{case}");
+                    let twice = i64::try_from(twice).unwrap_or(0);
+                    assert_eq!(ends.correction(), -twice, "{case}");
+                }
+            }
+        }
+    }
+}
+
+/// The uncertain beginning is no excuse for other words.
+#[test]
+fn a_lie_at_an_uncertain_beginning_is_found() {
+    let unread = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/one\"}\n";
+    let written = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
+    let lie = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}      \n";
+    for chunk in [1, 5, written.len()] {
+        let from = unread.len() as u64;
+        let start = Start::Unread(from);
+        let (mut ends, mut out) = (EndComparison::new(End::Writer, start), Out::default());
+        ends.read(bytes(0, unread), 0, &mut out.collect());
+        for (index, part) in written.chunks(chunk).enumerate() {
+            let at = from + (index * chunk) as u64;
+            ends.written(at, part, 0, &mut out.collect());
+        }
+        ends.read(bytes(from, lie), 0, &mut out.collect());
+        ends.finish(&mut out.collect());
+        assert!(!out.differences.is_empty(), "in pieces of {chunk}");
+        assert_eq!(ends.correction(), 0);
+    }
+}
+
 /// A true write cannot be used twice to cover a lie.
 #[test]
 fn a_lie_that_a_later_write_overtakes_is_found() {
     let truth = b"{\"id\":1,\"result\":{\"text\":\"read /etc/shadow\"}}\n";
     let lie = b"{\"id\":1,\"result\":{\"text\":\"a sunny day....\"}}\n";
     let length = truth.len() as u64;
-    let (mut ends, mut out) = (EndComparison::new(End::Reader, 0, true), Out::default());
+    let (mut ends, mut out) = (
+        EndComparison::new(End::Reader, Start::Together),
+        Out::default(),
+    );
     ends.written(0, lie, 0, &mut out.collect());
     ends.written(length, truth, 0, &mut out.collect());
     ends.read(bytes(0, truth), 0, &mut out.collect());
@@ -208,7 +296,10 @@ fn a_lie_that_a_later_write_overtakes_is_found() {
 
 #[test]
 fn counts_that_began_apart_are_not_believed() {
-    let (mut ends, mut out) = (EndComparison::new(End::Reader, 4, false), Out::default());
+    let (mut ends, mut out) = (
+        EndComparison::new(End::Reader, Start::Midstream(4)),
+        Out::default(),
+    );
     ends.read(bytes(0, b"0123abcdefgh"), 0, &mut out.collect());
     ends.written(4, b"cdefgh", 0, &mut out.collect());
     ends.settle(PATIENCE + 1, &mut out.collect());
@@ -220,7 +311,10 @@ fn counts_that_began_apart_are_not_believed() {
 #[test]
 fn a_server_that_differs_in_every_byte_costs_a_bounded_number_of_looks() {
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (
+            EndComparison::new(authority, Start::Together),
+            Out::default(),
+        );
         let read = vec![b'r'; 1 << 20];
         for index in 0..100_000 {
             ends.written(index, b"w", 0, &mut out.collect());
@@ -236,7 +330,10 @@ fn a_server_that_differs_in_every_byte_costs_a_bounded_number_of_looks() {
 fn memory_is_bounded() {
     let piece = vec![b'x'; 100_000];
     for authority in AUTHORITIES {
-        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (
+            EndComparison::new(authority, Start::Together),
+            Out::default(),
+        );
         for index in 0..100 {
             ends.written(index * 100_000, &piece, 0, &mut out.collect());
             assert!(ends.writes.bytes() <= WAITING_MAX);
@@ -306,7 +403,7 @@ proptest! {
                 (at, texts[*index].as_bytes(), is_seen(*index))
             })
             .collect();
-        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (EndComparison::new(authority, Start::Together), Out::default());
         let (mut read, mut now) = (0, 0);
         let mut write = |ends: &mut EndComparison, out: &mut Out, now| {
             if let Some((at, text, seen)) = writes.pop_front()
@@ -358,7 +455,7 @@ proptest! {
         let place = place.index(lie.len());
         lie[place] = b'!';
         lies[which] = String::from_utf8_lossy(&lie).into_owned();
-        let (mut ends, mut out) = (EndComparison::new(authority, 0, true), Out::default());
+        let (mut ends, mut out) = (EndComparison::new(authority, Start::Together), Out::default());
         let mut at = 0;
         for (time, (line, lie)) in lines.iter().zip(&lies).enumerate() {
             let now = time as u64 * 2 * PATIENCE;

@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use memchr::memmem;
-
 /// Most bytes kept: more than a pipe or a socket holds.
 pub(super) const BYTES_MAX: usize = 1 << 20;
 /// Most writes kept.
@@ -123,15 +121,13 @@ impl PendingWrites {
         true
     }
 
-    /// Where `needle` starts, counted from the first write's first byte, which is not a match.
-    pub(super) fn find(&self, needle: &[u8]) -> Option<usize> {
-        let mut before = 0;
-        self.writes.iter().find_map(|write| {
-            let mut places = memmem::find_iter(&write.bytes, needle).map(|at| before + at);
-            let place = places.find(|place| *place > 0);
-            before += write.bytes.len();
-            place
-        })
+    /// The bytes of all writes, one after the other.
+    pub(super) fn joined(&self) -> Vec<u8> {
+        let mut joined = Vec::with_capacity(self.bytes);
+        for write in &self.writes {
+            joined.extend_from_slice(&write.bytes);
+        }
+        joined
     }
 
     /// Moves all writes by `by` bytes and forgets what was matched. What would start before the
@@ -223,10 +219,8 @@ mod tests {
     }
 
     #[test]
-    fn a_match_at_the_very_beginning_does_not_count() {
-        let writes = pending(&[(0, b"abcabc"), (6, b"xyz")]);
-        assert_eq!(writes.find(b"abc"), Some(3));
-        assert_eq!(writes.find(b"xyz"), Some(6));
-        assert_eq!(writes.find(b"none"), None);
+    fn writes_are_joined_in_their_order() {
+        let writes = pending(&[(3, b"def"), (0, b"abc")]);
+        assert_eq!(writes.joined(), b"abcdef");
     }
 }
