@@ -8,6 +8,7 @@ mod fullness;
 mod honesty;
 mod naming;
 mod neighbours;
+mod order;
 mod processes;
 mod rugpull;
 mod scale;

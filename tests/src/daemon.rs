@@ -50,6 +50,15 @@ impl State {
         self.directory.path().join("events.jsonl")
     }
 
+    /// How often `text` occurs in the events so far: a quick look.
+    pub fn mentions(&self, text: &str) -> Result<usize> {
+        let path = self.events_file();
+        if !path.exists() {
+            return Ok(0);
+        }
+        Ok(std::fs::read_to_string(path)?.matches(text).count())
+    }
+
     /// All events so far, of all runs.
     pub fn events(&self) -> Result<Vec<Value>> {
         let path = self.events_file();
