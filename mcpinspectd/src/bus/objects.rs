@@ -137,6 +137,7 @@ impl Objects {
             | EventKind::CaptureGap
             | EventKind::BlindSpot
             | EventKind::InvalidMessage
+            | EventKind::RegistryFull
             | EventKind::EventsDropped => false,
         };
         match &record.server {

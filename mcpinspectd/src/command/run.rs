@@ -61,7 +61,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let _lock = lock(path)?;
     let (registry, writer) = store::open_write_behind(path)
         .with_context(|| format!("cannot use the registry {}", path.display()))?;
-    let registry = registry.with_sharing(config.registry.share_pins.clone());
+    let registry = registry
+        .with_sharing(config.registry.share_pins.clone())
+        .with_limits(config.registry_limits());
     let names = registry.server_names().clone();
     tracing::debug!(folder = %folder.display(), "state");
     let stop = session::stop_flag()?;

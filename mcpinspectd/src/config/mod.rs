@@ -18,7 +18,7 @@ use crate::capture::HookChoice;
 use crate::contain::ContainmentPolicy;
 use crate::engine::{ApprovalRule, AutoApproval, Vendor};
 use crate::model::ContainmentAction;
-use crate::registry::Sharing;
+use crate::registry::{RegistryLimits, Sharing};
 
 pub mod size;
 pub mod tags;
@@ -128,6 +128,13 @@ pub struct Registry {
     /// user has pins of their own.
     #[serde(deserialize_with = "sharing")]
     pub share_pins: Sharing,
+    /// Most tools, instructions, server information and programs to pin for one user: 256 to 65,536.
+    #[serde(deserialize_with = "size::items")]
+    pub items_per_user: usize,
+    /// Most bytes of definitions to keep for one user: 1 MiB to 1 GiB. Beyond that, definitions are
+    /// pinned by their hashes.
+    #[serde(deserialize_with = "size::definitions")]
+    pub bytes_per_user: ByteSize,
     /// Which changes are accepted without a person. None by default.
     pub auto_approve: Vec<AutoApprove>,
 }
@@ -152,6 +159,8 @@ impl Default for Registry {
         Self {
             path: PathBuf::from("/var/lib/mcpinspectd/registry.db"),
             share_pins: Sharing::default(),
+            items_per_user: 8192,
+            bytes_per_user: ByteSize(64 << 20),
             auto_approve: Vec::new(),
         }
     }
@@ -338,8 +347,13 @@ impl Config {
             ("events", *events != other.events),
             (
                 "registry",
-                registry.path != other.registry.path
-                    || registry.share_pins != other.registry.share_pins,
+                Registry {
+                    auto_approve: Vec::new(),
+                    ..registry.clone()
+                } != Registry {
+                    auto_approve: Vec::new(),
+                    ..other.registry.clone()
+                },
             ),
             ("metrics", *metrics != other.metrics),
             ("limits", *limits != other.limits),
@@ -347,6 +361,15 @@ impl Config {
         .into_iter()
         .filter_map(|(section, differs)| differs.then_some(section))
         .collect()
+    }
+
+    /// How much the registry keeps.
+    pub fn registry_limits(&self) -> RegistryLimits {
+        RegistryLimits {
+            items_of_one: self.registry.items_per_user,
+            bytes_of_one: self.registry.bytes_per_user.0,
+            ..RegistryLimits::default()
+        }
     }
 
     /// Which changes are accepted without a person.

@@ -86,6 +86,10 @@ pub(super) fn message<'de, D: Deserializer<'de>>(d: D) -> Result<ByteSize, D::Er
     between(d, "max_message", 64 << 10, 1 << 30)
 }
 
+pub(super) fn definitions<'de, D: Deserializer<'de>>(d: D) -> Result<ByteSize, D::Error> {
+    between(d, "bytes_per_user", 1 << 20, 1 << 30)
+}
+
 fn between<'de, D: Deserializer<'de>>(
     deserializer: D,
     name: &str,
@@ -113,6 +117,10 @@ pub(super) fn sessions<'de, D: Deserializer<'de>>(d: D) -> Result<usize, D::Erro
 
 pub(super) fn call_timeout<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
     Ok(count(d, "call_timeout", 1, 86_400)? as u64)
+}
+
+pub(super) fn items<'de, D: Deserializer<'de>>(d: D) -> Result<usize, D::Error> {
+    count(d, "items_per_user", 256, 65_536)
 }
 
 pub(super) fn seconds<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {

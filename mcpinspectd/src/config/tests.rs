@@ -44,6 +44,8 @@ fn the_packaged_file_says_what_the_defaults_are() {
         "path",
         "vendor",
         "share_pins",
+        "items_per_user",
+        "bytes_per_user",
         "requests_in_flight",
         "sessions",
     ] {

@@ -3,11 +3,25 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::model::{DefinitionHash, ItemKind};
-use crate::registry::ItemKey;
+use crate::registry::{ItemKey, Shortage};
 use crate::session::listing::Listings;
 
 /// Definitions of one session that are remembered as told. A session that shows more starts over.
 const MAX_TOLD: usize = 16_384;
+
+/// Events about a lack of room in one session. Each has the count so far.
+const MAX_SHORTAGES_TOLD: u8 = 8;
+
+/// Definitions of a session that found no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct WithoutRoom {
+    /// What there was too little of.
+    pub(super) shortage: Option<Shortage>,
+    /// Those that are not pinned.
+    pub(super) not_pinned: u64,
+    /// Those that are pinned without their text.
+    pub(super) without_text: u64,
+}
 
 /// What a server offers in a session.
 #[derive(Debug, Default)]
@@ -16,6 +30,9 @@ pub(super) struct Definitions {
     told: HashSet<(ItemKind, DefinitionHash)>,
     changes_told: HashMap<ItemKey, u16>,
     removals_told: HashSet<Box<str>>,
+    without_room: WithoutRoom,
+    without_room_told: WithoutRoom,
+    shortages_told: u8,
     /// Whether the server's program is of the vendor that was accepted, once that is known.
     pub(super) same_vendor: Option<bool>,
     /// Changes that a policy accepts if it is.
@@ -35,6 +52,27 @@ impl Definitions {
             self.changes_told.clear();
         }
         self.told.insert((kind, hash))
+    }
+
+    /// Counts a definition that found no room.
+    pub(super) fn count_shortage(&mut self, shortage: Option<Shortage>) {
+        match shortage {
+            None => return,
+            Some(Shortage::Bytes) => self.without_room.without_text += 1,
+            Some(_) => self.without_room.not_pinned += 1,
+        }
+        self.without_room.shortage = shortage;
+    }
+
+    /// What is to be told of them, if there are more than the last time.
+    pub(super) fn take_shortage(&mut self) -> Option<WithoutRoom> {
+        if self.without_room == self.without_room_told || self.shortages_told == MAX_SHORTAGES_TOLD
+        {
+            return None;
+        }
+        self.without_room_told = self.without_room;
+        self.shortages_told += 1;
+        Some(self.without_room)
     }
 
     /// The number of a change of this item, from 1.

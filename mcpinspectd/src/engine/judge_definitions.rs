@@ -13,13 +13,13 @@ use super::sanitise;
 use super::state::SessionState;
 use super::turn::Turn;
 use crate::detect::{ToolDefinition, Verdict};
-use crate::event::body::{ServerChanged, ToolChanged, ToolSeen};
+use crate::event::body::{RegistryFull, ServerChanged, ToolChanged, ToolSeen};
 use crate::event::{Body, Event};
 use crate::mcp::json;
 use crate::mcp::view::{ServerResult, Tool};
 use crate::model::{Action, DefinitionHash, FieldChange, ItemKind, Timestamp, ToolStatus};
 use crate::process::program;
-use crate::registry::{ItemKey, MAX_NAME, Observation, PinStatus, Sighting, diff};
+use crate::registry::{ItemKey, MAX_NAME, Observation, PinStatus, Shortage, Sighting, diff};
 use crate::session::id::IdKey;
 use crate::session::listing::ListedName;
 use crate::session::{Observed, Page};
@@ -83,10 +83,28 @@ impl SessionState {
             news.push((kind, said, observation));
         }
         news.retain(|(kind, _, observation)| self.definitions.is_news(*kind, observation.hash));
+        for (_, _, observation) in &news {
+            self.definitions.count_shortage(observation.shortage);
+        }
         turn.judges.registry.save(turn.time);
         for (kind, said, observation) in news {
             self.report_introduction(turn, kind, said, observation);
         }
+        self.report_shortage(turn);
+    }
+
+    /// Reports definitions that found no room.
+    fn report_shortage(&mut self, turn: &mut Turn<'_>) {
+        let Some(without_room) = self.definitions.take_shortage() else {
+            return;
+        };
+        let body = RegistryFull {
+            limit: without_room.shortage.map_or("", Shortage::as_str),
+            uid: self.user,
+            not_pinned: without_room.not_pinned,
+            without_text: without_room.without_text,
+        };
+        turn.report(Event::new(turn.time, self.subject(), body));
     }
 
     fn report_introduction(
@@ -139,6 +157,13 @@ impl SessionState {
             .registry
             .observe(sighting, ItemKind::Program, "", definition);
         turn.judges.registry.save(turn.time);
+        let is_news = self
+            .definitions
+            .is_news(ItemKind::Program, observation.hash);
+        if is_news {
+            self.definitions.count_shortage(observation.shortage);
+        }
+        self.report_shortage(turn);
         let key = ItemKey::only(ItemKind::Program);
         let pinned = status(observation.status).1;
         let pinned_text =
@@ -152,9 +177,7 @@ impl SessionState {
         };
         self.definitions.same_vendor = Some(same);
         if let Some(pinned) = pinned
-            && self
-                .definitions
-                .is_news(ItemKind::Program, observation.hash)
+            && is_news
             && self.definitions.count_change(&key) <= MAX_CHANGES_TOLD
         {
             turn.report(Event::new(
@@ -256,6 +279,7 @@ impl SessionState {
             true
         });
         self.report_tools(turn, &mut news);
+        self.report_shortage(turn);
         if seen > MAX_TOOLS {
             let verdict = turn
                 .judges
@@ -306,6 +330,7 @@ impl SessionState {
             names.push(ListedName::of(json::cut(&name, MAX_NAME)));
         }
         if self.definitions.is_news(ItemKind::Tool, observation.hash) {
+            self.definitions.count_shortage(observation.shortage);
             news.push(News {
                 name,
                 definition,
@@ -331,6 +356,7 @@ impl SessionState {
                 Observation {
                     hash,
                     status: pin_status,
+                    ..
                 },
         } = news;
         let (status, pinned) = status(*pin_status);
@@ -377,6 +403,7 @@ impl SessionState {
                         .unwrap_or_default(),
                 ),
                 status,
+                pinned: (*pin_status == PinStatus::NoRoom).then_some(false),
                 detections,
                 max_severity,
             }),

@@ -50,7 +50,7 @@ pub use self::record::MessageRecord;
 pub use self::tee::Tee;
 use self::turn::{Judges, Turn};
 use crate::detect::{Detector, Difference};
-use crate::event::body::BlindSpot;
+use crate::event::body::{BlindSpot, RegistryFull};
 use crate::event::{Event, Subject};
 use crate::model::{
     BlindMechanism, Direction, EVERY_SERVER, Input, Pid, ServerId, SessionId, Timestamp,
@@ -74,6 +74,8 @@ pub struct Engine {
     looked: Timestamp,
     /// When overdue calls were last looked for.
     swept: Timestamp,
+    /// Writes and texts that the registry had given up then.
+    given_up: (u64, u64),
     judges: Judges,
 }
 
@@ -86,6 +88,7 @@ impl Engine {
             unfinished: 0,
             looked: Timestamp(0),
             swept: Timestamp(0),
+            given_up: (0, 0),
             judges: Judges {
                 registry,
                 detector,
@@ -166,6 +169,19 @@ impl Engine {
             output.event(policy::event(decided));
         }
         registry.save(now);
+        let health = registry.health();
+        let (lost, texts_lost) =
+            std::mem::replace(&mut self.given_up, (health.lost, health.texts_lost));
+        if (health.lost, health.texts_lost) != (lost, texts_lost) {
+            let body = RegistryFull {
+                limit: "disk",
+                uid: None,
+                not_pinned: health.lost.saturating_sub(lost),
+                without_text: health.texts_lost.saturating_sub(texts_lost),
+            };
+            let every_server = ServerId(EVERY_SERVER.into());
+            output.event(Event::new(now, Subject::server(every_server), body));
+        }
     }
 
     /// Takes in what happened: observes it, judges it, and tells `output` what it meant.

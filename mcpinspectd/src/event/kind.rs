@@ -35,13 +35,15 @@ pub enum EventKind {
     Policy,
     /// `mcp_contained`
     Contained,
+    /// `mcp_registry_full`
+    RegistryFull,
     /// `mcp_events_dropped`
     EventsDropped,
 }
 
 impl EventKind {
     /// Every type there is.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::ToolSeen,
         Self::ToolChanged,
         Self::ServerChanged,
@@ -56,6 +58,7 @@ impl EventKind {
         Self::InvalidMessage,
         Self::Policy,
         Self::Contained,
+        Self::RegistryFull,
         Self::EventsDropped,
     ];
 
@@ -87,6 +90,7 @@ impl EventKind {
             Self::InvalidMessage => ("mcp_invalid_message", "c792d67ac6ff4c9599da4b2c4793672c"),
             Self::Policy => ("mcp_policy", "cc284d2090ff48729fd7ed52593a95c8"),
             Self::Contained => ("mcp_contained", "e1a3c92f6d0b4c57a84f27d5b9036e1c"),
+            Self::RegistryFull => ("mcp_registry_full", "6c1f0e7a94d2480fb3a5d7290c8be416"),
             Self::EventsDropped => ("mcp_events_dropped", "bf74147c45de46e8aa1ab895870a809f"),
         }
     }

@@ -60,6 +60,7 @@ mod tests {
         Invalid message in a session with files; server_to_client: not_json, 17 bytes; begins Starting server…
         approve for tool "read" of files; by uid 1000; looked at it
         files was frozen in part; processes 4240 4242; as a whole: /app.slice/files.scope; not reached: process 4243: Operation not permitted; by policy, after a finding of sensitive-file
+        No room to pin 12 definitions of files; limit user_items; uid 1000
         3 events did not reach the journal sink; its queue was full
         "#);
     }
@@ -82,6 +83,7 @@ mod tests {
         Invalid message in a session with files
         approve for tool "read" of files
         files was frozen in part
+        No room to pin 12 definitions of files
         3 events did not reach the journal sink
         "#);
         for line in lines {

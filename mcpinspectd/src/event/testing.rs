@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::event::body::{
     BlindSpot, CallHung, CaptureGap, Contained, Detected, DropReason, EventsDropped,
-    InvalidMessage, Policy, PolicyDecision, PolicyItem, ServerChanged, ServerOrphaned,
-    SessionEnded, SessionIdentified, SessionStarted, ToolChanged, ToolSeen,
+    InvalidMessage, Policy, PolicyDecision, PolicyItem, RegistryFull, ServerChanged,
+    ServerOrphaned, SessionEnded, SessionIdentified, SessionStarted, ToolChanged, ToolSeen,
 };
 use crate::event::{Event, Subject};
 use crate::model::{
@@ -119,6 +119,7 @@ pub fn examples() -> Vec<Event> {
                 tool_hash: hash('a'),
                 description: "Reads a file".to_owned(),
                 status: ToolStatus::New,
+                pinned: None,
                 detections: Vec::new(),
                 max_severity: None,
             },
@@ -243,6 +244,16 @@ pub fn examples() -> Vec<Event> {
                 missed: vec!["process 4243: Operation not permitted".to_owned()],
                 uid: None,
                 pattern: Some("sensitive-file".to_owned()),
+            },
+        ),
+        Event::new(
+            TIME,
+            files(),
+            RegistryFull {
+                limit: "user_items",
+                uid: Some(1000),
+                not_pinned: 12,
+                without_text: 0,
             },
         ),
         Event::of_daemon(

@@ -50,6 +50,7 @@ fn seen(server: &str, tool: &str, hash: &str) -> Event {
         TIME,
         subject(server),
         ToolSeen {
+            pinned: None,
             tool_name: tool.to_owned(),
             tool_hash: full(hash),
             description: "does things".to_owned(),

@@ -76,6 +76,11 @@ pub(crate) const CASES: &[(&str, Case)] = &[
         "those_who_share_have_one_set_of_pins",
         those_who_share_have_one_set_of_pins,
     ),
+    ("users_do_not_share_room", users_do_not_share_room),
+    (
+        "bytes_of_definitions_are_bounded_and_pins_go_on",
+        bytes_of_definitions_are_bounded_and_pins_go_on,
+    ),
 ];
 
 pub(crate) fn server(name: &str) -> ServerId {
@@ -760,4 +765,120 @@ fn those_who_share_have_one_set_of_pins(mut registry: Registry) {
     assert_eq!(see(2, "t", OLD), PinStatus::AsPinned);
     assert_eq!(see(2, "u", OLD), PinStatus::New);
     assert_eq!(see(3, "t", NEW), PinStatus::Changed { pinned: hash(OLD) });
+}
+
+fn users_do_not_share_room(registry: Registry) {
+    let mut registry = registry.with_limits(RegistryLimits {
+        items_of_one: 3,
+        items: 8,
+        ..RegistryLimits::default()
+    });
+    for name in ["a", "b", "c"] {
+        assert_eq!(see(&mut registry, "x", 1, name, OLD), PinStatus::New);
+    }
+    registry
+        .decide(
+            of("x"),
+            &ItemKey::tool("a"),
+            DecisionKind::Approve,
+            None,
+            ALICE,
+        )
+        .unwrap();
+    see(&mut registry, "x", MAKES_ROOM_AFTER, "b", NEW);
+    // What is in use stays, and nobody else notices.
+    assert_eq!(
+        see(&mut registry, "y", MAKES_ROOM_AFTER, "d", OLD),
+        PinStatus::NoRoom
+    );
+    let bob = |registry: &mut Registry, name: &str| {
+        see_as(BOB, registry, "x", MAKES_ROOM_AFTER, name, OLD)
+    };
+    assert_eq!(bob(&mut registry, "a"), PinStatus::New);
+    // What was neither decided on nor seen for a month makes room.
+    let later = MAKES_ROOM_AFTER + 1;
+    assert_eq!(see(&mut registry, "y", later, "d", OLD), PinStatus::New);
+    assert_eq!(see(&mut registry, "y", later, "e", OLD), PinStatus::NoRoom);
+    assert_eq!(see(&mut registry, "x", later, "c", OLD), PinStatus::NoRoom);
+    let pinned = PinStatus::Changed { pinned: hash(OLD) };
+    assert_eq!(see(&mut registry, "x", later, "b", NEW), pinned);
+    // Where all is full, whoever holds most gives way to who holds less.
+    for name in ["b", "c"] {
+        assert_eq!(bob(&mut registry, name), PinStatus::New);
+    }
+    let carol = Owner::User(1002);
+    for name in ["a", "b", "c"] {
+        let status = see_as(carol, &mut registry, "x", later, name, OLD);
+        assert_eq!(status, PinStatus::New, "{name}");
+    }
+    let status = see_as(carol, &mut registry, "x", later, "d", OLD);
+    assert_eq!(status, PinStatus::NoRoom, "her own share");
+    let items = settled(&registry).list().unwrap();
+    assert_eq!(items.len(), registry.size().1);
+    assert!(
+        items
+            .iter()
+            .any(|item| item.owner == OWNER && &*item.key.name == "a")
+    );
+}
+
+fn bytes_of_definitions_are_bounded_and_pins_go_on(registry: Registry) {
+    let mut registry = registry.with_limits(RegistryLimits {
+        bytes_of_one: 100,
+        ..RegistryLimits::default()
+    });
+    let text = |fill: &str| format!(r#"{{"description":"{}"}}"#, fill.repeat(60));
+    let observe = |registry: &mut Registry, name: &str, fill: &str| {
+        let (server, session) = (server("a"), SessionId("s".into()));
+        let sighting = Sighting {
+            owner: OWNER,
+            server: &server,
+            session: &session,
+            time: Timestamp(1),
+        };
+        let seen = registry.observe(sighting, ItemKind::Tool, name, &raw(&text(fill)));
+        registry.save(Timestamp(1));
+        (seen.status, seen.shortage)
+    };
+    assert_eq!(observe(&mut registry, "t", "x"), (PinStatus::New, None));
+    let short = Some(Shortage::Bytes);
+    assert_eq!(observe(&mut registry, "u", "y"), (PinStatus::New, short));
+    // It is held to its definition all the same.
+    assert_eq!(
+        observe(&mut registry, "u", "y"),
+        (PinStatus::AsPinned, None)
+    );
+    let changed = PinStatus::Changed {
+        pinned: hash(&text("y")),
+    };
+    assert_eq!(observe(&mut registry, "u", "z"), (changed, short));
+    // A definition that is known takes no more room.
+    let changed = PinStatus::Changed {
+        pinned: hash(&text("x")),
+    };
+    assert_eq!(observe(&mut registry, "t", "z"), (changed, short));
+    assert_eq!(
+        observe(&mut registry, "t", "x"),
+        (PinStatus::AsPinned, None)
+    );
+    let versions = settled(&registry)
+        .versions(of("a"), &ItemKey::tool("u"))
+        .unwrap();
+    assert!(
+        versions
+            .iter()
+            .all(|one| one.definition.contains("not kept"))
+    );
+    registry
+        .decide(
+            of("a"),
+            &ItemKey::tool("t"),
+            DecisionKind::Forget,
+            None,
+            ALICE,
+        )
+        .unwrap();
+    settled(&registry);
+    registry.refresh();
+    assert_eq!(observe(&mut registry, "v", "y"), (PinStatus::New, None));
 }

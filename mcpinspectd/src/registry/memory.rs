@@ -8,6 +8,7 @@ use super::item::{
     DecidedBy, Decision, DecisionKind, DefinitionVersion, ItemDecision, ItemKey, ItemView,
     ServerUsage,
 };
+use super::kept_text::KeptText;
 use super::owner::{Owner, ServerOf};
 use super::storage::{
     Contents, DecisionDone, DecisionWrite, MAX_VERSIONS, Storage, StorageError, StorageHealth,
@@ -318,6 +319,8 @@ impl Item {
 
     fn stored(&self, server: &Arc<str>, owner: Owner) -> StoredItem {
         let current = self.versions.iter().find(|one| one.hash == self.current);
+        let texts = self.versions.iter();
+        let texts = texts.map(|version| KeptText::new(version.hash, version.definition.len()));
         StoredItem {
             owner,
             server: Arc::clone(server),
@@ -328,6 +331,7 @@ impl Item {
             last_seen: current.map(|version| version.last_seen).unwrap_or_default(),
             forgotten: self.forgotten,
             decided: !self.decisions.is_empty(),
+            texts: texts.collect(),
         }
     }
 

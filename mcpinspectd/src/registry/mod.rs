@@ -13,6 +13,7 @@
 //! - `pins`: the registry, and what it makes of a definition
 //! - `decide`: what people and the policy decide about items
 //! - `query`: reading the registry
+//! - `room`: how much is kept of each owner, and what goes first
 //! - `names`: which name belongs to which server
 //! - [`owner`]: whose pins they are
 //! - [`canonical`], [`diff`]: definitions as text, and the differences between two
@@ -23,11 +24,14 @@ mod decide;
 pub mod diff;
 mod hashes;
 mod item;
+mod kept_text;
+mod limits;
 mod memory;
 mod names;
 pub mod owner;
 mod pins;
 mod query;
+mod room;
 mod storage;
 
 pub use self::decide::{Attribution, DecideError};
@@ -35,13 +39,15 @@ pub use self::item::{
     Comparison, DecidedBy, Decision, DecisionKind, DefinitionVersion, ItemDecision, ItemKey,
     ItemView, PinStatus, ServerUsage,
 };
+pub use self::kept_text::KeptText;
+pub use self::limits::{RegistryLimits, Shortage};
 pub use self::memory::MemoryStorage;
 pub use self::names::ServerNames;
 pub use self::owner::{Owner, ServerOf, Sharing};
 pub use self::pins::{
-    EVICT_AFTER, MAX_DEFINITION, MAX_ITEMS, MAX_ITEMS_PER_SERVER, MAX_NAME, Observation, Registry,
-    Sighting,
+    EVICT_AFTER, MAX_DEFINITION, MAX_ITEMS_PER_SERVER, MAX_NAME, Observation, Registry, Sighting,
 };
+pub use self::room::MAKES_ROOM_AFTER;
 pub use self::storage::{
     Contents, DecisionDone, DecisionWrite, MAX_VERSIONS, Storage, StorageError, StorageHealth,
     StoredItem, Write,

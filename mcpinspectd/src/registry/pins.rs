@@ -1,6 +1,5 @@
 //! The registry itself: every definition that was seen, compared with its pin.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -9,6 +8,8 @@ use serde_json::value::RawValue;
 use super::canonical;
 use super::hashes::HashMemory;
 use super::item::{ItemKey, PinStatus};
+use super::kept_text::{KeptText, not_kept};
+use super::limits::{RegistryLimits, Shortage};
 use super::memory::MemoryStorage;
 use super::names::ServerNames;
 use super::owner::{Owner, ServerOf, Sharing};
@@ -18,9 +19,6 @@ use crate::model::{DefinitionHash, ItemKind, ServerId, ServerIdentity, SessionId
 
 /// Most items that are kept of one server; more are reported and not pinned.
 pub const MAX_ITEMS_PER_SERVER: usize = 4096;
-
-/// Most items that are kept of all servers.
-pub const MAX_ITEMS: usize = 65_536;
 
 /// Length to which an item's name is cut, in bytes.
 pub const MAX_NAME: usize = 1024;
@@ -60,6 +58,8 @@ pub struct Observation {
     pub hash: DefinitionHash,
     /// How it relates to the pin.
     pub status: PinStatus,
+    /// What there was too little of to keep it.
+    pub shortage: Option<Shortage>,
 }
 
 /// Every definition that a server ever offered, and the one that it is held to.
@@ -67,8 +67,9 @@ pub struct Observation {
 pub struct Registry {
     pub(super) storage: Box<dyn Storage>,
     /// What each owner holds.
-    owners: BTreeMap<Owner, Holdings>,
-    items: usize,
+    pub(super) owners: BTreeMap<Owner, Holdings>,
+    pub(super) items: usize,
+    pub(super) limits: RegistryLimits,
     hashes: HashMemory,
     /// Names that were assigned, with their fingerprints.
     names: ServerNames,
@@ -88,8 +89,13 @@ pub struct Registry {
 
 /// An owner's items, by server.
 #[derive(Debug, Default)]
-struct Holdings {
-    servers: HashMap<Arc<str>, HashMap<ItemKey, Item>>,
+pub(super) struct Holdings {
+    pub(super) servers: HashMap<Arc<str>, HashMap<ItemKey, Item>>,
+    pub(super) items: usize,
+    /// Bytes of the items' texts.
+    pub(super) bytes: u64,
+    /// Until then, nothing in here can make room.
+    pub(super) nothing_before: Timestamp,
 }
 
 /// An item in memory.
@@ -98,8 +104,10 @@ pub(super) struct Item {
     pub(super) pinned: Option<DefinitionHash>,
     pub(super) current: DefinitionHash,
     removed: bool,
-    last_seen: Timestamp,
+    pub(super) last_seen: Timestamp,
     pub(super) decided: bool,
+    /// Its texts, those not seen for longest first.
+    pub(super) texts: Vec<KeptText>,
 }
 
 impl Registry {
@@ -127,6 +135,7 @@ impl Registry {
             storage,
             owners: BTreeMap::new(),
             items: 0,
+            limits: RegistryLimits::default(),
             hashes: HashMemory::default(),
             names: ServerNames::known(names, Sharing::default()),
             writes: Vec::new(),
@@ -149,6 +158,13 @@ impl Registry {
         self
     }
 
+    /// The registry with other limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: RegistryLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
     /// Who owns the pins of servers that run as `uid`; `None` where that is not known.
     pub fn owner(&self, uid: Option<u32>) -> Owner {
         self.names.sharing().owner(uid)
@@ -165,6 +181,7 @@ impl Registry {
             last_seen,
             forgotten,
             decided,
+            texts,
         } = stored;
         if forgotten {
             return;
@@ -175,10 +192,18 @@ impl Registry {
             removed,
             last_seen,
             decided,
+            texts,
         };
         let holdings = self.owners.entry(owner).or_default();
+        holdings.bytes += item.bytes();
         let items = holdings.servers.entry(server).or_default();
-        self.items += usize::from(items.insert(key, item).is_none());
+        match items.insert(key, item) {
+            Some(before) => holdings.bytes = holdings.bytes.saturating_sub(before.bytes()),
+            None => {
+                holdings.items += 1;
+                self.items += 1;
+            }
+        }
     }
 
     /// How the storage is doing.
@@ -223,14 +248,18 @@ impl Registry {
         }
     }
 
-    fn remove(&mut self, server: ServerOf<'_>, key: &ItemKey) {
+    pub(super) fn remove(&mut self, server: ServerOf<'_>, key: &ItemKey) {
         let Some(holdings) = self.owners.get_mut(&server.owner) else {
             return;
         };
         let Some(items) = holdings.servers.get_mut(server.server) else {
             return;
         };
-        self.items -= usize::from(items.remove(key).is_some());
+        if let Some(item) = items.remove(key) {
+            self.items -= 1;
+            holdings.items -= 1;
+            holdings.bytes = holdings.bytes.saturating_sub(item.bytes());
+        }
         if items.is_empty() {
             holdings.servers.remove(server.server);
         }
@@ -281,7 +310,7 @@ impl Registry {
         }
     }
 
-    fn items_by_key(&self, server: ServerOf<'_>) -> Option<&HashMap<ItemKey, Item>> {
+    pub(super) fn items_by_key(&self, server: ServerOf<'_>) -> Option<&HashMap<ItemKey, Item>> {
         self.owners.get(&server.owner)?.servers.get(server.server)
     }
 
@@ -335,7 +364,7 @@ impl Registry {
             return;
         }
         if let Some(former) = &former {
-            self.inherit(ServerOf::new(owner, former), name);
+            self.inherit(ServerOf::new(owner, former), name, time);
         }
         self.writes.push(Write::Named {
             owner,
@@ -347,22 +376,29 @@ impl Registry {
     }
 
     /// Copies the items of a server to another of the same owner, except those that it has.
-    fn inherit(&mut self, from: ServerOf<'_>, to: &Arc<str>) {
+    fn inherit(&mut self, from: ServerOf<'_>, to: &Arc<str>, time: Timestamp) {
         let items = self.items_by_key(from).cloned().unwrap_or_default();
+        let own = ServerOf::new(from.owner, to);
         for (key, item) in items {
-            if !self.has_room(ServerOf::new(from.owner, to)) {
+            if self.item(own, &key).is_some() {
+                continue;
+            }
+            if self.make_room(own, time).is_err() {
                 return;
             }
-            let holdings = self.owners.entry(from.owner).or_default();
-            let own = holdings.servers.entry(Arc::clone(to)).or_default();
-            if let Entry::Vacant(place) = own.entry(key) {
+            self.insert(StoredItem {
+                owner: from.owner,
+                server: Arc::clone(to),
+                key,
+                pinned: item.pinned,
+                current: item.current,
+                removed: item.removed,
+                last_seen: item.last_seen,
+                forgotten: false,
                 // The decisions stay with the former name.
-                place.insert(Item {
-                    decided: false,
-                    ..item
-                });
-                self.items += 1;
-            }
+                decided: false,
+                texts: item.texts,
+            });
         }
     }
 
@@ -417,6 +453,7 @@ impl Registry {
             last_seen: sighting.time,
             forgotten: false,
             decided,
+            texts: Vec::new(),
         });
         self.writes.push(Write::Adopted {
             owner: server.owner,
@@ -446,17 +483,17 @@ impl Registry {
         let hash = self.hashes.hash(definition);
         let key = key_of(kind, name);
         let server = sighting.server_of();
-        let has_room = self.has_room(server);
-        if has_room && self.item(server, &key).is_none() {
-            self.adopt(sighting, &key, hash, definition);
-        }
-        let Some(item) = self.item_mut(server, &key) else {
-            if !has_room {
+        if self.item(server, &key).is_none() {
+            if let Err(shortage) = self.make_room(server, sighting.time) {
                 return Observation {
                     hash,
                     status: PinStatus::NoRoom,
+                    shortage: Some(shortage),
                 };
             }
+            self.adopt(sighting, &key, hash, definition);
+        }
+        let Some(item) = self.item_mut(server, &key) else {
             self.insert(StoredItem {
                 owner: sighting.owner,
                 server: Arc::clone(&sighting.server.0),
@@ -467,11 +504,12 @@ impl Registry {
                 last_seen: sighting.time,
                 forgotten: false,
                 decided: false,
+                texts: Vec::new(),
             });
-            self.record_seen(sighting, key, hash, definition, true);
             return Observation {
                 hash,
                 status: PinStatus::New,
+                shortage: self.record_seen(sighting, key, hash, definition, true),
             };
         };
         let pin = item.pinned.is_none();
@@ -480,15 +518,17 @@ impl Registry {
             || item.removed
             || item.current != hash
             || sighting.time.nanos_since(item.last_seen) >= REFRESH_AFTER;
+        let mut shortage = None;
         if has_news {
             item.current = hash;
             item.removed = false;
             item.last_seen = sighting.time;
-            self.record_seen(sighting, key, hash, definition, pin);
+            shortage = self.record_seen(sighting, key, hash, definition, pin);
         }
         Observation {
             hash,
             status: status_of(hash, pinned),
+            shortage,
         }
     }
 
@@ -509,14 +549,8 @@ impl Registry {
         Observation {
             hash,
             status: pinned.map_or(PinStatus::New, |pinned| status_of(hash, pinned)),
+            shortage: None,
         }
-    }
-
-    fn has_room(&self, server: ServerOf<'_>) -> bool {
-        self.items < MAX_ITEMS
-            && self
-                .items_by_key(server)
-                .is_none_or(|items| items.len() < MAX_ITEMS_PER_SERVER)
     }
 
     fn record_seen(
@@ -526,14 +560,14 @@ impl Registry {
         hash: DefinitionHash,
         definition: &RawValue,
         pin: bool,
-    ) {
+    ) -> Option<Shortage> {
         let text = definition.get();
-        let definition = match text.len() <= MAX_DEFINITION {
+        let is_short = text.len() <= MAX_DEFINITION;
+        let (server, time) = (sighting.server_of(), sighting.time);
+        let fits = is_short && self.make_room_for_text(server, &key, hash, text.len(), time);
+        let definition = match fits {
             true => text.into(),
-            false => {
-                let note = format!("definition of {} bytes, not kept", text.len());
-                serde_json::Value::from(note).to_string().into()
-            }
+            false => not_kept(text.len()),
         };
         self.writes.push(Write::Seen {
             owner: sighting.owner,
@@ -545,6 +579,7 @@ impl Registry {
             session: sighting.session.0.clone(),
             pin,
         });
+        (is_short && !fits).then_some(Shortage::Bytes)
     }
 
     /// Records that a complete listing contained the tools that are `listed` and no others. Returns the

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::item::{Decision, DefinitionVersion, ItemDecision, ItemKey, ItemView, ServerUsage};
+use super::kept_text::{KeptText, not_kept};
 use super::owner::{Owner, ServerOf};
 use crate::model::{DefinitionHash, Timestamp};
 
@@ -28,6 +29,8 @@ pub struct StorageHealth {
     pub unsaved: usize,
     /// Writes that were given up.
     pub lost: u64,
+    /// Definitions whose texts were given up; they are written as their hashes.
+    pub texts_lost: u64,
     /// The last error, while it persists.
     pub error: Option<String>,
 }
@@ -112,6 +115,19 @@ pub enum Write {
 }
 
 impl Write {
+    /// Gives up the text of a definition, unless that is short. Returns the bytes that this freed.
+    pub fn give_up_text(&mut self) -> usize {
+        let Self::Seen { definition, .. } = self else {
+            return 0;
+        };
+        let note = not_kept(definition.len());
+        let freed = definition.len().saturating_sub(note.len());
+        if freed > 0 {
+            *definition = note;
+        }
+        freed
+    }
+
     /// Bytes of memory that it takes, roughly.
     pub fn size(&self) -> usize {
         let text = match self {
@@ -158,6 +174,9 @@ pub struct StoredItem {
     pub forgotten: bool,
     /// Whether there is a decision on it.
     pub decided: bool,
+    /// The texts that are kept of it, those not seen for longest first. Empty where only its pin is
+    /// asked for.
+    pub texts: Vec<KeptText>,
 }
 
 /// Everything that the registry keeps in memory.

@@ -228,6 +228,7 @@ fn is_bounded_by_nature(kind: EventKind) -> bool {
         | EventKind::BlindSpot
         | EventKind::Policy
         | EventKind::Contained
+        | EventKind::RegistryFull
         | EventKind::EventsDropped => true,
     }
 }

@@ -275,6 +275,7 @@ impl Live {
             | Body::CaptureGap(_)
             | Body::BlindSpot(_)
             | Body::InvalidMessage(_)
+            | Body::RegistryFull(_)
             | Body::EventsDropped(_) => {}
         }
         None

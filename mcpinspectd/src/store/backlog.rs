@@ -1,7 +1,9 @@
 //! Writes that are not on disk: those that wait for their turn, and those that failed.
 //!
 //! A disk that fails must not stop the daemon. Writes are kept, in order, and tried again; pins are
-//! in memory meanwhile. Above a limit the oldest writes are given up and counted.
+//! in memory meanwhile. What they take is bounded: above a number of bytes the oldest definitions give up
+//! their texts and are kept as their hashes, above a number of writes the oldest are given up, and both
+//! are counted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,6 +14,9 @@ use crate::registry::{ItemKey, Owner, ServerOf, StorageError, StorageHealth, Sto
 /// Most failed writes that are kept.
 const MAX_UNSAVED: usize = 4096;
 
+/// Most bytes that they take.
+const MAX_UNSAVED_BYTES: usize = 16 << 20;
+
 /// Nanoseconds between two attempts on a disk that fails.
 pub(super) const RETRY_AFTER: u64 = 5_000_000_000;
 
@@ -19,14 +24,47 @@ pub(super) const RETRY_AFTER: u64 = 5_000_000_000;
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     writes: VecDeque<Write>,
+    /// Bytes that they take.
+    bytes: usize,
     /// When and why the last attempt failed.
     failed: Option<(Timestamp, StorageError)>,
     lost: u64,
+    texts_lost: u64,
 }
 
 impl Backlog {
     pub(super) fn extend(&mut self, writes: Vec<Write>) {
+        self.bytes += writes.iter().map(Write::size).sum::<usize>();
         self.writes.extend(writes);
+    }
+
+    /// Drops the first `count` writes.
+    fn drain(&mut self, count: usize) {
+        let size: usize = self.writes.drain(..count).map(|write| write.size()).sum();
+        self.bytes = self.bytes.saturating_sub(size);
+    }
+
+    /// While the disk fails: gives up what is above the limits. Returns how many writes that were.
+    pub(super) fn give_up_excess(&mut self) -> usize {
+        if !self.has_failed() {
+            return 0;
+        }
+        if self.bytes > MAX_UNSAVED_BYTES {
+            let mut excess = self.bytes - MAX_UNSAVED_BYTES;
+            for write in &mut self.writes {
+                let freed = write.give_up_text();
+                self.texts_lost += u64::from(freed > 0);
+                self.bytes -= freed;
+                excess = excess.saturating_sub(freed);
+                if excess == 0 {
+                    break;
+                }
+            }
+        }
+        let excess = self.writes.len().saturating_sub(MAX_UNSAVED);
+        self.drain(excess);
+        self.lost += excess as u64;
+        excess
     }
 
     pub(super) fn len(&self) -> usize {
@@ -56,7 +94,7 @@ impl Backlog {
 
     /// Notes that the first `count` writes are on disk.
     pub(super) fn stored(&mut self, count: usize) {
-        self.writes.drain(..count);
+        self.drain(count);
         if self.failed.take().is_some() {
             tracing::info!(writes = count, "the tool registry can be written again");
         }
@@ -68,10 +106,7 @@ impl Backlog {
             tracing::error!(%error, "cannot write the tool registry; pins are kept in memory until it can be written");
         }
         self.failed = Some((now, error));
-        let excess = self.writes.len().saturating_sub(MAX_UNSAVED);
-        self.writes.drain(..excess);
-        self.lost += excess as u64;
-        excess
+        self.give_up_excess()
     }
 
     pub(super) fn health(&self) -> StorageHealth {
@@ -80,6 +115,7 @@ impl Backlog {
             // Writes that wait for their turn are none to worry about.
             unsaved: if error.is_some() { self.len() } else { 0 },
             lost: self.lost,
+            texts_lost: self.texts_lost,
             error,
         }
     }

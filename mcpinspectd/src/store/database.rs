@@ -5,6 +5,7 @@
 //! `synchronous=FULL`). Several processes may have the file open (the daemon and a person's command);
 //! each learns from the file's data version that another one wrote.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rusqlite::types::ValueRef;
@@ -13,7 +14,8 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehav
 use crate::model::{DefinitionHash, ItemKind, Timestamp};
 use crate::registry::{
     Contents, DecidedBy, Decision, DecisionKind, DecisionWrite, DefinitionVersion, ItemDecision,
-    ItemKey, ItemView, MAX_VERSIONS, Owner, ServerOf, ServerUsage, StorageError, StoredItem, Write,
+    ItemKey, ItemView, KeptText, MAX_VERSIONS, Owner, ServerOf, ServerUsage, StorageError,
+    StoredItem, Write,
 };
 
 /// What a connection to the database can write. Tests substitute disks that are slow or fail.
@@ -67,6 +69,7 @@ fn stored_item(row: &Row<'_>, at: usize) -> rusqlite::Result<StoredItem> {
         forgotten: row.get::<_, Option<Timestamp>>(at + 7)?.is_some(),
         owner: row.get(at + 8)?,
         decided: row.get(at + 9)?,
+        texts: Vec::new(),
     })
 }
 
@@ -87,14 +90,21 @@ impl Database {
     pub(super) fn load(&mut self) -> rusqlite::Result<Contents> {
         // One snapshot for all three.
         let transaction = self.connection.transaction()?;
+        let mut texts = texts(&transaction)?;
         let items = transaction
             .prepare(concat!(
-                "SELECT ",
+                "SELECT item.id, ",
                 stored_item!(),
                 " FROM item LEFT JOIN version ON version.item = item.id AND version.hash = item.current
                   WHERE forgotten_at IS NULL"
             ))?
-            .query_map([], |row| stored_item(row, 0))?
+            .query_map([], |row| {
+                let id: i64 = row.get(0)?;
+                Ok(StoredItem {
+                    texts: texts.remove(&id).unwrap_or_default(),
+                    ..stored_item(row, 1)?
+                })
+            })?
             .collect::<rusqlite::Result<_>>()?;
         let names = transaction
             .prepare("SELECT owner, name, fingerprint FROM name ORDER BY first_seen, rowid")?
@@ -322,6 +332,20 @@ impl Commit for Database {
         transaction.commit()?;
         Ok(is_known)
     }
+}
+
+/// The texts that are kept of each item, those not seen for longest first.
+fn texts(transaction: &Transaction<'_>) -> rusqlite::Result<HashMap<i64, Vec<KeptText>>> {
+    let mut texts: HashMap<i64, Vec<KeptText>> = HashMap::new();
+    let mut statement = transaction
+        .prepare("SELECT item, hash, octet_length(definition) FROM version ORDER BY last_seen")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (item, bytes): (i64, u32) = (row.get(0)?, row.get(2)?);
+        let text = KeptText::new(row.get(1)?, bytes as usize);
+        texts.entry(item).or_default().push(text);
+    }
+    Ok(texts)
 }
 
 fn execute(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {

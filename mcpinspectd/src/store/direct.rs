@@ -58,6 +58,7 @@ impl Storage for DirectStorage {
             .iter()
             .any(|write| matches!(write, Write::Decided(_)));
         self.backlog.extend(writes);
+        self.backlog.give_up_excess();
         if !self.backlog.is_empty() && !self.backlog.is_backing_off(now) {
             // A failure is part of the storage's health.
             let _ = self.flush(now);

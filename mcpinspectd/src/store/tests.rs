@@ -395,3 +395,34 @@ fn an_impostor_that_starts_first_does_not_take_the_name() {
         assert_eq!(start_session(&mut registry, &mut names, GENUINE), "github");
     }
 }
+
+/// However much comes while the disk fails, what waits for it takes bounded memory, and pins stay.
+#[test]
+fn what_a_failing_disk_leaves_waiting_is_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("registry.db");
+    let database = Database::new(open::create(&path).unwrap());
+    let mut storage = DirectStorage::new(database).unwrap();
+    storage.database().limit_pages(Some(1));
+    let text: std::sync::Arc<str> = format!(r#"{{"x":"{}"}}"#, "y".repeat(1 << 20)).into();
+    for number in 0..100_u64 {
+        let definition = format!("{number}{text}");
+        let seen = Write::Seen {
+            owner: OWNER,
+            server: "a".into(),
+            key: ItemKey::tool(&number.to_string()),
+            hash: hash("{}"),
+            definition: definition.into(),
+            time: Timestamp(1),
+            session: "s".into(),
+            pin: true,
+        };
+        storage.record(vec![seen], Timestamp(1));
+    }
+    let health = storage.health();
+    assert_eq!((health.unsaved, health.lost), (100, 0), "no pin is lost");
+    assert!(health.texts_lost >= 84, "{health:?}");
+    storage.database().limit_pages(None);
+    storage.record(Vec::new(), Timestamp(1 + RETRY_AFTER));
+    assert_eq!(storage.items(Some("a")).unwrap().len(), 100);
+}

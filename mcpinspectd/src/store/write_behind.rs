@@ -366,8 +366,10 @@ fn commit<'q, T>(
     state = queue.lock();
     match result {
         Ok(()) => {
-            state.backlog.stored(count);
-            state.first = end;
+            // Some may have been given up meanwhile.
+            let left = usize::try_from(end.saturating_sub(state.first)).unwrap_or(usize::MAX);
+            state.backlog.stored(left);
+            state.first = state.first.max(end);
         }
         Err(error) => state.first += state.backlog.failed(error, now) as u64,
     }
@@ -413,6 +415,10 @@ impl<T: Send> Storage for WriteBehind<T> {
         }
         state.untried_bytes += writes.iter().map(Write::size).sum::<usize>();
         state.backlog.extend(writes);
+        // Between two attempts on a disk that fails, nothing else bounds what waits.
+        let lost = state.backlog.give_up_excess();
+        state.first += lost as u64;
+        state.untried = state.untried.max(state.first);
         if state.ended {
             let lost = state.backlog.failed(ended(), Timestamp::now());
             state.first += lost as u64;

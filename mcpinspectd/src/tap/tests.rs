@@ -181,6 +181,7 @@ fn lines_for_people() {
                 EventKind::SessionStarted
                     | EventKind::ToolChanged
                     | EventKind::CaptureGap
+                    | EventKind::RegistryFull
                     | EventKind::EventsDropped
             )
         })

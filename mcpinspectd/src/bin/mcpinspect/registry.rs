@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::model::Timestamp;
-use mcpinspectd::registry::{EVICT_AFTER, MAX_ITEMS, MAX_ITEMS_PER_SERVER, Owner, ServerUsage};
+use mcpinspectd::registry::{
+    EVICT_AFTER, MAX_ITEMS_PER_SERVER, Owner, RegistryLimits, ServerUsage,
+};
 use mcpinspectd::terminal;
 use mcpinspectd::terminal::table::aligned;
 use mcpinspectd::text::escape;
@@ -69,7 +71,7 @@ impl RegistryCommand {
             file_bytes: file_bytes(&path),
             path: path.display().to_string(),
             items: servers.iter().map(|server| server.items).sum(),
-            max_items: MAX_ITEMS,
+            max_items: RegistryLimits::default().items,
             max_items_per_server: MAX_ITEMS_PER_SERVER,
             servers,
         };

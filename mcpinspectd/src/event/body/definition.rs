@@ -18,6 +18,9 @@ pub struct ToolSeen {
     pub description: String,
     /// `new` or `unchanged`.
     pub status: ToolStatus,
+    /// `false` where there was no room to pin it: it will be `new` again. Absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<bool>,
     /// What detection found in it.
     pub detections: Vec<Detection>,
     /// The worst of them.
@@ -37,6 +40,9 @@ impl Describe for ToolSeen {
                     "Tool {tool} of {server} has findings ({})",
                     severity.as_str()
                 )
+            }
+            (ToolStatus::New, None) if self.pinned == Some(false) => {
+                format!("New tool {tool} on {server}, not pinned for lack of room")
             }
             (ToolStatus::New, None) => format!("New tool {tool} on {server}"),
             (_, None) => format!("Tool {tool} of {server} is as pinned"),

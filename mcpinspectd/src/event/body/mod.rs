@@ -10,6 +10,7 @@ mod definition;
 mod exchange;
 mod finding;
 mod policy;
+mod room;
 mod session;
 
 use serde::Serialize;
@@ -20,6 +21,7 @@ pub use definition::{ServerChanged, ToolChanged, ToolSeen};
 pub use exchange::{CallHung, ServerOrphaned};
 pub use finding::Detected;
 pub use policy::{Policy, PolicyDecision, PolicyItem};
+pub use room::RegistryFull;
 pub use session::{SessionEnded, SessionIdentified, SessionStarted};
 
 use super::kind::EventKind;
@@ -106,6 +108,8 @@ bodies! {
     Policy(Policy),
     /// A server's processes were frozen, thawed or killed.
     Contained(Contained),
+    /// There was no room to pin definitions.
+    RegistryFull(RegistryFull),
     /// The daemon itself left events out.
     EventsDropped(EventsDropped),
 }
