@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mcpinspectd::contain::{ContainError, Process, Refusal, Target, contain};
-use mcpinspectd::model::{ContainmentAction, Pid};
+use mcpinspectd::contain::{ContainError, Refusal, Target, contain};
+use mcpinspectd::model::{ContainmentAction, Pid, Process, ServerSide};
+use mcpinspectd::process::fds::stdio;
 use mcpinspectd::process::{ProcessRow, start_time, table};
 use tempfile::TempDir;
 
@@ -88,6 +89,7 @@ impl Session {
         Target {
             server: process(self.pid("server.pid")),
             client: Some(process(self.client.id())),
+            side: ServerSide::default(),
         }
     }
 
@@ -195,6 +197,11 @@ fn a_reused_process_id_is_left_alone() {
         start_time: client.start_time - 1,
         ..client
     });
+    let error = contain(&[target.clone()], &[], ContainmentAction::Freeze).unwrap_err();
+    let refused = matches!(error, ContainError::Refused(Refusal::NotStarted(_)));
+    assert!(refused, "not shown to be a server: {error}");
+    assert!(session.counts());
+    target.side.launched = vec![target.server];
     let done = contain(&[target], &[], ContainmentAction::Freeze).unwrap();
     assert!(
         !done.processes.contains(&Pid(session.pid("outer.pid"))),
@@ -202,6 +209,46 @@ fn a_reused_process_id_is_left_alone() {
     );
     assert!(!done.processes.contains(&Pid(session.client.id())));
     assert!(!session.counts());
+}
+
+/// A server that leaves a child behind which is no longer its own as far as can be shown.
+#[test]
+fn what_can_go_on_serving_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Command::new("sh")
+        .args([
+            "-c",
+            "(sleep 1000 & echo $! > left.pid); echo > ready; wait; sleep 1000",
+        ])
+        .current_dir(directory.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let path = directory.path().join("ready");
+    eventually("the child is detached", || path.exists().then_some(()));
+    let left = fs::read_to_string(directory.path().join("left.pid")).unwrap();
+    let left = left.trim();
+    let inode = |fd: usize| stdio(Pid(server.id())).unwrap()[fd].unwrap().key;
+    let process = process(server.id());
+    let target = Target {
+        server: process,
+        client: None,
+        side: ServerSide {
+            launched: vec![process],
+            reads: Some(inode(0)),
+            writes: Some(inode(1)),
+        },
+    };
+    let done = contain(&[target], &[], ContainmentAction::Kill).unwrap();
+    let reported: Vec<_> = (done.missed.iter())
+        .filter(|missed| missed.starts_with(&format!("process {left}: ")))
+        .collect();
+    assert_eq!(reported.len(), 1, "{done:?}");
+    assert!(!done.processes.contains(&Pid(left.parse().unwrap())));
+    server.wait().unwrap();
+    let left = nix::unistd::Pid::from_raw(left.parse().unwrap());
+    nix::sys::signal::kill(left, nix::sys::signal::Signal::SIGKILL).unwrap();
 }
 
 #[test]
@@ -213,9 +260,10 @@ fn the_test_itself_and_what_it_runs_under_are_spared() {
         let target = Target {
             server,
             client: None,
+            side: ServerSide::default(),
         };
         for measure in [ContainmentAction::Freeze, ContainmentAction::Kill] {
-            let error = contain(&[target], &[], measure).unwrap_err();
+            let error = contain(&[target.clone()], &[], measure).unwrap_err();
             assert!(
                 matches!(error, ContainError::Refused(Refusal::Never(..))),
                 "{error}"

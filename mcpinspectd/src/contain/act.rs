@@ -4,17 +4,17 @@
 //! the table is read again until nothing new turns up. For the same reason everything is stopped
 //! before anything is killed: the children of a process that is gone cannot be told from others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
 
-use super::plan::{Plan, Process, Refusal, Target, plan};
+use super::holders::left_holding;
+use super::plan::{Plan, Refusal, Target, plan};
 use super::{Contained, cgroup};
-use crate::model::ContainmentAction;
-use crate::model::Pid;
+use crate::model::{ContainmentAction, Pid, Process};
 use crate::process::{self, ProcessHandle, ProcessRow, table};
 
 /// Looks at the process table; a family that grows for longer than that is told as missed.
@@ -89,6 +89,9 @@ pub fn contain(
             break;
         }
     }
+    if measure != ContainmentAction::Thaw {
+        family.miss_holders(targets, clients);
+    }
     family.finish(measure)
 }
 
@@ -121,7 +124,18 @@ impl Family {
         measure: ContainmentAction,
     ) -> Result<(), ContainError> {
         let own = process::own();
-        let Plan { processes, cgroup } = plan(rows, target, clients, own)?;
+        let Plan {
+            processes,
+            cgroup,
+            of_others,
+        } = plan(rows, target, clients, own)?;
+        for process in of_others {
+            self.members.entry(process).or_insert_with(|| {
+                let missed = format!("process {}: it runs as another user", process.pid);
+                self.missed.push(missed);
+                Member::Refused
+            });
+        }
         if processes.len() > FAMILY_MAX {
             return Err(ContainError::TooMany);
         }
@@ -197,6 +211,24 @@ impl Family {
             Ok(()) => Member::Held(held),
             Err(Errno::ESRCH) => Member::Gone,
             Err(error) => self.miss(process, error),
+        }
+    }
+
+    /// Reports the processes that can go on serving the session: those that hold the server's end of it,
+    /// and are not of the family as far as can be shown.
+    fn miss_holders(&mut self, targets: &[Target], clients: &[Process]) {
+        let known: HashSet<Pid> = (self.members.keys())
+            .chain(clients)
+            .chain(targets.iter().filter_map(|target| target.client.as_ref()))
+            .map(|process| process.pid)
+            .chain([process::own()])
+            .collect();
+        for pid in left_holding(targets) {
+            if !known.contains(&pid) {
+                self.missed.push(format!(
+                    "process {pid}: it holds the server's end of the session"
+                ));
+            }
         }
     }
 

@@ -2,9 +2,9 @@
 //! line without a daemon, and for a server that has said nothing since the daemon came (a frozen one
 //! never does).
 
-use super::plan::{Process, Target};
-use crate::model::Pid;
-use crate::process::fds::{FdTarget, Holders, InodeKey, StreamKind, holders_snapshot, stdio};
+use super::plan::Target;
+use crate::model::{InodeKey, Pid, Process, ServerSide};
+use crate::process::fds::{FdTarget, Holders, StreamKind, holders_snapshot, stdio};
 use crate::process::identity::{self, clients::ClientConfigs};
 use crate::process::{ProcessInfo, start_time, table};
 use crate::registry::ServerNames;
@@ -16,7 +16,7 @@ pub fn find(server: &str, mut names: ServerNames) -> Vec<Target> {
     let holders = holders_snapshot();
     let mut found = Vec::new();
     for row in table() {
-        let Some(input) = between_streams(row.pid) else {
+        let Some([input, output]) = between_streams(row.pid) else {
             continue;
         };
         let Some(info) = ProcessInfo::read(row.pid) else {
@@ -29,23 +29,29 @@ pub fn find(server: &str, mut names: ServerNames) -> Vec<Target> {
         }
         if &*names.assign(Some(info.process().uid), identity).server_id.0 == server {
             let process = info.process();
+            let server = Process {
+                pid: process.pid,
+                start_time: process.start_time,
+            };
             found.push(Target {
-                server: Process {
-                    pid: process.pid,
-                    start_time: process.start_time,
-                },
+                server,
                 client,
+                side: ServerSide {
+                    launched: vec![server],
+                    reads: Some(input),
+                    writes: Some(output),
+                },
             });
         }
     }
     found
 }
 
-/// What the process reads as standard input, where that and its standard output are streams.
-fn between_streams(pid: Pid) -> Option<InodeKey> {
+/// The standard input and output of a process, if both are streams.
+fn between_streams(pid: Pid) -> Option<[InodeKey; 2]> {
     let [input, output, _] = stdio(pid)?;
     let stream = |target: FdTarget| (target.kind != StreamKind::Other).then_some(target.key);
-    stream(output?).and(stream(input?))
+    Some([stream(input?)?, stream(output?)?])
 }
 
 /// The nearest ancestor that holds the writing end of what the process reads, and that is not only

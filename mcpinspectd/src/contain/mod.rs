@@ -5,7 +5,8 @@
 //! frozen where they stand, and a person decides whether they go on or end.
 //!
 //! What must never happen is to stop the wrong process: the client (a person's editor), pid 1, this
-//! daemon or what it runs under, or a process that got a dead server's pid. Hence two parts:
+//! daemon or what it runs under, a process that the client merely connected to, one of another user, or
+//! one that got a dead server's pid. Hence two parts:
 //!
 //! - `plan` decides, on plain values, which processes are the server's own: itself and its
 //!   launchers below the client, with all their children.
@@ -21,6 +22,7 @@ mod act;
 mod cgroup;
 mod event;
 mod find;
+mod holders;
 mod plan;
 mod policy;
 #[cfg(feature = "bus")]
@@ -29,7 +31,7 @@ mod service_manager;
 pub use act::{ContainError, contain};
 pub use event::{Trigger, event};
 pub use find::find;
-pub use plan::{Plan, Process, Refusal, Target, plan};
+pub use plan::{Plan, Refusal, Target, plan};
 pub use policy::{ContainmentPolicy, ContainmentRequest};
 
 use serde::Serialize;

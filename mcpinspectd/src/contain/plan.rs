@@ -1,29 +1,27 @@
 //! Which processes are a server's own: decided on plain values, without touching any.
+//!
+//! A client can connect its end of a session to any process that accepts connections, so that a
+//! process reads the session's stream and answers shows nothing. A process is the server's own if it
+//! was started with both of the session's streams, or descends from such a process or from the client,
+//! and runs as the client's user.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::model::Pid;
+use crate::model::{Pid, Process, ServerSide};
 use crate::process::ProcessRow;
 
 /// Longest chain of parents that is followed.
 const GENERATIONS_MAX: usize = 64;
 
-/// A process that is meant, and not the next one to have its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Process {
-    /// Its pid.
-    pub pid: Pid,
-    /// When it started, in clock ticks since boot.
-    pub start_time: u64,
-}
-
 /// A server in one session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The server's process.
     pub server: Process,
     /// The client's process, where known.
     pub client: Option<Process>,
+    /// What was started as the server.
+    pub side: ServerSide,
 }
 
 /// What to stop.
@@ -33,6 +31,8 @@ pub struct Plan {
     pub processes: Vec<Process>,
     /// The server's control group, where all that is in it is the server's own.
     pub cgroup: Option<String>,
+    /// Processes among them that run as another user, and are left alone.
+    pub of_others: Vec<Process>,
 }
 
 /// Why a server is left alone.
@@ -44,6 +44,9 @@ pub enum Refusal {
     /// Stopping it would stop something else than a server.
     #[error("process {0} is {1}; it is never stopped")]
     Never(Pid, &'static str),
+    /// It may be any process that the client connected its streams to.
+    #[error("process {0} answers in the session, but was not started as its server")]
+    NotStarted(Pid),
 }
 
 /// Decides what belongs to `target`. `own` is the process that asks; it, what it runs under, and
@@ -86,10 +89,31 @@ pub fn plan(
 
     let client = target.client.map(|client| client.pid);
     let client = client.filter(|pid| clients.contains(pid));
-    let top = top(&by_pid, target.server.pid, client, &spared);
+    let above = ancestors(&by_pid, target.server.pid);
+    let was_started = |pid: Pid| {
+        let launched = &target.side.launched;
+        launched.iter().any(|one| one.pid == pid && is_there(*one))
+    };
+    let is_its_own = was_started(target.server.pid)
+        || above
+            .iter()
+            .any(|pid| was_started(*pid) || Some(*pid) == client);
+    if !is_its_own {
+        return Err(Refusal::NotStarted(target.server.pid));
+    }
+    let top = top(&above, target.server.pid, client, &spared);
     let processes = below(rows, &by_pid, top, &spared);
+    let uid = |pid: Pid| by_pid.get(&pid).map(|row| row.uid);
+    let user = client.and_then(uid).or_else(|| uid(target.server.pid));
+    // Root may start a server as anybody.
+    let is_of_user = |process: &Process| user == Some(0) || uid(process.pid) == user;
+    let (processes, of_others): (Vec<_>, Vec<_>) = processes.into_iter().partition(is_of_user);
     let cgroup = own_cgroup(rows, &by_pid, target.server.pid, &processes);
-    Ok(Plan { processes, cgroup })
+    Ok(Plan {
+        processes,
+        cgroup,
+        of_others,
+    })
 }
 
 /// The ancestors of a process from the parent upwards. A parent that is younger than its child has
@@ -109,15 +133,14 @@ fn ancestors(by_pid: &HashMap<Pid, &ProcessRow>, pid: Pid) -> Vec<Pid> {
     found
 }
 
-/// The outermost launcher of the server below its client; the server itself where the client is not
-/// above it, for then nobody can say where the launchers end.
+/// The outermost launcher of the server below its client, given the server's ancestors; the server itself
+/// if the client is not among them, for then it is not known where the launchers end.
 fn top(
-    by_pid: &HashMap<Pid, &ProcessRow>,
+    chain: &[Pid],
     server: Pid,
     client: Option<Pid>,
     spared: &impl Fn(Pid) -> Option<&'static str>,
 ) -> Pid {
-    let chain = ancestors(by_pid, server);
     let launchers = match chain.iter().position(|pid| Some(*pid) == client) {
         Some(at) => &chain[..at],
         None => &[],
@@ -199,6 +222,7 @@ mod tests {
     use super::*;
 
     const OWN: Pid = Pid(90);
+    const USER: u32 = 1000;
 
     /// pid, parent, cgroup; each starts when its number says.
     fn rows(processes: &[(u32, u32, &str)]) -> Vec<ProcessRow> {
@@ -206,6 +230,7 @@ mod tests {
             pid: Pid(pid),
             parent: Pid(parent),
             start_time: u64::from(pid),
+            uid: USER,
             state: 'S',
             cgroup: Some(cgroup.to_owned()),
         };
@@ -223,6 +248,15 @@ mod tests {
         Target {
             server: process(server),
             client: client.map(process),
+            side: started(&[server]),
+        }
+    }
+
+    /// What these processes are started as.
+    fn started(launched: &[u32]) -> ServerSide {
+        ServerSide {
+            launched: launched.iter().copied().map(process).collect(),
+            ..ServerSide::default()
         }
     }
 
@@ -352,6 +386,48 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_process_that_was_only_connected_to_is_left_alone() {
+        let mut table = desktop("/x");
+        table.extend(rows(&[(5, 1, "/system.slice/other.service")]));
+        let side = |launched: &[u32]| Target {
+            side: started(launched),
+            ..target(5, Some(10))
+        };
+        for launched in [&[][..], &[20, 22], &[77]] {
+            let refused = plan(&table, &side(launched), &[], OWN);
+            assert_eq!(refused, Err(Refusal::NotStarted(Pid(5))), "{launched:?}");
+        }
+        // It descends from the client, or from what was started with the streams.
+        let mut below_client = target(22, Some(10));
+        below_client.side = ServerSide::default();
+        assert!(plan(&table, &below_client, &[], OWN).is_ok());
+        let mut below_launcher = target(22, None);
+        below_launcher.side = started(&[20]);
+        assert!(plan(&table, &below_launcher, &[], OWN).is_ok());
+        // The number of a launcher that is gone makes nobody its child.
+        below_launcher.side.launched[0].start_time += 1;
+        let refused = plan(&table, &below_launcher, &[], OWN);
+        assert_eq!(refused, Err(Refusal::NotStarted(Pid(22))));
+    }
+
+    #[test]
+    fn processes_of_another_user_are_left_alone() {
+        let mut table = desktop("/app.slice/server.scope");
+        let user_of = |table: &mut Vec<ProcessRow>, pid: u32, uid: u32| {
+            let row = table.iter_mut().find(|row| row.pid == Pid(pid));
+            row.unwrap().uid = uid;
+        };
+        user_of(&mut table, 23, 0);
+        let of_user = plan(&table, &target(22, Some(10)), &[], OWN).unwrap();
+        assert_eq!(pids(&of_user), [20, 21, 22]);
+        assert_eq!(of_user.of_others, [process(23)]);
+        assert_eq!(of_user.cgroup, None, "it holds another user's process");
+        user_of(&mut table, 10, 0);
+        let of_root = plan(&table, &target(22, Some(10)), &[], OWN).unwrap();
+        assert_eq!((pids(&of_root).len(), of_root.of_others.len()), (4, 0));
+    }
+
     proptest! {
         /// Whatever the table looks like, loops included, the spared are never in a plan.
         #[test]
@@ -363,12 +439,14 @@ mod tests {
                 pid: Pid(u32::try_from(pid).unwrap()),
                 parent: Pid(*parent),
                 start_time: *start,
+                uid: USER,
                 state: 'S',
                 cgroup: Some(format!("/{}", parent % 3)),
             }).collect();
             let of = |pid: u32| table.get(pid as usize).map(|row| Process { pid: row.pid, start_time: row.start_time });
             let (Some(server), Some(client)) = (of(server), of(client)) else { return Ok(()) };
-            let target = Target { server, client: Some(client) };
+            let side = ServerSide { launched: vec![server], ..ServerSide::default() };
+            let target = Target { server, client: Some(client), side };
             if let Ok(plan) = plan(&table, &target, &[], Pid(own)) {
                 let found: HashSet<u32> = plan.processes.iter().map(|process| process.pid.0).collect();
                 prop_assert!(found.contains(&server.pid.0));

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use super::{ControlHandle, SessionParties};
 use crate::backoff::Backoff;
-use crate::contain::{ContainError, Contained, Process, Trigger};
-use crate::model::ContainmentAction;
+use crate::contain::{ContainError, Contained, Trigger};
+use crate::model::{ContainmentAction, Process};
 use crate::priority::Priority;
 
 /// Most servers that wait to be contained. Each session is contained at most once.
@@ -151,7 +151,7 @@ fn attempt(control: &ControlHandle, job: &ContainmentJob, is_last: bool) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ServerId, SessionId};
+    use crate::model::{ServerId, ServerSide, SessionId};
 
     fn job(server: &str) -> ContainmentJob {
         ContainmentJob {
@@ -160,6 +160,7 @@ mod tests {
                 server_id: ServerId(server.into()),
                 server: None,
                 client: None,
+                server_side: ServerSide::default(),
             },
             clients: Vec::new(),
             action: ContainmentAction::Freeze,

@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 
 use super::{Caller, CaptureStatus, Control, ControlError, Decision, SessionParties};
 use crate::bell::Bell;
-use crate::contain::{self, ContainError, Contained, Process, Target, Trigger};
+use crate::contain::{self, ContainError, Contained, Target, Trigger};
 use crate::event::Event;
-use crate::model::{ContainmentAction, ItemKind, ServerId, Timestamp};
+use crate::model::{ContainmentAction, ItemKind, Process, ServerId, Timestamp};
 use crate::registry::Observation;
 use crate::registry::ServerNames;
 use crate::text::escape::plain;
@@ -234,6 +234,7 @@ fn target(session: &SessionParties) -> Option<Target> {
     Some(Target {
         server: session.server?,
         client: session.client,
+        side: session.server_side.clone(),
     })
 }
 

@@ -21,8 +21,8 @@ pub use suppression::{Suppression, SuppressionError};
 
 use serde_json::value::RawValue;
 
-use crate::contain::{Contained, Process};
-use crate::model::{ContainmentAction, ItemKind, ServerId, SessionId};
+use crate::contain::Contained;
+use crate::model::{ContainmentAction, ItemKind, Process, ServerId, ServerSide, SessionId};
 use crate::registry::{DecisionKind, Observation};
 
 /// What a person can decide about servers and tools.
@@ -101,6 +101,8 @@ pub struct SessionParties {
     pub server: Option<Process>,
     /// The client's process, where known.
     pub client: Option<Process>,
+    /// What was started as its server.
+    pub server_side: ServerSide,
 }
 
 /// How capture is doing.

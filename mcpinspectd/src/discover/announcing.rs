@@ -15,7 +15,7 @@ use super::blind_spots;
 use super::flow::SessionIndex;
 use super::session::PendingPiece;
 use super::step::Step;
-use crate::model::{Direction, Input, Pid, ServerEndpoint, SessionStart};
+use crate::model::{Direction, InodeKey, Input, Pid, ServerEndpoint, ServerSide, SessionStart};
 use crate::process::ProcessInfo;
 use crate::process::identity::Launched;
 
@@ -116,6 +116,31 @@ pub fn parties(step: &mut Step<'_>, index: SessionIndex) -> Parties {
     }
 }
 
+/// Reports which processes are at the two ends of a session.
+pub fn report_parties(step: &mut Step<'_>, index: SessionIndex) {
+    let Some(session) = step.sessions.get(index) else {
+        return;
+    };
+    let written_at = |key| step.streams.get(key)?.written_at;
+    step.sink.input(Input::PartiesChanged {
+        session: (&session.id).into(),
+        server_pid: session.server.map(Pid),
+        client_pid: session.client.map(Pid),
+        server_side: ServerSide {
+            launched: step.programs.between(session.to_server, session.to_client),
+            reads: session.to_server.map(inode),
+            writes: session.to_client.and_then(written_at).map(inode),
+        },
+    });
+}
+
+fn inode(key: EndpointKey) -> InodeKey {
+    InodeKey {
+        dev: u64::from(key.dev),
+        ino: key.ino,
+    }
+}
+
 /// The process that had the first program on a session's streams started: its client, unless another
 /// process was seen in that role.
 fn launched_by(step: &Step<'_>, index: SessionIndex) -> Option<u32> {
@@ -184,11 +209,7 @@ pub fn announce(
         time: step.clock.at(time),
     }));
     // A party that has exited by now still has a process id.
-    step.sink.input(Input::PartiesChanged {
-        session: (&session.id).into(),
-        server_pid: session.server.map(Pid),
-        client_pid: session.client.map(Pid),
-    });
+    report_parties(step, index);
     blind_spots::report_processes(step, time);
     blind_spots::report_suspicions(step, index, time);
     (pending, time)

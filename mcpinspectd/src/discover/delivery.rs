@@ -363,11 +363,7 @@ fn note_party(step: &mut Step<'_>, index: SessionIndex, direction: Direction, en
     if session.note_party(direction, end, pid) && session.announced {
         // A process that takes over keeps the session from ending with the one before.
         session.keep_open();
-        step.sink.input(Input::PartiesChanged {
-            session: (&session.id).into(),
-            server_pid: session.server.map(Pid),
-            client_pid: session.client.map(Pid),
-        });
+        announcing::report_parties(step, index);
     }
 }
 

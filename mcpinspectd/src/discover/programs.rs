@@ -15,6 +15,7 @@ use std::sync::Arc;
 use mcpinspect_common::{End, EndpointKey};
 
 use super::capacity;
+use crate::model::Process;
 use crate::process::identity::is_launcher;
 use crate::process::{ProcessInfo, ProcessSnapshot};
 
@@ -159,6 +160,31 @@ impl Programs {
         Some(parent.pid.0)
     }
 
+    /// The processes of the programs that were started between both streams of a session, in the order in
+    /// which they started. While one of the streams is not known, the other counts.
+    pub fn between(
+        &self,
+        to_server: Option<EndpointKey>,
+        to_client: Option<EndpointKey>,
+    ) -> Vec<Process> {
+        let listed_at = to_server.or(to_client);
+        let mut between: Vec<Process> = Vec::new();
+        for program in listed_at.into_iter().flat_map(|key| self.of(key)) {
+            let is_between = to_server.is_none_or(|key| program.input == Some(key))
+                && to_client.is_none_or(|key| program.output == Some(key));
+            if let Some(info) = program.info.as_ref().filter(|_| is_between) {
+                let process = Process {
+                    pid: info.process().pid,
+                    start_time: info.process().start_time,
+                };
+                if !between.contains(&process) {
+                    between.push(process);
+                }
+            }
+        }
+        between
+    }
+
     /// Forgets a stream.
     pub fn forget(&mut self, stream: EndpointKey) {
         self.by_stream.remove(&stream);
@@ -270,6 +296,29 @@ mod tests {
         assert_eq!(outputs, [pipe(2), pipe(3)]);
         let inputs: Vec<_> = programs.inputs_of_writers(pipe(2)).collect();
         assert_eq!(inputs, [pipe(1), pipe(3)]);
+    }
+
+    #[test]
+    fn what_was_started_between_both_streams_is_known() {
+        let mut programs = Programs::default();
+        let known = |pid: u32, input: u64, output: u64| StartedProgram {
+            input: Some(pipe(input)),
+            output: Some(pipe(output)),
+            ..runs("server", pid, &[])
+        };
+        programs.add(&known(9, 2, 1));
+        programs.add(&known(10, 1, 2));
+        programs.add(&known(11, 1, 3));
+        programs.add(&known(12, 3, 2));
+        programs.add(&known(13, 1, 2));
+        let between = |to_server, to_client| {
+            let between = programs.between(to_server, to_client);
+            between.iter().map(|one| one.pid.0).collect::<Vec<_>>()
+        };
+        assert_eq!(between(Some(pipe(1)), Some(pipe(2))), [10, 13]);
+        assert_eq!(between(Some(pipe(1)), None), [10, 11, 13]);
+        assert_eq!(between(None, Some(pipe(2))), [10, 12, 13]);
+        assert_eq!(between(None, None), [0_u32; 0]);
     }
 
     #[test]

@@ -65,6 +65,9 @@ pub enum Input<'a> {
         server_pid: Option<Pid>,
         /// The client's process.
         client_pid: Option<Pid>,
+        /// What was started as its server.
+        #[serde(default, skip_serializing_if = "ServerSide::is_unknown")]
+        server_side: ServerSide,
     },
     /// It became known which program runs behind a session's server.
     Program {
@@ -226,10 +229,12 @@ impl Input<'_> {
                 session,
                 server_pid,
                 client_pid,
+                server_side,
             } => Input::PartiesChanged {
                 session: owned(session),
                 server_pid,
                 client_pid,
+                server_side,
             },
             Self::Program {
                 session,

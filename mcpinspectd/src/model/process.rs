@@ -15,6 +15,15 @@ impl fmt::Display for Pid {
     }
 }
 
+/// A process, and not the next one to have its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Process {
+    /// Its pid.
+    pub pid: Pid,
+    /// When it started, in clock ticks since boot.
+    pub start_time: u64,
+}
+
 /// A process of a session, as far as a reader needs it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Party {

@@ -6,11 +6,10 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use crate::contain::Process;
 use crate::control::SessionParties;
 use crate::event::body::ServerOrphaned;
 use crate::event::{Event, Subject};
-use crate::model::{EndReason, Pid, SessionId, SessionStart, Timestamp, Transport};
+use crate::model::{EndReason, Pid, Process, SessionId, SessionStart, Timestamp, Transport};
 use crate::process::ProcessSnapshot;
 
 /// Nanoseconds that a server has to shut down.
@@ -103,7 +102,7 @@ impl Leftovers {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
-    use crate::model::{Input, ServerId};
+    use crate::model::{Input, ServerId, ServerSide};
     use crate::source::script::Script;
 
     const SERVER: Process = Process {
@@ -122,6 +121,7 @@ mod tests {
             server_id: ServerId("files".into()),
             server: Some(SERVER),
             client: None,
+            server_side: ServerSide::default(),
         };
         leftovers.ended(&parties, reason, Timestamp(5));
         leftovers

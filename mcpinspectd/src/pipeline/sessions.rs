@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::contain::Process;
 use crate::control::SessionParties;
-use crate::model::{Direction, GapReason, Input, Pid, ServerId, SessionId, Timestamp};
+use crate::model::{
+    Direction, GapReason, Input, Pid, Process, ServerId, ServerSide, SessionId, Timestamp,
+};
 
 /// Servers that can be paused by name; all of them together can always be.
 const PAUSED_MAX: usize = 1024;
@@ -128,6 +129,7 @@ impl SessionTable {
                     server_id: start.server.server_id.clone(),
                     server: process(&start.server_party),
                     client: process(&start.client_party),
+                    server_side: ServerSide::default(),
                 };
                 let skipped = [None; 2];
                 self.sessions
@@ -137,7 +139,13 @@ impl SessionTable {
                 session,
                 server_pid,
                 client_pid,
-            } => self.parties_changed(session, *server_pid, *client_pid),
+                server_side,
+            } => {
+                self.parties_changed(session, *server_pid, *client_pid);
+                if let Some(entry) = self.sessions.get_mut(session.as_ref()) {
+                    entry.parties.server_side.clone_from(server_side);
+                }
+            }
             Input::Bytes {
                 session,
                 direction,

@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags, o
 use rustix::io::Errno;
 
 use super::procfs::{Proc, ProcDir};
-use crate::model::Pid;
+use crate::model::{InodeKey, Pid};
 
 /// Most descriptors that are examined per process. A process with more of them is not an MCP server, and
 /// must not make the daemon walk millions.
@@ -26,15 +26,6 @@ pub const MAX_FDS_PER_PROCESS: usize = 65_536;
 
 /// Threads of a process that a further thread is compared with.
 const TABLES_MAX: usize = 16;
-
-/// A kernel object that a descriptor refers to, as the kernel names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InodeKey {
-    /// `i_sb->s_dev`: major number shifted by 20, or minor.
-    pub dev: u64,
-    /// `i_ino`.
-    pub ino: u64,
-}
 
 /// The type of such an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! All processes at one moment: parents, states and cgroups.
 
-use super::procfs::{Proc, ProcDir, Stat};
+use super::procfs::{Proc, ProcDir, Stat, real_uid};
 use crate::model::Pid;
 
 /// One process.
@@ -12,6 +12,8 @@ pub struct ProcessRow {
     pub parent: Pid,
     /// When it started, in clock ticks since boot.
     pub start_time: u64,
+    /// Its real user id.
+    pub uid: u32,
     /// One letter: `T` if stopped, `Z` if all of its threads have exited.
     pub state: char,
     /// Its path in the unified hierarchy (cgroup v2), as seen from this process.
@@ -55,11 +57,13 @@ pub fn table() -> Vec<ProcessRow> {
                 ('Z', 2..) => state_of_a_thread(&dir).unwrap_or(state),
                 _ => state,
             };
+            let uid = real_uid(&dir.read("status", 4096).ok()?)?;
             let cgroups = dir.read("cgroup", 16 * 1024).unwrap_or_default();
             Some(ProcessRow {
                 pid,
                 parent,
                 start_time,
+                uid,
                 state,
                 cgroup: unified(&cgroups),
             })

@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 
 use crate::model::{
     BlindMechanism, Direction, EndReason, GapReason, Input, Party, Pid, ServerEndpoint, ServerId,
-    ServerIdentity, SessionId, SessionStart, Timestamp,
+    ServerIdentity, ServerSide, SessionId, SessionStart, Timestamp,
 };
 
 /// One session that is made by hand.
@@ -249,6 +249,7 @@ impl Script {
             session: self.owned_id(),
             server_pid,
             client_pid,
+            server_side: ServerSide::default(),
         }
     }
 

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use mcpinspectd::bus::client::{self, ClientError};
 use mcpinspectd::config::Config;
-use mcpinspectd::contain::{self, Contained, Process};
-use mcpinspectd::model::ContainmentAction;
+use mcpinspectd::contain::{self, Contained};
+use mcpinspectd::model::{ContainmentAction, Pid, Process};
 use mcpinspectd::registry::ServerNames;
 use mcpinspectd::store;
 use mcpinspectd::terminal;
@@ -154,7 +154,7 @@ impl Target {
             contained.map_err(|error| ClientError::NoBus(error.to_string()))??;
         Ok(Contained {
             cgroups,
-            processes: processes.into_iter().map(mcpinspectd::model::Pid).collect(),
+            processes: processes.into_iter().map(Pid).collect(),
             missed,
         })
     }

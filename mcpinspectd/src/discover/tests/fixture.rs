@@ -14,7 +14,7 @@ use crate::discover::{Environment, Readers, Settings, Tracker, WatchPolicy};
 use crate::model::{
     Direction, Executed, ExecutedBy, Input, InputSink, Pid, ServerId, ServerIdentity, SessionStart,
 };
-use crate::process::fds::{Access, Holder, Holders, InodeKey, StreamKind};
+use crate::process::fds::{Access, Holder, Holders, StreamKind};
 use crate::process::identity::Launched;
 use crate::process::{Launches, ProcessInfo};
 

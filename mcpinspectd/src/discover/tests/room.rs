@@ -5,7 +5,8 @@ use super::{CLIENT, INITIALIZE, INITIALIZED, SECOND, pipe};
 use crate::capture::KernelRecord;
 use crate::discover::Settings;
 use crate::model::Direction;
-use crate::process::fds::{Access, InodeKey};
+use crate::model::InodeKey;
+use crate::process::fds::Access;
 
 const OTHER: u32 = 2000;
 

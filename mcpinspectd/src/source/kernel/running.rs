@@ -11,7 +11,7 @@ use mcpinspect_common::{EndpointKey, EndpointKind};
 use super::KernelEnvironment;
 use crate::capture::ProbeError;
 use crate::model::Pid;
-use crate::process::fds::{Holder, Holders, InodeKey, StreamKind, holders_snapshot};
+use crate::process::fds::{Holder, Holders, StreamKind, holders_snapshot};
 use crate::process::info::{ProcessSnapshot, all};
 
 /// A program that was running before the daemon, and the endpoints that may be its wire.

@@ -14,7 +14,7 @@ use nix::libc;
 use crate::capture::{BootClock, Survey};
 use crate::discover::Readers;
 use crate::priority::Priority;
-use crate::process::fds::{Holder, Holders, InodeKey, holders_snapshot};
+use crate::process::fds::{Holder, Holders, holders_snapshot};
 
 /// How many times longer than a survey the pause after it is.
 const PAUSE: u64 = 10;

@@ -1,0 +1,31 @@
+//! Who else could go on serving a session.
+//!
+//! A server may have detached a child, or passed its streams to another process. Such a process cannot
+//! be shown to be the server's own, so it is not touched; but whoever reads that a server is frozen
+//! must learn of it.
+
+use std::collections::BTreeSet;
+
+use super::plan::Target;
+use crate::model::Pid;
+use crate::process::fds::holders_snapshot;
+
+/// The processes that can read what the clients write, or write what they read. Walks the descriptor
+/// tables of all processes. Descriptors that are in flight are not found.
+pub(super) fn left_holding(targets: &[Target]) -> BTreeSet<Pid> {
+    let is_known = |target: &Target| target.side.reads.or(target.side.writes).is_some();
+    if !targets.iter().any(is_known) {
+        return BTreeSet::new();
+    }
+    let holders = holders_snapshot();
+    let holders_of = |stream| holders.get(&stream).into_iter().flatten();
+    let mut found = BTreeSet::new();
+    for side in targets.iter().map(|target| &target.side) {
+        let reading = side.reads.into_iter().flat_map(holders_of);
+        let writing = side.writes.into_iter().flat_map(holders_of);
+        let at_end = (reading.filter(|holder| holder.access.reads()))
+            .chain(writing.filter(|holder| holder.access.writes()));
+        found.extend(at_end.map(|holder| holder.pid));
+    }
+    found
+}
