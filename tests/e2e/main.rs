@@ -6,6 +6,7 @@ mod evasion;
 mod framing;
 mod fullness;
 mod honesty;
+mod identity;
 mod naming;
 mod neighbours;
 mod order;
