@@ -1,6 +1,6 @@
 //! Which build this is: what a bug report has to say.
 //!
-//! The commit comes from whoever builds, in the environment of the programs' own compilation and
+//! The commit comes from the builder, in the environment of the programs' own compilation and
 //! not of this library's: a new commit then costs a link and not a build of everything.
 
 /// The target that this was built for, such as `x86_64-unknown-linux-gnu`.

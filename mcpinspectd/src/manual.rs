@@ -21,6 +21,8 @@ use clap_complete::{Shell, generate_to};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+use crate::terminal;
+
 /// The option that asks for the manual, followed by a directory.
 const OPTION: &str = "--write-manual";
 
@@ -83,10 +85,8 @@ pub fn asked_for(command: impl FnOnce() -> Command, section: Section) -> Option<
     Some(match write(command(), section, Path::new(directory)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!(
-                "cannot write to {}: {error}",
-                Path::new(directory).display()
-            );
+            let directory = Path::new(directory).display();
+            terminal::complain(format_args!("cannot write to {directory}: {error}"));
             ExitCode::FAILURE
         }
     })

@@ -263,7 +263,7 @@ fn the_test_itself_and_what_it_runs_under_are_spared() {
             side: ServerSide::default(),
         };
         for measure in [ContainmentAction::Freeze, ContainmentAction::Kill] {
-            let error = contain(&[target.clone()], &[], measure).unwrap_err();
+            let error = contain(std::slice::from_ref(&target), &[], measure).unwrap_err();
             assert!(
                 matches!(error, ContainError::Refused(Refusal::Never(..))),
                 "{error}"

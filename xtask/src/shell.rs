@@ -25,7 +25,7 @@ pub fn say(what: &str) {
     eprintln!("xtask: {what}");
 }
 
-/// Whether this is CI, where a test that cannot run has failed.
+/// Whether this is CI, where packages may be installed without asking.
 pub fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true")
 }

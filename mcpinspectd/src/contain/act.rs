@@ -166,7 +166,7 @@ impl Family {
         measure: ContainmentAction,
     ) -> Option<String> {
         let group = match measure {
-            // What was frozen is thawed, also where somebody joined it since.
+            // What was frozen is thawed, even if other processes have joined it since.
             ContainmentAction::Thaw => {
                 let server = rows.iter().find(|row| row.pid == target.server.pid);
                 let group = server.and_then(|row| row.cgroup.clone())?;

@@ -1,8 +1,8 @@
 //! Who else could go on serving a session.
 //!
 //! A server may have detached a child, or passed its streams to another process. Such a process cannot
-//! be shown to be the server's own, so it is not touched; but whoever reads that a server is frozen
-//! must learn of it.
+//! be shown to be the server's own, so it is not touched; but a reader who learns that a server is
+//! frozen must learn of it too.
 
 use std::collections::BTreeSet;
 

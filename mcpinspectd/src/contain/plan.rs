@@ -38,7 +38,7 @@ pub struct Plan {
 /// Why a server is left alone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The process is gone, whoever has its number now.
+    /// The process is gone; another one may have its number now.
     #[error("process {0} is gone")]
     Gone(Pid),
     /// Stopping it would stop something else than a server.
@@ -375,7 +375,7 @@ mod tests {
             pid: Pid(10),
             start_time: 9999,
         });
-        // The client is gone and its number somebody else's: where the launchers end is not known.
+        // The client is gone and another process has its number: where the launchers end is not known.
         assert_eq!(pids(&plan(&table, &other, &[], OWN).unwrap()), [22, 23]);
         // A child that is older than its parent is not its child.
         let mut table = desktop("/x");

@@ -1,5 +1,5 @@
 //! Which findings have a server contained without asking anybody. None, unless the configuration
-//! says so: a detector that is wrong once a year must not take down somebody's work once a year
+//! says so: a detector that is wrong once a year must not interrupt someone's work once a year
 //! unless they chose that.
 
 use std::collections::HashSet;

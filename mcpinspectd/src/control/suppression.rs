@@ -166,7 +166,7 @@ impl Suppression {
         pack.suppress.retain(|entry| entry.until > now);
         if pack.suppress.len() >= ENTRIES_MAX {
             return Err(SuppressionError::Invalid(
-                "there are too many suppressions; put what is meant for good into a rule pack",
+                "there are too many suppressions; put permanent ones into a rule pack",
             ));
         }
         pack.suppress.push(self);

@@ -128,17 +128,10 @@ pub fn report_parties(step: &mut Step<'_>, index: SessionIndex) {
         client_pid: session.client.map(Pid),
         server_side: ServerSide {
             launched: step.programs.between(session.to_server, session.to_client),
-            reads: session.to_server.map(inode),
-            writes: session.to_client.and_then(written_at).map(inode),
+            reads: session.to_server.map(InodeKey::from),
+            writes: session.to_client.and_then(written_at).map(InodeKey::from),
         },
     });
-}
-
-fn inode(key: EndpointKey) -> InodeKey {
-    InodeKey {
-        dev: u64::from(key.dev),
-        ino: key.ino,
-    }
 }
 
 /// The process that had the first program on a session's streams started: its client, unless another

@@ -12,9 +12,7 @@ use super::stream::Skipped;
 use super::streams::Kept;
 use super::turns::{Happening, Held, Turn};
 use crate::capture::Origin;
-use crate::model::{
-    BlindMechanism, Direction, EndReason, GapReason, Input, Pid, SessionId, Timestamp,
-};
+use crate::model::{BlindMechanism, Direction, EndReason, GapReason, Input, SessionId, Timestamp};
 use crate::wire::comparison::{Compared, Start};
 use crate::wire::reassembly::Piece;
 

@@ -1,4 +1,4 @@
-//! A stream is not taken for what its reader made of it, and never for good.
+//! A stream is not taken for what its reader made of it, and never permanently.
 //!
 //! A server can write to its own standard input (`/proc/self/fd/0`) and read that back before its
 //! client has written anything. So what the reader's side wrote at first is left out when a stream is

@@ -1,7 +1,7 @@
 //! How much memory may be spent on a message beside its own bytes.
 //!
 //! A text of 64 MiB holds 32 million numbers, and each takes more memory than its two bytes. So
-//! whoever builds something of the parts of a message pays for each part from a budget first, and
+//! code that builds something of the parts of a message pays for each part from a budget first, and
 //! goes without the rest when it is spent. Then it says so: see who asks [`Budget::is_spent`].
 
 /// Bytes of memory that may still be taken.

@@ -212,18 +212,13 @@ mod tests {
         assert!(ServerResult::read(raw(r#"{"isError":true,"content":[]}"#)).is_error);
     }
 
-    /// The specification's own examples, if they are available.
+    /// The specification's own examples, which are not part of this repository.
     #[test]
+    #[ignore = "set MCP_EXAMPLES to the directory `schema/2026-07-28/examples` of the specification"]
     fn the_examples_of_the_specification_are_read_correctly() {
-        let examples = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../shared/mcp-schema/2026-07-28/examples"
-        );
-        let Ok(folders) = std::fs::read_dir(examples) else {
-            return;
-        };
+        let examples = std::env::var_os("MCP_EXAMPLES").unwrap();
         let mut messages = 0;
-        for folder in folders {
+        for folder in std::fs::read_dir(examples).unwrap() {
             let folder = folder.unwrap().path();
             let kind = folder.file_name().unwrap().to_str().unwrap().to_owned();
             for file in std::fs::read_dir(&folder).unwrap() {

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::time::exact;
 use super::{
     BlindMechanism, Direction, EndReason, GapReason, JsonText, Party, Pid, ServerEndpoint,
-    ServerIdentity, SessionId, Timestamp, bytes,
+    ServerIdentity, ServerSide, SessionId, Timestamp, bytes,
 };
 
 /// A session that was recognised.

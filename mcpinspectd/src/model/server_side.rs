@@ -4,6 +4,7 @@
 //! own to a process that never asked for it, and a server may pass its own on. Which processes were
 //! *started* with both streams is not up to them any more. Containment relies on that.
 
+use mcpinspect_common::EndpointKey;
 use serde::{Deserialize, Serialize};
 
 use super::Process;
@@ -15,6 +16,15 @@ pub struct InodeKey {
     pub dev: u64,
     /// `i_ino`.
     pub ino: u64,
+}
+
+impl From<EndpointKey> for InodeKey {
+    fn from(key: EndpointKey) -> Self {
+        Self {
+            dev: u64::from(key.dev),
+            ino: key.ino,
+        }
+    }
 }
 
 /// See the module's text.

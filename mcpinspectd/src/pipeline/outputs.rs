@@ -93,7 +93,7 @@ impl Running {
         Ok(Self { sinks, ends })
     }
 
-    /// Where events go in: a clone for whoever publishes.
+    /// Where events go in: a clone for each publisher.
     pub fn sinks(&self) -> Sinks {
         self.sinks.clone()
     }

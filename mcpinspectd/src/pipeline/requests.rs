@@ -55,7 +55,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
     }
 
     /// Does what was asked since the last time. To be called often; `count` makes the account of the
-    /// streams, where somebody wants to know.
+    /// streams, if a caller asked for them.
     pub fn attend(&mut self, now: Timestamp, count: impl FnOnce() -> Account) {
         let mut count = Some(count);
         let mut asking: Vec<SyncSender<CaptureStatus>> = Vec::new();

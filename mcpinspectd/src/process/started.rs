@@ -88,7 +88,7 @@ fn started(sources: &Sources<'_>, pid: Pid, executed: &Executed) -> ProcessInfo 
         follow(sources, &process, &mut ancestors);
     }
     if process.cwd.is_none() {
-        // It was inherited from whoever still is in that directory.
+        // It was inherited from a process that is still in that directory.
         process.cwd = above.iter().find_map(|ancestor| {
             let dir = sources.same(ancestor.pid, ancestor.start_time)?;
             directory(&dir, executed.directory_ino)

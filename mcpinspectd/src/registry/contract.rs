@@ -802,7 +802,7 @@ fn users_do_not_share_room(registry: Registry) {
     assert_eq!(see(&mut registry, "x", later, "c", OLD), PinStatus::NoRoom);
     let pinned = PinStatus::Changed { pinned: hash(OLD) };
     assert_eq!(see(&mut registry, "x", later, "b", NEW), pinned);
-    // Where all is full, whoever holds most gives way to who holds less.
+    // Once everything is full, the largest owner makes way for smaller ones.
     for name in ["b", "c"] {
         assert_eq!(bob(&mut registry, name), PinStatus::New);
     }

@@ -7,7 +7,7 @@
 //! the machine can have users share theirs.
 //!
 //! Pins that were recorded before they had owners belong to nobody. They are taken over one by one, by
-//! whoever shows exactly what they are about; see [`Registry::observe`](super::Registry::observe).
+//! the user whose server shows exactly what they are about; see [`Registry::observe`](super::Registry::observe).
 
 use std::collections::BTreeSet;
 use std::fmt;

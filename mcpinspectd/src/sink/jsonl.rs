@@ -264,7 +264,7 @@ mod tests {
         let old = directory.path().join("events.jsonl.1");
         fs::rename(&path, &old).unwrap();
         sinks.reopen();
-        // Also without an event: whoever rotates looks for the new file.
+        // Also without an event: log rotation looks for the new file.
         until("new file", || path.exists());
         sinks.publish(&detected("b"));
         sinks.close();

@@ -4,7 +4,7 @@
 //! A file and no port: the daemon has no network, and should have none. It is replaced as a whole,
 //! by a thread of its own, so that neither a reader nor a slow disk is noticed by the pipeline. Where
 //! the last one is still being written, the next is left out. Labels hold nothing that a server
-//! chooses: no name, and nothing whose number somebody else decides.
+//! chooses: no name, and nothing whose number others decide.
 
 use std::fmt::Write as _;
 use std::io;

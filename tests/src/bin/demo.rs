@@ -192,7 +192,7 @@ fn session(turn: &str) -> Result<()> {
     client.end()
 }
 
-/// Text in a style (an SGR code), where somebody sees it.
+/// Text in a style (an SGR code), on a terminal.
 fn painted(style: u8, text: &str) -> String {
     if std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
         format!("\x1b[{style}m{text}\x1b[0m")
@@ -353,9 +353,7 @@ fn show() -> Result<()> {
     println!(
         "instructions. The daemon had pinned the first one by its hash, so the change shows, field by"
     );
-    println!(
-        "field, until somebody decides: `mcpinspect approve` and `reject` do. What a word such as"
-    );
+    println!("field, until you decide: `mcpinspect approve` and `reject` do. What a word such as");
     println!("`credential_access` stands for, and how to silence a finding: `mcpinspect explain`.");
     println!("`cargo xtask run` watches this machine's own servers.");
     Ok(())

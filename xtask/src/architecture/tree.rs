@@ -151,7 +151,7 @@ impl Crate {
     }
 
     /// All paths that lead out of the file in which they stand, one for each pair of a file and a
-    /// target. A re-export alone is not among them: it is a signpost, and whoever follows it is
+    /// target. A re-export alone is not among them: it is a signpost, and the module that follows it is
     /// counted as depending on the place to which it points.
     pub(super) fn references(&self) -> Vec<Reference> {
         let mut found: BTreeMap<(usize, String), Reference> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! `cargo xtask pictures`: the pictures of the README, made by the programs themselves.
 //!
-//! A picture that somebody drew shows what the program once did, or was meant to do. These are a
+//! A picture drawn by hand shows what the program once did, or was meant to do. These are a
 //! recording of a real `mcpinspectd tap` and a screenshot of a real notification, both of the demo's
 //! session, and this command makes them anew.
 

@@ -56,7 +56,7 @@ impl Environment for Fake {
     }
     fn is_held(&self, endpoint: EndpointKey, end: End) -> bool {
         let world = self.0.borrow();
-        let mut holders = world.holders.get(&inode(endpoint)).into_iter().flatten();
+        let mut holders = world.holders.get(&endpoint.into()).into_iter().flatten();
         holders.any(|holder| match end {
             End::Reader => holder.access.reads(),
             End::Writer => holder.access.writes(),
@@ -64,7 +64,7 @@ impl Environment for Fake {
     }
     fn readers(&self, endpoint: EndpointKey) -> Option<Readers> {
         let world = self.0.borrow();
-        let holders = world.holders.get(&inode(endpoint)).into_iter().flatten();
+        let holders = world.holders.get(&endpoint.into()).into_iter().flatten();
         let readers = holders.filter(|holder| holder.access.reads());
         Some(Readers {
             pids: readers.map(|holder| holder.pid.0).collect(),
@@ -104,14 +104,6 @@ impl Environment for Fake {
             name_source: String::new(),
             former: None,
         }
-    }
-}
-
-/// How the process table names an endpoint.
-fn inode(key: EndpointKey) -> InodeKey {
-    InodeKey {
-        dev: u64::from(key.dev),
-        ino: key.ino,
     }
 }
 
@@ -335,7 +327,7 @@ impl Fixture {
         self.world
             .borrow_mut()
             .holders
-            .entry(inode(key))
+            .entry(key.into())
             .or_default()
             .push(holder);
     }

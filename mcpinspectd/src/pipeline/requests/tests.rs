@@ -397,7 +397,7 @@ fn decisions_are_about_ones_own_servers() {
         let caller = Caller { uid, reads_all };
         daemon.ask(move |control| control.decide(decision, caller))
     };
-    // Each decides on their own, and whoever has none may not decide on one of several.
+    // Each decides on their own, and a user who has none may not decide on one of several.
     decide(&mut daemon, ALICE.uid, true, &hers).unwrap();
     let told = daemon.events("mcp_policy").pop().unwrap();
     assert_eq!(told["server_uid"], ALICE.uid);

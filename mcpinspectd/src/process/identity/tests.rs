@@ -228,7 +228,7 @@ fn what_makes_another_server() {
 
 #[test]
 fn the_fingerprint_is_an_interface() {
-    // Pins hang on it: whoever changes these values changes the recipe's version, knowingly.
+    // Pins depend on it: changing these values means changing the recipe's version.
     assert_eq!(
         of(&["npx -y @modelcontextprotocol/server-filesystem /data"]).fingerprint,
         fingerprint_of(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch};
 
-use super::surveyor::{Found, Request, Surveyor, inode};
+use super::surveyor::{Found, Request, Surveyor};
 use crate::capture::Probes;
 use crate::discover::{Environment, Readers, WatchPolicy};
 use crate::model::{Executed, Pid, ServerIdentity};
@@ -152,7 +152,7 @@ impl Environment for KernelEnvironment {
             return true;
         };
         if let Some(holders) = &found.holders {
-            let mut holders = holders.get(&inode(endpoint)).into_iter().flatten();
+            let mut holders = holders.get(&endpoint.into()).into_iter().flatten();
             return holders.any(|holder| match end {
                 End::Reader => holder.access.reads(),
                 End::Writer => holder.access.writes(),

@@ -10,7 +10,7 @@ use mcpinspect_common::{EndpointKey, EndpointKind};
 
 use super::KernelEnvironment;
 use crate::capture::ProbeError;
-use crate::model::Pid;
+use crate::model::{InodeKey, Pid};
 use crate::process::fds::{Holder, Holders, StreamKind, holders_snapshot};
 use crate::process::info::{ProcessSnapshot, all};
 

@@ -144,17 +144,9 @@ fn look(request: Request) -> Found {
     }
 }
 
-/// How the process table names an endpoint.
-pub(super) fn inode(key: EndpointKey) -> InodeKey {
-    InodeKey {
-        dev: u64::from(key.dev),
-        ino: key.ino,
-    }
-}
-
 fn readers_of(holders: &Holders, key: EndpointKey) -> Readers {
     let readers: Vec<&Holder> = holders
-        .get(&inode(key))
+        .get(&key.into())
         .into_iter()
         .flatten()
         .filter(|holder| holder.access.reads())

@@ -1,4 +1,4 @@
-//! How long it takes from a server's write to whoever is to hear of it: journald's socket, and a
+//! How long it takes from a server's write to its listeners: journald's socket, and a
 //! subscriber of the bus.
 //!
 //! The server notes the time right before it writes a poisoned result, in the result itself. The
