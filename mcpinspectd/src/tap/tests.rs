@@ -209,6 +209,7 @@ fn lines_for_people() {
     08:53:20.000  files(4242)            ▲ Tool "read" of files has changed; field description; pinned aaaaaaaaaaaa, now bbbbbbbbbbbb; Credential access: The description asks the agent to read /etc/shadow
     08:53:20.000  files(4242)            · MCP session with files started; server pid 4242 uid 1000 /usr/bin/node; client pid 4241 uid 1000 /usr/bin/node; named by package:npm
     08:53:20.000  files(4242)            ! 512 bytes of files were lost; server_to_client from byte 4096: ring_full
+    08:53:20.000  files(4242)            ! No room to pin 12 definitions of files; limit user_items; uid 1000
     08:53:20.000                         ! 3 events did not reach the journal sink; its queue was full
 
     server                 direction             written         read     captured         lost   frames
