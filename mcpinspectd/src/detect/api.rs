@@ -7,6 +7,7 @@
 
 use serde_json::value::RawValue;
 
+pub use crate::detect::cross_server::Offer;
 use crate::mcp::Message;
 use crate::model::{
     Action, DefinitionHash, Detection, Direction, Pid, ServerId, SessionId, Severity, Timestamp,
@@ -84,6 +85,8 @@ pub struct Verdict {
     /// Whether everything was examined and every finding is listed. Findings that a person has
     /// suppressed count as not listed.
     pub complete: bool,
+    /// Whether it may get worse once the rest of the server's listing is known.
+    pub undecided: bool,
 }
 
 impl Verdict {
@@ -93,6 +96,7 @@ impl Verdict {
         max_severity: None,
         action: Action::None,
         complete: true,
+        undecided: false,
     };
 
     /// Nothing was examined.
@@ -101,6 +105,7 @@ impl Verdict {
         max_severity: None,
         action: Action::None,
         complete: false,
+        undecided: false,
     };
 
     /// Bytes of memory that it takes, roughly.
@@ -116,6 +121,9 @@ impl Verdict {
 
 /// Judges definitions and messages as they arrive.
 pub trait Detector {
+    /// Takes in a page of a server's listing, before its tools are judged.
+    fn offered(&mut self, _: &SessionContext<'_>, _: &Offer<'_>) {}
+
     /// Judges a tool's definition.
     fn tool(&mut self, context: &SessionContext<'_>, tool: &ToolDefinition<'_>) -> Verdict;
 

@@ -37,6 +37,7 @@ pub mod text;
 mod weighted_rules;
 
 pub use api::{
-    Detector, Difference, MessageInContext, NoDetector, SessionContext, ToolDefinition, Verdict,
+    Detector, Difference, MessageInContext, NoDetector, Offer, SessionContext, ToolDefinition,
+    Verdict,
 };
 pub use weighted_rules::{ActiveRules, BUILTIN_RULES, BUILTIN_WEIGHTS, WeightedRules};

@@ -2,8 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::model::{DefinitionHash, ItemKind};
-use crate::registry::{ItemKey, Shortage};
+use serde_json::value::RawValue;
+
+use crate::detect::ToolDefinition;
+use crate::mcp::json;
+use crate::model::{Action, DefinitionHash, ItemKind, ToolStatus};
+use crate::registry::{ItemKey, MAX_NAME, Shortage};
 use crate::session::listing::Listings;
 
 /// Definitions of one session that are remembered as told. A session that shows more starts over.
@@ -23,6 +27,10 @@ pub(super) struct WithoutRoom {
     pub(super) without_text: u64,
 }
 
+/// Definitions of one session, and bytes of them, that are kept until their listing is complete.
+const MAX_UNDECIDED: usize = 256;
+const MAX_UNDECIDED_BYTES: usize = 1 << 20;
+
 /// What a server offers in a session.
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
@@ -37,6 +45,21 @@ pub(super) struct Definitions {
     pub(super) same_vendor: Option<bool>,
     /// Changes that a policy accepts if it is.
     pub(super) waiting: Vec<(ItemKey, DefinitionHash)>,
+    /// Definitions whose verdict depends on the rest of a listing.
+    undecided: Vec<Undecided>,
+    /// Bytes of those definitions.
+    undecided_bytes: usize,
+}
+
+/// A definition that was judged before the listing was complete.
+#[derive(Debug)]
+pub(super) struct Undecided {
+    pub(super) name: Box<str>,
+    pub(super) hash: DefinitionHash,
+    pub(super) definition: Box<RawValue>,
+    pub(super) status: ToolStatus,
+    /// What it called for so far.
+    pub(super) action: Action,
 }
 
 impl Definitions {
@@ -73,6 +96,28 @@ impl Definitions {
         self.without_room_told = self.without_room;
         self.shortages_told += 1;
         Some(self.without_room)
+    }
+
+    /// Keeps a definition until the listing is complete. What finds no room stays as it was judged.
+    pub(super) fn postpone(&mut self, tool: &ToolDefinition<'_>, action: Action) {
+        let bytes = self.undecided_bytes + tool.definition.get().len();
+        if self.undecided.len() >= MAX_UNDECIDED || bytes > MAX_UNDECIDED_BYTES {
+            return;
+        }
+        self.undecided_bytes = bytes;
+        self.undecided.push(Undecided {
+            name: json::cut(tool.name, MAX_NAME).into(),
+            hash: tool.hash,
+            definition: tool.definition.to_owned(),
+            status: tool.status,
+            action,
+        });
+    }
+
+    /// The definitions that were kept.
+    pub(super) fn take_undecided(&mut self) -> Vec<Undecided> {
+        self.undecided_bytes = 0;
+        std::mem::take(&mut self.undecided)
     }
 
     /// The number of a change of this item, from 1.

@@ -34,6 +34,10 @@ impl SessionState {
             };
             turn.report(Event::new(turn.time, self.subject(), body));
         }
+        if direction == Direction::ClientToServer && observed.tool.is_some() {
+            // The agent uses what it has: no more pages will come.
+            self.settle(turn);
+        }
         self.judge_definitions(turn, observed);
         let message = MessageInContext {
             direction,

@@ -12,7 +12,7 @@ use super::policy::AutoApproval;
 use super::sanitise;
 use super::state::SessionState;
 use super::turn::Turn;
-use crate::detect::{ToolDefinition, Verdict};
+use crate::detect::{Offer, ToolDefinition, Verdict};
 use crate::event::body::{RegistryFull, ServerChanged, ToolChanged, ToolSeen};
 use crate::event::{Body, Event};
 use crate::mcp::json;
@@ -41,6 +41,13 @@ const MAX_WAITING: usize = 1024;
 /// Changes of one item that a policy accepts in one session: a server that goes on changing is not
 /// what anybody had in mind.
 pub(super) const MAX_CHANGES_ACCEPTED: u16 = 4;
+
+/// A page of a listing.
+struct Part<'a> {
+    tools: &'a RawValue,
+    first: bool,
+    last: bool,
+}
 
 /// A definition that is to be told.
 struct News<'a> {
@@ -260,6 +267,17 @@ impl SessionState {
         let mut names = Vec::new();
         let mut news = Vec::new();
         let (mut seen, mut unsaved) = (0, 0);
+        let part = Part {
+            tools,
+            first: matches!(page, Page::First),
+            last: next.is_none(),
+        };
+        // A listing of one page is only read for its names if there is something to judge.
+        let mut offered = false;
+        if !(part.first && part.last) {
+            self.offer(turn, &part);
+            offered = true;
+        }
         // The text was read with its message, so it is an array to its end.
         let _ = json::elements(tools.get(), |definition| {
             // Without a name it cannot be called, and no client shows it to a model.
@@ -273,13 +291,22 @@ impl SessionState {
             unsaved += definition.get().len();
             self.observe_tool(turn, name, definition, &mut names, &mut news);
             if news.len() == TOOLS_AT_ONCE || unsaved > BYTES_AT_ONCE {
+                if !news.is_empty() && !std::mem::replace(&mut offered, true) {
+                    self.offer(turn, &part);
+                }
                 self.report_tools(turn, &mut news);
                 unsaved = 0;
             }
             true
         });
+        if !news.is_empty() && !offered {
+            self.offer(turn, &part);
+        }
         self.report_tools(turn, &mut news);
         self.report_shortage(turn);
+        if part.last {
+            self.settle(turn);
+        }
         if seen > MAX_TOOLS {
             let verdict = turn
                 .judges
@@ -305,6 +332,54 @@ impl SessionState {
         turn.judges.registry.save(turn.time);
         for (name, hash) in removed {
             self.report_removed(turn, &name, hash);
+        }
+    }
+
+    /// Tells detection what a page offers, so that no tool is judged before its neighbours are known.
+    fn offer(&self, turn: &mut Turn<'_>, part: &Part<'_>) {
+        let mut names = Vec::new();
+        let _ = json::elements(part.tools.get(), |definition| {
+            names.extend(Tool::read(definition).name);
+            names.len() < MAX_TOOLS
+        });
+        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        let offer = Offer {
+            names: &names,
+            publisher: self.publisher.as_deref(),
+            first: part.first,
+            last: part.last,
+        };
+        let context = self.context(turn.time);
+        turn.judges.detector.offered(&context, &offer);
+    }
+
+    /// Judges once more what waited for the rest of a listing. To be called when it is there, or when the
+    /// client goes on without it.
+    pub(super) fn settle(&mut self, turn: &mut Turn<'_>) {
+        let undecided = self.definitions.take_undecided();
+        if undecided.is_empty() {
+            return;
+        }
+        let offer = Offer {
+            names: &[],
+            publisher: self.publisher.as_deref(),
+            first: false,
+            last: true,
+        };
+        let context = self.context(turn.time);
+        turn.judges.detector.offered(&context, &offer);
+        for one in undecided {
+            let tool = ToolDefinition {
+                name: &one.name,
+                hash: one.hash,
+                definition: &one.definition,
+                status: one.status,
+                pinned: None,
+            };
+            let verdict = turn.judges.detector.tool(&self.context(turn.time), &tool);
+            if verdict.action > one.action {
+                self.report_findings(turn, &verdict, Some(&one.name));
+            }
         }
     }
 
@@ -371,6 +446,9 @@ impl SessionState {
             pinned: pinned_text.as_deref(),
         };
         let verdict = turn.judges.detector.tool(&self.context(turn.time), &tool);
+        if verdict.undecided && status != ToolStatus::Unchanged {
+            self.definitions.postpone(&tool, verdict.action);
+        }
         let alerts = verdict.action >= Action::Alert;
         let number = match pin_status {
             PinStatus::Changed { .. } => self.definitions.count_change(&key),

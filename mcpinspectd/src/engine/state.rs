@@ -23,6 +23,8 @@ const MAX_DETECTIONS: usize = 16;
 pub(super) struct SessionState {
     pub(super) id: SessionId,
     pub(super) server: ServerId,
+    /// Who publishes it, as far as its launch shows.
+    pub(super) publisher: Option<Box<str>>,
     /// The user that the server runs as, where known.
     pub(super) user: Option<u32>,
     /// Whose pins it is held to.
@@ -45,6 +47,7 @@ impl SessionState {
         Self {
             id: start.id.clone(),
             server: start.server.server_id.clone(),
+            publisher: start.server.publisher.clone(),
             user: start.server_party.as_ref().map(|party| party.uid),
             owner,
             endpoint: start.endpoint.clone(),

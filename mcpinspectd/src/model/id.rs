@@ -56,6 +56,11 @@ pub struct ServerIdentity {
     /// `package:pypi`, `package:image`, `package:deno`, `script`, `binary` or `unknown`; `url` is for
     /// servers that are reached by one.
     pub name_source: String,
+    /// Who publishes it, as far as its launch shows: `npm:@scope`, `github.com/owner`, the package
+    /// itself where the registry has no owners, or the file. Servers of one publisher do not imitate
+    /// each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publisher: Option<Box<str>>,
     /// What the same server was identified by before; its pins may be kept under that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<FormerIdentity>,

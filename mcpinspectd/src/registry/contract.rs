@@ -101,6 +101,7 @@ pub(crate) fn name(registry: &mut Registry, name: &str, former: Option<&str>) {
         server_id: server(name),
         fingerprint: format!("print of {name}"),
         name_source: "test".to_owned(),
+        publisher: None,
         former: former.map(|former| FormerIdentity {
             server_id: server(former),
             fingerprint: format!("print of {former}"),
@@ -598,6 +599,7 @@ fn pins_are_taken_over_once_and_from_their_owner_alone(mut registry: Registry) {
         server_id: server("b"),
         fingerprint: "b".to_owned(),
         name_source: "test".to_owned(),
+        publisher: None,
         former: Some(FormerIdentity {
             server_id: server("mcp"),
             fingerprint: "another".to_owned(),

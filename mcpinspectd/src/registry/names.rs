@@ -191,6 +191,7 @@ mod tests {
             server_id: ServerId("github".into()),
             fingerprint: fingerprint.to_owned(),
             name_source: "test".to_owned(),
+            publisher: None,
             former: None,
         }
     }

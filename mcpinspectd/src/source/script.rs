@@ -48,6 +48,7 @@ impl Script {
                 server_id: ServerId(server.into()),
                 fingerprint: String::new(),
                 name_source: String::new(),
+                publisher: None,
                 former: None,
             },
             endpoint: ServerEndpoint::Stdio,

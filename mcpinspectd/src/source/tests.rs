@@ -81,6 +81,7 @@ fn session() -> Vec<Input<'static>> {
             server_id: ServerId("files".into()),
             fingerprint: "f0".to_owned(),
             name_source: "package:npm".to_owned(),
+            publisher: None,
             former: None,
         })
         .processes(Some(party(7, 1000)), Some(party(8, 1000)))

@@ -333,6 +333,7 @@ fn start_session(registry: &mut Registry, names: &mut ServerNames, fingerprint: 
             server_id: server("github"),
             fingerprint: fingerprint.to_owned(),
             name_source: "test".to_owned(),
+            publisher: None,
             former: None,
         },
     );
@@ -358,6 +359,7 @@ fn pins_under_a_former_name_survive_the_update_of_the_daemon_and_further_restart
                 server_id: server("files"),
                 fingerprint: "print of files".to_owned(),
                 name_source: "test".to_owned(),
+                publisher: None,
                 former: Some(FormerIdentity {
                     server_id: server("mcp"),
                     fingerprint: "print of mcp".to_owned(),

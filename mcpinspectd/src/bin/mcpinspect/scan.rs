@@ -19,8 +19,9 @@ use super::report;
 /// Scan definitions and messages for poisoned tools and injected content
 ///
 /// Each line of the input is a tool's definition, {"tool": …, "server": …}, a JSON-RPC message,
-/// {"message": …}, or a tools/list result. Lines with the same `server` are that server's tools: a
-/// tool that copies or shadows another server's tool is found if both are in the input. With `--` and
+/// {"message": …}, or a whole server, {"server": …, "tools": […]}. Lines with the same `server` are that
+/// server's tools: a tool that copies or shadows another server's tool is found if both are in the
+/// input. A file may also be one JSON value with several servers. With `--` and
 /// a command, starts that MCP server, scans what it offers, and stops it.
 #[derive(clap::Args)]
 pub struct Scan {

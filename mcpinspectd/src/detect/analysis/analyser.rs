@@ -1,6 +1,5 @@
 //! Analyses one subject: extracts its text, matches the rules, weighs the matches, describes them.
 
-use std::cell::OnceCell;
 use std::sync::Arc;
 
 use super::context::AnalysisContext;
@@ -70,8 +69,8 @@ impl Analyser {
         let names = KnownNames {
             own: &own,
             tool: Some(tool),
-            parameters: OnceCell::new(),
             servers,
+            ..KnownNames::default()
         };
         let contradictions = annotations::contradictions(tool).into_iter();
         let mut noted: Vec<(Probe, String)> =
@@ -201,6 +200,7 @@ impl Analyser {
             score: score.probability(),
             truncated,
             unread: text.truncated(),
+            undecided: names.undecided.get(),
             ..Report::clean()
         };
         if score.action != Action::None {

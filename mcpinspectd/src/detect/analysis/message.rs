@@ -165,18 +165,27 @@ pub fn surface(message: &Json<'_>) -> Surface {
 pub fn report(analyser: &mut Analyser, message: &Json<'_>, context: AnalysisContext<'_>) -> Report {
     let mut all = Report::clean();
     for found in subjects(message) {
-        let mut report = analyse(analyser, &found, context);
-        for detection in &mut report.detections {
-            let dot = if detection.field.is_empty() || detection.field.starts_with('[') {
-                ""
-            } else {
-                "."
-            };
-            detection.field = format!("{}{dot}{}", found.path, detection.field);
-        }
-        all.absorb(report);
+        all.absorb(part(analyser, &found, context));
     }
     all
+}
+
+/// Analyses one subject of a message. The paths in the report start at the message.
+pub fn part(
+    analyser: &mut Analyser,
+    found: &MessageSubject<'_>,
+    context: AnalysisContext<'_>,
+) -> Report {
+    let mut report = analyse(analyser, found, context);
+    for detection in &mut report.detections {
+        let dot = if detection.field.is_empty() || detection.field.starts_with('[') {
+            ""
+        } else {
+            "."
+        };
+        detection.field = format!("{}{dot}{}", found.path, detection.field);
+    }
+    report
 }
 
 /// Analyses one subject of a message.

@@ -20,6 +20,8 @@ pub struct Report {
     pub truncated: bool,
     /// Whether some of its text was not examined.
     pub unread: bool,
+    /// Whether it may get worse once the rest of the server's listing is known.
+    pub undecided: bool,
 }
 
 impl Report {
@@ -32,6 +34,7 @@ impl Report {
             detections: Vec::new(),
             truncated: false,
             unread: false,
+            undecided: false,
         }
     }
 
@@ -44,5 +47,6 @@ impl Report {
         self.detections.truncate(DETECTIONS);
         self.truncated |= other.truncated;
         self.unread |= other.unread;
+        self.undecided |= other.undecided;
     }
 }

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use slab::Slab;
 use smallvec::SmallVec;
 
+use super::house::{House, Offer};
 use super::profile::ToolProfile;
-use crate::detect::text::names::{distinctive, halves, near};
+use crate::detect::text::names::{distinctive, folded, halves, near};
 
 /// Most servers that are remembered.
 pub const SERVERS: usize = 1024;
 /// Most tools of all servers together that are remembered.
 pub const TOOLS: usize = 20_000;
-/// From how many common tools, and from which share of both, two servers are the same server.
-const TWINS_MIN: usize = 3;
-const TWINS_SHARE: f32 = 0.5;
+/// Most names of tools that servers announce, all servers together.
+const ANNOUNCED: usize = 2 * TOOLS;
 /// Most tools under one key that a tool is compared with. The first to arrive are the owners; where more are
 /// alike, the same tool is there many times over.
 const ALIKE: usize = 6;
@@ -39,15 +39,33 @@ pub(super) struct IndexedTool {
 /// The numbers of tools that share something; most often there is only one.
 type Numbers = SmallVec<[u32; 4]>;
 
-/// The tools of one server, by name.
-pub(super) type ServerTools = HashMap<Box<str>, u32>;
+/// Most servers of which a definition remembers whether they are of the same maker.
+const KIN: usize = 64;
+
+/// Which other servers are of the same maker as the one whose text is read: comparing two servers takes
+/// longer than looking up a word.
+#[derive(Clone, Debug, Default)]
+pub struct Kin(SmallVec<[(Arc<str>, bool); 4]>);
+
+/// Whose tool a word names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::detect) enum Owner {
+    /// Nobody's, the server's own, or that of a server of the same maker.
+    OwnOrNobody,
+    /// Another server's, unless a page of the listing that is still to come has it too.
+    Undecided,
+    /// Another maker's.
+    Foreign,
+}
 
 /// The tools of all servers.
 #[derive(Debug, Default)]
 pub struct ToolIndex {
     tools: Slab<IndexedTool>,
     order: u64,
-    servers: HashMap<Arc<str>, ServerTools>,
+    servers: HashMap<Arc<str>, House>,
+    /// Names that servers have announced, all together.
+    announced: usize,
     by_name: HashMap<Box<str>, Numbers>,
     by_skeleton: HashMap<Box<str>, Numbers>,
     by_half: HashMap<(bool, u32), Numbers>,
@@ -70,16 +88,18 @@ impl ToolIndex {
         self.tools.is_empty()
     }
 
-    /// Inserts a tool of a server. It replaces the server's tool of the same name.
-    pub fn insert(&mut self, server: &str, profile: Arc<ToolProfile>) {
+    /// Inserts a tool of a server. It replaces the server's tool of the same name. Returns whether it is the
+    /// first that is known of that server.
+    pub fn insert(&mut self, server: &str, profile: Arc<ToolProfile>) -> bool {
         if let Some(known) = self.find(server, &profile.name) {
             self.remove(known);
         }
         let full = self.tools.len() >= TOOLS
             || (self.servers.len() >= SERVERS && !self.servers.contains_key(server));
         if full {
-            return;
+            return false;
         }
+        let first = !self.servers.contains_key(server);
         let server: Arc<str> = match self.servers.get_key_value(server) {
             Some((known, _)) => Arc::clone(known),
             None => Arc::from(server),
@@ -91,10 +111,10 @@ impl ToolIndex {
             profile: Arc::clone(&profile),
         };
         let Ok(number) = u32::try_from(self.tools.insert(known)) else {
-            return;
+            return false;
         };
-        let tools = self.servers.entry(server).or_default();
-        tools.insert(profile.name.clone(), number);
+        let house = self.servers.entry(server).or_default();
+        house.tools.insert(profile.name.clone(), number);
         add_to(&mut self.by_name, profile.name.clone(), number);
         add_to(&mut self.by_skeleton, profile.skeleton.clone(), number);
         for key in halves(&profile.skeleton, profile.skeleton.len()) {
@@ -102,6 +122,14 @@ impl ToolIndex {
         }
         for band in bands(&profile) {
             add_to(&mut self.by_band, band, number);
+        }
+        first
+    }
+
+    /// Notes who publishes a server of which a tool is known.
+    pub fn publish(&mut self, server: &str, publisher: Option<Box<str>>) {
+        if let Some(house) = self.servers.get_mut(server) {
+            house.publisher = publisher;
         }
     }
 
@@ -120,9 +148,9 @@ impl ToolIndex {
         for band in bands(&profile) {
             drop_from(&mut self.by_band, &band, number);
         }
-        if let Some(tools) = self.servers.get_mut(&server) {
-            tools.remove(&profile.name);
-            if tools.is_empty() {
+        if let Some(house) = self.servers.get_mut(&server) {
+            house.tools.remove(&profile.name);
+            if house.is_empty() {
                 self.servers.remove(&server);
             }
         }
@@ -130,7 +158,7 @@ impl ToolIndex {
 
     /// The number of a server's tool. The name is in lower case.
     pub(super) fn find(&self, server: &str, name: &str) -> Option<u32> {
-        self.servers.get(server)?.get(name).copied()
+        self.servers.get(server)?.tools.get(name).copied()
     }
 
     /// The tool of a number.
@@ -138,16 +166,26 @@ impl ToolIndex {
         self.tools.get(number as usize)
     }
 
-    /// Whether `word` in a text of `server` names a tool that only other servers have. Words that occur in
-    /// any text do not count as names.
-    pub(in crate::detect) fn is_foreign(&self, server: &str, word: &str) -> bool {
-        let joined = word.contains(|c: char| !c.is_alphanumeric());
-        self.named(server, word)
-            .is_some_and(|known| joined || distinctive(&known.profile.name))
+    /// Takes in a page of a server's listing, before any tool of it is judged.
+    pub fn offer(&mut self, server: &str, offer: &Offer<'_>) {
+        if self.servers.len() >= SERVERS && !self.servers.contains_key(server) {
+            return;
+        }
+        let house = match self.servers.get_mut(server) {
+            Some(house) => house,
+            None => self.servers.entry(Arc::from(server)).or_default(),
+        };
+        let before = house.announced();
+        let room = ANNOUNCED - self.announced.min(ANNOUNCED) + before;
+        house.offer(offer, room, folded);
+        self.announced = self.announced + house.announced() - before;
     }
 
-    /// The other server's tool that `word` names.
-    fn named(&self, server: &str, word: &str) -> Option<&IndexedTool> {
+    /// Whose tool `word` names in a text of `server`. Words that occur in any text do not count as names.
+    /// `kin` remembers between words which servers are of the same maker.
+    pub(in crate::detect) fn owner(&self, server: &str, word: &str, kin: &mut Kin) -> Owner {
+        let joined = word.contains(|c: char| !c.is_alphanumeric());
+        let own = self.servers.get(server);
         // Clients display tools as `server.tool`, `mcp__server__tool` or `server/tool`.
         let bare = word.rsplit(['.', '/', ':']).next().unwrap_or(word);
         let bare = bare.rsplit("__").next().unwrap_or(bare);
@@ -155,13 +193,40 @@ impl ToolIndex {
             .strip_prefix("mcp_tool_")
             .or_else(|| bare.strip_prefix("mcp_"))
             .unwrap_or(bare);
-        [bare, unprefixed].into_iter().find_map(|name| {
-            let numbers = self.by_name.get(name)?;
-            if self.find(server, name).is_some() {
-                return None;
+        for name in [bare, unprefixed] {
+            let Some(numbers) = self.by_name.get(name) else {
+                continue;
+            };
+            if own.is_some_and(|own| own.has(name)) {
+                return Owner::OwnOrNobody;
             }
-            numbers.first().and_then(|number| self.tool(*number))
-        })
+            if !joined && !distinctive(name) {
+                continue;
+            }
+            let mut others = numbers.iter().filter_map(|number| self.tool(*number));
+            if others.any(|other| !self.kin(server, &other.server, kin)) {
+                return match own.is_some_and(House::is_open) {
+                    true => Owner::Undecided,
+                    false => Owner::Foreign,
+                };
+            }
+        }
+        Owner::OwnOrNobody
+    }
+
+    /// Whether two servers are of the same maker, or the same program.
+    fn kin(&self, server: &str, other: &Arc<str>, known: &mut Kin) -> bool {
+        if &**other == server {
+            return true;
+        }
+        if let Some((_, kin)) = known.0.iter().find(|(name, _)| Arc::ptr_eq(name, other)) {
+            return *kin;
+        }
+        let kin = self.same_maker(server, other);
+        if known.0.len() < KIN {
+            known.0.push((Arc::clone(other), kin));
+        }
+        kin
     }
 
     /// How many servers it holds.
@@ -169,15 +234,12 @@ impl ToolIndex {
         self.servers.len()
     }
 
-    /// Whether two servers have the same tools, and so are one server under two names.
-    pub(super) fn twins(&self, a: &str, b: &str) -> bool {
+    /// Whether two servers come from one maker, or are one program under two names.
+    pub(super) fn same_maker(&self, a: &str, b: &str) -> bool {
         let (Some(a), Some(b)) = (self.servers.get(a), self.servers.get(b)) else {
             return false;
         };
-        let common = a.keys().filter(|name| b.contains_key(*name)).count();
-        common >= TWINS_MIN
-            && common as f32 >= TWINS_SHARE * a.len().min(b.len()) as f32
-            && common as f32 >= 0.25 * a.len().max(b.len()) as f32
+        a.same_maker(b)
     }
 
     /// Tools of other servers that may be similar: by name, by a name that differs in one letter, by the name

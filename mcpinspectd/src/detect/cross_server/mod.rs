@@ -6,19 +6,23 @@
 //! of this; it has to be compared with the definitions of the other servers.
 //!
 //! Honest servers collide as well. Many offer `search` or `read_file`, and some run twice under two names.
-//! So an equal name is evidence only if the name is distinctive, or if more than the name is alike. A server
-//! that resembles another one as a whole is the same server again, not an impostor. Whichever server had a
+//! So an equal name is evidence only if more than the name is alike, or if the name is distinctive. Servers of
+//! one maker, and a server that resembles another one as a whole, are no impostors. Whichever server had a
 //! name first owns it.
 //!
+//! - `house`: a server as a whole: what it offers, who made it
 //! - [`ToolProfile`]: what is compared of a tool, with `word_pairs` for its description
 //! - [`ToolIndex`]: the tools of all servers
 //! - [`similarities`]: how a tool resembles others
 
+mod house;
 mod index;
 mod profile;
 mod similarity;
 mod word_pairs;
 
+pub use house::Offer;
+pub(in crate::detect) use index::{Kin, Owner};
 pub use index::{SERVERS, TOOLS, ToolIndex};
 pub use profile::ToolProfile;
 pub use similarity::{Similarity, similarities};

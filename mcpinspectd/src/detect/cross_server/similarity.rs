@@ -15,7 +15,7 @@ const FEW_SERVERS: usize = 40;
 /// The share of equal word pairs from which two tools with nearly the same name are not a coincidence.
 const HALF_OF_THE_TEXT: f32 = 0.5;
 /// Most servers that are compared as a whole for one tool.
-const TWINS_COMPARED: usize = 6;
+const KIN_COMPARED: usize = 6;
 
 /// How a tool resembles a tool of another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,18 +36,18 @@ pub fn similarities(index: &ToolIndex, server: &str, profile: &ToolProfile) -> V
         .map_or(u64::MAX, |own| own.order);
     let few = index.server_count() <= FEW_SERVERS;
     let mut found: Vec<Similarity> = Vec::new();
-    let mut twins: HashMap<Arc<str>, bool> = HashMap::new();
+    let mut kin: HashMap<Arc<str>, bool> = HashMap::new();
     let mut add = |probe, other: &IndexedTool| {
         if found.iter().any(|similarity| similarity.probe == probe) {
             return;
         }
-        if twins.len() >= TWINS_COMPARED && !twins.contains_key(&other.server) {
+        if kin.len() >= KIN_COMPARED && !kin.contains_key(&other.server) {
             return;
         }
-        let twin = *twins
+        let related = *kin
             .entry(Arc::clone(&other.server))
-            .or_insert_with(|| index.twins(server, &other.server));
-        if !twin {
+            .or_insert_with(|| index.same_maker(server, &other.server));
+        if !related {
             found.push(Similarity {
                 probe,
                 server: Arc::clone(&other.server),
@@ -71,15 +71,8 @@ pub fn similarities(index: &ToolIndex, server: &str, profile: &ToolProfile) -> V
             } else if later && profile.copies(other, few) {
                 add(Probe::CopiedTool, known);
             } else if later && distinctive(&profile.name) {
-                // Chance explains it among hundreds of servers, but not among a few.
-                add(
-                    if few {
-                        Probe::CopiedTool
-                    } else {
-                        Probe::SameName
-                    },
-                    known,
-                );
+                // Servers for the same purpose choose the same words, so a name alone proves nothing.
+                add(Probe::SameName, known);
             }
         } else if takes_after {
             // The name with the affix is the newer one, whichever was seen first.

@@ -4,12 +4,12 @@
 //! path or a key does not, and some such names tell by their form that they are sensitive.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
-use crate::detect::cross_server::ToolIndex;
+use crate::detect::cross_server::{Kin, Owner, ToolIndex};
 use crate::detect::json::Json;
 use crate::detect::rules::Token;
 use crate::detect::text::extract;
@@ -26,6 +26,10 @@ pub struct KnownNames<'a> {
     pub parameters: OnceCell<Vec<Cow<'a, str>>>,
     /// The tools of all servers, and the name of the subject's server.
     pub servers: Option<(&'a ToolIndex, &'a str)>,
+    /// What was learnt about the other servers on the way.
+    pub kin: RefCell<Kin>,
+    /// Whether a name may turn out to be that of another server's tool once the listing is complete.
+    pub undecided: Cell<bool>,
 }
 
 impl KnownNames<'_> {
@@ -44,12 +48,19 @@ impl KnownNames<'_> {
         }
     }
 
-    /// The bit of a name that only other servers' tools have.
+    /// The bit of a name that only other makers' tools have.
     pub(super) fn foreign(&self, word: &str) -> u128 {
-        let foreign = self
-            .servers
-            .is_some_and(|(tools, server)| tools.is_foreign(server, word));
-        u128::from(foreign) << Token::ForeignTool as u32
+        let Some((tools, server)) = self.servers else {
+            return 0;
+        };
+        match tools.owner(server, word, &mut self.kin.borrow_mut()) {
+            Owner::Foreign => bit(Token::ForeignTool),
+            Owner::Undecided => {
+                self.undecided.set(true);
+                0
+            }
+            Owner::OwnOrNobody => 0,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::values::{message_value, text_of};
 use crate::detect::analysis::message::{self, MessageSubject};
 use crate::detect::analysis::{Analyser, AnalysisContext, Report, Subject};
 use crate::detect::api::{
-    Detector, Difference, MessageInContext, SessionContext, ToolDefinition, Verdict,
+    Detector, Difference, MessageInContext, Offer, SessionContext, ToolDefinition, Verdict,
 };
 use crate::detect::category::Category;
 use crate::detect::cross_server::{ToolIndex, ToolProfile};
@@ -263,6 +263,7 @@ impl RuntimeDetector {
             .collect();
         let mut verdict = Verdict {
             complete: !report.truncated && suppressions.is_empty(),
+            undecided: report.undecided,
             max_severity: report.severity,
             action: report.action,
             detections: report.detections,
@@ -292,6 +293,10 @@ fn unusual_rate(pattern: &'static str) -> FindingKind {
 }
 
 impl Detector for RuntimeDetector {
+    fn offered(&mut self, context: &SessionContext<'_>, offer: &Offer<'_>) {
+        self.tools.offer(&context.server_id.0, offer);
+    }
+
     fn tool(&mut self, context: &SessionContext<'_>, tool: &ToolDefinition<'_>) -> Verdict {
         self.refresh();
         let server = Arc::clone(&context.server_id.0);
@@ -312,7 +317,7 @@ impl Detector for RuntimeDetector {
             self.changed(context, &mut report, pinned);
         }
         let verdict = self.verdict(context, Some(tool.name), report);
-        if tool.status != ToolStatus::Changed {
+        if tool.status != ToolStatus::Changed && !verdict.undecided {
             if self.cache.len() >= CACHE || self.cached >= CACHE_BYTES {
                 self.empty_cache();
             }

@@ -52,6 +52,7 @@ pub(super) fn finding(kind: FindingKind, field: &str, text: &str, explanation: S
         }],
         truncated: false,
         unread: false,
+        undecided: false,
     }
 }
 

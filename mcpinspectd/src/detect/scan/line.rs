@@ -72,8 +72,12 @@ pub fn split(text: impl Into<Bytes>) -> Result<Vec<Line>, InputTooLarge> {
         .iter()
         .find(|line| !line.trim_ascii().is_empty())
         .is_some_and(|line| serde_json::from_slice::<serde::de::IgnoredAny>(line).is_err());
-    if opens_alone && let Ok(value) = serde_json::from_slice::<Value>(&text) {
-        return Ok(vec![Line::new(1, Content::from(Json::from(value)))]);
+    let whole = opens_alone || (lines.len() <= 2 && holds_servers(&text));
+    if whole && let Ok(value) = serde_json::from_slice::<Value>(&text) {
+        let contents = (1..).zip(Content::many(value));
+        return Ok(contents
+            .map(|(number, content)| Line::new(number, content))
+            .collect());
     }
     let lines = lines.into_iter().enumerate();
     let lines = lines.filter(|(_, text)| !text.trim_ascii().is_empty());
@@ -160,8 +164,10 @@ impl<'a> From<Json<'a>> for Content<'a> {
         let message = ["jsonrpc", "method", "result", "error"]
             .iter()
             .any(|key| fields.contains_key(key));
-        if let Some(id) = fields.get("id") {
-            content.extra.insert("id".into(), id.clone().into());
+        for member in ["id", "server"] {
+            if let Some(value) = fields.get(member) {
+                content.extra.insert(member.into(), value.clone().into());
+            }
         }
         if listing && !message {
             let result = std::mem::take(&mut content.value);
@@ -173,7 +179,34 @@ impl<'a> From<Json<'a>> for Content<'a> {
     }
 }
 
+/// Whether a text of one line may be several servers.
+fn holds_servers(text: &[u8]) -> bool {
+    memmem::find(text, b"\"servers\"").is_some() || text.trim_ascii_start().starts_with(b"[")
+}
+
 impl Content<'static> {
+    /// The content of a whole file: one line's, or several servers.
+    fn many(mut value: Value) -> Vec<Self> {
+        let named = value.get_mut("servers").and_then(Value::as_object_mut);
+        if let Some(servers) = named.map(std::mem::take) {
+            let whole = servers.into_iter().map(|(name, mut server)| {
+                if let Some(members) = server.as_object_mut() {
+                    members.insert("server".to_owned(), name.into());
+                }
+                Self::from(Json::from(server))
+            });
+            return whole.collect();
+        }
+        match value {
+            // An array of JSON-RPC messages is a batch.
+            Value::Array(items) if items.iter().any(|item| item.get("server").is_some()) => items
+                .into_iter()
+                .map(|item| Self::from(Json::from(item)))
+                .collect(),
+            value => vec![Self::from(Json::from(value))],
+        }
+    }
+
     /// The content of a message from a server: its tools one by one, or else the whole message.
     pub fn from_message(server: &str, mut message: Value) -> Vec<Self> {
         let content = |value: Value, shape| Self {

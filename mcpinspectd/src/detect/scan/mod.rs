@@ -2,9 +2,13 @@
 //!
 //! People judge a server before they install it, and continuous integration judges one before it is
 //! released. Both have files, not streams. A line is a tool's definition, `{"tool": …, "server": …}`, a
-//! JSON-RPC message, `{"message": …, "server": …}`, or a whole `tools/list` result. Lines with the same
-//! `server` are that server's tools. The tools of all lines are known before the first line is judged, so
-//! that each tool is compared with those of the other servers, whatever their order.
+//! JSON-RPC message, `{"message": …, "server": …}`, or a whole server: a `tools/list` result with the
+//! server's name beside it, `{"server": …, "tools": […]}` or `{"server": …, "result": {…}}`. A file may also be
+//! one JSON value with several servers: an array of such, or `{"servers": {"NAME": {"tools": […]}, …}}`.
+//!
+//! Lines with the same `server` are that server's tools. The tools of all lines are known before the first
+//! line is judged, so that each tool is compared with those of the other servers; the line that comes first
+//! had a name first. A server's name may show its publisher: `npm:@scope/name`, `owner/name`.
 
 mod line;
 
@@ -17,12 +21,11 @@ use serde_json::{Map, Value};
 pub use line::{Content, INPUT_LIMIT, InputTooLarge, Line, split};
 
 use self::line::Shape;
-use super::analysis::{Analyser, AnalysisContext, Report, message};
+use super::analysis::{Analyser, AnalysisContext, Report, Subject, message};
 use super::cross_server::{ToolIndex, ToolProfile};
 use super::json::Json;
 use super::weighted_rules::WeightedRules;
-use crate::model::Timestamp;
-use crate::model::{Action, Detection, Severity};
+use crate::model::{Action, Detection, Severity, Timestamp, publisher};
 
 /// What was found in a line.
 #[derive(Debug, Serialize)]
@@ -42,6 +45,9 @@ pub struct LineReport {
     /// Whether the value was too large to be examined completely.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// The verdict on each tool, if the line is a whole server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolVerdict>,
     /// Why the line could not be parsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -53,6 +59,17 @@ pub struct LineReport {
     pub tool: Option<String>,
 }
 
+/// What was concluded about one tool of a server.
+#[derive(Debug, Serialize)]
+pub struct ToolVerdict {
+    /// The tool's name.
+    pub name: String,
+    /// The action that it calls for.
+    pub verdict: Action,
+    /// The probability of an attack, from 0 to 1.
+    pub score: f32,
+}
+
 /// The fewest lines for which starting another thread pays.
 const LINES_PER_THREAD: usize = 256;
 
@@ -60,7 +77,9 @@ const LINES_PER_THREAD: usize = 256;
 pub fn scan(rules: &Arc<WeightedRules>, lines: &[Line], now: Timestamp) -> Vec<LineReport> {
     let mut tools = ToolIndex::new();
     for (server, profile) in in_parallel(lines, |lines| lines.iter().flat_map(profiles).collect()) {
-        tools.insert(&server, Arc::new(profile));
+        if tools.insert(&server, Arc::new(profile)) {
+            tools.publish(&server, publisher(&server));
+        }
     }
     in_parallel(lines, |lines| {
         let mut analyser = Analyser::new(Arc::clone(rules));
@@ -111,7 +130,9 @@ fn in_parallel<T: Send>(lines: &[Line], work: impl Fn(&[Line]) -> Vec<T> + Sync)
     })
 }
 
-fn judge(analyser: &mut Analyser, tools: &ToolIndex, line: &Line, now: Timestamp) -> LineReport {
+/// Judges one line.
+fn judge(analyser: &mut Analyser, index: &ToolIndex, line: &Line, now: Timestamp) -> LineReport {
+    let mut tools = Vec::new();
     let (report, mut extra, tool, error) = match line.content() {
         Err(error) => (Report::clean(), Map::new(), None, Some(error)),
         Ok(content) => {
@@ -119,20 +140,34 @@ fn judge(analyser: &mut Analyser, tools: &ToolIndex, line: &Line, now: Timestamp
                 server: content.server.as_deref(),
                 user: content.user,
                 time: now,
-                tools: Some(tools),
+                tools: Some(index),
                 ..AnalysisContext::default()
             };
-            let report = match content.shape {
-                Shape::Tool => analyser.tool(&content.value, context),
-                Shape::Message => message::report(analyser, &content.value, context),
+            let name = |tool: &Json<'_>| {
+                let name = tool.get("name").and_then(Json::as_str);
+                name.map(str::to_owned)
             };
-            let name = content
-                .value
-                .get("name")
-                .and_then(Json::as_str)
-                .filter(|_| content.shape == Shape::Tool);
-            let name = name.map(str::to_owned);
-            (report, content.extra, name, None)
+            match content.shape {
+                Shape::Tool => {
+                    let report = analyser.tool(&content.value, context);
+                    (report, content.extra, name(&content.value), None)
+                }
+                Shape::Message => {
+                    let mut all = Report::clean();
+                    for found in message::subjects(&content.value) {
+                        let report = message::part(analyser, &found, context);
+                        if found.subject == Subject::Tool {
+                            tools.push(ToolVerdict {
+                                name: name(found.value).unwrap_or_default(),
+                                verdict: report.action,
+                                score: rounded(report.score),
+                            });
+                        }
+                        all.absorb(report);
+                    }
+                    (all, content.extra, None, None)
+                }
+            }
         }
     };
     LineReport {
@@ -140,13 +175,19 @@ fn judge(analyser: &mut Analyser, tools: &ToolIndex, line: &Line, now: Timestamp
         id: extra.remove("id").unwrap_or(Value::Null),
         verdict: report.action,
         max_severity: report.severity,
-        score: (report.score * 1000.0).round() / 1000.0,
+        score: rounded(report.score),
         detections: report.detections,
         truncated: report.truncated,
+        tools,
         error,
         extra: without_own_members(extra),
         tool,
     }
+}
+
+/// A score with three digits.
+fn rounded(score: f32) -> f32 {
+    (score * 1000.0).round() / 1000.0
 }
 
 /// Members of the line whose names do not collide with those of the report.
@@ -158,6 +199,7 @@ fn without_own_members(mut extra: Map<String, Value>) -> Map<String, Value> {
         "score",
         "detections",
         "truncated",
+        "tools",
         "error",
         "tool_name",
     ] {

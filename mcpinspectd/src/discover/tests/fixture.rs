@@ -102,6 +102,7 @@ impl Environment for Fake {
             server_id: ServerId(line.unwrap_or_else(|| "fake".to_owned()).into()),
             fingerprint: String::new(),
             name_source: String::new(),
+            publisher: None,
             former: None,
         }
     }

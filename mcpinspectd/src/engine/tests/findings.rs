@@ -33,6 +33,7 @@ fn finding(action: Action) -> Verdict {
         max_severity: Some(Severity::High),
         action,
         complete: true,
+        undecided: false,
     }
 }
 

@@ -83,6 +83,7 @@ pub(super) fn session(name: &str, time: Timestamp) -> Script {
         server_id: ServerId("files".into()),
         fingerprint: "f0".to_owned(),
         name_source: "test".to_owned(),
+        publisher: None,
         former: None,
     };
     Script::new(name).identity(identity).paced(time, 1)

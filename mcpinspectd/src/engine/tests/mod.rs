@@ -5,6 +5,7 @@ mod definitions;
 mod determinism;
 mod findings;
 mod fixture;
+mod houses;
 mod loss;
 mod messages;
 mod outputs;

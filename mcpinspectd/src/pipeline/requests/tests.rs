@@ -89,6 +89,7 @@ impl Daemon {
                     server_id: ServerId("files".into()),
                     fingerprint: "f".to_owned(),
                     name_source: "script".to_owned(),
+                    publisher: None,
                     former: None,
                 })
                 .paced(NOW, 0),

@@ -33,7 +33,7 @@ use self::clients::{ClientConfigs, Named};
 use self::command::{Invocation, LaunchSource};
 pub use self::launch::Launch;
 use super::info::{ProcessInfo, ProcessSnapshot};
-use crate::model::{FormerIdentity, Pid, ServerId, ServerIdentity};
+use crate::model::{FormerIdentity, Pid, ServerId, ServerIdentity, publisher};
 
 /// Bytes of the hash that are kept: sixteen, printed as 32 hexadecimal digits.
 const FINGERPRINT_BYTES: usize = 16;
@@ -118,6 +118,7 @@ pub fn unknown() -> ServerIdentity {
         server_id: ServerId(UNKNOWN.into()),
         fingerprint: shortened(&Sha256::digest(UNKNOWN)),
         name_source: UNKNOWN.to_owned(),
+        publisher: None,
         former: None,
     }
 }
@@ -180,17 +181,31 @@ fn of_invocation(
         server_id: ServerId(id.into()),
         fingerprint,
         name_source,
+        publisher: publisher_of(invocation, &location),
         former: None,
     }
 }
 
+/// Who publishes what is launched. A bridge speaks for the host that it leads to.
+fn publisher_of(invocation: &Invocation, location: &str) -> Option<Box<str>> {
+    if is_bridge(invocation) {
+        return normal::first_host(&invocation.arguments).map(|host| format!("host:{host}").into());
+    }
+    let source = invocation.source.as_str();
+    let source = source.strip_prefix("package:").unwrap_or("file");
+    publisher(&format!("{source}:{location}"))
+}
+
 /// The host that a bridge to a remote server leads to: bridges are named after it.
 fn bridge_target(invocation: &Invocation) -> Option<String> {
+    is_bridge(invocation).then(|| normal::first_host(&invocation.arguments))?
+}
+
+/// Whether it is a known bridge to servers of any vendor.
+fn is_bridge(invocation: &Invocation) -> bool {
     const BRIDGES: [&str; 3] = ["mcp-remote", "mcp-proxy", "supergateway"];
     let name = normal::location(&invocation.name, None);
-    BRIDGES
-        .contains(&name.as_str())
-        .then(|| normal::first_host(&invocation.arguments))?
+    BRIDGES.contains(&name.as_str())
 }
 
 fn fingerprint(source: LaunchSource, location: &str, arguments: &[String]) -> String {

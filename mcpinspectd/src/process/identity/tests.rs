@@ -55,6 +55,25 @@ fn of(lines: &[&str]) -> ServerIdentity {
 }
 
 #[test]
+fn a_launch_shows_its_publisher() {
+    for (line, publisher) in [
+        (
+            "npx -y @modelcontextprotocol/server-filesystem@1.2 /data",
+            "npm:@modelcontextprotocol",
+        ),
+        ("uvx mcp-server-git", "pypi:mcp-server-git"),
+        ("docker run -i --rm ghcr.io/acme/tickets:3", "ghcr.io/acme"),
+        ("npx mcp-remote https://mcp.example/sse", "host:mcp.example"),
+    ] {
+        let found = identity(&Case {
+            lines: &[line],
+            home: "/home/me",
+        });
+        assert_eq!(found.publisher.as_deref(), Some(publisher), "{line}");
+    }
+}
+
+#[test]
 fn readable_names() {
     for (lines, id, source) in [
         (
