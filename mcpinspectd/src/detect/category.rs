@@ -73,6 +73,8 @@ words! {
         RugPull = "rug_pull",
         /// Orders to the agent inside a tool's result.
         ResultInjection = "result_injection",
+        /// A call that does what a text ordered, for no other reason that can be seen.
+        InjectionObeyed = "injection_obeyed",
         /// A server that uses sampling to steer the model.
         SamplingAbuse = "sampling_abuse",
         /// A server that asks the user for secrets.

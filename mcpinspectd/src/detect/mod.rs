@@ -15,6 +15,7 @@
 //! - [`cross_server`]: tools that stand in for another server's
 //! - [`matching`]: where rules match; [`score`]: what that amounts to
 //! - [`analysis`]: from one definition or message to a report
+//! - [`behaviour`]: what the agent does after it has read a text
 //! - [`runtime`]: the detector of the live stream; [`scan`]: the same offline
 //!
 //! The engine knows this module by [`Detector`] alone. Nothing here does I/O or reads a clock. How well
@@ -23,10 +24,12 @@
 
 pub mod analysis;
 mod api;
+pub mod behaviour;
 pub mod category;
 pub mod cross_server;
 pub mod explain;
 pub mod json;
+mod layers;
 pub mod matching;
 mod probes;
 pub mod rules;
@@ -40,4 +43,5 @@ pub use api::{
     Detector, Difference, MessageInContext, NoDetector, Offer, SessionContext, ToolDefinition,
     Verdict,
 };
+pub use layers::Layers;
 pub use weighted_rules::{ActiveRules, BUILTIN_RULES, BUILTIN_WEIGHTS, WeightedRules};

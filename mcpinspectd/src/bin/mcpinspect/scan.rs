@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use mcpinspectd::detect::Layers;
 use mcpinspectd::detect::scan::{self, Content, Line, LineReport};
 use mcpinspectd::model::{Action, Timestamp};
 use mcpinspectd::rule_files;
@@ -19,9 +20,10 @@ use super::report;
 /// Scan definitions and messages for poisoned tools and injected content
 ///
 /// Each line of the input is a tool's definition, {"tool": …, "server": …}, a JSON-RPC message,
-/// {"message": …}, or a whole server, {"server": …, "tools": […]}. Lines with the same `server` are that
-/// server's tools: a tool that copies or shadows another server's tool is found if both are in the
-/// input. A file may also be one JSON value with several servers. With `--` and
+/// {"message": …}, a whole server, {"server": …, "tools": […]}, or a whole session, {"messages": [{"server":
+/// …, "direction": …, "message": …}, …]}. Lines with the same `server` are that server's tools: a tool
+/// that copies or shadows another server's tool is found if both are in the input. A file may also be one
+/// JSON value with several servers. With `--` and
 /// a command, starts that MCP server, scans what it offers, and stops it.
 #[derive(clap::Args)]
 pub struct Scan {
@@ -37,6 +39,13 @@ pub struct Scan {
     /// Directory (or file) with your own rules and suppressions.
     #[arg(long, value_name = "DIR", default_value = rule_files::DIRECTORY)]
     rules: PathBuf,
+    /// The layers of detection that judge sessions: evidence, meaning, context, behaviour.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        default_value = "evidence,meaning,context,behaviour"
+    )]
+    layers: Layers,
     /// Total time that a started server may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
@@ -82,7 +91,7 @@ impl Scan {
             ));
         }
         let (lines, source) = self.lines()?;
-        let reports = scan::scan(&rules, &lines, Timestamp::now());
+        let reports = scan::scan_with(&rules, self.layers, &lines, Timestamp::now());
         terminal::print(|out| match self.format {
             Format::Human => report::human(out, &reports, io::stdout().is_terminal()),
             Format::Jsonl => report::jsonl(out, &reports),

@@ -6,6 +6,7 @@ use super::context::AnalysisContext;
 use super::detections::{self, ProbeMatch};
 use super::report::Report;
 use super::reveal::reveal;
+use super::role;
 use super::subject::Subject;
 use crate::detect::cross_server::{ToolProfile, similarities};
 use crate::detect::json::Json;
@@ -171,6 +172,7 @@ impl Analyser {
         for (piece, hidden) in hidden {
             probe(hidden.probe, piece, Some(hidden), String::new());
         }
+        let mut decoded_order = false;
         // Nobody encodes orders by accident.
         let decoded = text.pieces().get(originals).map(|piece| piece.start as u32);
         if let Some(from) = decoded
@@ -180,6 +182,7 @@ impl Analyser {
             && let Some((piece, _)) = text.piece_at(found.start as usize)
         {
             probe(Probe::EncodedFinding, piece, None, String::new());
+            decoded_order = true;
         }
         for (which, addition) in noted {
             probe(which, 0, None, addition);
@@ -203,10 +206,27 @@ impl Analyser {
             undecided: names.undecided.get(),
             ..Report::clean()
         };
-        if score.action != Action::None {
-            report.action = score.action;
+        let mut action = score.action;
+        if role::is_data(subject) {
+            let decided = matches
+                .iter()
+                .filter_map(|found| rules.rule(found.rule).decides_in_data());
+            let alone = decided.fold(Action::None, |most, one| most.max(one.action()));
+            let alone = match decoded_order {
+                true => alone.max(Action::Alert),
+                false => alone,
+            };
+            let bytes = text.pieces().iter().take(originals);
+            let bytes = bytes.map(|piece| piece.raw.len()).sum();
+            action = role::action_of_data(score, weights.warn, bytes, alone);
+        }
+        if action != Action::None {
+            report.action = action;
             report.detections = detections::describe(rules, &text, &matches, &probed);
-            report.severity = Some(detections::severity(score.action, &report.detections));
+            if role::is_data(subject) && action == Action::Warn {
+                role::note_only(&mut report.detections);
+            }
+            report.severity = Some(detections::severity(action, &report.detections));
         }
         self.matcher.results.matches = matches;
         self.spare = text.emptied();

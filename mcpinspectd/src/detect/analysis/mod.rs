@@ -9,6 +9,7 @@
 //! - [`Analyser`]: all stages, for one [`Subject`]
 //! - [`message`](mod@message): the subjects in a JSON-RPC message
 //! - `reveal`: hidden and encoded text becomes text
+//! - `role`: what a text may call for by itself
 //! - `detections`: matches become findings that a person can read
 
 mod analyser;
@@ -17,6 +18,7 @@ mod detections;
 pub mod message;
 mod report;
 mod reveal;
+mod role;
 mod subject;
 
 pub use analyser::Analyser;

@@ -1,7 +1,7 @@
 //! Makes hidden text visible to the rules.
 
 use crate::detect::category::Part;
-use crate::detect::probes::{encoded, hidden};
+use crate::detect::probes::{encoded, hidden, turns};
 use crate::detect::rules::Probe;
 use crate::detect::text::{PathId, PathSegment, SubjectText, VALUE_LIMIT};
 
@@ -26,6 +26,11 @@ pub(super) fn reveal(subject: &mut SubjectText<'_>) -> Vec<(usize, hidden::Hidde
     for (index, piece) in subject.pieces().iter().enumerate() {
         let raw = crate::text::bound(&piece.raw, VALUE_LIMIT);
         hidden::find(&raw, &mut found);
+        found.extend(turns::find(&raw).map(|(start, end)| hidden::Hidden {
+            probe: Probe::ForgedTurn,
+            start,
+            end,
+        }));
         if found.iter().any(|hidden| {
             matches!(
                 hidden.probe,

@@ -7,3 +7,4 @@
 pub(super) mod annotations;
 pub(super) mod encoded;
 pub(super) mod hidden;
+pub(super) mod turns;

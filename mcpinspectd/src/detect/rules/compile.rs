@@ -444,6 +444,7 @@ fn usual_evidence(category: Category) -> Evidence {
         Category::AnnotationDeception => Evidence::Contradiction,
         Category::RugPull
         | Category::ToxicFlow
+        | Category::InjectionObeyed
         | Category::RateAnomaly
         | Category::WireTampering => Evidence::Behaviour,
     }

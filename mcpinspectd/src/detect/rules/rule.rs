@@ -49,6 +49,13 @@ impl Rule {
         self.parts & (1 << part as u8) != 0
     }
 
+    /// What a match calls for by itself in data that a server passed on. Words in a document decide nothing; what
+    /// is hidden does, and so do the rules that people write for themselves.
+    pub fn decides_in_data(&self) -> Option<Decides> {
+        self.decides
+            .filter(|_| !self.builtin || self.evidence == Evidence::Disguise)
+    }
+
     /// Whether it examines this server.
     pub fn examines_server(&self, server: Option<&str>) -> bool {
         match (&self.servers, server) {

@@ -10,7 +10,7 @@ fn mistakes_are_reported_with_their_line() {
             .unwrap_err()
             .to_string()
     };
-    insta::assert_snapshot!(error("\n[[rule]]\nid = \"a\"\ncategory = \"exfiltratoin\"\n"), @r#"own.toml:4: unknown variant `exfiltratoin`, expected one of `hidden_instructions`, `concealment`, `forced_prerequisite`, `argument_hijack`, `cross_server_shadowing`, `credential_access`, `exfiltration`, `context_leak`, `unicode_smuggling`, `encoded_payload`, `command_injection`, `path_traversal`, `preference_manipulation`, `annotation_deception`, `rug_pull`, `result_injection`, `sampling_abuse`, `elicitation_abuse`, `toxic_flow`, `rate_anomaly`, `secret_exposure`, `wire_tampering`"#);
+    insta::assert_snapshot!(error("\n[[rule]]\nid = \"a\"\ncategory = \"exfiltratoin\"\n"), @r#"own.toml:4: unknown variant `exfiltratoin`, expected one of `hidden_instructions`, `concealment`, `forced_prerequisite`, `argument_hijack`, `cross_server_shadowing`, `credential_access`, `exfiltration`, `context_leak`, `unicode_smuggling`, `encoded_payload`, `command_injection`, `path_traversal`, `preference_manipulation`, `annotation_deception`, `rug_pull`, `result_injection`, `injection_obeyed`, `sampling_abuse`, `elicitation_abuse`, `toxic_flow`, `rate_anomaly`, `secret_exposure`, `wire_tampering`"#);
     insta::assert_snapshot!(error("[[rule]]\nid = \"a\"\ncategory = \"exfiltration\"\nregex = \"x.*y\"\n"), @r#"own.toml:4: a `regex` needs `anchors`: literals, one of which is part of every match. Without them it would be tried at every byte of every message"#);
     insta::assert_snapshot!(error("[[rule]]\nid = \"a\"\ncategory = \"exfiltration\"\nregex = \"x(\"\nanchors = [\"xyz\"]\n"), @r#"own.toml:4: `regex`: regex parse error:
     x(

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::model::Action;
+
 /// Things recognised by their form. `all` and `none` of a rule can name them like word lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -116,6 +118,17 @@ pub enum Decides {
     Block,
 }
 
+impl Decides {
+    /// The action that it stands for.
+    pub fn action(self) -> Action {
+        match self {
+            Self::Warn => Action::Warn,
+            Self::Alert => Action::Alert,
+            Self::Block => Action::Block,
+        }
+    }
+}
+
 /// Findings that take code. Their rules only state what they mean and weigh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -134,6 +147,8 @@ pub enum Probe {
     MixedScript,
     /// Private-use or variation-selector runs that can carry bytes.
     VariationSelectors,
+    /// A mark of a chat template that begins or ends a turn, and is not shown as code.
+    ForgedTurn,
     /// An encoded payload that decodes to readable text.
     EncodedText,
     /// An encoded payload in which other rules found something.

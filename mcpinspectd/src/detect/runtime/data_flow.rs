@@ -12,6 +12,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use crate::detect::api::SessionContext;
+use crate::detect::behaviour::Memory;
 use crate::model::{Pid, SessionId, Timestamp};
 
 /// Most clients that are tracked.
@@ -104,6 +105,8 @@ fn agent(context: &SessionContext<'_>) -> Agent {
 pub struct AgentData {
     used: u64,
     hasher: RandomState,
+    /// The orders and values that came through.
+    pub memory: Memory,
     untrusted: Option<Origin>,
     order: VecDeque<u64>,
     values: HashMap<u64, Origin>,
@@ -135,6 +138,13 @@ impl AgentData {
                 self.values.remove(&oldest);
             }
         }
+    }
+
+    /// Whether a text that came in before `time` has an order to send something, or is suspicious by itself.
+    pub fn was_told_to_send(&self, time: Timestamp, now: Timestamp) -> bool {
+        self.memory.orders(now).any(|one| {
+            one.source.time <= time && (one.source.suspicious || one.order.sends_to_an_address())
+        })
     }
 
     /// Checks text that goes out through a tool of `server`. Returns a leak if the text has a private value
@@ -170,7 +180,7 @@ impl AgentData {
     }
 }
 
-/// The values in a text that hardly recur by chance: long words with digits, and addresses.
+/// The values in a text that hardly recur by chance: long words with digits.
 fn values(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| {
         c.is_whitespace()
@@ -196,17 +206,16 @@ fn values(text: &str) -> impl Iterator<Item = &str> {
     .filter(|word| word.len() >= SHORTEST && word.len() <= 512 && distinctive(word))
 }
 
-/// Whether a word hardly recurs by chance.
+/// Whether a word hardly recurs by chance, and is no address: those say where something goes.
 fn distinctive(word: &str) -> bool {
+    if word.contains('@') {
+        return false;
+    }
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     let letters = word.bytes().any(|byte| byte.is_ascii_alphabetic());
     let date =
         digits == 8 && word.bytes().filter(|byte| *byte == b'-').count() == 2 && word.len() == 10;
-    !date
-        && ((digits >= 3 && letters)
-            || digits >= 9
-            || word.contains('@')
-            || (word.len() >= 24 && digits > 0))
+    !date && ((digits >= 3 && letters) || digits >= 9 || (word.len() >= 24 && digits > 0))
 }
 
 #[cfg(test)]

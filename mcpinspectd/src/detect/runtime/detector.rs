@@ -9,16 +9,19 @@ use super::activity::Activity;
 use super::data_flow::{DataFlows, Origin};
 use super::findings::{self, FindingKind, finding};
 use super::tampering;
+use super::tool_acts::ToolActs;
 use super::tool_role::ToolRole;
-use super::values::{message_value, text_of};
+use super::values::{message_value, text_of, texts_of};
 use crate::detect::analysis::message::{self, MessageSubject};
 use crate::detect::analysis::{Analyser, AnalysisContext, Report, Subject};
 use crate::detect::api::{
     Detector, Difference, MessageInContext, Offer, SessionContext, ToolDefinition, Verdict,
 };
+use crate::detect::behaviour::{Call, Source};
 use crate::detect::category::Category;
 use crate::detect::cross_server::{ToolIndex, ToolProfile};
 use crate::detect::json::{Json, Reading};
+use crate::detect::layers::Layers;
 use crate::detect::rules::Suppression;
 use crate::detect::weighted_rules::ActiveRules;
 use crate::model::DefinitionHash;
@@ -48,6 +51,10 @@ pub struct RuntimeDetector {
     cached: usize,
     activity: Activity,
     flows: DataFlows,
+    acts: ToolActs,
+    layers: Layers,
+    /// The score of what was judged last.
+    score: f32,
 }
 
 impl RuntimeDetector {
@@ -62,7 +69,21 @@ impl RuntimeDetector {
             cached: 0,
             activity: Activity::default(),
             flows: DataFlows::default(),
+            acts: ToolActs::default(),
+            layers: Layers::ALL,
+            score: 0.0,
         }
+    }
+
+    /// The same detector, in which only some layers take part.
+    #[must_use]
+    pub fn with_layers(self, layers: Layers) -> Self {
+        Self { layers, ..self }
+    }
+
+    /// The probability of an attack in what was judged last, from 0 to 1.
+    pub fn last_score(&self) -> f32 {
+        self.score
     }
 
     /// Takes over new rules, if there are any.
@@ -95,7 +116,17 @@ impl RuntimeDetector {
             profile,
             incomplete: definition.cut || definition.flattened,
         };
-        self.analyser.tool(&definition.value, context)
+        let context = match self.layers.context {
+            true => context,
+            false => AnalysisContext {
+                tools: None,
+                ..context
+            },
+        };
+        match self.layers.evidence {
+            true => self.analyser.tool(&definition.value, context),
+            false => Report::clean(),
+        }
     }
 
     /// Compares a changed definition with its pin: findings that the change added count for more than those
@@ -142,7 +173,10 @@ impl RuntimeDetector {
             time: context.time,
             ..AnalysisContext::default()
         };
-        let mut report = message::analyse(&mut self.analyser, subject, analysis);
+        let mut report = match self.layers.evidence {
+            true => message::analyse(&mut self.analyser, subject, analysis),
+            false => Report::clean(),
+        };
         let category = match subject.subject {
             Subject::Sampling => Some(Category::SamplingAbuse),
             Subject::Elicitation => Some(Category::ElicitationAbuse),
@@ -201,24 +235,85 @@ impl RuntimeDetector {
             let kind = unusual_rate("call-rate");
             report.absorb(finding(kind, "params", "", explanation));
         }
+        if self.layers.behaviour {
+            self.obedience(context, tool, arguments, report);
+        }
         let text = text_of(arguments);
         findings::secrets(&text, "secret-in-argument", "params.arguments", report);
         if ToolRole::of(tool).sends
             && let Some(data) = self.flows.get(context)
             && let Some(leak) = data.leak(&context.server_id.0, tool, context.time, &text)
         {
-            report.absorb(findings::leak(&leak));
+            let told = data.was_told_to_send(leak.private.time, context.time);
+            report.absorb(findings::leak(&leak, told));
         }
     }
 
-    /// Judges a result, and remembers what it brought in.
+    /// Judges whether a call does what a text ordered, and remembers what the agent has named.
+    fn obedience(
+        &mut self,
+        context: &SessionContext<'_>,
+        tool: &str,
+        arguments: &Json<'_>,
+        report: &mut Report,
+    ) {
+        let server = &context.server_id.0;
+        let act = self.acts.get(server, tool);
+        let memory = &mut self.flows.get_or_insert(context).memory;
+        let call = Call::new(&act, tool, arguments, memory.hasher());
+        if let Some(obeyed) = call.obeys(memory, context.time, server, tool) {
+            report.absorb(findings::obeyed(&obeyed, server, tool, context.time));
+        }
+        memory.know(call.values());
+    }
+
+    /// Remembers a text that the agent has read. `suspicious` says whether it gave reason for a warning.
+    fn has_read(
+        &mut self,
+        context: &SessionContext<'_>,
+        tool: Option<&str>,
+        (value, field): (&Json<'_>, &str),
+        (suspicious, definition): (bool, bool),
+    ) {
+        let source = Source {
+            server: Arc::clone(&context.server_id.0),
+            tool: tool.map(|tool| Arc::from(&*bound(tool, TOOL_NAME))),
+            field: field.into(),
+            time: context.time,
+            suspicious,
+            definition,
+        };
+        let memory = &mut self.flows.get_or_insert(context).memory;
+        memory.read(&source, texts_of(value, field));
+    }
+
+    /// Remembers the definition of a tool that is not above suspicion.
+    fn has_read_definition(
+        &mut self,
+        context: &SessionContext<'_>,
+        tool: &ToolDefinition<'_>,
+        verdict: &Verdict,
+    ) {
+        if self.layers.behaviour && verdict.action >= Action::Warn {
+            let definition = Reading::of(tool.definition);
+            let value = (&definition.value, "definition");
+            self.has_read(context, Some(tool.name), value, (true, true));
+        }
+    }
+
+    /// Judges a result, and remembers what it brought in. `suspicious` says whether its text gave reason for a
+    /// warning.
     fn result(
         &mut self,
         context: &SessionContext<'_>,
         tool: Option<&str>,
         result: &Json<'_>,
+        suspicious: bool,
         report: &mut Report,
     ) {
+        if self.layers.behaviour {
+            self.has_read(context, tool, (result, "result"), (suspicious, false));
+        }
         let text = text_of(result);
         findings::secrets(&text, "secret-in-result", "result", report);
         let Some(tool) = tool else { return };
@@ -304,9 +399,13 @@ impl Detector for RuntimeDetector {
         if tool.status != ToolStatus::Changed
             && let Some(known) = self.cache.get(&key)
         {
-            return known.clone();
+            let known = known.clone();
+            self.has_read_definition(context, tool, &known);
+            return known;
         }
         let definition = Reading::of(tool.definition);
+        self.acts
+            .learn(&context.server_id.0, tool.name, &definition.value);
         let profile = ToolProfile::of(&definition.value).map(Arc::new);
         if let Some(profile) = &profile {
             self.tools.insert(&context.server_id.0, Arc::clone(profile));
@@ -316,6 +415,7 @@ impl Detector for RuntimeDetector {
         if let Some(pinned) = tool.pinned {
             self.changed(context, &mut report, pinned);
         }
+        self.score = report.score;
         let verdict = self.verdict(context, Some(tool.name), report);
         if tool.status != ToolStatus::Changed && !verdict.undecided {
             if self.cache.len() >= CACHE || self.cached >= CACHE_BYTES {
@@ -324,6 +424,7 @@ impl Detector for RuntimeDetector {
             self.cached += verdict.size();
             self.cache.insert(key, verdict.clone());
         }
+        self.has_read_definition(context, tool, &verdict);
         verdict
     }
 
@@ -366,6 +467,7 @@ impl Detector for RuntimeDetector {
         report.unread = reading.cut || subjects.len() >= message::SUBJECTS;
         for subject in subjects {
             let one = self.subject(context, &subject);
+            let suspicious = one.action >= Action::Warn;
             report.absorb(one);
             match (subject.subject, subject.tool.or(message.tool)) {
                 (Subject::Arguments, Some(tool))
@@ -374,7 +476,7 @@ impl Detector for RuntimeDetector {
                     self.call(context, tool, subject.value, &mut report)
                 }
                 (Subject::ToolResult | Subject::Content, tool) => {
-                    self.result(context, tool, subject.value, &mut report)
+                    self.result(context, tool, subject.value, suspicious, &mut report)
                 }
                 (Subject::Error, _) => self.error(context, &mut report),
                 _ => {}
@@ -386,6 +488,7 @@ impl Detector for RuntimeDetector {
             unread.absorb(report);
             report = unread;
         }
+        self.score = report.score;
         self.verdict(context, message.tool, report)
     }
 

@@ -2,10 +2,11 @@
 
 use super::data_flow::Leak;
 use crate::detect::analysis::Report;
+use crate::detect::behaviour::{Obeyed, Source};
 use crate::detect::category::Category;
 use crate::detect::json::{Json, Members};
 use crate::detect::text::sanitise::excerpt;
-use crate::model::{Action, Detection, Match, Severity};
+use crate::model::{Action, Detection, Match, Severity, Timestamp};
 use crate::text::redact;
 
 /// A kind of finding about behaviour.
@@ -141,8 +142,77 @@ pub(super) fn elicited_secret(params: &Json<'_>, report: &mut Report) {
     }
 }
 
-/// The finding that a private value leaks.
-pub(super) fn leak(leak: &Leak) -> Report {
+/// The finding that a call of `tool` does what a text ordered.
+pub(super) fn obeyed(obeyed: &Obeyed, server: &str, tool: &str, now: Timestamp) -> Report {
+    let Source {
+        server: from,
+        tool: by,
+        field,
+        time,
+        definition,
+        ..
+    } = &*obeyed.order.source;
+    let order = &obeyed.order.order;
+    let (severity, action) = match obeyed.certain {
+        true => (Severity::Critical, Action::Block),
+        false => (Severity::High, Action::Alert),
+    };
+    let kind = FindingKind {
+        pattern: "injection-obeyed",
+        category: Category::InjectionObeyed,
+        severity,
+        action,
+    };
+    let came = match (definition, by) {
+        (true, Some(by)) => format!(
+            "the definition of `{}`, a tool of `{}`",
+            excerpt(by, 80),
+            excerpt(from, 80)
+        ),
+        (_, Some(by)) => format!(
+            "a text that `{}` of `{}` returned",
+            excerpt(by, 80),
+            excerpt(from, 80)
+        ),
+        (_, None) => format!("a text that `{}` returned", excerpt(from, 80)),
+    };
+    let explanation = format!(
+        "Your agent called `{}` of `{}` with `{}`, as {came} {} had told it to. Nothing that it was asked or found \
+         before explains this.",
+        excerpt(tool, 80),
+        excerpt(server, 80),
+        excerpt(&obeyed.value, 80),
+        ago(now.nanos_since(*time) / 1_000_000_000),
+    );
+    let mut report = finding(kind, "params.arguments", &obeyed.value, explanation);
+    let sentence = excerpt(&order.text, 400);
+    for detection in &mut report.detections {
+        // First what was said, then what was done.
+        let said = Match {
+            text: sentence.clone(),
+            position: order.position,
+            context: format!("{}: {sentence}", excerpt(field, 80)),
+        };
+        detection.matches.insert(0, said);
+    }
+    Report {
+        score: obeyed.probability(),
+        ..report
+    }
+}
+
+/// How long something is ago, in words.
+fn ago(seconds: u64) -> String {
+    match seconds {
+        0..=1 => "just before".to_owned(),
+        2..=119 => format!("{seconds} seconds before"),
+        _ => format!("{} minutes before", seconds / 60),
+    }
+}
+
+/// The finding that a private value goes out. `told` says whether a text had asked for something to be sent;
+/// without that, it is what an agent does that answers a mail.
+pub(super) fn leak(leak: &Leak, told: bool) -> Report {
     let Leak {
         untrusted,
         private,
@@ -151,8 +221,8 @@ pub(super) fn leak(leak: &Leak) -> Report {
     let kind = FindingKind {
         pattern: "toxic-flow",
         category: Category::ToxicFlow,
-        severity: Severity::High,
-        action: Action::Alert,
+        severity: if told { Severity::High } else { Severity::Low },
+        action: if told { Action::Alert } else { Action::Warn },
     };
     let explanation = format!(
         "Sends {values} value(s) that `{}` of `{}` returned, after `{}` of `{}` brought in text of strangers.",

@@ -6,6 +6,7 @@
 //!
 //! - [`RuntimeDetector`]: judges definitions and messages as they arrive
 //! - `data_flow`, with `tool_role`: private data that leaves after untrusted text came in
+//! - `tool_acts`: what tools do, for the [behaviour](super::behaviour) that follows a text
 //! - `activity`, with `rate_counter`: calls, errors and requests at an unusual rate
 //! - `tampering`: the two ends of a stream differ
 //! - `findings`: what is reported about behaviour
@@ -16,6 +17,7 @@ mod detector;
 mod findings;
 mod rate_counter;
 mod tampering;
+mod tool_acts;
 mod tool_role;
 mod values;
 

@@ -108,6 +108,14 @@ impl Line {
         }
     }
 
+    /// Whether it may be a whole session.
+    pub(super) fn may_be_session(&self) -> bool {
+        match &self.body {
+            Body::Content(_) => false,
+            Body::Text(text) => memmem::find(text, b"\"messages\"").is_some(),
+        }
+    }
+
     /// Whether it may name its server. Tells from the text alone, so that most lines need not be parsed.
     pub(super) fn may_name_server(&self) -> bool {
         match &self.body {

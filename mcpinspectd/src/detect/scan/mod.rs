@@ -11,6 +11,7 @@
 //! had a name first. A server's name may show its publisher: `npm:@scope/name`, `owner/name`.
 
 mod line;
+mod session;
 
 use std::sync::Arc;
 use std::thread;
@@ -21,9 +22,11 @@ use serde_json::{Map, Value};
 pub use line::{Content, INPUT_LIMIT, InputTooLarge, Line, split};
 
 use self::line::Shape;
+use self::session::Judged;
 use super::analysis::{Analyser, AnalysisContext, Report, Subject, message};
 use super::cross_server::{ToolIndex, ToolProfile};
 use super::json::Json;
+use super::layers::Layers;
 use super::weighted_rules::WeightedRules;
 use crate::model::{Action, Detection, Severity, Timestamp, publisher};
 
@@ -48,6 +51,9 @@ pub struct LineReport {
     /// The verdict on each tool, if the line is a whole server.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolVerdict>,
+    /// If the line is a session, the index of the first message that raised an alert; `null` if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alert_at: Option<Option<usize>>,
     /// Why the line could not be parsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -75,6 +81,16 @@ const LINES_PER_THREAD: usize = 256;
 
 /// Judges all lines, each compared with all others, on all processors.
 pub fn scan(rules: &Arc<WeightedRules>, lines: &[Line], now: Timestamp) -> Vec<LineReport> {
+    scan_with(rules, Layers::ALL, lines, now)
+}
+
+/// The same, in which only some layers take part in judging sessions.
+pub fn scan_with(
+    rules: &Arc<WeightedRules>,
+    layers: Layers,
+    lines: &[Line],
+    now: Timestamp,
+) -> Vec<LineReport> {
     let mut tools = ToolIndex::new();
     for (server, profile) in in_parallel(lines, |lines| lines.iter().flat_map(profiles).collect()) {
         if tools.insert(&server, Arc::new(profile)) {
@@ -85,7 +101,10 @@ pub fn scan(rules: &Arc<WeightedRules>, lines: &[Line], now: Timestamp) -> Vec<L
         let mut analyser = Analyser::new(Arc::clone(rules));
         let judged = lines.iter();
         judged
-            .map(|line| judge(&mut analyser, &tools, line, now))
+            .map(|line| match session::judge_line(rules, layers, line, now) {
+                Some(judged) => report_of_session(line, judged),
+                None => judge(&mut analyser, &tools, line, now),
+            })
             .collect()
     })
 }
@@ -179,6 +198,7 @@ fn judge(analyser: &mut Analyser, index: &ToolIndex, line: &Line, now: Timestamp
         detections: report.detections,
         truncated: report.truncated,
         tools,
+        alert_at: None,
         error,
         extra: without_own_members(extra),
         tool,
@@ -188,6 +208,29 @@ fn judge(analyser: &mut Analyser, index: &ToolIndex, line: &Line, now: Timestamp
 /// A score with three digits.
 fn rounded(score: f32) -> f32 {
     (score * 1000.0).round() / 1000.0
+}
+
+/// The report of a line that is a session.
+fn report_of_session(line: &Line, judged: Judged) -> LineReport {
+    let Judged {
+        report,
+        alert_at,
+        mut extra,
+    } = judged;
+    LineReport {
+        line: line.number,
+        id: extra.remove("id").unwrap_or(Value::Null),
+        verdict: report.action,
+        max_severity: report.severity,
+        score: rounded(report.score),
+        detections: report.detections,
+        truncated: report.truncated,
+        tools: Vec::new(),
+        alert_at: Some(alert_at),
+        error: None,
+        extra: Map::new(),
+        tool: None,
+    }
 }
 
 /// Members of the line whose names do not collide with those of the report.
@@ -200,6 +243,7 @@ fn without_own_members(mut extra: Map<String, Value>) -> Map<String, Value> {
         "detections",
         "truncated",
         "tools",
+        "alert_at",
         "error",
         "tool_name",
     ] {

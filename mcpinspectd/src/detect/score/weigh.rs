@@ -101,11 +101,6 @@ fn weigh_window(
     } else {
         Action::None
     };
-    let decided = match alone {
-        None => Action::None,
-        Some(Decides::Warn) => Action::Warn,
-        Some(Decides::Alert) => Action::Alert,
-        Some(Decides::Block) => Action::Block,
-    };
+    let decided = alone.map_or(Action::None, Decides::action);
     (log_odds, weighed.max(decided))
 }

@@ -1,0 +1,539 @@
+//! What a sentence orders and what a tool does, in the same few words.
+//!
+//! An order and the call that carries it out hardly use the same verb: "transfer", "pay", "send a transaction" all
+//! end in `send_money`. So verbs are sorted into a handful of acts, and both sides are compared by those. A verb
+//! may stand for several: to *invite* someone is to send something, and to create something.
+
+use std::ops::{BitAnd, BitOr};
+
+use crate::detect::text::names;
+
+/// A set of acts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acts(u8);
+
+impl Acts {
+    /// No act.
+    pub const NONE: Self = Self(0);
+    /// Something leaves: a message, money, a file, a permission.
+    pub const SEND: Self = Self(1);
+    /// Something comes into being.
+    pub const CREATE: Self = Self(2);
+    /// Something ceases to be.
+    pub const DELETE: Self = Self(4);
+    /// Something that exists becomes different.
+    pub const CHANGE: Self = Self(8);
+    /// A program runs.
+    pub const RUN: Self = Self(16);
+    /// Something is looked at.
+    pub const READ: Self = Self(32);
+
+    /// Every act.
+    pub const ALL: Self = Self(63);
+    /// The acts that have an effect outside of the conversation, and are not everyday work on a computer: an
+    /// honest document tells its reader to run commands on every page.
+    pub const EFFECT: Self = Self(1 | 2 | 4 | 8);
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether there is one that is also among `other`.
+    pub fn meets(self, other: Self) -> bool {
+        !(self & other).is_empty()
+    }
+
+    /// The acts that a verb stands for, in lower case.
+    pub fn of_verb(verb: &str) -> Self {
+        VERBS
+            .iter()
+            .filter(|(_, verbs)| verbs.contains(&verb))
+            .fold(Self::NONE, |all, (acts, _)| all | *acts)
+    }
+}
+
+impl BitOr for Acts {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitAnd for Acts {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+/// Verbs in the form in which orders have them, by act. English first, then German, French, Spanish, Italian,
+/// Portuguese and Dutch.
+const VERBS: &[(Acts, &[&str])] = &[
+    (
+        Acts::SEND,
+        &[
+            "send",
+            "sends",
+            "sending",
+            "email",
+            "e-mail",
+            "mail",
+            "forward",
+            "post",
+            "message",
+            "share",
+            "transfer",
+            "pay",
+            "wire",
+            "upload",
+            "publish",
+            "reply",
+            "notify",
+            "text",
+            "deliver",
+            "submit",
+            "relay",
+            "invite",
+            "push",
+            "remit",
+            "donate",
+            "refund",
+            "grant",
+            "give",
+            "tweet",
+            "report",
+            "dm",
+            "copy",
+            "broadcast",
+            "transmit",
+            "respond",
+            "announce",
+            "purchase",
+            "buy",
+            "order",
+            "sende",
+            "schicke",
+            "senden",
+            "schicken",
+            "überweise",
+            "überweisen",
+            "zahle",
+            "teile",
+            "leite",
+            "lade",
+            "envoie",
+            "envoyez",
+            "envoyer",
+            "transfère",
+            "transférez",
+            "virez",
+            "payez",
+            "partagez",
+            "invitez",
+            "envía",
+            "envíe",
+            "enviar",
+            "envie",
+            "manda",
+            "mande",
+            "transfiere",
+            "transfiera",
+            "paga",
+            "pague",
+            "comparte",
+            "comparta",
+            "invita",
+            "invite",
+            "reenvía",
+            "invia",
+            "inviare",
+            "inoltra",
+            "trasferisci",
+            "condividi",
+            "transfira",
+            "compartilhe",
+            "encaminhe",
+            "convide",
+            "stuur",
+            "verstuur",
+            "verzend",
+            "betaal",
+            "deel",
+        ],
+    ),
+    (
+        Acts::CREATE,
+        &[
+            "create",
+            "make",
+            "add",
+            "book",
+            "schedule",
+            "reserve",
+            "write",
+            "append",
+            "save",
+            "insert",
+            "register",
+            "open",
+            "store",
+            "put",
+            "compose",
+            "plan",
+            "arrange",
+            "invite",
+            "generate",
+            "set",
+            "record",
+            "note",
+            "subscribe",
+            "erstelle",
+            "erstellen",
+            "lege",
+            "buche",
+            "buchen",
+            "reserviere",
+            "füge",
+            "schreibe",
+            "speichere",
+            "crée",
+            "créez",
+            "créer",
+            "ajoute",
+            "ajoutez",
+            "réserve",
+            "réservez",
+            "écris",
+            "écrivez",
+            "crea",
+            "cree",
+            "crear",
+            "añade",
+            "agrega",
+            "agregue",
+            "reserva",
+            "reserve",
+            "escribe",
+            "escriba",
+            "aggiungi",
+            "prenota",
+            "scrivi",
+            "crie",
+            "criar",
+            "adicione",
+            "escreva",
+            "maak",
+            "boek",
+            "reserveer",
+            "voeg",
+            "schrijf",
+        ],
+    ),
+    (
+        Acts::DELETE,
+        &[
+            "delete",
+            "remove",
+            "cancel",
+            "erase",
+            "wipe",
+            "drop",
+            "destroy",
+            "purge",
+            "clear",
+            "unsubscribe",
+            "revoke",
+            "kick",
+            "discard",
+            "trash",
+            "close",
+            "archive",
+            "lösche",
+            "löschen",
+            "entferne",
+            "entfernen",
+            "storniere",
+            "supprime",
+            "supprimez",
+            "supprimer",
+            "efface",
+            "effacez",
+            "annulez",
+            "retire",
+            "retirez",
+            "elimina",
+            "elimine",
+            "eliminar",
+            "borra",
+            "borre",
+            "borrar",
+            "cancela",
+            "cancele",
+            "quita",
+            "elimini",
+            "cancella",
+            "rimuovi",
+            "apague",
+            "apagar",
+            "exclua",
+            "remova",
+            "verwijder",
+            "wis",
+            "annuleer",
+        ],
+    ),
+    (
+        Acts::CHANGE,
+        &[
+            "change",
+            "update",
+            "modify",
+            "edit",
+            "set",
+            "reset",
+            "replace",
+            "rename",
+            "move",
+            "reschedule",
+            "adjust",
+            "grant",
+            "alter",
+            "switch",
+            "increase",
+            "raise",
+            "lower",
+            "assign",
+            "merge",
+            "transfer",
+            "promote",
+            "disable",
+            "enable",
+            "ändere",
+            "ändern",
+            "aktualisiere",
+            "setze",
+            "ersetze",
+            "verschiebe",
+            "change",
+            "changez",
+            "modifiez",
+            "modifie",
+            "remplacez",
+            "déplacez",
+            "mettez",
+            "cambia",
+            "cambie",
+            "cambiar",
+            "actualiza",
+            "actualice",
+            "modifica",
+            "modifique",
+            "aggiorna",
+            "sposta",
+            "altere",
+            "alterar",
+            "atualize",
+            "mude",
+            "wijzig",
+            "verander",
+            "verplaats",
+        ],
+    ),
+    (
+        Acts::RUN,
+        &[
+            "run", "execute", "install", "launch", "start", "exec", "eval", "spawn", "deploy",
+            "build", "shell", "bash", "command", "terminal",
+        ],
+    ),
+    (
+        Acts::READ,
+        &[
+            "get",
+            "search",
+            "list",
+            "read",
+            "find",
+            "fetch",
+            "query",
+            "lookup",
+            "show",
+            "view",
+            "check",
+            "count",
+            "describe",
+            "retrieve",
+            "browse",
+            "look",
+            "download",
+            "visit",
+            "go",
+            "navigate",
+            "click",
+            "see",
+            "analyze",
+            "summarize",
+            "explain",
+            "compare",
+            "validate",
+            "verify",
+            "inspect",
+            "scan",
+            "resolve",
+            "suggest",
+            "recommend",
+            "calculate",
+            "convert",
+            "translate",
+            "is",
+            "has",
+            "can",
+            "select",
+        ],
+    ),
+];
+
+/// What a tool does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolAct {
+    /// What it does.
+    pub acts: Acts,
+    /// The words of its name that are no verb, in the singular: what it does that to.
+    pub things: Vec<String>,
+}
+
+/// Verbs that are nouns in most names of tools, such as `search_email` and `email_search`.
+const NOUNS: &[&str] = &[
+    "email", "mail", "message", "post", "text", "report", "note", "order", "record", "copy",
+    "plan", "book", "share", "wire", "tweet", "schedule", "transfer", "command", "shell",
+    "terminal", "bash", "build", "list", "view",
+];
+
+/// Words for things on the user's own computer. Changing them is what documentation tells its readers to do.
+const LOCAL: &[&str] = &[
+    "file",
+    "directory",
+    "folder",
+    "command",
+    "terminal",
+    "shell",
+    "bash",
+    "code",
+    "branch",
+    "commit",
+    "line",
+    "symbol",
+    "cell",
+    "notebook",
+    "process",
+    "script",
+    "memory",
+    "entity",
+    "entitie",
+    "relation",
+    "observation",
+    "thought",
+    "thinking",
+    "todo",
+];
+
+impl ToolAct {
+    /// What a tool does, by its name; by the first word of its description if the name has no verb.
+    pub fn of(name: &str, description: Option<&str>) -> Self {
+        let words = names::words(name);
+        let is_verb = |word: &&String| !Acts::of_verb(word).is_empty();
+        let certain = words
+            .iter()
+            .position(|word| is_verb(&word) && !NOUNS.contains(&word.as_str()));
+        let verb = certain.or_else(|| words.iter().position(|word| is_verb(&word)));
+        let acts = match verb {
+            Some(at) => Acts::of_verb(&words[at]),
+            None => description
+                .and_then(|text| text.split_whitespace().next())
+                .map(|word| Acts::of_verb(third_person(&word.to_lowercase())))
+                .unwrap_or_default(),
+        };
+        let things = words.iter().enumerate();
+        let things = things.filter(|(at, word)| Some(*at) != verb && word.len() > 2);
+        Self {
+            acts,
+            things: things.map(|(_, word)| singular(word).to_owned()).collect(),
+        }
+    }
+
+    /// Whether calls of it have an effect that an order in a text could be after.
+    pub fn has_effect(&self) -> bool {
+        self.acts.meets(Acts::EFFECT)
+    }
+
+    /// Whether it makes or changes something on the user's own computer, or runs a program there.
+    pub fn is_local_work(&self) -> bool {
+        let destroys_or_sends = self.acts.meets(Acts::SEND | Acts::DELETE);
+        !destroys_or_sends
+            && self
+                .things
+                .iter()
+                .any(|thing| LOCAL.contains(&thing.as_str()))
+    }
+}
+
+/// A verb without the ending of the third person: "sends" to "send".
+fn third_person(word: &str) -> &str {
+    let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+    word.strip_suffix('s').unwrap_or(word)
+}
+
+/// A noun without the ending of the plural.
+pub(super) fn singular(word: &str) -> &str {
+    match word.strip_suffix('s') {
+        Some(stem) if stem.len() > 2 && !stem.ends_with('s') => stem,
+        _ => word,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_and_a_tool_meet_in_an_act() {
+        let tool = ToolAct::of("send_money", None);
+        assert!(Acts::of_verb("transfer").meets(tool.acts));
+        assert_eq!(tool.things, ["money"]);
+        let tool = ToolAct::of("updatePassword", None);
+        assert!(Acts::of_verb("change").meets(tool.acts));
+        assert!(
+            ToolAct::of("gmail-send-emails", None)
+                .acts
+                .meets(Acts::SEND)
+        );
+        assert!(ToolAct::of("payments", Some("Sends a payment.")).has_effect());
+        assert!(!ToolAct::of("get_emails", None).has_effect());
+        assert!(!ToolAct::of("frobnicate", None).has_effect());
+    }
+
+    #[test]
+    fn what_documentation_tells_to_do_is_local_work() {
+        for tool in [
+            "write_file",
+            "edit_file",
+            "create_directory",
+            "run_command",
+            "append_to_file",
+        ] {
+            let act = ToolAct::of(tool, None);
+            assert!(act.is_local_work() || !act.has_effect(), "{tool}");
+        }
+        for tool in [
+            "delete_file",
+            "share_file",
+            "send_email",
+            "create_calendar_event",
+        ] {
+            assert!(!ToolAct::of(tool, None).is_local_work(), "{tool}");
+        }
+    }
+}

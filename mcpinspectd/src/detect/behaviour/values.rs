@@ -1,0 +1,240 @@
+//! Values: the parts of a text that one can follow from a result into a call.
+//!
+//! An address, an account, a path, an identifier or a quoted title hardly turns up in two places by chance. How
+//! telling it is depends on its form: an address names a party outside, a small number could be anything.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// Most values of one text.
+const VALUES: usize = 4096;
+/// Longest value, in bytes.
+const LONGEST: usize = 256;
+/// Longest quoted phrase that is a value, in bytes.
+const PHRASE: usize = 80;
+
+/// How telling a value is: from 0 (a small number) to 3 (an address).
+pub type Weight = f32;
+
+/// The weight of a value that names a party or a place outside.
+pub const ADDRESS: Weight = 3.0;
+
+/// A value without its text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value {
+    /// The hash of its text in lower case.
+    pub hash: u64,
+    /// How telling it is.
+    pub weight: Weight,
+}
+
+/// Hashes values. Each machine has hashes of its own, so that nobody can prepare texts that collide.
+#[derive(Clone, Debug, Default)]
+pub struct Hasher(RandomState);
+
+impl Hasher {
+    /// The hash of a value, whatever its case.
+    pub fn hash(&self, text: &str) -> u64 {
+        match text
+            .bytes()
+            .any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii())
+        {
+            true => self.0.hash_one(text.to_lowercase()),
+            false => self.0.hash_one(text),
+        }
+    }
+
+    /// The values in a text.
+    pub fn values(&self, text: &str) -> Vec<Value> {
+        let mut values = Vec::new();
+        find(text, |text, weight| {
+            if values.len() < VALUES {
+                values.push(Value {
+                    hash: self.hash(text),
+                    weight,
+                });
+            }
+        });
+        values
+    }
+}
+
+/// Calls `found` for each value in a text.
+pub fn find<'t>(text: &'t str, mut found: impl FnMut(&'t str, Weight)) {
+    for word in text.split(separates) {
+        let word = trimmed(word);
+        if let Some(weight) = weight(word) {
+            found(word, weight);
+            if let Some(end) = end_of_path(word) {
+                found(end, 2.0);
+            }
+        }
+    }
+    phrases(text, |phrase| {
+        let single = !phrase.contains(' ');
+        if !(single && weight(phrase).is_some()) {
+            found(phrase, if single { 1.2 } else { 1.5 });
+        }
+    });
+}
+
+/// Whether a character stands between values.
+fn separates(c: char) -> bool {
+    c.is_whitespace()
+        || matches!(
+            c,
+            '"' | '\'' | '`' | '<' | '>' | '(' | ')' | '[' | ']' | '{' | '}' | ',' | ';' | '|'
+        )
+        || matches!(c, '“' | '”' | '‘' | '’' | '«' | '»' | '„')
+}
+
+/// A word without the punctuation around it.
+fn trimmed(word: &str) -> &str {
+    let word = word.trim_end_matches(|c: char| {
+        matches!(c, '.' | ',' | ':' | ';' | '!' | '?' | '*' | '-' | '\\')
+    });
+    word.trim_start_matches([':', '*', '!', '-', '=', '\\', '$', '#'])
+}
+
+/// How telling a word is; `None` if it is just a word.
+pub fn weight(word: &str) -> Option<Weight> {
+    let bytes = word.as_bytes();
+    if bytes.is_empty() || bytes.len() > LONGEST {
+        return None;
+    }
+    let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();
+    let letters = bytes.iter().any(u8::is_ascii_alphabetic);
+    let inner_dot = |text: &str| text.trim_matches('.').contains('.');
+    if let Some((name, host)) = word.split_once('@') {
+        return Some(if !name.is_empty() && inner_dot(host) {
+            ADDRESS
+        } else {
+            1.2
+        });
+    }
+    if word.contains("://") || (word.starts_with("www.") && word.len() > 7) {
+        return Some(ADDRESS);
+    }
+    if (word.starts_with('/') || word.starts_with("~/") || word.starts_with("../"))
+        && word.len() > 4
+        && letters
+    {
+        return Some(2.5);
+    }
+    if digits == 0 {
+        return word.contains('_').then_some(1.2).filter(|_| letters);
+    }
+    let all_but = |other: &[u8]| {
+        bytes
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || other.contains(byte))
+    };
+    if (digits == 8 && all_but(b"-/")) || (digits <= 6 && word.contains(':') && all_but(b":")) {
+        return Some(0.7); // a date or a time
+    }
+    if !letters {
+        return match digits {
+            9.. => Some(2.5),
+            4.. => Some(1.0),
+            _ => Some(0.5),
+        };
+    }
+    Some(if bytes.len() >= 8 && digits >= 3 {
+        ADDRESS
+    } else {
+        1.2
+    })
+}
+
+/// The last two parts of a path: `~/.ssh/id_rsa` and `/home/me/.ssh/id_rsa` are the same file.
+fn end_of_path(path: &str) -> Option<&str> {
+    let inner = path.starts_with(['/', '~', '.']) && !path.contains("://");
+    let (last, _) = path.rmatch_indices('/').nth(1).filter(|_| inner)?;
+    Some(&path[last + 1..]).filter(|end| end.len() > 4)
+}
+
+/// Calls `found` for each quoted phrase.
+fn phrases<'t>(text: &'t str, mut found: impl FnMut(&'t str)) {
+    let mut open: Option<(char, usize)> = None;
+    let mut before = ' ';
+    for (at, c) in text.char_indices() {
+        match open {
+            Some((_, start)) if at - start > PHRASE => open = None,
+            Some((quote, start)) if c == quote => {
+                let after = text[at + c.len_utf8()..].chars().next().unwrap_or(' ');
+                // An apostrophe stands between letters.
+                if !after.is_alphanumeric() {
+                    let phrase = text[start..at].trim();
+                    if phrase.len() > 2 {
+                        found(phrase);
+                    }
+                    open = None;
+                }
+            }
+            Some(_) => {}
+            None if !before.is_alphanumeric() => {
+                let closing = match c {
+                    '"' | '\'' | '`' => Some(c),
+                    '“' => Some('”'),
+                    '‘' => Some('’'),
+                    '«' => Some('»'),
+                    '„' => Some('“'),
+                    _ => None,
+                };
+                open = closing.map(|quote| (quote, at + c.len_utf8()));
+            }
+            None => {}
+        }
+        before = c;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<(&str, Weight)> {
+        let mut all = Vec::new();
+        find(text, |value, weight| all.push((value, weight)));
+        all
+    }
+
+    #[test]
+    fn values_are_found_by_their_form() {
+        assert_eq!(
+            found("Mail a.b-2@x.example, then see https://e.example/a?b=1."),
+            [("a.b-2@x.example", 3.0), ("https://e.example/a?b=1", 3.0)]
+        );
+        assert_eq!(
+            found("pay US133000000121212121212 by 2024-05-30 10:20, id '13'"),
+            [
+                ("US133000000121212121212", 3.0),
+                ("2024-05-30", 0.7),
+                ("10:20", 0.7),
+                ("13", 0.5)
+            ]
+        );
+        assert_eq!(
+            found("titled 'Intro with Mark', it's the user's own \"new_password\""),
+            [("new_password", 1.2), ("Intro with Mark", 1.5)]
+        );
+        assert_eq!(found("Just a few words."), []);
+        assert_eq!(
+            found("read ~/.ssh/id_rsa"),
+            [("~/.ssh/id_rsa", 2.5), (".ssh/id_rsa", 2.0)]
+        );
+        assert_eq!(found("/home/me/.ssh/id_rsa")[1], (".ssh/id_rsa", 2.0));
+    }
+
+    #[test]
+    fn the_hash_ignores_case() {
+        let hasher = Hasher::default();
+        assert_eq!(hasher.hash("A.B@x.Example"), hasher.hash("a.b@x.example"));
+        assert_ne!(hasher.hash("a"), hasher.hash("b"));
+    }
+
+    #[test]
+    fn a_text_of_quotes_is_harmless() {
+        found(&"'\"`".repeat(10_000));
+        found(&"'a b".repeat(10_000));
+    }
+}
