@@ -358,7 +358,7 @@ fn decisions_need_a_right_and_reach_the_daemon() {
     for (method, arguments) in [
         ("Approve", &["files", "read", "abc"][..]),
         ("Reject", &["files", "read", "abc"]),
-        ("Suppress", &["files", "", "rule", "why", "7"]),
+        ("Suppress", &["files", "", "rule", "why", "uint32 7"]),
         ("SetMonitoring", &["files", "false"]),
         ("Reload", &[]),
         ("Freeze", &["files"]),
@@ -458,22 +458,82 @@ fn the_shipped_introspection_matches_the_objects() {
     drop(daemon);
 }
 
-/// All objects, as a stranger sees them.
+/// All objects, as root sees them.
 fn managed(bus: &Bus) -> String {
-    let output = as_user(STRANGER, &[], "busctl")
-        .args(["--json=short", &format!("--address={}", bus.address())])
-        .args(["call", "org.mcpinspect1", "/org/mcpinspect1"])
-        .args(["org.freedesktop.DBus.ObjectManager", "GetManagedObjects"])
+    text(&standard_call_as(
+        bus,
+        0,
+        "/org/mcpinspect1",
+        &["ObjectManager", "GetManagedObjects"],
+    ))
+}
+
+/// Calls a method of an interface that every D-Bus service has.
+fn standard_call_as(bus: &Bus, uid: u32, path: &str, call: &[&str]) -> std::process::Output {
+    let [interface, arguments @ ..] = call else {
+        panic!("a call names its interface")
+    };
+    as_user(uid, &[], "busctl")
+        .args(["--json=short", "--timeout=10"])
+        .arg(format!("--address={}", bus.address()))
+        .args(["call", "org.mcpinspect1", path])
+        .arg(format!("org.freedesktop.DBus.{interface}"))
+        .args(arguments)
         .output()
-        .unwrap();
-    text(&output)
+        .unwrap()
+}
+
+#[test]
+fn names_of_others_cannot_be_browsed() {
+    let bus = Bus::start();
+    let daemon = Daemon::on(&bus, None);
+    let listeners = [0, STRANGER].map(|uid| {
+        let mut command = as_user(uid, &[], "gdbus");
+        command.args(["monitor", "--address", &bus.address()]);
+        command.args(["--dest", "org.mcpinspect1"]);
+        let listener = Listener::start(command);
+        listener.wait_for("is owned by");
+        listener
+    });
+    daemon
+        .sinks
+        .publish(&testing::session_started("files", OWNER));
+    let [root, stranger] = &listeners;
+    root.wait_for("InterfacesAdded");
+    daemon.sinks.publish(&testing::changed("files", "x"));
+    root.wait_for("/server/files/tool/read");
+    let heard = stranger.wait_for("Manager.");
+    assert!(!heard.contains("/server/"), "{heard}");
+
+    let server = "/org/mcpinspect1/server/files";
+    let get = ["Properties", "Get", "ss", "org.mcpinspect1.Server", "Name"];
+    for (path, call) in [
+        (
+            "/org/mcpinspect1",
+            &["ObjectManager", "GetManagedObjects"][..],
+        ),
+        ("/org/mcpinspect1", &["Introspectable", "Introspect"]),
+        (server, &["Introspectable", "Introspect"]),
+        (server, &get),
+    ] {
+        let refused = standard_call_as(&bus, STRANGER, path, call);
+        assert!(!refused.status.success(), "{path} {call:?}: {refused:?}");
+        let said = String::from_utf8_lossy(&refused.stdout);
+        assert!(!said.contains("files"), "{path} {call:?}: {said}");
+        let shown = standard_call_as(&bus, 0, path, call);
+        assert!(shown.status.success(), "{path} {call:?}: {shown:?}");
+    }
+    let version = ["Properties", "Get", "ss", MANAGER, "Version"];
+    let shown = standard_call_as(&bus, STRANGER, "/org/mcpinspect1", &version);
+    assert!(shown.status.success(), "{shown:?}");
+    drop(daemon);
 }
 
 #[test]
 fn servers_and_tools_are_objects_with_names_and_states() {
     let bus = Bus::start();
     let daemon = Daemon::on(&bus, None);
-    let mut command = as_user(STRANGER, &[], "gdbus");
+    let mut command = as_user(0, &[], "gdbus");
     command.args(["monitor", "--address", &bus.address()]);
     command.args(["--dest", "org.mcpinspect1"]);
     let listener = Listener::start(command);
