@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_registry_in_memory_keeps_the_contract() {
-        for (name, case) in contract::CASES {
+        for (name, case) in contract::cases() {
             println!("{name}");
             case(Registry::in_memory());
         }

@@ -10,7 +10,7 @@ use crate::registry::{
 
 #[test]
 fn a_registry_on_disk_keeps_the_contract() {
-    for (name, case) in contract::CASES {
+    for (name, case) in contract::cases() {
         println!("{name}");
         let folder = tempfile::tempdir().unwrap();
         case(open(&folder.path().join("registry.db")).unwrap());

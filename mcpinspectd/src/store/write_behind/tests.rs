@@ -115,7 +115,7 @@ impl Setup {
 
 #[test]
 fn a_registry_that_writes_behind_keeps_the_contract() {
-    for (name, case) in contract::CASES {
+    for (name, case) in contract::cases() {
         println!("{name}");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("registry.db");
