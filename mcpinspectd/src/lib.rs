@@ -55,11 +55,14 @@ pub mod engine;
 pub mod event;
 pub mod files;
 pub mod fleet;
+pub mod keeping;
 #[cfg(feature = "cli")]
 pub mod logging;
 #[cfg(feature = "cli")]
 pub mod manual;
 pub mod mcp;
+#[cfg(feature = "store")]
+pub mod message_store;
 pub mod model;
 pub mod pipeline;
 #[cfg(feature = "kernel")]
@@ -69,6 +72,7 @@ pub mod priority;
 pub mod privileges;
 pub mod process;
 pub mod queue;
+pub mod recall;
 pub mod registry;
 pub mod rule_files;
 pub mod session;

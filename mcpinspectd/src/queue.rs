@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 /// A drained queue that has grown beyond this many items gives its memory back.
 const KEPT_CAPACITY: usize = 256;
@@ -51,6 +52,17 @@ pub enum Received<T> {
     Dropped(Dropped),
     /// Nothing: see [`Sender::wake`].
     Woken,
+}
+
+/// What a wait for an item came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival<T> {
+    /// Something came.
+    Received(Received<T>),
+    /// The queue is closed, and everything was taken.
+    Closed,
+    /// Nothing came in time.
+    Late,
 }
 
 /// Both ends of a queue.
@@ -191,6 +203,27 @@ impl<T> Receiver<T> {
                 .arrival
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Like [`blocking_recv`](Self::blocking_recv), until a moment at most.
+    pub fn recv_until(&mut self, end: Instant) -> Arrival<T> {
+        let mut state = self.0.lock();
+        loop {
+            if let Some(received) = state.take() {
+                return Arrival::Received(received);
+            }
+            if state.closed {
+                return Arrival::Closed;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                state.sleeping = false;
+                return Arrival::Late;
+            }
+            state.sleeping = true;
+            let waited = self.0.arrival.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

@@ -11,6 +11,7 @@ mod naming;
 mod neighbours;
 mod order;
 mod processes;
+mod recording;
 mod rugpull;
 mod scale;
 mod scanning;

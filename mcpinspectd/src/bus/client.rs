@@ -50,6 +50,10 @@ pub trait Manager {
     #[zbus(no_autostart)]
     fn list_signals(&self, after_event_id: &str) -> zbus::Result<Vec<SignalRow>>;
 
+    /// The rows that answer a question about recorded messages, as JSON.
+    #[zbus(no_autostart)]
+    fn recall(&self, question: &str) -> zbus::Result<Vec<String>>;
+
     /// The servers that the caller may know of.
     #[zbus(no_autostart)]
     fn list_servers(&self) -> zbus::Result<Vec<ServerRow>>;

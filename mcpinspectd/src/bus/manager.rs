@@ -1,6 +1,7 @@
 //! The object on the bus: signals for everyone, evidence for those who may read it.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
@@ -19,6 +20,7 @@ use crate::event::Envelope;
 use crate::event::Presence;
 use crate::event::kind::EventKind;
 use crate::model::ContainmentAction;
+use crate::recall::{Question, RecallError, Viewer};
 use crate::registry::DecisionKind;
 use crate::status::View;
 use crate::status::live::ToolSummary;
@@ -44,6 +46,35 @@ pub struct Manager {
     control: Option<Arc<dyn Control>>,
     /// The last answer to a question about capture, and when it was given.
     status: Arc<Mutex<Option<(Instant, CaptureStatus)>>>,
+    /// Who is being answered a question about recorded messages.
+    recalling: Arc<StdMutex<HashSet<u32>>>,
+}
+
+/// A user whose question about recorded messages is being answered.
+struct Recalling {
+    uid: u32,
+    all: Arc<StdMutex<HashSet<u32>>>,
+}
+
+impl Recalling {
+    /// `None` while another question of this user is.
+    fn begin(uid: u32, all: &Arc<StdMutex<HashSet<u32>>>) -> Option<Self> {
+        let is_first = all
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(uid);
+        let all = Arc::clone(all);
+        is_first.then_some(Self { uid, all })
+    }
+}
+
+impl Drop for Recalling {
+    fn drop(&mut self) {
+        self.all
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.uid);
+    }
 }
 
 impl Manager {
@@ -53,6 +84,7 @@ impl Manager {
             view,
             control,
             status: Arc::default(),
+            recalling: Arc::default(),
         }
     }
 
@@ -233,6 +265,45 @@ impl Manager {
             .iter()
             .map(|record| SignalRow::from(&**record))
             .collect())
+    }
+
+    /// Answers a question about recorded messages, as the manual describes it: the rows of the answer, each
+    /// a JSON object. Root and the group mcpinspect are answered about all servers, other users about
+    /// those that run as them; one question of a user at a time.
+    #[zbus(out_args("rows"))]
+    async fn recall(
+        &self,
+        question: &str,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> fdo::Result<Vec<String>> {
+        let access = Access::of_sender(connection, &header).await?;
+        let question: Question = serde_json::from_str(question)
+            .map_err(|error| fdo::Error::InvalidArgs(format!("no question: {error}")))?;
+        let control = self.control.clone().ok_or_else(|| {
+            fdo::Error::NotSupported("this run of the daemon answers no questions".to_owned())
+        })?;
+        let recalling = Recalling::begin(access.uid(), &self.recalling).ok_or_else(|| {
+            fdo::Error::LimitsExceeded("another question of yours is being answered".to_owned())
+        })?;
+        let viewer = match access {
+            Access::All { .. } => Viewer::All,
+            Access::Own { uid } => Viewer::User(uid),
+        };
+        let answer = spawn_blocking(move || {
+            let _recalling = recalling;
+            control.recall(&question, viewer)
+        });
+        let answer = answer
+            .await
+            .map_err(|error| fdo::Error::Failed(error.to_string()))?;
+        answer.map_err(|error| match error {
+            RecallError::Invalid(_) => fdo::Error::InvalidArgs(error.to_string()),
+            RecallError::Deadline(_) => fdo::Error::LimitsExceeded(error.to_string()),
+            RecallError::Nothing | RecallError::Unreadable(_) => {
+                fdo::Error::Failed(error.to_string())
+            }
+        })
     }
 
     /// Returns the servers seen since the daemon started that the caller may know of.

@@ -138,7 +138,8 @@ impl Objects {
             | EventKind::BlindSpot
             | EventKind::InvalidMessage
             | EventKind::RegistryFull
-            | EventKind::EventsDropped => false,
+            | EventKind::EventsDropped
+            | EventKind::Store => false,
         };
         match &record.server {
             Some(server) if *server.0 == *EVERY_SERVER => self.all_stale = true,

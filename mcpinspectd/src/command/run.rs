@@ -17,9 +17,11 @@ use mcpinspectd::detect::runtime::RuntimeDetector;
 use mcpinspectd::engine::{Engine, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::logging;
+use mcpinspectd::message_store::{self, Recorder, StoreFile};
 use mcpinspectd::pipeline::outputs::{Running, Settings};
-use mcpinspectd::pipeline::{Host, Pipeline, Reloaded};
+use mcpinspectd::pipeline::{Host, MessageQueue, Pipeline, Reloaded, message_queue};
 use mcpinspectd::priority::Priority;
+use mcpinspectd::queue::Bounds;
 use mcpinspectd::sink::Sinks;
 use mcpinspectd::sink::jsonl::Target;
 use mcpinspectd::source::{self, Source as _};
@@ -38,6 +40,12 @@ const WATCHING: &str = "watching every MCP server on this machine";
 
 /// How long the sinks may take at the end to write what waits.
 const FINISH: Duration = Duration::from_millis(800);
+
+/// Records that may wait for the store, and their bytes.
+const RECORDS: Bounds = Bounds {
+    items: 16_384,
+    bytes: 16 << 20,
+};
 
 /// Needs root. Stops on SIGTERM or Ctrl-C; on SIGHUP reads its configuration and rules again, and
 /// reopens its JSON lines file.
@@ -96,7 +104,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .context("cannot start the runtime of the sinks")?;
     let running = {
         let _runtime = runtime.enter();
-        Running::start(settings(&config), Some(Arc::new(control.clone())))?
+        let recall = Arc::new(StoreFile::new(&config.messages_path()));
+        let control = control.clone().with_recall(recall);
+        Running::start(settings(&config), Some(Arc::new(control)))?
     };
     tracing::info!(
         hook = source.hook().as_str(),
@@ -125,9 +135,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let engine = Engine::new(session::limits(&host.config), registry, detector)
         .with_approval(host.config.approval());
     let output = Publish(outbox);
+    let recording = recording(&host.config, running.sinks())?;
     let mut pipeline = Pipeline::start(engine, output, (control, requests), host, suppressions)
         .context("cannot start a thread")?;
     pipeline.set_containment(containment);
+    let mut recorder = None;
+    if let Some((messages, started)) = recording {
+        pipeline = pipeline.with_messages(messages);
+        recorder = Some(started);
+    }
     let mut metrics = metrics
         .file
         .map(|file| MetricsFile::start(file, Duration::from_secs(metrics.every)))
@@ -171,8 +187,25 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     );
     // Writes what the registry recorded, and lets the remaining events out.
     drop(pipeline);
+    drop(recorder);
     runtime.block_on(running.finish(FINISH));
     Ok(())
+}
+
+/// The store, at work, where messages are recorded.
+fn recording(config: &Config, sinks: Sinks) -> anyhow::Result<Option<(MessageQueue, Recorder)>> {
+    if !config.store.enabled {
+        return Ok(None);
+    }
+    let (messages, records) = message_queue(RECORDS);
+    let settings = message_store::Settings {
+        path: config.messages_path(),
+        max_size: config.store.max_size.0,
+        rules: config.keeping(),
+    };
+    let recorder = Recorder::start(settings, records, move |event| sinks.publish(&event))
+        .context("cannot start the thread that records messages")?;
+    Ok(Some((messages, recorder)))
 }
 
 fn settings(config: &Config) -> Settings {

@@ -17,6 +17,7 @@ use serde::{Deserialize, Deserializer};
 use crate::capture::HookChoice;
 use crate::contain::ContainmentPolicy;
 use crate::engine::{ApprovalRule, AutoApproval, Vendor};
+use crate::keeping::{Content, Keep, KeepRule, KeepRules};
 use crate::model::ContainmentAction;
 use crate::registry::{RegistryLimits, Sharing};
 
@@ -45,6 +46,8 @@ pub struct Config {
     pub events: Events,
     /// What is remembered of tools.
     pub registry: Registry,
+    /// What is recorded of messages.
+    pub store: Store,
     /// What findings lead to without a person's decision.
     pub contain: Contain,
     /// Counters for monitoring systems.
@@ -182,6 +185,57 @@ fn sharing<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sharing, D::Err
         }
     }
     Ok(sharing)
+}
+
+/// What is recorded of messages.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Store {
+    /// Whether messages are recorded at all.
+    pub enabled: bool,
+    /// The database; by default `messages.db` beside the registry.
+    pub path: Option<PathBuf>,
+    /// How much of each message is kept.
+    pub content: Content,
+    /// Bytes that the database may take: 16 MiB to 1 TiB. Above, the oldest messages go.
+    #[serde(deserialize_with = "size::store")]
+    pub max_size: ByteSize,
+    /// Days after which messages go: 1 to 3650.
+    #[serde(deserialize_with = "size::days")]
+    pub days: u32,
+    /// Exceptions for some servers and users; the first that fits counts.
+    pub rule: Vec<StoreRule>,
+}
+
+/// What is recorded of some servers' messages.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreRule {
+    /// The servers, as a glob over their names; all by default.
+    #[serde(default)]
+    server: Option<tags::Glob>,
+    /// The user that they run as, by name or id; every user by default.
+    #[serde(default, deserialize_with = "user")]
+    user: Option<u32>,
+    /// How much of each message is kept.
+    #[serde(default)]
+    content: Option<Content>,
+    /// Days after which messages go: 1 to 3650.
+    #[serde(default, deserialize_with = "size::some_days")]
+    days: Option<u32>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            path: None,
+            content: Content::Redacted,
+            max_size: ByteSize(1 << 30),
+            days: 30,
+            rule: Vec::new(),
+        }
+    }
 }
 
 /// What findings lead to without a person's decision. By default, nothing.
@@ -338,6 +392,7 @@ impl Config {
             discover: _,
             events,
             registry,
+            store,
             contain: _,
             metrics,
             limits,
@@ -355,6 +410,7 @@ impl Config {
                     ..other.registry.clone()
                 },
             ),
+            ("store", *store != other.store),
             ("metrics", *metrics != other.metrics),
             ("limits", *limits != other.limits),
         ]
@@ -369,6 +425,31 @@ impl Config {
             items_of_one: self.registry.items_per_user,
             bytes_of_one: self.registry.bytes_per_user.0,
             ..RegistryLimits::default()
+        }
+    }
+
+    /// The database of messages.
+    pub fn messages_path(&self) -> PathBuf {
+        let beside = || self.registry.path.with_file_name("messages.db");
+        self.store.path.clone().unwrap_or_else(beside)
+    }
+
+    /// What is kept of which messages.
+    pub fn keeping(&self) -> KeepRules {
+        let rules = self.store.rule.iter();
+        KeepRules {
+            default: Keep {
+                content: self.store.content,
+                days: self.store.days,
+            },
+            rules: rules
+                .map(|rule| KeepRule {
+                    server: rule.server.as_ref().map(|glob| glob.matcher().clone()),
+                    user: rule.user,
+                    content: rule.content,
+                    days: rule.days,
+                })
+                .collect(),
         }
     }
 

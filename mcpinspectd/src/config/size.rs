@@ -115,6 +115,19 @@ pub(super) fn sessions<'de, D: Deserializer<'de>>(d: D) -> Result<usize, D::Erro
     count(d, "sessions", 1, 100_000)
 }
 
+pub(super) fn store<'de, D: Deserializer<'de>>(d: D) -> Result<ByteSize, D::Error> {
+    between(d, "max_size", 16 << 20, 1 << 40)
+}
+
+pub(super) fn days<'de, D: Deserializer<'de>>(d: D) -> Result<u32, D::Error> {
+    let days = count(d, "days", 1, 3650)?;
+    u32::try_from(days).map_err(D::Error::custom)
+}
+
+pub(super) fn some_days<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    days(d).map(Some)
+}
+
 pub(super) fn call_timeout<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
     Ok(count(d, "call_timeout", 1, 86_400)? as u64)
 }

@@ -46,6 +46,11 @@ fn the_packaged_file_says_what_the_defaults_are() {
         "share_pins",
         "items_per_user",
         "bytes_per_user",
+        "enabled",
+        "content",
+        "max_size",
+        "days",
+        "call_timeout",
         "requests_in_flight",
         "sessions",
     ] {
@@ -94,14 +99,31 @@ fn everything_can_be_set() {
         [[registry.auto_approve]]
         server = "git*"
         vendor = "any"
+        [store]
+        enabled = false
+        path = "/x/m.db"
+        content = "full"
+        max_size = "16MiB"
+        days = 1
+        [[store.rule]]
+        server = "git*"
+        user = 0
+        content = "metadata"
+        days = 3650
         [limits]
         requests_in_flight = 16
         sessions = 1
+        call_timeout = 1
     "#;
     let config = Config::parse(text, Path::new("x")).unwrap();
     assert_eq!(config.capture.ring_size, ByteSize(65536));
     assert_eq!(config.events.jsonl.as_deref(), Some(Path::new("-")));
     assert_eq!(config.limits.sessions, 1);
+    assert_eq!(config.messages_path(), Path::new("/x/m.db"));
+    let kept = config.keeping().of("github", Some(0));
+    assert_eq!((kept.content, kept.days), (Content::Metadata, 3650));
+    let kept = config.keeping().of("github", Some(1));
+    assert_eq!((kept.content, kept.days), (Content::Full, 1));
     assert!(!config.tags().is_empty());
     assert_eq!(config.approval().rules[0].vendor, Vendor::Any);
 }
@@ -114,7 +136,7 @@ fn mistakes_are_named_with_their_line() {
     insta::assert_snapshot!(error("[capture]\nring_size = '1MB'\n"), @r#"/etc/x.toml:2: invalid value: string "1MB", expected a size in bytes, such as 65536, "64KiB" or "16MiB""#);
     insta::assert_snapshot!(error("[limits]\n# x\nsessions = 0\n"), @r#"/etc/x.toml:3: sessions must be from 1 to 100000, and is 0"#);
     insta::assert_snapshot!(error("[limits]\nsessions = 'many'\n"), @r#"/etc/x.toml:2: expected a whole number"#);
-    insta::assert_snapshot!(error("[event]\n"), @r#"/etc/x.toml:1: unknown field `event`, expected one of `capture`, `discover`, `events`, `registry`, `contain`, `metrics`, `limits`"#);
+    insta::assert_snapshot!(error("[event]\n"), @r#"/etc/x.toml:1: unknown field `event`, expected one of `capture`, `discover`, `events`, `registry`, `store`, `contain`, `metrics`, `limits`"#);
     insta::assert_snapshot!(error("[[discover.tag]]\naction = 'exclude'\n"), @r#"/etc/x.toml:1: a tag needs at least one of `exe`, `command`, `user`, `cgroup`, `server`: without any it would fit every process"#);
     insta::assert_snapshot!(error("[[discover.tag]]\nexe = '/x'\n"), @r#"/etc/x.toml:1: missing field `action`"#);
     insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\nexe = '[x'\n"), @r#"/etc/x.toml:3: error parsing glob '[x': unclosed character class; missing ']'"#);

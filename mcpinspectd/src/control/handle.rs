@@ -4,6 +4,7 @@
 //! [`ControlQueue`], is looked into between two batches of records, so nothing is shared and nothing
 //! is locked.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::bell::Bell;
 use crate::contain::{self, ContainError, Contained, Target, Trigger};
 use crate::event::Event;
 use crate::model::{ContainmentAction, ItemKind, Process, ServerId, Timestamp};
+use crate::recall::{Question, Recall, RecallError, Viewer};
 use crate::registry::Observation;
 use crate::registry::ServerNames;
 use crate::text::escape::plain;
@@ -76,10 +78,12 @@ pub struct ServerSessions {
 }
 
 /// The caller's side. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ControlHandle {
     requests: SyncSender<ControlRequest>,
     bell: Bell,
+    /// What answers questions about recorded messages, beside the pipeline.
+    recall: Option<Arc<dyn Recall>>,
 }
 
 /// The pipeline's side.
@@ -89,10 +93,22 @@ pub struct ControlQueue(Receiver<ControlRequest>);
 /// Both sides of a handle. The bell is that of the pipeline's thread.
 pub fn channel(bell: Bell) -> (ControlHandle, ControlQueue) {
     let (requests, receiver) = sync_channel(MAX_WAITING);
-    (ControlHandle { requests, bell }, ControlQueue(receiver))
+    let handle = ControlHandle {
+        requests,
+        bell,
+        recall: None,
+    };
+    (handle, ControlQueue(receiver))
 }
 
 impl ControlHandle {
+    /// The handle with something that answers questions about recorded messages.
+    #[must_use]
+    pub fn with_recall(self, recall: Arc<dyn Recall>) -> Self {
+        let recall = Some(recall);
+        Self { recall, ..self }
+    }
+
     /// Contains the server in `session`, sparing `clients`, and has the pipeline tell of it.
     ///
     /// # Errors
@@ -167,6 +183,11 @@ impl ControlHandle {
 }
 
 impl Control for ControlHandle {
+    fn recall(&self, question: &Question, viewer: Viewer) -> Result<Vec<String>, RecallError> {
+        let recall = self.recall.as_ref().ok_or(RecallError::Nothing)?;
+        recall.recall(question, viewer)
+    }
+
     fn status(&self) -> Result<CaptureStatus, ControlError> {
         self.ask(ControlRequest::Status)
     }

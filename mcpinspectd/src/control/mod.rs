@@ -23,6 +23,7 @@ use serde_json::value::RawValue;
 
 use crate::contain::Contained;
 use crate::model::{ContainmentAction, ItemKind, Process, ServerId, ServerSide, SessionId};
+use crate::recall::{Question, RecallError, Viewer};
 use crate::registry::{DecisionKind, Observation};
 
 /// What a person can decide about servers and tools.
@@ -159,4 +160,12 @@ pub trait Control: Send + Sync + 'static {
         action: ContainmentAction,
         uid: u32,
     ) -> Result<Contained, ControlError>;
+
+    /// Answers a question about recorded messages; `viewer` says whose may be read.
+    ///
+    /// # Errors
+    /// See [`RecallError`]. Without a store, nothing was recorded.
+    fn recall(&self, _: &Question, _viewer: Viewer) -> Result<Vec<String>, RecallError> {
+        Err(RecallError::Nothing)
+    }
 }

@@ -1,8 +1,33 @@
-//! A message that can be kept.
+//! What the engine says, in a form that can be kept.
 
-use super::output::{MessageKind, MessageSeen};
+use super::output::{MessageKind, MessageSeen, Overdue};
+use crate::event::Event;
 use crate::model::{Direction, Pid, ServerId, SessionId, Timestamp};
 use crate::session::Correlation;
+
+/// Anything that the engine says, borrowing nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// A message, or a member of a batch.
+    Message(MessageRecord),
+    /// A request that waited too long.
+    Overdue(Overdue),
+    /// An event.
+    Event(Box<Event>),
+}
+
+impl Record {
+    /// Bytes that it takes, roughly.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Message(message) => {
+                size_of::<Self>() + message.body.as_ref().map_or(0, |body| body.len())
+            }
+            Self::Overdue(_) => size_of::<Self>(),
+            Self::Event(event) => size_of::<Self>() + event.body.size(),
+        }
+    }
+}
 
 /// A message as it was seen, borrowing nothing: for a store or a later reader.
 #[derive(Clone, Debug, PartialEq, Eq)]

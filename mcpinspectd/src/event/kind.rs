@@ -39,11 +39,13 @@ pub enum EventKind {
     RegistryFull,
     /// `mcp_events_dropped`
     EventsDropped,
+    /// `mcp_store`
+    Store,
 }
 
 impl EventKind {
     /// Every type there is.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::ToolSeen,
         Self::ToolChanged,
         Self::ServerChanged,
@@ -60,6 +62,7 @@ impl EventKind {
         Self::Contained,
         Self::RegistryFull,
         Self::EventsDropped,
+        Self::Store,
     ];
 
     /// The type's outside name: the `type` of its JSON and the journal's `MCPINSPECT_EVENT`.
@@ -91,6 +94,7 @@ impl EventKind {
             Self::Policy => ("mcp_policy", "cc284d2090ff48729fd7ed52593a95c8"),
             Self::Contained => ("mcp_contained", "e1a3c92f6d0b4c57a84f27d5b9036e1c"),
             Self::RegistryFull => ("mcp_registry_full", "6c1f0e7a94d2480fb3a5d7290c8be416"),
+            Self::Store => ("mcp_store", "b7d7cde3b4fe4c1e9686aa390238b2f5"),
             Self::EventsDropped => ("mcp_events_dropped", "bf74147c45de46e8aa1ab895870a809f"),
         }
     }

@@ -62,6 +62,7 @@ mod tests {
         files was frozen in part; processes 4240 4242; as a whole: /app.slice/files.scope; not reached: process 4243: Operation not permitted; by policy, after a finding of sensitive-file
         No room to pin 12 definitions of files; limit user_items; uid 1000
         3 events did not reach the journal sink; its queue was full
+        Messages cannot be recorded; /var/lib/mcpinspectd/messages.db; database or disk is full
         "#);
     }
 
@@ -85,6 +86,7 @@ mod tests {
         files was frozen in part
         No room to pin 12 definitions of files
         3 events did not reach the journal sink
+        Messages cannot be recorded
         "#);
         for line in lines {
             assert!(!line.contains("/etc/shadow"), "content in a title: {line}");

@@ -7,7 +7,8 @@ use serde_json::json;
 use crate::event::body::{
     BlindSpot, CallHung, CaptureGap, Contained, Detected, DropReason, EventsDropped,
     InvalidMessage, Policy, PolicyDecision, PolicyItem, RegistryFull, ServerChanged,
-    ServerOrphaned, SessionEnded, SessionIdentified, SessionStarted, ToolChanged, ToolSeen,
+    ServerOrphaned, SessionEnded, SessionIdentified, SessionStarted, StoreNotice, StoreTrouble,
+    ToolChanged, ToolSeen,
 };
 use crate::event::{Event, Subject};
 use crate::model::{
@@ -263,6 +264,16 @@ pub fn examples() -> Vec<Event> {
                 server_id: None,
                 reason: DropReason::QueueFull,
                 dropped: 3,
+            },
+        ),
+        Event::of_daemon(
+            TIME,
+            StoreNotice {
+                trouble: StoreTrouble::Failing,
+                path: "/var/lib/mcpinspectd/messages.db".to_owned(),
+                dropped: 0,
+                dropped_bytes: 0,
+                detail: Some("database or disk is full".to_owned()),
             },
         ),
     ]

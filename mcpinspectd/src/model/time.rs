@@ -18,6 +18,20 @@ impl Timestamp {
         Self(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 
+    /// As RFC 3339 in UTC with nanoseconds.
+    pub fn exact(self) -> String {
+        match jiff::Timestamp::from_nanosecond(i128::from(self.0)) {
+            Ok(stamp) => format!("{stamp:.9}"),
+            Err(_) => self.to_string(),
+        }
+    }
+
+    /// The moment that RFC 3339 text names; `None` if it names none, or one before 1970.
+    pub fn parse(text: &str) -> Option<Self> {
+        let stamp: jiff::Timestamp = text.parse().ok()?;
+        u64::try_from(stamp.as_nanosecond()).ok().map(Self)
+    }
+
     /// Nanoseconds from `earlier` to `self`; zero where `earlier` is later.
     pub fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
@@ -71,6 +85,14 @@ mod tests {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     #[serde(transparent)]
     struct Exact(#[serde(with = "exact")] Timestamp);
+
+    #[test]
+    fn text_names_the_moment() {
+        let time = Timestamp(1_760_000_000_123_456_789);
+        assert_eq!(time.exact(), "2025-10-09T08:53:20.123456789Z");
+        assert_eq!(Timestamp::parse(&time.exact()), Some(time));
+        assert_eq!(Timestamp::parse("1969-12-31T23:59:59Z"), None);
+    }
 
     #[test]
     fn no_nanosecond_is_lost() {

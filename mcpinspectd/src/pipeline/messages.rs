@@ -1,17 +1,17 @@
-//! Messages for a consumer of their own, such as a store: copied to a bounded queue.
+//! What the engine says, for a consumer of its own, such as a store: copied to a bounded queue.
 //!
 //! Events are few and small, messages are neither: a copy of each costs memory and time. So nothing is
 //! copied unless a consumer takes messages (see [`Pipeline::with_messages`](super::Pipeline::with_messages)),
 //! and of what does not fit in the queue, nothing but a count is kept. The pipeline never waits for the
 //! consumer.
 
-use crate::engine::{MessageKind, MessageRecord, MessageSeen, Output};
+use crate::engine::{MessageKind, MessageRecord, MessageSeen, Output, Overdue, Record};
 use crate::event::Event;
 use crate::queue::{Bounds, LossReport, Receiver, Sender, bounded};
 
 /// Both ends of a queue of messages; `bounds` counts the bytes that [`MessageQueue::weight`] returns. The receiver is
 /// told of dropped messages where they are missing.
-pub fn message_queue(bounds: Bounds) -> (MessageQueue, Receiver<MessageRecord>) {
+pub fn message_queue(bounds: Bounds) -> (MessageQueue, Receiver<Record>) {
     let (queue, receiver) = bounded(bounds, LossReport::InPlace);
     let messages = MessageQueue {
         queue,
@@ -20,11 +20,11 @@ pub fn message_queue(bounds: Bounds) -> (MessageQueue, Receiver<MessageRecord>) 
     (messages, receiver)
 }
 
-/// The output that copies messages to the queue: each message, each batch as a whole, and after a batch
-/// its members. A batch that is dropped takes its members with it.
+/// The output that copies to the queue: each message, each batch as a whole, and after a batch its
+/// members; overdue requests and events, in their place. A batch that is dropped takes its members with it.
 #[derive(Debug)]
 pub struct MessageQueue {
-    queue: Sender<MessageRecord>,
+    queue: Sender<Record>,
     /// Whether the last message was a batch that fitted in.
     batch_fits: bool,
 }
@@ -44,7 +44,7 @@ impl MessageQueue {
 impl Output for MessageQueue {
     fn message(&mut self, message: &MessageSeen<'_>) {
         let fits = self.queue.offer(Self::weight(message, false), || {
-            MessageRecord::message(message)
+            Record::Message(MessageRecord::message(message))
         });
         self.batch_fits = fits && message.kind == MessageKind::Batch;
     }
@@ -56,17 +56,22 @@ impl Output for MessageQueue {
     fn member(&mut self, member: &MessageSeen<'_>) {
         let weight = Self::weight(member, true);
         if self.batch_fits {
-            self.queue.offer(weight, || MessageRecord::member(member));
+            self.queue
+                .offer(weight, || Record::Message(MessageRecord::member(member)));
         } else {
             self.queue.refuse(weight);
         }
     }
 
-    fn wants_events(&self) -> bool {
-        false
+    fn overdue(&mut self, overdue: &Overdue) {
+        self.queue
+            .offer(size_of::<Overdue>(), || Record::Overdue(overdue.clone()));
     }
 
-    fn event(&mut self, _event: Event) {}
+    fn event(&mut self, event: Event) {
+        self.queue
+            .offer(event.body.size(), || Record::Event(Box::new(event)));
+    }
 }
 
 #[cfg(test)]

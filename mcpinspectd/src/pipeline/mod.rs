@@ -162,13 +162,13 @@ impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
             });
         }
         let now = Timestamp::now();
-        self.engine.idle(now, &mut self.output);
         let copies = Tee(self.messages.as_mut(), &mut self.calls);
-        self.engine
-            .pass_time(now, &mut Tee(&mut self.output, copies));
+        let mut outputs = Tee(&mut self.output, copies);
+        self.engine.idle(now, &mut outputs);
+        self.engine.pass_time(now, &mut outputs);
         let serves = |process| self.sessions.serves(process);
         for event in self.leftovers.due(now, serves, process::snapshot) {
-            self.output.event(event);
+            outputs.event(event);
         }
     }
 }

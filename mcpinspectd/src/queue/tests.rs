@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::thread;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -228,4 +229,33 @@ proptest! {
 
 fn drain_one(receiver: &mut Receiver<u32>) -> Option<Received<u32>> {
     receiver.0.lock().take()
+}
+
+#[test]
+fn a_wait_ends_with_an_item_the_end_or_its_time() {
+    let (sender, mut receiver) = bounded(
+        Bounds {
+            items: 2,
+            bytes: 10,
+        },
+        LossReport::InPlace,
+    );
+    let soon = || Instant::now() + Duration::from_millis(5);
+    assert_eq!(receiver.recv_until(soon()), Arrival::Late);
+    sender.offer(1, || 7);
+    assert_eq!(
+        receiver.recv_until(soon()),
+        Arrival::Received(Received::Item(7))
+    );
+    let thread = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(20));
+        sender.offer(1, || 8);
+    });
+    let later = Instant::now() + Duration::from_secs(20);
+    assert_eq!(
+        receiver.recv_until(later),
+        Arrival::Received(Received::Item(8))
+    );
+    thread.join().unwrap();
+    assert_eq!(receiver.recv_until(later), Arrival::Closed);
 }

@@ -229,7 +229,8 @@ fn is_bounded_by_nature(kind: EventKind) -> bool {
         | EventKind::Policy
         | EventKind::Contained
         | EventKind::RegistryFull
-        | EventKind::EventsDropped => true,
+        | EventKind::EventsDropped
+        | EventKind::Store => true,
     }
 }
 

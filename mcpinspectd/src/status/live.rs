@@ -276,7 +276,8 @@ impl Live {
             | Body::BlindSpot(_)
             | Body::InvalidMessage(_)
             | Body::RegistryFull(_)
-            | Body::EventsDropped(_) => {}
+            | Body::EventsDropped(_)
+            | Body::Store(_) => {}
         }
         None
     }

@@ -15,6 +15,7 @@ mod fleet;
 mod forget;
 mod launch;
 mod pins;
+mod recordings;
 mod registry;
 mod report;
 mod rules;
@@ -59,6 +60,10 @@ enum Command {
     Unpin(decide::Unpin),
     Forget(forget::Forget),
     Registry(registry::RegistryCommand),
+    Sessions(recordings::Sessions),
+    Show(recordings::Show),
+    Search(recordings::Search),
+    Stats(recordings::Stats),
     Scan(scan::Scan),
     Explain(explain::Explain),
     Rules(rules::Rules),
@@ -86,6 +91,10 @@ fn main() -> ExitCode {
         Command::Unpin(command) => command.run(),
         Command::Forget(command) => command.run(),
         Command::Registry(command) => command.run(),
+        Command::Sessions(command) => command.run(),
+        Command::Show(command) => command.run(),
+        Command::Search(command) => command.run(),
+        Command::Stats(command) => command.run(),
         Command::Scan(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Rules(command) => command.run(),

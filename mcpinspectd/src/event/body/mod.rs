@@ -12,6 +12,7 @@ mod finding;
 mod policy;
 mod room;
 mod session;
+mod store;
 
 use serde::Serialize;
 
@@ -23,6 +24,7 @@ pub use finding::Detected;
 pub use policy::{Policy, PolicyDecision, PolicyItem};
 pub use room::RegistryFull;
 pub use session::{SessionEnded, SessionIdentified, SessionStarted};
+pub use store::{StoreNotice, StoreTrouble};
 
 use super::kind::EventKind;
 use super::vocabulary::Describe;
@@ -112,4 +114,6 @@ bodies! {
     RegistryFull(RegistryFull),
     /// The daemon itself left events out.
     EventsDropped(EventsDropped),
+    /// Messages are not recorded, or are again.
+    Store(StoreNotice),
 }

@@ -9,12 +9,16 @@ use crate::bell::Bell;
 use crate::control::channel;
 use crate::detect::NoDetector;
 use crate::engine::{Engine, Limits};
+use crate::event::Body;
 use crate::model::Direction::{self, ClientToServer as Up, ServerToClient as Down};
 use crate::model::InputSink as _;
 use crate::pipeline::{Host, Pipeline, Reloaded};
 use crate::queue::{Dropped, Received};
 use crate::registry::Registry;
 use crate::source::script::Script;
+
+/// Stands for an event where a message has its number.
+const EVENT: u64 = u64::MAX;
 
 /// Number, weight, and whether it is a member: of everything that goes by.
 #[derive(Default)]
@@ -35,7 +39,9 @@ impl Output for Sent {
         self.0.push((member.sequence, weight, true));
     }
 
-    fn event(&mut self, _event: Event) {}
+    fn event(&mut self, event: Event) {
+        self.0.push((EVENT, event.body.size(), false));
+    }
 }
 
 struct NoHost;
@@ -52,7 +58,7 @@ impl Host for NoHost {
 struct Daemon {
     pipeline: Pipeline<Sent, NoHost>,
     script: Script,
-    receiver: Receiver<MessageRecord>,
+    receiver: Receiver<Record>,
 }
 
 impl Daemon {
@@ -82,11 +88,22 @@ impl Daemon {
         self.pipeline.input(self.script.line(direction, text));
     }
 
-    /// Ends the pipeline. Returns what the consumer then takes.
+    /// Ends the pipeline. Returns the messages that the consumer then takes.
     fn taken(mut self) -> Vec<Received<MessageRecord>> {
         drop(self.pipeline);
-        std::iter::from_fn(|| self.receiver.blocking_recv()).collect()
+        let all = std::iter::from_fn(|| self.receiver.blocking_recv());
+        all.filter_map(message).collect()
     }
+}
+
+/// A message that was received; `None` for an event.
+fn message(received: Received<Record>) -> Option<Received<MessageRecord>> {
+    Some(match received {
+        Received::Item(Record::Message(message)) => Received::Item(message),
+        Received::Item(_) => return None,
+        Received::Dropped(dropped) => Received::Dropped(dropped),
+        Received::Woken => Received::Woken,
+    })
 }
 
 fn ping(id: usize, padding: usize) -> String {
@@ -137,8 +154,11 @@ fn a_slow_consumer_gets_a_part_and_knows_of_the_rest() {
         match received {
             Received::Item(record) => {
                 let (sequence, _, is_member) = sent.next().unwrap();
-                assert_eq!(record.sequence, *sequence);
-                assert_eq!(record.body.is_none(), *is_member);
+                let found = match record {
+                    Record::Message(message) => (message.sequence, message.body.is_none()),
+                    Record::Event(_) | Record::Overdue(_) => (EVENT, false),
+                };
+                assert_eq!(found, (*sequence, *is_member));
                 read += 1;
             }
             Received::Dropped(Dropped { items, bytes }) => {
@@ -205,12 +225,13 @@ fn records_hold_what_was_seen() {
 
 #[test]
 fn a_batch_that_is_dropped_takes_its_members_with_it() {
-    let mut daemon = Daemon::new(100, 150);
+    // The session's start waits as well.
+    let mut daemon = Daemon::new(100, 150 + size_of::<Body>());
     daemon.say(Up, &ping(1, 0));
     daemon.say(Up, &format!("[{},{}]", ping(2, 50), ping(3, 50)));
     daemon.say(Up, &ping(4, 0));
     let sent = daemon.pipeline.output.0.clone();
-    let missing: usize = sent[1..4].iter().map(|(_, weight, _)| weight).sum();
+    let missing: usize = sent[2..5].iter().map(|(_, weight, _)| weight).sum();
     let expected = Received::Dropped(Dropped {
         items: 3,
         bytes: missing as u64,

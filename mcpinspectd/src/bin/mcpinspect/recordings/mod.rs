@@ -1,0 +1,286 @@
+//! What was recorded: `sessions`, `show`, `search` and `stats`.
+//!
+//! Root reads the store's file; everyone else asks the daemon, which answers by who is asking.
+
+mod search;
+mod sessions;
+mod show;
+mod stats;
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use mcpinspectd::bus::client;
+use mcpinspectd::config::Config;
+use mcpinspectd::message_store::StoreFile;
+use mcpinspectd::model::Timestamp;
+use mcpinspectd::recall::{Question, Recall as _, RecordedMessage, RecordedSession, Viewer};
+use mcpinspectd::terminal::{self, Reader};
+use mcpinspectd::text::escape::{is_hidden, printable};
+use nix::unistd::Uid;
+use serde::de::DeserializeOwned;
+
+pub use search::Search;
+pub use sessions::Sessions;
+pub use show::Show;
+pub use stats::Stats;
+
+/// Rows that are asked for at a time.
+const PAGE: usize = 500;
+
+/// Characters of names that are shown.
+const NAME: usize = 48;
+
+/// Where the message store is.
+#[derive(clap::Args)]
+pub struct StoreLocation {
+    /// Read this message store. Default: as root the one named in the configuration; otherwise the daemon
+    /// is asked, and answers about your own servers.
+    #[arg(long, value_name = "PATH")]
+    store: Option<PathBuf>,
+    /// Configuration file. Default: /etc/mcpinspectd/config.toml, or built-in settings.
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
+    config: Option<PathBuf>,
+}
+
+impl StoreLocation {
+    /// The file to read; `None` where the daemon is to be asked.
+    fn file(&self) -> anyhow::Result<Option<PathBuf>> {
+        match (&self.store, &self.config) {
+            (Some(path), _) => Ok(Some(path.clone())),
+            (None, None) if !Uid::effective().is_root() => Ok(None),
+            (None, config) => Ok(Some(Config::load(config.as_deref())?.messages_path())),
+        }
+    }
+
+    /// The rows of an answer, as lines of JSON.
+    fn ask(&self, question: &Question) -> anyhow::Result<Vec<String>> {
+        match self.file()? {
+            Some(path) => StoreFile::new(&path)
+                .recall(question, Viewer::All)
+                .with_context(|| path.display().to_string()),
+            None => {
+                let question = serde_json::to_string(question)?;
+                super::daemon::on_bus(async {
+                    let manager = client::connect().await?;
+                    Ok(client::answer(manager.recall(&question)).await?)
+                })
+            }
+        }
+    }
+
+    /// The rows of an answer.
+    fn ask_for<T: DeserializeOwned>(&self, question: &Question) -> anyhow::Result<Vec<T>> {
+        let rows = self.ask(question)?;
+        rows.iter()
+            .map(|row| serde_json::from_str(row).context("a row that is not understood"))
+            .collect()
+    }
+
+    /// The session of this id, or whose id begins so.
+    pub fn session(&self, id: &str) -> anyhow::Result<RecordedSession> {
+        let question = Question::Sessions {
+            server: None,
+            since: None,
+            session: Some(id.to_owned()),
+            limit: 10,
+        };
+        let mut found: Vec<RecordedSession> = self.ask_for(&question)?;
+        if let Some(exact) = found.iter().position(|session| session.session_id == id) {
+            return Ok(found.swap_remove(exact));
+        }
+        match found.len() {
+            0 => bail!(
+                "no session {} was recorded; `mcpinspect sessions` lists those that were",
+                printable(id, NAME)
+            ),
+            1 => Ok(found.swap_remove(0)),
+            _ => bail!(
+                "several sessions begin with {}: {}",
+                printable(id, NAME),
+                found
+                    .iter()
+                    .map(|session| printable(&session.session_id, NAME))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+        }
+    }
+
+    /// Hands over the messages of a session, in order, until there are no more or `take` returns false.
+    pub fn messages(
+        &self,
+        session: &str,
+        mut take: impl FnMut(String, &RecordedMessage) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let mut after = 0;
+        loop {
+            let rows = self.ask(&Question::Messages {
+                session: session.to_owned(),
+                after,
+                limit: PAGE,
+            })?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            for row in rows {
+                let message: RecordedMessage =
+                    serde_json::from_str(&row).context("a row that is not understood")?;
+                after = message.number;
+                if !take(row, &message)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Prints rows, one JSON object a line.
+fn print_rows(rows: &[String]) -> anyhow::Result<()> {
+    terminal::print(|out| {
+        rows.iter()
+            .try_for_each(|row| writeln!(out, "{}", safe(row)))
+    })?;
+    Ok(())
+}
+
+/// Prints one row. Returns whether there is a reader for more.
+fn print_row(row: &str) -> anyhow::Result<bool> {
+    let reader = terminal::print(|out| writeln!(out, "{}", safe(row)))?;
+    Ok(reader == Reader::Listening)
+}
+
+/// JSON without characters that act on a terminal or show nothing: those are in strings, and become
+/// escapes.
+fn safe(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            // Between values, where JSON may have them.
+            '\t' | '\r' | '\n' => out.push(' '),
+            _ if is_hidden(character) => {
+                let mut units = [0; 2];
+                for unit in character.encode_utf16(&mut units) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+            _ => out.push(character),
+        }
+    }
+    out
+}
+
+/// A moment for people: `2026-11-23 12:30:01.123`.
+fn moment(time: &str) -> String {
+    let time = time.get(..23).unwrap_or(time);
+    printable(&time.replacen('T', " ", 1), 32)
+}
+
+/// A duration for people.
+fn duration(nanos: u64) -> String {
+    match nanos {
+        0..1_000_000 => format!("{} µs", nanos / 1000),
+        1_000_000..10_000_000_000 => {
+            format!("{}.{} ms", nanos / 1_000_000, nanos / 100_000 % 10)
+        }
+        _ => format!("{} s", nanos / 1_000_000_000),
+    }
+}
+
+/// Bytes for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_240 => format!("{bytes} B"),
+        10_240..10_485_760 => format!("{} KiB", bytes / 1024),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}
+
+/// The text of a message for people, in one line of at most so many characters.
+fn content(message: &RecordedMessage, most: usize) -> String {
+    match (&message.message, &message.text) {
+        (Some(json), _) => printable(json.0.get(), most),
+        (None, Some(text)) => printable(text, most),
+        (None, None) => String::new(),
+    }
+}
+
+/// Columns to use for a message's text.
+fn width() -> usize {
+    const NO_TERMINAL: usize = 200;
+    if !std::io::stdout().is_terminal() {
+        return NO_TERMINAL;
+    }
+    let columns = std::env::var("COLUMNS").ok();
+    let columns = columns.and_then(|columns| columns.parse().ok());
+    columns.unwrap_or(100_usize).clamp(40, 1000)
+}
+
+/// A moment in the past: `90s`, `15m`, `24h`, `7d`, a day (`2026-11-23`), or RFC 3339.
+fn since(text: &str) -> Result<u64, String> {
+    let wrong = || {
+        format!(
+            "`{text}` is no moment: write 90s, 15m, 24h, 7d, a day such as 2026-11-23, or 2026-11-23T12:30:00Z"
+        )
+    };
+    let unit = match text.chars().last() {
+        Some('s') => Some(1),
+        Some('m') => Some(60),
+        Some('h') => Some(3600),
+        Some('d') => Some(86_400),
+        _ => None,
+    };
+    let number = text
+        .get(..text.len().saturating_sub(1))
+        .and_then(|number| number.parse::<u64>().ok());
+    if let (Some(seconds), Some(number)) = (unit, number) {
+        let nanos = number.saturating_mul(seconds).saturating_mul(1_000_000_000);
+        return Ok(Timestamp::now().0.saturating_sub(nanos));
+    }
+    let time = Timestamp::parse(text).or_else(|| Timestamp::parse(&format!("{text}T00:00:00Z")));
+    time.map(|time| time.0).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use super::*;
+
+    #[test]
+    fn moments_as_people_write_them() {
+        let day = 1_795_392_000_000_000_000;
+        assert_eq!(since("2026-11-23"), Ok(day));
+        assert_eq!(since("2026-11-23T00:00:01Z"), Ok(day + 1_000_000_000));
+        let ago = Timestamp::now().0 - since("2h").unwrap();
+        assert!(
+            (7_200_000_000_000..7_300_000_000_000).contains(&ago),
+            "{ago}"
+        );
+        for wrong in ["", "yesterday", "7", "-7d", "d"] {
+            assert!(since(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn json_stays_json_and_acts_on_no_terminal() {
+        let json = serde_json::json!({"a": "x\u{202e}\u{e0041}y\u{7f}"}).to_string();
+        let shown = safe(&json);
+        assert!(!shown.chars().any(is_hidden), "{shown}");
+        let back: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(back.to_string(), json);
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(duration(900), "0 µs");
+        assert_eq!(duration(1_250_000), "1.2 ms");
+        assert_eq!(duration(61_000_000_000), "61 s");
+        assert_eq!(size(100), "100 B");
+        assert_eq!(size(20 << 10), "20 KiB");
+        assert_eq!(
+            moment("2026-11-23T12:30:01.123456789Z"),
+            "2026-11-23 12:30:01.123"
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! What of recorded messages is kept, and for how long.
+//!
+//! Messages carry credentials and private files, so how much of them reaches the disk is a decision for
+//! each server and user, made before anything is written.
+
+use globset::GlobMatcher;
+use serde::{Deserialize, Serialize};
+
+/// How much of a message is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Content {
+    /// All of it, secrets included.
+    Full,
+    /// All of it, with secrets masked.
+    #[default]
+    Redacted,
+    /// Nothing of its text: times, sizes, methods, tools and ids only.
+    Metadata,
+}
+
+/// What is kept of a server's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// How much of each message.
+    pub content: Content,
+    /// For how many days.
+    pub days: u32,
+}
+
+/// An exception for some servers and users.
+#[derive(Clone, Debug)]
+pub struct KeepRule {
+    /// The servers, as a glob over their names; all of them without one.
+    pub server: Option<GlobMatcher>,
+    /// The user that they run as; every user without one.
+    pub user: Option<u32>,
+    /// How much is kept of each message; as for all others without one.
+    pub content: Option<Content>,
+    /// For how many days; as for all others without a number.
+    pub days: Option<u32>,
+}
+
+/// What is kept of which messages.
+#[derive(Clone, Debug)]
+pub struct KeepRules {
+    /// Where no rule says otherwise.
+    pub default: Keep,
+    /// The first rule that fits decides.
+    pub rules: Vec<KeepRule>,
+}
+
+impl KeepRules {
+    /// What is kept of the messages of `server` that runs as `user`.
+    pub fn of(&self, server: &str, user: Option<u32>) -> Keep {
+        let fits = |rule: &&KeepRule| {
+            rule.server
+                .as_ref()
+                .is_none_or(|glob| glob.is_match(server))
+                && (rule.user.is_none() || rule.user == user)
+        };
+        let rule = self.rules.iter().find(fits);
+        Keep {
+            content: rule
+                .and_then(|rule| rule.content)
+                .unwrap_or(self.default.content),
+            days: rule.and_then(|rule| rule.days).unwrap_or(self.default.days),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let rule = |server: Option<&str>, user, content, days| KeepRule {
+            server: server.map(|glob| globset::Glob::new(glob).unwrap().compile_matcher()),
+            user,
+            content,
+            days,
+        };
+        let default = Keep {
+            content: Content::Redacted,
+            days: 30,
+        };
+        let rules = KeepRules {
+            default,
+            rules: vec![
+                rule(Some("git*"), Some(7), Some(Content::Full), None),
+                rule(Some("git*"), None, Some(Content::Metadata), Some(1)),
+            ],
+        };
+        let kept = |server, user| {
+            let Keep { content, days } = rules.of(server, user);
+            (content, days)
+        };
+        assert_eq!(kept("github", Some(7)), (Content::Full, 30));
+        assert_eq!(kept("github", Some(8)), (Content::Metadata, 1));
+        assert_eq!(kept("github", None), (Content::Metadata, 1));
+        assert_eq!(kept("files", Some(7)), (Content::Redacted, 30));
+    }
+}

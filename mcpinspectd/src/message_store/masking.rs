@@ -1,0 +1,79 @@
+//! A message's text with its secrets masked, still the JSON that it was.
+
+use std::borrow::Cow;
+
+use crate::text::redact::{self, SecretHit};
+
+/// `text` with its secrets masked; borrowed if there are none. Where a secret is no string (a password that
+/// is a number), what stands in its place becomes one, so that JSON stays JSON.
+pub(super) fn masked(text: &str) -> Cow<'_, str> {
+    let hits = redact::find(text);
+    if hits.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut done = 0;
+    let mut in_string = false;
+    for SecretHit { kind, start, end } in hits {
+        in_string = ends_in_string(&text[done..start], in_string);
+        out.push_str(&text[done..start]);
+        let placeholder = redact::placeholder(kind);
+        if in_string {
+            out.push_str(&placeholder);
+        } else {
+            out.push('"');
+            out.push_str(&placeholder);
+            out.push('"');
+        }
+        in_string = ends_in_string(&text[start..end], in_string);
+        done = end;
+    }
+    out.push_str(&text[done..]);
+    Cow::Owned(out)
+}
+
+/// Whether `text` ends inside a string of JSON, if it begins inside one or not.
+fn ends_in_string(text: &str, mut in_string: bool) -> bool {
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => in_string = !in_string,
+            b'\\' if in_string => {
+                bytes.next();
+            }
+            _ => {}
+        }
+    }
+    in_string
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn masked_json_is_json_without_the_secrets() {
+        let secret = "ghp_0123456789abcdefghijABCDEFGHIJ456789";
+        let values = [
+            json!({"password": 123456789012_u64, "n": 1}),
+            json!({"a": format!("token {secret} \"quoted\" \\ {secret}"), "password": "hunter2x"}),
+            json!({"text": json!({"apiKey": "abcdefgh12345678"}).to_string()}),
+            json!({"headers": {"Authorization": "Bearer abcdefgh.ijklmnop"}}),
+        ];
+        for value in values {
+            let text = value.to_string();
+            let masked = masked(&text);
+            assert_ne!(masked, text);
+            let parsed: Value = serde_json::from_str(&masked).unwrap();
+            let text = parsed.to_string();
+            for secret in [secret, "hunter2x", "abcdefgh", "123456789012"] {
+                assert!(!text.contains(secret), "{text}");
+            }
+        }
+        let clean = r#"{"a":"b"}"#;
+        assert!(matches!(masked(clean), Cow::Borrowed(_)));
+    }
+}

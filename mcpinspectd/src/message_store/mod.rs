@@ -1,0 +1,30 @@
+//! The message store: what was said, on disk, in SQLite.
+//!
+//! It is no one's protection, unlike the registry, and much larger: so it is a file of its own, which can be
+//! damaged, full or deleted without touching a pin, and whose writes never keep anything waiting.
+//!
+//! - `thread`: takes records from a queue and writes them in batches
+//! - `write`: one batch in one transaction
+//! - `masking`: secrets, before they reach the disk
+//! - `block`: texts, compressed together
+//! - `words`: what a message is found by
+//! - `tally`: exchanges, counted
+//! - `retention`: what is removed, and when
+//! - `open`: opening the file, and setting a damaged one aside
+//! - `read`: answers to questions
+
+mod block;
+mod masking;
+mod open;
+mod read;
+mod retention;
+mod tally;
+mod thread;
+mod words;
+mod write;
+
+pub use read::StoreFile;
+pub use thread::{Recorder, Settings};
+
+#[cfg(test)]
+mod tests;

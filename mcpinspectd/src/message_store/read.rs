@@ -1,0 +1,559 @@
+//! Answers out of the store.
+//!
+//! A reader opens the file for each question and writes nothing. Whose rows it may see is part of every
+//! statement. A question that takes too long is given up.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rusqlite::types::Value;
+use rusqlite::{Connection, ErrorCode, Row, params_from_iter};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::block::decompress;
+use super::open::{self, Unusable};
+use super::tally::{self, NO_USER};
+use super::words::{self, Mark};
+use super::write::{ERROR, GAP_BEFORE, MASKED};
+use crate::model::Timestamp;
+use crate::recall::{
+    CallStatistics, MAX_ROWS, Question, Raw, Recall, RecallError, RecordedEvent, RecordedMessage,
+    RecordedSession, Search, Viewer,
+};
+use crate::session::Correlation;
+use crate::session::latency::Histogram;
+
+/// Seconds that a question may take.
+const DEADLINE: u64 = 5;
+
+/// Virtual machine steps of SQLite between two looks at the clock.
+const STEPS: i32 = 10_000;
+
+/// Bytes of the messages of one answer, after which it ends.
+const MAX_ANSWER: usize = 8 << 20;
+
+/// The columns of a message, as [`Reader::message`] reads them.
+const MESSAGE: &str = "message.id, session.session_id, session.server, message.sequence, message.is_member,
+    message.time, message.direction, message.kind, message.method, message.rpc_id, message.tool,
+    message.answers, message.concerns, message.call, message.correlation, message.latency, message.flags,
+    message.reason, message.size, message.block, message.position, message.length";
+
+/// The file, for those who ask about what it holds.
+#[derive(Clone, Debug)]
+pub struct StoreFile {
+    path: PathBuf,
+}
+
+impl StoreFile {
+    /// The store at `path`, which need not exist yet.
+    pub fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+        }
+    }
+}
+
+impl Recall for StoreFile {
+    fn recall(&self, question: &Question, viewer: Viewer) -> Result<Vec<String>, RecallError> {
+        if !self.path.exists() {
+            return Err(RecallError::Nothing);
+        }
+        let mut connection = open::read(&self.path).map_err(|error| match error {
+            Unusable::Failed(error) => unreadable(error),
+            other => RecallError::Unreadable(other.to_string()),
+        })?;
+        let end = Instant::now() + Duration::from_secs(DEADLINE);
+        connection
+            .progress_handler(STEPS, Some(move || Instant::now() > end))
+            .map_err(unreadable)?;
+        Reader { connection, viewer }.answer(question)
+    }
+}
+
+fn unreadable(error: rusqlite::Error) -> RecallError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::OperationInterrupted) => RecallError::Deadline(DEADLINE),
+        _ => RecallError::Unreadable(error.to_string()),
+    }
+}
+
+struct Reader {
+    connection: Connection,
+    viewer: Viewer,
+}
+
+/// Conditions of a statement, and what is bound to them.
+#[derive(Default)]
+struct Conditions {
+    texts: Vec<&'static str>,
+    values: Vec<Value>,
+}
+
+impl Conditions {
+    fn add(&mut self, text: &'static str, value: impl Into<Value>) {
+        self.texts.push(text);
+        self.values.push(value.into());
+    }
+
+    fn viewer(&mut self, viewer: Viewer, text: &'static str) {
+        if let Viewer::User(uid) = viewer {
+            self.add(text, i64::from(uid));
+        }
+    }
+
+    fn text(&self) -> String {
+        match self.texts.is_empty() {
+            true => String::new(),
+            false => format!("WHERE {}", self.texts.join(" AND ")),
+        }
+    }
+}
+
+impl Reader {
+    fn answer(&self, question: &Question) -> Result<Vec<String>, RecallError> {
+        match question {
+            Question::Sessions {
+                server,
+                since,
+                session,
+                limit,
+            } => self.sessions(server.as_deref(), *since, session.as_deref(), *limit),
+            Question::Messages {
+                session,
+                after,
+                limit,
+            } => self.messages(session, *after, *limit),
+            Question::Events { session, limit } => self.events(session, *limit),
+            Question::Search(search) => self.search(search),
+            Question::Statistics { server, days } => self.statistics(server.as_deref(), *days),
+        }
+    }
+
+    fn sessions(
+        &self,
+        server: Option<&str>,
+        since: Option<u64>,
+        session: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>, RecallError> {
+        let mut conditions = Conditions::default();
+        conditions.viewer(self.viewer, "uid = ?");
+        if let Some(server) = server {
+            conditions.add("server = ?", server.to_owned());
+        }
+        if let Some(since) = since {
+            conditions.add("(ended IS NULL OR last >= ?)", number(since));
+        }
+        if let Some(session) = session {
+            conditions.add("substr(session_id, 1, length(?)) = ?", session.to_owned());
+            conditions.values.push(session.to_owned().into());
+        }
+        let sql = format!(
+            "SELECT session_id, server, fingerprint, name_source, transport, uid, server_pid, server_exe,
+                 client_pid, client_exe, protocol_version, server_info, client_info, joined_midstream, imported,
+                 started, ended, end_reason, last, messages, errors, in_flight, bytes
+             FROM session {} ORDER BY started DESC, id DESC LIMIT {}",
+            conditions.text(),
+            limit.min(MAX_ROWS)
+        );
+        self.rows(&sql, conditions.values, |row| {
+            line(&RecordedSession {
+                session_id: row.get(0)?,
+                server_id: row.get(1)?,
+                fingerprint: row.get(2)?,
+                name_source: row.get(3)?,
+                transport: row.get(4)?,
+                uid: row.get(5)?,
+                server_pid: row.get(6)?,
+                server_exe: row.get(7)?,
+                client_pid: row.get(8)?,
+                client_exe: row.get(9)?,
+                protocol_version: row.get(10)?,
+                server_info: row.get::<_, Option<String>>(11)?.and_then(raw),
+                client_info: row.get::<_, Option<String>>(12)?.and_then(raw),
+                joined_midstream: row.get(13)?,
+                imported: row.get(14)?,
+                started: time(row.get(15)?),
+                ended: row.get::<_, Option<u64>>(16)?.map(time),
+                end_reason: row.get(17)?,
+                last: time(row.get(18)?),
+                messages: row.get(19)?,
+                errors: row.get(20)?,
+                in_flight: row.get(21)?,
+                bytes: row.get(22)?,
+            })
+        })
+    }
+
+    fn messages(
+        &self,
+        session: &str,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<String>, RecallError> {
+        let mut conditions = Conditions::default();
+        conditions.add("session.session_id = ?", session.to_owned());
+        conditions.add("message.id > ?", after);
+        conditions.viewer(self.viewer, "session.uid = ?");
+        let sql = format!(
+            "SELECT {MESSAGE} FROM session CROSS JOIN message ON message.session = session.id {}
+             ORDER BY message.sequence, message.id LIMIT {}",
+            conditions.text(),
+            limit.min(MAX_ROWS)
+        );
+        let mut texts = Texts::new(&self.connection);
+        self.rows(&sql, conditions.values, |row| texts.message(row))
+    }
+
+    fn events(&self, session: &str, limit: usize) -> Result<Vec<String>, RecallError> {
+        let mut conditions = Conditions::default();
+        conditions.add("session.session_id = ?", session.to_owned());
+        conditions.viewer(self.viewer, "session.uid = ?");
+        let sql = format!(
+            "SELECT event.time, type, severity, title, json
+             FROM session CROSS JOIN event ON event.session = session.id {}
+             ORDER BY event.time, event.id LIMIT {}",
+            conditions.text(),
+            limit.min(MAX_ROWS)
+        );
+        self.rows(&sql, conditions.values, |row| {
+            let Some(event) = raw(row.get(4)?) else {
+                return Ok(None);
+            };
+            line(&RecordedEvent {
+                time: time(row.get(0)?),
+                kind: row.get(1)?,
+                severity: row.get(2)?,
+                title: row.get(3)?,
+                event,
+            })
+        })
+    }
+
+    fn search(&self, search: &Search) -> Result<Vec<String>, RecallError> {
+        let Search {
+            text,
+            method,
+            server,
+            tool,
+            since,
+            error,
+            limit,
+        } = search;
+        let wanted = words::words(text);
+        if wanted.is_empty() && !text.trim().is_empty() {
+            return Err(RecallError::Invalid(format!(
+                "`{}` has no word to search for: a word has at least two letters or digits",
+                crate::text::escape::printable(text, 64)
+            )));
+        }
+        // Of each kind, FTS's own syntax is out of reach: every word is quoted.
+        let mut all = String::new();
+        for word in wanted {
+            all.push('"');
+            all.push_str(&word);
+            all.push_str("\" ");
+        }
+        let user = match self.viewer {
+            Viewer::User(uid) => Some(Mark::User(Some(uid))),
+            Viewer::All => None,
+        };
+        let marks = [
+            user,
+            server.as_deref().map(Mark::Server),
+            method.as_deref().map(Mark::Method),
+            tool.as_deref().map(Mark::Tool),
+            error.then_some(Mark::Error),
+        ];
+        for mark in marks.into_iter().flatten() {
+            mark.push(&mut all);
+        }
+        let mut conditions = Conditions::default();
+        let (from, id, floor) = if all.is_empty() {
+            ("message", "message.id", "message.id >= ?")
+        } else {
+            conditions.add("word MATCH ?", all);
+            let joined = "word CROSS JOIN message ON message.id = word.rowid";
+            (joined, "word.rowid", "word.rowid >= ?")
+        };
+        if let Some(since) = since {
+            let first: Option<i64> = self
+                .connection
+                .query_row(
+                    "SELECT min(first) FROM batch WHERE newest >= ?",
+                    [number(*since)],
+                    |row| row.get(0),
+                )
+                .map_err(unreadable)?;
+            conditions.add(floor, first.unwrap_or(i64::MAX));
+            conditions.add("message.time >= ?", number(*since));
+        }
+        // What the marks say, once more by the rows themselves.
+        conditions.viewer(self.viewer, "session.uid = ?");
+        for (text, value) in [
+            ("session.server = ?", server),
+            ("message.method = ?", method),
+            ("message.tool = ?", tool),
+        ] {
+            if let Some(value) = value {
+                conditions.add(text, value.clone());
+            }
+        }
+        let sql = format!(
+            "SELECT {MESSAGE} FROM {from} CROSS JOIN session ON session.id = message.session {}
+             ORDER BY {id} DESC LIMIT {}",
+            conditions.text(),
+            (*limit).min(MAX_ROWS)
+        );
+        let mut texts = Texts::new(&self.connection);
+        self.rows(&sql, conditions.values, |row| texts.message(row))
+    }
+
+    fn statistics(
+        &self,
+        server: Option<&str>,
+        days: Option<u32>,
+    ) -> Result<Vec<String>, RecallError> {
+        let mut conditions = Conditions::default();
+        conditions.viewer(self.viewer, "uid = ?");
+        if let Some(server) = server {
+            conditions.add("server = ?", server.to_owned());
+        }
+        if let Some(days) = days {
+            let first = tally::day(Timestamp::now()) - i64::from(days) + 1;
+            conditions.add("day >= ?", first);
+        }
+        let sql = format!(
+            "SELECT uid, server, method, tool, requests, responses, errors, overdue, late, cancelled, duplicates,
+                 orphans, bytes_to_server, bytes_to_client, latency
+             FROM call {} ORDER BY server, uid, method, tool",
+            conditions.text()
+        );
+        let mut all: Vec<(CallStatistics, Histogram)> = Vec::new();
+        let mut statement = self.connection.prepare(&sql).map_err(unreadable)?;
+        let mut rows = statement
+            .query(params_from_iter(conditions.values))
+            .map_err(unreadable)?;
+        while let Some(row) = rows.next().map_err(unreadable)? {
+            let (day, latency) = counts(row).map_err(unreadable)?;
+            match all.last_mut() {
+                Some((sum, latencies)) if is_same(sum, &day) => {
+                    add(sum, &day);
+                    latencies.merge(&latency);
+                }
+                _ => all.push((day, latency)),
+            }
+        }
+        all.into_iter()
+            .map(|(mut sum, latency)| {
+                sum.p50_ns = latency.quantile(0.5);
+                sum.p90_ns = latency.quantile(0.9);
+                sum.p99_ns = latency.quantile(0.99);
+                serde_json::to_string(&sum)
+                    .map_err(|error| RecallError::Unreadable(error.to_string()))
+            })
+            .collect()
+    }
+
+    /// The rows of a statement as lines, until they are too many bytes.
+    fn rows(
+        &self,
+        sql: &str,
+        values: Vec<Value>,
+        mut line: impl FnMut(&Row<'_>) -> rusqlite::Result<Option<String>>,
+    ) -> Result<Vec<String>, RecallError> {
+        let read = || {
+            let mut lines = Vec::new();
+            let mut bytes = 0;
+            let mut statement = self.connection.prepare(sql)?;
+            let mut rows = statement.query(params_from_iter(values))?;
+            while let Some(row) = rows.next()? {
+                if let Some(text) = line(row)? {
+                    bytes += text.len();
+                    lines.push(text);
+                }
+                if bytes > MAX_ANSWER {
+                    break;
+                }
+            }
+            Ok(lines)
+        };
+        read().map_err(unreadable)
+    }
+}
+
+/// Texts of messages, out of their blocks.
+struct Texts<'c> {
+    connection: &'c Connection,
+    /// The last block that was read: messages of a session follow each other in it.
+    block: Option<(i64, Vec<u8>)>,
+}
+
+impl<'c> Texts<'c> {
+    fn new(connection: &'c Connection) -> Self {
+        Self {
+            connection,
+            block: None,
+        }
+    }
+
+    /// A message of the columns [`MESSAGE`], as a line.
+    fn message(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<String>> {
+        let flags: u8 = row.get(16)?;
+        let text = self.text(row.get(19)?, row.get(20)?, row.get(21)?)?;
+        let (message, text) = match text.map(String::from_utf8) {
+            None => (None, None),
+            Some(Ok(text)) => match RawValue::from_string(text.clone()) {
+                Ok(message) => (Some(Box::new(Raw(message))), None),
+                Err(_) => (None, Some(text)),
+            },
+            // Only where all was kept as it was.
+            Some(Err(bytes)) => (None, Some(STANDARD.encode(bytes.as_bytes()))),
+        };
+        line(&RecordedMessage {
+            number: row.get(0)?,
+            session_id: row.get(1)?,
+            server_id: row.get(2)?,
+            sequence: row.get(3)?,
+            is_member: row.get(4)?,
+            time: time(row.get(5)?),
+            direction: word(&DIRECTIONS, row.get(6)?),
+            kind: word(&KINDS, row.get(7)?),
+            method: row.get(8)?,
+            id: row.get(9)?,
+            tool: row.get(10)?,
+            answers: row.get(11)?,
+            concerns: row.get(12)?,
+            call: row.get(13)?,
+            correlation: row
+                .get::<_, Option<usize>>(14)?
+                .map(|number| word(&Correlation::ALL.map(Correlation::as_str), number)),
+            latency_ns: row.get(15)?,
+            is_error: flags & ERROR != 0,
+            gap_before: flags & GAP_BEFORE != 0,
+            invalid_reason: row.get(17)?,
+            bytes: row.get(18)?,
+            is_masked: flags & MASKED != 0,
+            message,
+            text,
+        })
+    }
+
+    fn text(
+        &mut self,
+        block: Option<i64>,
+        position: Option<usize>,
+        length: Option<usize>,
+    ) -> rusqlite::Result<Option<Vec<u8>>> {
+        let (Some(block), Some(position), Some(length)) = (block, position, length) else {
+            return Ok(None);
+        };
+        if self
+            .block
+            .as_ref()
+            .is_none_or(|(number, _)| *number != block)
+        {
+            let mut statement = self
+                .connection
+                .prepare_cached("SELECT data, dictionary, size FROM block WHERE id = ?")?;
+            let text = statement.query_row([block], |row| {
+                let data = row.get_ref(0)?.as_blob()?;
+                decompress(data, row.get(1)?, row.get(2)?).map_err(damaged)
+            })?;
+            self.block = Some((block, text));
+        }
+        let text = self.block.as_ref().and_then(|(_, text)| {
+            let end = position.checked_add(length)?;
+            text.get(position..end)
+        });
+        match text {
+            Some(text) => Ok(Some(text.to_vec())),
+            None => Err(damaged(std::io::Error::other(
+                "a message that is not in its block",
+            ))),
+        }
+    }
+}
+
+const DIRECTIONS: [&str; 2] = ["client_to_server", "server_to_client"];
+const KINDS: [&str; 5] = ["request", "response", "notification", "batch", "invalid"];
+
+fn word(words: &[&str], number: usize) -> String {
+    words.get(number).copied().unwrap_or("unknown").to_owned()
+}
+
+fn damaged(error: std::io::Error) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, error.into())
+}
+
+fn line(row: &impl Serialize) -> rusqlite::Result<Option<String>> {
+    serde_json::to_string(row)
+        .map(Some)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}
+
+fn raw(text: String) -> Option<Box<Raw>> {
+    RawValue::from_string(text)
+        .ok()
+        .map(|raw| Box::new(Raw(raw)))
+}
+
+/// A time as readers see it: exact, since tapes are made of it.
+fn time(nanos: u64) -> String {
+    Timestamp(nanos).exact()
+}
+
+/// A number as SQLite has them.
+fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn counts(row: &Row<'_>) -> rusqlite::Result<(CallStatistics, Histogram)> {
+    let uid: i64 = row.get(0)?;
+    let sum = CallStatistics {
+        uid: (uid != NO_USER).then(|| u32::try_from(uid).unwrap_or_default()),
+        server_id: row.get(1)?,
+        method: row.get(2)?,
+        tool: row.get(3)?,
+        requests: row.get(4)?,
+        responses: row.get(5)?,
+        errors: row.get(6)?,
+        overdue: row.get(7)?,
+        late: row.get(8)?,
+        cancelled: row.get(9)?,
+        duplicates: row.get(10)?,
+        orphans: row.get(11)?,
+        bytes_to_server: row.get(12)?,
+        bytes_to_client: row.get(13)?,
+        p50_ns: None,
+        p90_ns: None,
+        p99_ns: None,
+    };
+    let latency: String = row.get(14)?;
+    Ok((sum, tally::histogram(&latency)))
+}
+
+fn is_same(one: &CallStatistics, other: &CallStatistics) -> bool {
+    (one.uid, &one.server_id, &one.method, &one.tool)
+        == (other.uid, &other.server_id, &other.method, &other.tool)
+}
+
+fn add(sum: &mut CallStatistics, day: &CallStatistics) {
+    for (sum, day) in [
+        (&mut sum.requests, day.requests),
+        (&mut sum.responses, day.responses),
+        (&mut sum.errors, day.errors),
+        (&mut sum.overdue, day.overdue),
+        (&mut sum.late, day.late),
+        (&mut sum.cancelled, day.cancelled),
+        (&mut sum.duplicates, day.duplicates),
+        (&mut sum.orphans, day.orphans),
+        (&mut sum.bytes_to_server, day.bytes_to_server),
+        (&mut sum.bytes_to_client, day.bytes_to_client),
+    ] {
+        *sum = sum.saturating_add(day);
+    }
+}

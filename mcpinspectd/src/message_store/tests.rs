@@ -1,0 +1,795 @@
+#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::detect::NoDetector;
+use crate::engine::{Engine, Limits};
+use crate::event::Event;
+use crate::event::testing::party;
+use crate::keeping::{Content, Keep, KeepRule, KeepRules};
+use crate::model::Direction::{ClientToServer as Up, ServerToClient as Down};
+use crate::model::{EndReason, Timestamp};
+use crate::pipeline::{MessageQueue, message_queue};
+use crate::queue::Bounds;
+use crate::recall::{Question, Recall as _, RecallError, Search, Viewer};
+use crate::registry::Registry;
+use crate::source::script::Script;
+
+const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ456789";
+
+fn keep(content: Content) -> KeepRules {
+    KeepRules {
+        default: Keep { content, days: 30 },
+        rules: Vec::new(),
+    }
+}
+
+fn settings(path: &Path) -> Settings {
+    Settings {
+        path: path.to_owned(),
+        max_size: 1 << 30,
+        rules: keep(Content::Redacted),
+    }
+}
+
+/// An engine whose messages a store records.
+struct Recording {
+    engine: Engine,
+    queue: MessageQueue,
+    recorder: Recorder,
+    events: mpsc::Receiver<Event>,
+}
+
+impl Recording {
+    fn start(settings: Settings) -> Self {
+        let bounds = Bounds {
+            items: 100_000,
+            bytes: 64 << 20,
+        };
+        let (queue, records) = message_queue(bounds);
+        let (tell, events) = mpsc::channel();
+        let recorder = Recorder::start(settings, records, move |event| {
+            let _ = tell.send(event);
+        });
+        Self {
+            engine: Engine::new(
+                Limits::default(),
+                Registry::in_memory(),
+                Box::new(NoDetector),
+            ),
+            queue,
+            recorder: recorder.unwrap(),
+            events,
+        }
+    }
+
+    fn session(&mut self, server: &str, id: &str, uid: u32) -> Script {
+        let script = Script::new(server)
+            .session(id)
+            .processes(Some(party(10, uid)), Some(party(11, uid)))
+            .paced(Timestamp::now(), 1000);
+        let start = script.start();
+        self.engine.handle(start, &mut self.queue);
+        script
+    }
+
+    fn say(&mut self, script: &mut Script, direction: crate::model::Direction, text: &str) {
+        let line = script.line(direction, text);
+        self.engine.handle(line, &mut self.queue);
+    }
+
+    fn call(&mut self, script: &mut Script, id: u32, tool: &str, argument: &str, answer: &str) {
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+            "params": {"name": tool, "arguments": {"text": argument}}});
+        let answer = json!({"jsonrpc": "2.0", "id": id,
+            "result": {"content": [{"type": "text", "text": answer}], "isError": answer.starts_with("Error")}});
+        self.say(script, Up, &call.to_string());
+        self.say(script, Down, &answer.to_string());
+    }
+
+    /// Writes everything. Returns what was reported.
+    fn finish(self) -> Vec<Value> {
+        let Self {
+            queue,
+            recorder,
+            events,
+            ..
+        } = self;
+        drop(queue);
+        drop(recorder);
+        let events = events.into_iter();
+        events
+            .map(|event| serde_json::to_value(event).unwrap())
+            .collect()
+    }
+}
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("messages.db")
+    }
+
+    fn ask_as(&self, question: &Question, viewer: Viewer) -> Vec<Value> {
+        let rows = StoreFile::new(&self.path())
+            .recall(question, viewer)
+            .unwrap();
+        rows.iter()
+            .map(|row| serde_json::from_str(row).unwrap())
+            .collect()
+    }
+
+    fn ask(&self, question: &Question) -> Vec<Value> {
+        self.ask_as(question, Viewer::All)
+    }
+
+    fn messages(&self, session: &str) -> Vec<Value> {
+        self.ask(&Question::Messages {
+            session: session.to_owned(),
+            after: 0,
+            limit: 1000,
+        })
+    }
+
+    fn search(&self, search: Search) -> Vec<Value> {
+        self.ask(&Question::Search(Search {
+            limit: 1000,
+            ..search
+        }))
+    }
+
+    fn sessions(&self) -> Vec<Value> {
+        self.ask(&sessions())
+    }
+}
+
+fn sessions() -> Question {
+    Question::Sessions {
+        server: None,
+        since: None,
+        session: None,
+        limit: 1000,
+    }
+}
+
+fn text(text: &str) -> Search {
+    Search {
+        text: text.to_owned(),
+        ..Search::default()
+    }
+}
+
+/// Letters that do not compress.
+fn noise(seed: u64, letters: usize) -> String {
+    let mut dice = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let letter = |_| {
+        dice = dice
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'a' + u8::try_from((dice >> 33) % 26).unwrap_or_default())
+    };
+    (0..letters).map(letter).collect()
+}
+
+#[test]
+fn what_was_said_is_found_again() {
+    let place = Place::new();
+    let mut recording = Recording::start(settings(&place.path()));
+    let mut script = recording.session("files", "s1", 1000);
+    recording.call(&mut script, 1, "read", "Über den Wolken", "done");
+    recording.call(&mut script, 2, "write", "nothing", "Error: no such file");
+    recording.say(&mut script, Up, "noise");
+    recording
+        .engine
+        .handle(script.end(EndReason::ClientExited), &mut recording.queue);
+    assert!(recording.finish().is_empty());
+
+    let sessions = place.sessions();
+    let session = &sessions[0];
+    assert_eq!(
+        (
+            &session["session_id"],
+            &session["messages"],
+            &session["errors"]
+        ),
+        (&json!("s1"), &json!(5), &json!(1))
+    );
+    assert_eq!(
+        (&session["end_reason"], &session["in_flight"]),
+        (&json!("client_exited"), &json!(0))
+    );
+    let messages = place.messages("s1");
+    assert_eq!(
+        messages[0]["message"]["params"]["arguments"]["text"],
+        "Über den Wolken"
+    );
+    assert_eq!(
+        (
+            &messages[1]["answers"],
+            &messages[1]["correlation"],
+            &messages[1]["tool"]
+        ),
+        (&json!(1), &json!("answer"), &json!("read"))
+    );
+    assert_eq!(
+        (&messages[4]["text"], &messages[4]["kind"]),
+        (&json!("noise"), &json!("invalid"))
+    );
+    let sequences = |rows: Vec<Value>| -> Vec<u64> {
+        rows.iter()
+            .map(|row| row["sequence"].as_u64().unwrap())
+            .collect()
+    };
+    assert_eq!(sequences(place.search(text("wolken uber"))), [1]);
+    assert_eq!(sequences(place.search(text("wolken none"))), [0; 0]);
+    let errors = Search {
+        error: true,
+        ..Search::default()
+    };
+    assert_eq!(sequences(place.search(errors)), [4]);
+    let writes = Search {
+        tool: Some("write".to_owned()),
+        ..Search::default()
+    };
+    assert_eq!(sequences(place.search(writes)), [4, 3]);
+    let all = Search::default();
+    assert_eq!(sequences(place.search(all)), [5, 4, 3, 2, 1]);
+    let since = Search {
+        since: Some(Timestamp::now().0 + 1_000_000_000_000),
+        ..text("wolken")
+    };
+    assert!(place.search(since).is_empty());
+    // What is no word, and what would be FTS's own language.
+    for odd in ["\" OR *", "NEAR(", "wolken OR file", "-"] {
+        let question = Question::Search(Search {
+            limit: 10,
+            ..text(odd)
+        });
+        match StoreFile::new(&place.path()).recall(&question, Viewer::All) {
+            Ok(rows) => assert!(rows.is_empty(), "{odd}"),
+            Err(error) => assert!(matches!(error, RecallError::Invalid(_)), "{odd}: {error}"),
+        }
+    }
+    let statistics = place.ask(&Question::Statistics {
+        server: Some("files".to_owned()),
+        days: Some(1),
+    });
+    let read = statistics.iter().find(|row| row["tool"] == "read").unwrap();
+    assert_eq!(
+        (&read["requests"], &read["responses"], &read["p50_ns"]),
+        (&json!(1), &json!(1), &json!(1000))
+    );
+    let events = place.ask(&Question::Events {
+        session: "s1".to_owned(),
+        limit: 100,
+    });
+    let kinds: Vec<_> = events
+        .iter()
+        .map(|event| event["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "mcp_session_started",
+            "mcp_invalid_message",
+            "mcp_session_ended"
+        ]
+    );
+}
+
+#[test]
+fn secrets_never_reach_the_disk_unless_all_is_kept() {
+    for (content, is_kept) in [
+        (Content::Redacted, false),
+        (Content::Metadata, false),
+        (Content::Full, true),
+    ] {
+        let place = Place::new();
+        let settings = Settings {
+            rules: keep(content),
+            ..settings(&place.path())
+        };
+        let mut recording = Recording::start(settings);
+        let mut script = recording.session("files", "s1", 1000);
+        recording.call(&mut script, 1, "read", SECRET, "passwort");
+        recording.say(&mut script, Up, &format!("[1, \"{SECRET}\""));
+        assert!(recording.finish().is_empty());
+        let messages = place.messages("s1");
+        assert_eq!(messages.len(), 3);
+        let shown = serde_json::to_string(&messages).unwrap();
+        assert_eq!(shown.contains(SECRET), is_kept, "{content:?}");
+        assert_eq!(
+            messages[0]["message"].is_null(),
+            content == Content::Metadata
+        );
+        assert_eq!(messages[0]["is_masked"], content == Content::Redacted);
+        let found = place.search(text("passwort")).len();
+        assert_eq!(found, usize::from(content != Content::Metadata));
+        // The index has its words too.
+        let found = place.search(text(&SECRET[4..])).len();
+        assert_eq!(found > 0, is_kept);
+        for file in std::fs::read_dir(place.0.path()).unwrap() {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            let secret = SECRET.to_lowercase();
+            for secret in [SECRET, &secret[4..]] {
+                let found = memchr::memmem::find(&bytes, secret.as_bytes()).is_some();
+                assert!(!found || is_kept, "{content:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_user_sees_what_is_theirs() {
+    let place = Place::new();
+    let mut recording = Recording::start(settings(&place.path()));
+    for (id, uid) in [("anna", 1000), ("bert", 1001)] {
+        let mut script = recording.session("files", id, uid);
+        recording.call(&mut script, 1, "read", "common", "word");
+    }
+    assert!(recording.finish().is_empty());
+    let anna = Viewer::User(1000);
+    let ids = |rows: Vec<Value>| -> Vec<Value> {
+        rows.iter().map(|row| row["session_id"].clone()).collect()
+    };
+    assert_eq!(ids(place.ask_as(&sessions(), anna)), ["anna"]);
+    assert_eq!(place.sessions().len(), 2);
+    for text in ["common", ""] {
+        let question = Question::Search(Search {
+            text: text.to_owned(),
+            limit: 10,
+            ..Search::default()
+        });
+        let found = ids(place.ask_as(&question, anna));
+        assert!(!found.is_empty() && found.iter().all(|id| id == "anna"));
+        assert!(place.ask_as(&question, Viewer::User(7)).is_empty());
+    }
+    for session in ["bert", "none"] {
+        let session = session.to_owned();
+        let limit = 10;
+        let messages = Question::Messages {
+            session: session.clone(),
+            after: 0,
+            limit,
+        };
+        assert!(place.ask_as(&messages, anna).is_empty());
+        assert!(
+            place
+                .ask_as(&Question::Events { session, limit }, anna)
+                .is_empty()
+        );
+    }
+    let statistics = Question::Statistics {
+        server: None,
+        days: None,
+    };
+    let rows = place.ask_as(&statistics, anna);
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["uid"] == 1000));
+}
+
+#[test]
+fn batches_keep_their_members_and_large_messages_their_text() {
+    let place = Place::new();
+    let mut recording = Recording::start(settings(&place.path()));
+    let mut script = recording.session("files", "s1", 1000);
+    let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"tools/list"}]"#;
+    recording.say(&mut script, Up, batch);
+    let large = "large ".repeat(100_000);
+    recording.call(&mut script, 3, "read", "x", &large);
+    for id in 4..200 {
+        recording.call(&mut script, id, "read", &format!("argument {id}"), "small");
+    }
+    assert!(recording.finish().is_empty());
+    let messages = place.messages("s1");
+    assert_eq!(messages.len(), 3 + 2 * 197);
+    assert_eq!(messages[0]["message"].as_array().unwrap().len(), 2);
+    let members: Vec<_> = messages[1..3]
+        .iter()
+        .map(|member| (&member["is_member"], &member["sequence"], &member["method"]))
+        .collect();
+    assert_eq!(members[0], (&json!(true), &json!(1), &json!("ping")));
+    assert_eq!(members[1], (&json!(true), &json!(1), &json!("tools/list")));
+    assert_eq!(
+        messages[4]["message"]["result"]["content"][0]["text"],
+        large
+    );
+    assert_eq!(
+        messages[5]["message"]["params"]["arguments"]["text"],
+        "argument 4"
+    );
+    // In pieces, without a gap.
+    let mut after = 0;
+    let mut pieces = 0;
+    loop {
+        let session = "s1".to_owned();
+        let limit = 50;
+        let piece = place.ask(&Question::Messages {
+            session,
+            after,
+            limit,
+        });
+        let Some(last) = piece.last() else { break };
+        after = last["number"].as_i64().unwrap();
+        pieces += piece.len();
+    }
+    assert_eq!(pieces, messages.len());
+}
+
+#[test]
+fn a_damaged_file_is_set_aside_and_recording_goes_on() {
+    let place = Place::new();
+    std::fs::write(place.path(), "no database at all, but text".repeat(1000)).unwrap();
+    let mut recording = Recording::start(settings(&place.path()));
+    let mut script = recording.session("files", "s1", 1000);
+    recording.call(&mut script, 1, "read", "after", "x");
+    let events = recording.finish();
+    assert_eq!(events.len(), 1);
+    assert_eq!(
+        (&events[0]["type"], &events[0]["trouble"]),
+        (&json!("mcp_store"), &json!("set_aside"))
+    );
+    assert_eq!(place.messages("s1").len(), 2);
+    let aside = std::fs::read(place.0.path().join("messages.db.damaged")).unwrap();
+    assert!(aside.starts_with(b"no database"));
+}
+
+#[test]
+fn damage_in_the_middle_of_a_store_is_noticed_where_it_is_met() {
+    use std::os::unix::fs::FileExt as _;
+    let place = Place::new();
+    for round in 0..2 {
+        let mut recording = Recording::start(settings(&place.path()));
+        let mut script = recording.session("files", &format!("s{round}"), 1000);
+        for id in 0..500 {
+            recording.call(&mut script, id, "read", &format!("argument {id}"), "small");
+        }
+        let events = recording.finish();
+        if round == 1 {
+            assert!(
+                events.iter().any(|event| event["trouble"] == "set_aside"),
+                "{events:?}"
+            );
+            assert_eq!(place.messages("s1").len(), 1000);
+        }
+        // All pages but the first, which says what the file is.
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(place.path())
+            .unwrap();
+        let size = file.metadata().unwrap().len();
+        if round == 0 {
+            for page in 1..size / 4096 {
+                file.write_all_at(&[0xa5; 2048], page * 4096).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_newer_store_is_left_alone_and_losses_are_told() {
+    let place = Place::new();
+    drop(Recording::start(settings(&place.path())).finish());
+    let connection = rusqlite::Connection::open(place.path()).unwrap();
+    connection.pragma_update(None, "user_version", 99).unwrap();
+    drop(connection);
+    let mut recording = Recording::start(settings(&place.path()));
+    let mut script = recording.session("files", "s1", 1000);
+    recording.call(&mut script, 1, "read", "x", "y");
+    let events = recording.finish();
+    let troubles: Vec<_> = events
+        .iter()
+        .map(|event| {
+            (
+                event["trouble"].as_str().unwrap(),
+                event["dropped"].as_u64(),
+            )
+        })
+        .collect();
+    assert_eq!(troubles, [("newer", Some(0)), ("dropped", Some(3))]);
+    assert!(place.path().exists());
+}
+
+#[test]
+fn a_place_that_cannot_be_written_costs_the_messages_and_nothing_else() {
+    let place = Place::new();
+    let path = place.0.path().join("missing/messages.db");
+    let mut recording = Recording::start(settings(&path));
+    let mut script = recording.session("files", "s1", 1000);
+    recording.call(&mut script, 1, "read", "x", "y");
+    let events = recording.finish();
+    assert_eq!(events[0]["trouble"], "failing");
+    assert_eq!(events.last().unwrap()["dropped"], 3);
+}
+
+#[test]
+fn a_full_disk_is_told_and_survived() {
+    let place = Place::new();
+    drop(Recording::start(settings(&place.path())).finish());
+    let connection = rusqlite::Connection::open(place.path()).unwrap();
+    let mut connection = connection;
+    connection
+        .pragma_update(None, "max_page_count", 40)
+        .unwrap();
+    let mut writer = write::BatchWriter::new(keep(Content::Full), false).unwrap();
+    let (mut queue, mut records) = message_queue(Bounds {
+        items: 10_000,
+        bytes: 64 << 20,
+    });
+    let mut engine = Engine::new(
+        Limits::default(),
+        Registry::in_memory(),
+        Box::new(NoDetector),
+    );
+    let mut script = Script::new("files");
+    engine.handle(script.start(), &mut queue);
+    let mut written = 0;
+    let mut full = None;
+    for index in 0..200_u64 {
+        let text = json!({"jsonrpc": "2.0", "method": "x", "params": {"n": noise(index, 5000)}})
+            .to_string();
+        engine.handle(script.line(Up, &text), &mut queue);
+        let mut batch = Vec::new();
+        while let crate::queue::Arrival::Received(crate::queue::Received::Item(record)) =
+            records.recv_until(Instant::now())
+        {
+            batch.push(record);
+        }
+        match writer.write(&mut connection, &batch) {
+            Ok(()) => written += 1,
+            Err(error) => {
+                full = error.sqlite_error_code();
+                break;
+            }
+        }
+    }
+    assert_eq!(full, Some(rusqlite::ErrorCode::DiskFull));
+    drop(connection);
+    // What was written before is whole.
+    assert_eq!(place.messages("files").len(), written);
+    // With room, it goes on.
+    let mut recording = Recording::start(settings(&place.path()));
+    let mut script = recording.session("files", "s2", 1000);
+    recording.call(&mut script, 1, "read", "x", "y");
+    assert!(recording.finish().is_empty());
+    assert_eq!(place.messages("s2").len(), 2);
+}
+
+#[test]
+fn old_messages_go_by_the_days_of_their_server() {
+    let place = Place::new();
+    let day = 86_400_000_000_000;
+    let now = Timestamp::now();
+    let mut long = settings(&place.path());
+    long.rules.default.days = 3650;
+    let mut recording = Recording::start(long);
+    for (server, age) in [("files", 2), ("files", 40), ("git", 2), ("git", 0)] {
+        let id = format!("{server}-{age}");
+        let mut script = Script::new(server)
+            .session(&id)
+            .paced(Timestamp(now.0 - age * day), 1000);
+        recording
+            .engine
+            .handle(script.start(), &mut recording.queue);
+        recording.call(&mut script, 1, "read", "x", "y");
+        recording
+            .engine
+            .handle(script.end(EndReason::ClientExited), &mut recording.queue);
+    }
+    assert!(recording.finish().is_empty());
+    let rules = KeepRules {
+        rules: vec![KeepRule {
+            server: Some(globset::Glob::new("git").unwrap().compile_matcher()),
+            user: None,
+            content: None,
+            days: Some(1),
+        }],
+        ..keep(Content::Redacted)
+    };
+    let mut connection = rusqlite::Connection::open(place.path()).unwrap();
+    let mut round = retention::Round::default();
+    while !round.step(&mut connection, &rules, 1 << 30, now).unwrap() {}
+    let mut left: Vec<_> = place
+        .sessions()
+        .iter()
+        .map(|session| session["session_id"].as_str().unwrap().to_owned())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["files-2", "git-0"]);
+    assert_eq!(place.search(text("read")).len(), 2);
+    let blocks: i64 = connection
+        .query_row("SELECT count(*) FROM block", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(blocks, 2);
+}
+
+#[test]
+fn too_much_goes_first_from_the_user_who_has_most() {
+    let place = Place::new();
+    let mut recording = Recording::start(settings(&place.path()));
+    let mut quiet = recording.session("files", "quiet", 1001);
+    recording.call(&mut quiet, 1, "read", "x", "y");
+    let mut loud = recording.session("files", "loud", 1000);
+    for id in 0..6000_u64 {
+        let said = noise(id, 300);
+        recording.call(
+            &mut loud,
+            u32::try_from(id).unwrap(),
+            "read",
+            &said,
+            "small",
+        );
+    }
+    assert!(recording.finish().is_empty());
+    let mut connection = rusqlite::Connection::open(place.path()).unwrap();
+    let before = retention::size(&connection).unwrap();
+    let limit = before / 2;
+    let rules = keep(Content::Redacted);
+    let mut round = retention::Round::default();
+    let now = Timestamp::now();
+    while !round.step(&mut connection, &rules, limit, now).unwrap() {}
+    let after = retention::size(&connection).unwrap();
+    assert!(after <= limit, "{before} {after}");
+    assert_eq!(place.messages("quiet").len(), 2);
+    let loud = place.sessions();
+    let loud = loud
+        .iter()
+        .find(|session| session["session_id"] == "loud")
+        .unwrap();
+    let left = loud["messages"].as_u64().unwrap();
+    assert!(left > 100 && left < 12_000, "{left}");
+    // The newest stay.
+    let last = Search {
+        limit: 1,
+        ..Search::default()
+    };
+    assert_eq!(place.search(last)[0]["sequence"], 12_000);
+}
+
+/// Twenty thousand messages a second, to disk, found again: measured by
+/// `cargo test --release -p mcpinspectd --lib -- --ignored --nocapture message_store::tests::what_it_costs`.
+#[test]
+#[ignore = "measures; takes minutes"]
+fn what_it_costs() {
+    let place = Place::new();
+    let bounds = Bounds {
+        items: 16_384,
+        bytes: 16 << 20,
+    };
+    let (mut queue, records) = message_queue(bounds);
+    let (tell, events) = mpsc::channel();
+    let recorder = Recorder::start(settings(&place.path()), records, move |event| {
+        let _ = tell.send(event);
+    });
+    let mut engine = Engine::new(
+        Limits::default(),
+        Registry::in_memory(),
+        Box::new(NoDetector),
+    );
+    let mut scripts: Vec<Script> = (0..20)
+        .map(|number| Script::new(&format!("server-{number}")).paced(Timestamp::now(), 1000))
+        .collect();
+    for script in &mut scripts {
+        let start = script.start();
+        engine.handle(start, &mut queue);
+    }
+    let words: Vec<String> = (0..20_000)
+        .map(|number: u64| format!("w{:x}", number * number + 77))
+        .collect();
+    let messages: u64 = std::env::var("MESSAGES").map_or(1_000_000, |text| text.parse().unwrap());
+    let rate = std::env::var("RATE").map_or(20_000, |text| text.parse().unwrap());
+    let start = Instant::now();
+    let mut raw = 0;
+    let mut dice: u64 = 7;
+    for number in 0..messages / 2 {
+        let mut sentence = |count: usize| {
+            let mut text = String::new();
+            for _ in 0..count {
+                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // Common words are common.
+                let index = ((dice >> 33) % 20_000) * ((dice >> 13) % 20_000) / 20_000;
+                text.push_str(&words[usize::try_from(index).unwrap()]);
+                text.push(' ');
+            }
+            text
+        };
+        let rare = if number == 1234 { "needle" } else { "hay" };
+        let call = json!({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": format!("tool_{}", number % 17),
+            "arguments": {"path": format!("/srv/data/reports/{}/{}.txt", number % 97, number), "query": sentence(6), "note": rare}, "_meta": {"progressToken": number}}});
+        let answer = json!({"jsonrpc": "2.0", "id": number, "result": {"content": [{"type": "text", "text": sentence(60)}], "isError": number % 50 == 0}});
+        let script = &mut scripts[usize::try_from(number % 20).unwrap()];
+        for (direction, text) in [(Up, call.to_string()), (Down, answer.to_string())] {
+            raw += text.len();
+            engine.handle(script.line(direction, &text), &mut queue);
+        }
+        let due = Duration::from_secs_f64((2 * number) as f64 / f64::from(rate));
+        if let Some(early) = due
+            .checked_sub(start.elapsed())
+            .filter(|early| early.as_millis() > 2)
+        {
+            std::thread::sleep(early);
+        }
+    }
+    drop(queue);
+    drop(recorder);
+    let took = start.elapsed();
+    let told: Vec<_> = events
+        .into_iter()
+        .map(|event| serde_json::to_string(&event).unwrap())
+        .collect();
+    let size = std::fs::metadata(place.path()).unwrap().len();
+    println!(
+        "{messages} messages of {} bytes in {took:?}: {:.0}/s; {} of {} MiB on disk: {:.2}; {told:?}",
+        raw as u64 / messages,
+        messages as f64 / took.as_secs_f64(),
+        size >> 20,
+        raw >> 20,
+        size as f64 / raw as f64
+    );
+    let since = Some(Timestamp::now().0 - 3_600_000_000_000);
+    let limit = 50;
+    let of = |search: Search| Question::Search(Search { limit, ..search });
+    for (name, question) in [
+        ("rare word", of(text("needle"))),
+        ("common word", of(text("hay reports"))),
+        ("three common words", of(text("hay reports w4d data"))),
+        (
+            "server and time",
+            of(Search {
+                server: Some("server-3".to_owned()),
+                since,
+                ..Search::default()
+            }),
+        ),
+        (
+            "server, tool, word",
+            of(Search {
+                server: Some("server-3".to_owned()),
+                tool: Some("tool_5".to_owned()),
+                ..text("hay")
+            }),
+        ),
+        (
+            "no such server, common word",
+            of(Search {
+                server: Some("none".to_owned()),
+                ..text("hay")
+            }),
+        ),
+        (
+            "errors",
+            of(Search {
+                error: true,
+                ..Search::default()
+            }),
+        ),
+        ("sessions", sessions()),
+        (
+            "statistics",
+            Question::Statistics {
+                server: None,
+                days: None,
+            },
+        ),
+    ] {
+        let start = Instant::now();
+        let rows = place.ask(&question).len();
+        println!("{name}: {rows} rows in {:?}", start.elapsed());
+    }
+    let start = Instant::now();
+    drop(Recorder::start(
+        settings(&place.path()),
+        message_queue(bounds).1,
+        |_| {},
+    ));
+    println!("opened in {:?}", start.elapsed());
+}

@@ -1,0 +1,288 @@
+//! Questions about what was recorded, and the rows of their answers.
+//!
+//! One form for all who ask: the command line asks the store's file where it may read it, and the daemon
+//! where it may not; the daemon answers by the caller's credentials. A question is JSON, and each row of
+//! an answer is JSON, so both cross the bus as text.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// Most rows of one answer.
+pub const MAX_ROWS: usize = 1000;
+
+/// Whose recordings may be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Viewer {
+    /// Everyone's.
+    All,
+    /// Those of servers that run as this user.
+    User(u32),
+}
+
+/// A question. Times are nanoseconds since the Unix epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Question {
+    /// Which sessions were recorded? Newest first, as [`RecordedSession`].
+    Sessions {
+        /// Only of this server.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        server: Option<String>,
+        /// Only those that were under way at this time or later.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<u64>,
+        /// Only this one: its id, or the beginning of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+        /// At most so many, at most [`MAX_ROWS`].
+        limit: usize,
+    },
+    /// What was said in a session? In order, as [`RecordedMessage`].
+    Messages {
+        /// The session's id.
+        session: String,
+        /// Only those after the message with this number.
+        #[serde(default)]
+        after: i64,
+        /// At most so many, at most [`MAX_ROWS`]; fewer where they are large.
+        limit: usize,
+    },
+    /// What was reported about a session? In order, as [`RecordedEvent`].
+    Events {
+        /// The session's id.
+        session: String,
+        /// At most so many, at most [`MAX_ROWS`].
+        limit: usize,
+    },
+    /// Which messages contain this? Newest first, as [`RecordedMessage`].
+    Search(Search),
+    /// How many exchanges were there, and how long did they take? By server, method and tool, as
+    /// [`CallStatistics`].
+    Statistics {
+        /// Only of this server.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        server: Option<String>,
+        /// Only of the last so many days, today included.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        days: Option<u32>,
+    },
+}
+
+/// What to search for; everything that is given has to hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Search {
+    /// Words that all have to be in the message; upper and lower case are the same.
+    pub text: String,
+    /// The method of the message, or of the request that it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// The server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The tool that is called, or whose call is answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Only messages of this time or later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
+    /// Only errors, the protocol's or a tool's.
+    pub error: bool,
+    /// At most so many, at most [`MAX_ROWS`].
+    pub limit: usize,
+}
+
+/// A session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedSession {
+    /// Its id.
+    pub session_id: String,
+    /// The server's name.
+    pub server_id: String,
+    /// The fingerprint of the server's identity.
+    pub fingerprint: String,
+    /// Where the server's name comes from.
+    pub name_source: String,
+    /// How the server is reached.
+    pub transport: String,
+    /// The user that the server runs as.
+    pub uid: Option<u32>,
+    /// The server's process.
+    pub server_pid: Option<u32>,
+    /// The path of its executable.
+    pub server_exe: Option<String>,
+    /// The client's process.
+    pub client_pid: Option<u32>,
+    /// The path of its executable.
+    pub client_exe: Option<String>,
+    /// The revision of MCP that they speak.
+    pub protocol_version: Option<String>,
+    /// What the server says of itself.
+    pub server_info: Option<Box<Raw>>,
+    /// What the client says of itself.
+    pub client_info: Option<Box<Raw>>,
+    /// Whether it was under way when it was joined.
+    pub joined_midstream: bool,
+    /// Whether it comes from a tape.
+    pub imported: bool,
+    /// When it started, RFC 3339.
+    pub started: String,
+    /// When it ended; `None` while it goes on.
+    pub ended: Option<String>,
+    /// Why it ended.
+    pub end_reason: Option<String>,
+    /// When its last message went by.
+    pub last: String,
+    /// Messages that are recorded.
+    pub messages: u64,
+    /// Errors among them.
+    pub errors: u64,
+    /// Requests without an answer so far.
+    pub in_flight: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+}
+
+/// JSON that is passed on as it is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Raw(pub Box<RawValue>);
+
+impl PartialEq for Raw {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl Eq for Raw {}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedMessage {
+    /// Its number in the store, in the order of recording.
+    pub number: i64,
+    /// Its session.
+    pub session_id: String,
+    /// The server of that session.
+    pub server_id: String,
+    /// Its number in the session, from 1; of a batch's member, its batch's.
+    pub sequence: u64,
+    /// Whether it is a member of the batch before.
+    pub is_member: bool,
+    /// When it went by, RFC 3339.
+    pub time: String,
+    /// `client_to_server` or `server_to_client`.
+    pub direction: String,
+    /// `request`, `response`, `notification`, `batch` or `invalid`.
+    pub kind: String,
+    /// Its method, or that of the request that it answers.
+    pub method: Option<String>,
+    /// Its id, as JSON text.
+    pub id: Option<String>,
+    /// The tool that is called, or whose call is answered.
+    pub tool: Option<String>,
+    /// The sequence of the request that it answers.
+    pub answers: Option<u64>,
+    /// The sequence of the request that it cancels or reports progress of.
+    pub concerns: Option<u64>,
+    /// The sequence of the first request of a call that takes several.
+    pub call: Option<u64>,
+    /// How a response relates to its request.
+    pub correlation: Option<String>,
+    /// Nanoseconds from the request to this response.
+    pub latency_ns: Option<u64>,
+    /// Whether it is an error, the protocol's or a tool's.
+    pub is_error: bool,
+    /// Whether bytes were lost before it.
+    pub gap_before: bool,
+    /// What is wrong with it.
+    pub invalid_reason: Option<String>,
+    /// Its bytes on the wire.
+    pub bytes: u64,
+    /// Whether its text is not what was on the wire: secrets are masked.
+    pub is_masked: bool,
+    /// The message, where it was kept and is JSON.
+    pub message: Option<Box<Raw>>,
+    /// Its text, where it was kept and is not JSON.
+    pub text: Option<String>,
+}
+
+/// An event about a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedEvent {
+    /// When it happened, RFC 3339.
+    pub time: String,
+    /// Its type.
+    pub kind: String,
+    /// How bad it is.
+    pub severity: Option<String>,
+    /// What happened, in a line of names.
+    pub title: String,
+    /// The event.
+    pub event: Box<Raw>,
+}
+
+/// The exchanges of one method or tool of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallStatistics {
+    /// The server.
+    pub server_id: String,
+    /// The user that it runs as.
+    pub uid: Option<u32>,
+    /// The method; empty for messages without one.
+    pub method: String,
+    /// The tool; empty for other requests.
+    pub tool: String,
+    /// Requests.
+    pub requests: u64,
+    /// Responses that found their request.
+    pub responses: u64,
+    /// Responses that were errors.
+    pub errors: u64,
+    /// Requests that waited too long.
+    pub overdue: u64,
+    /// Answers to those that came after all.
+    pub late: u64,
+    /// Answers to requests that had been cancelled.
+    pub cancelled: u64,
+    /// Second answers.
+    pub duplicates: u64,
+    /// Answers to no request.
+    pub orphans: u64,
+    /// Bytes from the client to the server.
+    pub bytes_to_server: u64,
+    /// Bytes from the server to the client.
+    pub bytes_to_client: u64,
+    /// Nanoseconds within which half of the responses came.
+    pub p50_ns: Option<u64>,
+    /// Nanoseconds within which nine of ten came.
+    pub p90_ns: Option<u64>,
+    /// Nanoseconds within which 99 of 100 came.
+    pub p99_ns: Option<u64>,
+}
+
+/// Why a question has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecallError {
+    /// It cannot be meant.
+    #[error("{0}")]
+    Invalid(String),
+    /// Nothing was recorded yet.
+    #[error("nothing was recorded: there is no message store")]
+    Nothing,
+    /// It took too long.
+    #[error("the question took longer than {0} seconds; ask for less")]
+    Deadline(u64),
+    /// The store cannot be read.
+    #[error("the message store cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// Answers questions about what was recorded.
+pub trait Recall: Send + Sync {
+    /// The rows of the answer, each a line of JSON.
+    ///
+    /// # Errors
+    /// See [`RecallError`].
+    fn recall(&self, question: &Question, viewer: Viewer) -> Result<Vec<String>, RecallError>;
+}

@@ -1,0 +1,186 @@
+//! What was said is recorded, found and shown, by the programs as they are installed.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use mcpinspect_tests::daemon::{Daemon, State};
+use mcpinspect_tests::places;
+use mcpinspect_tests::talk::{Talk, Truth, oddpeers};
+use serde_json::Value;
+
+use crate::SESSION;
+
+/// A key that has to stay off the disk.
+const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ456789";
+
+/// `mcpinspect`, with this daemon's configuration.
+fn mcpinspect(state: &State, arguments: &[&str]) -> Result<Output> {
+    Ok(Command::new(places::program("mcpinspect")?)
+        .args(arguments)
+        .arg("--config")
+        .arg(state.configuration())
+        .stdin(Stdio::null())
+        .output()?)
+}
+
+/// The rows that a command prints.
+fn rows(state: &State, arguments: &[&str]) -> Result<Vec<Value>> {
+    let output = mcpinspect(state, &[arguments, &["--json"]].concat())?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(error.is_empty(), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout)?
+        .lines()
+        .map(|line| serde_json::from_str(line).context("a row"))
+        .collect()
+}
+
+/// The Python SDK's client calls tools of a server.
+fn session(files: &Path, calls: &str, server: &[&OsStr]) -> Result<Truth> {
+    let said = files.join("calls");
+    std::fs::write(&said, calls)?;
+    let preload = places::script("node/wirelog.cjs")?;
+    let mut command = Command::new(places::python()?);
+    command
+        .arg(places::script("python/client.py")?)
+        .arg(said)
+        .args(server)
+        .env("NODE_OPTIONS", format!("--require {}", preload.display()));
+    Talk::start(command)?.finish(SESSION)
+}
+
+/// server-everything, the reference of the protocol's features.
+fn everything(files: &Path) -> Result<Truth> {
+    let calls = format!(
+        r#"[["echo", {{"message": "Grüße vom Nordkap, {SECRET}"}}], ["get-sum", {{"a": 2, "b": 40}}]]"#
+    );
+    let server = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+    let server = places::node_directory()?.join(server);
+    session(files, &calls, &["node".as_ref(), server.as_os_str()])
+}
+
+/// A server whose tool fails.
+fn failing(files: &Path) -> Result<Truth> {
+    let calls = r#"[["get_current_time", {"timezone": "Mars"}]]"#;
+    let (python, serve) = (places::python()?, places::script("python/serve.py")?);
+    let server = [
+        python.as_os_str(),
+        serve.as_os_str(),
+        "mcp_server_time".as_ref(),
+        "--local-timezone".as_ref(),
+        "UTC".as_ref(),
+    ];
+    session(files, calls, &server)
+}
+
+#[test]
+fn a_session_of_a_real_server_is_recorded_and_found() -> Result<()> {
+    let state = State::new()?;
+    let mut daemon = Daemon::start(&state)?;
+    let files = tempfile::tempdir()?;
+    let truth = session(files.path())?;
+    daemon.event("for the session's end", |event| {
+        event["type"] == "mcp_session_ended"
+    })?;
+    // What was said is committed within a moment, while the daemon runs.
+    std::thread::sleep(Duration::from_millis(600));
+
+    let sessions = rows(&state, &["sessions", "--server", "everything"])?;
+    ensure!(sessions.len() == 1, "{sessions:#?}");
+    let id = sessions[0]["session_id"].as_str().context("an id")?;
+    ensure!(sessions[0]["in_flight"] == 0, "{sessions:#?}");
+
+    let shown = rows(&state, &["show", id])?;
+    let messages: Vec<_> = shown
+        .iter()
+        .filter(|row| row["kind"] != Value::Null && row["sequence"] != Value::Null)
+        .collect();
+    let said = truth.to_server.len() + truth.to_client.len();
+    ensure!(
+        messages.len() == said,
+        "{} of {said} messages",
+        messages.len()
+    );
+    // Each request has its answer, and each answer its request.
+    for message in &messages {
+        if message["kind"] == "response" {
+            ensure!(message["correlation"] == "answer", "{message:#?}");
+            ensure!(
+                message["latency_ns"]
+                    .as_u64()
+                    .is_some_and(|nanos| nanos > 0),
+                "{message:#?}"
+            );
+        }
+    }
+
+    let found = rows(&state, &["search", "NORDKAP", "grüße", "--tool", "echo"])?;
+    ensure!(found.len() == 2, "{found:#?}");
+    let text = serde_json::to_string(&found)?;
+    ensure!(
+        !text.contains(SECRET) && text.contains("«redacted:"),
+        "{text}"
+    );
+    ensure!(rows(&state, &["search", &SECRET[4..]])?.is_empty());
+    let errors = rows(&state, &["search", "--error", "--since", "1h"])?;
+    ensure!(
+        errors.iter().any(|row| row["tool"] == "get_current_time"),
+        "{errors:#?}"
+    );
+
+    let statistics = rows(&state, &["stats", "everything"])?;
+    let sum = statistics
+        .iter()
+        .find(|row| row["tool"] == "get-sum")
+        .context("get-sum")?;
+    ensure!(
+        sum["requests"] == 1 && sum["p99_ns"].as_u64() > Some(0),
+        "{sum:#?}"
+    );
+
+    for arguments in [
+        &["sessions"][..],
+        &["show", id],
+        &["search", "nordkap"],
+        &["stats"],
+    ] {
+        let output = mcpinspect(&state, arguments)?;
+        ensure!(output.status.success(), "{arguments:?}: {output:?}");
+        ensure!(!output.stdout.is_empty());
+    }
+    daemon.stop()?;
+    off_the_disk(state.registry().parent().context("a folder")?)
+}
+
+/// No file of the daemon's has the secret.
+fn off_the_disk(folder: &Path) -> Result<()> {
+    for file in std::fs::read_dir(folder)? {
+        let path = file?.path();
+        let bytes = std::fs::read(&path)?;
+        let found = bytes
+            .windows(SECRET.len())
+            .any(|bytes| bytes == SECRET.as_bytes());
+        ensure!(!found, "{} has the secret", path.display());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_daemon_that_is_killed_keeps_what_was_said_before() -> Result<()> {
+    let state = State::new()?;
+    let mut before = 0;
+    for _ in 0..3 {
+        let daemon = Daemon::start(&state)?;
+        Talk::start(oddpeers(&[], "handshake; list; call 300; list", &[])?)?.finish(SESSION)?;
+        std::thread::sleep(Duration::from_millis(800));
+        // Not asked to end: its guard kills it.
+        drop(daemon);
+        let sessions = rows(&state, &["sessions"])?;
+        ensure!(sessions.len() > before, "{sessions:#?}");
+        before = sessions.len();
+        ensure!(sessions[0]["messages"].as_u64() >= Some(6), "{sessions:#?}");
+    }
+    Ok(())
+}
