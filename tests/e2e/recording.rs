@@ -80,9 +80,10 @@ fn a_session_of_a_real_server_is_recorded_and_found() -> Result<()> {
     let state = State::new()?;
     let mut daemon = Daemon::start(&state)?;
     let files = tempfile::tempdir()?;
-    let truth = session(files.path())?;
-    daemon.event("for the session's end", |event| {
-        event["type"] == "mcp_session_ended"
+    let truth = everything(files.path())?;
+    failing(files.path())?;
+    daemon.event("for the last session's end", |event| {
+        event["type"] == "mcp_session_ended" && event["server_id"] != "everything"
     })?;
     // What was said is committed within a moment, while the daemon runs.
     std::thread::sleep(Duration::from_millis(600));
