@@ -198,7 +198,11 @@ fn alerts_are_shown_and_their_buttons_work() {
     assert_eq!(shown.summary, "Tool \"read\" of files has changed");
     assert_eq!(
         (shown.urgency, shown.replaces, shown.body.as_str()),
-        (2, 0, "Severity: high")
+        (
+            2,
+            0,
+            "The description asks the agent to read /etc/shadow\n“/etc/shadow”\nSeverity: high"
+        )
     );
     assert_eq!(
         shown.actions,

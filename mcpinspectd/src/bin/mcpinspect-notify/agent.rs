@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mcpinspectd::backoff::Backoff;
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 
 use crate::alert::{Alert, Filter};
 use crate::daemon::{Daemon, DaemonEvent, DaemonSignals};
@@ -11,6 +11,9 @@ use crate::desktop::{Desktop, DesktopEvent, Notifier, action};
 use crate::details;
 use crate::notifications::NotificationList;
 use crate::program::Executable;
+
+/// How long a notification waits for what it is about.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// When to try to connect to a bus again.
 struct Retry {
@@ -82,7 +85,8 @@ pub async fn run(
         watch_retry.fill(&mut signals, DaemonSignals::connect).await;
         desktop_retry.fill(&mut desktop, Desktop::connect).await;
         if let Some(desktop) = &desktop {
-            show(&mut list, &desktop.notifier()).await;
+            let daemon = signals.as_ref().map(DaemonSignals::daemon);
+            show(&mut list, &desktop.notifier(), daemon).await;
         }
 
         let wakes = [
@@ -127,8 +131,18 @@ pub async fn run(
     }
 }
 
-async fn show(list: &mut NotificationList, notifier: &Notifier) {
-    for notification in list.due(Instant::now()) {
+async fn show(list: &mut NotificationList, notifier: &Notifier, mut daemon: Option<Daemon>) {
+    for mut notification in list.due(Instant::now()) {
+        // What it is about, in the words of the finding, if this user may read them.
+        if let Some(asked) = &daemon {
+            match timeout(PATIENCE, asked.event(&notification.latest.event_id)).await {
+                Ok(event) => {
+                    let told = event.ok().as_ref().and_then(details::sentence);
+                    notification.lines.splice(0..0, told.into_iter().flatten());
+                }
+                Err(_) => daemon = None,
+            }
+        }
         match notifier.show(&notification).await {
             Ok(id) => list.shown(&notification.server, id, Instant::now()),
             Err(error) => {

@@ -37,6 +37,23 @@ pub fn lines(event: &Value) -> Vec<String> {
     lines
 }
 
+/// What the worst finding of an event says, and the words that it quotes; `None` without a finding.
+pub fn sentence(event: &Value) -> Option<Vec<String>> {
+    let found = list(event, "detections")
+        .chain(event.get("detection"))
+        .next()?;
+    let mut lines = vec![printable(text(found, "explanation"), LINE)];
+    let quoted = list(found, "matches")
+        .next()
+        .map(|place| text(place, "text"));
+    lines.extend(
+        quoted
+            .filter(|quoted| !quoted.is_empty())
+            .map(|quoted| printable(&format!("“{quoted}”"), LINE)),
+    );
+    Some(lines)
+}
+
 fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value
         .get(key)
@@ -75,6 +92,15 @@ mod tests {
         Reads /etc/shadow (in description)
         “first read /etc/shadow”
         ");
+    }
+
+    #[test]
+    fn a_finding_is_a_sentence_and_a_quotation() {
+        let event = json!({"detection": {"explanation": "Your agent did it.", "matches": [
+            {"text": "Please do it.", "context": "x"}, {"text": "it"}]}});
+        let lines = sentence(&event).unwrap_or_default();
+        assert_eq!(lines, ["Your agent did it.", "“Please do it.”"]);
+        assert_eq!(sentence(&json!({"changes": []})), None);
     }
 
     #[test]

@@ -177,8 +177,8 @@ pub(super) fn obeyed(obeyed: &Obeyed, server: &str, tool: &str, now: Timestamp) 
         (_, None) => format!("a text that `{}` returned", excerpt(from, 80)),
     };
     let explanation = format!(
-        "Your agent called `{}` of `{}` with `{}`, as {came} {} had told it to. Nothing that it was asked or found \
-         before explains this.",
+        "Your agent called `{}` of `{}` with `{}`, as {came} {} had told it to. Nothing else that was seen \
+         explains it.",
         excerpt(tool, 80),
         excerpt(server, 80),
         excerpt(&obeyed.value, 80),

@@ -5,6 +5,9 @@ use serde::Serialize;
 use crate::event::vocabulary::{Describe, Details, Sentence, category, name};
 use crate::model::{Action, Detection, Severity};
 
+/// The category of a call that does what a text ordered: it says what happened, not what was found.
+const OBEYED: &str = "injection_obeyed";
+
 /// Detection found something in a definition or a message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Detected {
@@ -24,6 +27,10 @@ impl Describe for Detected {
     fn title(&self, server: &str) -> String {
         let category = category(&self.detection);
         match &self.tool_name {
+            Some(tool) if self.detection.category == OBEYED => format!(
+                "Your agent called {} of {server} because a text told it to",
+                name(tool)
+            ),
             Some(tool) => format!("{category} in tool {} of {server}", name(tool)),
             None => format!("{category} from {server}"),
         }

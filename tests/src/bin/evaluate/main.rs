@@ -4,11 +4,12 @@
 //! and messages with the same code as the daemon and prints recall and false alerts per group. With
 //! `--fit` it also fits the weights of the rules to the labels. Figures on the rows that were
 //! fitted to flatter; `--cross-validate` leaves out one group after the other, fits without it and
-//! measures on it, which says more about attacks that nobody has seen yet.
+//! measures on it, which says more about attacks that nobody has seen yet. Whole sessions are judged too.
 
 mod fit;
 mod judge;
 mod rows;
+mod sessions;
 mod tables;
 mod train;
 
@@ -103,6 +104,12 @@ fn run(options: &Options) -> anyhow::Result<()> {
             let lines = train::cross_validate(&active.rules, &judged, surface, settings);
             println!("\nwithout the group ({surface}):");
             print!("{}", tables::left_out(&lines));
+        }
+    }
+    for directory in &options.paths {
+        let sessions = sessions::read(directory)?;
+        if !sessions.is_empty() {
+            print!("{}", sessions::report(&active, &sessions)?);
         }
     }
     if options.worst > 0 {
