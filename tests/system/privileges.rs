@@ -18,12 +18,12 @@ fn the_thread_that_drains_the_ring_has_priority() -> Result<()> {
     for (name, nice) in &threads {
         let expected = match name.as_str() {
             "drain" => -15,
-            "programs" | "survey" => 0,
+            "messages" | "programs" | "survey" => 0,
             _ => -10,
         };
         ensure!(*nice == expected, "{name}: {threads:?}");
     }
-    for name in ["drain", "programs", "survey"] {
+    for name in ["drain", "messages", "programs", "survey"] {
         ensure!(threads.iter().any(|thread| thread.0 == name), "{threads:?}");
     }
     Ok(())
