@@ -85,6 +85,7 @@ pub mod store;
 #[cfg(feature = "bus")]
 pub mod systemd;
 pub mod tap;
+pub mod tape;
 pub mod terminal;
 pub mod text;
 pub mod wire;

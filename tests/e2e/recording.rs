@@ -151,8 +151,72 @@ fn a_session_of_a_real_server_is_recorded_and_found() -> Result<()> {
         ensure!(output.status.success(), "{arguments:?}: {output:?}");
         ensure!(!output.stdout.is_empty());
     }
+    as_a_tape(&state, id, said, files.path())?;
     daemon.stop()?;
     off_the_disk(state.registry().parent().context("a folder")?)
+}
+
+/// The same session as a tape: exported, described, examined, imported elsewhere, made anonymous.
+fn as_a_tape(state: &State, id: &str, said: usize, files: &Path) -> Result<()> {
+    let path = |name: &str| files.join(name).to_string_lossy().into_owned();
+    let (tape, public, other) = (path("t.jsonl.zst"), path("public.jsonl"), path("other.db"));
+    let exported = mcpinspect(state, &["tape", "export", id, "-o", &tape])?;
+    ensure!(exported.status.success(), "{exported:?}");
+
+    let program = places::program("mcpinspect")?;
+    let run = |arguments: &[&str]| -> Result<String> {
+        let output = Command::new(&program).args(arguments).output()?;
+        ensure!(output.status.success(), "{arguments:?}: {output:?}");
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let header: Value = serde_json::from_str(&run(&["tape", "info", "--json", &tape])?)?;
+    ensure!(header["totals"]["messages"] == said, "{header:#?}");
+    ensure!(header["server_id"] == "everything", "{header:#?}");
+    ensure!(
+        header["totals"]["methods"]["tools/call"] == 2,
+        "{header:#?}"
+    );
+
+    let played = Command::new(places::daemon()?)
+        .args(["run", "--from-tape", &tape])
+        .output()?;
+    ensure!(played.status.success(), "{played:?}");
+    let events = String::from_utf8(played.stdout)?;
+    let tools = events.lines().filter(|line| line.contains("mcp_tool_seen"));
+    ensure!(tools.count() > 5, "{events}");
+    ensure!(
+        events
+            .lines()
+            .last()
+            .is_some_and(|line| line.contains("mcp_session_ended"))
+    );
+
+    run(&["tape", "import", &tape, "--store", &other])?;
+    let sessions = run(&["sessions", "--json", "--store", &other])?;
+    let session: Value = serde_json::from_str(&sessions)?;
+    ensure!(
+        session["session_id"] == id && session["messages"] == said,
+        "{session:#?}"
+    );
+    let again = Command::new(&program)
+        .args(["tape", "import", &tape, "--store", &other])
+        .output()?;
+    ensure!(!again.status.success(), "a session was imported twice");
+    ensure!(
+        run(&["search", "nordkap", "--json", "--store", &other])?
+            .lines()
+            .count()
+            == 2
+    );
+
+    run(&["tape", "anonymise", &tape, "-o", &public])?;
+    let text = std::fs::read_to_string(&public)?;
+    ensure!(
+        !text.contains("Nordkap") && text.contains("get-sum"),
+        "{text}"
+    );
+    run(&["tape", "info", &public])?;
+    Ok(())
 }
 
 /// No file of the daemon's has the secret.

@@ -3,6 +3,7 @@
 mod check;
 mod detection;
 mod heap;
+mod play;
 mod run;
 mod session;
 mod tap;

@@ -33,6 +33,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::detection::Rules;
 use super::heap::HeapTrim;
+use super::play;
 use super::session;
 
 /// What the service manager shows.
@@ -57,11 +58,19 @@ pub struct Arguments {
     /// What to log: a level (error, warn, info, debug, trace) or a filter like RUST_LOG's
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
+    /// Examine a tape instead of this machine, print its events as JSON lines, and end: needs no root,
+    /// and neither knows nor changes what is pinned
+    #[arg(long, value_name = "FILE")]
+    from_tape: Option<PathBuf>,
 }
 
 /// Runs until a signal.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let config = Config::load(arguments.config.as_deref())?;
+    if let Some(tape) = &arguments.from_tape {
+        logging::init(Some(arguments.log.as_deref().unwrap_or("warn")))?;
+        return play::play(tape, &config);
+    }
     logging::init(arguments.log.as_deref())?;
     session::preflight(&config)?;
     let path = &config.registry.path;

@@ -9,11 +9,13 @@
 //! - `block`: texts, compressed together
 //! - `words`: what a message is found by
 //! - `tally`: exchanges, counted
+//! - `import`: a tape's messages, written to the store
 //! - `retention`: what is removed, and when
 //! - `open`: opening the file, and setting a damaged one aside
 //! - `read`: answers to questions
 
 mod block;
+mod import;
 mod masking;
 mod open;
 mod read;
@@ -23,6 +25,7 @@ mod thread;
 mod words;
 mod write;
 
+pub use import::{Import, ImportError};
 pub use read::StoreFile;
 pub use thread::{Recorder, Settings};
 

@@ -6,6 +6,7 @@
 //!
 //! - `kernel`: the sessions on this machine, as the probes see them.
 //! - [`tape`]: a file of inputs, one JSON line each.
+//! - [`lines`]: reads the lines of a tape, for this form of it and the other, [`crate::tape`].
 //! - [`recorder`]: writes a tape of the inputs that pass.
 //! - [`script`]: makes the inputs of a session by hand, for tests and benchmarks.
 //!
@@ -13,6 +14,7 @@
 
 #[cfg(feature = "kernel")]
 pub mod kernel;
+pub mod lines;
 pub mod recorder;
 pub mod script;
 pub mod tape;

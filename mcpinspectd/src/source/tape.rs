@@ -14,17 +14,17 @@
 //! Tapes come from other machines and other people. So a line has a maximum length, and a line that
 //! cannot be understood is an error with its number, never skipped.
 
-use std::io::{self, BufRead, Read as _, Write};
+use std::io::{BufRead, Write};
 
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
-
+use super::lines::Lines;
+pub use super::lines::{TapeError, TapeFault};
 use super::{Progress, Source};
 use crate::model::{Input, InputSink};
 use crate::wire::framing::DEFAULT_MAX_FRAME;
+use serde::{Deserialize, Serialize};
 
 /// The format's name.
-const FORMAT: &str = "mcpinspect-inputs";
+pub const FORMAT: &str = "mcpinspect-inputs";
 /// The format's version.
 pub const VERSION: u32 = 1;
 /// The longest line, without its newline. An input of the largest message fits: as JSON it is at
@@ -32,7 +32,7 @@ pub const VERSION: u32 = 1;
 pub const MAX_LINE: usize = 2 * DEFAULT_MAX_FRAME + (1 << 20);
 /// Inputs that one poll passes on.
 const PER_POLL: usize = 256;
-/// A line buffer of up to this capacity is kept for the next line.
+/// A line buffer of up to this capacity is kept for the next line that is written.
 const KEPT_CAPACITY: usize = 1 << 20;
 
 /// The first line.
@@ -40,40 +40,6 @@ const KEPT_CAPACITY: usize = 1 << 20;
 struct Header {
     format: String,
     version: u32,
-}
-
-/// What is wrong with a tape, and where.
-#[derive(Debug, Error)]
-#[error("line {line} of the tape {fault}")]
-pub struct TapeError {
-    /// The line's number, from 1.
-    pub line: u64,
-    /// What is wrong with it.
-    #[source]
-    pub fault: TapeFault,
-}
-
-/// What is wrong with a line.
-#[derive(Debug, Error)]
-pub enum TapeFault {
-    /// It cannot be read or written.
-    #[error("cannot be read or written: {0}")]
-    Io(#[from] io::Error),
-    /// It is longer than a line may be.
-    #[error("is longer than {0} bytes")]
-    TooLong(usize),
-    /// It is the first, and not a header.
-    #[error("is not the header of a tape")]
-    NotATape,
-    /// It is a header of another version.
-    #[error("has format version {0}; this program reads version {VERSION}")]
-    Version(u32),
-    /// It is not an input.
-    #[error("is not an input: {0}")]
-    Malformed(serde_json::Error),
-    /// It is the last one, and its end is missing.
-    #[error("is cut off")]
-    CutOff,
 }
 
 /// Writes a tape.
@@ -162,11 +128,7 @@ impl<W: Write> TapeWriter<W> {
 /// Reads a tape, input by input. Nothing comes after an error.
 #[derive(Debug)]
 pub struct TapeReader<R> {
-    input: R,
-    /// Number of the current line.
-    line: u64,
-    max_line: usize,
-    buffer: Vec<u8>,
+    lines: Lines<R>,
     failed: bool,
 }
 
@@ -184,60 +146,27 @@ impl<R: BufRead> TapeReader<R> {
     /// # Errors
     /// It is not a tape, or one of another version.
     pub fn with_max_line(input: R, max_line: usize) -> Result<Self, TapeError> {
-        let mut reader = Self {
-            input,
-            line: 0,
-            max_line,
-            buffer: Vec::new(),
-            failed: false,
-        };
-        reader.next_line()?;
-        let header: Header = serde_json::from_slice(&reader.buffer)
-            .map_err(|_| reader.fault(TapeFault::NotATape))?;
+        let mut lines = Lines::new(input, max_line);
+        lines.advance()?;
+        let header: Header =
+            serde_json::from_slice(lines.line()).map_err(|_| lines.fault(TapeFault::NotATape))?;
         if header.format != FORMAT {
-            return Err(reader.fault(TapeFault::NotATape));
+            return Err(lines.fault(TapeFault::NotATape));
         }
         if header.version != VERSION {
-            return Err(reader.fault(TapeFault::Version(header.version)));
+            return Err(lines.fault(TapeFault::Version(header.version)));
         }
-        Ok(reader)
-    }
-
-    /// Reads the next line into the buffer. Returns false at the end.
-    fn next_line(&mut self) -> Result<bool, TapeError> {
-        self.line += 1;
-        self.buffer.clear();
-        self.buffer.shrink_to(KEPT_CAPACITY);
-        let limit = self.max_line as u64 + 1;
-        (&mut self.input)
-            .take(limit)
-            .read_until(b'\n', &mut self.buffer)
-            .map_err(|error| self.fault(error))?;
-        if self.buffer.len() as u64 == limit && !self.buffer.ends_with(b"\n") {
-            return Err(self.fault(TapeFault::TooLong(self.max_line)));
-        }
-        Ok(!self.buffer.is_empty())
+        let failed = false;
+        Ok(Self { lines, failed })
     }
 
     fn next_input(&mut self) -> Result<Option<Input<'static>>, TapeError> {
-        if !self.next_line()? {
+        if !self.lines.advance()? {
             return Ok(None);
         }
-        match serde_json::from_slice(&self.buffer) {
-            Ok(input) => Ok(Some(input)),
-            // A recording that broke off ends in the middle of a line.
-            Err(error) if error.is_eof() && !self.buffer.ends_with(b"\n") => {
-                Err(self.fault(TapeFault::CutOff))
-            }
-            Err(error) => Err(self.fault(TapeFault::Malformed(error))),
-        }
-    }
-
-    fn fault(&self, fault: impl Into<TapeFault>) -> TapeError {
-        TapeError {
-            line: self.line,
-            fault: fault.into(),
-        }
+        serde_json::from_slice(self.lines.line())
+            .map(Some)
+            .map_err(|error| self.lines.malformed(error))
     }
 }
 

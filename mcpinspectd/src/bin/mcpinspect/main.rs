@@ -20,6 +20,7 @@ mod registry;
 mod report;
 mod rules;
 mod scan;
+mod tape;
 mod text_diff;
 mod tools;
 
@@ -64,6 +65,7 @@ enum Command {
     Show(recordings::Show),
     Search(recordings::Search),
     Stats(recordings::Stats),
+    Tape(tape::TapeCommand),
     Scan(scan::Scan),
     Explain(explain::Explain),
     Rules(rules::Rules),
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Command::Show(command) => command.run(),
         Command::Search(command) => command.run(),
         Command::Stats(command) => command.run(),
+        Command::Tape(command) => command.run(),
         Command::Scan(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Rules(command) => command.run(),

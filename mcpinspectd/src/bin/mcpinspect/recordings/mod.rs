@@ -54,6 +54,13 @@ impl StoreLocation {
         }
     }
 
+    /// The file to write, and the settings that hold for it.
+    pub fn to_write(&self) -> anyhow::Result<(PathBuf, Config)> {
+        let config = Config::load(self.config.as_deref())?;
+        let path = self.store.clone();
+        Ok((path.unwrap_or_else(|| config.messages_path()), config))
+    }
+
     /// The rows of an answer, as lines of JSON.
     fn ask(&self, question: &Question) -> anyhow::Result<Vec<String>> {
         match self.file()? {

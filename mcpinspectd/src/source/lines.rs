@@ -1,0 +1,105 @@
+//! Lines of a tape, which comes from elsewhere: bounded, and counted for error messages.
+
+use std::io::{self, BufRead, Read as _};
+
+use thiserror::Error;
+
+/// A line buffer of up to this capacity is kept for the next line.
+const KEPT_CAPACITY: usize = 1 << 20;
+
+/// What is wrong with a tape, and where.
+#[derive(Debug, Error)]
+#[error("line {line} of the tape {fault}")]
+pub struct TapeError {
+    /// The line's number, from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    #[source]
+    pub fault: TapeFault,
+}
+
+/// What is wrong with a line.
+#[derive(Debug, Error)]
+pub enum TapeFault {
+    /// It cannot be read or written.
+    #[error("cannot be read or written: {0}")]
+    Io(#[from] io::Error),
+    /// It is longer than a line may be.
+    #[error("is longer than {0} bytes")]
+    TooLong(usize),
+    /// It is the first, and not a header.
+    #[error("is not the header of a tape")]
+    NotATape,
+    /// It is a header of another version.
+    #[error("has format version {0}, which this program does not read")]
+    Version(u32),
+    /// It is not what a tape holds.
+    #[error("is not understood: {0}")]
+    Malformed(serde_json::Error),
+    /// It is the last one, and its end is missing.
+    #[error("is cut off")]
+    CutOff,
+}
+
+/// Reads lines of at most a given length.
+#[derive(Debug)]
+pub struct Lines<R> {
+    input: R,
+    /// Number of the current line.
+    number: u64,
+    max_line: usize,
+    buffer: Vec<u8>,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Reads lines that may be up to `max_line` bytes long.
+    pub fn new(input: R, max_line: usize) -> Self {
+        Self {
+            input,
+            number: 0,
+            max_line,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Reads the next line. Returns false at the end.
+    ///
+    /// # Errors
+    /// It cannot be read, or is too long.
+    pub fn advance(&mut self) -> Result<bool, TapeError> {
+        self.number += 1;
+        self.buffer.clear();
+        self.buffer.shrink_to(KEPT_CAPACITY);
+        let limit = self.max_line as u64 + 1;
+        (&mut self.input)
+            .take(limit)
+            .read_until(b'\n', &mut self.buffer)
+            .map_err(|error| self.fault(error))?;
+        if self.buffer.len() as u64 == limit && !self.buffer.ends_with(b"\n") {
+            return Err(self.fault(TapeFault::TooLong(self.max_line)));
+        }
+        Ok(!self.buffer.is_empty())
+    }
+
+    /// The current line, with its newline if it has one.
+    pub fn line(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// What the current line, as JSON, cannot be: cut off where the tape ends in the middle of it.
+    pub fn malformed(&self, error: serde_json::Error) -> TapeError {
+        // A recording that broke off ends in the middle of a line.
+        if error.is_eof() && !self.buffer.ends_with(b"\n") {
+            return self.fault(TapeFault::CutOff);
+        }
+        self.fault(TapeFault::Malformed(error))
+    }
+
+    /// The error that `fault` is in the current line.
+    pub fn fault(&self, fault: impl Into<TapeFault>) -> TapeError {
+        TapeError {
+            line: self.number,
+            fault: fault.into(),
+        }
+    }
+}
