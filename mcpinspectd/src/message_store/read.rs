@@ -35,7 +35,7 @@ const STEPS: i32 = 10_000;
 /// Bytes of the messages of one answer, after which it ends.
 const MAX_ANSWER: usize = 8 << 20;
 
-/// The columns of a message, as [`Reader::message`] reads them.
+/// The columns of a message, as [`Texts::message`] reads them.
 const MESSAGE: &str = "message.id, session.session_id, session.server, message.sequence, message.is_member,
     message.time, message.direction, message.kind, message.method, message.rpc_id, message.tool,
     message.answers, message.concerns, message.call, message.correlation, message.latency, message.flags,

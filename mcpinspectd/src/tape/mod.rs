@@ -11,7 +11,7 @@
 //! ```
 //!
 //! - [`read`]: reads one, and plays it as a source
-//! - [`write`]: writes one
+//! - [`mod@write`]: writes one
 //! - `file`: both with compression
 //! - [`anonymise`]: takes away what tells whose it was
 
