@@ -11,7 +11,7 @@ const TEXT_LIMIT: usize = 256 * 1024;
 const KEY: usize = 60;
 const PATH: usize = 160;
 /// What each text counts beside its length, so that there are not too many.
-const EACH: usize = 8;
+const EACH: usize = 32;
 
 /// The parts of a message that are judged, as one value.
 pub(super) fn message_value<'a>(message: &'a Message<'_>) -> Option<Reading<'a>> {
