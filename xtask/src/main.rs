@@ -18,6 +18,7 @@ mod run;
 mod setup;
 mod shell;
 mod test;
+mod train;
 mod vm;
 
 use std::process::ExitCode;
@@ -42,6 +43,8 @@ enum Command {
     BuildEbpf,
     /// Measure detection on labelled definitions
     Eval(eval::Options),
+    /// Fit the model of what sentences ask, or measure it on what is left out
+    Train(train::Options),
     /// Check format and lints, or with --all everything that CI checks
     Check(check::Options),
     /// Check how modules depend on each other
@@ -73,6 +76,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Vm(options) => vm::run(&options),
         Command::BuildEbpf => run::build_ebpf(),
         Command::Eval(options) => eval::run(&options),
+        Command::Train(options) => train::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Architecture(options) => architecture::run(&options),
         Command::Docs => docs::update(),

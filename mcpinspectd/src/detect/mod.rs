@@ -13,6 +13,7 @@
 //! - [`json`]: values, read leniently; [`text`]: their text, folded
 //! - [`rules`]: what is looked for (data, in TOML); `probes`: what takes code to find
 //! - [`cross_server`]: tools that stand in for another server's
+//! - [`meaning`]: what a sentence of a definition asks: a small model
 //! - [`matching`]: where rules match; [`score`]: what that amounts to
 //! - [`analysis`]: from one definition or message to a report
 //! - [`behaviour`]: what the agent does after it has read a text
@@ -31,6 +32,7 @@ pub mod explain;
 pub mod json;
 mod layers;
 pub mod matching;
+pub mod meaning;
 mod probes;
 pub mod rules;
 pub mod runtime;

@@ -1,16 +1,18 @@
-//! `mcpinspect explain CATEGORY`: explains what a finding means and what to do about it.
+//! `mcpinspect explain WORD`: explains what a finding means and what to do about it.
 
 use std::process::ExitCode;
 
 use mcpinspectd::detect::category::Category;
 use mcpinspectd::detect::explain;
+use mcpinspectd::detect::meaning::act::ACTS;
 use mcpinspectd::terminal;
 use mcpinspectd::terminal::table::aligned;
 
 /// Explain a category of findings: what triggers it, what does not, how to suppress it
 #[derive(clap::Args)]
 pub struct Explain {
-    /// The category, such as `hidden_instructions`; lists all categories if omitted.
+    /// The category, such as `hidden_instructions`, or a finding of the model, such as
+    /// `meaning-hides-from-user`; lists all categories if omitted.
     category: Option<String>,
 }
 
@@ -29,7 +31,9 @@ impl Explain {
             })?;
             return Ok(ExitCode::SUCCESS);
         };
-        let Some(category) = Category::parse(&word.replace('-', "_")) else {
+        let act = ACTS.iter().find(|act| act.pattern == word);
+        let category = act.map(|act| act.category);
+        let Some(category) = category.or_else(|| Category::parse(&word.replace('-', "_"))) else {
             let known: Vec<&str> = Category::ALL
                 .iter()
                 .map(|category| category.as_str())
@@ -39,7 +43,17 @@ impl Explain {
                 known.join(", ")
             );
         };
-        terminal::print(|out| write!(out, "{}", explain::text(category)))?;
+        terminal::print(|out| {
+            if let Some(act) = act {
+                writeln!(
+                    out,
+                    "{word}: a sentence of a definition. {}\n\nThe built-in model of what sentences ask found it, \
+                     not a rule: no phrase gives it away.\nIts category is {category}.\n",
+                    act.says
+                )?;
+            }
+            write!(out, "{}", explain::text(category))
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use super::combine::combine;
 use super::context::AnalysisContext;
 use super::detections::{self, ProbeMatch};
+use super::reading::{self, ReadSentence};
 use super::report::Report;
 use super::reveal::reveal;
 use super::role;
@@ -11,8 +13,10 @@ use super::subject::Subject;
 use crate::detect::cross_server::{ToolProfile, similarities};
 use crate::detect::json::Json;
 use crate::detect::matching::{KnownNames, Matcher, RuleMatch};
+use crate::detect::meaning::features::words_of;
+use crate::detect::meaning::{self, Listener, Meaning};
 use crate::detect::probes::annotations;
-use crate::detect::rules::{Probe, RuleId, Suppression};
+use crate::detect::rules::{Probe, RuleId, RuleSet, Suppression};
 use crate::detect::score::{Features, weigh};
 use crate::detect::text::{SubjectText, extract};
 use crate::detect::weighted_rules::WeightedRules;
@@ -20,6 +24,9 @@ use crate::model::Action;
 
 /// A decoded payload in which a rule of at least this weight matches is a finding of its own.
 const DECODED_WEIGHT: f32 = 1.0;
+
+/// Most neighbours of a tool whose names say what its server is about.
+const NEIGHBOURS: usize = 64;
 
 /// Most bytes of a tool's own name that are looked for in its text.
 const NAME: usize = 1024;
@@ -32,6 +39,11 @@ pub struct Analyser {
     features: Features,
     /// The text of the last subject, for its memory.
     spare: SubjectText<'static>,
+    keeps_sentences: bool,
+    /// The sentences of the last definition of a tool, if they are kept.
+    sentences: Vec<ReadSentence>,
+    /// The words that it is about.
+    topic: Vec<String>,
 }
 
 impl Analyser {
@@ -42,6 +54,9 @@ impl Analyser {
             matcher: Matcher::default(),
             features: Features::default(),
             spare: SubjectText::new(),
+            keeps_sentences: false,
+            sentences: Vec::new(),
+            topic: Vec::new(),
         }
     }
 
@@ -58,6 +73,23 @@ impl Analyser {
     /// What matched in the last subject, as input for fitting.
     pub fn features(&self) -> &Features {
         &self.features
+    }
+
+    /// Keeps the sentences of each definition of a tool until the next, as training needs them.
+    #[must_use]
+    pub fn keeping_sentences(mut self) -> Self {
+        self.keeps_sentences = true;
+        self
+    }
+
+    /// The sentences of the last definition of a tool, as the model reads them, if they are kept.
+    pub fn sentences(&self) -> &[ReadSentence] {
+        &self.sentences
+    }
+
+    /// The words that the last definition is about.
+    pub fn topic(&self) -> &[String] {
+        &self.topic
     }
 
     /// Analyses a tool's definition.
@@ -113,6 +145,30 @@ impl Analyser {
         self.assess(text, subject, &names, context, Vec::new())
     }
 
+    /// What the model makes of the definition that was just matched, and its most telling sentence.
+    fn listen(
+        &mut self,
+        rules: &RuleSet,
+        text: &SubjectText<'_>,
+        names: &KnownNames<'_>,
+        context: AnalysisContext<'_>,
+    ) -> Option<(Meaning, ReadSentence)> {
+        self.sentences.clear();
+        self.topic = topic(context);
+        let mut listener = Listener::new(meaning::builtin());
+        let mut telling = None;
+        for sentence in reading::sentences(rules, text, &self.matcher, names) {
+            let worse = listener.hear(&sentence.seen(&self.topic));
+            if self.keeps_sentences {
+                self.sentences.push(sentence.clone());
+            }
+            if worse {
+                telling = Some(sentence);
+            }
+        }
+        listener.meaning().zip(telling)
+    }
+
     /// Matches and weighs a text. `noted` are findings about the subject as a whole, each with what to add to
     /// its explanation.
     fn assess(
@@ -140,6 +196,10 @@ impl Analyser {
         let originals = text.pieces().len();
         let hidden = reveal(&mut text);
         self.matcher.run(rules, &text, surface, names);
+        let meaning = match subject {
+            Subject::Tool => self.listen(rules, &text, names, context),
+            _ => None,
+        };
         let mut matches = std::mem::take(&mut self.matcher.results.matches);
         let truncated = self.matcher.results.truncated || text.truncated();
 
@@ -199,14 +259,21 @@ impl Analyser {
 
         self.features.collect(rules, &text, &matches);
         let score = weigh(rules, weights, &self.features);
+        let meaning = meaning.filter(|(meaning, _)| {
+            let act = meaning.act();
+            !suppressions
+                .iter()
+                .any(|one| one.covers(act.pattern, act.category.as_str()))
+        });
+        let combined = combine(score, meaning.as_ref().map(|(meaning, _)| *meaning));
         let mut report = Report {
-            score: score.probability(),
+            score: combined.probability,
             truncated,
             unread: text.truncated(),
             undecided: names.undecided.get(),
             ..Report::clean()
         };
-        let mut action = score.action;
+        let mut action = combined.action;
         if role::is_data(subject) {
             let decided = matches
                 .iter()
@@ -223,6 +290,9 @@ impl Analyser {
         if action != Action::None {
             report.action = action;
             report.detections = detections::describe(rules, &text, &matches, &probed);
+            if let Some((meaning, sentence)) = meaning.filter(|_| combined.telling) {
+                detections::add_meaning(&mut report.detections, &text, meaning, &sentence);
+            }
             if role::is_data(subject) && action == Action::Warn {
                 role::note_only(&mut report.detections);
             }
@@ -232,6 +302,25 @@ impl Analyser {
         self.spare = text.emptied();
         report
     }
+}
+
+/// The words of the names of a tool and of its neighbours, if these are few: a server with hundreds of tools is
+/// about everything.
+fn topic(context: AnalysisContext<'_>) -> Vec<String> {
+    let neighbours = context.tools.zip(context.server);
+    let neighbours: Vec<&str> = neighbours
+        .into_iter()
+        .flat_map(|(tools, server)| tools.names_of(server).take(NEIGHBOURS + 1))
+        .collect();
+    let neighbours = match neighbours.len() <= NEIGHBOURS {
+        true => neighbours,
+        false => Vec::new(),
+    };
+    let names = context.tool.into_iter().chain(neighbours);
+    let mut words: Vec<String> = names.flat_map(words_of).collect();
+    words.sort_unstable();
+    words.dedup();
+    words
 }
 
 /// A match that has a position but no length.

@@ -1,7 +1,9 @@
 //! Describes matches as findings: which rule, where, and why.
 
+use super::reading::ReadSentence;
 use super::report::DETECTIONS;
 use crate::detect::matching::RuleMatch;
+use crate::detect::meaning::Meaning;
 use crate::detect::probes::hidden::Hidden;
 use crate::detect::rules::{RuleId, RuleSet};
 use crate::detect::text::sanitise::excerpt;
@@ -80,6 +82,37 @@ pub(super) fn describe(
     }
     out.sort_by_key(|detection| std::cmp::Reverse(detection.severity));
     out
+}
+
+/// Adds the sentence that the model finds telling, before the findings of rules.
+pub(super) fn add_meaning(
+    out: &mut Vec<Detection>,
+    subject: &SubjectText<'_>,
+    meaning: Meaning,
+    sentence: &ReadSentence,
+) {
+    let (start, end) = (sentence.place.0 as usize, sentence.place.1 as usize);
+    let Some((_, piece)) = subject.piece_at(start) else {
+        return;
+    };
+    let act = meaning.act();
+    out.truncate(DETECTIONS - 1);
+    let detection = Detection {
+        pattern: act.pattern.to_owned(),
+        category: act.category.as_str().to_owned(),
+        severity: Severity::High,
+        matches: vec![place(
+            piece,
+            subject.raw_range(piece, start, end.min(piece.end)),
+        )],
+        field: subject.path(piece.path),
+        explanation: format!(
+            "{} It says: \u{201c}{}\u{201d}",
+            act.says,
+            excerpt(&sentence.text, EXCERPT)
+        ),
+    };
+    out.insert(0, detection);
 }
 
 /// The place of a match in a piece's original text, with its context.

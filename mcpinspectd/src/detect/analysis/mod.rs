@@ -8,14 +8,18 @@
 //!
 //! - [`Analyser`]: all stages, for one [`Subject`]
 //! - [`message`](mod@message): the subjects in a JSON-RPC message
+//! - `reading`: the sentences of a definition, as the model reads them
+//! - `combine`: what rules and model amount to together
 //! - `reveal`: hidden and encoded text becomes text
 //! - `role`: what a text may call for by itself
 //! - `detections`: matches become findings that a person can read
 
 mod analyser;
+mod combine;
 mod context;
 mod detections;
 pub mod message;
+mod reading;
 mod report;
 mod reveal;
 mod role;
@@ -23,6 +27,7 @@ mod subject;
 
 pub use analyser::Analyser;
 pub use context::AnalysisContext;
+pub use reading::ReadSentence;
 pub use report::Report;
 pub use subject::Subject;
 

@@ -55,7 +55,12 @@ mod tests {
     use super::*;
 
     fn score(action: Action, log_odds: f32) -> Score {
-        Score { action, log_odds }
+        Score {
+            action,
+            decided: Action::None,
+            proven: Action::None,
+            log_odds,
+        }
     }
 
     #[test]

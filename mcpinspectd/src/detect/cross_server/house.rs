@@ -17,6 +17,9 @@ const TWINS_SHARE_OF_LARGER: f32 = 0.25;
 /// Most tools that one server announces. The registry keeps as many.
 const ANNOUNCED: usize = 4096;
 
+/// Most tools of a server whose names are compared one by one.
+const SPELLED: usize = 256;
+
 /// A page of a listing.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
@@ -82,8 +85,20 @@ impl House {
             || ((self.open || self.offered.is_empty()) && self.tools.contains_key(name))
     }
 
+    /// Whether a text may call one of its tools by this name: in another spelling (`readfile` for
+    /// `read_file`), or without a prefix (`get_page` for `wiki_get_page`).
+    pub(super) fn calls(&self, name: &str) -> bool {
+        let joined = name.contains(['_', '-']);
+        self.len() <= SPELLED
+            && self.names().any(|own| {
+                let short = own.strip_suffix(name);
+                (joined && short.is_some_and(|prefix| prefix.ends_with(['_', '-', '.'])))
+                    || same_letters(own, name)
+            })
+    }
+
     /// The names of its tools.
-    fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+    pub(super) fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         match self.offered.is_empty() {
             true => Box::new(self.tools.keys().map(|name| &**name)),
             false => Box::new(self.offered.iter().map(|name| &**name)),
@@ -113,4 +128,13 @@ impl House {
             && common as f32 >= TWINS_SHARE * smaller.len() as f32
             && common as f32 >= TWINS_SHARE_OF_LARGER * larger.len() as f32
     }
+}
+
+/// Whether two names differ in their separators at most.
+fn same_letters(a: &str, b: &str) -> bool {
+    fn letters(name: &str) -> impl Iterator<Item = u8> {
+        name.bytes()
+            .filter(|byte| !matches!(byte, b'_' | b'-' | b'.'))
+    }
+    letters(a).eq(letters(b))
 }

@@ -50,8 +50,12 @@ pub struct Kin(SmallVec<[(Arc<str>, bool); 4]>);
 /// Whose tool a word names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::detect) enum Owner {
-    /// Nobody's, the server's own, or that of a server of the same maker.
-    OwnOrNobody,
+    /// Nobody's, as far as is known.
+    Nobody,
+    /// The server's own; also without the prefix that its tools have in common.
+    Own,
+    /// That of another server of the same maker.
+    Kin,
     /// Another server's, unless a page of the listing that is still to come has it too.
     Undecided,
     /// Another maker's.
@@ -193,13 +197,14 @@ impl ToolIndex {
             .strip_prefix("mcp_tool_")
             .or_else(|| bare.strip_prefix("mcp_"))
             .unwrap_or(bare);
+        if own.is_some_and(|own| own.has(bare) || own.has(unprefixed) || own.calls(bare)) {
+            return Owner::Own;
+        }
+        let mut owner = Owner::Nobody;
         for name in [bare, unprefixed] {
             let Some(numbers) = self.by_name.get(name) else {
                 continue;
             };
-            if own.is_some_and(|own| own.has(name)) {
-                return Owner::OwnOrNobody;
-            }
             if !joined && !distinctive(name) {
                 continue;
             }
@@ -210,8 +215,9 @@ impl ToolIndex {
                     false => Owner::Foreign,
                 };
             }
+            owner = Owner::Kin;
         }
-        Owner::OwnOrNobody
+        owner
     }
 
     /// Whether two servers are of the same maker, or the same program.
@@ -227,6 +233,11 @@ impl ToolIndex {
             known.0.push((Arc::clone(other), kin));
         }
         kin
+    }
+
+    /// The names of a server's tools, in no particular order.
+    pub(in crate::detect) fn names_of(&self, server: &str) -> impl Iterator<Item = &str> {
+        self.servers.get(server).into_iter().flat_map(House::names)
     }
 
     /// How many servers it holds.

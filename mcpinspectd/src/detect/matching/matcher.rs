@@ -19,6 +19,20 @@ use crate::detect::text::{Share, SubjectText};
 /// Room for hits that is kept for the next subject.
 const KEPT_HITS: usize = 4096;
 
+/// Most sentences of a subject that are noted.
+const SENTENCES: usize = 2048;
+
+/// A sentence, and what was found in it.
+#[derive(Clone, Copy, Debug)]
+pub struct SentenceSeen {
+    /// Its start in the folded text.
+    pub start: u32,
+    /// Its end in the folded text.
+    pub end: u32,
+    /// The concepts in it, as bits.
+    pub concepts: u128,
+}
+
 /// Matches rules, one subject after the other. Reuses its buffers.
 #[derive(Debug, Default)]
 pub struct Matcher {
@@ -28,6 +42,8 @@ pub struct Matcher {
     windows: Vec<(RuleId, u32)>,
     /// What was found in the last subject.
     pub results: MatchResults,
+    /// The first sentences of the last subject.
+    pub sentences: Vec<SentenceSeen>,
 }
 
 impl Matcher {
@@ -40,6 +56,7 @@ impl Matcher {
         names: &KnownNames<'_>,
     ) {
         self.results.clear();
+        self.sentences.clear();
         self.results.truncated = subject.truncated();
         for share in subject.shares() {
             self.share(rules, subject, share, surface, names);
@@ -77,6 +94,7 @@ impl Matcher {
         self.hits.sort_unstable_by_key(|hit| (hit.start, hit.end));
         self.results.work += self.hits.len() as u64;
         let (hits, ends) = (&self.hits, &self.sentence_ends);
+        note(share.start, hits, ends, &mut self.sentences);
         sentences::match_sentences(
             rules,
             subject,
@@ -176,6 +194,23 @@ impl Matcher {
             self.results
                 .record(id, from + found.start(), from + found.end());
         }
+    }
+}
+
+/// Notes the sentences of a share. `hits` and `ends` are ascending.
+fn note(start: usize, hits: &[Hit], ends: &[u32], seen: &mut Vec<SentenceSeen>) {
+    let mut start = start as u32;
+    let mut rest = hits;
+    for end in ends.iter().take(SENTENCES - seen.len().min(SENTENCES)) {
+        let inside = rest.partition_point(|hit| hit.start < *end);
+        let (these, others) = rest.split_at(inside);
+        rest = others;
+        seen.push(SentenceSeen {
+            start,
+            end: *end,
+            concepts: these.iter().fold(0, |all, hit| all | hit.concepts),
+        });
+        start = *end;
     }
 }
 

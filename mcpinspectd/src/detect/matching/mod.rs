@@ -12,6 +12,6 @@ mod results;
 mod sentences;
 mod token;
 
-pub use matcher::Matcher;
+pub use matcher::{Matcher, SentenceSeen};
 pub use names::KnownNames;
 pub use results::{MatchResults, RuleMatch};

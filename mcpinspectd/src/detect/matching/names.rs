@@ -11,6 +11,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use crate::detect::cross_server::{Kin, Owner, ToolIndex};
 use crate::detect::json::Json;
+use crate::detect::meaning::token::{Class, Names};
 use crate::detect::rules::Token;
 use crate::detect::text::extract;
 
@@ -43,9 +44,21 @@ impl KnownNames<'_> {
         };
         if word == self.own {
             Some(bit(Token::OwnName))
+        } else if is_parameter() {
+            Some(bit(Token::OwnParameter))
         } else {
-            is_parameter().then(|| bit(Token::OwnParameter))
+            // A server may order about its own tools as it likes.
+            // Called for names that stand out as such, or are quoted.
+            self.is_house_tool(word).then_some(0)
         }
+    }
+
+    /// Whether a name is that of another tool of the same server or maker.
+    fn is_house_tool(&self, word: &str) -> bool {
+        self.servers.is_some_and(|(tools, server)| {
+            let owner = tools.owner(server, word, &mut self.kin.borrow_mut());
+            matches!(owner, Owner::Own | Owner::Kin)
+        })
     }
 
     /// The bit of a name that only other makers' tools have.
@@ -59,7 +72,28 @@ impl KnownNames<'_> {
                 self.undecided.set(true);
                 0
             }
-            Owner::OwnOrNobody => 0,
+            Owner::Nobody | Owner::Own | Owner::Kin => 0,
+        }
+    }
+}
+
+impl Names for KnownNames<'_> {
+    fn class(&self, word: &str, plain: bool) -> Option<Class> {
+        // A name that is an ordinary word is read as that word.
+        if plain {
+            return None;
+        }
+        match self.own_word(word) {
+            Some(own) if own == bit(Token::OwnName) => return Some(Class::Itself),
+            Some(own) if own == bit(Token::OwnParameter) => return Some(Class::Parameter),
+            Some(_) => return Some(Class::OwnTool),
+            None => {}
+        }
+        let (tools, server) = self.servers?;
+        match tools.owner(server, word, &mut self.kin.borrow_mut()) {
+            Owner::Own | Owner::Kin => Some(Class::OwnTool),
+            Owner::Foreign => Some(Class::ForeignTool),
+            Owner::Nobody | Owner::Undecided => None,
         }
     }
 }

@@ -19,6 +19,7 @@ use super::set::RuleSet;
 use super::suppression::Suppression;
 use super::vocabulary::{Probe, Token};
 use crate::detect::category::{Category, Evidence, Part, Surface};
+use crate::detect::meaning::features::hash;
 use crate::detect::text::fold;
 
 /// Most concepts (tokens and word lists) of a rule set.
@@ -47,6 +48,9 @@ impl RuleSet {
         for (file, text) in files {
             let raw = parse(file, text)?;
             compiler.words(&SourceFile { file, text }, &raw)?;
+            if parsed.is_empty() {
+                compiler.note_signs();
+            }
             parsed.push(raw);
         }
         for (index, ((file, text), raw)) in files.iter().zip(parsed).enumerate() {
@@ -91,6 +95,7 @@ struct Compiler {
     cooccurrences: [CooccurrenceIndex; CooccurrenceIndex::COUNT],
     probes: HashMap<Probe, RuleId>,
     suppressions: Vec<Suppression>,
+    signs: Vec<(u32, u64)>,
 }
 
 impl Compiler {
@@ -108,7 +113,16 @@ impl Compiler {
             cooccurrences: Default::default(),
             probes: HashMap::new(),
             suppressions: Vec::new(),
+            signs: Vec::new(),
         }
+    }
+
+    /// Notes the names of the concepts so far, which are built in.
+    fn note_signs(&mut self) {
+        let named = self.concepts.iter();
+        self.signs = named
+            .map(|(name, bit)| (bit.trailing_zeros(), hash(name.as_bytes())))
+            .collect();
     }
 
     /// Registers the word lists of a file.
@@ -418,6 +432,7 @@ impl Compiler {
             cooccurrences: self.cooccurrences,
             probes: self.probes,
             suppressions: self.suppressions,
+            signs: self.signs,
         })
     }
 }

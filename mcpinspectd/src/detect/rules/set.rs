@@ -23,6 +23,8 @@ pub struct RuleSet {
     pub(super) cooccurrences: [CooccurrenceIndex; CooccurrenceIndex::COUNT],
     pub(super) probes: HashMap<Probe, RuleId>,
     pub(super) suppressions: Vec<Suppression>,
+    /// The tokens and the built-in lists of words: the bit of each, and a hash of its name.
+    pub(super) signs: Vec<(u32, u64)>,
 }
 
 impl RuleSet {
@@ -43,6 +45,14 @@ impl RuleSet {
         scope: Scope,
     ) -> &CooccurrenceIndex {
         &self.cooccurrences[CooccurrenceIndex::place(surface, scope)]
+    }
+
+    /// Hashes of the names of the tokens and built-in lists of words among `concepts`.
+    pub(in crate::detect) fn signs(&self, concepts: u128) -> impl Iterator<Item = u64> {
+        let present = self.signs.iter();
+        present
+            .filter(move |(bit, _)| concepts >> bit & 1 == 1)
+            .map(|(_, name)| *name)
     }
 
     /// Findings that are not reported.

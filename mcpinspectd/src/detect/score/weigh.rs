@@ -3,7 +3,7 @@
 use super::features::Features;
 use super::weights::SurfaceWeights;
 use crate::detect::category::Evidence;
-use crate::detect::rules::{Decides, RuleId, RuleSet};
+use crate::detect::rules::{Decides, RuleId, RuleKind, RuleSet};
 use crate::model::Action;
 
 /// The share of a rule's weight that counts beside a heavier rule of the same kind of evidence: two ways to
@@ -23,6 +23,11 @@ const KINDS_TO_BLOCK: u32 = 3;
 pub struct Score {
     /// The action that they call for.
     pub action: Action,
+    /// The action that single rules call for by themselves.
+    pub decided: Action,
+    /// The same for rules that compare or compute, whose findings are facts whatever else the text says, and
+    /// for an administrator's own.
+    pub proven: Action,
     /// Log odds of the worst window.
     pub log_odds: f32,
 }
@@ -38,13 +43,25 @@ impl Score {
 pub fn weigh(rules: &RuleSet, weights: &SurfaceWeights, features: &Features) -> Score {
     let mut score = Score {
         action: Action::None,
+        decided: Action::None,
+        proven: Action::None,
         log_odds: weights.bias,
     };
     let mut buffer = Vec::new();
     for window in &features.windows {
-        let (log_odds, action) = weigh_window(rules, weights, window, &mut buffer);
+        let (log_odds, weighed) = weigh_window(rules, weights, window, &mut buffer);
         score.log_odds = score.log_odds.max(log_odds);
-        score.action = score.action.max(action);
+        score.action = score.action.max(weighed);
+        let single = window.iter().map(|id| rules.rule(*id));
+        for rule in single.filter(|rule| rule.decides.is_some()) {
+            let decided = rule.decides.map_or(Action::None, Decides::action);
+            score.decided = score.decided.max(decided);
+            let computed = matches!(rule.matching, RuleKind::Probe);
+            if computed || rule.evidence == Evidence::Imitation || !rule.builtin {
+                score.proven = score.proven.max(decided);
+            }
+        }
+        score.action = score.action.max(score.decided);
     }
     score
 }
@@ -78,13 +95,11 @@ fn weigh_window(
 ) -> (f32, Action) {
     let mut log_odds = weights.bias;
     let mut kinds = 0u32;
-    let mut alone = None;
     shares(rules, &weights.rules, window, buffer);
     for (id, share) in window.iter().zip(buffer.iter()) {
         let weight = weights.rules[id.0 as usize];
         let rule = rules.rule(*id);
         log_odds += share * weight;
-        alone = alone.max(rule.decides);
         if weight >= MINOR && rule.evidence != Evidence::Honest {
             kinds |= 1 << rule.evidence as u32;
         }
@@ -101,6 +116,5 @@ fn weigh_window(
     } else {
         Action::None
     };
-    let decided = alone.map_or(Action::None, Decides::action);
-    (log_odds, weighed.max(decided))
+    (log_odds, weighed)
 }

@@ -80,6 +80,10 @@ fn run(options: &Options) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for path in &options.paths {
         rows.extend(rows::read(path)?);
+        let fresh = path.join("fresh");
+        if fresh.is_dir() {
+            rows.extend(rows::read(&fresh)?);
+        }
     }
     let count = rows.len();
     let mut active = Arc::new(load(options)?);
@@ -92,6 +96,8 @@ fn run(options: &Options) -> anyhow::Result<()> {
         (judged, spent) = judge::judge(&active, rows);
     }
     print!("{}", tables::groups(&judged));
+    print!("\nhonest definitions:\n{}", tables::bars(&judged));
+    print!("\nreliability:\n{}", tables::reliability(&judged));
     println!(
         "\n{:.1} µs per row",
         spent.as_secs_f64() * 1e6 / count as f64

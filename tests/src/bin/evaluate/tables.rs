@@ -80,6 +80,104 @@ pub fn groups(judged: &[Judged]) -> String {
     out
 }
 
+/// The bars for honest definitions: a name, the tiers that count, and the share at `alert` that is accepted.
+const BARS: [(&str, &[&str], f64); 4] = [
+    ("live + official", &["live", "official"], 0.3),
+    ("registry", &["registry", "curated-bench"], 0.5),
+    ("wild", &["wild-unreviewed"], 0.2),
+    ("hard", &["source-extracted", "hard-negative"], 1.0),
+];
+/// The share of all honest definitions at `block` that is accepted, in per cent.
+const BLOCK_BAR: f64 = 0.05;
+/// Definitions of a desktop with 30 servers, and those of them that are new in a month: each server changes a
+/// tenth of its tools.
+const DESKTOP: f64 = 360.0;
+const NEW_IN_A_MONTH: f64 = 36.0;
+
+/// How honest definitions fare against the bars, and how often a person is bothered for nothing.
+pub fn bars(judged: &[Judged]) -> String {
+    let honest = || {
+        judged
+            .iter()
+            .filter(|one| !one.row.malicious() && one.row.message.is_none())
+    };
+    let mut out = String::new();
+    for (name, tiers, bar) in BARS {
+        let mut count = Count::default();
+        honest()
+            .filter(|one| tiers.contains(&one.row.tier()))
+            .for_each(|one| count.add(one.report.action));
+        if count.rows == 0 {
+            continue;
+        }
+        let share = percent(count.alert, count.rows);
+        let _ = writeln!(
+            out,
+            "{name:<17} {}  bar {bar:.2} {}",
+            count.cells(),
+            kept(share, bar)
+        );
+        if tiers.contains(&"live") {
+            let share = (share / 100.0).max(0.5 / count.rows as f64);
+            let _ = writeln!(
+                out,
+                "    a desktop of 30 servers: {:.1} false alerts when it is first seen, then one in {:.0} months",
+                share * DESKTOP,
+                1.0 / (share * NEW_IN_A_MONTH)
+            );
+        }
+    }
+    let mut all = Count::default();
+    honest().for_each(|one| all.add(one.report.action));
+    let share = percent(all.block, all.rows);
+    let _ = writeln!(
+        out,
+        "{:<17} {}  bar {BLOCK_BAR:.2} (block) {}",
+        "all",
+        all.cells(),
+        kept(share, BLOCK_BAR)
+    );
+    out
+}
+
+fn kept(share: f64, bar: f64) -> &'static str {
+    if share <= bar { "kept" } else { "MISSED" }
+}
+
+/// How often definitions of a score are attacks, if there were as many attacks as honest ones.
+pub fn reliability(judged: &[Judged]) -> String {
+    const STEPS: usize = 10;
+    let mut counts = [[0usize; 2]; STEPS];
+    let mut all = [0usize; 2];
+    for one in judged.iter().filter(|one| one.row.message.is_none()) {
+        if one.row.malicious() && !TEXT_TIERS.contains(&one.row.tier()) {
+            continue;
+        }
+        let step = ((one.report.score * STEPS as f32) as usize).min(STEPS - 1);
+        counts[step][usize::from(one.row.malicious())] += 1;
+        all[usize::from(one.row.malicious())] += 1;
+    }
+    let mut out = format!(
+        "{:<11} {:>7} {:>8} {:>11}\n",
+        "score", "honest", "attacks", "attacks, %"
+    );
+    for (step, [honest, attacks]) in counts.into_iter().enumerate() {
+        let (a, h) = (percent(attacks, all[1]), percent(honest, all[0]));
+        let share = if a + h > 0.0 {
+            100.0 * a / (a + h)
+        } else {
+            0.0
+        };
+        let from = step as f64 / STEPS as f64;
+        let _ = writeln!(
+            out,
+            "{from:.1} – {:.1}   {honest:>7} {attacks:>8} {share:>11.1}",
+            from + 0.1
+        );
+    }
+    out
+}
+
 /// How often each rule matches in attacks and in benign rows, and its weights: which rules are worth
 /// keeping.
 pub fn rules(active: &WeightedRules, judged: &[Judged]) -> String {

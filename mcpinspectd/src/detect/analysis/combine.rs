@@ -1,0 +1,139 @@
+//! What rules and model amount to together.
+//!
+//! Each is wrong in its own way: rules take strict documentation for an order, the model takes an unusual
+//! sentence for one. So what rules merely add up to counts for less where the model contradicts, and blocks
+//! only where it agrees; what a rule decides alone stands, unless it is a phrase and all else speaks against
+//! it. It also counts for less in a long definition, where
+//! many things are said and some stand together by chance. The model alone can raise an alert, and never
+//! blocks. The limits are points at which honest definitions of real servers hardly ever arrive.
+
+use crate::detect::meaning::Meaning;
+use crate::detect::score::Score;
+use crate::model::Action;
+
+/// Log odds of the model from which a definition is an alert.
+const ALERT: f32 = 0.3;
+/// Log odds of the model from which it is a warning.
+const WARN: f32 = -0.6;
+/// Log odds of the model below which it contradicts the rules, and by how much for each unit.
+const DOUBT: f32 = -2.0;
+const DOUBT_WEIGHT: f32 = 0.3;
+/// Log odds of the model below which rules that only add up do not block.
+const AGREEMENT: f32 = -0.5;
+/// Sentences of a definition of usual length, and what rules lose for each factor of e beyond it.
+const USUAL_LENGTH: f32 = 6.0;
+const LENGTH_WEIGHT: f32 = 0.7;
+/// What is left of the rules' log odds has to reach this for an alert.
+const RULES_ALERT: f32 = 0.55;
+
+/// What is left of the rules' log odds has to reach this for a phrase to decide alone.
+const RULES_DOUBTED: f32 = -1.5;
+
+/// What both amount to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Combined {
+    pub(super) action: Action,
+    /// The probability of an attack.
+    pub(super) probability: f32,
+    /// Whether the model's sentence is worth showing.
+    pub(super) telling: bool,
+}
+
+/// Combines what the rules and the model say about a definition.
+pub(super) fn combine(score: Score, meaning: Option<Meaning>) -> Combined {
+    let Some(meaning) = meaning else {
+        return Combined {
+            action: score.action,
+            probability: probability(score.log_odds),
+            telling: false,
+        };
+    };
+    let length = (meaning.sentences as f32 / USUAL_LENGTH).max(1.0).ln();
+    let doubt = (meaning.log_odds - DOUBT).min(0.0);
+    let rules = score.log_odds - LENGTH_WEIGHT * length + DOUBT_WEIGHT * doubt;
+    let weighed = if rules < RULES_ALERT {
+        // A doubted decision remains a warning too.
+        score.action.min(Action::Warn)
+    } else if meaning.log_odds < AGREEMENT {
+        score.action.min(Action::Alert)
+    } else {
+        score.action
+    };
+    let meant = if meaning.log_odds >= ALERT {
+        Action::Alert
+    } else if meaning.log_odds >= WARN {
+        Action::Warn
+    } else {
+        Action::None
+    };
+    let decided = match rules < RULES_DOUBTED {
+        true => score.proven,
+        false => score.decided,
+    };
+    // From an alert of either on, an attack is more likely than not.
+    let odds = (rules - RULES_ALERT).max(meaning.log_odds - ALERT);
+    Combined {
+        action: weighed.max(decided).max(meant),
+        probability: probability(odds),
+        telling: meant >= Action::Warn,
+    }
+}
+
+fn probability(log_odds: f32) -> f32 {
+    1.0 / (1.0 + (-log_odds).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn action(
+        rules: Action,
+        decided: Action,
+        log_odds: f32,
+        meaning: f32,
+        sentences: usize,
+    ) -> Action {
+        let score = Score {
+            action: rules,
+            decided,
+            proven: decided,
+            log_odds,
+        };
+        let meaning = Meaning {
+            log_odds: meaning,
+            sentence: 0,
+            sentences,
+            act: 0,
+        };
+        combine(score, Some(meaning)).action
+    }
+
+    #[test]
+    fn each_corrects_the_other() {
+        use Action::{Alert, Block, None, Warn};
+        assert_eq!(action(Alert, None, 0.6, DOUBT, 4), Alert);
+        assert_eq!(
+            action(Alert, None, 0.6, DOUBT - 1.0, 4),
+            Warn,
+            "contradicted"
+        );
+        assert_eq!(
+            action(Alert, None, 1.2, DOUBT - 1.0, 4),
+            Alert,
+            "not by enough"
+        );
+        assert_eq!(action(Alert, None, 0.6, DOUBT, 40), Warn, "long");
+        assert_eq!(action(Alert, Alert, 0.6, -9.0, 40), Alert, "decided alone");
+        assert_eq!(action(Block, None, 3.0, DOUBT, 4), Alert);
+        assert_eq!(action(Block, None, 3.0, AGREEMENT, 4), Block);
+        assert_eq!(action(None, None, -3.0, ALERT, 4), Alert);
+        assert_eq!(
+            action(None, None, -3.0, 9.0, 4),
+            Alert,
+            "the model never blocks"
+        );
+        assert_eq!(action(None, None, -3.0, WARN, 4), Warn);
+        assert_eq!(action(None, None, -3.0, WARN - 0.1, 4), None);
+    }
+}

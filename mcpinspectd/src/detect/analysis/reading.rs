@@ -1,0 +1,96 @@
+//! The sentences of a definition, as the model reads them.
+
+use crate::detect::category::Part;
+use crate::detect::matching::{KnownNames, Matcher};
+use crate::detect::meaning::features::{Sentence, hash};
+use crate::detect::meaning::token::{Token, tokens};
+use crate::detect::rules::RuleSet;
+use crate::detect::text::SubjectText;
+
+/// Most sentences of a definition that are read.
+const SENTENCES: usize = 1024;
+/// The fewest letters and digits of a sentence that says something.
+const LETTERS: usize = 4;
+
+/// A sentence of a definition.
+#[derive(Clone, Debug)]
+pub struct ReadSentence {
+    /// Where it starts and ends in the folded text.
+    pub(super) place: (u32, u32),
+    /// Its text as it was sent.
+    pub text: String,
+    /// Its tokens.
+    pub tokens: Vec<Token>,
+    /// Whether it stands beside the description, in a schema for example.
+    pub aside: bool,
+    /// The parameter that it describes.
+    pub parameter: Option<String>,
+    /// The signs in it, as hashes of their names.
+    pub signs: Vec<u64>,
+    /// The built-in rules that match in it, as hashes of their ids.
+    pub rules: Vec<u64>,
+}
+
+impl ReadSentence {
+    /// The sentence as the model sees it. `topic` are the words of the names of the server's tools.
+    pub fn seen<'a>(&'a self, topic: &'a [String]) -> Sentence<'a> {
+        Sentence {
+            tokens: &self.tokens,
+            aside: self.aside,
+            parameter: self.parameter.as_deref(),
+            topic,
+            signs: &self.signs,
+            rules: &self.rules,
+        }
+    }
+}
+
+/// The sentences of the definition that `matcher` has just examined.
+pub(super) fn sentences<'a>(
+    rules: &'a RuleSet,
+    text: &'a SubjectText<'_>,
+    matcher: &'a Matcher,
+    names: &'a KnownNames<'_>,
+) -> impl Iterator<Item = ReadSentence> {
+    let matches = &matcher.results.matches;
+    let read = matcher.sentences.iter().filter_map(move |seen| {
+        let (_, piece) = text.piece_at(seen.start as usize)?;
+        if matches!(piece.part, Part::Key | Part::Name) {
+            return None;
+        }
+        let end = (seen.end as usize).min(piece.end);
+        let (from, to) = text.raw_range(piece, seen.start as usize, end);
+        let raw = piece.raw.get(from..to)?.trim();
+        let letters = raw.chars().filter(|c| c.is_alphanumeric());
+        if letters.take(LETTERS).count() < LETTERS {
+            return None;
+        }
+        let first = matches.partition_point(|found| found.start < seen.start);
+        let inside = matches[first..]
+            .iter()
+            .take_while(|found| found.start < seen.end)
+            .map(|found| rules.rule(found.rule));
+        Some(ReadSentence {
+            place: (seen.start, seen.end),
+            text: raw.to_owned(),
+            tokens: tokens(raw, names),
+            aside: piece.part != Part::Description,
+            parameter: (piece.part == Part::Schema)
+                .then(|| parameter(&text.path(piece.path)).map(str::to_owned))
+                .flatten(),
+            signs: rules.signs(seen.concepts).collect(),
+            rules: inside
+                .filter(|rule| rule.builtin)
+                .map(|rule| hash(rule.id.as_bytes()))
+                .collect(),
+        })
+    });
+    read.take(SENTENCES)
+}
+
+/// The parameter that the text at `path` describes: `city` for `inputSchema.properties.city.description`.
+fn parameter(path: &str) -> Option<&str> {
+    let (before, _) = path.rsplit_once(".description")?;
+    let (before, name) = before.rsplit_once('.')?;
+    before.ends_with("properties").then_some(name)
+}

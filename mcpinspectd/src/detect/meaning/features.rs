@@ -1,0 +1,223 @@
+//! What counts of a sentence: its words in their order, its shape, and the signs that the rules know.
+//!
+//! Words alone do not carry over to the next author. What attacks have in common is their shape: a name that is
+//! not the server's own, an order to someone, a condition, an address, in a place where a description would
+//! talk about something else. So the lists of words and the tokens of the rules count as signs too, alone, in
+//! pairs, and together with the shape.
+//!
+//! Every feature is hashed into one of [`BUCKETS`]. Names are hashed, not numbers: a new list of words or a
+//! new rule does not shift the others.
+
+use super::token::{CLASSES, Class, TOKENS, Token};
+
+/// How many buckets there are.
+pub const BUCKETS: usize = 1 << 17;
+/// Most signs of a sentence that are combined.
+const SIGNS: usize = 28;
+/// Beginnings of words that are compared with the tool's name, in bytes.
+const STEM: usize = 5;
+
+/// A sentence as it stands in a definition.
+#[derive(Clone, Copy, Debug)]
+pub struct Sentence<'a> {
+    /// Its tokens.
+    pub tokens: &'a [Token],
+    /// Whether it stands beside the description, in a schema for example.
+    pub aside: bool,
+    /// The parameter that it describes.
+    pub parameter: Option<&'a str>,
+    /// The words of the names of the server's tools, in lower case.
+    pub topic: &'a [String],
+    /// The signs in it, as hashes of their names.
+    pub signs: &'a [u64],
+    /// The rules that match in it, as hashes of their ids.
+    pub rules: &'a [u64],
+}
+
+/// The features of a sentence by kind: buckets, ascending and without repeats.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Sequences of words, and parts of words.
+    pub words: Vec<u32>,
+    /// What stands in it, and where it stands.
+    pub shape: Vec<u32>,
+    /// The signs that the rules know.
+    pub signs: Vec<u32>,
+}
+
+/// FNV-1a over 64 bits: the same on every machine.
+pub fn hash(bytes: &[u8]) -> u64 {
+    extend(SEED, bytes)
+}
+
+const SEED: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn extend(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// The bucket of a feature of some kind.
+fn bucket(kind: u8, feature: u64) -> u32 {
+    let hash = extend(extend(SEED, &[kind]), &feature.to_le_bytes());
+    // The low bits of this hash are its weakest.
+    ((hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32 % BUCKETS as u32
+}
+
+fn pair(a: u64, b: u64) -> u64 {
+    extend(a, &b.to_le_bytes())
+}
+
+/// The features of a sentence.
+pub fn features(sentence: &Sentence<'_>) -> Features {
+    let mut out = Features::default();
+    sequences(sentence.tokens, &mut out.words);
+    parts(sentence.tokens, &mut out.words);
+    let flags = flags(sentence);
+    for (index, a) in flags.iter().enumerate() {
+        out.shape.push(bucket(20, *a));
+        let others = flags[index + 1..].iter();
+        out.shape.extend(others.map(|b| bucket(21, a << 8 | b)));
+    }
+    if let Some(name) = sentence.parameter {
+        let words = words_of(name);
+        out.shape
+            .extend(words.iter().map(|word| bucket(22, hash(word.as_bytes()))));
+    }
+    let signs = &sentence.signs[..sentence.signs.len().min(SIGNS)];
+    for (index, a) in signs.iter().enumerate() {
+        out.signs.push(bucket(30, *a));
+        let others = signs[index + 1..].iter();
+        out.signs
+            .extend(others.map(|b| bucket(31, pair(*a.min(b), *a.max(b)))));
+        out.signs
+            .extend(flags.iter().map(|flag| bucket(33, pair(*a, *flag))));
+    }
+    out.signs
+        .extend(sentence.rules.iter().map(|rule| bucket(32, *rule)));
+    for list in [&mut out.words, &mut out.shape, &mut out.signs] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    out
+}
+
+/// What a token counts as in a sequence.
+fn meaning(token: &Token) -> u64 {
+    match token.class {
+        Class::Word | Class::Character | Class::Mark => hash(token.text.as_bytes()),
+        class => extend(SEED ^ 0x5bd1, &[known_as(class) as u8]),
+    }
+}
+
+/// A tool of another server counts as what it looks like: which servers there are differs from one machine
+/// to the next, and rules tell them apart.
+fn known_as(class: Class) -> Class {
+    match class {
+        Class::ForeignTool => Class::ToolLike,
+        class => class,
+    }
+}
+
+/// One to three tokens in a row, and two with one or two between them.
+fn sequences(tokens: &[Token], out: &mut Vec<u32>) {
+    let edge = hash(b"$");
+    let tokens: Vec<u64> = tokens.iter().map(meaning).collect();
+    let at = |index: usize| match index {
+        0 => edge,
+        _ => tokens.get(index - 1).copied().unwrap_or(edge),
+    };
+    for index in 0..=tokens.len() {
+        let (a, b, c) = (at(index), at(index + 1), at(index + 2));
+        out.push(bucket(2, pair(a, b)));
+        out.push(bucket(3, pair(pair(a, b), c)));
+        if index > 0 {
+            out.push(bucket(1, a));
+        }
+        if index > 0 && index < tokens.len() {
+            out.push(bucket(4, pair(a, c)));
+            out.push(bucket(5, pair(a, at(index + 3))));
+        }
+    }
+}
+
+/// Parts of words, which are the same in many forms of a word.
+fn parts(tokens: &[Token], out: &mut Vec<u32>) {
+    let mut letters: Vec<char> = Vec::new();
+    for token in tokens {
+        if token.class != Class::Word || token.text.len() < 4 {
+            continue;
+        }
+        letters.clear();
+        letters.push('^');
+        letters.extend(token.text.chars());
+        letters.push('$');
+        let shortest = if token.text.is_ascii() { 4 } else { 3 };
+        for length in shortest..=5 {
+            out.extend(letters.windows(length).map(|part| {
+                let part = part.iter().fold(SEED, |hash, letter| {
+                    extend(hash, &u32::from(*letter).to_le_bytes())
+                });
+                bucket(6, part)
+            }));
+        }
+    }
+}
+
+/// The shape of a sentence, as numbers below 256.
+fn flags(sentence: &Sentence<'_>) -> Vec<u64> {
+    let tokens = sentence.tokens;
+    let mut counts = [0usize; CLASSES];
+    for token in tokens {
+        counts[known_as(token.class) as usize] += 1;
+    }
+    let mut flags: Vec<u64> = Vec::new();
+    for (class, count) in (0u64..).zip(counts).skip(Class::Itself as usize) {
+        flags.extend((count > 0).then_some(class));
+        flags.extend((count > 1).then_some(32 + class));
+    }
+    flags.push(64 + u64::from(sentence.aside));
+    flags.push(match tokens.len() {
+        0..=5 => 70,
+        6..=11 => 71,
+        12..=20 => 72,
+        21..=35 => 73,
+        TOKENS.. => 75,
+        _ => 74,
+    });
+    // How much of it is about what the server is about.
+    let stems: Vec<&str> = sentence.topic.iter().map(|word| stem(word)).collect();
+    let words = tokens.iter().filter(|token| token.class == Class::Word);
+    let about = words
+        .filter(|token| stems.contains(&stem(&token.text)))
+        .take(3)
+        .count();
+    flags.push(80 + about as u64);
+    flags.extend(tokens.first().map(|first| 90 + first.class as u64));
+    flags
+}
+
+/// The beginning of a word.
+fn stem(word: &str) -> &str {
+    &word[..word.floor_char_boundary(STEM)]
+}
+
+/// The words of a name of more than two letters, in lower case.
+pub fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut lower = false;
+    for letter in name.chars().take(96) {
+        if !letter.is_alphanumeric() || (letter.is_uppercase() && lower) {
+            words.push(String::new());
+        }
+        lower = letter.is_lowercase();
+        if letter.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(letter.to_lowercase());
+        }
+    }
+    words.retain(|word| word.len() > 2);
+    words
+}

@@ -1,0 +1,123 @@
+//! What a sentence asks, of whom, about what.
+//!
+//! Rules know phrases, and phrases do not carry over to the next author: an attack in new words has none of
+//! them. A small model answers for each sentence of a definition whether it asks an agent for something that a
+//! description has no business to ask, and which act that is. It was trained on sentences that were written for
+//! the purpose (`mcpinspectd/training`), each attack beside an honest twin in nearly the same words, so that
+//! what it has learnt is not a topic or a tone.
+//!
+//! - [`token`]: words, and what takes the place of a word
+//! - [`features`](mod@features): what of a sentence counts
+//! - [`model`]: the weights
+//! - [`act`]: what may be asked
+//!
+//! It runs on definitions alone, once for each new one.
+
+pub mod act;
+pub mod features;
+pub mod model;
+pub mod token;
+
+use std::sync::LazyLock;
+
+use self::act::{ACTS, Act};
+use self::features::{Sentence, features};
+use self::model::{ANSWERS, Model};
+
+/// The built-in model, as `cargo xtask train` writes it.
+static MODEL: &[u8] = include_bytes!("../../../rules/meaning.bin");
+
+/// How much less a sentence says in a long definition: among many sentences, one stands out by chance. In log
+/// odds for each factor of e in the number of sentences.
+const BREADTH: f32 = 0.7;
+/// Sentences that every definition is taken to have besides its own: a single one is not proof against chance.
+const UNSAID: f32 = 3.0;
+
+/// What the model makes of a definition.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Meaning {
+    /// Log odds that a sentence of it asks for something that it has no business to ask.
+    pub log_odds: f32,
+    /// Which sentence that is.
+    pub sentence: usize,
+    /// How many sentences there are.
+    pub sentences: usize,
+    /// Which act it most likely is, by its index in [`ACTS`].
+    pub act: usize,
+}
+
+impl Meaning {
+    /// The act.
+    pub fn act(&self) -> &'static Act {
+        &ACTS[self.act.min(ACTS.len() - 1)]
+    }
+}
+
+/// The built-in model.
+#[expect(
+    clippy::expect_used,
+    reason = "the file is part of the program, and a test reads it"
+)]
+pub fn builtin() -> &'static Model<'static> {
+    static BUILTIN: LazyLock<Model<'static>> =
+        LazyLock::new(|| Model::read(MODEL).expect("the built-in model is valid"));
+    &BUILTIN
+}
+
+/// Listens to the sentences of a definition, one after the other, and keeps the most telling answer.
+#[derive(Debug)]
+pub struct Listener<'m> {
+    model: &'m Model<'m>,
+    heard: usize,
+    /// Log odds, which sentence, and all answers about it.
+    worst: Option<(f32, usize, [f32; ANSWERS])>,
+}
+
+impl<'m> Listener<'m> {
+    /// A listener that has heard nothing.
+    pub fn new(model: &'m Model<'m>) -> Self {
+        Self {
+            model,
+            heard: 0,
+            worst: None,
+        }
+    }
+
+    /// Takes in a sentence. Returns whether it is the most telling so far.
+    pub fn hear(&mut self, sentence: &Sentence<'_>) -> bool {
+        let answers = self.model.answers(&features(sentence));
+        let worse = self
+            .worst
+            .is_none_or(|(log_odds, ..)| answers[0] > log_odds);
+        if worse {
+            self.worst = Some((answers[0], self.heard, answers));
+        }
+        self.heard += 1;
+        worse
+    }
+
+    /// What it makes of all of them; `None` if there were none.
+    pub fn meaning(&self) -> Option<Meaning> {
+        let (log_odds, sentence, answers) = self.worst?;
+        let acts = answers[1..].iter().enumerate();
+        let act = acts
+            .max_by(|a, b| a.1.total_cmp(b.1))
+            .map_or(0, |best| best.0);
+        Some(Meaning {
+            log_odds: log_odds - BREADTH * (self.heard as f32 + UNSAID).ln(),
+            sentence,
+            sentences: self.heard,
+            act,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_model_is_valid() {
+        assert!(Model::read(MODEL).is_some());
+    }
+}
