@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::detect::ToolDefinition;
 use crate::mcp::json;
-use crate::model::{Action, DefinitionHash, ItemKind, ToolStatus};
+use crate::model::{DefinitionHash, Detection, ItemKind, ToolStatus};
 use crate::registry::{ItemKey, MAX_NAME, Shortage};
 use crate::session::listing::Listings;
 
@@ -58,8 +58,8 @@ pub(super) struct Undecided {
     pub(super) hash: DefinitionHash,
     pub(super) definition: Box<RawValue>,
     pub(super) status: ToolStatus,
-    /// What it called for so far.
-    pub(super) action: Action,
+    /// The patterns of the findings that were told.
+    pub(super) told: Vec<String>,
 }
 
 impl Definitions {
@@ -99,7 +99,7 @@ impl Definitions {
     }
 
     /// Keeps a definition until the listing is complete. What finds no room stays as it was judged.
-    pub(super) fn postpone(&mut self, tool: &ToolDefinition<'_>, action: Action) {
+    pub(super) fn postpone(&mut self, tool: &ToolDefinition<'_>, told: &[Detection]) {
         let bytes = self.undecided_bytes + tool.definition.get().len();
         if self.undecided.len() >= MAX_UNDECIDED || bytes > MAX_UNDECIDED_BYTES {
             return;
@@ -110,7 +110,7 @@ impl Definitions {
             hash: tool.hash,
             definition: tool.definition.to_owned(),
             status: tool.status,
-            action,
+            told: told.iter().map(|one| one.pattern.clone()).collect(),
         });
     }
 

@@ -376,8 +376,10 @@ impl SessionState {
                 status: one.status,
                 pinned: None,
             };
-            let verdict = turn.judges.detector.tool(&self.context(turn.time), &tool);
-            if verdict.action > one.action {
+            let mut verdict = turn.judges.detector.tool(&self.context(turn.time), &tool);
+            let told = |pattern: &String| one.told.contains(pattern);
+            verdict.detections.retain(|found| !told(&found.pattern));
+            if !verdict.detections.is_empty() {
                 self.report_findings(turn, &verdict, Some(&one.name));
             }
         }
@@ -447,7 +449,7 @@ impl SessionState {
         };
         let verdict = turn.judges.detector.tool(&self.context(turn.time), &tool);
         if verdict.undecided && status != ToolStatus::Unchanged {
-            self.definitions.postpone(&tool, verdict.action);
+            self.definitions.postpone(&tool, &verdict.detections);
         }
         let alerts = verdict.action >= Action::Alert;
         let number = match pin_status {
