@@ -9,6 +9,9 @@ use crate::detect::text::SubjectText;
 
 /// Most sentences of a definition that are read.
 const SENTENCES: usize = 1024;
+/// Most bytes of a sentence that are read. What folds to little may be long, and the middle of a value that is
+/// too long was left out when it was folded.
+const BYTES: usize = 4096;
 /// The fewest letters and digits of a sentence that says something.
 const LETTERS: usize = 4;
 
@@ -60,7 +63,8 @@ pub(super) fn sentences<'a>(
         }
         let end = (seen.end as usize).min(piece.end);
         let (from, to) = text.raw_range(piece, seen.start as usize, end);
-        let raw = piece.raw.get(from..to)?.trim();
+        let raw = piece.raw.get(from..to)?;
+        let raw = raw[..raw.floor_char_boundary(BYTES)].trim();
         let letters = raw.chars().filter(|c| c.is_alphanumeric());
         if letters.take(LETTERS).count() < LETTERS {
             return None;
