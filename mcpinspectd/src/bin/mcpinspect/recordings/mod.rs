@@ -259,7 +259,8 @@ mod tests {
         let day = 1_795_392_000_000_000_000;
         assert_eq!(since("2026-11-23"), Ok(day));
         assert_eq!(since("2026-11-23T00:00:01Z"), Ok(day + 1_000_000_000));
-        let ago = Timestamp::now().0 - since("2h").unwrap();
+        let then = since("2h").unwrap();
+        let ago = Timestamp::now().0 - then;
         assert!(
             (7_200_000_000_000..7_300_000_000_000).contains(&ago),
             "{ago}"
