@@ -28,6 +28,10 @@ const DECODED_WEIGHT: f32 = 1.0;
 /// Most neighbours of a tool whose names say what its server is about.
 const NEIGHBOURS: usize = 64;
 
+/// Most bytes of a definition whose sentences the model reads. A longer one is left to the rules, so that reading
+/// it costs no more memory.
+const READ: usize = 1 << 20;
+
 /// Most bytes of a tool's own name that are looked for in its text.
 const NAME: usize = 1024;
 
@@ -154,6 +158,10 @@ impl Analyser {
         context: AnalysisContext<'_>,
     ) -> Option<(Meaning, ReadSentence)> {
         self.sentences.clear();
+        let bytes: usize = text.pieces().iter().map(|piece| piece.raw.len()).sum();
+        if bytes > READ {
+            return None;
+        }
         self.topic = topic(context);
         let mut listener = Listener::new(meaning::builtin());
         let mut telling = None;
