@@ -1,6 +1,6 @@
 //! The output formats of a scan: for people, for scripts, and for code scanning.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
@@ -127,21 +127,26 @@ pub fn sarif(
                 .map(move |detection| result(outcome, detection, source))
         })
         .collect();
-    let used: BTreeSet<&str> = outcomes
+    // Not every finding comes from a rule of the pack: what a sentence means and what an agent did have ids as well.
+    let used: BTreeMap<&str, &Detection> = outcomes
         .iter()
         .flat_map(|outcome| &outcome.detections)
-        .map(|detection| detection.pattern.as_str())
+        .map(|detection| (detection.pattern.as_str(), detection))
         .collect();
-    let rules: Vec<Value> = knowledge
+    let packed: BTreeMap<&str, &str> = knowledge
         .rules
         .rules()
         .iter()
-        .filter(|rule| used.contains(rule.id.as_str()))
-        .map(|rule| {
+        .map(|rule| (rule.id.as_str(), rule.explanation.as_str()))
+        .collect();
+    let rules: Vec<Value> = used
+        .into_iter()
+        .map(|(id, detection)| {
+            let explanation = packed.get(id).copied();
             json!({
-                "id": rule.id,
-                "shortDescription": { "text": rule.explanation },
-                "properties": { "category": rule.category, "severity": rule.severity },
+                "id": id,
+                "shortDescription": { "text": explanation.unwrap_or(&detection.explanation) },
+                "properties": { "category": detection.category, "severity": detection.severity },
             })
         })
         .collect();
