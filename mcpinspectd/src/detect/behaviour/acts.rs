@@ -69,6 +69,9 @@ impl BitAnd for Acts {
     }
 }
 
+/// More bytes than any verb below has: a longer word need not be put into lower case.
+const VERB: usize = 64;
+
 /// Verbs in the form in which orders have them, by act. English first, then German, French, Spanish, Italian,
 /// Portuguese and Dutch.
 const VERBS: &[(Acts, &[&str])] = &[
@@ -453,6 +456,7 @@ impl ToolAct {
             Some(at) => Acts::of_verb(&words[at]),
             None => description
                 .and_then(|text| text.split_whitespace().next())
+                .filter(|word| word.len() <= VERB)
                 .map(|word| Acts::of_verb(third_person(&word.to_lowercase())))
                 .unwrap_or_default(),
         };
