@@ -214,8 +214,8 @@ mod tests {
             ]
         );
         assert_eq!(
-            found("titled 'Intro with Mark', it's the user's own \"new_password\""),
-            [("new_password", 1.2), ("Intro with Mark", 1.5)]
+            found("titled 'Intro with Mark', it's the user's own \"winter_lake\""),
+            [("winter_lake", 1.2), ("Intro with Mark", 1.5)]
         );
         assert_eq!(found("Just a few words."), []);
         assert_eq!(
