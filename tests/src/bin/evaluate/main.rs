@@ -6,6 +6,7 @@
 //! fitted to flatter; `--cross-validate` leaves out one group after the other, fits without it and
 //! measures on it, which says more about attacks that nobody has seen yet. Whole sessions are judged too.
 
+mod examples;
 mod fit;
 mod judge;
 mod rows;
@@ -34,7 +35,7 @@ use mcpinspectd::detect::{BUILTIN_RULES, BUILTIN_WEIGHTS, WeightedRules};
 #[command(name = "evaluate")]
 struct Options {
     /// Files, or directories with `*.jsonl` files.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "examples")]
     paths: Vec<PathBuf>,
     /// Fit weights to these files, write them to FILE, and measure with them.
     #[arg(long, value_name = "FILE")]
@@ -57,6 +58,9 @@ struct Options {
     /// Show what was found in the worst mistakes.
     #[arg(long)]
     explain: bool,
+    /// Check that the specification's examples of messages in this directory are read as what they are.
+    #[arg(long, value_name = "DIRECTORY")]
+    examples: Option<PathBuf>,
     /// How strongly the fit keeps to the weights in the rule file.
     #[arg(long, default_value_t = Settings::default().prior)]
     prior: f32,
@@ -73,6 +77,12 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> anyhow::Result<()> {
+    if let Some(directory) = &options.examples {
+        println!("{} examples read", examples::check(directory)?);
+    }
+    if options.paths.is_empty() {
+        return Ok(());
+    }
     let settings = Settings {
         prior: options.prior,
         ..Settings::default()

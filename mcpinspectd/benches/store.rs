@@ -1,0 +1,218 @@
+//! What the message store achieves: messages a second to disk, their size there, and how long questions take.
+//!
+//! `cargo bench -p mcpinspectd --bench store`. `MESSAGES` sets how many are written (100,000), `RATE` how many a
+//! second are offered (20,000). Nothing may be dropped at a rate that the store can bear: what is lost is printed.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot run has nothing to measure"
+)]
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use mcpinspectd::detect::NoDetector;
+use mcpinspectd::engine::{Engine, Limits};
+use mcpinspectd::event::Event;
+use mcpinspectd::keeping::{Content, Keep, KeepRules};
+use mcpinspectd::message_store::{Recorder, Settings, StoreFile};
+use mcpinspectd::model::Direction::{ClientToServer, ServerToClient};
+use mcpinspectd::model::Timestamp;
+use mcpinspectd::pipeline::message_queue;
+use mcpinspectd::queue::Bounds;
+use mcpinspectd::recall::{Question, Recall as _, Search, Viewer};
+use mcpinspectd::registry::Registry;
+use mcpinspectd::source::script::Script;
+use serde_json::json;
+
+/// Sessions that speak in turn.
+const SESSIONS: usize = 20;
+/// Different words in all messages.
+const WORDS: u64 = 20_000;
+
+fn main() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("messages.db");
+    let exchanges = number("MESSAGES", 100_000) / 2;
+    write(&path, exchanges, number("RATE", 20_000));
+    ask(&path);
+    let start = Instant::now();
+    let opened = recorder(&path).unwrap();
+    println!("opened in {:?}", start.elapsed());
+    drop(opened);
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
+}
+
+fn bounds() -> Bounds {
+    Bounds {
+        items: 16_384,
+        bytes: 16 << 20,
+    }
+}
+
+fn settings(path: &Path) -> Settings {
+    Settings {
+        path: path.to_owned(),
+        max_size: 8 << 30,
+        rules: KeepRules {
+            default: Keep {
+                content: Content::Redacted,
+                days: 30,
+            },
+            rules: Vec::new(),
+        },
+    }
+}
+
+/// Opens the store, with a queue at whose other end nobody is.
+fn recorder(path: &Path) -> std::io::Result<Recorder> {
+    let (queue, records) = message_queue(bounds());
+    drop(queue);
+    Recorder::start(settings(path), records, |_| {})
+}
+
+fn write(path: &Path, exchanges: u64, rate: u64) {
+    let (mut queue, records) = message_queue(bounds());
+    let (tell, events) = mpsc::channel::<Event>();
+    let recorder = Recorder::start(settings(path), records, move |event| {
+        let _ = tell.send(event);
+    })
+    .unwrap();
+    let mut engine = Engine::new(
+        Limits::default(),
+        Registry::in_memory(),
+        Box::new(NoDetector),
+    );
+    let mut scripts: Vec<Script> = (0..SESSIONS)
+        .map(|number| Script::new(&format!("server-{number}")).paced(Timestamp::now(), 1000))
+        .collect();
+    for script in &scripts {
+        engine.handle(script.start(), &mut queue);
+    }
+    let mut writer = Writer::new();
+    let start = Instant::now();
+    let mut raw = 0;
+    for number in 0..exchanges {
+        let script = &mut scripts[usize::try_from(number).unwrap() % SESSIONS];
+        for (direction, text) in writer.exchange(number) {
+            raw += text.len();
+            engine.handle(script.line(direction, &text), &mut queue);
+        }
+        let due = Duration::from_secs_f64((2 * number) as f64 / rate as f64);
+        if let Some(early) = due.checked_sub(start.elapsed())
+            && early > Duration::from_millis(2)
+        {
+            std::thread::sleep(early);
+        }
+    }
+    drop(queue);
+    drop(recorder);
+    let took = start.elapsed();
+    let size = std::fs::metadata(path).unwrap().len();
+    let messages = 2 * exchanges;
+    println!(
+        "{messages} messages, {} bytes each, in {took:?}: {:.0}/s; {} MiB on disk, {:.2} of what was said",
+        raw as u64 / messages,
+        messages as f64 / took.as_secs_f64(),
+        size >> 20,
+        size as f64 / raw as f64
+    );
+    for event in events {
+        println!("{}", serde_json::to_string(&event).unwrap());
+    }
+}
+
+/// Writes calls and answers of words, of which some are common.
+struct Writer {
+    words: Vec<String>,
+    dice: u64,
+}
+
+impl Writer {
+    fn new() -> Self {
+        Self {
+            words: (0..WORDS)
+                .map(|number| format!("w{:x}", number * number + 77))
+                .collect(),
+            dice: 7,
+        }
+    }
+
+    fn sentence(&mut self, count: usize) -> String {
+        let mut text = String::new();
+        for _ in 0..count {
+            self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005) + 1;
+            let index = ((self.dice >> 33) % WORDS) * ((self.dice >> 13) % WORDS) / WORDS;
+            text.push_str(&self.words[usize::try_from(index).unwrap()]);
+            text.push(' ');
+        }
+        text
+    }
+
+    fn exchange(&mut self, number: u64) -> [(mcpinspectd::model::Direction, String); 2] {
+        let note = if number == 1234 { "needle" } else { "hay" };
+        let call = json!({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {
+            "name": format!("tool_{}", number % 17),
+            "arguments": {
+                "path": format!("/srv/data/reports/{}/{number}.txt", number % 97),
+                "query": self.sentence(6),
+                "note": note,
+            },
+            "_meta": {"progressToken": number}}});
+        let answer = json!({"jsonrpc": "2.0", "id": number, "result": {
+            "content": [{"type": "text", "text": self.sentence(60)}],
+            "isError": number.is_multiple_of(50)}});
+        [
+            (ClientToServer, call.to_string()),
+            (ServerToClient, answer.to_string()),
+        ]
+    }
+}
+
+fn ask(path: &Path) {
+    let search = |search: Search| {
+        Question::Search(Search {
+            limit: 50,
+            ..search
+        })
+    };
+    let text = |text: &str| Search {
+        text: text.to_owned(),
+        ..Search::default()
+    };
+    let of = |server: &str, search: Search| Search {
+        server: Some(server.to_owned()),
+        ..search
+    };
+    let recent = Search {
+        since: Some(Timestamp::now().0 - 3_600_000_000_000),
+        ..Search::default()
+    };
+    let failed = Search {
+        error: true,
+        ..Search::default()
+    };
+    let everything = Question::Statistics {
+        server: None,
+        days: None,
+    };
+    for (name, question) in [
+        ("rare word", search(text("needle"))),
+        ("common word", search(text("hay reports"))),
+        ("three common words", search(text("hay reports w4d data"))),
+        ("server and time", search(of("server-3", recent))),
+        (
+            "unknown server, common word",
+            search(of("none", text("hay"))),
+        ),
+        ("errors", search(failed)),
+        ("statistics", everything),
+    ] {
+        let start = Instant::now();
+        let rows = StoreFile::new(path).recall(&question, Viewer::All).unwrap();
+        println!("{name}: {} rows in {:?}", rows.len(), start.elapsed());
+    }
+}
