@@ -21,6 +21,8 @@ pub enum Priority {
     Pipeline = -10,
     /// Work that no event waits for, at the priority of an ordinary process.
     Background = 0,
+    /// Work that gives way to every process: a stranger's question.
+    Idle = 15,
 }
 
 impl Priority {

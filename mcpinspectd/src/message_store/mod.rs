@@ -12,6 +12,7 @@
 //! - `import`: a tape's messages, written to the store
 //! - `retention`: what is removed, and when
 //! - `open`: opening the file, and setting a damaged one aside
+//! - `texts`: texts of messages, decompressed
 //! - `read`: answers to questions
 
 mod block;
@@ -21,13 +22,19 @@ mod open;
 mod read;
 mod retention;
 mod tally;
+mod texts;
 mod thread;
 mod words;
 mod write;
 
 pub use import::{Import, ImportError};
+pub(crate) use open::open_to_read;
 pub use read::StoreFile;
+pub(crate) use read::{correlation_word, direction_word, kind_word};
+pub(crate) use tally::histogram;
+pub(crate) use texts::Texts;
 pub use thread::{Recorder, Settings};
+pub(crate) use words::{Mark, question};
 
 #[cfg(test)]
 mod tests;

@@ -121,6 +121,14 @@ pub(super) fn read(path: &Path) -> Result<Connection, Unusable> {
     Ok(connection)
 }
 
+/// Opens the file at `path` for another module that reads it.
+///
+/// # Errors
+/// Why it cannot be read, for a person.
+pub(crate) fn open_to_read(path: &Path) -> Result<Connection, String> {
+    read(path).map_err(|error| format!("the message store cannot be read: {error}"))
+}
+
 /// The version of the file's schema; 0 for an empty file.
 fn version(connection: &Connection) -> Result<u32, Unusable> {
     let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;

@@ -13,9 +13,9 @@ use rusqlite::{Connection, ErrorCode, Row, params_from_iter};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::block::decompress;
 use super::open::{self, Unusable};
 use super::tally::{self, NO_USER};
+use super::texts::Texts;
 use super::words::{self, Mark};
 use super::write::{ERROR, GAP_BEFORE, MASKED};
 use crate::model::Timestamp;
@@ -35,7 +35,7 @@ const STEPS: i32 = 10_000;
 /// Bytes of the messages of one answer, after which it ends.
 const MAX_ANSWER: usize = 8 << 20;
 
-/// The columns of a message, as [`Texts::message`] reads them.
+/// The columns of a message, as [`Lines::message`] reads them.
 const MESSAGE: &str = "message.id, session.session_id, session.server, message.sequence, message.is_member,
     message.time, message.direction, message.kind, message.method, message.rpc_id, message.tool,
     message.answers, message.concerns, message.call, message.correlation, message.latency, message.flags,
@@ -98,6 +98,16 @@ impl Conditions {
         self.values.push(value.into());
     }
 
+    /// Those on rows that have a user and a server of their own.
+    fn of(viewer: Viewer, server: Option<&str>) -> Self {
+        let mut conditions = Self::default();
+        conditions.viewer(viewer, "uid = ?");
+        if let Some(server) = server {
+            conditions.add("server = ?", server.to_owned());
+        }
+        conditions
+    }
+
     fn viewer(&mut self, viewer: Viewer, text: &'static str) {
         if let Viewer::User(uid) = viewer {
             self.add(text, i64::from(uid));
@@ -139,11 +149,7 @@ impl Reader {
         session: Option<&str>,
         limit: usize,
     ) -> Result<Vec<String>, RecallError> {
-        let mut conditions = Conditions::default();
-        conditions.viewer(self.viewer, "uid = ?");
-        if let Some(server) = server {
-            conditions.add("server = ?", server.to_owned());
-        }
+        let mut conditions = Conditions::of(self.viewer, server);
         if let Some(since) = since {
             conditions.add("(ended IS NULL OR last >= ?)", number(since));
         }
@@ -204,8 +210,8 @@ impl Reader {
             conditions.text(),
             limit.min(MAX_ROWS)
         );
-        let mut texts = Texts::new(&self.connection);
-        self.rows(&sql, conditions.values, |row| texts.message(row))
+        let mut lines = Lines(Texts::new(&self.connection));
+        self.rows(&sql, conditions.values, |row| lines.message(row))
     }
 
     fn events(&self, session: &str, limit: usize) -> Result<Vec<String>, RecallError> {
@@ -243,20 +249,6 @@ impl Reader {
             error,
             limit,
         } = search;
-        let wanted = words::words(text);
-        if wanted.is_empty() && !text.trim().is_empty() {
-            return Err(RecallError::Invalid(format!(
-                "`{}` has no word to search for: a word has at least two letters or digits",
-                crate::text::escape::printable(text, 64)
-            )));
-        }
-        // Of each kind, FTS's own syntax is out of reach: every word is quoted.
-        let mut all = String::new();
-        for word in wanted {
-            all.push('"');
-            all.push_str(&word);
-            all.push_str("\" ");
-        }
         let user = match self.viewer {
             Viewer::User(uid) => Some(Mark::User(Some(uid))),
             Viewer::All => None,
@@ -268,9 +260,8 @@ impl Reader {
             tool.as_deref().map(Mark::Tool),
             error.then_some(Mark::Error),
         ];
-        for mark in marks.into_iter().flatten() {
-            mark.push(&mut all);
-        }
+        let all =
+            words::question(text, marks.into_iter().flatten()).map_err(RecallError::Invalid)?;
         let mut conditions = Conditions::default();
         let (from, id, floor) = if all.is_empty() {
             ("message", "message.id", "message.id >= ?")
@@ -308,8 +299,8 @@ impl Reader {
             conditions.text(),
             (*limit).min(MAX_ROWS)
         );
-        let mut texts = Texts::new(&self.connection);
-        self.rows(&sql, conditions.values, |row| texts.message(row))
+        let mut lines = Lines(Texts::new(&self.connection));
+        self.rows(&sql, conditions.values, |row| lines.message(row))
     }
 
     fn statistics(
@@ -317,11 +308,7 @@ impl Reader {
         server: Option<&str>,
         days: Option<u32>,
     ) -> Result<Vec<String>, RecallError> {
-        let mut conditions = Conditions::default();
-        conditions.viewer(self.viewer, "uid = ?");
-        if let Some(server) = server {
-            conditions.add("server = ?", server.to_owned());
-        }
+        let mut conditions = Conditions::of(self.viewer, server);
         if let Some(days) = days {
             let first = tally::day(Timestamp::now()) - i64::from(days) + 1;
             conditions.add("day >= ?", first);
@@ -385,25 +372,14 @@ impl Reader {
     }
 }
 
-/// Texts of messages, out of their blocks.
-struct Texts<'c> {
-    connection: &'c Connection,
-    /// The last block that was read: messages of a session follow each other in it.
-    block: Option<(i64, Vec<u8>)>,
-}
+/// Messages as lines, with their texts.
+struct Lines<'c>(Texts<'c>);
 
-impl<'c> Texts<'c> {
-    fn new(connection: &'c Connection) -> Self {
-        Self {
-            connection,
-            block: None,
-        }
-    }
-
+impl Lines<'_> {
     /// A message of the columns [`MESSAGE`], as a line.
     fn message(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<String>> {
         let flags: u8 = row.get(16)?;
-        let text = self.text(row.get(19)?, row.get(20)?, row.get(21)?)?;
+        let text = self.0.read(row.get(19)?, row.get(20)?, row.get(21)?)?;
         let (message, text) = match text.map(String::from_utf8) {
             None => (None, None),
             Some(Ok(text)) => match RawValue::from_string(text.clone()) {
@@ -420,17 +396,15 @@ impl<'c> Texts<'c> {
             sequence: row.get(3)?,
             is_member: row.get(4)?,
             time: time(row.get(5)?),
-            direction: word(&DIRECTIONS, row.get(6)?),
-            kind: word(&KINDS, row.get(7)?),
+            direction: direction_word(row.get(6)?),
+            kind: kind_word(row.get(7)?),
             method: row.get(8)?,
             id: row.get(9)?,
             tool: row.get(10)?,
             answers: row.get(11)?,
             concerns: row.get(12)?,
             call: row.get(13)?,
-            correlation: row
-                .get::<_, Option<usize>>(14)?
-                .map(|number| word(&Correlation::ALL.map(Correlation::as_str), number)),
+            correlation: row.get::<_, Option<usize>>(14)?.map(correlation_word),
             latency_ns: row.get(15)?,
             is_error: flags & ERROR != 0,
             gap_before: flags & GAP_BEFORE != 0,
@@ -441,52 +415,26 @@ impl<'c> Texts<'c> {
             text,
         })
     }
-
-    fn text(
-        &mut self,
-        block: Option<i64>,
-        position: Option<usize>,
-        length: Option<usize>,
-    ) -> rusqlite::Result<Option<Vec<u8>>> {
-        let (Some(block), Some(position), Some(length)) = (block, position, length) else {
-            return Ok(None);
-        };
-        if self
-            .block
-            .as_ref()
-            .is_none_or(|(number, _)| *number != block)
-        {
-            let mut statement = self
-                .connection
-                .prepare_cached("SELECT data, dictionary, size FROM block WHERE id = ?")?;
-            let text = statement.query_row([block], |row| {
-                let data = row.get_ref(0)?.as_blob()?;
-                decompress(data, row.get(1)?, row.get(2)?).map_err(damaged)
-            })?;
-            self.block = Some((block, text));
-        }
-        let text = self.block.as_ref().and_then(|(_, text)| {
-            let end = position.checked_add(length)?;
-            text.get(position..end)
-        });
-        match text {
-            Some(text) => Ok(Some(text.to_vec())),
-            None => Err(damaged(std::io::Error::other(
-                "a message that is not in its block",
-            ))),
-        }
-    }
 }
 
-const DIRECTIONS: [&str; 2] = ["client_to_server", "server_to_client"];
-const KINDS: [&str; 5] = ["request", "response", "notification", "batch", "invalid"];
+/// The word for a message's direction, from the number in the store.
+pub(crate) fn direction_word(number: usize) -> String {
+    word(&["client_to_server", "server_to_client"], number)
+}
+
+/// The word for a message's kind.
+pub(crate) fn kind_word(number: usize) -> String {
+    let words = ["request", "response", "notification", "batch", "invalid"];
+    word(&words, number)
+}
+
+/// The word for how a response relates to its request.
+pub(crate) fn correlation_word(number: usize) -> String {
+    word(&Correlation::ALL.map(Correlation::as_str), number)
+}
 
 fn word(words: &[&str], number: usize) -> String {
     words.get(number).copied().unwrap_or("unknown").to_owned()
-}
-
-fn damaged(error: std::io::Error) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, error.into())
 }
 
 fn line(row: &impl Serialize) -> rusqlite::Result<Option<String>> {

@@ -157,7 +157,7 @@ fn numbers(histogram: &Histogram) -> String {
 }
 
 /// The histogram that the store keeps as `text`.
-pub(super) fn histogram(text: &str) -> Histogram {
+pub(crate) fn histogram(text: &str) -> Histogram {
     let numbers: Vec<u64> = text
         .split(' ')
         .filter_map(|number| number.parse().ok())

@@ -15,6 +15,8 @@ use sha2::{Digest as _, Sha256};
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
+use crate::text::escape::printable;
+
 /// Words of more bytes are left out: keys, hashes and encoded data.
 const MAX_WORD: usize = 64;
 
@@ -41,7 +43,7 @@ const MARK: char = '\u{e000}';
 
 /// Where a message belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mark<'a> {
+pub(crate) enum Mark<'a> {
     /// Its server.
     Server(&'a str),
     /// Its method.
@@ -94,8 +96,36 @@ pub(super) fn push_words(text: &str, out: &mut String) {
     });
 }
 
+/// What to ask the index for the messages that contain all words of `text` and have all marks; empty if
+/// there are none. FTS's own syntax is out of reach: every word is quoted.
+///
+/// # Errors
+/// `text` has no word, and is not blank.
+pub(crate) fn question<'a>(
+    text: &str,
+    marks: impl Iterator<Item = Mark<'a>>,
+) -> Result<String, String> {
+    let wanted = words(text);
+    if wanted.is_empty() && !text.trim().is_empty() {
+        return Err(format!(
+            "`{}` has no word to search for: a word has at least two letters or digits",
+            printable(text, 64)
+        ));
+    }
+    let mut all = String::new();
+    for word in wanted {
+        all.push('"');
+        all.push_str(&word);
+        all.push_str("\" ");
+    }
+    for mark in marks {
+        mark.push(&mut all);
+    }
+    Ok(all)
+}
+
 /// The different words of a question.
-pub(super) fn words(text: &str) -> Vec<String> {
+fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     split(text, &mut |word| {
         if !is_left_out(word) && !words.iter().any(|known| known == word) {

@@ -69,6 +69,14 @@ pub fn open_read_only(path: &Path) -> Result<Registry, OpenError> {
     registry(open::read_only(path)?, path)
 }
 
+/// Opens the database at `path`, which another process created, for another module that reads it.
+///
+/// # Errors
+/// As of [`open_read_only`].
+pub(crate) fn open_database(path: &Path) -> Result<Connection, OpenError> {
+    open::read_only(path)
+}
+
 fn registry(connection: Connection, path: &Path) -> Result<Registry, OpenError> {
     let open = || -> Result<Registry, StorageError> {
         let storage = DirectStorage::new(Database::new(connection))?;
