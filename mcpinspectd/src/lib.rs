@@ -71,6 +71,7 @@ pub mod priority;
 #[cfg(feature = "kernel")]
 pub mod privileges;
 pub mod process;
+pub mod query;
 pub mod queue;
 pub mod recall;
 pub mod registry;

@@ -6,10 +6,14 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 use mcpinspectd::manual::{self, Section};
+use mcpinspectd::query;
 
 fn main() -> ExitCode {
     if let Some(written) = manual::asked_for(command::Cli::command, Section::Administration) {
         return written;
+    }
+    if let Some(answered) = query::worker::asked_for() {
+        return answered;
     }
     command::Cli::parse().run()
 }

@@ -130,6 +130,27 @@ fn evidence_is_for_root_the_group_and_the_owner() {
     );
 }
 
+/// Whose rows a question about the past is answered with is up to the bus's word on who asks.
+#[test]
+fn the_past_is_each_users_own() {
+    let bus = Bus::start();
+    let (_recorder, control) = Recorder::new();
+    let _daemon = Daemon::on(&bus, Some(control));
+    let question = r#"{"ask":"sessions","limit":1}"#;
+    for (uid, viewer) in [
+        (0, "All".to_owned()),
+        (OWNER, format!("User({OWNER})")),
+        (STRANGER, format!("User({STRANGER})")),
+    ] {
+        for (method, argument) in [("Recall", question), ("Query", "SELECT 1")] {
+            let answer = text(&bus.call_as(uid, &[method, "s", argument]));
+            assert!(answer.contains(&viewer), "{method} by {uid}: {answer}");
+        }
+    }
+    let error = bus.refused_as(STRANGER, "Query", &["SELECT"]);
+    assert!(error.contains("INVALID_QUERY: incomplete input"), "{error}");
+}
+
 #[test]
 fn members_of_the_group_read_everything() {
     let bus = Bus::start();

@@ -54,6 +54,10 @@ pub trait Manager {
     #[zbus(no_autostart)]
     fn recall(&self, question: &str) -> zbus::Result<Vec<String>>;
 
+    /// The answer to a statement, as JSON.
+    #[zbus(no_autostart)]
+    fn query(&self, sql: &str) -> zbus::Result<String>;
+
     /// The servers that the caller may know of.
     #[zbus(no_autostart)]
     fn list_servers(&self) -> zbus::Result<Vec<ServerRow>>;

@@ -20,6 +20,7 @@ use crate::event::Envelope;
 use crate::event::Presence;
 use crate::event::kind::EventKind;
 use crate::model::ContainmentAction;
+use crate::query::Code;
 use crate::recall::{Question, RecallError, Viewer};
 use crate::registry::DecisionKind;
 use crate::status::View;
@@ -137,6 +138,33 @@ impl Manager {
             .await?;
         let processes = processes.into_iter().map(|pid| pid.0).collect();
         Ok((processes, cgroups, missed))
+    }
+
+    /// Asks about what was recorded, on a thread that may wait for it: one question of a user at a time.
+    async fn look_back<T: Send + 'static>(
+        &self,
+        connection: &Connection,
+        header: &Header<'_>,
+        ask: impl FnOnce(&dyn Control, Viewer) -> T + Send + 'static,
+    ) -> fdo::Result<T> {
+        let access = Access::of_sender(connection, header).await?;
+        let control = self.control.clone().ok_or_else(|| {
+            fdo::Error::NotSupported("this run of the daemon answers no questions".to_owned())
+        })?;
+        let recalling = Recalling::begin(access.uid(), &self.recalling).ok_or_else(|| {
+            fdo::Error::LimitsExceeded("another question of yours is being answered".to_owned())
+        })?;
+        let viewer = match access {
+            Access::All { .. } => Viewer::All,
+            Access::Own { uid } => Viewer::User(uid),
+        };
+        let answer = spawn_blocking(move || {
+            let _recalling = recalling;
+            ask(&*control, viewer)
+        });
+        answer
+            .await
+            .map_err(|error| fdo::Error::Failed(error.to_string()))
     }
 
     /// Asks the daemon on a thread that may wait for it.
@@ -277,26 +305,13 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<Vec<String>> {
-        let access = Access::of_sender(connection, &header).await?;
         let question: Question = serde_json::from_str(question)
             .map_err(|error| fdo::Error::InvalidArgs(format!("no question: {error}")))?;
-        let control = self.control.clone().ok_or_else(|| {
-            fdo::Error::NotSupported("this run of the daemon answers no questions".to_owned())
-        })?;
-        let recalling = Recalling::begin(access.uid(), &self.recalling).ok_or_else(|| {
-            fdo::Error::LimitsExceeded("another question of yours is being answered".to_owned())
-        })?;
-        let viewer = match access {
-            Access::All { .. } => Viewer::All,
-            Access::Own { uid } => Viewer::User(uid),
-        };
-        let answer = spawn_blocking(move || {
-            let _recalling = recalling;
-            control.recall(&question, viewer)
-        });
-        let answer = answer
-            .await
-            .map_err(|error| fdo::Error::Failed(error.to_string()))?;
+        let answer = self
+            .look_back(connection, &header, move |control, viewer| {
+                control.recall(&question, viewer)
+            })
+            .await?;
         answer.map_err(|error| match error {
             RecallError::Invalid(_) => fdo::Error::InvalidArgs(error.to_string()),
             RecallError::Deadline(_) => fdo::Error::LimitsExceeded(error.to_string()),
@@ -304,6 +319,31 @@ impl Manager {
                 fdo::Error::Failed(error.to_string())
             }
         })
+    }
+
+    /// Runs one SELECT statement over the views that the manual describes, and returns the answer as JSON:
+    /// the columns, the rows, and whether there were more. Who reads what, and how often, is as for Recall.
+    /// The text of an error begins with its code.
+    #[zbus(out_args("answer"))]
+    async fn query(
+        &self,
+        sql: &str,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> fdo::Result<String> {
+        let sql = sql.to_owned();
+        let answer = self
+            .look_back(connection, &header, move |control, viewer| {
+                control.query(&sql, viewer)
+            })
+            .await?;
+        let answer = answer.map_err(|error| match error.code {
+            Code::QueryExecutionFailed => fdo::Error::Failed(error.to_string()),
+            Code::MutatingQueryForbidden | Code::InvalidQuery => {
+                fdo::Error::InvalidArgs(error.to_string())
+            }
+        })?;
+        serde_json::to_string(&answer).map_err(|error| fdo::Error::Failed(error.to_string()))
     }
 
     /// Returns the servers seen since the daemon started that the caller may know of.

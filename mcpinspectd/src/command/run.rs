@@ -21,6 +21,7 @@ use mcpinspectd::message_store::{self, Recorder, StoreFile};
 use mcpinspectd::pipeline::outputs::{Running, Settings};
 use mcpinspectd::pipeline::{Host, MessageQueue, Pipeline, Reloaded, message_queue};
 use mcpinspectd::priority::Priority;
+use mcpinspectd::query::Worker;
 use mcpinspectd::queue::Bounds;
 use mcpinspectd::sink::Sinks;
 use mcpinspectd::sink::jsonl::Target;
@@ -114,7 +115,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let running = {
         let _runtime = runtime.enter();
         let recall = Arc::new(StoreFile::new(&config.messages_path()));
+        let queries = Worker::new(&config.messages_path(), Some(&config.registry.path));
         let control = control.clone().with_recall(recall);
+        let control = control.with_queries(Arc::new(queries));
         Running::start(settings(&config), Some(Arc::new(control)))?
     };
     tracing::info!(

@@ -15,6 +15,7 @@ use crate::bell::Bell;
 use crate::contain::{self, ContainError, Contained, Target, Trigger};
 use crate::event::Event;
 use crate::model::{ContainmentAction, ItemKind, Process, ServerId, Timestamp};
+use crate::query::{Answer, Queries, QueryError};
 use crate::recall::{Question, Recall, RecallError, Viewer};
 use crate::registry::Observation;
 use crate::registry::ServerNames;
@@ -84,6 +85,8 @@ pub struct ControlHandle {
     bell: Bell,
     /// What answers questions about recorded messages, beside the pipeline.
     recall: Option<Arc<dyn Recall>>,
+    /// What runs queries, beside the pipeline too.
+    queries: Option<Arc<dyn Queries>>,
 }
 
 /// The pipeline's side.
@@ -97,6 +100,7 @@ pub fn channel(bell: Bell) -> (ControlHandle, ControlQueue) {
         requests,
         bell,
         recall: None,
+        queries: None,
     };
     (handle, ControlQueue(receiver))
 }
@@ -107,6 +111,13 @@ impl ControlHandle {
     pub fn with_recall(self, recall: Arc<dyn Recall>) -> Self {
         let recall = Some(recall);
         Self { recall, ..self }
+    }
+
+    /// The handle with something that runs queries.
+    #[must_use]
+    pub fn with_queries(self, queries: Arc<dyn Queries>) -> Self {
+        let queries = Some(queries);
+        Self { queries, ..self }
     }
 
     /// Contains the server in `session`, sparing `clients`, and has the pipeline tell of it.
@@ -186,6 +197,12 @@ impl Control for ControlHandle {
     fn recall(&self, question: &Question, viewer: Viewer) -> Result<Vec<String>, RecallError> {
         let recall = self.recall.as_ref().ok_or(RecallError::Nothing)?;
         recall.recall(question, viewer)
+    }
+
+    fn query(&self, sql: &str, viewer: Viewer) -> Result<Answer, QueryError> {
+        let none = || QueryError::failed("this run of the daemon answers no queries");
+        let queries = self.queries.as_ref().ok_or_else(none)?;
+        queries.query(sql, viewer)
     }
 
     fn status(&self) -> Result<CaptureStatus, ControlError> {

@@ -23,6 +23,7 @@ use serde_json::value::RawValue;
 
 use crate::contain::Contained;
 use crate::model::{ContainmentAction, ItemKind, Process, ServerId, ServerSide, SessionId};
+use crate::query::{Answer, QueryError};
 use crate::recall::{Question, RecallError, Viewer};
 use crate::registry::{DecisionKind, Observation};
 
@@ -167,5 +168,15 @@ pub trait Control: Send + Sync + 'static {
     /// See [`RecallError`]. Without a store, nothing was recorded.
     fn recall(&self, _: &Question, _viewer: Viewer) -> Result<Vec<String>, RecallError> {
         Err(RecallError::Nothing)
+    }
+
+    /// Runs a query over what was recorded; `viewer` says whose may be read.
+    ///
+    /// # Errors
+    /// See [`QueryError`].
+    fn query(&self, _sql: &str, _viewer: Viewer) -> Result<Answer, QueryError> {
+        Err(QueryError::failed(
+            "this run of the daemon answers no queries",
+        ))
     }
 }

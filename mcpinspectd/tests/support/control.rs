@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 use mcpinspectd::contain::Contained;
 use mcpinspectd::control::{Caller, CaptureStatus, Control, ControlError, Decision};
 use mcpinspectd::model::{ContainmentAction, ItemKind, Pid};
+use mcpinspectd::query::{Answer, QueryError};
+use mcpinspectd::recall::{Question, RecallError, Viewer};
 use mcpinspectd::registry::Observation;
 use serde_json::value::RawValue;
 
@@ -76,6 +78,22 @@ impl Control for Recorder {
             processes: vec![Pid(7), Pid(8)],
             missed: Vec::new(),
         })
+    }
+
+    /// Says whose rows it would read.
+    fn recall(&self, _: &Question, viewer: Viewer) -> Result<Vec<String>, RecallError> {
+        Ok(vec![format!("{viewer:?}")])
+    }
+
+    /// Says whose rows it would read, but for a statement that is none.
+    fn query(&self, sql: &str, viewer: Viewer) -> Result<Answer, QueryError> {
+        match sql {
+            "SELECT" => Err(QueryError::invalid("incomplete input")),
+            _ => Ok(Answer {
+                columns: vec![format!("{viewer:?}")],
+                ..Answer::default()
+            }),
+        }
     }
 
     fn decide(&self, decision: Decision, caller: Caller) -> Result<(), ControlError> {

@@ -29,7 +29,7 @@ use std::sync::LazyLock;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use mcpinspectd::manual::{self, Section};
-use mcpinspectd::terminal;
+use mcpinspectd::{query, terminal};
 
 /// What `--version` says.
 static VERSION: LazyLock<String> =
@@ -65,6 +65,7 @@ enum Command {
     Show(recordings::Show),
     Search(recordings::Search),
     Stats(recordings::Stats),
+    Query(recordings::Query),
     Tape(tape::TapeCommand),
     Scan(scan::Scan),
     Explain(explain::Explain),
@@ -75,6 +76,9 @@ enum Command {
 fn main() -> ExitCode {
     if let Some(written) = manual::asked_for(Arguments::command, Section::Commands) {
         return written;
+    }
+    if let Some(answered) = query::worker::asked_for() {
+        return answered;
     }
     let outcome = match Arguments::parse().command {
         Command::Status(command) => command.run(),
@@ -97,6 +101,7 @@ fn main() -> ExitCode {
         Command::Show(command) => command.run(),
         Command::Search(command) => command.run(),
         Command::Stats(command) => command.run(),
+        Command::Query(command) => command.run(),
         Command::Tape(command) => command.run(),
         Command::Scan(command) => command.run(),
         Command::Explain(command) => command.run(),

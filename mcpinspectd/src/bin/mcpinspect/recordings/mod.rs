@@ -1,7 +1,8 @@
-//! What was recorded: `sessions`, `show`, `search` and `stats`.
+//! What was recorded: `sessions`, `show`, `search`, `stats` and `query`.
 //!
 //! Root reads the store's file; everyone else asks the daemon, which answers by who is asking.
 
+mod query;
 mod search;
 mod sessions;
 mod show;
@@ -21,6 +22,7 @@ use mcpinspectd::text::escape::{is_hidden, printable};
 use nix::unistd::Uid;
 use serde::de::DeserializeOwned;
 
+pub use query::Query;
 pub use search::Search;
 pub use sessions::Sessions;
 pub use show::Show;
@@ -50,13 +52,18 @@ impl StoreLocation {
         match (&self.store, &self.config) {
             (Some(path), _) => Ok(Some(path.clone())),
             (None, None) if !Uid::effective().is_root() => Ok(None),
-            (None, config) => Ok(Some(Config::load(config.as_deref())?.messages_path())),
+            (None, _) => Ok(Some(self.settings()?.messages_path())),
         }
+    }
+
+    /// The settings.
+    fn settings(&self) -> anyhow::Result<Config> {
+        Ok(Config::load(self.config.as_deref())?)
     }
 
     /// The file to write, and the settings that hold for it.
     pub fn to_write(&self) -> anyhow::Result<(PathBuf, Config)> {
-        let config = Config::load(self.config.as_deref())?;
+        let config = self.settings()?;
         let path = self.store.clone();
         Ok((path.unwrap_or_else(|| config.messages_path()), config))
     }

@@ -1,0 +1,43 @@
+//! SQL over what was recorded, for whoever may ask: also for those who must not read the files.
+//!
+//! A statement is the caller's own, so nothing may depend on understanding it. Four walls stand behind each
+//! other:
+//!
+//! 1. The statement runs on a connection *without a file*. Its tables are virtual: `table` answers for them
+//!    out of a second connection, opened to read, with the caller's user in each of its statements. There
+//!    is no name by which a statement could reach anything else.
+//! 2. An authoriser allows reading those tables and calling known functions. All else is refused
+//!    when the statement is compiled.
+//! 3. Limits: one statement, its length and depth, the length of a value, memory, rows, bytes, seconds.
+//! 4. A process of its own, for this one statement (`worker`), which can open no file and write none by the
+//!    time it reads the statement. Whatever it does to itself, the daemon lives on, and its
+//!    deadline is its life.
+//!
+//! A temporary view over the store's own tables would be simpler than 1, and would not do: SQLite names the
+//! view that reads a column to the authoriser, but a common table expression of the same name passes for it.
+
+mod answer;
+#[cfg(feature = "store")]
+mod run;
+#[cfg(feature = "store")]
+mod statement;
+#[cfg(feature = "store")]
+mod stores;
+#[cfg(feature = "store")]
+mod table;
+#[cfg(feature = "store")]
+mod views;
+#[cfg(feature = "store")]
+pub mod worker;
+
+pub use answer::{Answer, Code, PublicAnswer, Queries, QueryError};
+#[cfg(feature = "store")]
+pub use views::{ViewHelp, help};
+#[cfg(feature = "store")]
+pub use worker::Worker;
+
+/// Most rows of one answer.
+pub const MAX_ROWS: usize = 500;
+
+/// Seconds that a query may take.
+pub const DEADLINE: u64 = 5;
