@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, Read as _};
 
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 /// A line buffer of up to this capacity is kept for the next line.
@@ -41,10 +43,18 @@ pub enum TapeFault {
     CutOff,
 }
 
-/// Reads lines of at most a given length.
+/// What the first line of every tape says, in every version.
+#[derive(Deserialize)]
+struct Kind {
+    format: String,
+    version: u32,
+}
+
+/// Reads lines of at most a given length. Nothing comes after an error.
 #[derive(Debug)]
 pub struct Lines<R> {
     input: R,
+    failed: bool,
     /// Number of the current line.
     number: u64,
     max_line: usize,
@@ -56,17 +66,55 @@ impl<R: BufRead> Lines<R> {
     pub fn new(input: R, max_line: usize) -> Self {
         Self {
             input,
+            failed: false,
             number: 0,
             max_line,
             buffer: Vec::new(),
         }
     }
 
-    /// Reads the next line. Returns false at the end.
+    /// Reads the first line: a header of this format and version.
     ///
     /// # Errors
-    /// It cannot be read, or is too long.
-    pub fn advance(&mut self) -> Result<bool, TapeError> {
+    /// It is not a tape of this format, or one of another version.
+    pub fn header<H: DeserializeOwned>(
+        &mut self,
+        format: &str,
+        version: u32,
+    ) -> Result<H, TapeError> {
+        self.advance()?;
+        let kind: Kind =
+            serde_json::from_slice(&self.buffer).map_err(|_| self.fault(TapeFault::NotATape))?;
+        if kind.format != format {
+            return Err(self.fault(TapeFault::NotATape));
+        }
+        if kind.version != version {
+            return Err(self.fault(TapeFault::Version(kind.version)));
+        }
+        serde_json::from_slice(&self.buffer).map_err(|error| self.malformed(error))
+    }
+
+    /// Reads the next line as a `T`; `None` at the end and after an error.
+    pub fn next_value<T: DeserializeOwned>(&mut self) -> Option<Result<T, TapeError>> {
+        if self.failed {
+            return None;
+        }
+        let read = self.read();
+        self.failed = !matches!(read, Ok(Some(_)));
+        read.transpose()
+    }
+
+    fn read<T: DeserializeOwned>(&mut self) -> Result<Option<T>, TapeError> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        serde_json::from_slice(&self.buffer)
+            .map(Some)
+            .map_err(|error| self.malformed(error))
+    }
+
+    /// Reads the next line. Returns false at the end.
+    fn advance(&mut self) -> Result<bool, TapeError> {
         self.number += 1;
         self.buffer.clear();
         self.buffer.shrink_to(KEPT_CAPACITY);
@@ -81,13 +129,8 @@ impl<R: BufRead> Lines<R> {
         Ok(!self.buffer.is_empty())
     }
 
-    /// The current line, with its newline if it has one.
-    pub fn line(&self) -> &[u8] {
-        &self.buffer
-    }
-
     /// What the current line, as JSON, cannot be: cut off where the tape ends in the middle of it.
-    pub fn malformed(&self, error: serde_json::Error) -> TapeError {
+    fn malformed(&self, error: serde_json::Error) -> TapeError {
         // A recording that broke off ends in the middle of a line.
         if error.is_eof() && !self.buffer.ends_with(b"\n") {
             return self.fault(TapeFault::CutOff);
@@ -96,7 +139,7 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// The error that `fault` is in the current line.
-    pub fn fault(&self, fault: impl Into<TapeFault>) -> TapeError {
+    fn fault(&self, fault: impl Into<TapeFault>) -> TapeError {
         TapeError {
             line: self.number,
             fault: fault.into(),

@@ -21,7 +21,8 @@ pub use super::lines::{TapeError, TapeFault};
 use super::{Progress, Source};
 use crate::model::{Input, InputSink};
 use crate::wire::framing::DEFAULT_MAX_FRAME;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::IgnoredAny;
 
 /// The format's name.
 pub const FORMAT: &str = "mcpinspect-inputs";
@@ -36,7 +37,7 @@ const PER_POLL: usize = 256;
 const KEPT_CAPACITY: usize = 1 << 20;
 
 /// The first line.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 struct Header {
     format: String,
     version: u32,
@@ -129,7 +130,6 @@ impl<W: Write> TapeWriter<W> {
 #[derive(Debug)]
 pub struct TapeReader<R> {
     lines: Lines<R>,
-    failed: bool,
 }
 
 impl<R: BufRead> TapeReader<R> {
@@ -147,26 +147,8 @@ impl<R: BufRead> TapeReader<R> {
     /// It is not a tape, or one of another version.
     pub fn with_max_line(input: R, max_line: usize) -> Result<Self, TapeError> {
         let mut lines = Lines::new(input, max_line);
-        lines.advance()?;
-        let header: Header =
-            serde_json::from_slice(lines.line()).map_err(|_| lines.fault(TapeFault::NotATape))?;
-        if header.format != FORMAT {
-            return Err(lines.fault(TapeFault::NotATape));
-        }
-        if header.version != VERSION {
-            return Err(lines.fault(TapeFault::Version(header.version)));
-        }
-        let failed = false;
-        Ok(Self { lines, failed })
-    }
-
-    fn next_input(&mut self) -> Result<Option<Input<'static>>, TapeError> {
-        if !self.lines.advance()? {
-            return Ok(None);
-        }
-        serde_json::from_slice(self.lines.line())
-            .map(Some)
-            .map_err(|error| self.lines.malformed(error))
+        let IgnoredAny = lines.header(FORMAT, VERSION)?;
+        Ok(Self { lines })
     }
 }
 
@@ -174,12 +156,7 @@ impl<R: BufRead> Iterator for TapeReader<R> {
     type Item = Result<Input<'static>, TapeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
-        }
-        let next = self.next_input();
-        self.failed = !matches!(next, Ok(Some(_)));
-        next.transpose()
+        self.lines.next_value()
     }
 }
 

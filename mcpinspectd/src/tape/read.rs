@@ -11,7 +11,7 @@ use crate::model::{
     Direction, EndReason, GapReason, Input, InputSink, ServerEndpoint, ServerId, ServerIdentity,
     SessionId, SessionStart, Timestamp, Transport,
 };
-use crate::source::lines::{Lines, TapeError, TapeFault};
+use crate::source::lines::{Lines, TapeError};
 use crate::source::tape::MAX_LINE;
 use crate::source::{Progress, Source};
 
@@ -23,7 +23,6 @@ const PER_POLL: usize = 256;
 pub struct TapeReader<R> {
     lines: Lines<R>,
     header: Header,
-    failed: bool,
 }
 
 impl<R: BufRead> TapeReader<R> {
@@ -32,43 +31,14 @@ impl<R: BufRead> TapeReader<R> {
     /// # Errors
     /// It is not a tape, or one of another version.
     pub fn new(input: R) -> Result<Self, TapeError> {
-        /// What any version says of itself.
-        #[derive(serde::Deserialize)]
-        struct Kind {
-            format: String,
-            version: u32,
-        }
         let mut lines = Lines::new(input, MAX_LINE);
-        lines.advance()?;
-        let kind: Kind =
-            serde_json::from_slice(lines.line()).map_err(|_| lines.fault(TapeFault::NotATape))?;
-        if kind.format != FORMAT {
-            return Err(lines.fault(TapeFault::NotATape));
-        }
-        if kind.version != VERSION {
-            return Err(lines.fault(TapeFault::Version(kind.version)));
-        }
-        let header =
-            serde_json::from_slice(lines.line()).map_err(|error| lines.malformed(error))?;
-        Ok(Self {
-            lines,
-            header,
-            failed: false,
-        })
+        let header = lines.header(FORMAT, VERSION)?;
+        Ok(Self { lines, header })
     }
 
     /// What the first line says.
     pub fn header(&self) -> &Header {
         &self.header
-    }
-
-    fn read(&mut self) -> Result<Option<Entry>, TapeError> {
-        if !self.lines.advance()? {
-            return Ok(None);
-        }
-        serde_json::from_slice(self.lines.line())
-            .map(Some)
-            .map_err(|error| self.lines.malformed(error))
     }
 }
 
@@ -76,12 +46,7 @@ impl<R: BufRead> Iterator for TapeReader<R> {
     type Item = Result<Entry, TapeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
-        }
-        let read = self.read();
-        self.failed = !matches!(read, Ok(Some(_)));
-        read.transpose()
+        self.lines.next_value()
     }
 }
 
