@@ -5,7 +5,6 @@
 //!
 //! - `thread`: takes records from a queue and writes them in batches
 //! - `write`: one batch in one transaction
-//! - `masking`: secrets, before they reach the disk
 //! - `block`: texts, compressed together
 //! - `words`: what a message is found by
 //! - `tally`: exchanges, counted
@@ -17,7 +16,6 @@
 
 mod block;
 mod import;
-mod masking;
 mod open;
 mod read;
 mod retention;

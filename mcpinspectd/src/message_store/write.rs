@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 use super::block::{Compressed, Compressor, FULL};
-use super::masking::masked;
 use super::tally::Tally;
 use super::words::{self, Mark};
 use crate::engine::{MessageKind, MessageRecord, Overdue, Record};
@@ -17,6 +16,7 @@ use crate::keeping::{Content, KeepRules};
 use crate::mcp::json;
 use crate::model::{Direction, SessionId, Timestamp};
 use crate::session::Correlation;
+use crate::text::redact;
 
 /// A message of more bytes is kept without its text.
 pub(super) const MAX_TEXT: usize = 16 << 20;
@@ -466,7 +466,7 @@ fn identified_as(
 ) -> rusqlite::Result<()> {
     let info = |info: &Option<serde_json::Value>| {
         let text = info.as_ref().map(serde_json::Value::to_string);
-        text.map(|text| masked(&text).into_owned())
+        text.map(|text| redact::json(&text).into_owned())
     };
     transaction
         .prepare_cached(
@@ -496,7 +496,7 @@ fn ended_at(
 /// The text to keep of `body`, and whether it differs from it.
 fn redacted(body: &[u8]) -> (Option<Cow<'_, [u8]>>, bool) {
     match std::str::from_utf8(body) {
-        Ok(text) => match masked(text) {
+        Ok(text) => match redact::json(text) {
             Cow::Borrowed(text) => (Some(Cow::Borrowed(text.as_bytes())), false),
             Cow::Owned(text) => (Some(Cow::Owned(text.into_bytes())), true),
         },
@@ -504,7 +504,7 @@ fn redacted(body: &[u8]) -> (Option<Cow<'_, [u8]>>, bool) {
         Err(_) => {
             let text = String::from_utf8_lossy(body);
             (
-                Some(Cow::Owned(masked(&text).into_owned().into_bytes())),
+                Some(Cow::Owned(redact::json(&text).into_owned().into_bytes())),
                 true,
             )
         }

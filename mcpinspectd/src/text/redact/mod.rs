@@ -13,12 +13,14 @@ mod assignment;
 mod command_line;
 mod formats;
 mod hit;
+mod json;
 mod mask;
 mod scanner;
 
 pub use assignment::secret_name;
 pub use command_line::command_line;
 pub use hit::{SecretHit, placeholder};
+pub use json::json;
 pub use mask::{find, secrets};
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use crate::text::redact::{self, SecretHit};
+use super::{SecretHit, find, placeholder};
 
 /// `text` with its secrets masked; borrowed if there are none. Where a secret is no string (a password that
 /// is a number), what stands in its place becomes one, so that JSON stays JSON.
-pub(super) fn masked(text: &str) -> Cow<'_, str> {
-    let hits = redact::find(text);
+pub fn json(text: &str) -> Cow<'_, str> {
+    let hits = find(text);
     if hits.is_empty() {
         return Cow::Borrowed(text);
     }
@@ -17,7 +17,7 @@ pub(super) fn masked(text: &str) -> Cow<'_, str> {
     for SecretHit { kind, start, end } in hits {
         in_string = ends_in_string(&text[done..start], in_string);
         out.push_str(&text[done..start]);
-        let placeholder = redact::placeholder(kind);
+        let placeholder = placeholder(kind);
         if in_string {
             out.push_str(&placeholder);
         } else {
@@ -50,22 +50,22 @@ fn ends_in_string(text: &str, mut in_string: bool) -> bool {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-    use serde_json::{Value, json};
+    use serde_json::{Value, json as value};
 
-    use super::*;
+    use super::{Cow, json};
 
     #[test]
     fn masked_json_is_json_without_the_secrets() {
         let secret = "ghp_0123456789abcdefghijABCDEFGHIJ456789";
         let values = [
-            json!({"password": 123456789012_u64, "n": 1}),
-            json!({"a": format!("token {secret} \"quoted\" \\ {secret}"), "password": "hunter2x"}),
-            json!({"text": json!({"apiKey": "abcdefgh12345678"}).to_string()}),
-            json!({"headers": {"Authorization": "Bearer abcdefgh.ijklmnop"}}),
+            value!({"password": 123456789012_u64, "n": 1}),
+            value!({"a": format!("token {secret} \"quoted\" \\ {secret}"), "password": "hunter2x"}),
+            value!({"text": value!({"apiKey": "abcdefgh12345678"}).to_string()}),
+            value!({"headers": {"Authorization": "Bearer abcdefgh.ijklmnop"}}),
         ];
         for value in values {
             let text = value.to_string();
-            let masked = masked(&text);
+            let masked = json(&text);
             assert_ne!(masked, text);
             let parsed: Value = serde_json::from_str(&masked).unwrap();
             let text = parsed.to_string();
@@ -74,6 +74,6 @@ mod tests {
             }
         }
         let clean = r#"{"a":"b"}"#;
-        assert!(matches!(masked(clean), Cow::Borrowed(_)));
+        assert!(matches!(json(clean), Cow::Borrowed(_)));
     }
 }
