@@ -75,6 +75,7 @@ pub mod query;
 pub mod queue;
 pub mod recall;
 pub mod registry;
+pub mod replay;
 pub mod rule_files;
 pub mod session;
 #[cfg(feature = "bus")]

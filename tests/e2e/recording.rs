@@ -1,7 +1,7 @@
 //! What was said is recorded, found and shown, by the programs as they are installed.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -51,13 +51,18 @@ fn session(files: &Path, calls: &str, server: &[&OsStr]) -> Result<Truth> {
     Talk::start(command)?.finish(SESSION)
 }
 
-/// server-everything, the reference of the protocol's features.
+/// The program of server-everything, the reference of the protocol's features.
+fn everything_program() -> Result<PathBuf> {
+    let server = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+    Ok(places::node_directory()?.join(server))
+}
+
+/// A session with it.
 fn everything(files: &Path) -> Result<Truth> {
     let calls = format!(
         r#"[["echo", {{"message": "Grüße vom Nordkap, {SECRET}"}}], ["get-sum", {{"a": 2, "b": 40}}]]"#
     );
-    let server = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-    let server = places::node_directory()?.join(server);
+    let server = everything_program()?;
     session(files, &calls, &["node".as_ref(), server.as_os_str()])
 }
 
@@ -209,6 +214,7 @@ fn as_a_tape(state: &State, id: &str, said: usize, files: &Path) -> Result<()> {
             == 2
     );
 
+    replayed(&tape)?;
     run(&["tape", "anonymise", &tape, "-o", &public])?;
     let text = std::fs::read_to_string(&public)?;
     ensure!(
@@ -216,6 +222,38 @@ fn as_a_tape(state: &State, id: &str, said: usize, files: &Path) -> Result<()> {
         "{text}"
     );
     run(&["tape", "info", &public])?;
+    Ok(())
+}
+
+/// A fresh server answers as the one on the tape did, and a server of something else does not.
+fn replayed(tape: &str) -> Result<()> {
+    let replay = |server: &[&OsStr]| -> Result<(Option<i32>, Value)> {
+        let output = Command::new(places::program("mcpinspect")?)
+            .args(["replay", tape, "--json", "--to", "--"])
+            .args(server)
+            .output()?;
+        let report = serde_json::from_slice(&output.stdout);
+        let report = report.with_context(|| format!("{output:?}"))?;
+        Ok((output.status.code(), report))
+    };
+    let everything = everything_program()?;
+    let (code, report) = replay(&["node".as_ref(), everything.as_os_str()])?;
+    ensure!(code == Some(0) && report["same"] == true, "{report:#}");
+    ensure!(report["compared"] == report["requests"], "{report:#}");
+    let (python, serve) = (places::python()?, places::script("python/serve.py")?);
+    let other = [
+        python.as_os_str(),
+        serve.as_os_str(),
+        "mcp_server_time".as_ref(),
+    ];
+    let (code, report) = replay(&other)?;
+    ensure!(code == Some(1), "{report:#}");
+    let differences = report["differences"].as_array().context("differences")?;
+    ensure!(
+        differences.iter().any(|one| one["kind"] == "missing"
+            && one["path"] == "tools/list.result.tools[name=get-sum]"),
+        "{report:#}"
+    );
     Ok(())
 }
 

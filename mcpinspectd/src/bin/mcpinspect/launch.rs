@@ -1,32 +1,26 @@
 //! Starts an MCP server, lists its tools, prompts and resources, and stops it.
 //!
 //! Speaks both eras of the protocol: `server/discover` first, then `initialize` on the same pipe if
-//! the answer is an error or does not come. The server is untrusted: its output is bounded, its
-//! requests are declined, the number of pages is limited, and at the end its whole process group is
-//! killed.
+//! the answer is an error or does not come. The server is untrusted: its requests are declined and the
+//! number of pages is limited; see [`ServerProcess`] for the rest.
 
 use std::collections::HashSet;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use mcpinspectd::detect::json::Json;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use mcpinspectd::replay::peer::{Peer as _, Received, Sent};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// Longest line that a server may send.
-const LINE_LIMIT: u64 = 16 * 1024 * 1024;
+use super::server_process::ServerProcess;
+
 /// Maximum number of pages of one list.
 const PAGES: usize = 200;
 /// How long to wait for an answer to `server/discover` before trying the older handshake.
 const DISCOVERY: Duration = Duration::from_secs(3);
-/// How long a server may take to exit after its input was closed, and after each signal.
-const EXIT_GRACE: Duration = Duration::from_millis(500);
+/// How long to wait before a line is offered once more to a server that does not read.
+const HELD_UP: Duration = Duration::from_millis(20);
 /// The protocol revisions to offer, one for each era.
 const STATELESS: &str = "2026-07-28";
 const STATEFUL: &str = "2025-11-25";
@@ -41,62 +35,26 @@ pub struct Listing {
 
 /// Starts `command`, lists what it offers within `timeout`, and stops it.
 pub fn list(command: &[String], timeout: Duration) -> anyhow::Result<Listing> {
-    let (program, arguments) = command.split_first().context("no command given")?;
-    let child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .with_context(|| format!("cannot start {program}"))?;
-    let mut process = ServerProcess::new(child, Instant::now() + timeout)?;
-    let listing = process.list(program);
-    process.stop();
+    let program = command.first().context("no command given")?;
+    let mut conversation = Conversation {
+        server: ServerProcess::start(command)?,
+        deadline: Instant::now() + timeout,
+        next_id: 1,
+        stateless: false,
+    };
+    let listing = conversation.list(program);
+    conversation.server.stop();
     listing
 }
 
-struct ServerProcess {
-    child: Child,
-    input: Option<ChildStdin>,
-    lines: Receiver<Value>,
+struct Conversation {
+    server: ServerProcess,
     deadline: Instant,
     next_id: u64,
     stateless: bool,
 }
 
-impl ServerProcess {
-    fn new(mut child: Child, deadline: Instant) -> anyhow::Result<Self> {
-        let input = child.stdin.take();
-        let output = child.stdout.take().context("the server has no output")?;
-        let (sender, lines) = sync_channel(64);
-        std::thread::spawn(move || {
-            let mut reader = BufReader::new(output);
-            let mut line = Vec::new();
-            loop {
-                line.clear();
-                match (&mut reader).take(LINE_LIMIT).read_until(b'\n', &mut line) {
-                    Ok(0) | Err(_) => return,
-                    Ok(_) => {}
-                }
-                // Some servers print banners: skip lines that are not JSON.
-                if let Ok(message) = serde_json::from_slice::<&RawValue>(&line)
-                    && sender.send(Json::from_raw(message).into()).is_err()
-                {
-                    return;
-                }
-            }
-        });
-        Ok(Self {
-            child,
-            input,
-            lines,
-            deadline,
-            next_id: 1,
-            stateless: false,
-        })
-    }
-
+impl Conversation {
     fn list(&mut self, program: &str) -> anyhow::Result<Listing> {
         let greeting = self.handshake()?;
         let result = greeting.get("result").unwrap_or(&Value::Null);
@@ -196,16 +154,17 @@ impl ServerProcess {
     }
 
     fn write(&mut self, message: &Value) -> anyhow::Result<()> {
-        let input = self
-            .input
-            .as_mut()
-            .context("the server's input is closed")?;
-        let mut line = serde_json::to_vec(message)?;
-        line.push(b'\n');
-        input
-            .write_all(&line)
-            .and_then(|()| input.flush())
-            .context("the server closed its input")
+        let line = message.to_string();
+        loop {
+            match self.server.send(&line) {
+                Sent::Queued => return Ok(()),
+                Sent::Closed => bail!("the server closed its input"),
+                Sent::Full if Instant::now() >= self.deadline => {
+                    bail!("the server did not read in time")
+                }
+                Sent::Full => std::thread::sleep(HELD_UP),
+            }
+        }
     }
 
     /// Waits for the answer to request `id`; returns `None` if it has not come by `until`. Declines
@@ -213,17 +172,20 @@ impl ServerProcess {
     fn answer(&mut self, id: u64, until: Instant) -> anyhow::Result<Option<Value>> {
         loop {
             let patience = until.saturating_duration_since(Instant::now());
-            let message = match self.lines.recv_timeout(patience) {
-                Ok(message) => message,
-                Err(RecvTimeoutError::Timeout) => return Ok(None),
-                Err(RecvTimeoutError::Disconnected) => {
-                    let status = self.child.try_wait().ok().flatten();
-                    match status {
-                        Some(status) => bail!("the server ended ({status}) before it answered"),
-                        None => bail!("the server closed its output before it answered"),
-                    }
-                }
+            if patience.is_zero() {
+                return Ok(None);
+            }
+            let line = match self.server.receive(patience) {
+                Received::Line(line) => line,
+                Received::TooLong(_) => continue,
+                Received::Nothing => return Ok(None),
+                Received::Closed => bail!("{} before it answered", self.server.end()),
             };
+            // Some servers print banners: skip lines that are not JSON.
+            let Ok(message) = serde_json::from_slice::<&RawValue>(&line) else {
+                continue;
+            };
+            let message: Value = Json::from_raw(message).into();
             match (message.get("method"), message.get("id")) {
                 (Some(method), Some(request)) => {
                     let reply = match method.as_str() {
@@ -240,27 +202,5 @@ impl ServerProcess {
                 _ => {}
             }
         }
-    }
-
-    /// Closes the server's input, and kills its process group if that is not enough.
-    fn stop(&mut self) {
-        drop(self.input.take());
-        let group = Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(i32::MAX));
-        for signal in [None, Some(Signal::SIGTERM), Some(Signal::SIGKILL)] {
-            if let Some(signal) = signal {
-                // Fails if the group is gone already, which is the goal.
-                let _ = killpg(group, signal);
-            }
-            let until = Instant::now() + EXIT_GRACE;
-            while Instant::now() < until {
-                if !matches!(self.child.try_wait(), Ok(None)) {
-                    // The leader is gone; helpers that it started may not be.
-                    let _ = killpg(group, Signal::SIGKILL);
-                    return;
-                }
-                std::thread::sleep(Duration::from_millis(10));
-            }
-        }
-        let _ = self.child.wait();
     }
 }

@@ -17,9 +17,11 @@ mod launch;
 mod pins;
 mod recordings;
 mod registry;
+mod replay;
 mod report;
 mod rules;
 mod scan;
+mod server_process;
 mod tape;
 mod text_diff;
 mod tools;
@@ -67,6 +69,7 @@ enum Command {
     Stats(recordings::Stats),
     Query(recordings::Query),
     Tape(tape::TapeCommand),
+    Replay(replay::Replay),
     Scan(scan::Scan),
     Explain(explain::Explain),
     Rules(rules::Rules),
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Stats(command) => command.run(),
         Command::Query(command) => command.run(),
         Command::Tape(command) => command.run(),
+        Command::Replay(command) => command.run(),
         Command::Scan(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Rules(command) => command.run(),

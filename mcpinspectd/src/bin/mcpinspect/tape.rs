@@ -304,7 +304,8 @@ impl Anonymise {
     }
 }
 
-fn open(path: &Path) -> anyhow::Result<TapeReader<Box<dyn BufRead>>> {
+/// Opens a tape and reads its header.
+pub fn open(path: &Path) -> anyhow::Result<TapeReader<Box<dyn BufRead>>> {
     let shown = || path.display().to_string();
     let input = file::open(path).with_context(|| format!("cannot read {}", shown()))?;
     TapeReader::new(input).with_context(shown)

@@ -1,0 +1,47 @@
+//! The client's side of a tape, played to a server that is started for it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use mcpinspectd::event::json::terminal_safe;
+use mcpinspectd::replay::compare::{Depth, Rules};
+use mcpinspectd::replay::drive::{Settings, drive};
+use mcpinspectd::replay::recording::Recording;
+use mcpinspectd::terminal;
+
+use super::{Compare, Replay};
+use crate::server_process::ServerProcess;
+
+impl Replay {
+    /// Asks the server what the tape's client asked.
+    pub(super) fn to(self, recording: &Recording) -> anyhow::Result<ExitCode> {
+        let depth = match (self.compare, recording.header.is_anonymised) {
+            (Some(Compare::Values), _) | (None, false) => Depth::Values,
+            (Some(Compare::Structure), _) | (None, true) => Depth::Structure,
+        };
+        let mut ignored = self.ignore;
+        if !self.compare_volatile {
+            ignored.extend(Rules::volatile());
+        }
+        let settings = Settings {
+            speed: self.speed,
+            timeout: Duration::from_secs(self.timeout.into()),
+            assignments: self.set,
+            only: self.only,
+            skip: self.skip,
+            rules: Rules::new(depth, ignored),
+        };
+        let mut server = ServerProcess::start(&self.command)?;
+        let driven = drive(recording, &settings, &mut server);
+        server.stop();
+        let report = driven.map_err(|error| anyhow!("the replay was not possible: {error}"))?;
+        if self.json {
+            let text = terminal_safe(&report)?;
+            terminal::print(|out| writeln!(out, "{text}"))?;
+        } else {
+            terminal::print(|out| report.write(out))?;
+        }
+        Ok(ExitCode::from(u8::from(!report.same)))
+    }
+}

@@ -1,0 +1,305 @@
+//! The client's side of a tape, played to a server.
+//!
+//! The tape is gone through in its order. What the client said is sent; where the tape has an answer, the
+//! server's is waited for, so that nothing is asked before the client knew what it needed to ask it. What
+//! the server wants to know in between is answered as on the tape, whenever it asks.
+//!
+//! The server may be broken or hostile, so it decides nothing that has no limit: each request has a time, a
+//! server that stays silent three times is given up, and so is one that sends what nobody asked for, or does
+//! not read.
+
+mod answers;
+mod handshake;
+mod messages;
+mod waiting;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::compare::{Differences, Rules};
+use super::envelope::{self, CANCELLED, Renamed};
+use super::path::{Assignment, glob};
+use super::peer::Peer;
+use super::recording::{Recording, Said, What};
+use super::report::{Report, Substitution};
+use super::speed::Speed;
+use crate::model::Direction;
+
+/// The request that begins a session with state.
+const INITIALIZE: &str = "initialize";
+
+/// What a client says when it knows the answer.
+const INITIALIZED: &str = "notifications/initialized";
+
+/// What belongs to the handshake of any revision.
+const HANDSHAKE: [&str; 3] = [INITIALIZE, INITIALIZED, "server/discover"];
+
+/// What stands for the method of what is no message.
+const NO_MESSAGE: &str = "(no message)";
+
+/// How to replay.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How fast.
+    pub speed: Speed,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// What to put into parameters.
+    pub assignments: Vec<Assignment>,
+    /// Methods to send, with wildcards; none is all.
+    pub only: Vec<String>,
+    /// Methods not to send, with wildcards.
+    pub skip: Vec<String>,
+    /// What to compare.
+    pub rules: Rules,
+}
+
+/// Replays the client's side of `recording`.
+///
+/// # Errors
+/// In words: the server did not answer anything.
+pub fn drive(
+    recording: &Recording,
+    settings: &Settings,
+    peer: &mut dyn Peer,
+) -> Result<Report, String> {
+    let mut driver = Driver::new(recording, settings, peer);
+    driver.play()?;
+    if let (Some(stopped), 0) = (&driver.stopped, driver.report.answers) {
+        return Err(stopped.clone());
+    }
+    Ok(driver.finish())
+}
+
+/// Messages of the server that come on its own account, by method.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    on_tape: u64,
+    now: u64,
+}
+
+struct Driver<'a> {
+    recording: &'a Recording,
+    settings: &'a Settings,
+    peer: &'a mut dyn Peer,
+    next_id: u64,
+    /// What was asked, by id.
+    open: HashMap<u64, Asked>,
+    /// By where a request is on the tape: its id.
+    ids: HashMap<usize, u64>,
+    cancelled: HashSet<u64>,
+    renamed: Renamed,
+    /// Requests of the server on the tape, by method.
+    answers: HashMap<&'a str, VecDeque<usize>>,
+    /// Requests and notifications of the server, by method.
+    counts: BTreeMap<(String, bool), Count>,
+    outbox: VecDeque<String>,
+    /// Messages and bytes that nobody asked for.
+    unasked: (u64, u64),
+    /// Requests in a row that were not answered.
+    silent: u32,
+    stopped: Option<String>,
+    found: Differences,
+    report: Report,
+}
+
+/// A request that waits for its answer.
+struct Asked {
+    /// Where it is on the tape; `None` for a handshake that the tape does not have.
+    at: Option<usize>,
+    params: Option<Value>,
+    sent: Duration,
+}
+
+impl<'a> Driver<'a> {
+    fn new(recording: &'a Recording, settings: &'a Settings, peer: &'a mut dyn Peer) -> Self {
+        let mut answers: HashMap<&str, VecDeque<usize>> = HashMap::new();
+        let mut counts: BTreeMap<(String, bool), Count> = BTreeMap::new();
+        for (at, said) in recording.messages.iter().enumerate() {
+            if said.direction == Direction::ClientToServer {
+                continue;
+            }
+            let is_request = matches!(said.what, What::Request { .. });
+            if let Some(method) = said.method() {
+                let count = counts.entry((method.to_owned(), is_request)).or_default();
+                count.on_tape += 1;
+                if is_request {
+                    answers.entry(method).or_default().push_back(at);
+                }
+            } else if said.what == What::Invalid {
+                let count = counts.entry((NO_MESSAGE.to_owned(), false));
+                count.or_default().on_tape += 1;
+            }
+        }
+        let substitution = |assignment: &Assignment| Substitution {
+            path: assignment.pattern.to_string(),
+            places: 0,
+        };
+        let report = Report {
+            server_id: recording.header.server_id.clone(),
+            messages: recording.messages.len() as u64,
+            substitutions: settings.assignments.iter().map(substitution).collect(),
+            ..Report::default()
+        };
+        Self {
+            recording,
+            settings,
+            peer,
+            next_id: 1,
+            open: HashMap::new(),
+            ids: HashMap::new(),
+            cancelled: HashSet::new(),
+            renamed: Renamed::default(),
+            answers,
+            counts,
+            outbox: VecDeque::new(),
+            unasked: (0, 0),
+            silent: 0,
+            stopped: None,
+            found: Differences::default(),
+            report,
+        }
+    }
+
+    fn play(&mut self) -> Result<(), String> {
+        let has_greeted = self.needs_handshake();
+        if has_greeted {
+            self.handshake()?;
+        }
+        let recording = self.recording;
+        let mut before = recording.messages.first().map(|said| said.time);
+        for (at, said) in recording.messages.iter().enumerate() {
+            let gap = before.map_or(0, |before| said.time.nanos_since(before));
+            before = Some(said.time);
+            match (said.direction, &said.what) {
+                (Direction::ClientToServer, What::Request { method, .. })
+                    if !self.is_over() && self.is_chosen(method) =>
+                {
+                    self.pace(Duration::from_nanos(gap));
+                    self.request(at, said);
+                }
+                (Direction::ClientToServer, What::Request { .. }) => self.report.not_sent += 1,
+                (Direction::ClientToServer, What::Notification { method })
+                    if !self.is_over()
+                        && self.is_chosen(method)
+                        && !(has_greeted && &**method == INITIALIZED) =>
+                {
+                    self.pace(Duration::from_nanos(gap));
+                    self.notification(said);
+                }
+                (
+                    Direction::ServerToClient,
+                    What::Response {
+                        request: Some(request),
+                    },
+                ) => self.wait(*request)?,
+                _ => {}
+            }
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Whether messages of this method are sent. The handshake is, unless it is left out by name.
+    fn is_chosen(&self, method: &str) -> bool {
+        let among = |globs: &[String]| globs.iter().any(|pattern| glob(pattern, method));
+        if HANDSHAKE.contains(&method) {
+            return !self.settings.skip.iter().any(|name| name == method);
+        }
+        (self.settings.only.is_empty() || among(&self.settings.only)) && !among(&self.settings.skip)
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopped.is_some()
+    }
+
+    fn request(&mut self, at: usize, said: &Said) {
+        let What::Request { id: old, .. } = &said.what else {
+            return;
+        };
+        let id = self.next_id;
+        self.next_id += 1;
+        let Some(params) = self.say(said, Some(id)) else {
+            return;
+        };
+        self.renamed.id(old, id);
+        self.ids.insert(at, id);
+        self.report.requests += 1;
+        let asked = Asked {
+            at: Some(at),
+            params,
+            sent: self.peer.elapsed(),
+        };
+        self.open.insert(id, asked);
+        self.flush();
+    }
+
+    fn notification(&mut self, said: &Said) {
+        let params = self.say(said, None).flatten();
+        if said.method() == Some(CANCELLED)
+            && let Some(id) = params
+                .as_ref()
+                .and_then(|params| params.get("requestId")?.as_u64())
+        {
+            self.cancelled.insert(id);
+        }
+        self.flush();
+    }
+
+    /// Puts a message of the tape into the outbox, and returns its parameters, as far as they could be read.
+    fn say(&mut self, said: &Said, id: Option<u64>) -> Option<Option<Value>> {
+        let message = said.message()?;
+        let assignments = &self.settings.assignments;
+        let outgoing = envelope::outgoing(&said.text, &message, id, assignments, &self.renamed)?;
+        let applied = self.report.substitutions.iter_mut().zip(outgoing.places);
+        for (substitution, places) in applied {
+            substitution.places += places as u64;
+        }
+        self.outbox.push_back(outgoing.line);
+        Some(outgoing.params)
+    }
+
+    /// Whether the server was given every reason to say what it said on the tape.
+    fn everything_was_asked(&self) -> bool {
+        self.settings.only.is_empty() && self.settings.skip.is_empty() && self.stopped.is_none()
+    }
+
+    fn finish(mut self) -> Report {
+        if self.everything_was_asked() {
+            self.compare_counts();
+        }
+        let recording = self.recording;
+        let note = |notes: &mut Vec<String>, count: u64, what: &str| {
+            if count > 0 {
+                notes.push(format!("{count} {what}"));
+            }
+        };
+        let mut report = self.report;
+        let notes = &mut report.notes;
+        note(
+            notes,
+            recording.without_text,
+            "messages of the tape have no text",
+        );
+        let masked = |(_, said): &(usize, &Said)| said.is_masked;
+        let sent = recording.requests(Direction::ClientToServer);
+        let masked = sent.filter(masked).count() as u64;
+        match recording.header.is_anonymised {
+            true => notes.push("the tape was made anonymous: its values are placeholders".into()),
+            false => note(
+                notes,
+                masked,
+                "requests of the tape have masked secrets in them",
+            ),
+        }
+        (report.differences, report.more_differences) = self.found.sorted();
+        report.stopped = self.stopped;
+        report.same = report.differences.is_empty() && report.stopped.is_none();
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests;

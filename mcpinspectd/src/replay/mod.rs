@@ -1,0 +1,27 @@
+//! Replay: a tape against a server.
+//!
+//! A recorded session is a test that nobody had to write. Played to a server, the client's side of a tape
+//! asks again what was asked, and the answers are compared with those on the tape.
+//!
+//! Nothing here knows processes: the other side is a [`peer::Peer`], which a test can be as well.
+//!
+//! - [`recording`]: a tape in memory, requests and answers related
+//! - [`path`]: which parts of which messages are meant
+//! - [`envelope`]: messages under new ids, with values put in place
+//! - [`compare`]: where two answers differ
+//! - [`drive`]: the client's side, played to a server
+//! - [`peer`]: the other side
+//! - [`report`]: what came of it
+//! - [`speed`]: how fast
+
+pub mod compare;
+pub mod drive;
+pub mod envelope;
+pub mod path;
+pub mod peer;
+pub mod recording;
+pub mod report;
+pub mod speed;
+
+/// Memory that the tree of one message may take; one that takes more is passed on as text.
+const TREE: usize = 256 << 20;

@@ -1,0 +1,652 @@
+//! Which parts of which messages are meant: `tools/call[name=x].arguments.path`.
+//!
+//! One language for what to substitute, what not to compare and where messages differ, so that a path in a
+//! report can be given back as an option:
+//!
+//! ```text
+//! tools/call                        a method; * stands for any characters, as in tools/*
+//!   [name=get-sum]                  only where this member of the parameters has this value
+//!   .result .content                a member; * stands for any characters
+//!   ["io.example/key"]              a member whose name has dots, brackets or equals signs
+//!   [0] [*]                         an element of a list; any element
+//!   [name=echo]                     the elements of a list whose member has this value
+//!   .**                             any number of steps, also none
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+use thiserror::Error;
+
+/// Most steps of a path: where one is in a pattern is a bit of 64.
+const MAX_STEPS: usize = 60;
+
+/// A path, perhaps with wildcards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    method: String,
+    filters: Vec<Filter>,
+    steps: Vec<Step>,
+}
+
+/// Something that a member must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Filter {
+    member: String,
+    value: Glob,
+}
+
+/// One step down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Member(Glob),
+    Index(usize),
+    AnyIndex,
+    Element(Filter),
+    AnyDepth,
+}
+
+/// A name, with or without wildcards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Glob {
+    Exact(String),
+    Wild(String),
+}
+
+/// Why text is no path.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PathError {
+    /// It begins with a step.
+    #[error("it does not begin with a method; `*` is any")]
+    NoMethod,
+    /// A bracket or quote is not closed.
+    #[error("`{0}` is not closed")]
+    Open(char),
+    /// A step has no name.
+    #[error("a step is empty")]
+    EmptyStep,
+    /// Brackets hold neither a number, `*`, a quoted name nor `member=value`.
+    #[error("`[{0}]` is neither [0], [*], [\"name\"] nor [member=value]")]
+    Bracket(String),
+    /// It has an unexpected character.
+    #[error("`{0}` is unexpected")]
+    Unexpected(char),
+    /// It is too long.
+    #[error("it has more than {MAX_STEPS} steps")]
+    TooLong,
+    /// There is nothing to assign.
+    #[error("it has no `=VALUE`")]
+    NoValue,
+}
+
+impl Pattern {
+    /// Whether a message of this method, or the answer to one with these parameters, is meant.
+    pub fn concerns(&self, method: &str, params: Option<&Value>) -> bool {
+        glob(&self.method, method)
+            && self
+                .filters
+                .iter()
+                .all(|filter| params.is_some_and(|params| filter.holds(params)))
+    }
+
+    /// Whether it means whole messages.
+    pub fn is_whole(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Whether it names one place in a message.
+    fn is_exact(&self) -> bool {
+        self.steps.iter().all(|step| {
+            matches!(
+                step,
+                Step::Member(Glob::Exact(_)) | Step::Index(_) | Step::Element(_)
+            )
+        })
+    }
+
+    /// Puts `new` wherever this path leads in `value`, and returns in how many places. A path without
+    /// wildcards makes the members that are missing.
+    pub fn set(&self, value: &mut Value, new: &Value) -> usize {
+        set(&self.steps, value, new, self.is_exact())
+    }
+
+    /// Where one is before the first step.
+    pub fn start(&self) -> Position {
+        self.settle(1)
+    }
+
+    /// Where one is after a step to `child`: a member of an object, or an element of a list.
+    pub fn step(&self, position: Position, down: Down<'_>, child: &Value) -> Position {
+        let mut next = 0;
+        for (at, step) in self.steps.iter().enumerate() {
+            if position.0 & (1 << at) == 0 {
+                continue;
+            }
+            let goes_on = match (step, down) {
+                (Step::AnyDepth, _) => {
+                    next |= 1 << at;
+                    continue;
+                }
+                (Step::Member(name), Down::Member(member)) => name.matches(member),
+                (Step::AnyIndex, Down::Element(_)) => true,
+                (Step::Index(index), Down::Element(element)) => *index == element,
+                (Step::Element(filter), Down::Element(_)) => filter.holds(child),
+                _ => false,
+            };
+            if goes_on {
+                next |= 1 << (at + 1);
+            }
+        }
+        self.settle(next)
+    }
+
+    /// Whether the path ends here.
+    pub fn ends(&self, position: Position) -> bool {
+        position.0 & (1 << self.steps.len()) != 0
+    }
+
+    /// `**` may be no step at all.
+    fn settle(&self, mut position: u64) -> Position {
+        for (at, step) in self.steps.iter().enumerate() {
+            if *step == Step::AnyDepth && position & (1 << at) != 0 {
+                position |= 1 << (at + 1);
+            }
+        }
+        Position(position)
+    }
+}
+
+/// Which steps of a pattern may come next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position(u64);
+
+impl Position {
+    /// Whether no way down leads to the path's end.
+    pub fn is_lost(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// A step that is taken.
+#[derive(Clone, Copy, Debug)]
+pub enum Down<'a> {
+    /// To this member.
+    Member(&'a str),
+    /// To this element.
+    Element(usize),
+}
+
+impl Filter {
+    fn holds(&self, value: &Value) -> bool {
+        match value.get(&self.member) {
+            Some(Value::String(text)) => self.value.matches(text),
+            Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Null)) => {
+                self.value.matches(&other.to_string())
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Glob {
+    fn new(text: String) -> Self {
+        match text.contains('*') {
+            true => Self::Wild(text),
+            false => Self::Exact(text),
+        }
+    }
+
+    fn matches(&self, text: &str) -> bool {
+        match self {
+            Self::Exact(exact) => exact == text,
+            Self::Wild(pattern) => glob(pattern, text),
+        }
+    }
+}
+
+/// Whether `text` is what `pattern` says, where `*` stands for any characters.
+pub fn glob(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+fn set(steps: &[Step], value: &mut Value, new: &Value, makes: bool) -> usize {
+    let Some((step, below)) = steps.split_first() else {
+        *value = new.clone();
+        return 1;
+    };
+    match (step, value) {
+        (Step::AnyDepth, value) => {
+            // From below: what is put in place is not looked into.
+            let deeper: usize = match below.is_empty() {
+                true => 0,
+                false => children(value)
+                    .map(|child| set(steps, child, new, makes))
+                    .sum(),
+            };
+            deeper + set(below, value, new, makes)
+        }
+        (Step::Member(Glob::Exact(name)), Value::Object(members)) => {
+            if makes && !members.contains_key(name) {
+                let empty = match below.first() {
+                    None => Value::Null,
+                    Some(Step::Member(_)) => Value::Object(serde_json::Map::new()),
+                    Some(_) => return 0,
+                };
+                members.insert(name.clone(), empty);
+            }
+            members
+                .get_mut(name)
+                .map_or(0, |child| set(below, child, new, makes))
+        }
+        (Step::Member(name), Value::Object(members)) => members
+            .iter_mut()
+            .filter(|(member, _)| name.matches(member))
+            .map(|(_, child)| set(below, child, new, makes))
+            .sum(),
+        (Step::Index(index), Value::Array(elements)) => elements
+            .get_mut(*index)
+            .map_or(0, |child| set(below, child, new, makes)),
+        (Step::AnyIndex, Value::Array(elements)) => elements
+            .iter_mut()
+            .map(|child| set(below, child, new, makes))
+            .sum(),
+        (Step::Element(filter), Value::Array(elements)) => elements
+            .iter_mut()
+            .filter(|child| filter.holds(child))
+            .map(|child| set(below, child, new, makes))
+            .sum(),
+        _ => 0,
+    }
+}
+
+fn children(value: &mut Value) -> Box<dyn Iterator<Item = &mut Value> + '_> {
+    match value {
+        Value::Array(elements) => Box::new(elements.iter_mut()),
+        Value::Object(members) => Box::new(members.iter_mut().map(|(_, child)| child)),
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+/// A value to put somewhere: `PATH=VALUE`, where a value that is no JSON is a string.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignment {
+    /// Where.
+    pub pattern: Pattern,
+    /// What.
+    pub value: Value,
+}
+
+impl FromStr for Assignment {
+    type Err = PathError;
+
+    fn from_str(text: &str) -> Result<Self, PathError> {
+        let (pattern, rest) = parse(text)?;
+        let value = rest.strip_prefix('=').ok_or(PathError::NoValue)?;
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        Ok(Self { pattern, value })
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = PathError;
+
+    fn from_str(text: &str) -> Result<Self, PathError> {
+        match parse(text)? {
+            (pattern, "") => Ok(pattern),
+            (_, rest) => Err(PathError::Unexpected(
+                rest.chars().next().unwrap_or_default(),
+            )),
+        }
+    }
+}
+
+/// Reads a path up to its end, or to an equals sign outside of brackets.
+fn parse(text: &str) -> Result<(Pattern, &str), PathError> {
+    let (method, mut rest) = name(text);
+    if method.is_empty() {
+        return Err(PathError::NoMethod);
+    }
+    let mut pattern = Pattern {
+        method: method.to_owned(),
+        filters: Vec::new(),
+        steps: Vec::new(),
+    };
+    loop {
+        if let Some(after) = rest.strip_prefix('.') {
+            let (name, after) = name(after);
+            let step = match name {
+                "" => return Err(PathError::EmptyStep),
+                "**" => Step::AnyDepth,
+                name => Step::Member(Glob::new(name.to_owned())),
+            };
+            // Two of them in a row are one.
+            if step != Step::AnyDepth || pattern.steps.last() != Some(&Step::AnyDepth) {
+                pattern.steps.push(step);
+            }
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix('[') {
+            let (step, after) = bracket(after)?;
+            match step {
+                Step::Element(filter) if pattern.steps.is_empty() => pattern.filters.push(filter),
+                step => pattern.steps.push(step),
+            }
+            rest = after;
+        } else if rest.is_empty() || rest.starts_with('=') {
+            return Ok((pattern, rest));
+        } else {
+            return Err(PathError::Unexpected(
+                rest.chars().next().unwrap_or_default(),
+            ));
+        }
+        if pattern.steps.len() > MAX_STEPS {
+            return Err(PathError::TooLong);
+        }
+    }
+}
+
+/// A name at the beginning of `text`, and what follows.
+fn name(text: &str) -> (&str, &str) {
+    let end = text.find(['.', '[', ']', '=', '"']);
+    text.split_at(end.unwrap_or(text.len()))
+}
+
+/// What brackets hold, and what follows them.
+fn bracket(text: &str) -> Result<(Step, &str), PathError> {
+    if text.starts_with('"') {
+        let (name, rest) = quoted(text)?;
+        let rest = rest.strip_prefix(']').ok_or(PathError::Open('['))?;
+        return Ok((Step::Member(Glob::Exact(name)), rest));
+    }
+    let end = text.find([']', '=']).ok_or(PathError::Open('['))?;
+    let (word, rest) = text.split_at(end);
+    if let Some(value) = rest.strip_prefix('=') {
+        let (value, rest) = match value.starts_with('"') {
+            true => {
+                let (value, rest) = quoted(value)?;
+                (Glob::Exact(value), rest)
+            }
+            false => {
+                let end = value.find(']').ok_or(PathError::Open('['))?;
+                let (value, rest) = value.split_at(end);
+                (Glob::new(value.to_owned()), rest)
+            }
+        };
+        let rest = rest.strip_prefix(']').ok_or(PathError::Open('['))?;
+        if word.is_empty() {
+            return Err(PathError::EmptyStep);
+        }
+        let member = word.to_owned();
+        return Ok((Step::Element(Filter { member, value }), rest));
+    }
+    let step = match (word, word.parse()) {
+        ("*", _) => Step::AnyIndex,
+        (_, Ok(index)) => Step::Index(index),
+        _ => return Err(PathError::Bracket(word.to_owned())),
+    };
+    Ok((step, &rest[1..]))
+}
+
+/// A JSON string at the beginning of `text`, and what follows.
+fn quoted(text: &str) -> Result<(String, &str), PathError> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<String>();
+    match values.next() {
+        Some(Ok(name)) => Ok((name, &text[values.byte_offset()..])),
+        _ => Err(PathError::Open('"')),
+    }
+}
+
+/// A step of a report's path, as the path language writes it.
+pub fn write_member(path: &mut String, member: &str) {
+    let is_plain = !member.is_empty()
+        && !member.contains(['.', '[', ']', '=', '"', '*'])
+        && !member.chars().any(char::is_control);
+    match is_plain {
+        true => {
+            path.push('.');
+            path.push_str(member);
+        }
+        false => {
+            path.push('[');
+            path.push_str(&Value::from(member).to_string());
+            path.push(']');
+        }
+    }
+}
+
+/// A filter of a report's path, as the path language writes it.
+pub fn write_filter(path: &mut String, member: &str, value: &str) {
+    let is_plain = !value.contains([']', '"', '*']) && !value.chars().any(char::is_control);
+    let value = match is_plain {
+        true => value.to_owned(),
+        false => Value::from(value).to_string(),
+    };
+    path.push_str(&format!("[{member}={value}]"));
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.method.clone();
+        for filter in &self.filters {
+            filter.write(&mut text);
+        }
+        for step in &self.steps {
+            match step {
+                Step::Member(Glob::Exact(name)) => write_member(&mut text, name),
+                Step::Member(Glob::Wild(name)) => {
+                    text.push('.');
+                    text.push_str(name);
+                }
+                Step::Index(index) => text.push_str(&format!("[{index}]")),
+                Step::AnyIndex => text.push_str("[*]"),
+                Step::Element(filter) => filter.write(&mut text),
+                Step::AnyDepth => text.push_str(".**"),
+            }
+        }
+        f.write_str(&text)
+    }
+}
+
+impl Filter {
+    fn write(&self, text: &mut String) {
+        match &self.value {
+            Glob::Exact(value) => write_filter(text, &self.member, value),
+            Glob::Wild(value) => text.push_str(&format!("[{}={value}]", self.member)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn pattern(text: &str) -> Pattern {
+        text.parse().unwrap()
+    }
+
+    /// Whether the pattern leads to a place with this value.
+    fn leads(pattern: &Pattern, value: &Value, wanted: &Value) -> bool {
+        fn walk(pattern: &Pattern, at: Position, value: &Value, wanted: &Value) -> bool {
+            if pattern.ends(at) && value == wanted {
+                return true;
+            }
+            match value {
+                Value::Object(members) => members.iter().any(|(name, child)| {
+                    walk(
+                        pattern,
+                        pattern.step(at, Down::Member(name), child),
+                        child,
+                        wanted,
+                    )
+                }),
+                Value::Array(elements) => elements.iter().enumerate().any(|(index, child)| {
+                    walk(
+                        pattern,
+                        pattern.step(at, Down::Element(index), child),
+                        child,
+                        wanted,
+                    )
+                }),
+                _ => false,
+            }
+        }
+        walk(pattern, pattern.start(), value, wanted)
+    }
+
+    #[test]
+    fn a_path_leads_where_it_says() {
+        let value =
+            json!({"tools": [{"name": "a", "x.y": 1}, {"name": "b", "deep": {"deeper": [2]}}]});
+        for (path, wanted, found) in [
+            ("m.tools[0].name", json!("a"), true),
+            ("m.tools[1].name", json!("a"), false),
+            ("m.tools[*].name", json!("b"), true),
+            ("m.tools[name=b].deep.deeper[0]", json!(2), true),
+            ("m.tools[name=a].deep.deeper[0]", json!(2), false),
+            ("m.tools[0][\"x.y\"]", json!(1), true),
+            ("m.**.deeper", json!([2]), true),
+            ("m.**.deep*[0]", json!(2), true),
+            ("m.**", json!(2), true),
+            ("m.**.tools", value["tools"].clone(), true),
+            ("m.*.name", json!("a"), false),
+        ] {
+            assert_eq!(leads(&pattern(path), &value, &wanted), found, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_concerns_methods_and_parameters() {
+        let params = json!({"name": "get-sum", "n": 3});
+        for (path, concerns) in [
+            ("tools/call", true),
+            ("tools/*", true),
+            ("*", true),
+            ("tools/list", false),
+            ("tools/call[name=get-sum][n=3].x", true),
+            ("tools/call[name=get-*]", true),
+            ("tools/call[name=\"get-*\"]", false),
+            ("tools/call[missing=1]", false),
+        ] {
+            let pattern = pattern(path);
+            assert_eq!(
+                pattern.concerns("tools/call", Some(&params)),
+                concerns,
+                "{path}"
+            );
+        }
+        assert!(!pattern("tools/call[name=x]").concerns("tools/call", None));
+    }
+
+    #[test]
+    fn values_are_put_in_place() {
+        let put = |text: &str, mut value: Value| {
+            let assignment: Assignment = text.parse().unwrap();
+            let places = assignment.pattern.set(&mut value, &assignment.value);
+            (places, value)
+        };
+        assert_eq!(
+            put(
+                "m[a=b].arguments.path=/tmp",
+                json!({"arguments": {"path": "/home"}})
+            ),
+            (1, json!({"arguments": {"path": "/tmp"}}))
+        );
+        assert_eq!(put("m.a.b=1=2", json!({})), (1, json!({"a": {"b": "1=2"}})));
+        assert_eq!(
+            put("m.a[0]={\"x\":[]}", json!({"a": [1]})),
+            (1, json!({"a": [{"x": []}]}))
+        );
+        assert_eq!(put("m.a[7]=1", json!({"a": [1]})), (0, json!({"a": [1]})));
+        assert_eq!(put("m.*.b=1", json!({"a": {}})), (0, json!({"a": {}})));
+        assert_eq!(
+            put("m.**.b=0", json!({"a": [{"b": 1}], "b": {"b": 2}})),
+            (3, json!({"a": [{"b": 0}], "b": 0}))
+        );
+        assert_eq!(
+            put("m.**.b={\"b\":1}", json!({"b": 2})),
+            (1, json!({"b": {"b": 1}}))
+        );
+        assert_eq!(put("m=null", json!({})), (1, Value::Null));
+    }
+
+    #[test]
+    fn what_is_no_path_says_why() {
+        let error = |text: &str| text.parse::<Pattern>().unwrap_err();
+        assert_eq!(error(".a"), PathError::NoMethod);
+        assert_eq!(error(""), PathError::NoMethod);
+        assert_eq!(error("m."), PathError::EmptyStep);
+        assert_eq!(error("m..a"), PathError::EmptyStep);
+        assert_eq!(error("m[0"), PathError::Open('['));
+        assert_eq!(error("m[\"a]"), PathError::Open('"'));
+        assert_eq!(error("m[a]"), PathError::Bracket("a".to_owned()));
+        assert_eq!(error("m.a]"), PathError::Unexpected(']'));
+        assert_eq!(error("m.a=1"), PathError::Unexpected('='));
+        assert_eq!(error(&format!("m{}", ".a".repeat(61))), PathError::TooLong);
+        assert_eq!("m.a".parse::<Assignment>().unwrap_err(), PathError::NoValue);
+        let longest = pattern(&format!("m{}", ".**.a".repeat(30)));
+        assert!(!leads(&longest, &json!({"a": [1]}), &json!(1)));
+    }
+
+    #[test]
+    fn wildcards_stand_for_any_characters() {
+        for (pattern, text, matches) in [
+            ("*", "", true),
+            ("a*c", "abc", true),
+            ("a*c", "ac", true),
+            ("a*a", "a", false),
+            ("*b*", "abc", true),
+            ("*ab*ab", "abab", true),
+            ("*ab*ab", "ab", false),
+            ("abc", "abcd", false),
+        ] {
+            assert_eq!(glob(pattern, text), matches, "{pattern} {text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[a.*\\[\\]=\"0é\\\\]{0,24}") {
+            let _ = text.parse::<Pattern>();
+            if let Ok(assignment) = text.parse::<Assignment>() {
+                assignment.pattern.set(&mut json!({"a": [{"a": 0}], "": 1}), &assignment.value);
+            }
+        }
+
+        #[test]
+        fn a_path_that_is_written_is_the_one_that_is_read(names in prop::collection::vec(".{0,6}", 1..6), index in 0_usize..9) {
+            let mut text = "m".to_owned();
+            let mut value = json!("here");
+            for name in names.iter().rev() {
+                value = json!({ name: value });
+            }
+            for name in &names {
+                write_member(&mut text, name);
+            }
+            let pattern: Pattern = text.parse().unwrap();
+            prop_assert!(leads(&pattern, &value, &json!("here")), "{text}");
+            prop_assert_eq!(pattern.to_string(), text.clone());
+            write_filter(&mut text, "name", &names[0]);
+            text.push_str(&format!("[{index}]"));
+            let pattern: Pattern = text.parse().unwrap();
+            prop_assert_eq!(pattern.to_string(), text);
+        }
+    }
+}
