@@ -46,17 +46,22 @@ fn start(container: &Container, name: &str, launcher: &str) -> Result<String> {
 #[test]
 fn a_unit_of_its_own_is_frozen_by_the_service_manager() -> Result<()> {
     let mut container = installed("unit")?;
+    // A run that was broken off may have left a frozen control group of the same name.
+    let unit = format!("mcp-alone-{}", std::process::id());
     let count = start(
         &container,
         "alone",
-        "systemd-run --quiet --pipe --wait --collect --unit=mcp-alone",
+        &format!("systemd-run --quiet --pipe --wait --collect --unit={unit}"),
     )?;
     event(&mut container, "mcp_tool_seen", "alone")?;
     ensure!(answers(&container, &count)?, "no session");
     let said = container.shell("mcpinspect freeze alone")?;
-    ensure!(said.contains("/system.slice/mcp-alone.service"), "{said}");
-    let state = "systemctl show --property=FreezerState --value mcp-alone";
-    ensure!(container.shell(state)?.trim() == "frozen");
+    ensure!(
+        said.contains(&format!("/system.slice/{unit}.service")),
+        "{said}"
+    );
+    let state = format!("systemctl show --property=FreezerState --value {unit}");
+    ensure!(container.shell(&state)?.trim() == "frozen");
     ensure!(!answers(&container, &count)?, "a frozen server answers");
     let entry = event(&mut container, "mcp_contained", "alone")?;
     ensure!(
@@ -66,7 +71,7 @@ fn a_unit_of_its_own_is_frozen_by_the_service_manager() -> Result<()> {
     let client = container.shell("systemctl show --property=ActiveState --value client-alone")?;
     ensure!(client.trim() == "active", "the client is {client}");
     container.shell("mcpinspect thaw alone")?;
-    ensure!(container.shell(state)?.trim() == "running");
+    ensure!(container.shell(&state)?.trim() == "running");
     ensure!(
         answers(&container, &count)?,
         "a thawed server does not answer"

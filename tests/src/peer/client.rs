@@ -216,6 +216,9 @@ impl Client {
             Step::Emit(file) => {
                 self.tool("emit", json!({"file": file}))?;
             }
+            Step::Seep(file) => {
+                self.tool("seep", json!({"file": file}))?;
+            }
             Step::Trail(file) => {
                 self.tool("trail", json!({"file": file}))?;
             }

@@ -41,6 +41,8 @@ pub enum Step {
     Send(PathBuf),
     /// `emit FILE`: has the server write the file's bytes.
     Emit(PathBuf),
+    /// `seep FILE`: the same at no more than 25 MB/s.
+    Seep(PathBuf),
     /// `trail FILE`: has the server write the file's bytes after its answer.
     Trail(PathBuf),
     /// `mark FILE`: creates the file.
@@ -104,6 +106,7 @@ fn parse(part: &str, steps: &mut Vec<Step>) -> Result<()> {
         "emit-junk" => Step::EmitJunk(one()?),
         "send" => Step::Send(path()),
         "emit" => Step::Emit(path()),
+        "seep" => Step::Seep(path()),
         "trail" => Step::Trail(path()),
         "mark" => Step::Mark(path()),
         "wait" => Step::Wait(path()),

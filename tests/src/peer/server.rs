@@ -163,6 +163,13 @@ impl Server {
                         let file = arguments["file"].as_str().context("emit what?")?;
                         self.link.send(&std::fs::read(file)?)?;
                     }
+                    Some("seep") => {
+                        let file = arguments["file"].as_str().context("seep what?")?;
+                        for piece in std::fs::read(file)?.chunks(256 << 10) {
+                            self.link.send(piece)?;
+                            std::thread::sleep(std::time::Duration::from_millis(10));
+                        }
+                    }
                     Some("junk") => self.link.send_line(&messages::junk(size))?,
                     Some("burst") => {
                         for n in 0..number(&arguments["count"]) {
