@@ -85,9 +85,9 @@ impl Conversation {
     /// Performs the handshake of the era that the server supports.
     fn handshake(&mut self) -> anyhow::Result<Value> {
         self.stateless = true;
-        let id = self.send("server/discover", json!({}))?;
+        let discovery = self.send("server/discover", json!({}))?;
         let patience = (Instant::now() + DISCOVERY).min(self.deadline);
-        if let Some(answer) = self.answer(id, patience)?
+        if let Some(answer) = self.answer(&[discovery], patience)?
             && answer.get("result").is_some()
         {
             return Ok(answer);
@@ -98,9 +98,30 @@ impl Conversation {
             "initialize",
             json!({ "protocolVersion": STATEFUL, "capabilities": {}, "clientInfo": client }),
         )?;
-        let Some(answer) = self.answer(id, self.deadline)? else {
+        // A slow server may answer the first question after all, and then knows no `initialize`.
+        let Some(answer) = self.answer(&[discovery, id], self.deadline)? else {
             bail!("the server did not answer `initialize` in time")
         };
+        if answer.get("id").and_then(Value::as_u64) == Some(discovery) {
+            if answer.get("result").is_some() {
+                self.stateless = true;
+                return Ok(answer);
+            }
+            return self.initialized(id);
+        }
+        self.accept(answer)
+    }
+
+    /// Waits for the answer to `initialize` alone.
+    fn initialized(&mut self, id: u64) -> anyhow::Result<Value> {
+        let Some(answer) = self.answer(&[id], self.deadline)? else {
+            bail!("the server did not answer `initialize` in time")
+        };
+        self.accept(answer)
+    }
+
+    /// Ends the handshake of the stateful era.
+    fn accept(&mut self, answer: Value) -> anyhow::Result<Value> {
         if answer.get("result").is_none() {
             bail!(
                 "the server refused `initialize`: {}",
@@ -119,7 +140,7 @@ impl Conversation {
                 .as_ref()
                 .map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
             let id = self.send(method, params)?;
-            let Some(answer) = self.answer(id, self.deadline)? else {
+            let Some(answer) = self.answer(&[id], self.deadline)? else {
                 bail!("the server did not answer `{method}` in time")
             };
             let next = answer
@@ -167,9 +188,9 @@ impl Conversation {
         }
     }
 
-    /// Waits for the answer to request `id`; returns `None` if it has not come by `until`. Declines
+    /// Waits for the answer to one of the requests `ids`; returns `None` if none has come by `until`. Declines
     /// requests that the server sends in the meantime.
-    fn answer(&mut self, id: u64, until: Instant) -> anyhow::Result<Option<Value>> {
+    fn answer(&mut self, ids: &[u64], until: Instant) -> anyhow::Result<Option<Value>> {
         loop {
             let patience = until.saturating_duration_since(Instant::now());
             if patience.is_zero() {
@@ -196,7 +217,7 @@ impl Conversation {
                     };
                     self.write(&reply)?;
                 }
-                (None, Some(answered)) if answered.as_u64() == Some(id) => {
+                (None, Some(answered)) if answered.as_u64().is_some_and(|id| ids.contains(&id)) => {
                     return Ok(Some(message));
                 }
                 _ => {}
