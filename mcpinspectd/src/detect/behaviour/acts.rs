@@ -4,7 +4,11 @@
 //! end in `send_money`. So verbs are sorted into a handful of acts, and both sides are compared by those. A verb
 //! may stand for several: to *invite* someone is to send something, and to create something.
 
+use std::collections::HashMap;
 use std::ops::{BitAnd, BitOr};
+use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
 
 use crate::detect::text::names;
 
@@ -46,10 +50,18 @@ impl Acts {
 
     /// The acts that a verb stands for, in lower case.
     pub fn of_verb(verb: &str) -> Self {
-        VERBS
-            .iter()
-            .filter(|(_, verbs)| verbs.contains(&verb))
-            .fold(Self::NONE, |all, (acts, _)| all | *acts)
+        // Every word of every result is asked about.
+        static ACTS: LazyLock<HashMap<&str, Acts, FixedState>> = LazyLock::new(|| {
+            let mut all: HashMap<&str, Acts, FixedState> = HashMap::default();
+            for (acts, verbs) in VERBS {
+                for verb in *verbs {
+                    let known = all.entry(verb).or_default();
+                    *known = *known | *acts;
+                }
+            }
+            all
+        });
+        ACTS.get(verb).copied().unwrap_or_default()
     }
 }
 
@@ -70,7 +82,7 @@ impl BitAnd for Acts {
 }
 
 /// More bytes than any verb below has: a longer word need not be put into lower case.
-const VERB: usize = 64;
+pub(super) const VERB: usize = 64;
 
 /// Verbs in the form in which orders have them, by act. English first, then German, French, Spanish, Italian,
 /// Portuguese and Dutch.

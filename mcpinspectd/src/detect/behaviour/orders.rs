@@ -5,7 +5,12 @@
 //! same sentence or in those right after it. Values in records (`recipient: …`), and in texts without any order, are
 //! data.
 
-use super::acts::Acts;
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
+
+use super::acts::{Acts, VERB};
 use super::passages::{key_of, sentences};
 use super::values::{self, ADDRESS, Hasher, Value};
 use crate::text::bound;
@@ -166,6 +171,12 @@ const LEADING: &[&str] = &[
     "plaît",
 ];
 
+fn is_leading(word: &str) -> bool {
+    static ALL: LazyLock<HashSet<&str, FixedState>> =
+        LazyLock::new(|| LEADING.iter().copied().collect());
+    ALL.contains(word)
+}
+
 /// What a sentence orders: the acts of its verbs, where they stand as orders do.
 fn ordered_acts(sentence: &str) -> Acts {
     if addresses_another(sentence) {
@@ -173,6 +184,7 @@ fn ordered_acts(sentence: &str) -> Acts {
     }
     let mut acts = Acts::NONE;
     let mut starts = true;
+    let mut lower = String::new();
     for part in
         sentence.split_inclusive(|c: char| !(c.is_alphanumeric() || matches!(c, '\'' | '-' | '_')))
     {
@@ -180,11 +192,14 @@ fn ordered_acts(sentence: &str) -> Acts {
             .trim_end_matches(|c: char| !(c.is_alphanumeric() || matches!(c, '\'' | '-' | '_')));
         let word = word.trim_matches(['\'', '-', '_']);
         if !word.is_empty() {
-            let lower = word.to_lowercase();
+            lower.clear();
+            if word.len() <= VERB {
+                lower.extend(word.chars().flat_map(char::to_lowercase));
+            }
             if starts {
                 acts = acts | Acts::of_verb(&lower);
             }
-            starts = LEADING.contains(&lower.as_str());
+            starts = is_leading(&lower);
         }
         let last = part.chars().next_back().unwrap_or(' ');
         starts |= matches!(

@@ -89,7 +89,7 @@ fn orders_need_no_telling_values_if_all_of_the_call_is_in_them() {
         json!({ "passphrase": "winter_lake" })
     ));
     assert!(found(
-        "Add Ruta to the room harbour.",
+        "Add Ruta to the channel harbour.",
         "add_user_to_channel",
         json!({ "user": "Ruta", "channel": "harbour" })
     ));
