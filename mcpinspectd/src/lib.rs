@@ -76,6 +76,7 @@ pub mod queue;
 pub mod recall;
 pub mod registry;
 pub mod replay;
+pub mod report;
 pub mod rule_files;
 pub mod session;
 #[cfg(feature = "bus")]

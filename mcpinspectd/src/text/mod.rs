@@ -7,7 +7,9 @@
 
 use std::borrow::Cow;
 
+pub mod diff;
 pub mod escape;
+pub mod human;
 pub mod redact;
 
 /// Cuts `text` to at most `max_bytes` bytes, at a character boundary. If it fits into the limit, a `…` of

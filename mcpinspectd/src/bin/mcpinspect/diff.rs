@@ -12,12 +12,13 @@ use mcpinspectd::model::{Action, Detection, FieldChange, ItemKind, Timestamp};
 use mcpinspectd::registry::{Comparison, ItemView};
 use mcpinspectd::rule_files;
 use mcpinspectd::terminal::{self, wants_colour};
+use mcpinspectd::text::diff::diff;
 use mcpinspectd::text::escape;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::pins::{self, Item, NAME, RegistryLocation};
-use super::report;
+use super::scan_report;
 use super::text_diff::{self, Options};
 
 /// Maximum number of findings to show.
@@ -171,7 +172,7 @@ fn human(
             false => text.to_owned(),
         };
         for detection in outcome.detections.iter().take(FINDINGS) {
-            report::finding(out, detection, &paint)?;
+            scan_report::finding(out, detection, &paint)?;
         }
     }
     let arguments = format!("--hash {} {arguments}", pins::short(item.current));
@@ -209,6 +210,6 @@ fn field(
     writeln!(
         out,
         "{}",
-        text_diff::render(&text_diff::diff(&previous, &new), options)
+        text_diff::render(&diff(&previous, &new), options)
     )
 }

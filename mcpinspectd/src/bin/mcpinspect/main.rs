@@ -21,6 +21,7 @@ mod replay;
 mod report;
 mod rules;
 mod scan;
+mod scan_report;
 mod server_process;
 mod tape;
 mod text_diff;
@@ -70,6 +71,7 @@ enum Command {
     Query(recordings::Query),
     Tape(tape::TapeCommand),
     Replay(replay::Replay),
+    Report(report::ReportCommand),
     Scan(scan::Scan),
     Explain(explain::Explain),
     Rules(rules::Rules),
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         Command::Query(command) => command.run(),
         Command::Tape(command) => command.run(),
         Command::Replay(command) => command.run(),
+        Command::Report(command) => command.run(),
         Command::Scan(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Rules(command) => command.run(),

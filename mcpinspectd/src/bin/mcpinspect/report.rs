@@ -1,199 +1,86 @@
-//! The output formats of a scan: for people, for scripts, and for code scanning.
+//! `mcpinspect report`: a session as one HTML page.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use anstyle::{AnsiColor, Style};
-use mcpinspectd::detect::WeightedRules;
-use mcpinspectd::detect::scan::LineReport;
-use mcpinspectd::model::{Action, Detection, Severity};
-use mcpinspectd::text::escape;
-use serde_json::{Value, json};
+use anyhow::Context as _;
+use mcpinspectd::model::Timestamp;
+use mcpinspectd::report::{Finder, Noted, Report};
+use mcpinspectd::tape::{Entry, Header};
+use mcpinspectd::terminal;
 
-/// Maximum number of findings for one line in the human form.
-const SHOWN: usize = 6;
+use super::recordings::StoreLocation;
+use super::tape;
 
-/// Writes one JSON object per line.
-pub fn jsonl(out: &mut dyn Write, outcomes: &[LineReport]) -> io::Result<()> {
-    for outcome in outcomes {
-        serde_json::to_writer(&mut *out, outcome)?;
-        out.write_all(b"\n")?;
-    }
-    Ok(())
+/// Write a recorded session or a tape as one HTML page
+///
+/// The page has the sequence of calls as a drawing, response times, the tools and how their definitions changed,
+/// what was found, and the messages. It is one file that loads nothing and runs no script, so it can be passed on;
+/// what is on it was said by the session's programs. Secrets are masked as they are in the store.
+#[derive(clap::Args)]
+pub struct ReportCommand {
+    /// A session's id or the beginning of it (see `mcpinspect sessions`), or the file of a tape.
+    #[arg(value_name = "SESSION|TAPE")]
+    source: String,
+    /// The file to write, which must not exist. Default: standard output.
+    #[arg(short, long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    location: StoreLocation,
 }
 
-/// Writes each finding with its place and reason for people, then the totals.
-pub fn human(out: &mut dyn Write, outcomes: &[LineReport], colour: bool) -> io::Result<()> {
-    let paint = |style: Style, text: &str| {
-        if colour {
-            format!("{style}{text}{style:#}")
-        } else {
-            text.to_owned()
+impl ReportCommand {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let path = Path::new(&self.source);
+        let report = match path.is_file() {
+            true => of_tape(path)?,
+            false => self.of_session()?,
+        };
+        let page = report.html();
+        tape::write(self.output.as_deref(), |out| {
+            out.write_all(page.as_bytes())?;
+            Ok(())
+        })?;
+        if let Some(path) = &self.output {
+            terminal::print(|out| writeln!(out, "wrote {}", path.display()))?;
         }
-    };
-    for outcome in outcomes
-        .iter()
-        .filter(|outcome| outcome.verdict != Action::None)
-    {
-        let (word, style) = verdict(outcome.verdict);
-        let name = outcome
-            .tool
-            .as_deref()
-            .or_else(|| outcome.id.as_str())
-            .unwrap_or("message");
-        writeln!(
-            out,
-            "{} line {}: {}  (score {:.2})",
-            paint(style, word),
-            outcome.line,
-            escape::printable(name, 80),
-            outcome.score
-        )?;
-        for detection in outcome.detections.iter().take(SHOWN) {
-            finding(out, detection, &paint)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn of_session(&self) -> anyhow::Result<Report> {
+        let session = self.location.session(&self.source)?;
+        let header = Header::of(&session, tape::host());
+        let transport = header.transport;
+        let mut report = Report::new(header);
+        self.location.messages(&session.session_id, |_, message| {
+            if let Some(entry) = Entry::of(message, transport) {
+                report.message(&entry);
+            }
+            Ok(true)
+        })?;
+        for event in self.location.events(&session.session_id)? {
+            report.event(Noted {
+                time: Timestamp::parse(&event.time).unwrap_or_default(),
+                kind: event.kind,
+                severity: event.severity,
+                title: event.title,
+                json: event.event.0.get().to_owned(),
+            });
         }
-        if outcome.detections.len() > SHOWN {
-            writeln!(
-                out,
-                "    and {} more; see --format jsonl",
-                outcome.detections.len() - SHOWN
-            )?;
-        }
-    }
-    let count = |action: Action| {
-        outcomes
-            .iter()
-            .filter(|outcome| outcome.verdict == action)
-            .count()
-    };
-    writeln!(
-        out,
-        "{} looked at: {} block, {} alert, {} warn, {} clean",
-        outcomes.len(),
-        count(Action::Block),
-        count(Action::Alert),
-        count(Action::Warn),
-        count(Action::None)
-    )
-}
-
-/// Writes one finding, with its place.
-pub fn finding(
-    out: &mut dyn Write,
-    detection: &Detection,
-    paint: &dyn Fn(Style, &str) -> String,
-) -> io::Result<()> {
-    let dim = Style::new().dimmed();
-    writeln!(
-        out,
-        "  {:<8} {:<24} {}",
-        detection.severity.as_str(),
-        detection.category,
-        detection.explanation
-    )?;
-    for place in detection.matches.iter().take(1) {
-        writeln!(
-            out,
-            "           {} {}",
-            paint(dim, &format!("{}:{}", detection.field, place.position)),
-            paint(dim, &place.context)
-        )?;
-    }
-    Ok(())
-}
-
-fn verdict(action: Action) -> (&'static str, Style) {
-    match action {
-        Action::None => ("clean", Style::new()),
-        Action::Warn => ("warn ", AnsiColor::Yellow.on_default()),
-        Action::Alert => ("ALERT", AnsiColor::Red.on_default().bold()),
-        Action::Block => ("BLOCK", AnsiColor::Red.on_default().bold().invert()),
+        Ok(report)
     }
 }
 
-/// Writes SARIF 2.1.0: one result for each finding, located at its input line.
-pub fn sarif(
-    out: &mut dyn Write,
-    outcomes: &[LineReport],
-    knowledge: &WeightedRules,
-    source: &str,
-) -> io::Result<()> {
-    let results: Vec<Value> = outcomes
-        .iter()
-        .flat_map(|outcome| {
-            outcome
-                .detections
-                .iter()
-                .map(move |detection| result(outcome, detection, source))
-        })
-        .collect();
-    // Not every finding comes from a rule of the pack: what a sentence means and what an agent did have ids as well.
-    let used: BTreeMap<&str, &Detection> = outcomes
-        .iter()
-        .flat_map(|outcome| &outcome.detections)
-        .map(|detection| (detection.pattern.as_str(), detection))
-        .collect();
-    let packed: BTreeMap<&str, &str> = knowledge
-        .rules
-        .rules()
-        .iter()
-        .map(|rule| (rule.id.as_str(), rule.explanation.as_str()))
-        .collect();
-    let rules: Vec<Value> = used
-        .into_iter()
-        .map(|(id, detection)| {
-            let explanation = packed.get(id).copied();
-            json!({
-                "id": id,
-                "shortDescription": { "text": explanation.unwrap_or(&detection.explanation) },
-                "properties": { "category": detection.category, "severity": detection.severity },
-            })
-        })
-        .collect();
-    let log = json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "tool": { "driver": { "name": "mcpinspect", "version": env!("CARGO_PKG_VERSION"), "rules": rules } },
-            "results": results,
-        }],
-    });
-    serde_json::to_writer_pretty(&mut *out, &log)?;
-    out.write_all(b"\n")
-}
-
-/// Percent-encodes a name as a URI reference by RFC 3986.
-fn uri(source: &str) -> String {
-    let mut uri = String::new();
-    for byte in source.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = std::fmt::Write::write_fmt(&mut uri, format_args!("%{byte:02X}"));
-        }
+/// A tape is read twice: for its messages, and for what detection says of them.
+fn of_tape(path: &Path) -> anyhow::Result<Report> {
+    let wrong = || path.display().to_string();
+    let messages = tape::open(path)?;
+    let mut report = Report::new(messages.header().clone());
+    for entry in messages {
+        report.message(&entry.with_context(wrong)?);
     }
-    if uri.is_empty() { "-".to_owned() } else { uri }
-}
-
-fn result(outcome: &LineReport, detection: &Detection, source: &str) -> Value {
-    let context = detection
-        .matches
-        .first()
-        .map_or("", |place| place.context.as_str());
-    let name = outcome.tool.as_deref().unwrap_or("message");
-    json!({
-        "ruleId": detection.pattern,
-        "level": match (outcome.verdict, detection.severity) {
-            (Action::Alert | Action::Block, Severity::High | Severity::Critical) => "error",
-            (Action::None, _) => "note",
-            _ => "warning",
-        },
-        "message": { "text": format!("{}: {} ({})", escape::printable(name, 80), detection.explanation, context) },
-        "locations": [{
-            "physicalLocation": { "artifactLocation": { "uri": uri(source) }, "region": { "startLine": outcome.line } },
-            "logicalLocations": [{ "fullyQualifiedName": detection.field }],
-        }],
-        "properties": { "verdict": outcome.verdict, "score": outcome.score, "category": detection.category },
-    })
+    Finder::new()
+        .examine(tape::open(path)?, |event| report.event(event))
+        .with_context(wrong)?;
+    Ok(report)
 }

@@ -15,7 +15,7 @@ use mcpinspectd::rule_files;
 use mcpinspectd::terminal;
 
 use super::launch;
-use super::report;
+use super::scan_report;
 
 /// Scan definitions and messages for poisoned tools and injected content
 ///
@@ -93,9 +93,9 @@ impl Scan {
         let (lines, source) = self.lines()?;
         let reports = scan::scan_with(&rules, self.layers, &lines, Timestamp::now());
         terminal::print(|out| match self.format {
-            Format::Human => report::human(out, &reports, io::stdout().is_terminal()),
-            Format::Jsonl => report::jsonl(out, &reports),
-            Format::Sarif => report::sarif(out, &reports, &rules, &source),
+            Format::Human => scan_report::human(out, &reports, io::stdout().is_terminal()),
+            Format::Jsonl => scan_report::jsonl(out, &reports),
+            Format::Sarif => scan_report::sarif(out, &reports, &rules, &source),
         })?;
         Ok(self.exit_code(&reports))
     }

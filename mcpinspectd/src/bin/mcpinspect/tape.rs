@@ -113,9 +113,7 @@ impl TapeCommand {
 impl Export {
     fn run(self) -> anyhow::Result<()> {
         let session = self.location.session(&self.session)?;
-        let host = uname().ok();
-        let host = host.map(|host| host.nodename().to_string_lossy().into_owned());
-        let mut header = Header::of(&session, host);
+        let mut header = Header::of(&session, host());
         let transport = header.transport;
         // The header says what follows, so the messages are read twice.
         let mut counting = Counting::default();
@@ -304,6 +302,12 @@ impl Anonymise {
     }
 }
 
+/// The name of this machine.
+pub fn host() -> Option<String> {
+    let system = uname().ok()?;
+    Some(system.nodename().to_string_lossy().into_owned())
+}
+
 /// Opens a tape and reads its header.
 pub fn open(path: &Path) -> anyhow::Result<TapeReader<Box<dyn BufRead>>> {
     let shown = || path.display().to_string();
@@ -311,8 +315,8 @@ pub fn open(path: &Path) -> anyhow::Result<TapeReader<Box<dyn BufRead>>> {
     TapeReader::new(input).with_context(shown)
 }
 
-/// Writes a tape to the file that is named, or to standard output.
-fn write(
+/// Writes to the file that is named, which must not exist, or to standard output.
+pub fn write(
     output: Option<&Path>,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {

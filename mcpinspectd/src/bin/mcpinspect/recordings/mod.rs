@@ -16,9 +16,12 @@ use mcpinspectd::bus::client;
 use mcpinspectd::config::Config;
 use mcpinspectd::message_store::StoreFile;
 use mcpinspectd::model::Timestamp;
-use mcpinspectd::recall::{Question, Recall as _, RecordedMessage, RecordedSession, Viewer};
+use mcpinspectd::recall::{
+    MAX_ROWS, Question, Recall as _, RecordedEvent, RecordedMessage, RecordedSession, Viewer,
+};
 use mcpinspectd::terminal::{self, Reader};
 use mcpinspectd::text::escape::{is_hidden, printable};
+use mcpinspectd::text::human::{duration, moment, size};
 use nix::unistd::Uid;
 use serde::de::DeserializeOwned;
 
@@ -122,6 +125,14 @@ impl StoreLocation {
         }
     }
 
+    /// The events about a session, in order.
+    pub fn events(&self, session: &str) -> anyhow::Result<Vec<RecordedEvent>> {
+        self.ask_for(&Question::Events {
+            session: session.to_owned(),
+            limit: MAX_ROWS,
+        })
+    }
+
     /// Hands over the messages of a session, in order, until there are no more or `take` returns false.
     pub fn messages(
         &self,
@@ -183,32 +194,6 @@ fn safe(json: &str) -> String {
         }
     }
     out
-}
-
-/// A moment for people: `2026-11-23 12:30:01.123`.
-fn moment(time: &str) -> String {
-    let time = time.get(..23).unwrap_or(time);
-    printable(&time.replacen('T', " ", 1), 32)
-}
-
-/// A duration for people.
-fn duration(nanos: u64) -> String {
-    match nanos {
-        0..1_000_000 => format!("{} µs", nanos / 1000),
-        1_000_000..10_000_000_000 => {
-            format!("{}.{} ms", nanos / 1_000_000, nanos / 100_000 % 10)
-        }
-        _ => format!("{} s", nanos / 1_000_000_000),
-    }
-}
-
-/// Bytes for people.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..10_240 => format!("{bytes} B"),
-        10_240..10_485_760 => format!("{} KiB", bytes / 1024),
-        _ => format!("{} MiB", bytes >> 20),
-    }
 }
 
 /// The text of a message for people, in one line of at most so many characters.
@@ -284,18 +269,5 @@ mod tests {
         assert!(!shown.chars().any(is_hidden), "{shown}");
         let back: serde_json::Value = serde_json::from_str(&shown).unwrap();
         assert_eq!(back.to_string(), json);
-    }
-
-    #[test]
-    fn numbers_for_people() {
-        assert_eq!(duration(900), "0 µs");
-        assert_eq!(duration(1_250_000), "1.2 ms");
-        assert_eq!(duration(61_000_000_000), "61 s");
-        assert_eq!(size(100), "100 B");
-        assert_eq!(size(20 << 10), "20 KiB");
-        assert_eq!(
-            moment("2026-11-23T12:30:01.123456789Z"),
-            "2026-11-23 12:30:01.123"
-        );
     }
 }

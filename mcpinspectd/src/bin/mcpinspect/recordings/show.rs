@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use mcpinspectd::model::Severity;
-use mcpinspectd::recall::{Question, RecordedEvent, RecordedMessage, RecordedSession};
+use mcpinspectd::recall::{RecordedEvent, RecordedMessage, RecordedSession};
 use mcpinspectd::terminal::{self, Reader, wants_colour};
 use mcpinspectd::text::escape::printable;
 
@@ -26,16 +26,10 @@ pub struct Show {
     location: StoreLocation,
 }
 
-/// Events of a session that are shown.
-const EVENTS: usize = 1000;
-
 impl Show {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let session = self.location.session(&self.session)?;
-        let events: Vec<RecordedEvent> = self.location.ask_for(&Question::Events {
-            session: session.session_id.clone(),
-            limit: EVENTS,
-        })?;
+        let events = self.location.events(&session.session_id)?;
         let page = Page {
             most: if self.full { usize::MAX } else { width() },
             json: self.json,
