@@ -1,7 +1,8 @@
-//! `mcpinspect replay`, as someone uses it who has a tape and a server: a small real server, the same one
-//! changed, and servers that misbehave.
+//! `mcpinspect replay`, as someone uses it who has a tape: against a small real server, the same one changed,
+//! and servers that misbehave; in the server's place; and alone.
 #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -289,11 +290,150 @@ fn what_is_not_possible_is_an_error() {
     );
     assert!(run(&[tape, "--to", "--", "/no/such/server"]).contains("cannot start"));
     assert!(run(&["/no/such/tape", "--to", "--", "true"]).contains("cannot read"));
+    assert!(run(&[tape, "--to"]).contains("command is missing"));
+    assert!(run(&[tape, "--as-server", "--to", "--", "true"]).contains("cannot be used with"));
+    assert!(run(&[tape, "--fail", "ping"]).contains("--as-server"));
     assert!(run(&[tape, "--speed", "0", "--to", "--", "true"]).contains("0.1 to 100"));
     assert!(run(&[tape, "--ignore", ".x", "--to", "--", "true"]).contains("begin with a method"));
     let cut = place.path("cut.jsonl");
     std::fs::write(&cut, &tape_bytes(&place)[..900]).unwrap();
     assert!(run(&[cut.to_str().unwrap(), "--to", "--", "true"]).contains("cut off"));
+}
+
+/// Lets a client say this to the server that the tape stands for.
+fn serve(place: &Place, options: &[&str], said: &[Value]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mcpinspect"))
+        .arg("replay")
+        .arg(place.tape())
+        .arg("--as-server")
+        .args(options)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for message in said {
+        writeln!(input, "{message}").unwrap();
+    }
+    drop(input);
+    child.wait_with_output().unwrap()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let lines = text(&output.stdout).lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn ask(id: &str, method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+fn call(id: &str, name: &str) -> Value {
+    ask(
+        id,
+        "tools/call",
+        json!({"name": name, "arguments": {"b": 2, "a": 1}}),
+    )
+}
+
+#[test]
+fn a_tape_stands_for_its_server() {
+    let place = Place::new();
+    let said = [
+        ask("i", "initialize", json!({"protocolVersion": "2025-06-18"})),
+        ask("l", "tools/list", json!({})),
+        call("n", "now"),
+        call("a", "add"),
+    ];
+    let output = serve(&place, &[], &said);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let answers = lines(&output);
+    assert_eq!(answers.len(), 4);
+    assert_eq!(answers[3]["id"], "a");
+    assert_eq!(answers[3]["result"]["content"][0]["text"], "3");
+
+    let report = place.path("report.json");
+    let options = ["--match", "strict", "--report", report.to_str().unwrap()];
+    let output = serve(&place, &options, &[said[0].clone(), call("n", "now")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(lines(&output)[1]["error"]["code"].is_i64());
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("not on the tape: tools/call[name=now]"),
+        "{told}"
+    );
+    assert!(
+        told.contains("not asked for: tools/list (message 4)"),
+        "{told}"
+    );
+    let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
+    assert_eq!(report["complete"], false);
+    assert_eq!(report["not_consumed"].as_array().unwrap().len(), 3);
+
+    let options = [
+        "--fail",
+        "tools/call[name=now]:-7",
+        "--delay",
+        "tools/list:300",
+        "--set",
+        "tools/call[name=add].result.content[0].text=\"4\"",
+    ];
+    let output = serve(&place, &options, &said);
+    let answers = lines(&output);
+    let ids: Vec<&str> = answers
+        .iter()
+        .map(|answer| answer["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["i", "n", "a", "l"]);
+    assert_eq!(answers[1]["error"]["code"], -7);
+    assert_eq!(answers[2]["result"]["content"][0]["text"], "4");
+}
+
+/// Plays the tape with these commands.
+fn play(place: &Place, options: &[&str], commands: &str) -> String {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mcpinspect"))
+        .arg("replay")
+        .arg(place.tape())
+        .args(options)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // One that is told to quit does not read the rest.
+    let _ = child.stdin.take().unwrap().write_all(commands.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    text(&output.stdout).to_owned()
+}
+
+#[test]
+fn a_tape_is_played_alone() {
+    let place = Place::new();
+    let shown = play(&place, &["--speed", "max"], "");
+    assert_eq!(shown.lines().count(), 9);
+    assert!(
+        shown.contains("    3.000s  → 4 request tools/list  {"),
+        "{shown}"
+    );
+    let shown = play(&place, &["--speed", "max", "--break", "tool=now"], "");
+    assert_eq!(shown.lines().count(), 8);
+    let commands = "step 2\nseek 7\nnonsense\n\nseek 0s\nstep\nquit\nstep\n";
+    let shown = play(&place, &["--step", "--json"], commands);
+    let numbers: Vec<Value> = shown
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["number"].clone())
+        .collect();
+    assert_eq!(numbers, [1, 2, 7, 1]);
+    let shown = play(
+        &place,
+        &["--speed", "20", "--from", "4", "--until", "4.5s"],
+        "",
+    );
+    assert_eq!(shown.lines().count(), 2, "{shown}");
 }
 
 fn tape_bytes(place: &Place) -> Vec<u8> {

@@ -57,13 +57,17 @@ fn everything_program() -> Result<PathBuf> {
     Ok(places::node_directory()?.join(server))
 }
 
+/// What is called there.
+fn calls() -> String {
+    format!(
+        r#"[["echo", {{"message": "Grüße vom Nordkap, {SECRET}"}}], ["get-sum", {{"a": 2, "b": 40}}]]"#
+    )
+}
+
 /// A session with it.
 fn everything(files: &Path) -> Result<Truth> {
-    let calls = format!(
-        r#"[["echo", {{"message": "Grüße vom Nordkap, {SECRET}"}}], ["get-sum", {{"a": 2, "b": 40}}]]"#
-    );
     let server = everything_program()?;
-    session(files, &calls, &["node".as_ref(), server.as_os_str()])
+    session(files, &calls(), &["node".as_ref(), server.as_os_str()])
 }
 
 /// A server whose tool fails.
@@ -215,6 +219,7 @@ fn as_a_tape(state: &State, id: &str, said: usize, files: &Path) -> Result<()> {
     );
 
     replayed(&tape)?;
+    served(&tape, files)?;
     run(&["tape", "anonymise", &tape, "-o", &public])?;
     let text = std::fs::read_to_string(&public)?;
     ensure!(
@@ -254,6 +259,28 @@ fn replayed(tape: &str) -> Result<()> {
             && one["path"] == "tools/list.result.tools[name=get-sum]"),
         "{report:#}"
     );
+    Ok(())
+}
+
+/// The tape satisfies the client that made it, in the place of its server.
+fn served(tape: &str, files: &Path) -> Result<()> {
+    let (program, report) = (places::program("mcpinspect")?, files.join("served.json"));
+    let server = [
+        program.as_os_str(),
+        "replay".as_ref(),
+        tape.as_ref(),
+        "--as-server".as_ref(),
+        "--report".as_ref(),
+        report.as_os_str(),
+    ];
+    let truth = session(files, &calls(), &server)?;
+    ensure!(
+        truth.to_client.len() >= 5,
+        "{} answers",
+        truth.to_client.len()
+    );
+    let report: Value = serde_json::from_slice(&std::fs::read(report)?)?;
+    ensure!(report["complete"] == true, "{report:#}");
     Ok(())
 }
 

@@ -1,7 +1,8 @@
-//! Replay: a tape against a server.
+//! Replay: a tape by itself, against a server, or in a server's place.
 //!
 //! A recorded session is a test that nobody had to write. Played to a server, the client's side of a tape
-//! asks again what was asked, and the answers are compared with those on the tape.
+//! asks again what was asked, and the answers are compared with those on the tape. Played to a
+//! client, the server's side answers as the server did, or fails on purpose.
 //!
 //! Nothing here knows processes: the other side is a [`peer::Peer`], which a test can be as well.
 //!
@@ -10,6 +11,9 @@
 //! - [`envelope`]: messages under new ids, with values put in place
 //! - [`compare`]: where two answers differ
 //! - [`drive`]: the client's side, played to a server
+//! - [`serve`]: the server's side, played to a client
+//! - [`fault`]: answers that fail or come late on purpose
+//! - [`player`]: a tape by itself
 //! - [`peer`]: the other side
 //! - [`report`]: what came of it
 //! - [`speed`]: how fast
@@ -17,10 +21,13 @@
 pub mod compare;
 pub mod drive;
 pub mod envelope;
+pub mod fault;
 pub mod path;
 pub mod peer;
+pub mod player;
 pub mod recording;
 pub mod report;
+pub mod serve;
 pub mod speed;
 
 /// Memory that the tree of one message may take; one that takes more is passed on as text.

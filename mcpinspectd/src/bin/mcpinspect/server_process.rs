@@ -6,7 +6,7 @@
 //! is: an error, a panic, or Ctrl-C.
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -190,10 +190,13 @@ fn read(stdout: ChildStdout, lines: &SyncSender<Received>) {
 }
 
 /// The next line, bounded; `None` at the end.
-fn next_line(reader: &mut BufReader<ChildStdout>) -> io::Result<Option<Received>> {
+///
+/// # Errors
+/// It cannot be read.
+pub fn next_line(reader: &mut impl BufRead) -> io::Result<Option<Received>> {
     let mut line = Vec::new();
     let limit = DEFAULT_MAX_FRAME as u64;
-    let mut read = reader.take(limit).read_until(b'\n', &mut line)? as u64;
+    let mut read = (&mut *reader).take(limit).read_until(b'\n', &mut line)? as u64;
     if read == 0 {
         return Ok(None);
     }

@@ -8,28 +8,33 @@ use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::replay::compare::{Depth, Rules};
 use mcpinspectd::replay::drive::{Settings, drive};
 use mcpinspectd::replay::recording::Recording;
+use mcpinspectd::replay::speed::Speed;
 use mcpinspectd::terminal;
 
 use super::{Compare, Replay};
 use crate::server_process::ServerProcess;
 
+/// Seconds that an answer may take, unless said otherwise.
+const TIMEOUT: u32 = 30;
+
 impl Replay {
     /// Asks the server what the tape's client asked.
     pub(super) fn to(self, recording: &Recording) -> anyhow::Result<ExitCode> {
-        let depth = match (self.compare, recording.header.is_anonymised) {
+        let options = self.to_options;
+        let depth = match (options.compare, recording.header.is_anonymised) {
             (Some(Compare::Values), _) | (None, false) => Depth::Values,
             (Some(Compare::Structure), _) | (None, true) => Depth::Structure,
         };
-        let mut ignored = self.ignore;
-        if !self.compare_volatile {
+        let mut ignored = options.ignore;
+        if !options.compare_volatile {
             ignored.extend(Rules::volatile());
         }
         let settings = Settings {
-            speed: self.speed,
-            timeout: Duration::from_secs(self.timeout.into()),
+            speed: self.speed.unwrap_or(Speed::Max),
+            timeout: Duration::from_secs(options.timeout.unwrap_or(TIMEOUT).into()),
             assignments: self.set,
-            only: self.only,
-            skip: self.skip,
+            only: options.only,
+            skip: options.skip,
             rules: Rules::new(depth, ignored),
         };
         let mut server = ServerProcess::start(&self.command)?;
