@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -56,9 +56,15 @@ impl Place {
         self.rows(sql)[0][0].clone()
     }
 
+    /// The folder of the databases.
+    fn folder(&self) -> PathBuf {
+        let messages = self.recorded.messages();
+        messages.parent().unwrap().to_owned()
+    }
+
     /// What is in the folder: the files' names and contents, but for the part that readers share.
     fn contents(&self) -> BTreeMap<String, Vec<u8>> {
-        let files = fs::read_dir(self.recorded.folder()).unwrap();
+        let files = fs::read_dir(self.folder()).unwrap();
         files
             .map(|file| {
                 let file = file.unwrap();
@@ -548,7 +554,7 @@ fn attempt(attempts: &[(String, Gets)]) {
     let mut wrong = Vec::new();
     for (sql, expected) in attempts {
         let sql = sql
-            .replace("{folder}", place.recorded.folder().to_str().unwrap())
+            .replace("{folder}", place.folder().to_str().unwrap())
             .replace("{messages}", place.recorded.messages().to_str().unwrap());
         let shown: String = sql.chars().take(120).collect();
         let begun = Instant::now();

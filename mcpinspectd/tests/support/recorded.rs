@@ -96,11 +96,6 @@ impl Recorded {
         recorded
     }
 
-    /// The folder.
-    pub fn folder(&self) -> PathBuf {
-        self.folder.path().to_owned()
-    }
-
     /// The message store.
     pub fn messages(&self) -> PathBuf {
         self.folder.path().join("messages.db")

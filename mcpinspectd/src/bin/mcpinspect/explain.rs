@@ -31,29 +31,32 @@ impl Explain {
             })?;
             return Ok(ExitCode::SUCCESS);
         };
-        let act = ACTS.iter().find(|act| act.pattern == word);
-        let category = act.map(|act| act.category);
-        let Some(category) = category.or_else(|| Category::parse(&word.replace('-', "_"))) else {
-            let known: Vec<&str> = Category::ALL
-                .iter()
-                .map(|category| category.as_str())
-                .collect();
-            anyhow::bail!(
-                "there is no category `{word}`; the categories are {}",
-                known.join(", ")
-            );
-        };
-        terminal::print(|out| {
-            if let Some(act) = act {
-                writeln!(
-                    out,
-                    "{word}: a sentence of a definition. {}\n\nThe built-in model of what sentences ask found it, \
-                     not a rule: no phrase gives it away.\nIts category is {category}.\n",
-                    act.says
-                )?;
-            }
-            write!(out, "{}", explain::text(category))
-        })?;
+        let text = explanation(&word)?;
+        terminal::print(|out| write!(out, "{text}"))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What a category of findings, or a finding of the model, means.
+pub fn explanation(word: &str) -> anyhow::Result<String> {
+    let act = ACTS.iter().find(|act| act.pattern == word);
+    let category = act.map(|act| act.category);
+    let Some(category) = category.or_else(|| Category::parse(&word.replace('-', "_"))) else {
+        let known: Vec<&str> = Category::ALL
+            .iter()
+            .map(|category| category.as_str())
+            .collect();
+        anyhow::bail!(
+            "there is no category `{word}`; the categories are {}",
+            known.join(", ")
+        );
+    };
+    let of_the_model = act.map(|act| {
+        format!(
+            "{word}: a sentence of a definition. {}\n\nThe built-in model of what sentences ask found it, \
+             not a rule: no phrase gives it away.\nIts category is {category}.\n\n",
+            act.says
+        )
+    });
+    Ok(of_the_model.unwrap_or_default() + &explain::text(category))
 }

@@ -14,6 +14,7 @@ mod explain;
 mod fleet;
 mod forget;
 mod launch;
+mod mcp;
 mod pins;
 mod recordings;
 mod registry;
@@ -69,6 +70,7 @@ enum Command {
     Search(recordings::Search),
     Stats(recordings::Stats),
     Query(recordings::Query),
+    Mcp(mcp::Mcp),
     Tape(tape::TapeCommand),
     Replay(replay::Replay),
     Report(report::ReportCommand),
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         Command::Search(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Query(command) => command.run(),
+        Command::Mcp(command) => command.run(),
         Command::Tape(command) => command.run(),
         Command::Replay(command) => command.run(),
         Command::Report(command) => command.run(),

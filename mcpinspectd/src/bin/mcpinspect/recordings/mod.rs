@@ -25,7 +25,7 @@ use mcpinspectd::text::human::{duration, moment, size};
 use nix::unistd::Uid;
 use serde::de::DeserializeOwned;
 
-pub use query::Query;
+pub use query::{Query, QueryPlace};
 pub use search::Search;
 pub use sessions::Sessions;
 pub use show::Show;
@@ -72,7 +72,7 @@ impl StoreLocation {
     }
 
     /// The rows of an answer, as lines of JSON.
-    fn ask(&self, question: &Question) -> anyhow::Result<Vec<String>> {
+    pub fn ask(&self, question: &Question) -> anyhow::Result<Vec<String>> {
         match self.file()? {
             Some(path) => StoreFile::new(&path)
                 .recall(question, Viewer::All)
@@ -161,6 +161,22 @@ impl StoreLocation {
     }
 }
 
+/// Which rows of the past are listed, and how: what `sessions` and `search` share.
+#[derive(clap::Args)]
+struct Listing {
+    /// Only since then: 15m, 24h, 7d, a day or a time.
+    #[arg(long, value_name = "WHEN", value_parser = since)]
+    since: Option<u64>,
+    /// At most so many.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+    /// Print one JSON object a line.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    location: StoreLocation,
+}
+
 /// Prints rows, one JSON object a line.
 fn print_rows(rows: &[String]) -> anyhow::Result<()> {
     terminal::print(|out| {
@@ -217,7 +233,7 @@ fn width() -> usize {
 }
 
 /// A moment in the past: `90s`, `15m`, `24h`, `7d`, a day (`2026-11-23`), or RFC 3339.
-fn since(text: &str) -> Result<u64, String> {
+pub fn since(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!(
             "`{text}` is no moment: write 90s, 15m, 24h, 7d, a day such as 2026-11-23, or 2026-11-23T12:30:00Z"

@@ -7,7 +7,7 @@ use mcpinspectd::terminal;
 use mcpinspectd::text::escape::printable;
 
 use super::show::headline;
-use super::{NAME, StoreLocation, content, print_rows, since, width};
+use super::{Listing, NAME, content, print_rows, width};
 
 /// Find recorded messages that contain words, newest first
 ///
@@ -26,20 +26,11 @@ pub struct Search {
     /// Only calls of this tool, and their responses.
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// Only messages since then: 15m, 24h, 7d, a day or a time.
-    #[arg(long, value_name = "WHEN", value_parser = since)]
-    since: Option<u64>,
     /// Only errors, of the protocol or of a tool.
     #[arg(long)]
     error: bool,
-    /// At most so many.
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: u16,
-    /// Print one JSON object a line.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    location: StoreLocation,
+    listing: Listing,
 }
 
 impl Search {
@@ -50,16 +41,16 @@ impl Search {
             method: self.method.clone(),
             server: self.server.clone(),
             tool: self.tool.clone(),
-            since: self.since,
+            since: self.listing.since,
             error: self.error,
-            limit: self.limit.into(),
+            limit: self.listing.limit.into(),
         });
-        let rows = self.location.ask(&question)?;
+        let rows = self.listing.location.ask(&question)?;
         let found = match rows.is_empty() {
             true => ExitCode::FAILURE,
             false => ExitCode::SUCCESS,
         };
-        if self.json {
+        if self.listing.json {
             print_rows(&rows)?;
             return Ok(found);
         }

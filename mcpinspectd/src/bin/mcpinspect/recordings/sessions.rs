@@ -7,7 +7,7 @@ use mcpinspectd::terminal;
 use mcpinspectd::terminal::table::aligned;
 use mcpinspectd::text::escape::printable;
 
-use super::{NAME, StoreLocation, moment, print_rows, since, size};
+use super::{Listing, NAME, moment, print_rows, size};
 
 /// List recorded sessions, newest first
 #[derive(clap::Args)]
@@ -15,32 +15,23 @@ pub struct Sessions {
     /// Only sessions with this server.
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
-    /// Only sessions that were under way since then: 15m, 24h, 7d, a day or a time.
-    #[arg(long, value_name = "WHEN", value_parser = since)]
-    since: Option<u64>,
-    /// At most so many.
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: u16,
-    /// Print one JSON object a line.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    location: StoreLocation,
+    listing: Listing,
 }
 
 impl Sessions {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let question = Question::Sessions {
             server: self.server.clone(),
-            since: self.since,
+            since: self.listing.since,
             session: None,
-            limit: self.limit.into(),
+            limit: self.listing.limit.into(),
         };
-        if self.json {
-            print_rows(&self.location.ask(&question)?)?;
+        if self.listing.json {
+            print_rows(&self.listing.location.ask(&question)?)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let sessions: Vec<RecordedSession> = self.location.ask_for(&question)?;
+        let sessions: Vec<RecordedSession> = self.listing.location.ask_for(&question)?;
         if sessions.is_empty() {
             terminal::print(|out| writeln!(out, "No session was recorded."))?;
             return Ok(ExitCode::SUCCESS);
