@@ -99,7 +99,7 @@ fn in_browser(page: &Path, profile: &Path) -> String {
         .arg(format!("--user-data-dir={}", profile.display()))
         .arg(format!("file://{}", page.display()))
         .output()
-        .expect("chromium is missing: sudo apt-get install chromium");
+        .unwrap_or_else(|error| panic!("sudo apt-get install chromium: {error}"));
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout)
 }

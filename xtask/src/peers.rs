@@ -14,14 +14,15 @@ use crate::{python, setup};
 const PROGRAMS: &[(&str, &str)] = include!("../../mcpinspectd/tests/support/programs.in");
 
 /// Programs of the tests that run without privileges.
-const UNPRIVILEGED: &[&str] = &["python3", "systemd-analyze"];
+const UNPRIVILEGED: &[&str] = &["chromium", "python3", "systemd-analyze"];
 
-/// Makes sure of the programs that the tests without privileges start.
+/// Makes sure of what the tests without privileges start.
 pub fn unprivileged() -> Result<()> {
     let needed = PROGRAMS
         .iter()
         .filter(|(program, _)| UNPRIVILEGED.contains(program));
-    setup::programs(&needed.copied().collect::<Vec<_>>())
+    setup::programs(&needed.copied().collect::<Vec<_>>())?;
+    python()
 }
 
 /// Installs all peers.
