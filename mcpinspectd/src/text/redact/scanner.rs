@@ -261,7 +261,8 @@ impl<'t> Scanner<'t> {
             })
             .unwrap_or(authority.len());
         let end = after + memchr::memrchr(b'@', &authority[..length])?;
-        if self.text[after..].starts_with(OPEN) {
+        // Masked already: the colon may be the placeholder's own.
+        if self.text[after..end].contains(OPEN) {
             return None;
         }
         let start = match memchr::memchr(b':', &self.bytes[after..end]) {

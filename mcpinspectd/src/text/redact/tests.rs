@@ -375,6 +375,15 @@ fn tricky() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
 }
 
+#[test]
+fn what_was_masked_within_an_address_stays_as_it_is() {
+    for user in ["a", "a:b", "a1"] {
+        let once = secrets(&format!("x://{user}-----BEGIN PRIVATE KEY-----@")).into_owned();
+        assert!(once.contains("private_key"), "{once}");
+        assert_eq!(secrets(&once), once);
+    }
+}
+
 proptest! {
     #[test]
     fn never_panics_and_hits_are_ordered(text in prop_oneof![tricky(), any::<String>()]) {
