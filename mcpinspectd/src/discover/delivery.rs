@@ -8,7 +8,7 @@ use super::blind_spots;
 use super::flow::{Flow, SessionIndex};
 use super::session::{PendingContent, PendingPiece, TrackedSession};
 use super::step::Step;
-use super::stream::Skipped;
+use super::stream::{Skipped, StreamState};
 use super::streams::Kept;
 use super::turns::{Happening, Held, Turn};
 use crate::capture::Origin;
@@ -71,6 +71,11 @@ pub fn catch_up(step: &mut Step<'_>, index: SessionIndex, bound: &[Bound], now: 
     for (Bound { key, kept, .. }, (position, bytes, time)) in pieces {
         let tgid = kept.reader.unwrap_or(0);
         deliver(step, *key, position, bytes, Origin { tgid, time });
+    }
+    for Bound { key, kept, .. } in bound {
+        if let Some(origin) = kept.ended {
+            end_of_stream(step, *key, origin);
+        }
     }
 }
 
@@ -156,8 +161,17 @@ pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
     pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
         flow.finish_comparison(origin.time, emit);
     });
-    let Some(flow) = step.streams.flow_mut(key) else {
+    let Some(stream) = step.streams.get_mut(key) else {
         return;
+    };
+    let flow = match &mut stream.state {
+        StreamState::InSession(flow) => flow,
+        // A client may have said all that it had to say before its server was recognised.
+        StreamState::Undecided(_) => {
+            stream.ended = Some(origin);
+            return;
+        }
+        StreamState::Ignored(_) => return,
     };
     let (index, direction) = (flow.session(), flow.direction());
     let is_first = flow.end();

@@ -6,6 +6,7 @@ use super::flow::Flow;
 use super::glance::Glance;
 use super::shares::{NOBODY_KNOWN, Place, Uid};
 use super::sniff_buffer::SniffBuffer;
+use crate::capture::Origin;
 use crate::mcp::sniff::Evidence;
 use crate::model::{BlindMechanism, GapReason};
 
@@ -57,6 +58,8 @@ pub struct Stream {
     pub skipped: Option<Skipped>,
     /// How it is looked at while it is something else.
     pub glance: Option<Glance>,
+    /// Where and when its reader saw the end, if that was before it became part of a session.
+    pub ended: Option<Origin>,
     /// What is to be reported of it once it is part of a session: why, and which process.
     pub suspicion: Option<(BlindMechanism, u32)>,
     /// Writers that were looked up.
@@ -84,6 +87,7 @@ impl Stream {
             place: None,
             skipped: None,
             glance: None,
+            ended: None,
             suspicion: None,
             checked_writers: 0,
             last_seen: [None; 2],

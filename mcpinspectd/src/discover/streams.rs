@@ -11,6 +11,7 @@ use super::peers::Peers;
 use super::shares::{NOBODY_KNOWN, Shares, Uid, Worth};
 use super::sniff_buffer::Prefix;
 use super::stream::{Reason, Skipped, Stream, StreamState};
+use crate::capture::Origin;
 use crate::mcp::sniff::Evidence;
 use crate::model::{BlindMechanism, Direction};
 
@@ -46,6 +47,8 @@ pub struct Kept {
     pub joined: bool,
     /// What went by before the stream was followed.
     pub skipped: Option<Skipped>,
+    /// Where and when its reader saw the end.
+    pub ended: Option<Origin>,
     /// What is to be reported of it.
     pub suspicion: Option<(BlindMechanism, u32)>,
 }
@@ -340,6 +343,7 @@ impl StreamTable {
             reader: stream.last_at(End::Reader),
             joined: stream.joined,
             skipped: stream.skipped.take(),
+            ended: stream.ended.take(),
             suspicion: stream.suspicion.take(),
         };
         stream.state = StreamState::InSession(Box::new(Flow::new(session, direction, written)));

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::fixture::{Fixture, SETTINGS};
 use super::{CLIENT, INITIALIZE, INITIALIZED, SECOND, SERVER, pipe};
+use crate::capture::KernelRecord;
 use crate::discover::Settings;
 use crate::model::Direction;
 use crate::process::fds::Access;
@@ -67,6 +68,22 @@ fn an_answer_that_shows_first_what_it_is_comes_second() {
         told(&fixture),
         [(UP, text(early)), (DOWN, text(INITIALIZED))]
     );
+}
+
+#[test]
+fn an_end_before_anything_was_recognised_is_told_after_all() {
+    let mut fixture = Fixture::new();
+    fixture.exec(SERVER, pipe(1), pipe(2));
+    fixture.passes(
+        pipe(1),
+        CLIENT,
+        SERVER,
+        b"{\"id\":7,\"method\":\"hello\"}\n",
+    );
+    fixture.record(SERVER, KernelRecord::EndOfStream { key: pipe(1) });
+    fixture.now += CALL;
+    fixture.passes(pipe(2), SERVER, CLIENT, INITIALIZED);
+    assert_eq!(fixture.collected.lines, ["started", "end client_to_server"]);
 }
 
 #[test]
