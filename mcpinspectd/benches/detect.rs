@@ -4,9 +4,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use mcpinspectd::detect::WeightedRules;
 use mcpinspectd::detect::analysis::{Analyser, AnalysisContext, Subject, message};
 use mcpinspectd::detect::json::Json;
+use mcpinspectd::detect::runtime::RuntimeDetector;
+use mcpinspectd::detect::{
+    ActiveRules, Detector as _, Layers, MessageInContext, SessionContext, WeightedRules,
+};
+use mcpinspectd::mcp::message::{Payload, parse};
+use mcpinspectd::model::{Direction, Pid, ServerId, SessionId, Timestamp};
 use serde_json::{Value, json};
 
 /// A definition of the usual size (about 1.1 KB), different for each number.
@@ -124,5 +129,56 @@ fn large(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, definitions, messages, large);
+/// Results of 64 KiB as the daemon judges them, by every layer and by two of them alone.
+fn daemon(c: &mut Criterion) {
+    const SIZE: usize = 64 * 1024;
+    let prose = "The committee met on Monday, 3 May, and agreed on the budget for next year. Members asked for details on the \
+         new building; please send questions to office@example.org before the 20th.\n\n";
+    let code = "fn add(a: i64, b: i64) -> i64 {\n    // TODO: check for overflow\n    a.wrapping_add(b)\n}\n";
+    let record = |number: usize| json!({ "id": number, "name": format!("Customer {number}"), "email": format!("c{number}@example.org"), "created": "2026-05-03T10:20:30Z", "tags": ["new", "eu"], "balance": 12.5 });
+    let records: Vec<Value> = (0..SIZE / 130).map(record).collect();
+    let inputs = [
+        ("prose", prose.repeat(SIZE / prose.len())),
+        ("code", code.repeat(SIZE / code.len())),
+        ("records", Value::from(records).to_string()),
+        ("letters", "abcdefgh".repeat(SIZE / 8)),
+    ];
+    let (server, session) = (ServerId("bench".into()), SessionId("s".into()));
+    let context = SessionContext {
+        server_id: &server,
+        user: Some(1000),
+        session_id: &session,
+        client: Some(Pid(7)),
+        time: Timestamp(1),
+    };
+    let only = |layers: &str| layers.parse().unwrap_or(Layers::ALL);
+    let mut group = c.benchmark_group("daemon");
+    for (name, text) in inputs {
+        let line = result(text).to_string();
+        group.throughput(Throughput::Bytes(line.len() as u64));
+        let Ok(Payload::Single(message)) = parse(line.as_bytes()) else {
+            continue;
+        };
+        let message = MessageInContext {
+            direction: Direction::ServerToClient,
+            message: &message.message,
+            reply_to: Some("tools/call"),
+            tool: Some("read_file"),
+        };
+        for (layers, shown) in [
+            (Layers::ALL, "all"),
+            (only("evidence"), "evidence"),
+            (only("behaviour"), "behaviour"),
+        ] {
+            let active = Arc::new(ActiveRules::new(WeightedRules::builtin()));
+            let mut detector = RuntimeDetector::new(active).with_layers(layers);
+            group.bench_function(BenchmarkId::new(name, shown), |b| {
+                b.iter(|| black_box(detector.message(&context, &message)))
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, definitions, messages, large, daemon);
 criterion_main!(benches);

@@ -171,10 +171,13 @@ const LEADING: &[&str] = &[
     "plaît",
 ];
 
+/// Bytes of the longest of them.
+const LONGEST_LEADING: usize = 12;
+
 fn is_leading(word: &str) -> bool {
     static ALL: LazyLock<HashSet<&str, FixedState>> =
         LazyLock::new(|| LEADING.iter().copied().collect());
-    ALL.contains(word)
+    word.len() <= LONGEST_LEADING && ALL.contains(word)
 }
 
 /// What a sentence orders: the acts of its verbs, where they stand as orders do.
@@ -185,29 +188,74 @@ fn ordered_acts(sentence: &str) -> Acts {
     let mut acts = Acts::NONE;
     let mut starts = true;
     let mut lower = String::new();
-    for part in
-        sentence.split_inclusive(|c: char| !(c.is_alphanumeric() || matches!(c, '\'' | '-' | '_')))
-    {
-        let word = part
-            .trim_end_matches(|c: char| !(c.is_alphanumeric() || matches!(c, '\'' | '-' | '_')));
-        let word = word.trim_matches(['\'', '-', '_']);
+    let mut rest = sentence;
+    while !rest.is_empty() {
+        let (word, after) = rest.split_at(word_length(rest));
+        let joins = |byte: Option<&u8>| matches!(byte, Some(b'\'' | b'-' | b'_'));
+        let bytes = word.as_bytes();
+        // Hardly ever, and slow.
+        let word = match joins(bytes.first()) || joins(bytes.last()) {
+            true => word.trim_matches(['\'', '-', '_']),
+            false => word,
+        };
         if !word.is_empty() {
             lower.clear();
             if word.len() <= VERB {
-                lower.extend(word.chars().flat_map(char::to_lowercase));
+                put_lower(word, &mut lower);
             }
             if starts {
                 acts = acts | Acts::of_verb(&lower);
             }
             starts = is_leading(&lower);
         }
-        let last = part.chars().next_back().unwrap_or(' ');
+        let mut characters = after.chars();
         starts |= matches!(
-            last,
-            ':' | ';' | ',' | '>' | ']' | ')' | '(' | '.' | '!' | '?' | '*' | '–' | '—' | '"' | '`'
+            characters.next(),
+            Some(
+                ':' | ';'
+                    | ','
+                    | '>'
+                    | ']'
+                    | ')'
+                    | '('
+                    | '.'
+                    | '!'
+                    | '?'
+                    | '*'
+                    | '–'
+                    | '—'
+                    | '"'
+                    | '`'
+            )
         );
+        rest = characters.as_str();
     }
     acts
+}
+
+/// The length of the word at the start of a text, in bytes.
+fn word_length(text: &str) -> usize {
+    let word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'\'' | b'-' | b'_');
+    let length = text.bytes().take_while(|byte| word(byte)).count();
+    let (_, rest) = text.split_at(length);
+    match rest.bytes().next() {
+        Some(0x80..) => {
+            let word = |c: char| c.is_alphanumeric() || matches!(c, '\'' | '-' | '_');
+            length + rest.find(|c| !word(c)).unwrap_or(rest.len())
+        }
+        _ => length,
+    }
+}
+
+/// Appends a word in lower case.
+fn put_lower(word: &str, lower: &mut String) {
+    match word.is_ascii() {
+        true => {
+            lower.push_str(word);
+            lower.make_ascii_lowercase();
+        }
+        false => lower.extend(word.chars().flat_map(char::to_lowercase)),
+    }
 }
 
 /// Whether a list gives the task to someone by name: `- Linda: send the minutes`.
@@ -256,6 +304,11 @@ mod tests {
         let mut found = Found::default();
         find(text, Acts::EFFECT, &Hasher::default(), &mut found);
         found.orders
+    }
+
+    #[test]
+    fn no_leading_word_is_too_long() {
+        assert!(LEADING.iter().all(|word| is_leading(word)));
     }
 
     #[test]

@@ -102,7 +102,12 @@ impl Passage {
             self.text.push(' ');
         }
         self.lines.push((self.text.len(), position + indented));
-        let mut characters = line.trim().chars().peekable();
+        let line = line.trim();
+        if is_plain(line) {
+            self.text.push_str(line);
+            return;
+        }
+        let mut characters = line.chars().peekable();
         while let Some(c) = characters.next() {
             match (c, characters.peek()) {
                 ('\\', _) => {}
@@ -152,31 +157,45 @@ impl Passage {
     }
 }
 
+/// Whether a line has nothing to take out: most have not.
+fn is_plain(line: &str) -> bool {
+    let mut before = 0;
+    line.bytes().all(|byte| {
+        let plain = match byte {
+            b'\\' | 0x80.. => false,
+            b'\'' | b' ' => byte != before,
+            _ => !byte.is_ascii_control(),
+        };
+        before = byte;
+        plain
+    })
+}
+
 /// The length of the first sentence of a text.
 fn sentence_length(text: &str) -> usize {
-    let mut characters = text.char_indices().peekable();
-    let mut before = ' ';
-    while let Some((at, c)) = characters.next() {
-        if at >= SENTENCE {
-            return at;
-        }
-        let next = characters.peek().map(|(_, next)| *next);
+    // Only these bytes begin a character that ends a sentence.
+    let may_end = |(_, byte): &(usize, u8)| matches!(byte, b'.' | b'!' | b'?' | 0xe3 | 0xef);
+    for (at, _) in text.bytes().enumerate().take(SENTENCE).filter(may_end) {
+        let mut characters = text[at..].chars();
+        let (c, next) = (characters.next(), characters.next());
         let ends = match (c, next) {
-            ('。' | '！' | '？', _) => true,
-            ('.' | '!' | '?', Some(' ')) => {
+            (Some('。' | '！' | '？'), _) => true,
+            (Some('.' | '!' | '?'), Some(' ')) => {
                 let after = text[at + 1..].trim_start().chars().next();
                 after.is_some_and(|c| !c.is_lowercase())
             }
             // One text was glued to another.
-            ('.' | '!' | '?', Some(next)) => before.is_lowercase() && next.is_uppercase(),
+            (Some('.' | '!' | '?'), Some(next)) => {
+                let before = text[..at].chars().next_back();
+                before.is_some_and(char::is_lowercase) && next.is_uppercase()
+            }
             _ => false,
         };
         if ends {
-            return at + c.len_utf8();
+            return at + c.map_or(0, char::len_utf8);
         }
-        before = c;
     }
-    text.len()
+    text.ceil_char_boundary(SENTENCE)
 }
 
 #[cfg(test)]

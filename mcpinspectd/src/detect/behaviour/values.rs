@@ -60,7 +60,7 @@ impl Hasher {
 
 /// Calls `found` for each value in a text.
 pub fn find<'t>(text: &'t str, mut found: impl FnMut(&'t str, Weight)) {
-    for word in text.split(separates) {
+    telling_words(text, |word| {
         let word = trimmed(word);
         if let Some(weight) = weight(word) {
             found(word, weight);
@@ -68,13 +68,30 @@ pub fn find<'t>(text: &'t str, mut found: impl FnMut(&'t str, Weight)) {
                 found(end, 2.0);
             }
         }
-    }
+    });
     phrases(text, |phrase| {
         let single = !phrase.contains(' ');
         if !(single && weight(phrase).is_some()) {
             found(phrase, if single { 1.2 } else { 1.5 });
         }
     });
+}
+
+/// Calls `visit` for each word that has a character without which no word is a value. Most words have none.
+fn telling_words<'t>(text: &'t str, mut visit: impl FnMut(&'t str)) {
+    let telling = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'@' | b'_' | b'/' | b'.');
+    let mut from = 0;
+    while let Some(at) = text[from..].bytes().position(telling).map(|at| from + at) {
+        let start = text[from..at].rfind(separates).map_or(from, |separator| {
+            let separator = from + separator;
+            text.ceil_char_boundary(separator + 1)
+        });
+        let end = text[at..]
+            .find(separates)
+            .map_or(text.len(), |end| at + end);
+        visit(&text[start..end]);
+        from = end;
+    }
 }
 
 /// Whether a character stands between values.
@@ -154,38 +171,51 @@ fn end_of_path(path: &str) -> Option<&str> {
 
 /// Calls `found` for each quoted phrase.
 fn phrases<'t>(text: &'t str, mut found: impl FnMut(&'t str)) {
-    let mut open: Option<(char, usize)> = None;
-    let mut before = ' ';
-    for (at, c) in text.char_indices() {
-        match open {
-            Some((_, start)) if at - start > PHRASE => open = None,
-            Some((quote, start)) if c == quote => {
-                let after = text[at + c.len_utf8()..].chars().next().unwrap_or(' ');
-                // An apostrophe stands between letters.
-                if !after.is_alphanumeric() {
-                    let phrase = text[start..at].trim();
-                    if phrase.len() > 2 {
-                        found(phrase);
-                    }
-                    open = None;
+    let mut from = 0;
+    while let Some((start, quote)) = opening(text, from) {
+        let limit = text.ceil_char_boundary(start + PHRASE + 1);
+        let closing = text[start..limit].match_indices(quote).find(|(at, _)| {
+            let after = text[start + at + quote.len_utf8()..].chars().next();
+            // An apostrophe stands between letters.
+            !after.is_some_and(char::is_alphanumeric)
+        });
+        from = match closing {
+            Some((length, _)) => {
+                let phrase = text[start..start + length].trim();
+                if phrase.len() > 2 {
+                    found(phrase);
                 }
+                start + length + quote.len_utf8()
             }
-            Some(_) => {}
-            None if !before.is_alphanumeric() => {
-                let closing = match c {
-                    '"' | '\'' | '`' => Some(c),
-                    '“' => Some('”'),
-                    '‘' => Some('’'),
-                    '«' => Some('»'),
-                    '„' => Some('“'),
-                    _ => None,
-                };
-                open = closing.map(|quote| (quote, at + c.len_utf8()));
-            }
-            None => {}
-        }
-        before = c;
+            None => limit,
+        };
     }
+}
+
+/// The first opening quotation mark from `from` on: where the quoted text starts, and what closes it.
+fn opening(text: &str, from: usize) -> Option<(usize, char)> {
+    let may_open = |(_, byte): &(usize, u8)| matches!(byte, b'"' | b'\'' | b'`' | 0xc2 | 0xe2);
+    text[from..]
+        .bytes()
+        .enumerate()
+        .filter(may_open)
+        .find_map(|(at, _)| {
+            let at = from + at;
+            let c = text[at..].chars().next()?;
+            let closing = match c {
+                '"' | '\'' | '`' => c,
+                '“' => '”',
+                '‘' => '’',
+                '«' => '»',
+                '„' => '“',
+                _ => return None,
+            };
+            let inside = text[..at]
+                .chars()
+                .next_back()
+                .is_some_and(char::is_alphanumeric);
+            (!inside).then_some((at + c.len_utf8(), closing))
+        })
 }
 
 #[cfg(test)]
@@ -230,6 +260,22 @@ mod tests {
         let hasher = Hasher::default();
         assert_eq!(hasher.hash("A.B@x.Example"), hasher.hash("a.b@x.example"));
         assert_ne!(hasher.hash("a"), hasher.hash("b"));
+    }
+
+    proptest::proptest! {
+        /// No value is missed because the words without telling characters are not looked at.
+        #[test]
+        fn every_word_that_is_a_value_is_found(text in "[ a-cw0-9@._/:~,;'\"“„é\u{3000}-]{0,60}") {
+            let expected: Vec<&str> = text
+                .split(separates)
+                .map(trimmed)
+                .filter(|word| weight(word).is_some())
+                .collect();
+            let mut words = Vec::new();
+            telling_words(&text, |word| words.push(trimmed(word)));
+            words.retain(|word| weight(word).is_some());
+            proptest::prop_assert_eq!(words, expected);
+        }
     }
 
     #[test]
