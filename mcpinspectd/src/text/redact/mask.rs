@@ -10,20 +10,31 @@ pub fn find(text: &str) -> Vec<SecretHit> {
     Scanner::new(text).scan()
 }
 
+/// How often a text is gone through at most.
+const ROUNDS: usize = 4;
+
 /// `text` with every secret replaced by `«redacted:KIND»`; borrowed if there is none. Applying it twice
-/// changes nothing more.
+/// changes nothing more: with a secret gone, what stood beside it may look like another.
 pub fn secrets(text: &str) -> Cow<'_, str> {
-    let hits = find(text);
-    if hits.is_empty() {
-        return Cow::Borrowed(text);
+    let mut masked = Cow::Borrowed(text);
+    for _ in 0..ROUNDS {
+        let hits = find(&masked);
+        if hits.is_empty() {
+            break;
+        }
+        masked = Cow::Owned(replaced(&masked, &hits));
     }
+    masked
+}
+
+fn replaced(text: &str, hits: &[SecretHit]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut done = 0;
     for SecretHit { kind, start, end } in hits {
-        out.push_str(&text[done..start]);
+        out.push_str(&text[done..*start]);
         out.push_str(&placeholder(kind));
-        done = end;
+        done = *end;
     }
     out.push_str(&text[done..]);
-    Cow::Owned(out)
+    out
 }
