@@ -1,8 +1,9 @@
-//! The package behind a command in `node_modules/.bin`.
+//! The package behind a command in `node_modules/.bin`, or in the `bin` of a global installation.
 //!
 //! What npm installs there is a link, `mcp -> ../@scope/package/dist/index.js`, what pnpm installs is
 //! a small shell script to the same effect; and `npx mcp` runs the one that is nearest to its working
-//! directory. Packages call their commands what they like, many of them `mcp`; so the link is followed
+//! directory. A command that was installed globally is a link too,
+//! `/usr/local/bin/mcp -> ../lib/node_modules/@scope/package/dist/index.js`. Packages call their commands what they like, many of them `mcp`; so the link is followed
 //! to the package.
 //!
 //! The files belong to the server's user, who may have made anything of them. They decide a name and
@@ -63,7 +64,8 @@ impl BinLinks {
         }
     }
 
-    /// The name of the package behind the command at an absolute path.
+    /// The name of the package behind the command at an absolute path. Outside of `node_modules`, only a link
+    /// into one leads to a package: other programs may have projects around them as well.
     pub(super) fn package(&self, command: &str) -> Option<String> {
         if let Some(known) = self.known.borrow().get(command) {
             return known.clone();
@@ -119,7 +121,7 @@ impl BinLinks {
                         Some(target) => target,
                         // A command that is neither link nor shell script, or a link's end that is
                         // in no package's folder.
-                        None if hop == 0 => return None,
+                        None if hop == 0 || !command.contains("/node_modules/") => return None,
                         None => return self.project(&directory),
                     }
                 }

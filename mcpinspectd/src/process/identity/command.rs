@@ -587,7 +587,14 @@ impl Command<'_> {
     fn script_or_package(&self, script: &str, arguments: &[String]) -> Option<Invocation> {
         let path = self.path(script);
         if !path.contains("/node_modules/") {
-            return Some(self.invocation(LaunchSource::Script, path, arguments));
+            let package = match node_modules::is_global_command(&path) {
+                true => self.links.package(&path),
+                false => None,
+            };
+            return Some(match package {
+                Some(name) => self.invocation(LaunchSource::Npm, name, arguments),
+                None => self.invocation(LaunchSource::Script, path, arguments),
+            });
         }
         // pnpm's commands run `node_modules/.bin/../package/index.js`.
         let plain = normal::join("/", &path);

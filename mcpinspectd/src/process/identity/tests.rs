@@ -323,6 +323,16 @@ fn a_command_is_the_package_that_it_leads_to_and_says_what_it_was() {
         );
         assert_eq!(former(&found), Some(before), "{lines:?}");
     }
+    // Installed globally.
+    std::fs::create_dir_all(dir.path().join("usr/bin")).unwrap();
+    std::os::unix::fs::symlink(
+        "../lib/node_modules/@playwright/mcp/cli.js",
+        dir.path().join("usr/bin/mcp"),
+    )
+    .unwrap();
+    let found = identity(&["node ./usr/bin/mcp --port 9"]);
+    assert_eq!(&*found.server_id.0, "playwright");
+    assert_eq!(found.fingerprint, package.fingerprint);
     // Called like its package, nothing is different; nor where npx runs another package than the project's.
     for line in [
         "node node_modules/.bin/mcp-server-files",

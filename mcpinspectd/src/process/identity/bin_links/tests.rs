@@ -87,6 +87,21 @@ fn a_link_leads_to_its_package() {
 }
 
 #[test]
+fn a_global_command_leads_to_its_package_and_to_no_project() {
+    let project = Project::new();
+    project.write("bin/x", "");
+    let command = project.text("bin/mcp");
+    let package = || links(nix::unistd::getuid().as_raw()).package(&command);
+    project.link("bin/mcp", "../lib/node_modules/@acme/files/dist/index.js");
+    assert_eq!(package().as_deref(), Some("@acme/files"));
+    // Written for this machine alone, in a folder that has a manifest.
+    project.write("dist/cli.js", "");
+    project.write("package.json", r#"{"name":"@acme/files"}"#);
+    project.link("bin/mcp", "../dist/cli.js");
+    assert_eq!(package(), None);
+}
+
+#[test]
 fn a_shell_script_leads_to_its_package() {
     let project = Project::new();
     project.write(
