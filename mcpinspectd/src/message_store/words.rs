@@ -10,7 +10,9 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::hash::BuildHasher as _;
 
+use foldhash::{fast, quality};
 use sha2::{Digest as _, Sha256};
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
@@ -87,9 +89,12 @@ fn push_name(out: &mut String, kind: char, name: &str) {
 /// escapes in strings separate words, or are the characters that they stand for.
 pub(super) fn push_words(text: &str, out: &mut String) {
     let text = &text[..text.floor_char_boundary(MAX_TEXT)];
-    let mut seen = HashSet::new();
+    // Hashes instead of words: two words of one message hardly share one of 64 bits, with a secret of this
+    // process in it, and the second would only not be found.
+    let secret = quality::RandomState::default();
+    let mut seen: HashSet<u64, fast::RandomState> = HashSet::default();
     split(text, &mut |word| {
-        if seen.len() < MAX_WORDS && !is_left_out(word) && seen.insert(word.to_owned()) {
+        if seen.len() < MAX_WORDS && !is_left_out(word) && seen.insert(secret.hash_one(word)) {
             out.push_str(word);
             out.push(' ');
         }
