@@ -189,19 +189,13 @@ fn judge(analyser: &mut Analyser, index: &ToolIndex, line: &Line, now: Timestamp
             }
         }
     };
+    let result = LineReport::of(line, report, &mut extra);
     LineReport {
-        line: line.number,
-        id: extra.remove("id").unwrap_or(Value::Null),
-        verdict: report.action,
-        max_severity: report.severity,
-        score: rounded(report.score),
-        detections: report.detections,
-        truncated: report.truncated,
         tools,
-        alert_at: None,
         error,
-        extra: without_own_members(extra),
         tool,
+        extra: without_own_members(extra),
+        ..result
     }
 }
 
@@ -218,18 +212,28 @@ fn report_of_session(line: &Line, judged: Judged) -> LineReport {
         mut extra,
     } = judged;
     LineReport {
-        line: line.number,
-        id: extra.remove("id").unwrap_or(Value::Null),
-        verdict: report.action,
-        max_severity: report.severity,
-        score: rounded(report.score),
-        detections: report.detections,
-        truncated: report.truncated,
-        tools: Vec::new(),
         alert_at: Some(alert_at),
-        error: None,
-        extra: Map::new(),
-        tool: None,
+        ..LineReport::of(line, report, &mut extra)
+    }
+}
+
+impl LineReport {
+    /// The report of a line that is one value. Takes the line's `id` out of its other members.
+    fn of(line: &Line, report: Report, extra: &mut Map<String, Value>) -> Self {
+        Self {
+            line: line.number,
+            id: extra.remove("id").unwrap_or(Value::Null),
+            verdict: report.action,
+            max_severity: report.severity,
+            score: rounded(report.score),
+            detections: report.detections,
+            truncated: report.truncated,
+            tools: Vec::new(),
+            alert_at: None,
+            error: None,
+            extra: Map::new(),
+            tool: None,
+        }
     }
 }
 
