@@ -37,7 +37,7 @@ pub enum Question {
         /// At most so many, at most [`MAX_ROWS`].
         limit: usize,
     },
-    /// What was said in a session? In order, as [`RecordedMessage`].
+    /// The messages of a session, in order, as [`RecordedMessage`].
     Messages {
         /// The session's id.
         session: String,

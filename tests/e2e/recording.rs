@@ -1,4 +1,4 @@
-//! What was said is recorded, found and shown, by the programs as they are installed.
+//! Messages are recorded, found and shown, by the programs as they are installed.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ fn a_session_of_a_real_server_is_recorded_and_found() -> Result<()> {
     daemon.event("for the last session's end", |event| {
         event["type"] == "mcp_session_ended" && event["server_id"] != "everything"
     })?;
-    // What was said is committed within a moment, while the daemon runs.
+    // Messages are committed within a moment, while the daemon runs.
     std::thread::sleep(Duration::from_millis(600));
 
     let sessions = rows(&state, &["sessions", "--server", "everything"])?;

@@ -235,7 +235,7 @@ impl SessionState {
         approval.accepts(&self.server, self.user, same_vendor)
     }
 
-    /// Accepts a change in the name of the policy. Whoever is told of changes hears of it as of a
+    /// Accepts a change in the name of the policy. It is reported like a
     /// person's decision.
     fn accept(&self, turn: &mut Turn<'_>, key: &ItemKey, hash: DefinitionHash) {
         let registry = &mut turn.judges.registry;

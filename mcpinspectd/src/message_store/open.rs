@@ -73,7 +73,7 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
 
 /// Opens the file at `path` to write it, or creates it.
 pub(super) fn create(path: &Path) -> Result<Connection, Unusable> {
-    // What was said is for root and the file's group. Where the file cannot be made, SQLite says why.
+    // Messages are for root and the file's group. Where the file cannot be made, SQLite says why.
     let _ = OpenOptions::new()
         .create(true)
         .append(true)

@@ -1,4 +1,4 @@
-//! SQL over what was recorded, for whoever may ask: also for those who must not read the files.
+//! SQL over what was recorded, also for users who must not read the files.
 //!
 //! A statement is the caller's own, so nothing may depend on understanding it. Four walls stand behind each
 //! other:
