@@ -65,6 +65,7 @@ pub mod mcp;
 pub mod message_store;
 pub mod model;
 pub mod pipeline;
+pub mod policy;
 #[cfg(feature = "kernel")]
 pub mod preflight;
 pub mod priority;

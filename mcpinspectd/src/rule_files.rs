@@ -47,8 +47,9 @@ pub fn check(path: &Path) -> Result<usize, Vec<RuleError>> {
     }
 }
 
-/// Reads a rule file, or all of a directory in the order of their names.
-fn read(place: &Path, files: &mut Vec<(String, String)>, errors: &mut Vec<RuleError>) {
+/// Reads a rule file, or all of a directory in the order of their names, and adds a mistake for each that
+/// cannot be read. Other files of TOML are read just so.
+pub fn read(place: &Path, files: &mut Vec<(String, String)>, errors: &mut Vec<RuleError>) {
     let mut paths: Vec<PathBuf> = Vec::new();
     if place.is_file() {
         paths.push(place.to_owned());
@@ -82,7 +83,8 @@ fn read(place: &Path, files: &mut Vec<(String, String)>, errors: &mut Vec<RuleEr
     }
 }
 
-fn unreadable(path: &Path, problem: impl ToString) -> RuleError {
+/// A mistake about a file as a whole.
+pub fn unreadable(path: &Path, problem: impl ToString) -> RuleError {
     RuleError {
         file: path.display().to_string(),
         line: 1,

@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::places;
+use mcpinspect_tests::talk::Talk;
 use mcpinspect_tests::verify::Pids;
 use tempfile::TempDir;
 
-use crate::{each_exact, exact};
+use crate::{SESSION, each_exact, exact};
 
 /// A server's command line, and calls that it answers.
 struct Server {
@@ -260,4 +261,51 @@ fn bun_client_on_its_own_processes() -> Result<()> {
     let client = [places::bun()?.into(), script.into()];
     let servers = [bun()?, everything()?, time()?, rust(false)?];
     each_exact(sessions(&files, &client, &servers)?, Pids::AtLast)
+}
+
+/// A rule that asks about every call and every answer, and concerns none.
+const JUDGES: &str = r#"
+[[rule]]
+id = "none"
+when = { method = "tools/call", tool = { matches = "." }, param = { path = "**", equals = "never said" } }
+action = "block"
+
+[[rule]]
+id = "none-answered"
+when = { result = { path = "**", equals = "never said" } }
+action = "block"
+"#;
+
+/// With a guard between them, what one side wrote is what the other side read: a session is only good if
+/// the logs of both agree.
+#[test]
+fn a_guard_between_real_peers_changes_no_byte() -> Result<()> {
+    let files = tempfile::tempdir()?;
+    let node: [OsString; 2] = [
+        "node".into(),
+        places::node_directory()?.join("client.mjs").into(),
+    ];
+    for (name, text) in [("empty.toml", ""), ("judges.toml", JUDGES)] {
+        let policy = files.path().join(name);
+        std::fs::write(&policy, text)?;
+        for client in [python_client()?, node.to_vec()] {
+            for server in [everything()?, filesystem(files.path())?, time()?] {
+                let mut guarded: Vec<OsString> = vec![places::program("mcpinspect")?.into()];
+                guarded.extend(["guard".into(), "--policy".into()]);
+                guarded.extend([policy.clone().into(), "--".into()]);
+                guarded.extend(server.command);
+                let server = Server {
+                    command: guarded,
+                    ..server
+                };
+                let (name, command) = connect(&files, &client, &server)?;
+                let truth = Talk::start(command)
+                    .and_then(|talk| talk.finish(SESSION))
+                    .with_context(|| format!("{name} with {}", policy.display()))?;
+                let both = truth.client_pid.is_some() && truth.server_pid.is_some();
+                ensure!(both, "{name}: one side kept no log");
+            }
+        }
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@
 //! message, a member of an unexpected type is an absent member, and only what no peer could read is
 //! malformed. Text stays borrowed from the wire wherever possible.
 
+pub mod ambiguity;
 pub mod budget;
 pub mod json;
 pub mod message;

@@ -165,7 +165,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Goes past the rest of a string. Returns whether an escape is in it.
-    fn string(&mut self) -> Result<bool, Flaw> {
+    pub(super) fn string(&mut self) -> Result<bool, Flaw> {
         let mut escaped = false;
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
@@ -201,7 +201,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn number(&mut self) -> Result<(), Flaw> {
+    /// Goes past a number.
+    pub(super) fn number(&mut self) -> Result<(), Flaw> {
         self.at += usize::from(self.text.get(self.at) == Some(&b'-'));
         match self.digits() {
             0 => return Err(Flaw::Invalid),
@@ -235,7 +236,8 @@ impl<'a> Scan<'a> {
         length
     }
 
-    fn word(&mut self, word: &[u8]) -> Result<(), Flaw> {
+    /// Goes past `word`: `true`, `false` or `null`.
+    pub(super) fn word(&mut self, word: &[u8]) -> Result<(), Flaw> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         if rest.starts_with(word) {
             self.at += word.len();

@@ -13,11 +13,15 @@
 //!   .**                             any number of steps, also none
 //! ```
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 use thiserror::Error;
+
+use crate::mcp::json;
 
 /// Most steps of a path: where one is in a pattern is a bit of 64.
 const MAX_STEPS: usize = 60;
@@ -95,6 +99,17 @@ impl Pattern {
         self.steps.is_empty()
     }
 
+    /// The names of members that it asks for, without those with wildcards.
+    pub fn members(&self) -> impl Iterator<Item = &str> {
+        let filters = self.filters.iter().map(|filter| filter.member.as_str());
+        let steps = self.steps.iter().filter_map(|step| match step {
+            Step::Member(Glob::Exact(name)) => Some(name.as_str()),
+            Step::Element(filter) => Some(filter.member.as_str()),
+            _ => None,
+        });
+        filters.chain(steps)
+    }
+
     /// Whether it names one place in a message.
     fn is_exact(&self) -> bool {
         self.steps.iter().all(|step| {
@@ -117,7 +132,12 @@ impl Pattern {
     }
 
     /// Where one is after a step to `child`: a member of an object, or an element of a list.
-    pub fn step(&self, position: Position, down: Down<'_>, child: &Value) -> Position {
+    pub fn step<N: Node + ?Sized>(
+        &self,
+        position: Position,
+        down: Down<'_>,
+        child: &N,
+    ) -> Position {
         let mut next = 0;
         for (at, step) in self.steps.iter().enumerate() {
             if position.0 & (1 << at) == 0 {
@@ -177,15 +197,51 @@ pub enum Down<'a> {
     Element(usize),
 }
 
-impl Filter {
-    fn holds(&self, value: &Value) -> bool {
-        match value.get(&self.member) {
-            Some(Value::String(text)) => self.value.matches(text),
-            Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Null)) => {
-                self.value.matches(&other.to_string())
+/// A value in whatever form a path goes through it.
+pub trait Node {
+    /// The text of the member `name`: a string without quotes, or another scalar as it is written.
+    fn scalar(&self, name: &str) -> Option<Cow<'_, str>>;
+}
+
+impl Node for Value {
+    fn scalar(&self, name: &str) -> Option<Cow<'_, str>> {
+        match self.get(name)? {
+            Self::String(text) => Some(Cow::Borrowed(text)),
+            other @ (Self::Bool(_) | Self::Number(_) | Self::Null) => {
+                Some(Cow::Owned(other.to_string()))
             }
-            _ => false,
+            _ => None,
         }
+    }
+}
+
+impl Node for RawValue {
+    fn scalar(&self, name: &str) -> Option<Cow<'_, str>> {
+        let mut found = None;
+        // What is no object has no members.
+        let _ = json::members(
+            self.get(),
+            |key| key == name.as_bytes(),
+            |is_it, value| {
+                if is_it {
+                    found = Some(value);
+                }
+            },
+        );
+        let value = found?;
+        match value.get().as_bytes().first()? {
+            b'{' | b'[' => None,
+            b'"' => json::string(value),
+            _ => Some(Cow::Borrowed(value.get())),
+        }
+    }
+}
+
+impl Filter {
+    fn holds<N: Node + ?Sized>(&self, value: &N) -> bool {
+        value
+            .scalar(&self.member)
+            .is_some_and(|text| self.value.matches(&text))
     }
 }
 
@@ -267,7 +323,7 @@ fn set(steps: &[Step], value: &mut Value, new: &Value, makes: bool) -> usize {
             .sum(),
         (Step::Element(filter), Value::Array(elements)) => elements
             .iter_mut()
-            .filter(|child| filter.holds(child))
+            .filter(|child| filter.holds(&**child))
             .map(|child| set(below, child, new, makes))
             .sum(),
         _ => 0,

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use mcpinspectd::config::Config;
+use mcpinspectd::policy::Policy;
 use mcpinspectd::status::metrics::Snapshot;
 
 use crate::{blocks, repository};
@@ -25,6 +26,19 @@ fn the_examples_of_settings_are_accepted() {
         }
     }
     assert!(examples > 3, "{examples}");
+}
+
+#[test]
+fn the_examples_of_policies_are_accepted() {
+    let manual = chapter("policy.md");
+    let examples = blocks(&manual, "toml");
+    assert!(!examples.is_empty());
+    for example in examples {
+        let file = ("policy.md".to_owned(), example.to_owned());
+        if let Err(errors) = Policy::compile(&[file]) {
+            panic!("{errors:?}\n{example}");
+        }
+    }
 }
 
 /// The file as shipped names every setting, and another test holds it to the settings that there are.

@@ -44,7 +44,11 @@ fn places() -> Result<BTreeMap<PathBuf, PathBuf>> {
         .map(|name| (PathBuf::from(name), PathBuf::from(name)))
         .collect();
     let root = shell::root();
-    for folder in [CHAPTERS, "mcpinspectd/docs/pictures"] {
+    for folder in [
+        CHAPTERS,
+        "mcpinspectd/docs/pictures",
+        "mcpinspectd/docs/policies",
+    ] {
         for path in files::listed(&root.join(folder))? {
             if path.is_file() {
                 let from = path.strip_prefix(&root)?.to_owned();

@@ -69,11 +69,13 @@ fn listing(files: &[PathBuf]) -> String {
     let mut list = "%defattr(-,root,root)\n".to_owned();
     for directory in [
         "/etc/mcpinspectd",
+        "/etc/mcpinspectd/policy.d",
         "/etc/mcpinspectd/rules.d",
         "/usr/lib/mcpinspectd",
         "/usr/share/doc/mcpinspectd",
         "/usr/share/doc/mcpinspectd/docs",
         "/usr/share/doc/mcpinspectd/docs/pictures",
+        "/usr/share/doc/mcpinspectd/docs/policies",
         "/usr/share/licenses/mcpinspectd",
     ] {
         let _ = writeln!(list, "%dir {directory}");

@@ -70,7 +70,7 @@ const SCRIPTS: &[(&str, &str)] = &[(
 const INTERFACES: &str = "usr/share/dbus-1/interfaces";
 
 /// Directories that are empty after installation.
-const DIRECTORIES: &[&str] = &["etc/mcpinspectd/rules.d"];
+const DIRECTORIES: &[&str] = &["etc/mcpinspectd/policy.d", "etc/mcpinspectd/rules.d"];
 
 /// What differs between distributions.
 pub(super) struct Layout {

@@ -13,9 +13,11 @@ mod events;
 mod explain;
 mod fleet;
 mod forget;
+mod guard;
 mod launch;
 mod mcp;
 mod pins;
+mod policy;
 mod recordings;
 mod registry;
 mod replay;
@@ -77,6 +79,8 @@ enum Command {
     Scan(scan::Scan),
     Explain(explain::Explain),
     Rules(rules::Rules),
+    Policy(policy::PolicyCommand),
+    Guard(guard::Guard),
     Fleet(fleet::FleetCommand),
 }
 
@@ -116,6 +120,8 @@ fn main() -> ExitCode {
         Command::Scan(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Rules(command) => command.run(),
+        Command::Policy(command) => command.run(),
+        Command::Guard(command) => command.run(),
         Command::Fleet(command) => command.run(),
     };
     match outcome {

@@ -21,7 +21,7 @@ mod set;
 mod suppression;
 mod vocabulary;
 
-pub use format::RuleError;
+pub use format::{RuleError, line_of};
 pub use rule::{Rule, RuleId};
 pub use set::RuleSet;
 pub use suppression::Suppression;

@@ -1,0 +1,184 @@
+//! `mcpinspect guard`: a server behind a policy, on standard input and output.
+//!
+//! The guard starts the server and stands between it and the client, and apart from what the policy keeps
+//! back or changes, neither notices: the same bytes, the same exit status, signals, standard error,
+//! environment and half-closed pipes. Two threads copy, one a direction; nothing waits for anything but the
+//! pipes themselves.
+//!
+//! - `child`: the server's process, its signals and its end
+//! - `lines`: lines of bounded length
+//! - `pump`: one direction
+//! - `sink`: where both threads may write
+//! - `judge`: the policy, shared by both directions
+//! - `log`: decisions
+
+mod child;
+mod judge;
+mod lines;
+mod log;
+mod pump;
+mod sink;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use mcpinspectd::model::{Direction, Pid};
+use mcpinspectd::policy::situation::Parties;
+use mcpinspectd::policy::{DIRECTORY, Policy};
+use mcpinspectd::process::ProcessSnapshot;
+use mcpinspectd::process::identity::{Launch, of_launch};
+use mcpinspectd::terminal;
+use nix::unistd::{Uid, User, dup2_stdin, dup2_stdout};
+
+use self::child::Server;
+use self::judge::{Judge, OnFailure};
+use self::log::Log;
+use self::pump::{Activity, Pump};
+use self::sink::Sink;
+use crate::policy::{load, zone};
+
+/// Put a policy in front of a server
+///
+/// Starts the command as an MCP server and passes messages between it and whoever started the guard, as the
+/// policy says: requests may be answered in the server's place, parameters and results changed, tools hidden.
+/// What no rule matches passes byte for byte. Write `mcpinspect guard --` before the server's command in the
+/// client's configuration.
+///
+/// Every decision is a line of JSON on standard error, or in a file. The exit status is the server's.
+#[derive(clap::Args)]
+pub struct Guard {
+    /// Policy files, or directories with *.toml files.
+    #[arg(long, value_name = "PATH", default_value = DIRECTORY)]
+    policy: Vec<PathBuf>,
+    /// What to do where a message or the policy cannot be judged: a policy with a mistake, a message of more
+    /// than 64 MiB.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "closed")]
+    on_failure: OnFailure,
+    /// Append decisions to this file instead of writing them to standard error.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// The server's name, for rules that ask. Default: that of its package or script.
+    #[arg(long, value_name = "NAME")]
+    server: Option<String>,
+    /// The server's command.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl Guard {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let policy = self.policy()?;
+        let log = Log::open(self.log.as_deref())?;
+        let server = self.server.clone().unwrap_or_else(|| name(&self.command));
+        let parties = Parties {
+            user: user(),
+            zone: zone(),
+            ..Parties::of(&server)
+        };
+        let judge = Arc::new(Judge::new(policy, parties, self.on_failure, log));
+        // Copies of their own, so that each pipe can be closed when its other side is: descriptors 0 and 1
+        // would keep it open.
+        let (input, output) = own_pipes().context("cannot take over standard input and output")?;
+        let mut server = Server::start(&self.command)?;
+        let (to_server, from_server) = server.pipes();
+        let (to_server, to_client) = (
+            Arc::new(Sink::new(to_server)),
+            Arc::new(Sink::new(Some(output))),
+        );
+        let activity = Arc::new(Activity::default());
+        let requests = Pump {
+            direction: Direction::ClientToServer,
+            from: Some(input),
+            to: Arc::clone(&to_server),
+            back: Arc::clone(&to_client),
+            judge: Arc::clone(&judge),
+            activity: Arc::default(),
+        };
+        let answers = Pump {
+            direction: Direction::ServerToClient,
+            from: from_server,
+            to: to_client,
+            back: to_server,
+            judge,
+            activity: Arc::clone(&activity),
+        };
+        std::thread::spawn(move || requests.run());
+        std::thread::spawn(move || answers.run());
+        let status = server.wait()?;
+        // What the server said last is still on its way.
+        activity.wait_for_silence();
+        child::end_like(status)
+    }
+
+    /// The policy. With `--on-failure open`, one with a mistake is none.
+    fn policy(&self) -> anyhow::Result<Policy> {
+        let default = PathBuf::from(DIRECTORY);
+        if self.policy == [default.clone()] && !default.exists() {
+            bail!("there is no policy: give one with --policy, or put files into {DIRECTORY}");
+        }
+        let policy = match (load(&self.policy), self.on_failure) {
+            (Some(policy), _) => policy,
+            (None, OnFailure::Closed) => {
+                bail!("the policy has mistakes, so the server is not started")
+            }
+            (None, OnFailure::Open) => {
+                terminal::complain(format_args!(
+                    "mcpinspect: the policy has mistakes; messages pass without one"
+                ));
+                Policy::default()
+            }
+        };
+        if policy.asks_for_tool_status() {
+            bail!(
+                "a rule asks for `tool_status`, and the guard does not know yet which tools were approved"
+            );
+        }
+        Ok(policy)
+    }
+}
+
+/// Standard input and output, as descriptors of which no copy is left.
+fn own_pipes() -> io::Result<(File, File)> {
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&null)?;
+    dup2_stdout(&null)?;
+    Ok((input.into(), output.into()))
+}
+
+/// The name that the daemon would give a server with this command.
+fn name(command: &[String]) -> String {
+    let process = ProcessSnapshot {
+        pid: Pid(0),
+        start_time: 0,
+        parent: Pid(0),
+        name: String::new(),
+        exe: String::new(),
+        exe_deleted: false,
+        argv: command.to_vec(),
+        cwd: None,
+        uid: Uid::current().as_raw(),
+        cgroup: String::new(),
+    };
+    let launch = Launch {
+        chain: vec![process],
+        ..Launch::default()
+    };
+    of_launch(&launch).server_id.0.to_string()
+}
+
+/// The user, by number and by name.
+fn user() -> Vec<String> {
+    let uid = Uid::current();
+    let name = User::from_uid(uid).ok().flatten().map(|user| user.name);
+    [Some(uid.to_string()), name]
+        .into_iter()
+        .flatten()
+        .collect()
+}

@@ -1,0 +1,118 @@
+//! What a rule does to a message.
+
+use std::time::Duration;
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::replay::path::Pattern;
+
+/// What a rule does.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Lets it pass; rules of lower priority do not apply.
+    Allow,
+    /// Answers in the receiver's place, or replaces the answer.
+    Block(Answer),
+    /// Changes parameters or a result.
+    Modify(Vec<Edit>),
+    /// Takes tools out of a listing.
+    Hide,
+    /// Lets it wait.
+    Delay(Duration),
+    /// Only records it.
+    Log,
+    /// Records it where a person looks.
+    Alert,
+}
+
+/// What the sender of a blocked request gets.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What happened, in words for a person or a model.
+    pub message: String,
+    /// The code of the error.
+    pub code: i64,
+    /// Whether a call of a tool is answered with a result that says it failed, which a model reads,
+    /// instead of an error, which the client handles.
+    pub as_result: bool,
+    /// Whether it plays a failure of the server: nothing in the answer names the policy.
+    pub is_injected: bool,
+}
+
+/// One change of parameters or a result.
+#[derive(Clone, Debug)]
+pub enum Edit {
+    /// Puts a value in place.
+    Set {
+        /// Where.
+        path: Pattern,
+        /// Where to add it if it is missing: an object, and the name of the member.
+        parent: Option<(Parent, String)>,
+        /// What.
+        value: Value,
+    },
+    /// Masks parts of the strings at a path.
+    Redact {
+        /// Where.
+        path: Pattern,
+        /// What; secrets of known forms if it is `None`.
+        matches: Option<Regex>,
+        /// What stands in its place.
+        with: String,
+    },
+}
+
+/// Where a missing member is added.
+#[derive(Clone, Debug)]
+pub enum Parent {
+    /// In the parameters or the result itself.
+    Root,
+    /// In the objects that a path leads to.
+    Below(Pattern),
+}
+
+impl Action {
+    /// The word for it in rule files and records.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Block(answer) if answer.is_injected => "error",
+            Self::Block(_) => "block",
+            Self::Modify(_) => "modify",
+            Self::Hide => "hide",
+            Self::Delay(_) => "delay",
+            Self::Log => "log",
+            Self::Alert => "alert",
+        }
+    }
+
+    /// Whether it keeps something from the receiver, so that a message that it might concern cannot
+    /// pass without being understood.
+    pub fn restrains(&self) -> bool {
+        matches!(self, Self::Block(_) | Self::Modify(_) | Self::Hide)
+    }
+
+    /// The paths of its changes.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Pattern> {
+        let edits = match self {
+            Self::Modify(edits) => edits.as_slice(),
+            _ => &[],
+        };
+        edits.iter().flat_map(|edit| match edit {
+            Edit::Set {
+                path,
+                parent: Some((Parent::Below(parent), _)),
+                ..
+            } => [Some(path), Some(parent)].into_iter().flatten(),
+            Edit::Set { path, .. } | Edit::Redact { path, .. } => {
+                [Some(path), None].into_iter().flatten()
+            }
+        })
+    }
+
+    /// Whether no further rule applies.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Allow | Self::Block(_))
+    }
+}

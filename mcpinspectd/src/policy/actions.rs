@@ -1,0 +1,188 @@
+//! From an action as written to one that can be done, with what is wrong in it.
+
+use std::time::Duration;
+
+use toml::Spanned;
+
+use super::action::{Action, Answer, Edit, Parent};
+use super::decide::MAX_DELAY;
+use super::format::{RawAnswer, RawRedact, RawRule, RawSet};
+use super::mistake::{Mistake, at, duration, path};
+use super::text::expression;
+
+/// The code of an error that answers a blocked request: of those that JSON-RPC leaves to servers, one that
+/// MCP and its SDKs do not use.
+const CODE: i64 = -32090;
+/// Longest text of an answer, in bytes.
+const MESSAGE_LIMIT: usize = 4096;
+/// Most changes of one rule.
+const EDIT_LIMIT: usize = 64;
+/// What stands in the place of a masked text.
+const MASK: &str = "«redacted»";
+
+/// Every action.
+const ACTIONS: &str = "allow, block, error, modify, hide, delay, log and alert";
+
+impl RawRule {
+    /// What the rule does.
+    pub(super) fn action(&self) -> Result<Action, Mistake> {
+        let word = self.action.get_ref().as_str();
+        let (action, fields): (Action, &[&str]) = match word {
+            "allow" => (Action::Allow, &[]),
+            "log" => (Action::Log, &[]),
+            "alert" => (Action::Alert, &[]),
+            "hide" => (Action::Hide, &[]),
+            "block" => (self.block()?, &["message", "answer", "code"]),
+            "error" => (self.error()?, &["message", "code"]),
+            "modify" => (self.modify()?, &["set", "redact"]),
+            "delay" => (Action::Delay(self.waits()?), &["delay"]),
+            other => {
+                let problem = format!("`{other}` is no action: there are {ACTIONS}");
+                return Err(at(&self.action, problem));
+            }
+        };
+        let given = [
+            ("message", self.message.as_ref().map(Spanned::span)),
+            ("answer", self.answer.as_ref().map(Spanned::span)),
+            ("code", self.code.as_ref().map(Spanned::span)),
+            ("set", self.set.as_ref().map(Spanned::span)),
+            ("redact", self.redact.as_ref().map(Spanned::span)),
+            ("delay", self.delay.as_ref().map(Spanned::span)),
+        ];
+        for (field, span) in given {
+            if let Some(span) = span.filter(|_| !fields.contains(&field)) {
+                let problem = format!("`{field}` means nothing with the action `{word}`");
+                return Err((span.start, problem));
+            }
+        }
+        Ok(action)
+    }
+
+    fn block(&self) -> Result<Action, Mistake> {
+        let usual = || match &self.name {
+            Some(name) => format!("Blocked by policy: {name}"),
+            None => format!("Blocked by policy ({})", self.id.get_ref()),
+        };
+        let as_result = self
+            .answer
+            .as_ref()
+            .is_some_and(|answer| *answer.get_ref() == RawAnswer::Result);
+        if let (true, Some(code)) = (as_result, &self.code) {
+            return Err(at(code, "a result has no `code`"));
+        }
+        Ok(Action::Block(Answer {
+            message: self.text()?.unwrap_or_else(usual),
+            code: self.code.as_ref().map_or(CODE, |code| *code.get_ref()),
+            as_result,
+            is_injected: false,
+        }))
+    }
+
+    fn error(&self) -> Result<Action, Mistake> {
+        let (Some(message), Some(code)) = (self.text()?, &self.code) else {
+            return Err(at(&self.action, "`error` needs a `code` and a `message`"));
+        };
+        Ok(Action::Block(Answer {
+            message,
+            code: *code.get_ref(),
+            as_result: false,
+            is_injected: true,
+        }))
+    }
+
+    fn text(&self) -> Result<Option<String>, Mistake> {
+        match &self.message {
+            Some(message) if message.get_ref().len() > MESSAGE_LIMIT => {
+                let problem = format!("`message` has more than {MESSAGE_LIMIT} bytes");
+                Err(at(message, problem))
+            }
+            Some(message) => Ok(Some(message.get_ref().clone())),
+            None => Ok(None),
+        }
+    }
+
+    fn waits(&self) -> Result<Duration, Mistake> {
+        match &self.delay {
+            Some(delay) => duration(delay, MAX_DELAY),
+            None => Err(at(&self.action, "`delay` needs a time: delay = \"500ms\"")),
+        }
+    }
+
+    fn modify(&self) -> Result<Action, Mistake> {
+        let set = self.set.iter().flat_map(|set| set.get_ref());
+        let redact = self.redact.iter().flat_map(|redact| redact.get_ref());
+        let mut edits = set.map(RawSet::edit).collect::<Result<Vec<_>, _>>()?;
+        for redact in redact {
+            edits.push(redact.edit()?);
+        }
+        if edits.is_empty() {
+            return Err(at(&self.action, "`modify` needs `set` or `redact`"));
+        }
+        if edits.len() > EDIT_LIMIT {
+            return Err(at(&self.action, format!("more than {EDIT_LIMIT} changes")));
+        }
+        Ok(Action::Modify(edits))
+    }
+}
+
+impl RawSet {
+    fn edit(&self) -> Result<Edit, Mistake> {
+        let value = serde_json::to_value(&self.value)
+            .map_err(|error| at(&self.path, format!("the value is no JSON: {error}")))?;
+        if matches!(self.value, toml::Value::Datetime(_)) {
+            return Err(at(
+                &self.path,
+                "the value is no JSON: write a date as a string",
+            ));
+        }
+        Ok(Edit::Set {
+            path: path(&self.path)?,
+            parent: self.parent()?,
+            value,
+        })
+    }
+
+    /// Where a missing member goes, if the path ends with a plain one.
+    fn parent(&self) -> Result<Option<(Parent, String)>, Mistake> {
+        let text = self.path.get_ref();
+        let (parent, member) = match text.rsplit_once('.') {
+            Some((parent, member)) => (Some(parent), member),
+            None => (None, text.as_str()),
+        };
+        if member.contains(['*', '[', ']', '"']) {
+            return Ok(None);
+        }
+        let parent = match parent {
+            Some(parent) => {
+                let span = self.path.span();
+                Parent::Below(path(&Spanned::new(span, parent.to_owned()))?)
+            }
+            None => Parent::Root,
+        };
+        Ok(Some((parent, member.to_owned())))
+    }
+}
+
+impl RawRedact {
+    fn edit(&self) -> Result<Edit, Mistake> {
+        let matches = match (&self.matches, self.secrets) {
+            (Some(matches), false) => {
+                let expression = expression(matches.get_ref());
+                Some(expression.map_err(|problem| at(matches, problem))?)
+            }
+            (None, true) => None,
+            _ => {
+                let problem = "give `matches`, or `secrets = true`";
+                return Err(at(&self.path, problem));
+            }
+        };
+        if matches.is_none() && self.with.is_some() {
+            return Err(at(&self.path, "`with` means nothing with `secrets`"));
+        }
+        Ok(Edit::Redact {
+            path: path(&self.path)?,
+            matches,
+            with: self.with.clone().unwrap_or_else(|| MASK.to_owned()),
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! Policy: what may pass between a client and a server, in one language for every place that asks.
+//!
+//! Rules are data, in TOML files. Each has conditions on a message in its context, and an action. One
+//! function decides ([`Policy::decide`]); it does no I/O and reads no clock, so a recorded session, a test
+//! and a guard in front of a server get the same answer to the same message.
+//!
+//! What the receiver parses has to be what was judged. Where two readers may see two messages in one text
+//! ([`mcp::ambiguity`](crate::mcp::ambiguity)), conditions are neither true nor false but unknown, and a
+//! message that a rule might have stopped does not pass.
+//!
+//! - `format`: what a rule file can express
+//! - `compile`, `conditions`, `actions`, `mistake`: from rule files to a [`Policy`], with the line of each
+//!   mistake
+//! - `condition`, `text`, `value`: what a rule asks for
+//! - `look`: the values at the paths that rules name, found in the text
+//! - [`situation`]: a message in its context
+//! - `memory`: what rules remember of earlier messages
+//! - `names`: members that are spelled almost like one that has a meaning
+//! - `decide`: from a message in its context to a [`Decision`]
+//! - `edit`: values put in place, texts masked, tools hidden
+//! - [`session`]: both directions of a session, frame by frame
+//! - [`record`]: a decision as a line of JSON
+//! - [`examine`]: what detection finds in a message, for rules that ask
+
+mod action;
+mod actions;
+mod compile;
+mod condition;
+mod conditions;
+mod decide;
+mod edit;
+pub mod examine;
+mod format;
+mod look;
+mod memory;
+mod mistake;
+mod names;
+pub mod record;
+pub mod session;
+pub mod situation;
+mod text;
+mod value;
+
+pub use action::Action;
+pub use compile::{PolicyError, PolicyFiles};
+pub use decide::{Decision, Policy, Rule, Verdict};
+
+/// Where people put their policy.
+pub const DIRECTORY: &str = "/etc/mcpinspectd/policy.d";
+
+#[cfg(test)]
+mod tests;
