@@ -46,6 +46,7 @@ pub mod build;
 #[cfg(feature = "bus")]
 pub mod bus;
 pub mod capture;
+pub mod client;
 pub mod config;
 pub mod contain;
 pub mod control;

@@ -150,6 +150,15 @@ impl Formatter for TerminalSafe {
         }
         writer.write_all(&fragment.as_bytes()[written..])
     }
+
+    /// Text that is JSON already: outside of strings, what has no glyph is white space.
+    fn write_raw_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
+    where
+        W: ?Sized + io::Write,
+    {
+        let lines = fragment.replace(['\n', '\r', '\t'], " ");
+        self.write_string_fragment(writer, &lines)
+    }
 }
 
 #[cfg(test)]
@@ -204,6 +213,13 @@ mod tests {
         let less = event_json(&event, "7-1", whole.text.len() - 1).unwrap();
         assert!(less.truncated);
         assert!(less.text.len() < whole.text.len());
+    }
+
+    #[test]
+    fn text_that_is_json_already_is_safe_too() {
+        let raw: &serde_json::value::RawValue =
+            serde_json::from_str("{\n\t\"a\": \"\u{202e}b\"}").unwrap();
+        assert_eq!(terminal_safe(&raw).unwrap(), r#"{  "a": "\u202eb"}"#);
     }
 
     #[test]

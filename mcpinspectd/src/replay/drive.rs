@@ -21,10 +21,10 @@ use serde_json::Value;
 use super::compare::{Differences, Rules};
 use super::envelope::{self, CANCELLED, Renamed};
 use super::path::{Assignment, glob};
-use super::peer::Peer;
 use super::recording::{Recording, Said, What};
 use super::report::{Report, Substitution};
 use super::speed::Speed;
+use crate::client::peer::Peer;
 use crate::model::Direction;
 
 /// The request that begins a session with state.

@@ -4,7 +4,7 @@
 //! asks again what was asked, and the answers are compared with those on the tape. Played to a
 //! client, the server's side answers as the server did, or fails on purpose.
 //!
-//! Nothing here knows processes: the other side is a [`peer::Peer`], which a test can be as well.
+//! Nothing here knows processes: the other side is a [`Peer`](crate::client::peer::Peer), which a test can be as well.
 //!
 //! - [`recording`]: a tape in memory, requests and answers related
 //! - [`path`]: which parts of which messages are meant
@@ -14,7 +14,6 @@
 //! - [`serve`]: the server's side, played to a client
 //! - [`fault`]: answers that fail or come late on purpose
 //! - [`player`]: a tape by itself
-//! - [`peer`]: the other side
 //! - [`report`]: what came of it
 //! - [`speed`]: how fast
 
@@ -23,7 +22,6 @@ pub mod drive;
 pub mod envelope;
 pub mod fault;
 pub mod path;
-pub mod peer;
 pub mod player;
 pub mod recording;
 pub mod report;

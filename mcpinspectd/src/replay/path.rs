@@ -126,6 +126,35 @@ impl Pattern {
         set(&self.steps, value, new, self.is_exact())
     }
 
+    /// Wherever this path leads in `value`.
+    pub fn find<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
+        let mut found = Vec::new();
+        self.find_from(self.start(), value, &mut found);
+        found
+    }
+
+    fn find_from<'v>(&self, at: Position, value: &'v Value, found: &mut Vec<&'v Value>) {
+        if at.is_lost() {
+            return;
+        }
+        if self.ends(at) {
+            found.push(value);
+        }
+        match value {
+            Value::Object(members) => {
+                for (name, child) in members {
+                    self.find_from(self.step(at, Down::Member(name), child), child, found);
+                }
+            }
+            Value::Array(elements) => {
+                for (index, child) in elements.iter().enumerate() {
+                    self.find_from(self.step(at, Down::Element(index), child), child, found);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Where one is before the first step.
     pub fn start(&self) -> Position {
         self.settle(1)
@@ -540,31 +569,7 @@ mod tests {
 
     /// Whether the pattern leads to a place with this value.
     fn leads(pattern: &Pattern, value: &Value, wanted: &Value) -> bool {
-        fn walk(pattern: &Pattern, at: Position, value: &Value, wanted: &Value) -> bool {
-            if pattern.ends(at) && value == wanted {
-                return true;
-            }
-            match value {
-                Value::Object(members) => members.iter().any(|(name, child)| {
-                    walk(
-                        pattern,
-                        pattern.step(at, Down::Member(name), child),
-                        child,
-                        wanted,
-                    )
-                }),
-                Value::Array(elements) => elements.iter().enumerate().any(|(index, child)| {
-                    walk(
-                        pattern,
-                        pattern.step(at, Down::Element(index), child),
-                        child,
-                        wanted,
-                    )
-                }),
-                _ => false,
-            }
-        }
-        walk(pattern, pattern.start(), value, wanted)
+        pattern.find(value).contains(&wanted)
     }
 
     #[test]

@@ -7,15 +7,17 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use mcpinspectd::replay::peer::{Peer, Received, Sent};
+use mcpinspectd::client::peer::{End, Peer, Received, Sent};
 use mcpinspectd::text::escape::printable;
 use mcpinspectd::wire::framing::DEFAULT_MAX_FRAME;
 use nix::sys::signal::{Signal, killpg};
@@ -28,7 +30,20 @@ const EXIT_GRACE: Duration = Duration::from_millis(500);
 /// Lines that wait to be written.
 const QUEUE: usize = 16;
 /// Bytes of the end of its standard error that are kept.
-const LAST_WORDS: usize = 2048;
+const LAST_WORDS: usize = 64 << 10;
+/// How long what an ended server still said on its standard error may take to arrive.
+const LAST_WORDS_GRACE: Duration = Duration::from_millis(200);
+
+/// How to start a server.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Variables beside this program's own.
+    pub environment: Vec<(String, String)>,
+    /// The directory to start in; none is this program's.
+    pub directory: Option<PathBuf>,
+}
 
 /// A running server.
 pub struct ServerProcess {
@@ -38,16 +53,17 @@ pub struct ServerProcess {
     input: Option<SyncSender<Vec<u8>>>,
     lines: Receiver<Received>,
     last_words: Arc<Mutex<VecDeque<u8>>>,
+    listening: Option<JoinHandle<()>>,
     started: Instant,
 }
 
 impl ServerProcess {
-    /// Starts `command`, a program and its arguments.
+    /// Starts a server.
     ///
     /// # Errors
-    /// It cannot be started.
-    pub fn start(command: &[String]) -> anyhow::Result<Self> {
-        let (program, arguments) = command.split_first().context("no command given")?;
+    /// It cannot be started; an [`io::Error`] says why.
+    pub fn start(how: &Start) -> anyhow::Result<Self> {
+        let (program, arguments) = how.command.split_first().context("no command given")?;
         let group = Arc::new(AtomicI32::new(0));
         // Before the server is started: a signal in between would leave it behind.
         let killed = Arc::clone(&group);
@@ -59,8 +75,13 @@ impl ServerProcess {
                 std::process::exit(128 + signal);
             }
         });
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        if let Some(directory) = &how.directory {
+            command.current_dir(directory);
+        }
+        let mut child = command
             .args(arguments)
+            .envs(how.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -80,16 +101,17 @@ impl ServerProcess {
         if let Some(stdout) = child.stdout.take() {
             std::thread::spawn(move || read(stdout, &sender));
         }
-        if let Some(stderr) = child.stderr.take() {
+        let listening = child.stderr.take().map(|stderr| {
             let last_words = Arc::clone(&last_words);
-            std::thread::spawn(move || listen(stderr, &last_words));
-        }
+            std::thread::spawn(move || listen(stderr, &last_words))
+        });
         Ok(Self {
             child,
             group,
             input: Some(input),
             lines,
             last_words,
+            listening,
             started: Instant::now(),
         })
     }
@@ -110,6 +132,31 @@ impl ServerProcess {
         // Also where the leader is gone: helpers that it started may not be.
         kill(&self.group);
         let _ = self.child.wait();
+    }
+
+    /// The lines of its standard error since the last time, at most the last 64 KiB of them.
+    pub fn said(&mut self) -> Vec<String> {
+        let lines = self.last_words();
+        let mut kept = self.kept();
+        kept.clear();
+        lines
+    }
+
+    fn last_words(&mut self) -> Vec<String> {
+        let until = Instant::now() + LAST_WORDS_GRACE;
+        let listening = self.listening.as_ref();
+        let is_coming = || listening.is_some_and(|thread| !thread.is_finished());
+        // From a server that has ended, everything is under way; one that runs may say more any time.
+        while is_coming() && Instant::now() < until && !matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let text = String::from_utf8_lossy(self.kept().make_contiguous()).into_owned();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, VecDeque<u8>> {
+        let kept = self.last_words.lock();
+        kept.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -148,24 +195,23 @@ impl Peer for ServerProcess {
         self.started.elapsed()
     }
 
-    fn end(&mut self) -> String {
+    fn end(&mut self) -> End {
         let until = Instant::now() + EXIT_GRACE;
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(10));
         }
-        let end = match self.child.try_wait() {
-            Ok(Some(status)) => format!("the server ended ({status})"),
-            _ => "the server closed its output".to_owned(),
-        };
-        let mut last_words = self
-            .last_words
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let last_words = String::from_utf8_lossy(last_words.make_contiguous()).into_owned();
-        let last_line = last_words.lines().rfind(|line| !line.trim().is_empty());
-        match last_line {
-            Some(line) => format!("{end}; it said last: {}", printable(line, 300)),
-            None => end,
+        let status = self.child.try_wait().ok().flatten();
+        let last_words = self.last_words();
+        let last_line = last_words.iter().rfind(|line| !line.trim().is_empty());
+        End {
+            what: match status {
+                Some(status) => format!("the server ended ({status})"),
+                None => "the server closed its output".to_owned(),
+            },
+            exited: status.is_some(),
+            exit_status: status.and_then(|status| status.code()),
+            signal: status.and_then(|status| status.signal()),
+            last_words: last_line.map(|line| printable(line, 300)),
         }
     }
 }

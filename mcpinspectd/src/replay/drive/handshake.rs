@@ -3,13 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{Asked, Driver, INITIALIZE, INITIALIZED};
+use crate::client::era::STATEFUL;
 use crate::mcp::{Budget, json as text};
 use crate::model::Direction;
 use crate::replay::TREE;
 use crate::replay::recording::Said;
-
-/// The revision to offer where the tape names none, the last with a handshake.
-const REVISION: &str = "2025-11-25";
 
 /// Where requests of revisions without a handshake name theirs.
 const STATELESS: &str = "io.modelcontextprotocol/protocolVersion";
@@ -33,7 +31,7 @@ impl Driver<'_> {
     pub(super) fn handshake(&mut self) -> Result<(), String> {
         let header = &self.recording.header;
         let revision = header.protocol_version.as_deref();
-        let revision = revision.filter(|revision| *revision <= REVISION);
+        let revision = revision.filter(|revision| *revision <= STATEFUL);
         let info = header.client_info.as_ref();
         let info: Option<Value> = info.and_then(|info| serde_json::from_str(info.0.get()).ok());
         let info = info.filter(|info| info["name"].is_string() && info["version"].is_string());
@@ -50,7 +48,7 @@ impl Driver<'_> {
             }
         }
         let params = json!({
-            "protocolVersion": revision.unwrap_or(REVISION),
+            "protocolVersion": revision.unwrap_or(STATEFUL),
             "capabilities": capabilities,
             "clientInfo": info.unwrap_or_else(own),
         });

@@ -1,13 +1,14 @@
 //! What the server says on its own account: requests, notifications, and what is no message.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Driver, NO_MESSAGE};
+use crate::client::peer::Received;
+use crate::client::replies::unscripted;
 use crate::mcp::json as text;
 use crate::mcp::message::{self, Message, Payload, Request};
 use crate::replay::compare::{Difference, Kind, excerpt};
 use crate::replay::envelope;
-use crate::replay::peer::Received;
 use crate::replay::recording::Said;
 
 /// What stands for the method of an answer that answers nothing.
@@ -120,17 +121,9 @@ impl Driver<'_> {
                 self.report.answered_from_tape += 1;
                 line
             }
-            (None, "ping") => format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}"),
             (None, _) => {
-                self.report.declined += 1;
-                let (name, outcome) = match method {
-                    "elicitation/create" => ("result", json!({"action": "decline"})),
-                    _ => (
-                        "error",
-                        json!({"code": -32601, "message": "the tape has no answer to this"}),
-                    ),
-                };
-                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"{name}\":{outcome}}}")
+                self.report.declined += u64::from(method != "ping");
+                unscripted(method, "the tape has no answer to this").response(id)
             }
         };
         self.outbox.push_back(line);

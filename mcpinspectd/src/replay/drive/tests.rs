@@ -1,47 +1,12 @@
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
-use std::collections::VecDeque;
-
 use serde_json::{Value, json};
 
 use super::*;
+use crate::client::peer::Received;
+use crate::client::testing::Fake;
 use crate::replay::compare::{Depth, Kind};
-use crate::replay::peer::{Received, Sent};
 use crate::tape::read::TapeReader;
-
-/// A server that is a function, and a clock that only moves while something is waited for.
-struct Fake<F> {
-    answer: F,
-    said: Vec<Value>,
-    lines: VecDeque<Received>,
-    now: Duration,
-}
-
-impl<F: FnMut(&Value) -> Vec<Received>> Peer for Fake<F> {
-    fn send(&mut self, line: &str) -> Sent {
-        assert!(!line.contains('\n'));
-        // One that is too deep for this test is nothing.
-        let message: Value = serde_json::from_str(line).unwrap_or_default();
-        self.lines.extend((self.answer)(&message));
-        self.said.push(message);
-        Sent::Queued
-    }
-
-    fn receive(&mut self, wait: Duration) -> Received {
-        self.lines.pop_front().unwrap_or_else(|| {
-            self.now += wait;
-            Received::Nothing
-        })
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.now
-    }
-
-    fn end(&mut self) -> String {
-        "it ended".to_owned()
-    }
-}
 
 /// A tape of these messages, a second apart. Those from the server have a leading `<`.
 fn tape(messages: &[Value]) -> Recording {
@@ -103,12 +68,7 @@ fn replay(
     settings: &Settings,
     answer: impl FnMut(&Value) -> Vec<Received>,
 ) -> (Result<Report, String>, Vec<Value>, Duration) {
-    let mut fake = Fake {
-        answer,
-        said: Vec::new(),
-        lines: VecDeque::new(),
-        now: Duration::ZERO,
-    };
+    let mut fake = Fake::new(answer);
     let report = drive(&tape(messages), settings, &mut fake);
     (report, fake.said, fake.now)
 }
@@ -272,7 +232,7 @@ fn requests_of_the_server_are_answered_as_on_the_tape() {
         answers[1],
         &result(&json!("s1"), json!({"answer": "first"}))
     );
-    assert_eq!(answers[2]["error"]["code"], -32601);
+    assert_eq!(answers[2]["error"]["code"], -1);
     assert_eq!(answers[3]["result"]["action"], "decline");
     assert_eq!((report.answered_from_tape, report.declined), (2, 2));
     assert_eq!(kinds(&report), [(Kind::Added, "elicitation/create")]);
@@ -427,12 +387,7 @@ fn hostile_tapes_do_no_harm() {
         text: text.into(),
         is_masked: true,
     });
-    let mut fake = Fake {
-        answer: |message: &Value| echo(message),
-        said: Vec::new(),
-        lines: VecDeque::new(),
-        now: Duration::ZERO,
-    };
+    let mut fake = Fake::new(|message: &Value| echo(message));
     let report = drive(&recording, &settings(), &mut fake).unwrap();
     assert_eq!((report.requests, fake.said.len()), (4, 6));
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{Driver, INITIALIZE};
+use crate::client::peer::{Received, Sent};
 use crate::mcp::method;
 use crate::replay::compare::{Difference, Kind, Subject};
-use crate::replay::peer::{Received, Sent};
 use crate::replay::recording::Said;
 
 /// Requests without an answer, one after the other, before a server is given up.
@@ -147,7 +147,7 @@ impl Driver<'_> {
 
     pub(super) fn closed(&mut self) {
         if self.stopped.is_none() {
-            self.stopped = Some(self.peer.end());
+            self.stopped = Some(self.peer.end().to_string());
         }
     }
 }

@@ -9,8 +9,8 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use mcpinspectd::client::peer::Received;
 use mcpinspectd::event::json::terminal_safe;
-use mcpinspectd::replay::peer::Received;
 use mcpinspectd::replay::recording::Recording;
 use mcpinspectd::replay::report::counted;
 use mcpinspectd::replay::serve::{Served, Server, Settings};

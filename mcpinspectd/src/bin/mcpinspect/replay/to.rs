@@ -12,7 +12,7 @@ use mcpinspectd::replay::speed::Speed;
 use mcpinspectd::terminal;
 
 use super::{Compare, Replay};
-use crate::server_process::ServerProcess;
+use crate::server_process::{ServerProcess, Start};
 
 /// Seconds that an answer may take, unless said otherwise.
 const TIMEOUT: u32 = 30;
@@ -37,7 +37,10 @@ impl Replay {
             skip: options.skip,
             rules: Rules::new(depth, ignored),
         };
-        let mut server = ServerProcess::start(&self.command)?;
+        let mut server = ServerProcess::start(&Start {
+            command: self.command,
+            ..Start::default()
+        })?;
         let driven = drive(recording, &settings, &mut server);
         server.stop();
         let report = driven.map_err(|error| anyhow!("the replay was not possible: {error}"))?;

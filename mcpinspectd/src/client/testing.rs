@@ -1,0 +1,59 @@
+//! A server for tests.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::peer::{End, Peer, Received, Sent};
+
+/// A server that is a function, and a clock that only moves while something is waited for.
+pub(crate) struct Fake<F> {
+    answer: F,
+    /// What it was told.
+    pub said: Vec<Value>,
+    lines: VecDeque<Received>,
+    /// The time.
+    pub now: Duration,
+}
+
+impl<F: FnMut(&Value) -> Vec<Received>> Fake<F> {
+    /// A server that says `answer` to each message.
+    pub fn new(answer: F) -> Self {
+        Self {
+            answer,
+            said: Vec::new(),
+            lines: VecDeque::new(),
+            now: Duration::ZERO,
+        }
+    }
+}
+
+impl<F: FnMut(&Value) -> Vec<Received>> Peer for Fake<F> {
+    fn send(&mut self, line: &str) -> Sent {
+        assert!(!line.contains('\n'));
+        // One that is too deep for a test is nothing.
+        let message: Value = serde_json::from_str(line).unwrap_or_default();
+        self.lines.extend((self.answer)(&message));
+        self.said.push(message);
+        Sent::Queued
+    }
+
+    fn receive(&mut self, wait: Duration) -> Received {
+        self.lines.pop_front().unwrap_or_else(|| {
+            self.now += wait;
+            Received::Nothing
+        })
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.now
+    }
+
+    fn end(&mut self) -> End {
+        End {
+            what: "it ended".to_owned(),
+            ..End::default()
+        }
+    }
+}
