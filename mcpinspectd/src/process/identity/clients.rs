@@ -184,18 +184,51 @@ fn files_for(launch: &Launch) -> Vec<(&'static ConfigFile, PathBuf)> {
             }
         }
     }
+    files_in(directories, launch.home.as_deref())
+}
+
+/// The files of the projects in these directories, and those of the user.
+fn files_in(directories: Vec<&Path>, home: Option<&str>) -> Vec<(&'static ConfigFile, PathBuf)> {
     let mut files = Vec::new();
     for directory in directories {
-        if Some(directory) != launch.home.as_deref().map(Path::new) {
+        if Some(directory) != home.map(Path::new) {
             let project = PROJECT_FILES.iter();
             files.extend(project.map(|file| (file, directory.join(file.path))));
         }
     }
-    if let Some(home) = launch.home.as_deref().filter(|home| home.starts_with('/')) {
+    if let Some(home) = home.filter(|home| home.starts_with('/')) {
         let home_files = HOME_FILES.iter();
         files.extend(home_files.map(|file| (file, Path::new(home).join(file.path))));
     }
     files
+}
+
+/// A server's description as text.
+pub(super) struct Described {
+    /// The client whose configuration has it, and the file.
+    pub(super) client: &'static str,
+    pub(super) file: PathBuf,
+    pub(super) text: String,
+}
+
+/// The descriptions of the server `name` for someone who works in `directory`: those of projects first.
+pub(super) fn described<'a>(
+    name: &'a str,
+    directory: &'a Path,
+    home: Option<&str>,
+    reader: &'a Reader,
+) -> impl Iterator<Item = Described> + 'a {
+    let directories = directory.ancestors().take(MAX_LEVELS).collect();
+    let files = files_in(directories, home).into_iter();
+    files.filter_map(move |(file, path)| {
+        let text = config_file::read(&path, reader)?;
+        let text = config_file::describe(text, file.layout, name, directory)?;
+        Some(Described {
+            client: file.client,
+            file: path,
+            text,
+        })
+    })
 }
 
 /// The client that a program belongs to.

@@ -5,7 +5,9 @@
 //! symbolic link), is not too large, and opens without blocking. Its contents are never obeyed and never trusted: they lend a
 //! server a name, nothing more.
 
+use std::cmp::Reverse;
 use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
@@ -25,6 +27,8 @@ pub(super) const MAX_FILE: u64 = 8 * 1024 * 1024;
 const MAX_STEPS: u32 = 256;
 /// Most servers taken from one file.
 pub(super) const MAX_SERVERS: usize = 512;
+/// Most servers that are looked at in one file, whether they can be used or not.
+const MAX_DESCRIBED: usize = 16 * MAX_SERVERS;
 /// Largest description of one server, in bytes.
 pub(super) const MAX_ENTRY: usize = 64 * 1024;
 
@@ -78,35 +82,22 @@ pub(super) fn open(path: &Path, reader: &Reader) -> Option<(File, FileVersion)> 
     Some((file.file()?, version))
 }
 
+/// Reads a user's file under the same conditions.
+pub(super) fn read(path: &Path, reader: &Reader) -> Option<Vec<u8>> {
+    let (file, _) = open(path, reader)?;
+    let mut text = Vec::new();
+    file.take(MAX_FILE).read_to_end(&mut text).ok()?;
+    Some(text)
+}
+
 /// The servers in a file, in the order of their names; empty if the file cannot be parsed.
-pub(super) fn parse(mut text: Vec<u8>, layout: Layout) -> Vec<ConfiguredServer> {
-    jsonc::to_json(&mut text);
-    let Ok(text) = String::from_utf8(text) else {
+pub(super) fn parse(text: Vec<u8>, layout: Layout) -> Vec<ConfiguredServer> {
+    let Some(text) = json(text) else {
         return Vec::new();
     };
-    let mut entries = Vec::new();
-    let mut add = |servers: Option<&str>, project: Option<&str>| {
-        for (name, raw) in servers.map(members).unwrap_or_default() {
-            if entries.len() < MAX_SERVERS
-                && let Some(entry) = entry(name, raw, project)
-            {
-                entries.push(entry);
-            }
-        }
-    };
-    match layout {
-        Layout::Key(key) => add(member(&text, key), None),
-        Layout::VsCodeSettings => {
-            let mcp = member(&text, "mcp");
-            add(mcp.and_then(|mcp| member(mcp, "servers")), None);
-        }
-        Layout::ClaudeCode => {
-            for (path, project) in member(&text, "projects").map(members).unwrap_or_default() {
-                add(member(project, "mcpServers"), Some(&path));
-            }
-            add(member(&text, "mcpServers"), None);
-        }
-    }
+    let described = descriptions(&text, layout).into_iter();
+    let entries = described.filter_map(|(name, raw, project)| entry(name, raw, project));
+    let mut entries: Vec<ConfiguredServer> = entries.take(MAX_SERVERS).collect();
     // A project's own servers come first, then by name: the order in the file must not decide.
     entries.sort_by(|a: &ConfiguredServer, b: &ConfiguredServer| {
         (a.project.is_none(), &a.project, &a.name).cmp(&(b.project.is_none(), &b.project, &b.name))
@@ -114,8 +105,107 @@ pub(super) fn parse(mut text: Vec<u8>, layout: Layout) -> Vec<ConfiguredServer> 
     entries
 }
 
-/// Parses the description of one server. Clients differ in small ways: Zed nests `command.path`.
-fn entry(name: String, raw: &str, project: Option<&str>) -> Option<ConfiguredServer> {
+/// The description of the server `name`, as text, for someone who works in `directory`.
+pub(super) fn describe(
+    text: Vec<u8>,
+    layout: Layout,
+    name: &str,
+    directory: &Path,
+) -> Option<String> {
+    let text = json(text)?;
+    let mut found = descriptions(&text, layout);
+    found.retain(|(other, _, project)| {
+        other == name
+            && project
+                .as_ref()
+                .is_none_or(|project| directory.starts_with(project))
+    });
+    // The nearest project's own comes first.
+    found.sort_by_key(|(.., project)| Reverse(project.as_ref().map(String::len)));
+    found.first().map(|(_, raw, _)| (*raw).to_owned())
+}
+
+/// A configuration without its comments.
+fn json(mut text: Vec<u8>) -> Option<String> {
+    jsonc::to_json(&mut text);
+    String::from_utf8(text).ok()
+}
+
+/// The names of servers, their descriptions as text, and the projects that they are limited to.
+fn descriptions(text: &str, layout: Layout) -> Vec<(String, &str, Option<String>)> {
+    let mut found = Vec::new();
+    match layout {
+        Layout::Key(key) => add(&mut found, member(text, key), None),
+        Layout::VsCodeSettings => {
+            let mcp = member(text, "mcp");
+            add(&mut found, mcp.and_then(|mcp| member(mcp, "servers")), None);
+        }
+        Layout::ClaudeCode => {
+            for (path, project) in member(text, "projects").map(members).unwrap_or_default() {
+                add(&mut found, member(project, "mcpServers"), Some(&path));
+            }
+            add(&mut found, member(text, "mcpServers"), None);
+        }
+    }
+    found
+}
+
+fn add<'t>(
+    found: &mut Vec<(String, &'t str, Option<String>)>,
+    servers: Option<&'t str>,
+    project: Option<&String>,
+) {
+    let servers = servers.map(members).unwrap_or_default().into_iter();
+    let room = MAX_DESCRIBED.saturating_sub(found.len());
+    found.extend(
+        servers
+            .take(room)
+            .map(|(name, raw)| (name, raw, project.cloned())),
+    );
+}
+
+/// A command as clients write it: Zed nests `command.path`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum Command {
+    Path(String),
+    Nested {
+        path: String,
+        #[serde(default)]
+        args: Vec<Argument>,
+    },
+}
+
+/// An argument as clients write it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum Argument {
+    Text(String),
+    Number(serde_json::Number),
+}
+
+impl Argument {
+    /// It as text.
+    pub(super) fn text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Number(number) => number.to_string(),
+        }
+    }
+}
+
+/// A command and its arguments.
+pub(super) fn argv(command: Command, args: Vec<Argument>) -> Vec<String> {
+    let (path, nested) = match command {
+        Command::Path(path) => (path, Vec::new()),
+        Command::Nested { path, args } => (path, args),
+    };
+    let words = nested.into_iter().chain(args).map(Argument::text);
+    std::iter::once(path).chain(words).collect()
+}
+
+/// Parses the description of one server.
+fn entry(name: String, raw: &str, project: Option<String>) -> Option<ConfiguredServer> {
     #[derive(Deserialize)]
     struct Description {
         command: Command,
@@ -124,40 +214,15 @@ fn entry(name: String, raw: &str, project: Option<&str>) -> Option<ConfiguredSer
         #[serde(default)]
         cwd: Option<String>,
     }
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Command {
-        Path(String),
-        Nested {
-            path: String,
-            #[serde(default)]
-            args: Vec<Argument>,
-        },
-    }
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Argument {
-        Text(String),
-        Number(serde_json::Number),
-    }
     if raw.len() > MAX_ENTRY {
         return None;
     }
     let Description { command, args, cwd } = serde_json::from_str(raw).ok()?;
-    let (path, nested) = match command {
-        Command::Path(path) => (path, Vec::new()),
-        Command::Nested { path, args } => (path, args),
-    };
-    let mut argv = vec![path];
-    argv.extend(nested.into_iter().chain(args).map(|arg| match arg {
-        Argument::Text(text) => text,
-        Argument::Number(number) => number.to_string(),
-    }));
     Some(ConfiguredServer {
         name,
-        argv,
+        argv: argv(command, args),
         cwd,
-        project: project.map(str::to_owned),
+        project,
     })
 }
 

@@ -20,6 +20,7 @@ mod bin_links;
 pub mod clients;
 mod command;
 mod config_file;
+pub mod configured;
 mod jsonc;
 mod launch;
 mod matching;
