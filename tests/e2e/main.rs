@@ -1,6 +1,7 @@
 //! Real probes in the real kernel, real peers; see the library for how the truth is known.
 
 mod attaching;
+mod calling;
 mod errors;
 mod evasion;
 mod framing;

@@ -5,6 +5,7 @@
     reason = "they panic when the reader has left; `terminal` does not"
 )]
 
+mod call;
 mod contain;
 mod daemon;
 mod decide;
@@ -77,6 +78,7 @@ enum Command {
     Replay(replay::Replay),
     Report(report::ReportCommand),
     Scan(scan::Scan),
+    Call(call::Call),
     Explain(explain::Explain),
     Rules(rules::Rules),
     Policy(policy::PolicyCommand),
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
         Command::Replay(command) => command.run(),
         Command::Report(command) => command.run(),
         Command::Scan(command) => command.run(),
+        Command::Call(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Rules(command) => command.run(),
         Command::Policy(command) => command.run(),

@@ -1,0 +1,59 @@
+//! What the server says beside its answers, told on standard error as it comes.
+
+use std::io::{self, IsTerminal as _};
+
+use mcpinspectd::client::heard::Remark;
+use mcpinspectd::terminal;
+use mcpinspectd::text::escape::printable;
+
+/// Longest text of a remark, in characters.
+const TEXT: usize = 1000;
+
+/// Longest name in a remark, in characters.
+const NAME: usize = 80;
+
+/// What listens: to everything, or where an envelope takes the rest, to progress only.
+pub fn listener(structured: bool) -> fn(Remark<'_>) {
+    match structured {
+        true => progress,
+        false => everything,
+    }
+}
+
+fn everything(remark: Remark<'_>) {
+    match remark {
+        Remark::Log(log) => {
+            let level = printable(&log.level, NAME);
+            let text = printable(&log.message, TEXT);
+            let logger = log.logger.as_deref().map_or(String::new(), |logger| {
+                format!(" {}", printable(logger, NAME))
+            });
+            terminal::complain(format_args!("[{level}{logger}] {text}"));
+        }
+        Remark::Asked(request) => {
+            let how = match (request.scripted, request.method.as_str()) {
+                (true, _) => "answered",
+                (false, "ping") => return,
+                (false, _) => "declined",
+            };
+            let method = printable(&request.method, NAME);
+            terminal::complain(format_args!("[{how}] {method}"));
+        }
+        Remark::Progress { .. } => progress(remark),
+    }
+}
+
+/// Progress is for people who wait.
+fn progress(remark: Remark<'_>) {
+    if let Remark::Progress {
+        progress,
+        total,
+        message,
+    } = remark
+        && io::stderr().is_terminal()
+    {
+        let total = total.map_or(String::new(), |total| format!("/{total}"));
+        let message = printable(message.unwrap_or_default(), TEXT);
+        terminal::complain(format_args!("[{progress}{total}] {message}"));
+    }
+}
