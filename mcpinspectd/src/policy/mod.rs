@@ -1,7 +1,7 @@
 //! Policy: what may pass between a client and a server, in one language for every place that asks.
 //!
 //! Rules are data, in TOML files. Each has conditions on a message in its context, and an action. One
-//! function decides ([`Policy::decide`]); it does no I/O and reads no clock, so a recorded session, a test
+//! function decides, in `decide`; it does no I/O and reads no clock, so a recorded session, a test
 //! and a guard in front of a server get the same answer to the same message.
 //!
 //! What the receiver parses has to be what was judged. Where two readers may see two messages in one text
