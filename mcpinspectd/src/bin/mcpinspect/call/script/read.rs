@@ -288,7 +288,7 @@ mod tests {
             ("5", "a list of steps"),
             ("{\"steps\": 1}", "not a list"),
             ("{\"step\": []}", "no `step`"),
-            ("[{]", "expected"),
+            ("[{]", "key must be a string"),
             ("a: [", ""),
         ] {
             let error = format!("{:#}", read(script).unwrap_err());
