@@ -46,7 +46,7 @@ pub use self::limits::{Limits, UNFINISHED_BESIDE};
 use self::live::LiveSession;
 pub use self::output::{Judgement, MessageKind, MessageSeen, Output, Overdue};
 pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
-pub use self::record::{MessageRecord, Record};
+pub use self::record::{MAX_BODY, MessageRecord, Record};
 pub use self::tee::Tee;
 use self::turn::{Judges, Turn};
 use crate::detect::{Detector, Difference};

@@ -29,6 +29,9 @@ impl Record {
     }
 }
 
+/// Most bytes of a message that are copied. What is larger would cost its size once more.
+pub const MAX_BODY: usize = 16 << 20;
+
 /// A message as it was seen, borrowing nothing: for a store or a later reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRecord {
@@ -54,8 +57,10 @@ pub struct MessageRecord {
     pub method: Option<Box<str>>,
     /// Its id, as JSON text.
     pub id: Option<Box<str>>,
-    /// Exactly what stood between two newlines. `None` for a member of a batch: the record of the
-    /// batch, which comes before those of its members, has the bytes of all.
+    /// Bytes between two newlines. `None` for a member of a batch: the record of the batch, which comes
+    /// before those of its members, has the bytes of all.
+    pub bytes: Option<u64>,
+    /// Exactly what stood there. `None` for a member of a batch, and where it is more than [`MAX_BODY`].
     pub body: Option<Box<[u8]>>,
     /// Whether bytes of this direction were lost since the frame before.
     pub gap_before: bool,
@@ -85,7 +90,8 @@ impl MessageRecord {
     /// The record of a message that was seen.
     pub fn message(seen: &MessageSeen<'_>) -> Self {
         Self {
-            body: Some(seen.bytes.into()),
+            bytes: Some(seen.bytes.len() as u64),
+            body: (seen.bytes.len() <= MAX_BODY).then(|| seen.bytes.into()),
             ..Self::member(seen)
         }
     }
@@ -128,6 +134,7 @@ impl MessageRecord {
             kind,
             method: method.map(Into::into),
             id: id.map(Into::into),
+            bytes: None,
             body: None,
             gap_before,
             reply_to: reply_to.map(Into::into),

@@ -68,7 +68,7 @@ impl Tally {
         let method = record.method.as_deref().or(record.reply_to.as_deref());
         let server = &record.server_id.0;
         let counts = self.counts(uid, server, method, record.tool.as_deref(), record.time);
-        let bytes = record.body.as_ref().map_or(0, |body| body.len() as u64);
+        let bytes = record.bytes.unwrap_or(0);
         match record.direction {
             Direction::ClientToServer => counts.bytes_to_server += bytes,
             Direction::ServerToClient => counts.bytes_to_client += bytes,

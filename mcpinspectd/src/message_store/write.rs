@@ -18,9 +18,6 @@ use crate::model::{Direction, SessionId, Timestamp};
 use crate::session::Correlation;
 use crate::text::redact;
 
-/// A message of more bytes is kept without its text.
-pub(super) const MAX_TEXT: usize = 16 << 20;
-
 /// Bytes of an id that are kept.
 const MAX_ID: usize = 256;
 
@@ -218,7 +215,6 @@ impl BatchWriter {
         batch.tally.message(session.uid, record);
         let (text, is_masked) = match (&record.body, session.content) {
             (None, _) | (_, Content::Metadata) => (None, false),
-            (Some(body), _) if body.len() > MAX_TEXT => (None, false),
             (Some(body), Content::Full) => (Some(Cow::Borrowed(&**body)), false),
             (Some(body), Content::Redacted) => redacted(body),
         };
@@ -229,7 +225,7 @@ impl BatchWriter {
         let addition = batch.additions.entry(session.id).or_default();
         addition.messages += 1;
         addition.errors += u64::from(record.is_error);
-        addition.bytes += record.body.as_ref().map_or(0, |body| body.len() as u64);
+        addition.bytes += record.bytes.unwrap_or(0);
         addition.last = addition.last.max(stamp(record.time));
         addition.in_flight += i64::from(record.kind == MessageKind::Request);
         addition.in_flight -= i64::from(record.answers.is_some());
@@ -252,7 +248,7 @@ impl BatchWriter {
                 id,
                 session.id,
                 record.sequence,
-                record.body.is_none(),
+                record.bytes.is_none(),
                 stamp(record.time),
                 direction_number(record.direction),
                 kind_number(record.kind),
@@ -268,7 +264,7 @@ impl BatchWriter {
                     .map(|nanos| i64::try_from(nanos).unwrap_or(i64::MAX)),
                 flags,
                 record.invalid_reason,
-                record.body.as_ref().map_or(0, |body| body.len()),
+                record.bytes.unwrap_or(0),
                 place.map(|place| place.block),
                 place.map(|place| place.position),
                 text.as_ref().map(|text| text.len()),

@@ -5,7 +5,7 @@
 //! and of what does not fit in the queue, nothing but a count is kept. The pipeline never waits for the
 //! consumer.
 
-use crate::engine::{MessageKind, MessageRecord, MessageSeen, Output, Overdue, Record};
+use crate::engine::{MAX_BODY, MessageKind, MessageRecord, MessageSeen, Output, Overdue, Record};
 use crate::event::Event;
 use crate::queue::{Bounds, LossReport, Receiver, Sender, bounded};
 
@@ -30,12 +30,14 @@ pub struct MessageQueue {
 }
 
 impl MessageQueue {
-    /// Bytes of a message and of the words about it. A member of a batch has no bytes of its own.
+    /// Bytes of a message that are copied, and of the words about it. A member of a batch has no bytes of its
+    /// own.
     pub fn weight(seen: &MessageSeen<'_>, is_member: bool) -> usize {
         let words = [seen.method, seen.id, seen.reply_to, seen.tool];
         let words: usize = words.into_iter().flatten().map(str::len).sum();
         match is_member {
             true => words,
+            false if seen.bytes.len() > MAX_BODY => words,
             false => words + seen.bytes.len(),
         }
     }
