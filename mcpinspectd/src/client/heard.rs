@@ -84,7 +84,7 @@ pub struct Heard {
     pub requests: Vec<ServerRequest>,
     /// Whether the server said that its tools changed.
     pub tools_changed: bool,
-    /// Is told everything at once.
+    /// Gets everything at once.
     pub listener: Option<fn(Remark<'_>)>,
     bytes: usize,
     more: u64,

@@ -1,6 +1,6 @@
 //! The client's side of a session with a server, one request after the other.
 //!
-//! Whoever asks a server something (a scan, a test) has to choose the protocol's era, greet, tell
+//! A program that asks a server something (a scan, a test) has to choose the protocol's era, greet, tell
 //! answers from everything else that comes, and reply to what the server asks in between. That is done
 //! here once, over a [`peer::Peer`], which is a process, a URL or a test.
 //!

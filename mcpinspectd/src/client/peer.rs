@@ -25,7 +25,7 @@ pub enum Sent {
     Queued,
     /// There is no room now.
     Full,
-    /// Nobody reads any more.
+    /// The reader is gone.
     Closed,
 }
 

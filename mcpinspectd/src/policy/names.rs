@@ -10,9 +10,9 @@ use std::collections::HashSet;
 use crate::mcp::ambiguity::Place;
 use crate::replay::path::Pattern;
 
-/// What JSON-RPC gives a meaning, in lower case.
+/// Members that JSON-RPC defines, in lower case.
 const ENVELOPE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
-/// What MCP gives a meaning in parameters, as far as rules ask for it without a path.
+/// Members of parameters that MCP defines, as far as rules ask for it without a path.
 const PARAMS: [&str; 3] = ["name", "arguments", "uri"];
 
 /// The names that a policy's paths ask for.

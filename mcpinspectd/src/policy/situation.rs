@@ -37,7 +37,7 @@ impl Kind {
 pub enum ToolStatus {
     /// A person approved it as it is.
     Approved,
-    /// Nobody approved it, or it is not known.
+    /// It was not approved, or is not known.
     Unapproved,
     /// It is not what was accepted.
     Changed,

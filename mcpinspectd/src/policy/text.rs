@@ -100,7 +100,7 @@ pub(super) fn containing(text: &str) -> Result<TextTest, String> {
     }
 }
 
-/// A test for a regular expression. Matching takes time in proportion to the text, whatever it says.
+/// A test for a regular expression. Matching takes time in proportion to the text.
 pub(super) fn matching(pattern: &str) -> Result<TextTest, String> {
     expression(pattern).map(TextTest::Matches)
 }

@@ -54,7 +54,7 @@ impl Column {
         }
     }
 
-    /// The type that SQLite is told.
+    /// The type declared to SQLite.
     pub(super) fn declared(&self) -> &'static str {
         match self.kind {
             Kind::Text | Kind::Time | Kind::Word(_) => "TEXT",

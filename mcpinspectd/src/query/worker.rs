@@ -161,7 +161,7 @@ fn exchange(mut child: Child, request: &[u8]) -> io::Result<Option<Vec<u8>>> {
             let read = output.map_or(Ok(0), |output| {
                 output.take(MAX_ANSWER).read_to_end(&mut text)
             });
-            // Nobody listens any more if it took too long.
+            // The receiver is gone if it took too long.
             let _ = send.send(read.map(|_| text));
         });
     let answered = started.and_then(|_| {
@@ -199,7 +199,7 @@ pub fn asked_for() -> Option<ExitCode> {
 
 fn serve() -> Result<Answer, QueryError> {
     let end = Instant::now() + Duration::from_secs(DEADLINE);
-    // Ends the process by itself, also where nobody waits any more.
+    // Ends the process by itself, even if the caller no longer waits.
     alarm::set(u32::try_from(END).unwrap_or(u32::MAX));
     Priority::Idle.claim();
     // Where memory is short, this is what goes.

@@ -2,7 +2,7 @@
 //!
 //! What a program relies on first is the structure: that a member is there, and of which type. So types come
 //! before values: where types differ, values are not looked at, and a comparison may stop at structure.
-//! Lists of things with names (tools, prompts, resources) are compared thing by thing, in whatever order:
+//! Lists of things with names (tools, prompts, resources) are compared item by item, in any order:
 //! one that is missing is one difference, and not one of each that follows. Other lists are compared in
 //! order; where their lengths differ, what is equal at both ends is left out first.
 
@@ -40,7 +40,7 @@ pub const VOLATILE: [&str; 15] = [
 /// Members of results whose values servers make up.
 pub const MADE_UP: [&str; 3] = ["nextCursor", "requestState", "taskId"];
 
-/// By which member things in a list are told apart, the first that all have.
+/// The member that identifies the items of a list, the first that all have.
 const NAMES: [&str; 4] = ["name", "uri", "uriTemplate", "id"];
 
 /// Characters of a value that are kept.

@@ -96,7 +96,7 @@ struct Driver<'a> {
     /// Requests and notifications of the server, by method.
     counts: BTreeMap<(String, bool), Count>,
     outbox: VecDeque<String>,
-    /// Messages and bytes that nobody asked for.
+    /// Unrequested messages and bytes.
     unasked: (u64, u64),
     /// Requests in a row that were not answered.
     silent: u32,

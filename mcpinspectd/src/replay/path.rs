@@ -226,7 +226,7 @@ pub enum Down<'a> {
     Element(usize),
 }
 
-/// A value in whatever form a path goes through it.
+/// A value in a form that a path can go through.
 pub trait Node {
     /// The text of the member `name`: a string without quotes, or another scalar as it is written.
     fn scalar(&self, name: &str) -> Option<Cow<'_, str>>;

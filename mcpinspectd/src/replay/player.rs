@@ -166,7 +166,7 @@ impl<'a> Player<'a> {
         stops
     }
 
-    /// Does what it is told. Returns false to end.
+    /// Carries out a command. Returns false to end.
     pub fn obey(&mut self, command: Command) -> bool {
         match command {
             Command::Play => {

@@ -101,7 +101,7 @@ pub struct Server<'a> {
     served: Served,
 }
 
-/// What is said because of one message of the client.
+/// The lines sent because of one message of the client.
 #[derive(Debug)]
 struct Play {
     /// What is left of it, as places on the tape.

@@ -8,7 +8,7 @@ use crate::session::latency::Histogram;
 use crate::tape::Entry;
 use crate::text::human::duration;
 
-/// Methods and tools that are told apart; the others count as one.
+/// Methods and tools with a row of their own; the others share one.
 const KINDS: usize = 200;
 /// Bytes of their names.
 const NAME: usize = 128;

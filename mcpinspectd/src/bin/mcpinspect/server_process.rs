@@ -225,7 +225,7 @@ fn kill(group: &AtomicI32) {
     }
 }
 
-/// Reads lines until there are none, or nobody wants them.
+/// Reads lines until there are none, or the receiver is gone.
 fn read(stdout: ChildStdout, lines: &SyncSender<Received>) {
     let mut reader = BufReader::new(stdout);
     while let Ok(Some(received)) = next_line(&mut reader) {

@@ -11,7 +11,7 @@ use crate::replay::recording::Said;
 use crate::text::redact;
 
 impl Driver<'_> {
-    /// Takes an answer; false if nobody asked.
+    /// Takes an answer; false if there is no such request.
     pub(super) fn answer(&mut self, response: &Response<'_>) -> bool {
         let id = response.id.and_then(|id| id.0.parse().ok());
         let Some((id, asked)) = id.and_then(|id: u64| Some((id, self.open.remove(&id)?))) else {

@@ -16,7 +16,7 @@ const NO_REQUEST: &str = "(answer to no request)";
 /// What stands for the methods of a server that makes up too many.
 const OTHERS: &str = "(other methods)";
 
-/// Most messages that nobody asked for, beside as many as the tape has.
+/// Most unrequested messages, beside as many as the tape has.
 const MAX_UNASKED: u64 = 100_000;
 /// Most bytes of them.
 const MAX_BYTES: u64 = 1 << 30;

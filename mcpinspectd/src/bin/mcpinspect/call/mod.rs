@@ -183,7 +183,7 @@ impl Call {
             Ok(ran) => ran,
             Err(failure) => script::not_begun(&script, failure, done.took),
         };
-        // What was said before the first step, or after the last, belongs to the last that ran.
+        // Logs from before the first step, or after the last, belong to the last that ran.
         if let Some(last) = ran.last_mut() {
             last.envelope.hear(done.heard);
             last.envelope.overhear(done.stderr);

@@ -123,7 +123,7 @@ impl<'c, 'p> Session<'c, 'p> {
                     true => found.unwrap_or_default(),
                     false => found?,
                 };
-                // Without a schema, whatever is given is right.
+                // Without a schema, all arguments are right.
                 let schema = tool
                     .get("inputSchema")
                     .cloned()

@@ -27,7 +27,7 @@ impl Log {
         let open = |path: &Path| {
             let mut options = File::options();
             options.create(true).append(true);
-            // Parts of messages are nobody else's business.
+            // It has parts of messages in it: only the owner may read it.
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
             let file = options.open(path);
             file.with_context(|| format!("cannot write {}", path.display()))

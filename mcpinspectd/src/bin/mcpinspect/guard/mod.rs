@@ -44,7 +44,7 @@ use crate::policy::{load, zone};
 
 /// Put a policy in front of a server
 ///
-/// Starts the command as an MCP server and passes messages between it and whoever started the guard, as the
+/// Starts the command as an MCP server and passes messages between it and the client that started the guard, as the
 /// policy says: requests may be answered in the server's place, parameters and results changed, tools hidden.
 /// What no rule matches passes byte for byte. Write `mcpinspect guard --` before the server's command in the
 /// client's configuration.

@@ -11,7 +11,7 @@ use mcpinspectd::terminal;
 /// The machine's time zone.
 const ZONE: &str = "/etc/localtime";
 
-/// The policy in these files and directories. `None` if there is a mistake in it, which is said on standard
+/// The policy in these files and directories. `None` if there is a mistake in it, which is reported on standard
 /// error: half of a policy is none.
 pub fn load(paths: &[PathBuf]) -> Option<Policy> {
     let (mut files, mut errors) = (Vec::new(), Vec::new());

@@ -22,7 +22,7 @@ const TEXT: usize = 160;
 /// Characters of a method.
 const METHOD: usize = 80;
 
-/// Plays until the end, or until it is told to quit. Where it waits for a command and there is none any more,
+/// Plays until the end, or until the command `quit`. Where it waits for a command and standard input has ended,
 /// it ends.
 pub fn play(recording: &Recording, mut player: Player<'_>, json: bool) -> anyhow::Result<()> {
     let commands = commands();

@@ -81,7 +81,7 @@ struct Written {
 /// In words, with the step: it cannot be run as it is.
 pub fn read(text: &str) -> anyhow::Result<Script> {
     let value: Value = match text.trim_start().starts_with(['{', '[']) {
-        // What looks like JSON is told of its mistakes in the words of JSON, unless it is YAML after all.
+        // For text that looks like JSON, the JSON parser's error is the helpful one, unless it is YAML after all.
         true => serde_json::from_str(text)
             .or_else(|error| serde_saphyr::from_str(text).map_err(|_| error))?,
         false => serde_saphyr::from_str(text)

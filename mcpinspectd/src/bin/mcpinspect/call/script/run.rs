@@ -46,7 +46,7 @@ pub fn run(
     ran
 }
 
-/// What is told of a script whose session did not begin.
+/// The report on a script whose session did not begin.
 pub fn not_begun(script: &Script, failure: Failure, took: Duration) -> Vec<Ran> {
     let first = script.steps.first().into_iter();
     first

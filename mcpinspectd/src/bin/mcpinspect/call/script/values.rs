@@ -1,6 +1,6 @@
 //! Values that a step saves and later steps name: `${name}`.
 //!
-//! A string that is nothing but a name becomes the value, whatever its type; inside a longer string, a
+//! A string that is nothing but a name becomes the value, of any type; inside a longer string, a
 //! value is put in as text. `$${` is a `${` that is meant.
 
 use std::collections::HashMap;
