@@ -23,6 +23,9 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
+/// What watching needs. The first build is a third shorter without the rest.
+const FEATURES: &str = "mcpinspectd/kernel,mcpinspectd/bus,mcpinspectd/cli,mcpinspectd/store";
+
 /// Builds the daemon and replaces this process with it.
 pub fn run(options: &Options) -> Result<()> {
     let profile = if options.release { "release" } else { "debug" };
@@ -31,10 +34,12 @@ pub fn run(options: &Options) -> Result<()> {
     setup::kernel()?;
     let mut build = shell::cargo();
     build.args(["build", "--locked", "--package", "mcpinspectd"]);
+    build.args(["--bin", "mcpinspectd", "--no-default-features"]);
+    build.args(["--features", FEATURES]);
     if options.demo {
         // The demonstration starts the daemon and asks it with `mcpinspect`.
         build.args(["--package", "mcpinspect-tests", "--bin", "demo"]);
-        build.args(["--bin", "mcpinspectd", "--bin", "mcpinspect"]);
+        build.args(["--bin", "mcpinspect"]);
     }
     if options.release {
         build.arg("--release");
@@ -68,6 +73,7 @@ pub fn build_ebpf() -> Result<()> {
 fn probes() -> Result<PathBuf> {
     let mut build = shell::cargo();
     build.args(["build", "--locked", "--package", "mcpinspectd", "--lib"]);
+    build.args(["--no-default-features", "--features", FEATURES]);
     build.arg("--message-format=json-render-diagnostics");
     let said = shell::output(&mut build)?;
     let out = said

@@ -50,7 +50,7 @@ pub(super) fn without_probes() -> Result<Outcome> {
     build.args(["build", "--package", "mcpinspectd", "--bin", "mcpinspectd"]);
     build.arg("--locked");
     build.env("MCPINSPECT_PROBES", "off");
-    build.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
+    build.args(["--config", "profile.dev.package.mcpinspectd.opt-level=0"]);
     shell::run(&mut build)?;
     let said = Command::new(built("debug", "mcpinspectd"))
         .args(["check", "--json"])

@@ -4,7 +4,16 @@
     clippy::print_stderr,
     reason = "they panic when the reader has left; `terminal` does not"
 )]
+#![cfg_attr(
+    not(feature = "tools"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "the commands that are left out share code with the others"
+    )
+)]
 
+#[cfg(feature = "tools")]
 mod call;
 mod contain;
 mod daemon;
@@ -15,12 +24,16 @@ mod explain;
 mod fleet;
 mod forget;
 mod guard;
+#[cfg(feature = "tools")]
+mod http_server;
 mod launch;
+#[cfg(feature = "tools")]
 mod mcp;
 mod pins;
 mod policy;
 mod recordings;
 mod registry;
+#[cfg(feature = "tools")]
 mod replay;
 mod report;
 mod rules;
@@ -28,8 +41,12 @@ mod scan;
 mod scan_report;
 mod server_process;
 mod tape;
+#[cfg(feature = "tools")]
+mod target;
 mod text_diff;
 mod tools;
+#[cfg(feature = "tools")]
+mod top;
 
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -55,6 +72,8 @@ enum Command {
     Status(daemon::Status),
     Servers(daemon::Servers),
     Events(events::Events),
+    #[cfg(feature = "tools")]
+    Top(top::Top),
     Freeze(contain::Freeze),
     Thaw(contain::Thaw),
     Kill(contain::Kill),
@@ -73,11 +92,14 @@ enum Command {
     Search(recordings::Search),
     Stats(recordings::Stats),
     Query(recordings::Query),
+    #[cfg(feature = "tools")]
     Mcp(mcp::Mcp),
     Tape(tape::TapeCommand),
+    #[cfg(feature = "tools")]
     Replay(replay::Replay),
     Report(report::ReportCommand),
     Scan(scan::Scan),
+    #[cfg(feature = "tools")]
     Call(call::Call),
     Explain(explain::Explain),
     Rules(rules::Rules),
@@ -97,6 +119,8 @@ fn main() -> ExitCode {
         Command::Status(command) => command.run(),
         Command::Servers(command) => command.run(),
         Command::Events(command) => command.run(),
+        #[cfg(feature = "tools")]
+        Command::Top(command) => command.run(),
         Command::Freeze(command) => command.run(),
         Command::Thaw(command) => command.run(),
         Command::Kill(command) => command.run(),
@@ -115,11 +139,14 @@ fn main() -> ExitCode {
         Command::Search(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Query(command) => command.run(),
+        #[cfg(feature = "tools")]
         Command::Mcp(command) => command.run(),
         Command::Tape(command) => command.run(),
+        #[cfg(feature = "tools")]
         Command::Replay(command) => command.run(),
         Command::Report(command) => command.run(),
         Command::Scan(command) => command.run(),
+        #[cfg(feature = "tools")]
         Command::Call(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Rules(command) => command.run(),
