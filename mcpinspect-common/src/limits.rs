@@ -25,6 +25,22 @@ pub const NOT_JSON_BUDGET: u64 = 64 * 1024;
 /// the stream begins like something else.
 pub const SHIP_REGARDLESS: u64 = 1 << 63;
 
+/// Shares of the ring: one for each user, unless two users' ids meet in one.
+pub const RING_SHARES: u32 = 256;
+
+/// A user's waiting bytes may be this many times the free ones.
+pub const RING_SHARE_FACTOR: u64 = 4;
+
+/// While fewer bytes than this wait in the ring, there is room for everybody.
+pub const RING_SHARED_ABOVE: u64 = 1 << 20;
+
+/// The share of a user in the ring, from 1.
+pub const fn ring_share_slot(uid: u32) -> u8 {
+    // Fibonacci hashing: ids that follow one another are spread.
+    let slot = (uid.wrapping_mul(0x9e37_79b1) >> 24) as u8;
+    if slot == 0 { 1 } else { slot }
+}
+
 /// System call numbers that the probes' table covers.
 pub const SYSCALL_TABLE_LEN: u32 = 512;
 

@@ -40,7 +40,7 @@ pub struct RecordFlags;
 
 impl RecordFlags {
     /// The payload could not be copied (page not resident): `aux` is its length, `len` is 0.
-    pub const FAULT: u16 = 1;
+    pub const FAULT: u8 = 1;
 }
 
 /// The header of every record.
@@ -52,7 +52,9 @@ pub struct RecordHeader {
     /// An [`crate::End`].
     pub end: u8,
     /// [`RecordFlags`].
-    pub flags: u16,
+    pub flags: u8,
+    /// The share of the ring that the record is counted against ([`crate::ring_share_slot`]); 0 if none.
+    pub share: u8,
     /// Valid payload bytes that follow.
     pub len: u32,
     /// The endpoint, if the record concerns one.

@@ -16,6 +16,7 @@ use aya_ebpf::{
 use mcpinspect_common::{EndpointKey, RecordFlags, RecordHeader, RecordKind, Stat};
 
 use crate::maps::{RECORDS, count};
+use crate::ring_share;
 
 /// The reader lets small records gather for a moment. If more bytes than this wait, a record wakes it
 /// early.
@@ -40,6 +41,7 @@ pub fn header(kind: RecordKind, end: u8, key: EndpointKey, position: u64) -> Rec
         kind: kind as u8,
         end,
         flags: 0,
+        share: 0,
         len: 0,
         key,
         position,
@@ -73,11 +75,14 @@ pub fn with_payload<T: 'static>(mut header: RecordHeader, payload: T) {
 /// Returns whether the bytes are in the ring.
 #[inline(always)]
 pub fn user_bytes<const N: usize>(mut header: RecordHeader, address: u64, length: u32) -> bool {
-    let Some(mut entry) = RECORDS.reserve::<Record<[u8; N]>>(0) else {
+    let room = ring_share::admit();
+    let entry = room.and_then(|share| Some((share, RECORDS.reserve::<Record<[u8; N]>>(0)?)));
+    let Some((share, mut entry)) = entry else {
         count(Stat::RecordsLost, 1);
         count(Stat::BytesLost, u64::from(length));
         return false;
     };
+    share.charge(&mut header, size_of::<Record<[u8; N]>>());
     let record = entry.as_mut_ptr();
     // The length is between 1 and N, but older verifiers have lost that bound by now. The mask
     // restores it, whatever the compiler does with registers. N is a power of two.

@@ -42,6 +42,7 @@ mod lifecycle;
 mod maps;
 mod offsets;
 mod program;
+mod ring_share;
 mod survey;
 mod switchover;
 mod syscall;

@@ -12,13 +12,21 @@ use aya_ebpf::{
     maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf},
 };
 use mcpinspect_common::{
-    ENDPOINTS_MIN, EndpointCounters, EndpointKey, EndpointWatch, SYSCALL_TABLE_LEN, Stat,
-    TRACKED_SLOTS,
+    ENDPOINTS_MIN, EndpointCounters, EndpointKey, EndpointWatch, RING_SHARES, SYSCALL_TABLE_LEN,
+    Stat, TRACKED_SLOTS,
 };
 
 /// All records for user space. The loader sets the size.
 #[map]
 pub static RECORDS: RingBuf = RingBuf::with_byte_size(16 << 20, 0);
+
+/// Bytes of each user's records that were written into [`RECORDS`], see [`crate::ring_share`].
+#[map]
+pub static RING_WRITTEN: Array<u64> = Array::with_max_entries(RING_SHARES, 0);
+
+/// Of these, those that were read. User space maps the array and adds to it.
+#[map]
+pub static RING_READ: Array<u64> = Array::with_max_entries(RING_SHARES, BPF_F_MMAPABLE);
 
 /// System call number to [`mcpinspect_common::Operation`].
 #[map]

@@ -19,6 +19,7 @@ use crate::{
     kernel::{copy, copy_text, probe},
     maps::{RECORDS, count},
     offsets::*,
+    ring_share,
 };
 
 /// A program that has just been started.
@@ -78,10 +79,13 @@ fn ship_class<const N: usize>(
     mm: u64,
     arguments: Arguments,
 ) {
-    let Some(mut entry) = RECORDS.reserve::<Record<N>>(0) else {
+    let room = ring_share::admit();
+    let entry = room.and_then(|share| Some((share, RECORDS.reserve::<Record<N>>(0)?)));
+    let Some((share, mut entry)) = entry else {
         count(Stat::LifecycleLost, 1);
         return;
     };
+    share.charge(&mut header, size_of::<Record<N>>());
     let record = entry.as_mut_ptr();
     // SAFETY: reserved memory that belongs to this program until it is submitted. The fields are
     // written one by one: the whole report does not fit onto the stack.

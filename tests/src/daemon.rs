@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::bus::{self, Bus};
 use crate::{places, schema};
 
 /// How long the daemon may take for anything it is waited for.
@@ -20,15 +21,27 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Where a daemon keeps what it knows; several runs may share it, one after the other.
 pub struct State {
     directory: TempDir,
+    /// The address of the bus that it is on.
+    bus: Option<String>,
 }
 
 impl State {
-    /// An empty one.
+    /// An empty one, on no bus.
     pub fn new() -> Result<Self> {
+        Self::with(None)
+    }
+
+    /// An empty one, on this bus.
+    pub fn on(bus: &Bus) -> Result<Self> {
+        Self::with(Some(bus.address()))
+    }
+
+    fn with(bus: Option<String>) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("daemon-").tempdir()?;
-        let state = Self { directory };
+        let state = Self { directory, bus };
         let configuration = format!(
-            "[events]\njournal = false\ndbus = false\njsonl = {:?}\n\n[registry]\npath = {:?}\n",
+            "[events]\njournal = false\ndbus = {}\njsonl = {:?}\n\n[registry]\npath = {:?}\n",
+            state.bus.is_some(),
             state.events_file(),
             state.registry()
         );
@@ -93,7 +106,11 @@ impl<'a> Daemon<'a> {
             nix::unistd::geteuid().is_root(),
             "watching the kernel needs root: run `cargo xtask test`"
         );
-        let mut child = Command::new(places::daemon()?)
+        let mut command = Command::new(places::daemon()?);
+        if let Some(address) = &state.bus {
+            command.env(bus::VARIABLE, address);
+        }
+        let mut child = command
             .args(["run", "--log", "info", "--config"])
             .arg(state.configuration())
             .env("NO_COLOR", "1")

@@ -1,6 +1,8 @@
 //! Starts peers in a directory of their own, waits for them, and reads what they logged.
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -35,6 +37,8 @@ impl Talk {
     /// Starts `command`, the client's side, which starts the server itself.
     pub fn start(mut command: Command) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("talk-").tempdir()?;
+        // The peers may be another user's.
+        std::fs::set_permissions(directory.path(), Permissions::from_mode(0o777))?;
         let errors = std::fs::File::create(directory.path().join("stderr"))?;
         let what = format!("{command:?}");
         let child = command

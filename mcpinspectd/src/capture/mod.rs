@@ -26,6 +26,8 @@ mod hook;
 #[cfg(feature = "kernel")]
 mod layout;
 #[cfg(feature = "kernel")]
+mod mapped;
+#[cfg(feature = "kernel")]
 mod object;
 #[cfg(feature = "kernel")]
 mod operations;
@@ -61,7 +63,7 @@ pub use preemption::release_numbers;
 pub use probes::{KERNEL_BTF, Options, Probes, probes_missing};
 pub use record::{DecodeError, KernelRecord, Origin, decode};
 #[cfg(feature = "kernel")]
-pub use ring::{Batch, Drain, start};
+pub use ring::{Batch, Drain, Ring, start};
 #[cfg(feature = "kernel")]
 pub use survey::Survey;
 #[cfg(feature = "kernel")]

@@ -1,5 +1,7 @@
 //! Finds maps and programs by name in the loaded object.
 
+use std::os::fd::{AsFd as _, BorrowedFd};
+
 use aya::Ebpf;
 use aya::maps::{Map, MapError};
 use aya::programs::{Program, ProgramError, RawTracePoint};
@@ -13,6 +15,18 @@ where
 {
     let map = ebpf.take_map(name).ok_or(ProbeError::Incomplete(name))?;
     T::try_from(map).map_err(|error| ProbeError::Map { map: name, error })
+}
+
+/// Maps the array `name` into memory; it stays in the object.
+pub(super) fn mapped<T>(
+    ebpf: &Ebpf,
+    name: &'static str,
+    map: impl FnOnce(BorrowedFd<'_>) -> nix::Result<T>,
+) -> Result<T, ProbeError> {
+    let Some(Map::Array(data)) = ebpf.map(name) else {
+        return Err(ProbeError::Incomplete(name));
+    };
+    Ok(map(data.fd().as_fd()).map_err(std::io::Error::from)?)
 }
 
 /// Finds the program `name`.

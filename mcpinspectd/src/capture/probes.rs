@@ -4,17 +4,19 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
+use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::Iter;
 use aya::{Ebpf, EbpfLoader};
-use mcpinspect_common::{EndpointCounters, EndpointKey, EndpointWatch, Stat};
+use mcpinspect_common::{EndpointCounters, EndpointKey, EndpointWatch, RING_SHARES, Stat};
 
 use super::choice::HookChoice;
 use super::error::ProbeError;
 use super::hook::Hook;
 use super::layout::Layout;
-use super::object::{attach_raw, map, program};
+use super::mapped::MappedWords;
+use super::object::{attach_raw, map, mapped, program};
 use super::operations;
+use super::ring::Ring;
 use super::survey::Survey;
 use super::switchover::Switchover;
 use super::tables;
@@ -73,7 +75,7 @@ impl Probes {
     ///
     /// # Errors
     /// See [`ProbeError`]; nothing stays attached.
-    pub fn load(options: &Options) -> Result<(Self, RingBuf<MapData>), ProbeError> {
+    pub fn load(options: &Options) -> Result<(Self, Ring), ProbeError> {
         if let Some(reason) = probes_missing() {
             return Err(ProbeError::NotBuilt(reason));
         }
@@ -95,13 +97,11 @@ impl Probes {
                     error,
                 })?;
         }
-        let ring = map(&mut ebpf, "RECORDS")?;
-        let tracked = match ebpf.map("TRACKED") {
-            Some(Map::Array(data)) => {
-                TrackedProcesses::new(data.fd()).map_err(std::io::Error::from)?
-            }
-            _ => return Err(ProbeError::Incomplete("TRACKED")),
-        };
+        let read = mapped(&ebpf, "RING_READ", |array| {
+            MappedWords::new(array, RING_SHARES)
+        })?;
+        let ring = Ring::new(map(&mut ebpf, "RECORDS")?, read);
+        let tracked = mapped(&ebpf, "TRACKED", |array| TrackedProcesses::new(array))?;
         let logger = options
             .diagnostics
             .then(|| aya_log::EbpfLogger::init(&mut ebpf))

@@ -82,6 +82,7 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
         kind,
         end,
         flags,
+        share: _,
         len,
         key,
         position,
@@ -239,6 +240,14 @@ pub fn length(data: &[u8]) -> Result<usize, DecodeError> {
     } else {
         Ok(length)
     }
+}
+
+/// The share of the ring ([`mcpinspect_common::ring_share_slot`]) that the record at the start of `data`
+/// is counted against, if any.
+#[cfg(feature = "kernel")]
+pub fn share(data: &[u8]) -> Option<u8> {
+    let header: RecordHeader = plain(data).ok()?;
+    (header.share != 0).then_some(header.share)
 }
 
 #[cfg(test)]

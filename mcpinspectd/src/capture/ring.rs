@@ -13,6 +13,7 @@ use aya::maps::{MapData, RingBuf};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use super::mapped::MappedWords;
 use super::record;
 use crate::bell::Bell;
 use crate::priority::Priority;
@@ -32,6 +33,42 @@ const GATHER: u16 = 2;
 /// Milliseconds after which the ring is looked into without a notification: one that was lost must
 /// not leave the daemon blind.
 const LOOK_ANYWAY: u16 = 1000;
+
+/// The probes' ring, and what was read of each user's records in it.
+pub struct Ring {
+    records: RingBuf<MapData>,
+    read: MappedWords,
+}
+
+impl Ring {
+    /// A ring with the array in which its reader counts.
+    pub fn new(records: RingBuf<MapData>, read: MappedWords) -> Self {
+        Self { records, read }
+    }
+
+    /// Moves records into a batch while it has room.
+    fn take(&mut self, batch: &mut Vec<u8>) {
+        let read = self.read.all();
+        while batch.len() < BATCH_BYTES {
+            let Some(item) = self.records.next() else {
+                return;
+            };
+            if let Some(count) = record::share(&item).and_then(|share| read.get(usize::from(share)))
+            {
+                count.fetch_add(item.len() as u64, Ordering::Relaxed);
+            }
+            // An entry is as long as its size class; only the part in use is copied.
+            let Ok(length) = record::length(&item) else {
+                tracing::warn!(
+                    bytes = item.len(),
+                    "dropped a record that is shorter than its header says"
+                );
+                continue;
+            };
+            batch.extend_from_slice(&item[..length]);
+        }
+    }
+}
 
 /// Records, one after another as they came out of the ring.
 #[derive(Default)]
@@ -73,12 +110,12 @@ struct Stop {
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn start(ring: RingBuf<MapData>, bell: Bell) -> std::io::Result<(Drain, Receiver<Batch>)> {
+pub fn start(ring: Ring, bell: Bell) -> std::io::Result<(Drain, Receiver<Batch>)> {
     let stop = Arc::new(Stop {
         requested: AtomicBool::new(false),
         event: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
     });
-    let wakeups = Wakeups::of(&ring, &stop.event)?;
+    let wakeups = Wakeups::of(&ring.records, &stop.event)?;
     let (sender, receiver) = sync_channel(BATCHES_MAX);
     let stopped = Arc::clone(&stop);
     let thread = std::thread::Builder::new()
@@ -104,18 +141,12 @@ impl Drain {
     }
 }
 
-fn drain(
-    mut ring: RingBuf<MapData>,
-    wakeups: &Wakeups,
-    sender: &SyncSender<Batch>,
-    bell: &Bell,
-    stop: &Stop,
-) {
+fn drain(mut ring: Ring, wakeups: &Wakeups, sender: &SyncSender<Batch>, bell: &Bell, stop: &Stop) {
     Priority::Ring.claim();
     let mut batch = Vec::new();
     loop {
         let stopping = stop.requested.load(Ordering::Acquire);
-        take(&mut ring, &mut batch);
+        ring.take(&mut batch);
         if batch.is_empty() {
             if stopping {
                 return;
@@ -142,22 +173,6 @@ fn drain(
             }
             Err(None) => return,
         }
-    }
-}
-
-/// Moves records from the ring into a batch while it has room.
-fn take(ring: &mut RingBuf<MapData>, batch: &mut Vec<u8>) {
-    while batch.len() < BATCH_BYTES {
-        let Some(item) = ring.next() else { return };
-        // An entry is as long as its size class; only the part in use is copied.
-        let Ok(length) = record::length(&item) else {
-            tracing::warn!(
-                bytes = item.len(),
-                "dropped a record that is shorter than its header says"
-            );
-            continue;
-        };
-        batch.extend_from_slice(&item[..length]);
     }
 }
 

@@ -4,24 +4,15 @@
 //! must not clear one that was set after the daemon looked, so it is a compare-and-swap on the time
 //! stamp that is the mark; a map update cannot do that.
 
-use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mcpinspect_common::{TRACKED_SLOTS, tracked_slot};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-const BYTES: NonZeroUsize =
-    NonZeroUsize::new(TRACKED_SLOTS as usize * size_of::<u64>()).expect("not zero");
+use super::mapped::MappedWords;
 
 /// The mapped table.
-pub struct TrackedProcesses {
-    base: NonNull<AtomicU64>,
-}
-
-// SAFETY: the memory is shared with the kernel anyway, and every access is atomic.
-unsafe impl Send for TrackedProcesses {}
+pub struct TrackedProcesses(MappedWords);
 
 impl TrackedProcesses {
     /// Maps the table behind `map`.
@@ -29,23 +20,12 @@ impl TrackedProcesses {
     /// # Errors
     /// The kernel refuses the mapping.
     pub fn new(map: impl AsFd) -> nix::Result<Self> {
-        // SAFETY: a new mapping of the map's whole value area, which lives until it is unmapped.
-        let base = unsafe {
-            mmap(
-                None,
-                BYTES,
-                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
-                MapFlags::MAP_SHARED,
-                map,
-                0,
-            )?
-        };
-        Ok(Self { base: base.cast() })
+        MappedWords::new(map, TRACKED_SLOTS).map(Self)
     }
 
     fn slot(&self, tgid: u32) -> &AtomicU64 {
-        // SAFETY: `tracked_slot` is below the number of slots, all of which are mapped and aligned.
-        unsafe { self.base.add(tracked_slot(tgid) as usize).as_ref() }
+        // `tracked_slot` is below the number of slots.
+        &self.0.all()[tracked_slot(tgid) as usize]
     }
 
     /// When `tgid` was marked; 0 if it is not tracked.
@@ -76,14 +56,5 @@ impl TrackedProcesses {
                 stamp => Some((slot, stamp)),
             })
             .collect()
-    }
-}
-
-impl Drop for TrackedProcesses {
-    fn drop(&mut self) {
-        // SAFETY: unmaps the memory that `new` mapped; nothing borrows it any more.
-        if let Err(error) = unsafe { munmap(self.base.cast(), BYTES.get()) } {
-            tracing::debug!(%error, "cannot unmap the table of tracked processes");
-        }
     }
 }
