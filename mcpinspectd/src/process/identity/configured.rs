@@ -152,8 +152,8 @@ fn way(
 /// `${workspaceFolder}`.
 ///
 /// # Errors
-/// One that has no value, or that only a client can ask for (`${input:key}`).
-fn filled(
+/// The one that has no value, or that only a client can ask for (`${input:key}`).
+pub fn filled(
     text: &str,
     place: Place<'_>,
     variable: &impl Fn(&str) -> Option<String>,
