@@ -22,7 +22,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::found_file::FoundFile;
-use super::info::{ProcessSnapshot, snapshot, start_time};
+use super::info::{ProcessSnapshot, snapshot};
 use super::launcher::file_name;
 use super::root::Root;
 use crate::mcp::{Budget, json};
@@ -78,14 +78,18 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// The program that a process runs; `None` if the process is gone or another one has its number.
+    /// The program that a process runs; `None` if the process is gone, about to be gone, or another one has
+    /// its number.
     /// Reads files and may take a second, so it must not run on a thread that may not block.
     pub fn of(&mut self, pid: Pid, started: u64) -> Option<Program> {
-        let process = snapshot(pid).filter(|process| process.start_time == started)?;
+        // A process that has exited and was not waited for has a number and no executable.
+        let running =
+            |process: &ProcessSnapshot| process.start_time == started && !process.exe.is_empty();
+        let process = snapshot(pid).filter(running)?;
         let root = Root::of(pid, process.uid)?;
         let definition = self.describe(&process, &root);
-        // Another process may have got the number while the files were read.
-        start_time(pid).filter(|now| *now == started)?;
+        // It may have exited while its files were read, and then some of them were not.
+        snapshot(pid).filter(|now| running(now) && now.exe == process.exe)?;
         let definition = RawValue::from_string(Value::Object(definition).to_string()).ok()?;
         Some(Program { definition })
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::super::info::start_time;
 use super::background::Background;
 use super::*;
 use crate::model::SessionId;
@@ -48,6 +49,20 @@ impl Drop for Waiting {
 
 fn raw(value: &Value) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).unwrap()
+}
+
+#[test]
+fn a_process_that_has_exited_runs_no_program() {
+    let mut child = Command::new("/bin/true").spawn().unwrap();
+    let pid = Pid(child.id());
+    let begin = Instant::now();
+    // Not waited for, it keeps its number.
+    while snapshot(pid).is_some_and(|process| !process.exe.is_empty()) {
+        assert!(begin.elapsed() < Duration::from_secs(10));
+    }
+    let started = start_time(pid).unwrap();
+    assert!(Programs::default().of(pid, started).is_none());
+    child.wait().unwrap();
 }
 
 #[test]
