@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use super::activity::Activity;
 use super::data_flow::{DataFlows, Origin};
 use super::findings::{self, FindingKind, finding};
+use super::offered::OfferedByUser;
 use super::tampering;
-use super::tool_acts::ToolActs;
 use super::tool_role::ToolRole;
 use super::values::{message_value, text_of, texts_of};
 use crate::detect::analysis::message::{self, MessageSubject};
@@ -19,7 +19,7 @@ use crate::detect::api::{
 };
 use crate::detect::behaviour::{Call, Source};
 use crate::detect::category::Category;
-use crate::detect::cross_server::{ToolIndex, ToolProfile};
+use crate::detect::cross_server::ToolProfile;
 use crate::detect::json::{Json, Reading};
 use crate::detect::layers::Layers;
 use crate::detect::rules::Suppression;
@@ -44,14 +44,13 @@ pub struct RuntimeDetector {
     /// The generation of `active` that the analyser uses.
     generation: u64,
     analyser: Analyser,
-    tools: ToolIndex,
+    offered: OfferedByUser,
     /// Verdicts on definitions, by server and its user: suppressions may be of one user.
     cache: HashMap<(Arc<str>, Option<u32>, DefinitionHash), Verdict>,
     /// Bytes of memory that the cached verdicts take.
     cached: usize,
     activity: Activity,
     flows: DataFlows,
-    acts: ToolActs,
     layers: Layers,
     /// The score of what was judged last.
     score: f32,
@@ -64,12 +63,11 @@ impl RuntimeDetector {
             generation: active.generation(),
             analyser: Analyser::new(active.get()),
             active,
-            tools: ToolIndex::new(),
+            offered: OfferedByUser::default(),
             cache: HashMap::new(),
             cached: 0,
             activity: Activity::default(),
             flows: DataFlows::default(),
-            acts: ToolActs::default(),
             layers: Layers::ALL,
             score: 0.0,
         }
@@ -112,7 +110,7 @@ impl RuntimeDetector {
             user: context.user,
             tool: None,
             time: context.time,
-            tools: Some(&self.tools),
+            tools: Some(&self.offered.of(context.user).tools),
             profile,
             incomplete: definition.cut || definition.flattened,
         };
@@ -258,7 +256,7 @@ impl RuntimeDetector {
         report: &mut Report,
     ) {
         let server = &context.server_id.0;
-        let act = self.acts.get(server, tool);
+        let act = self.offered.of(context.user).acts.get(server, tool);
         let memory = &mut self.flows.get_or_insert(context).memory;
         let call = Call::new(&act, tool, arguments, memory.hasher());
         if let Some(obeyed) = call.obeys(memory, context.time, server, tool) {
@@ -389,7 +387,8 @@ fn unusual_rate(pattern: &'static str) -> FindingKind {
 
 impl Detector for RuntimeDetector {
     fn offered(&mut self, context: &SessionContext<'_>, offer: &Offer<'_>) {
-        self.tools.offer(&context.server_id.0, offer);
+        let offered = self.offered.of_mut(context.user);
+        offered.tools.offer(&context.server_id.0, offer);
     }
 
     fn tool(&mut self, context: &SessionContext<'_>, tool: &ToolDefinition<'_>) -> Verdict {
@@ -404,11 +403,13 @@ impl Detector for RuntimeDetector {
             return known;
         }
         let definition = Reading::of(tool.definition);
-        self.acts
-            .learn(&context.server_id.0, tool.name, &definition.value);
+        let server = &context.server_id.0;
+        let acts = &mut self.offered.of_mut(context.user).acts;
+        acts.learn(server, tool.name, &definition.value);
         let profile = ToolProfile::of(&definition.value).map(Arc::new);
         if let Some(profile) = &profile {
-            self.tools.insert(&context.server_id.0, Arc::clone(profile));
+            let profile = Arc::clone(profile);
+            self.offered.insert(context.user, server, profile);
         }
         let mut report = self.analyse(context, &definition, profile.as_deref());
         drop(definition);
@@ -440,7 +441,7 @@ impl Detector for RuntimeDetector {
             server: Some(&context.server_id.0),
             user: context.user,
             time: context.time,
-            tools: Some(&self.tools),
+            tools: Some(&self.offered.of(context.user).tools),
             incomplete: introduction.cut || introduction.flattened,
             ..AnalysisContext::default()
         };

@@ -5,6 +5,7 @@
 //! private, how often things happen. All of it is bounded, and none of it does I/O or reads a clock.
 //!
 //! - [`RuntimeDetector`]: judges definitions and messages as they arrive
+//! - `offered`: the tools of each user's servers
 //! - `data_flow`, with `tool_role`: private data that leaves after untrusted text came in
 //! - `tool_acts`: what tools do, for the [behaviour](super::behaviour) that follows a text
 //! - `activity`, with `rate_counter`: calls, errors and requests at an unusual rate
@@ -15,6 +16,7 @@ mod activity;
 mod data_flow;
 mod detector;
 mod findings;
+mod offered;
 mod rate_counter;
 mod tampering;
 mod tool_acts;

@@ -1,0 +1,106 @@
+//! What each user's servers offer.
+//!
+//! Tools are compared with those of the same user's servers only. A finding names the tool that another
+//! one resembles, so one user's findings would otherwise tell of another's servers, and whoever had a name
+//! first could have it held against everybody else.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::tool_acts::ToolActs;
+use crate::detect::cross_server::{TOOLS, ToolIndex, ToolProfile};
+
+/// Most users whose servers are remembered. Those of whom nothing was heard for the longest time are forgotten.
+const USERS: usize = 64;
+
+/// What one user's servers offer.
+#[derive(Debug, Default)]
+pub(super) struct Offered {
+    /// Their tools.
+    pub(super) tools: ToolIndex,
+    /// What these do.
+    pub(super) acts: ToolActs,
+    /// When the user's servers last offered something, by the order of such events.
+    turn: u64,
+}
+
+/// What servers offer, by the user that they run as; `None` where that is not known.
+#[derive(Debug, Default)]
+pub(super) struct OfferedByUser {
+    users: HashMap<Option<u32>, Offered>,
+    turn: u64,
+    nothing: Offered,
+}
+
+impl OfferedByUser {
+    /// What a user's servers offer.
+    pub(super) fn of(&self, user: Option<u32>) -> &Offered {
+        self.users.get(&user).unwrap_or(&self.nothing)
+    }
+
+    /// The same, to add to it.
+    pub(super) fn of_mut(&mut self, user: Option<u32>) -> &mut Offered {
+        if self.users.len() >= USERS && !self.users.contains_key(&user) {
+            let oldest = self.users.iter().min_by_key(|(_, offered)| offered.turn);
+            if let Some(oldest) = oldest.map(|(user, _)| *user) {
+                self.users.remove(&oldest);
+            }
+        }
+        self.turn += 1;
+        let offered = self.users.entry(user).or_default();
+        offered.turn = self.turn;
+        offered
+    }
+
+    /// Inserts a tool of a user's server, if there is room: [`TOOLS`] for all users together, and beyond
+    /// that an equal share of as many for each.
+    pub(super) fn insert(&mut self, user: Option<u32>, server: &str, profile: Arc<ToolProfile>) {
+        let all: usize = self.users.values().map(|offered| offered.tools.len()).sum();
+        let share = TOOLS / self.users.len().max(1);
+        let tools = &mut self.of_mut(user).tools;
+        if all < TOOLS || tools.len() < share {
+            tools.insert(server, profile);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::detect::json::Json;
+
+    fn profile(name: &str) -> Arc<ToolProfile> {
+        let definition = json!({ "name": name, "description": "Reads notes." });
+        Arc::new(ToolProfile::of(&Json::from(&definition)).unwrap())
+    }
+
+    #[test]
+    fn a_user_who_fills_the_memory_leaves_room_for_others() {
+        let mut offered = OfferedByUser::default();
+        for number in 0..TOOLS + 10 {
+            offered.insert(Some(1000), "greedy", profile(&format!("tool_{number}")));
+        }
+        assert_eq!(offered.of(Some(1000)).tools.len(), TOOLS);
+        offered.insert(Some(1001), "notes", profile("read_notes"));
+        offered.insert(Some(1001), "notes", profile("write_notes"));
+        assert_eq!(offered.of(Some(1001)).tools.len(), 2);
+        offered.insert(Some(1000), "greedy", profile("one_more"));
+        assert_eq!(offered.of(Some(1000)).tools.len(), TOOLS);
+        assert!(offered.of(None).tools.is_empty());
+    }
+
+    #[test]
+    fn the_users_who_have_been_silent_longest_are_forgotten() {
+        let mut offered = OfferedByUser::default();
+        for user in 0..=USERS as u32 {
+            offered.insert(Some(user), "notes", profile("read_notes"));
+            offered.of_mut(Some(1));
+        }
+        assert!(offered.of(Some(0)).tools.is_empty());
+        assert_eq!(offered.of(Some(1)).tools.len(), 1);
+    }
+}
