@@ -56,6 +56,7 @@ pub mod engine;
 pub mod event;
 pub mod files;
 pub mod fleet;
+pub mod http;
 pub mod keeping;
 #[cfg(feature = "cli")]
 pub mod logging;

@@ -117,6 +117,31 @@ pub fn evidence(prefix: &[u8]) -> Evidence {
     }
 }
 
+/// Judges the beginning of one message, or all of it, on a transport that frames messages itself: it may
+/// have line breaks as white space.
+///
+/// Takes time linear in `prefix`, which the caller bounds. Never panics.
+pub fn message_evidence(prefix: &[u8], complete: bool) -> Evidence {
+    let text = prefix.strip_prefix(b"\xef\xbb\xbf").unwrap_or(prefix);
+    match judge(text.trim_ascii_start(), complete) {
+        Line::Mcp(sender) => Evidence::Mcp {
+            role: sender.direction(),
+        },
+        Line::OtherInitialize => Evidence::NotMcp {
+            reason: NotMcpReason::OtherInitialize,
+        },
+        Line::OtherJson => Evidence::NotMcp {
+            reason: NotMcpReason::JsonLines,
+        },
+        Line::JsonRpc => Evidence::Undecided {
+            json_rpc_like: true,
+        },
+        Line::Text => Evidence::Undecided {
+            json_rpc_like: false,
+        },
+    }
+}
+
 /// Whether a stream's first line is a header of the base protocol of LSP and DAP.
 fn is_header(line: &[u8]) -> bool {
     let name = line.split(|&byte| byte == b':').next().unwrap_or_default();

@@ -4,6 +4,7 @@
 //! earlier run, a script in a test. Each of them is a [`Source`], which pushes [`Input`]s into an
 //! [`InputSink`] until it is stopped or has nothing left.
 //!
+//! - [`http`]: the bytes of connections in files, which carry MCP over HTTP.
 //! - `kernel`: the sessions on this machine, as the probes see them.
 //! - [`tape`]: a file of inputs, one JSON line each.
 //! - [`lines`]: reads the lines of a tape, for this form of it and the other, [`crate::tape`].
@@ -12,6 +13,7 @@
 //!
 //! [`Input`]: crate::model::Input
 
+pub mod http;
 #[cfg(feature = "kernel")]
 pub mod kernel;
 pub mod lines;

@@ -10,12 +10,14 @@
 //! {"time":"…","direction":"client_to_server","kind":"request","method":"tools/list","id":"1",…,"message":{…}}
 //! ```
 //!
+//! - [`collect`]: makes one of what an engine says
 //! - [`read`]: reads one, and plays it as a source
 //! - [`mod@write`]: writes one
 //! - `file`: both with compression
 //! - [`anonymise`]: takes away what tells whose it was
 
 pub mod anonymise;
+pub mod collect;
 #[cfg(feature = "store")]
 pub mod file;
 pub mod read;

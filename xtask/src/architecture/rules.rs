@@ -63,8 +63,8 @@ const LIBRARY: &[Boundary] = &[
     },
     Boundary {
         modules: &[
-            "model", "wire", "mcp", "session", "registry", "detect", "engine", "event", "policy",
-            "text",
+            "model", "wire", "http", "mcp", "session", "registry", "detect", "engine", "event",
+            "policy", "text",
         ],
         crates: &[
             "aya", "aya_log", "aya_obj", "clap", "rusqlite", "tokio", "zbus",

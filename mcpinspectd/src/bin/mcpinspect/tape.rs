@@ -3,17 +3,20 @@
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::UNIX_EPOCH;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use mcpinspectd::detect::runtime::RuntimeDetector;
-use mcpinspectd::detect::{ActiveRules, WeightedRules};
-use mcpinspectd::engine::{Engine, Limits};
+use mcpinspectd::detect::{ActiveRules, NoDetector, WeightedRules};
+use mcpinspectd::engine::{Engine, Limits, Output};
 use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::message_store::Import as StoreImport;
-use mcpinspectd::model::{Input, InputSink};
+use mcpinspectd::model::{Input, InputSink, Timestamp};
 use mcpinspectd::registry::Registry;
+use mcpinspectd::source::http::{Flow, HttpSource};
 use mcpinspectd::source::{Progress, Source as _};
 use mcpinspectd::tape::anonymise::Anonymiser;
+use mcpinspectd::tape::collect::Collector;
 use mcpinspectd::tape::file::{self, NewFile};
 use mcpinspectd::tape::read::{TapeReader, TapeSource};
 use mcpinspectd::tape::write::TapeWriter;
@@ -29,6 +32,9 @@ const NAME: usize = 80;
 
 /// Methods that are shown.
 const METHODS: usize = 20;
+
+/// Characters of a remark that are shown.
+const REMARK: usize = 1000;
 
 /// Write recorded sessions to files, and read such files
 ///
@@ -46,6 +52,7 @@ enum Command {
     Import(Import),
     Info(Info),
     Anonymise(Anonymise),
+    FromHttp(FromHttp),
 }
 
 /// Write a recorded session to a tape
@@ -98,6 +105,25 @@ struct Anonymise {
     output: Option<PathBuf>,
 }
 
+/// Make a tape of recorded HTTP connections
+///
+/// Each connection is two files of raw bytes: what its client sent, and what its server sent, as tcpflow
+/// writes them and Wireshark saves a followed stream. HTTP/1.1 and HTTP/2 without TLS are read. Several
+/// connections make one session; name them in their order. Such files hold no times, so all messages have
+/// the time at which the last of the files was written. Secrets are not masked.
+#[derive(clap::Args)]
+struct FromHttp {
+    /// The files, two for each connection: CLIENT SERVER.
+    #[arg(required = true, num_args = 2.., value_names = ["CLIENT", "SERVER"])]
+    files: Vec<PathBuf>,
+    /// The session, by its `Mcp-Session-Id`, if there are several.
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// The file to write, which must not exist. Default: standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
 impl TapeCommand {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
@@ -105,6 +131,7 @@ impl TapeCommand {
             Command::Import(command) => command.run()?,
             Command::Info(command) => command.run()?,
             Command::Anonymise(command) => command.run()?,
+            Command::FromHttp(command) => command.run()?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -151,7 +178,7 @@ impl Import {
         let session = tape.header().session_id.clone();
         let output = StoreImport::open(&path, config.keeping(), &session)?;
         let active = ActiveRules::new(WeightedRules::builtin());
-        let mut importing = Importing {
+        let mut importing = Playing {
             engine: Engine::new(
                 Limits::default(),
                 Registry::in_memory(),
@@ -178,13 +205,13 @@ impl Import {
     }
 }
 
-/// The engine, on its way to the store.
-struct Importing {
+/// The engine, on its way to an output.
+struct Playing<O> {
     engine: Engine,
-    output: StoreImport,
+    output: O,
 }
 
-impl InputSink for Importing {
+impl<O: Output> InputSink for Playing<O> {
     fn input(&mut self, input: Input<'_>) {
         self.engine.handle(input, &mut self.output);
     }
@@ -300,6 +327,65 @@ impl Anonymise {
             Ok(())
         })
     }
+}
+
+impl FromHttp {
+    fn run(self) -> anyhow::Result<()> {
+        let mut written = Timestamp::default();
+        let mut flows = Vec::new();
+        let (pairs, rest) = self.files.as_chunks::<2>();
+        if !rest.is_empty() {
+            bail!("each connection is two files: what its client sent, and what its server sent");
+        }
+        for [client, server] in pairs {
+            let mut read = |path: &Path| {
+                let cannot = || format!("cannot read {}", path.display());
+                written = written.max(last_written(path).with_context(cannot)?);
+                std::fs::read(path).with_context(cannot)
+            };
+            flows.push(Flow {
+                client: read(client)?,
+                server: read(server)?,
+            });
+        }
+        let source = HttpSource::new(&flows, self.session.as_deref(), written);
+        // It may name sessions, and their names are a server's.
+        let mut source = source.map_err(|error| anyhow!(printable(&error.to_string(), REMARK)))?;
+        for remark in source.remarks() {
+            let text = printable(&remark.text, REMARK);
+            terminal::complain(format_args!(
+                "mcpinspect: connection {}: {text}",
+                remark.connection
+            ));
+        }
+        let mut playing = Playing {
+            engine: Engine::new(
+                Limits::default(),
+                Registry::in_memory(),
+                Box::new(NoDetector),
+            ),
+            output: Collector::new(source.session(), false),
+        };
+        while source.poll(&mut playing)? == Progress::Open {}
+        let (header, entries) = playing.output.finish();
+        write(self.output.as_deref(), |out| {
+            let mut tape = TapeWriter::new(out, &header)?;
+            for entry in &entries {
+                tape.entry(entry)?;
+            }
+            tape.finish()?;
+            Ok(())
+        })
+    }
+}
+
+/// When a file was last written.
+fn last_written(path: &Path) -> io::Result<Timestamp> {
+    let modified = path.metadata()?.modified()?;
+    let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(Timestamp(
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
+    ))
 }
 
 /// The name of this machine.

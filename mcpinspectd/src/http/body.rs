@@ -1,0 +1,339 @@
+//! A body that may carry messages: decompressed, and cut into messages.
+//!
+//! A body of JSON is one message; in a body of events, the data of each is one. A body is read from its
+//! first byte, before it is clear whether it is MCP at all, so it keeps no more than is asked of it until
+//! then (see [`Body::beginning`]).
+
+use super::coding::Decompressor;
+use super::head::{Coding, Content};
+use super::limits::Limits;
+use super::sse::{Events, Item};
+
+/// A buffer of up to this capacity doubles; a larger one grows by an eighth of its size.
+const SMALL: usize = 16 << 10;
+
+/// What comes out of a [`Body`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carried<'a> {
+    /// A message, or what stands in its place.
+    Message {
+        position: u64,
+        bytes: &'a [u8],
+        /// The event that carries it.
+        event: Option<EventFields<'a>>,
+    },
+    /// A message was lost.
+    Lost {
+        position: u64,
+        /// Bytes of it that were seen.
+        seen: u64,
+        /// Bytes of it that were not, if that is known.
+        missing: Option<u64>,
+        loss: Loss,
+    },
+}
+
+/// What an event says beside its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EventFields<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) id: Option<&'a [u8]>,
+}
+
+/// Why a message is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Loss {
+    /// Bytes of it were not captured.
+    Gap,
+    /// It is larger than the limit, or took more than there was room for.
+    TooLarge,
+    /// It ended midway: the connection broke off, or one side gave up.
+    Unfinished,
+    /// It is compressed in a way that is not known here, or wrongly, or becomes too large.
+    Compressed,
+}
+
+impl Loss {
+    /// The word that programs read.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gap => "gap",
+            Self::TooLarge => "too_large",
+            Self::Unfinished => "unfinished",
+            Self::Compressed => "compressed",
+        }
+    }
+}
+
+/// A body under way.
+pub(super) struct Body {
+    coding: Stage,
+    kind: Kind,
+    /// Where its first byte is.
+    start: Option<u64>,
+    /// Bytes on the wire so far.
+    seen: u64,
+    /// Bytes known to be missing; `None` where the number is not known.
+    missing: Option<u64>,
+    /// Why no message can come of it any more.
+    lost: Option<Loss>,
+    max_decompressed: u64,
+    /// Bytes that decompression made since the last event.
+    decompressed: u64,
+}
+
+enum Stage {
+    Plain,
+    Compressed(Box<Decompressor>),
+    /// Compressed, and not to be decompressed.
+    Opaque,
+}
+
+enum Kind {
+    Json { buffer: Vec<u8>, max: usize },
+    Events(Box<Events>),
+}
+
+impl Body {
+    /// A body; `None` if it can carry no message by its type.
+    pub(super) fn new(content: Content, coding: Coding, limits: &Limits) -> Option<Self> {
+        let kind = match content {
+            Content::Json => Kind::Json {
+                buffer: Vec::new(),
+                max: limits.max_message,
+            },
+            Content::Events => Kind::Events(Box::new(Events::new(limits.max_message))),
+            Content::Other | Content::Unknown => return None,
+        };
+        let coding = match coding {
+            Coding::Identity => Stage::Plain,
+            coding => match Decompressor::new(coding) {
+                Some(decompressor) => Stage::Compressed(Box::new(decompressor)),
+                None => Stage::Opaque,
+            },
+        };
+        let lost = matches!(coding, Stage::Opaque).then_some(Loss::Compressed);
+        Some(Self {
+            coding,
+            kind,
+            start: None,
+            seen: 0,
+            missing: Some(0),
+            lost,
+            max_decompressed: limits.max_decompressed,
+            decompressed: 0,
+        })
+    }
+
+    /// Whether it is decompressed.
+    pub(super) fn is_compressed(&self) -> bool {
+        matches!(self.coding, Stage::Compressed(_))
+    }
+
+    /// Gives decompression up, because too many bodies are decompressed already.
+    pub(super) fn forgo_decompression(&mut self) {
+        if self.is_compressed() {
+            self.lose(Loss::Compressed);
+        }
+    }
+
+    /// Bytes of memory held for unfinished messages.
+    pub(super) fn memory(&self) -> usize {
+        match &self.kind {
+            Kind::Json { buffer, .. } => buffer.capacity(),
+            Kind::Events(events) => events.memory(),
+        }
+    }
+
+    /// The beginning of the message under way, as far as it is kept.
+    pub(super) fn beginning(&self) -> &[u8] {
+        match &self.kind {
+            Kind::Json { buffer, .. } => buffer,
+            Kind::Events(events) => events.unfinished(),
+        }
+    }
+
+    /// Keeps no more of the message under way.
+    pub(super) fn abandon(&mut self) {
+        match &mut self.kind {
+            Kind::Json { .. } => self.lose(Loss::TooLarge),
+            Kind::Events(events) => events.abandon(),
+        }
+    }
+
+    /// Takes in the body's next bytes, of which the first is at `position`.
+    pub(super) fn push(&mut self, position: u64, bytes: &[u8], emit: &mut dyn FnMut(Carried<'_>)) {
+        let start = *self.start.get_or_insert(position);
+        self.seen += bytes.len() as u64;
+        if self.lost.is_some() {
+            return;
+        }
+        match &mut self.coding {
+            Stage::Plain => {
+                if let Err(loss) = self.kind.push(position, bytes, emit) {
+                    self.lose(loss);
+                }
+            }
+            Stage::Compressed(decompressor) => {
+                let (kind, made, max) = (
+                    &mut self.kind,
+                    &mut self.decompressed,
+                    self.max_decompressed,
+                );
+                let mut loss = Loss::Compressed;
+                let result = decompressor.push(bytes, |bytes| {
+                    *made += bytes.len() as u64;
+                    // A place within a compressed body says nothing, so messages are at its start.
+                    let mut ended = false;
+                    let pushed = kind.push(start, bytes, &mut |carried| {
+                        ended = true;
+                        emit(carried);
+                    });
+                    if ended {
+                        *made = 0;
+                    }
+                    if let Err(reason) = pushed {
+                        loss = reason;
+                    }
+                    pushed.is_ok() && *made <= max
+                });
+                if result.is_err() {
+                    self.lose(loss);
+                }
+            }
+            Stage::Opaque => {}
+        }
+    }
+
+    /// Notes that bytes were lost.
+    pub(super) fn hole(&mut self, position: u64, bytes: Option<u64>) {
+        self.start.get_or_insert(position);
+        self.missing = self.missing.zip(bytes).map(|(one, other)| one + other);
+        match (&self.coding, &mut self.kind) {
+            (Stage::Plain, Kind::Events(events)) => events.hole(),
+            _ => self.lose(Loss::Gap),
+        }
+    }
+
+    /// Ends the body. `is_whole` says whether all of it was there.
+    pub(super) fn finish(&mut self, is_whole: bool, emit: &mut dyn FnMut(Carried<'_>)) {
+        let position = self.start.unwrap_or(0);
+        let (seen, missing) = (self.seen, self.missing);
+        let mut lost = self.lost;
+        if let Stage::Compressed(decompressor) = &self.coding
+            && !decompressor.is_over()
+            && seen > 0
+        {
+            lost.get_or_insert(Loss::Unfinished);
+        }
+        if !is_whole {
+            lost.get_or_insert(Loss::Unfinished);
+        }
+        let gap = missing != Some(0);
+        match (&mut self.kind, lost) {
+            (Kind::Events(events), None) => {
+                let mut torn = gap && events.is_within();
+                events.finish(&mut |item| {
+                    torn = false;
+                    emit(carried(item));
+                });
+                if torn {
+                    emit(Carried::Lost {
+                        position,
+                        seen: 0,
+                        missing,
+                        loss: Loss::Gap,
+                    });
+                }
+            }
+            // A stream of events is cut off when nobody wants more of it.
+            (Kind::Events(events), Some(Loss::Unfinished)) => {
+                events.finish(&mut |item| emit(carried(item)));
+            }
+            (Kind::Json { buffer, .. }, None) => {
+                if !buffer.trim_ascii_start().is_empty() {
+                    emit(Carried::Message {
+                        position,
+                        bytes: buffer,
+                        event: None,
+                    });
+                }
+            }
+            (_, Some(loss)) => {
+                if seen > 0 || gap {
+                    emit(Carried::Lost {
+                        position,
+                        seen,
+                        missing,
+                        loss,
+                    });
+                }
+            }
+        }
+        self.kind.release();
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        self.lost.get_or_insert(loss);
+        self.coding = match self.coding {
+            Stage::Plain => Stage::Plain,
+            _ => Stage::Opaque,
+        };
+        self.kind.release();
+    }
+}
+
+impl Kind {
+    fn push(
+        &mut self,
+        position: u64,
+        bytes: &[u8],
+        emit: &mut dyn FnMut(Carried<'_>),
+    ) -> Result<(), Loss> {
+        match self {
+            Self::Json { buffer, max } => {
+                let needed = buffer.len() + bytes.len();
+                if needed > *max {
+                    return Err(Loss::TooLarge);
+                }
+                if needed > buffer.capacity() && needed > SMALL {
+                    let room = (needed + needed / 8).min(*max).max(needed);
+                    buffer.reserve_exact(room - buffer.len());
+                }
+                buffer.extend_from_slice(bytes);
+            }
+            Self::Events(events) => events.push(position, bytes, &mut |item| emit(carried(item))),
+        }
+        Ok(())
+    }
+
+    fn release(&mut self) {
+        match self {
+            Self::Json { buffer, .. } => *buffer = Vec::new(),
+            Self::Events(events) => **events = Events::new(0),
+        }
+    }
+}
+
+fn carried(item: Item<'_>) -> Carried<'_> {
+    let lost = |position, seen, loss| Carried::Lost {
+        position,
+        seen,
+        missing: Some(0),
+        loss,
+    };
+    match item {
+        Item::Event {
+            position,
+            name,
+            id,
+            data,
+        } => Carried::Message {
+            position,
+            bytes: data,
+            event: Some(EventFields { name, id }),
+        },
+        Item::Oversize { position, bytes } => lost(position, bytes, Loss::TooLarge),
+        Item::Unfinished { position, bytes } => lost(position, bytes, Loss::Unfinished),
+    }
+}

@@ -1,0 +1,267 @@
+//! Decompresses bodies piece by piece.
+//!
+//! A few bytes may become gigabytes, so output is handed over in pieces of a fixed size, and whoever
+//! takes them says when it is enough. The checksum at the end of a body is its receiver's business.
+
+mod gzip;
+mod step;
+
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+use flate2::Decompress;
+
+use self::gzip::Gzip;
+pub(super) use self::step::Failed;
+use self::step::{Step, inflated};
+use super::head::Coding;
+
+/// Output is handed over in pieces of up to this size, in bytes.
+const PIECE: usize = 16 << 10;
+
+/// The largest window of zstd, as a power of two: the 8 MiB that HTTP allows.
+#[cfg(feature = "store")]
+const ZSTD_WINDOW: u32 = 23;
+
+/// Decompresses one body.
+pub(super) struct Decompressor {
+    format: Format,
+    is_over: bool,
+}
+
+enum Format {
+    Gzip(Box<Gzip>),
+    /// What HTTP calls deflate is zlib, and some send it without zlib's frame. The first byte tells.
+    Deflate(Option<Box<Decompress>>),
+    Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
+    #[cfg(feature = "store")]
+    Zstd(Box<zstd::stream::raw::Decoder<'static>>),
+}
+
+impl Decompressor {
+    /// A decompressor for a coding; `None` for one that is not known here, and for none at all.
+    pub(super) fn new(coding: Coding) -> Option<Self> {
+        let format = match coding {
+            Coding::Identity | Coding::Unknown => return None,
+            Coding::Gzip => Format::Gzip(Box::default()),
+            Coding::Deflate => Format::Deflate(None),
+            Coding::Brotli => {
+                let allocator = StandardAlloc::default;
+                let state = BrotliState::new(allocator(), allocator(), allocator());
+                Format::Brotli(Box::new(state))
+            }
+            #[cfg(feature = "store")]
+            Coding::Zstd => {
+                let mut decoder = zstd::stream::raw::Decoder::new().ok()?;
+                let window = zstd::zstd_safe::DParameter::WindowLogMax(ZSTD_WINDOW);
+                decoder.set_parameter(window).ok()?;
+                Format::Zstd(Box::new(decoder))
+            }
+            // Only the message store brings the library along.
+            #[cfg(not(feature = "store"))]
+            Coding::Zstd => return None,
+        };
+        Some(Self {
+            format,
+            is_over: false,
+        })
+    }
+
+    /// Decompresses the body's next bytes, and hands over what they are. `take` returns false when it
+    /// is enough.
+    pub(super) fn push(
+        &mut self,
+        mut input: &[u8],
+        mut take: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), Failed> {
+        let mut piece = [0; PIECE];
+        loop {
+            if self.is_over {
+                // Some readers go on with what follows, and others do not.
+                return if input.is_empty() {
+                    Ok(())
+                } else {
+                    Err(Failed)
+                };
+            }
+            let step = self.format.step(input, &mut piece)?;
+            input = &input[step.read..];
+            self.is_over = step.is_over;
+            if step.written > 0 && !take(&piece[..step.written]) {
+                return Err(Failed);
+            }
+            if input.is_empty() && step.written < piece.len() {
+                return Ok(());
+            }
+            if step.read == 0 && step.written == 0 && !step.is_over {
+                return Err(Failed);
+            }
+        }
+    }
+
+    /// Whether the end of the compressed data was seen.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
+
+impl Format {
+    fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, Failed> {
+        match self {
+            Self::Gzip(gzip) => gzip.step(input, output),
+            Self::Deflate(inflate) => {
+                if let (None, Some(&first)) = (&inflate, input.first()) {
+                    let has_frame = first & 0x0f == 8 && first >> 4 <= 7;
+                    *inflate = Some(Box::new(Decompress::new(has_frame)));
+                }
+                match inflate {
+                    Some(inflate) => inflated(inflate, input, output),
+                    None => Ok(Step::default()),
+                }
+            }
+            Self::Brotli(state) => {
+                let (mut left, mut read) = (input.len(), 0);
+                let (mut room, mut written, mut total) = (output.len(), 0, 0);
+                let result = BrotliDecompressStream(
+                    &mut left,
+                    &mut read,
+                    input,
+                    &mut room,
+                    &mut written,
+                    output,
+                    &mut total,
+                    state,
+                );
+                if matches!(result, BrotliResult::ResultFailure) {
+                    return Err(Failed);
+                }
+                Ok(Step {
+                    read,
+                    written,
+                    is_over: matches!(result, BrotliResult::ResultSuccess),
+                })
+            }
+            #[cfg(feature = "store")]
+            Self::Zstd(decoder) => {
+                use zstd::stream::raw::Operation as _;
+
+                let status = decoder.run_on_buffers(input, output).map_err(|_| Failed)?;
+                Ok(Step {
+                    read: status.bytes_read,
+                    written: status.bytes_written,
+                    is_over: status.remaining == 0,
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zlib(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn deflate(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn decompress(coding: Coding, chunks: &[&[u8]]) -> Result<(Vec<u8>, bool), Failed> {
+        let mut decompressor = Decompressor::new(coding).unwrap();
+        let mut out = Vec::new();
+        for chunk in chunks {
+            decompressor.push(chunk, |bytes| {
+                out.extend_from_slice(bytes);
+                true
+            })?;
+        }
+        Ok((out, decompressor.is_over()))
+    }
+
+    /// `hello\n` by the reference encoder.
+    const BROTLI: &[u8] = b"\x8b\x02\x80hello\n\x03";
+
+    #[test]
+    fn every_coding_comes_back_at_any_cut() {
+        let text = br#"{"jsonrpc":"2.0","id":1,"result":{}}"#.repeat(50);
+        let samples = vec![
+            (Coding::Gzip, gzip(&text), text.clone()),
+            (Coding::Deflate, zlib(&text), text.clone()),
+            (Coding::Deflate, deflate(&text), text.clone()),
+            (Coding::Brotli, BROTLI.to_vec(), b"hello\n".to_vec()),
+        ];
+        #[cfg(feature = "store")]
+        let zstd = Some((Coding::Zstd, zstd::encode_all(&text[..], 3).unwrap(), text));
+        #[cfg(not(feature = "store"))]
+        let zstd = None;
+        for (coding, compressed, text) in samples.into_iter().chain(zstd) {
+            for cut in 0..=compressed.len() {
+                let (one, other) = compressed.split_at(cut);
+                let whole = Ok((text.clone(), true));
+                assert_eq!(
+                    decompress(coding, &[one, other]),
+                    whole,
+                    "{coding:?} at {cut}"
+                );
+            }
+            let bytes: Vec<&[u8]> = compressed.chunks(1).collect();
+            assert_eq!(decompress(coding, &bytes), Ok((text, true)), "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn what_follows_the_end_is_not_guessed_at() {
+        let mut twice = gzip(b"one");
+        twice.extend(gzip(b"two"));
+        assert_eq!(decompress(Coding::Gzip, &[&twice]), Err(Failed));
+        assert!(Decompressor::new(Coding::Unknown).is_none());
+    }
+
+    #[test]
+    fn a_bomb_is_stopped_where_it_is_enough() {
+        let bomb = gzip(&vec![0; 64 << 20]);
+        assert!(bomb.len() < 400 << 10);
+        let mut decompressor = Decompressor::new(Coding::Gzip).unwrap();
+        let mut taken = 0;
+        let result = decompressor.push(&bomb, |bytes| {
+            taken += bytes.len();
+            taken < 1 << 20
+        });
+        assert_eq!(result, Err(Failed));
+        assert!(taken <= (1 << 20) + PIECE);
+    }
+
+    proptest! {
+        #[test]
+        fn damage_never_panics(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..300),
+            coding in prop::sample::select(vec![Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd]),
+            has_start in any::<bool>(),
+        ) {
+            if has_start {
+                let start = gzip(b"some text to begin with");
+                bytes.splice(0..0, start[..start.len() - 12].iter().copied());
+            }
+            if let Some(mut decompressor) = Decompressor::new(coding) {
+                let _ = decompressor.push(&bytes, |_| true);
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Streams of server-sent events, as HTML defines them, one byte at a time.
+//!
+//! An event is a few lines and a blank one. Lines end in a carriage return, a line feed, or both; the
+//! data of several `data` lines is joined by line feeds; what no blank line ends is no event. Data goes
+//! into its buffer as it comes, so a message of megabytes is held once. After a loss, everything up to
+//! the next blank line is skipped: it belongs to an event that was torn.
+
+/// The longest name or id of an event that is kept, in bytes. The rest of it is dropped.
+const MAX_WORD: usize = 256;
+
+/// A buffer of up to this capacity is kept between events.
+const KEPT_CAPACITY: usize = 16 << 10;
+
+const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// What comes out of [`Events`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// An event.
+    Event {
+        /// Where its first line starts.
+        position: u64,
+        /// Its type; empty where it has none, which means `message`.
+        name: &'a [u8],
+        /// Its id, where it has one of its own.
+        id: Option<&'a [u8]>,
+        /// Its data; may be empty.
+        data: &'a [u8],
+    },
+    /// An event whose data is above the maximum, and was not kept.
+    Oversize {
+        /// Where its first line starts.
+        position: u64,
+        /// Bytes of its data.
+        bytes: u64,
+    },
+    /// The stream ended within an event, which is none for that reason.
+    Unfinished {
+        /// Where its first line starts.
+        position: u64,
+        /// Bytes of its data so far.
+        bytes: u64,
+    },
+}
+
+/// Splits one stream into events.
+#[derive(Debug)]
+pub struct Events {
+    max_data: usize,
+    line: Line,
+    /// Bytes of a byte order mark that came; above its length where the beginning is over.
+    mark: usize,
+    /// The byte before was a carriage return, so a line feed belongs to it.
+    after_return: bool,
+    /// A loss: what comes belongs to a torn event.
+    is_torn: bool,
+    /// Where the current event starts, if it has.
+    start: Option<u64>,
+    name: Vec<u8>,
+    id: Option<Vec<u8>>,
+    data: Vec<u8>,
+    /// Lines of data so far.
+    lines: u64,
+    /// Bytes of data so far, kept or not.
+    bytes: u64,
+    /// Its data is not kept.
+    is_too_large: bool,
+}
+
+/// Where in a line the next byte is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Start,
+    /// In a field's name: the first bytes of it, and its length.
+    Name([u8; 5], usize),
+    /// Behind the colon, where one space may stand.
+    Colon(Field),
+    Value(Field),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Data,
+    Event,
+    Id,
+    /// A comment, `retry`, or a field that is not known.
+    Other,
+}
+
+impl Events {
+    /// Splits a stream from its first byte. Data of an event above `max_data` bytes is not kept.
+    pub fn new(max_data: usize) -> Self {
+        Self {
+            max_data,
+            line: Line::Start,
+            mark: 0,
+            after_return: false,
+            is_torn: false,
+            start: None,
+            name: Vec::new(),
+            id: None,
+            data: Vec::new(),
+            lines: 0,
+            bytes: 0,
+            is_too_large: false,
+        }
+    }
+
+    /// Bytes of memory held for the current event.
+    pub fn memory(&self) -> usize {
+        self.data.capacity()
+    }
+
+    /// The data of the current event so far, as far as it is kept.
+    pub fn unfinished(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// Keeps no data of the current event.
+    pub fn abandon(&mut self) {
+        self.data = Vec::new();
+        self.is_too_large = true;
+    }
+
+    /// Takes in the stream's next bytes, of which the first is at `position`.
+    pub fn push(&mut self, position: u64, bytes: &[u8], emit: &mut dyn FnMut(Item<'_>)) {
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            if self.mark < BOM.len() {
+                if byte == BOM[self.mark] {
+                    self.mark += 1;
+                    at += 1;
+                    continue;
+                }
+                // Half a mark is the beginning of a field that is not known.
+                if self.mark > 0 {
+                    self.line = Line::Value(Field::Other);
+                }
+                self.mark = BOM.len();
+            }
+            let here = position + at as u64;
+            let after_return = std::mem::take(&mut self.after_return);
+            match byte {
+                b'\n' if after_return => at += 1,
+                b'\n' | b'\r' => {
+                    self.after_return = byte == b'\r';
+                    self.end_of_line(emit);
+                    at += 1;
+                }
+                _ => at += self.within_line(here, &bytes[at..]),
+            }
+        }
+    }
+
+    /// Notes that bytes were lost.
+    pub fn hole(&mut self) {
+        self.is_torn = true;
+        self.mark = BOM.len();
+        self.after_return = false;
+        // The next end of a line ends one whose beginning is not known.
+        self.line = Line::Value(Field::Other);
+        self.forget();
+    }
+
+    /// Whether the stream is within an event, or within a loss.
+    pub fn is_within(&self) -> bool {
+        self.start.is_some() || self.is_torn
+    }
+
+    /// Ends the stream.
+    pub fn finish(&mut self, emit: &mut dyn FnMut(Item<'_>)) {
+        if let Some(position) = self.start
+            && self.bytes > 0
+        {
+            emit(Item::Unfinished {
+                position,
+                bytes: self.bytes,
+            });
+        }
+        self.forget();
+    }
+
+    /// Takes in bytes of a line, of which the first does not end it. Returns how many.
+    fn within_line(&mut self, position: u64, bytes: &[u8]) -> usize {
+        let byte = bytes[0];
+        match self.line {
+            Line::Start => {
+                self.start.get_or_insert(position);
+                self.line = Line::Name([0; 5], 0);
+                0
+            }
+            Line::Name(name, length) if byte == b':' => {
+                self.line = Line::Colon(field(name, length));
+                self.begin_value();
+                1
+            }
+            Line::Name(mut name, length) => {
+                if let Some(slot) = name.get_mut(length) {
+                    *slot = byte;
+                }
+                self.line = Line::Name(name, length.saturating_add(1));
+                1
+            }
+            Line::Colon(field) => {
+                self.line = Line::Value(field);
+                usize::from(byte == b' ')
+            }
+            Line::Value(field) => {
+                let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
+                self.value(field, &bytes[..end]);
+                end
+            }
+        }
+    }
+
+    /// Makes room for the value of the field whose name just ended.
+    fn begin_value(&mut self) {
+        match self.line {
+            Line::Colon(Field::Data) if !self.is_torn => {
+                if self.lines > 0 {
+                    self.add_data(b"\n");
+                }
+                self.lines += 1;
+            }
+            Line::Colon(Field::Event) => self.name.clear(),
+            Line::Colon(Field::Id) => self.id = Some(Vec::new()),
+            _ => {}
+        }
+    }
+
+    fn value(&mut self, field: Field, bytes: &[u8]) {
+        if self.is_torn {
+            return;
+        }
+        match field {
+            Field::Data => self.add_data(bytes),
+            Field::Event => add_word(&mut self.name, bytes),
+            Field::Id => add_word(self.id.get_or_insert_default(), bytes),
+            Field::Other => {}
+        }
+    }
+
+    /// Adds to the data. A large buffer grows by an eighth of its size.
+    fn add_data(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.is_too_large |= self.bytes > self.max_data as u64;
+        if self.is_too_large {
+            self.data = Vec::new();
+            return;
+        }
+        let needed = self.data.len() + bytes.len();
+        if needed > self.data.capacity() && needed > KEPT_CAPACITY {
+            let room = (needed + needed / 8).min(self.max_data).max(needed);
+            self.data.reserve_exact(room - self.data.len());
+        }
+        self.data.extend_from_slice(bytes);
+    }
+
+    fn end_of_line(&mut self, emit: &mut dyn FnMut(Item<'_>)) {
+        match std::mem::replace(&mut self.line, Line::Start) {
+            Line::Start => self.end_of_event(emit),
+            Line::Name(name, length) => {
+                // A name alone is a field with an empty value.
+                self.line = Line::Colon(field(name, length));
+                self.begin_value();
+                self.line = Line::Start;
+            }
+            Line::Colon(_) | Line::Value(_) => {}
+        }
+    }
+
+    /// A blank line.
+    fn end_of_event(&mut self, emit: &mut dyn FnMut(Item<'_>)) {
+        if std::mem::take(&mut self.is_torn) {
+            self.forget();
+            return;
+        }
+        let position = self.start.unwrap_or(0);
+        if self.is_too_large {
+            emit(Item::Oversize {
+                position,
+                bytes: self.bytes,
+            });
+        } else if self.lines > 0 || self.id.is_some() {
+            // An id that contains a zero is none.
+            let id = self.id.as_deref().filter(|id| !id.contains(&0));
+            emit(Item::Event {
+                position,
+                name: &self.name,
+                id,
+                data: &self.data,
+            });
+        }
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.start = None;
+        self.name.clear();
+        self.id = None;
+        self.data.clear();
+        if self.data.capacity() > KEPT_CAPACITY {
+            self.data = Vec::new();
+        }
+        self.lines = 0;
+        self.bytes = 0;
+        self.is_too_large = false;
+    }
+}
+
+fn field(name: [u8; 5], length: usize) -> Field {
+    match name.get(..length) {
+        Some(b"data") => Field::Data,
+        Some(b"event") => Field::Event,
+        Some(b"id") => Field::Id,
+        _ => Field::Other,
+    }
+}
+
+fn add_word(word: &mut Vec<u8>, bytes: &[u8]) {
+    let room = MAX_WORD.saturating_sub(word.len());
+    word.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+}
+
+#[cfg(test)]
+mod tests;
