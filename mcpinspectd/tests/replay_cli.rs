@@ -2,11 +2,18 @@
 //! and servers that misbehave; in the server's place; and alone.
 #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
+#[path = "support/folder.rs"]
+mod folder;
+#[path = "support/running.rs"]
+mod running;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use folder::Folder;
+use running::Running;
 use serde_json::{Value, json};
 
 /// A server in a few lines. Its argument says how it behaves.
@@ -53,20 +60,18 @@ for line in sys.stdin:
 "#;
 
 struct Place {
-    folder: tempfile::TempDir,
+    folder: Folder,
 }
 
 impl Place {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("server.py"), SERVER).unwrap();
-        let place = Self { folder };
-        std::fs::write(place.tape(), tape()).unwrap();
-        place
+        let folder = Folder::with_server(SERVER);
+        folder.write("session.jsonl", &tape());
+        Self { folder }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.path(name)
     }
 
     fn tape(&self) -> PathBuf {
@@ -79,9 +84,8 @@ impl Place {
             .arg("replay")
             .arg(self.tape())
             .args(options)
-            .args(["--to", "--", "python3"])
-            .arg(self.path("server.py"))
-            .arg(how)
+            .args(["--to", "--"])
+            .args(self.folder.server(how))
             .arg(self.path("pids"))
             .stdin(Stdio::null())
             .output()
@@ -271,6 +275,38 @@ fn servers_that_misbehave_are_reported_and_leave_nothing_behind() {
 }
 
 #[test]
+fn a_server_at_a_url_is_asked_too() {
+    let place = Place::new();
+    place
+        .folder
+        .write("odd.py", include_str!("call_cli/odd_http.py"));
+    let mut server = Command::new("python3");
+    let server = server.arg(place.path("odd.py")).arg(place.path("requests"));
+    let server = Running::start(server);
+    let replay = |path: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_mcpinspect"))
+            .arg("replay")
+            .arg(place.tape())
+            .args(["--json", "--header", "A: b", "--to"])
+            .arg(format!("http://127.0.0.1:{}{path}", server.said))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report
+    };
+    let report = replay("/plain");
+    assert_eq!(report["requests"], report["answers"], "{report}");
+    let kinds = |report: &Value| report["differences"].to_string();
+    assert!(!kinds(&report).contains("no_answer"), "{report}");
+    // A request that fails by itself is not waited for.
+    let began = Instant::now();
+    let report = replay("/gone");
+    assert!(kinds(&report).contains("Session not found"), "{report}");
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
 fn what_is_not_possible_is_an_error() {
     let place = Place::new();
     let run = |arguments: &[&str]| {
@@ -285,12 +321,11 @@ fn what_is_not_possible_is_an_error() {
     };
     let tape = place.tape();
     let tape = tape.to_str().unwrap();
-    assert!(
-        run(&[tape, "--to", "http://localhost/mcp"]).contains("only servers on standard input")
-    );
+    assert!(run(&[tape, "--to", "http://127.0.0.1:1/mcp"]).contains("refused the connection"));
+    assert!(run(&[tape, "--to", "localhost"]).contains("no URL of HTTP"));
     assert!(run(&[tape, "--to", "--", "/no/such/server"]).contains("cannot start"));
     assert!(run(&["/no/such/tape", "--to", "--", "true"]).contains("cannot read"));
-    assert!(run(&[tape, "--to"]).contains("command is missing"));
+    assert!(run(&[tape, "--to"]).contains("the server is missing"));
     assert!(run(&[tape, "--as-server", "--to", "--", "true"]).contains("cannot be used with"));
     assert!(run(&[tape, "--fail", "ping"]).contains("--as-server"));
     assert!(run(&[tape, "--speed", "0", "--to", "--", "true"]).contains("0.1 to 100"));

@@ -1,10 +1,17 @@
-//! `mcpinspect call` on the official server that has everything: each method, and what it answers.
+//! `mcpinspect call` on the official server that has everything: each method, and what it answers, on each
+//! transport that it has.
 
-use std::process::{Command, Stdio};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::places;
 use serde_json::Value;
+
+/// How long the server may take to listen.
+const START: Duration = Duration::from_secs(20);
 
 /// A method with its options, and a place in the result that says it was understood.
 const METHODS: [(&str, &str, &str); 11] = [
@@ -41,23 +48,78 @@ const METHODS: [(&str, &str, &str); 11] = [
     ("logging/setLevel --level debug", "", ""),
 ];
 
-fn call(options: &str) -> Result<(Option<i32>, Value)> {
+fn everything() -> Result<PathBuf> {
     let package = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-    let output = Command::new(places::program("mcpinspect")?)
-        .args(["call", "--structured"])
-        .args(options.split(' '))
-        .args(["--", "node"])
-        .arg(places::node_directory()?.join(package))
-        .stdin(Stdio::null())
-        .output()?;
+    Ok(places::node_directory()?.join(package))
+}
+
+fn call(options: &str) -> Result<(Option<i32>, Value)> {
+    told(
+        Command::new(places::program("mcpinspect")?)
+            .args(["call", "--structured"])
+            .args(options.split(' '))
+            .args(["--", "node"])
+            .arg(everything()?),
+    )
+}
+
+fn told(command: &mut Command) -> Result<(Option<i32>, Value)> {
+    let output = command.stdin(Stdio::null()).output()?;
     let told = serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))?;
     Ok((output.status.code(), told))
 }
 
-#[test]
-fn the_everything_server_is_asked_everything() -> Result<()> {
+/// The server at a URL of this machine.
+struct Running {
+    child: Child,
+    url: String,
+}
+
+impl Running {
+    fn start(transport: &str, path: &str) -> Result<Self> {
+        let free = TcpListener::bind("127.0.0.1:0")?;
+        let place = free.local_addr()?;
+        drop(free);
+        let child = Command::new("node")
+            .arg(everything()?)
+            .arg(transport)
+            .env("PORT", place.port().to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let running = Self {
+            child,
+            url: format!("http://{place}{path}"),
+        };
+        let until = Instant::now() + START;
+        while TcpStream::connect(place).is_err() {
+            ensure!(Instant::now() < until, "{transport}: nobody listens");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(running)
+    }
+
+    fn call(&self, options: &str) -> Result<(Option<i32>, Value)> {
+        told(
+            Command::new(places::program("mcpinspect")?)
+                .args(["call", "--structured", "--url", &self.url])
+                .args(options.split(' ')),
+        )
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Holds the answers to each method to what is known of them.
+fn each_method(ask: impl Fn(&str) -> Result<(Option<i32>, Value)>) -> Result<()> {
     for (options, place, expected) in METHODS {
-        let (status, told) = call(options)?;
+        let (status, told) = ask(options)?;
         ensure!(
             status == Some(0) && told["success"] == true,
             "{options}: {told}"
@@ -69,6 +131,85 @@ fn the_everything_server_is_asked_everything() -> Result<()> {
         );
     }
     Ok(())
+}
+
+#[test]
+fn the_everything_server_is_asked_everything() -> Result<()> {
+    each_method(call)
+}
+
+#[test]
+fn the_everything_server_is_asked_everything_over_http() -> Result<()> {
+    for (transport, path) in [("streamableHttp", "/mcp"), ("sse", "/sse")] {
+        let running = Running::start(transport, path)?;
+        each_method(|options| running.call(options)).context(transport)?;
+        for (options, category, code) in [
+            ("tools/call --tool get-sum --arg a=2", "validation", 1),
+            ("x/y", "protocol", 1),
+            ("ping --era modern", "protocol", 1),
+        ] {
+            let (status, told) = running.call(options)?;
+            ensure!(status == Some(code), "{transport} {options}: {told}");
+            let found = &told["error"]["category"];
+            ensure!(found == category, "{transport} {options}: {told}");
+        }
+        let (_, told) =
+            running.call("tools/call --tool trigger-sampling-request --arg prompt=hi")?;
+        ensure!(asked_for_a_sample(&told)?, "{transport}: {told}");
+        // It tells something each five seconds.
+        let (_, told) = running.call("tools/call --tool toggle-simulated-logging --watch 7s")?;
+        let logs = told["logs"].as_array().map_or(0, Vec::len);
+        ensure!(logs > 0 && told["success"] == true, "{transport}: {told}");
+    }
+    Ok(())
+}
+
+/// What the kernel saw is what this side said and heard, and nothing is missing.
+#[test]
+fn the_wire_is_what_the_kernel_saw() -> Result<()> {
+    let (status, told) = call("tools/call --wire --tool echo --arg message=hi")?;
+    ensure!(status == Some(0), "{told}");
+    let wire = &told["wire"];
+    let messages = wire["messages"].as_array().context("no messages")?;
+    let methods: Vec<&str> = messages
+        .iter()
+        .filter_map(|message| message["method"].as_str())
+        .collect();
+    for method in [
+        "initialize",
+        "notifications/initialized",
+        "tools/list",
+        "tools/call",
+    ] {
+        ensure!(methods.contains(&method), "no {method}: {methods:?}");
+    }
+    let answer = messages.iter().rfind(|message| {
+        message["kind"] == "response" && message["direction"] == "server_to_client"
+    });
+    let raw = answer.and_then(|answer| answer["raw"].as_str());
+    let raw: Value = serde_json::from_str(raw.context("no answer")?)?;
+    ensure!(raw["result"] == told["result"], "{told}");
+    let calls = wire["calls"].as_array().context("no calls")?;
+    let call = calls.iter().find(|call| call["method"] == "tools/call");
+    let time = call.and_then(|call| call["durationMs"].as_f64());
+    let whole = told["durationMs"].as_f64().unwrap_or_default();
+    ensure!(
+        time.is_some_and(|time| 0.0 < time && time <= whole),
+        "{told}"
+    );
+    let streams = wire["streams"].as_array().context("no ledger")?;
+    ensure!(streams.len() == 2, "{wire}");
+    ensure!(
+        streams.iter().all(|stream| stream["bytes_lost"] == 0),
+        "{wire}"
+    );
+    Ok(())
+}
+
+fn asked_for_a_sample(told: &Value) -> Result<bool> {
+    let asked = told["serverRequests"].as_array().context("no requests")?;
+    let mut methods = asked.iter().map(|request| &request["method"]);
+    Ok(methods.any(|method| method == "sampling/createMessage"))
 }
 
 #[test]
@@ -98,11 +239,6 @@ fn the_everything_server_fails_in_each_way() -> Result<()> {
 #[test]
 fn the_everything_server_asks_back() -> Result<()> {
     let (_, told) = call("tools/call --tool trigger-sampling-request --arg prompt=hi")?;
-    let asked = told["serverRequests"].as_array().context("no requests")?;
-    let mut methods = asked.iter().map(|request| &request["method"]);
-    ensure!(
-        methods.any(|method| method == "sampling/createMessage"),
-        "{told}"
-    );
+    ensure!(asked_for_a_sample(&told)?, "{told}");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Requests to a server and their answers, several at a time if need be.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -31,6 +31,8 @@ pub struct Settings {
     pub capabilities: Value,
     /// From which severity on the server shall log, if at all. Revisions with a handshake are not told.
     pub log_level: Option<String>,
+    /// Whether to ask how far calls are.
+    pub progress: bool,
     /// What the server is answered.
     pub replies: Replies,
 }
@@ -49,8 +51,8 @@ pub enum Patience {
 pub struct Answer {
     /// The request's id.
     pub id: u64,
-    /// The result, or the error, as the server wrote it.
-    pub outcome: Result<Box<RawValue>, Box<RawValue>>,
+    /// The result, as the server wrote it, or why there is none.
+    pub outcome: Result<Box<RawValue>, Failure>,
 }
 
 /// A client's side of a session.
@@ -62,9 +64,12 @@ pub struct Connection<'p> {
     next_id: u64,
     /// Until when the server may take its time.
     until: Duration,
-    pub(super) open: BTreeSet<u64>,
+    /// The methods of what was asked, by id.
+    pub(super) open: BTreeMap<u64, String>,
     pub(super) answers: VecDeque<Answer>,
     pub(super) outbox: VecDeque<String>,
+    /// Why the last notification or reply did not arrive, where that is known.
+    pub(super) undelivered: Option<Failure>,
     /// What was heard beside the answers.
     pub heard: Heard,
 }
@@ -78,9 +83,10 @@ impl<'p> Connection<'p> {
             era: Era::Legacy,
             next_id: 1,
             until: Duration::ZERO,
-            open: BTreeSet::new(),
+            open: BTreeMap::new(),
             answers: VecDeque::new(),
             outbox: VecDeque::new(),
+            undelivered: None,
             heard: Heard::default(),
         }
     }
@@ -105,9 +111,7 @@ impl<'p> Connection<'p> {
             self.give_up(id);
             return Err(self.late(method));
         };
-        answer
-            .outcome
-            .map_err(|error| Failure::refused(method, tree(&error)))
+        answer.outcome
     }
 
     /// Sends a request, and again with the input that the server says it requires.
@@ -123,6 +127,7 @@ impl<'p> Connection<'p> {
         for _ in 0..ROUNDS {
             let mut params = params.clone();
             params.append(&mut input);
+            self.ask_for_progress(method, &mut params);
             let result = self.request(method, params)?;
             if self.era == Era::Legacy {
                 return Ok(result);
@@ -138,6 +143,19 @@ impl<'p> Connection<'p> {
             "input_required",
             format!("the server asked for input {ROUNDS} times in a row"),
         ))
+    }
+
+    /// Asks to be told how far it is, where a server may have something to do.
+    fn ask_for_progress(&self, method: &str, params: &mut Map<String, Value>) {
+        let may_take_time = matches!(method, "tools/call" | "resources/read" | "prompts/get");
+        if !self.settings.progress || !may_take_time {
+            return;
+        }
+        let meta = params.entry("_meta").or_insert_with(|| json!({}));
+        if let Value::Object(meta) = meta {
+            let token = meta.entry("progressToken");
+            token.or_insert_with(|| self.next_id.into());
+        }
     }
 
     /// What a result that says `input_required` is answered with.
@@ -223,13 +241,40 @@ impl<'p> Connection<'p> {
         }
         let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.outbox.push_back(line.to_string());
-        self.until = match self.settings.patience {
-            Patience::Each(time) => self.peer.elapsed().saturating_add(time),
-            Patience::All(time) => time,
-        };
-        self.open.insert(id);
+        self.until = self.deadline();
+        self.open.insert(id, method.to_owned());
         self.flush()?;
         Ok(id)
+    }
+
+    /// Until when what is sent now may take.
+    fn deadline(&self) -> Duration {
+        match self.settings.patience {
+            Patience::Each(time) => self.peer.elapsed().saturating_add(time),
+            Patience::All(time) => time,
+        }
+    }
+
+    /// Sends a notification, and waits until it has arrived, where that can be known.
+    ///
+    /// # Errors
+    /// As [`Connection::send`]; or the server did not accept it.
+    pub fn deliver(&mut self, method: &str, params: &Map<String, Value>) -> Result<(), Failure> {
+        self.until = self.deadline();
+        self.undelivered = None;
+        self.notify(method, params)?;
+        if !self.peer.is_sending() {
+            return Ok(());
+        }
+        while self.peer.is_sending() {
+            if self.peer.elapsed() >= self.until {
+                return Err(self.late(method));
+            }
+            self.take_in(HELD_UP)?;
+        }
+        // Why it did not arrive may come behind other things.
+        self.listen(HELD_UP)?;
+        self.undelivered.take().map_or(Ok(()), Err)
     }
 
     /// Sends a notification.
@@ -347,7 +392,12 @@ impl<'p> Connection<'p> {
     }
 
     pub(super) fn gone(&mut self) -> Failure {
-        Failure::ended(&self.peer.end())
+        self.peer.end().failure()
+    }
+
+    /// Lets the transport know a tool that is about to be called.
+    pub fn learn(&mut self, tool: &Value) {
+        self.peer.learn(tool);
     }
 }
 

@@ -5,8 +5,6 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::peer::End;
-
 /// The code of an error that has none.
 const REFUSED: &str = "error";
 
@@ -50,7 +48,7 @@ pub enum Code {
 }
 
 /// A failure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
     /// Whose it is.
     pub category: Category,
@@ -77,24 +75,6 @@ impl Failure {
     pub fn with(mut self, details: Value) -> Self {
         self.details = details;
         self
-    }
-
-    /// The server ended, or closed its output, before it answered.
-    pub fn ended(end: &End) -> Self {
-        let code = match end.exited {
-            true => "exited",
-            false => "closed",
-        };
-        let mut message = format!("{} before it answered", end.what);
-        if let Some(line) = &end.last_words {
-            message.push_str("; it said last: ");
-            message.push_str(line);
-        }
-        Self::new(Category::Transport, code, message).with(json!({
-            "exitStatus": end.exit_status,
-            "signal": end.signal,
-            "lastLine": end.last_words,
-        }))
     }
 
     /// The server answered `method` with an error.

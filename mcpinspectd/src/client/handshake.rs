@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::connection::{Connection, client_info, tree};
 use super::era::{Era, Offer, STATEFUL, STATELESS};
-use super::failure::{Category, Failure};
+use super::failure::{Category, Code, Failure};
 
 /// How long to wait for an answer to `server/discover` before trying the older handshake.
 const DISCOVERY: Duration = Duration::from_secs(3);
@@ -63,6 +63,7 @@ impl Connection<'_> {
         let answer = answer.map(|answer| answer.outcome);
         match (answer, offer) {
             (Some(Ok(result)), _) if is_modern(&tree(&result)) => Ok(modern(&result)),
+            (Some(Err(failure)), Offer::Either) if !is_puzzled(&failure) => Err(failure),
             (Some(_), Offer::Either) => self.initialize(None),
             (None, Offer::Either) => self.initialize(Some(id)),
             (Some(Ok(result)), Offer::Only(_)) => Err(Failure::new(
@@ -71,7 +72,7 @@ impl Connection<'_> {
                 format!("the server does not speak revision {STATELESS}"),
             )
             .with(tree(&result))),
-            (Some(Err(error)), Offer::Only(_)) => Err(Failure::refused(DISCOVER, tree(&error))),
+            (Some(Err(failure)), Offer::Only(_)) => Err(failure),
             (None, Offer::Only(_)) => Err(self.late(DISCOVER)),
         }
     }
@@ -102,10 +103,19 @@ impl Connection<'_> {
                     self.notify("notifications/initialized", &Map::new())?;
                     return Ok(legacy(&result));
                 }
-                Err(error) => return Err(Failure::refused(INITIALIZE, tree(&error))),
+                Err(failure) => return Err(failure),
             }
         }
     }
+}
+
+/// Whether the server was reached and did not understand, as one of the other era does not.
+fn is_puzzled(failure: &Failure) -> bool {
+    failure.is_refusal()
+        || matches!(
+            failure.code,
+            Code::Word("http_status" | "not_mcp" | "no_answer")
+        )
 }
 
 /// Whether the result of `server/discover` is that of a server of the modern era.

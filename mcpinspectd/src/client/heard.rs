@@ -32,6 +32,17 @@ pub struct Log {
     pub logger: Option<String>,
 }
 
+/// A notification.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Notified {
+    /// What it is about.
+    pub method: String,
+    /// Its parameters.
+    pub params: Value,
+    /// When it arrived, in RFC 3339.
+    pub timestamp: String,
+}
+
 /// How a server asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -64,6 +75,8 @@ pub enum Remark<'a> {
     Log(&'a Log),
     /// The server asked for something.
     Asked(&'a ServerRequest),
+    /// The server told something, and it is watched.
+    Notified(&'a Notified),
     /// A request has got so far, of a total if that is known.
     Progress {
         /// How far.
@@ -82,6 +95,10 @@ pub struct Heard {
     pub logs: Vec<Log>,
     /// Requests of the server, in order.
     pub requests: Vec<ServerRequest>,
+    /// Notifications other than log messages, if they are watched.
+    pub notifications: Vec<Notified>,
+    /// Whether notifications are kept and told.
+    pub is_watched: bool,
     /// Whether the server said that its tools changed.
     pub tools_changed: bool,
     /// Gets everything at once.
@@ -126,6 +143,23 @@ impl Heard {
         let bytes = request.params.to_string().len();
         if self.has_room(self.requests.len(), bytes) {
             self.requests.push(request);
+        }
+    }
+
+    /// Keeps a notification, if they are watched.
+    pub(super) fn notified(&mut self, method: &str, params: &Value) {
+        if !self.is_watched {
+            return;
+        }
+        let notified = Notified {
+            method: method.to_owned(),
+            params: params.clone(),
+            timestamp: Timestamp::now().exact(),
+        };
+        self.tell(Remark::Notified(&notified));
+        let bytes = method.len() + params.to_string().len();
+        if self.has_room(self.notifications.len(), bytes) {
+            self.notifications.push(notified);
         }
     }
 

@@ -33,8 +33,26 @@ impl Connection<'_> {
                 self.heard.note(text);
                 Ok(())
             }
+            Received::Unanswered(id, failure) => {
+                self.unanswered(id, *failure);
+                Ok(())
+            }
             Received::Nothing => Ok(()),
             Received::Closed => Err(self.gone()),
+        }
+    }
+
+    fn unanswered(&mut self, id: Option<u64>, failure: Failure) {
+        match id {
+            None => {
+                self.heard.note(failure.message.clone());
+                self.undelivered = Some(failure);
+            }
+            Some(id) if self.open.remove(&id).is_some() => self.answers.push_back(Answer {
+                id,
+                outcome: Err(failure),
+            }),
+            Some(_) => {}
         }
     }
 
@@ -75,24 +93,24 @@ impl Connection<'_> {
 
     fn response(&mut self, response: &Response<'_>) {
         let asked = match response.id {
-            Some(id) => id.0.parse().ok().filter(|id| self.open.contains(id)),
+            Some(id) => id.0.parse().ok(),
             // A server that could not read the id of a request can only leave it out.
             None => match (response.outcome, self.open.len()) {
-                (Outcome::Error(_), 1) => self.open.first().copied(),
+                (Outcome::Error(_), 1) => self.open.keys().next().copied(),
                 _ => None,
             },
         };
-        let Some(id) = asked else {
+        let asked = asked.and_then(|id| Some((id, self.open.remove(&id)?)));
+        let Some((id, method)) = asked else {
             let id = response.id.map_or("none", |id| id.0);
             let id = bound(id, QUOTED);
             let text = format!("the server answered what is not asked: id {id}");
             self.heard.note(text);
             return;
         };
-        self.open.remove(&id);
         let outcome = match response.outcome {
             Outcome::Result(result) => Ok(result.to_owned()),
-            Outcome::Error(error) => Err(error.to_owned()),
+            Outcome::Error(error) => Err(Failure::refused(&method, tree(error))),
         };
         self.answers.push_back(Answer { id, outcome });
     }
@@ -113,7 +131,11 @@ impl Connection<'_> {
 
     fn notification(&mut self, notification: &Notification<'_>) {
         let params = params(notification.params);
-        match notification.method.as_ref() {
+        let method = notification.method.as_ref();
+        if method != "notifications/message" {
+            self.heard.notified(method, &params);
+        }
+        match method {
             "notifications/message" => {
                 let text = |name: &str| params.get(name).and_then(Value::as_str);
                 let message = match params.get("data") {

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
+use super::failure::{Category, Failure};
+
 /// The server, or what stands for it.
 pub trait Peer {
     /// Takes a line, which has no line break.
@@ -16,6 +20,14 @@ pub trait Peer {
 
     /// Why nothing comes any more.
     fn end(&mut self) -> End;
+
+    /// Whether something that expects no answer has still to arrive, where that can be known.
+    fn is_sending(&self) -> bool {
+        false
+    }
+
+    /// Learns a tool's definition before it is called: over HTTP, some arguments are repeated in headers.
+    fn learn(&mut self, _tool: &Value) {}
 }
 
 /// What became of a line.
@@ -36,6 +48,9 @@ pub enum Received {
     Line(Vec<u8>),
     /// A line of so many bytes, too many to keep.
     TooLong(u64),
+    /// No answer will come to the request with this id, and why. Where the request was answered before,
+    /// it means nothing. Without an id, what failed was a message that expects no answer.
+    Unanswered(Option<u64>, Box<Failure>),
     /// Nothing, for now.
     Nothing,
     /// The end.
@@ -55,6 +70,26 @@ pub struct End {
     pub signal: Option<i32>,
     /// The last line of its standard error, safe to print.
     pub last_words: Option<String>,
+}
+
+impl End {
+    /// The failure of what was not answered before.
+    pub fn failure(&self) -> Failure {
+        let code = match self.exited {
+            true => "exited",
+            false => "closed",
+        };
+        let mut message = format!("{} before it answered", self.what);
+        if let Some(line) = &self.last_words {
+            message.push_str("; it said last: ");
+            message.push_str(line);
+        }
+        Failure::new(Category::Transport, code, message).with(json!({
+            "exitStatus": self.exit_status,
+            "signal": self.signal,
+            "lastLine": self.last_words,
+        }))
+    }
 }
 
 impl fmt::Display for End {

@@ -16,6 +16,7 @@ fn settings() -> Settings {
         patience: Patience::Each(Duration::from_secs(10)),
         capabilities: json!({"roots": {}}),
         log_level: Some("info".to_owned()),
+        progress: true,
         replies: Replies::read(json!({"elicitation/create": {"action": "accept"}})).unwrap(),
     }
 }
@@ -282,6 +283,9 @@ fn input_that_is_required_is_given_under_a_new_id() {
     };
     assert_ne!(first["id"], second["id"]);
     assert_eq!(second["params"]["name"], "t");
+    for call in [first, second] {
+        assert_eq!(call["params"]["_meta"]["progressToken"], call["id"]);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use anyhow::{Context as _, bail};
 use mcpinspectd::bell::Bell;
@@ -15,7 +15,7 @@ use mcpinspectd::preflight::{self, Requirements};
 use mcpinspectd::priority::Priority;
 use mcpinspectd::privileges;
 use mcpinspectd::process::ProcessInfo;
-use mcpinspectd::process::identity::{self, Launched, clients::ClientConfigs};
+use mcpinspectd::process::identity::{Examiner, Launched};
 use mcpinspectd::registry::ServerNames;
 use mcpinspectd::source::kernel::{KernelEnvironment, KernelOptions, KernelSource};
 use rustix::thread::CapabilitySet;
@@ -96,12 +96,12 @@ pub fn start(
         bell,
     };
     let run = format!("{:x}", Timestamp::now().0 / 1_000_000_000);
-    let configs = Arc::new(ClientConfigs::default());
-    let tag_configs = Arc::clone(&configs);
+    let examiner = Arc::<Mutex<Examiner>>::default();
+    let tag_examiner = Arc::clone(&examiner);
     let policy = move |info: &ProcessInfo| {
         let name = || {
-            let identity = identity::of_process(Some(info), None, &tag_configs);
-            Some(identity.server_id.to_string())
+            let mut examiner = tag_examiner.lock().unwrap_or_else(PoisonError::into_inner);
+            Some(examiner.process(info).server_id.to_string())
         };
         let tags = tags.read().unwrap_or_else(PoisonError::into_inner);
         match tags.decide(info.process(), name) {
@@ -114,7 +114,8 @@ pub fn start(
     let identity = move |server: Launched<'_>| {
         let process = server.serving.or(server.origin);
         let uid = process.map(|process| process.process().uid);
-        let mut identity = identity::of_server(server, &configs);
+        let mut examiner = examiner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut identity = examiner.server(server);
         if identity.name_source == "unknown" {
             // Nothing is known of it: it must not be held to the pins of others like it.
             unnamed += 1;

@@ -111,6 +111,20 @@ struct Asked {
     at: Option<usize>,
     params: Option<Value>,
     sent: Duration,
+    /// Why no answer will come, once that is known.
+    failed: Option<String>,
+}
+
+impl Asked {
+    /// Something that is asked now.
+    fn now(at: Option<usize>, params: Option<Value>, sent: Duration) -> Self {
+        Self {
+            at,
+            params,
+            sent,
+            failed: None,
+        }
+    }
 }
 
 impl<'a> Driver<'a> {
@@ -227,11 +241,7 @@ impl<'a> Driver<'a> {
         self.renamed.id(old, id);
         self.ids.insert(at, id);
         self.report.requests += 1;
-        let asked = Asked {
-            at: Some(at),
-            params,
-            sent: self.peer.elapsed(),
-        };
+        let asked = Asked::now(Some(at), params, self.peer.elapsed());
         self.open.insert(id, asked);
         self.flush();
     }

@@ -33,6 +33,7 @@ pub fn list(command: &[String], timeout: Duration) -> anyhow::Result<Listing> {
         patience: Patience::All(timeout),
         capabilities: json!({}),
         log_level: None,
+        progress: false,
         replies: Replies::default(),
     };
     let listing = offered(&mut Connection::new(&mut server, settings), program);

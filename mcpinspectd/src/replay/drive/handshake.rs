@@ -56,23 +56,9 @@ impl Driver<'_> {
         self.next_id += 1;
         let line = json!({"jsonrpc": "2.0", "id": id, "method": INITIALIZE, "params": params});
         self.outbox.push_back(line.to_string());
-        let asked = Asked {
-            at: None,
-            params: None,
-            sent: self.peer.elapsed(),
-        };
+        let asked = Asked::now(None, None, self.peer.elapsed());
         self.open.insert(id, asked);
-        let until = self.peer.elapsed().saturating_add(self.settings.timeout);
-        while self.open.contains_key(&id) {
-            let left = until.saturating_sub(self.peer.elapsed());
-            if left.is_zero() || self.is_over() {
-                let reason = self.stopped.clone();
-                let seconds = self.settings.timeout.as_secs_f64();
-                let reason = reason.unwrap_or_else(|| format!("none within {seconds} s"));
-                return self.unanswered(id, reason);
-            }
-            self.listen(left);
-        }
+        self.answered(id)?;
         if let Some(refused) = self.stopped.take() {
             return Err(refused);
         }

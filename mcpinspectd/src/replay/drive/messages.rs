@@ -24,6 +24,8 @@ const MAX_BYTES: u64 = 1 << 30;
 const MAX_METHODS: usize = 1024;
 /// Replies that wait to be sent; a server that asks more does not read.
 const MAX_REPLIES: usize = 1024;
+/// Notes on the replay; one server can give reason for any number of them.
+const MAX_NOTES: usize = 100;
 /// Unused requests of the tape among which the one with the same parameters is looked for.
 const LOOKED_AT: usize = 64;
 
@@ -32,6 +34,16 @@ impl Driver<'_> {
         match received {
             Received::Line(line) => self.line(&line),
             Received::TooLong(bytes) => self.unasked(NO_MESSAGE, false, bytes),
+            Received::Unanswered(id, failure) => {
+                let asked = id.and_then(|id| self.open.get_mut(&id));
+                match asked {
+                    Some(asked) => asked.failed = Some(failure.message),
+                    None if id.is_none() && self.report.notes.len() < MAX_NOTES => {
+                        self.report.notes.push(failure.message);
+                    }
+                    None => {}
+                }
+            }
             Received::Nothing => {}
             Received::Closed => self.closed(),
         }

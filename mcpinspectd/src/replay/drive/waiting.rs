@@ -25,25 +25,29 @@ impl Driver<'_> {
         };
         let method = self.recording.messages.get(at).and_then(Said::method);
         let stays_open = method.is_some_and(method::stays_open);
-        let Some(sent) = self.open.get(&id).map(|asked| asked.sent) else {
-            return Ok(());
-        };
-        let deadline = sent.saturating_add(self.settings.timeout);
-        while self.open.contains_key(&id) && !stays_open && !self.cancelled.contains(&id) {
+        match stays_open {
+            true => Ok(()),
+            false => self.answered(id),
+        }
+    }
+
+    /// Waits until a request is answered, or cannot be any more.
+    pub(super) fn answered(&mut self, id: u64) -> Result<(), String> {
+        while let (Some(asked), false) = (self.open.get(&id), self.cancelled.contains(&id)) {
+            let deadline = asked.sent.saturating_add(self.settings.timeout);
             let left = deadline.saturating_sub(self.peer.elapsed());
-            if left.is_zero() || self.is_over() {
-                let reason = self.stopped.clone();
+            if asked.failed.is_some() || left.is_zero() || self.is_over() {
+                let reason = asked.failed.clone().or_else(|| self.stopped.clone());
                 let seconds = self.settings.timeout.as_secs_f64();
                 let reason = reason.unwrap_or_else(|| format!("none within {seconds} s"));
-                self.unanswered(id, reason)?;
-                break;
+                return self.unanswered(id, reason);
             }
             self.listen(left);
         }
         Ok(())
     }
 
-    pub(super) fn unanswered(&mut self, id: u64, reason: String) -> Result<(), String> {
+    fn unanswered(&mut self, id: u64, reason: String) -> Result<(), String> {
         let Some(asked) = self.open.remove(&id) else {
             return Ok(());
         };

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use mcpinspectd::client::failure::{Category, Failure};
-use mcpinspectd::client::heard::{Log, ServerRequest};
+use mcpinspectd::client::heard::{Log, Notified, ServerRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::expect::Checked;
 use super::perform::Outcome;
+use super::wire::Wire;
 
 /// The version of the envelope. A change that breaks readers makes it larger.
 const VERSION: u8 = 1;
@@ -27,7 +28,11 @@ pub struct Envelope {
     error: Option<Failure>,
     logs: Vec<Log>,
     server_requests: Vec<ServerRequest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notifications: Option<Vec<Notified>>,
     stderr: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wire: Option<Wire>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     in_script: Option<InScript>,
 }
@@ -55,7 +60,9 @@ impl Envelope {
             error: outcome.failure,
             logs: Vec::new(),
             server_requests: Vec::new(),
+            notifications: None,
             stderr: Vec::new(),
+            wire: None,
             in_script: None,
         }
     }
@@ -66,14 +73,33 @@ impl Envelope {
         self.server_requests.extend(requests);
     }
 
+    /// Adds what the server told while it was watched, and why that ended early if it did.
+    pub fn watched(&mut self, notifications: Vec<Notified>, ended: Option<Failure>) {
+        self.notifications = Some(notifications);
+        if let (None, Some(failure)) = (&self.error, ended) {
+            self.success = false;
+            self.error = Some(failure);
+        }
+    }
+
     /// Adds lines of the server's standard error.
     pub fn overhear(&mut self, lines: Vec<String>) {
         self.stderr.extend(lines);
     }
 
+    /// Adds what was seen on the wire.
+    pub fn attach(&mut self, wire: Option<Wire>) {
+        self.wire = wire;
+    }
+
     /// The result, where there is one.
     pub fn result(&self) -> Option<&RawValue> {
         self.result.as_deref()
+    }
+
+    /// Whether the server was watched after its result.
+    pub fn was_watched(&self) -> bool {
+        self.notifications.is_some()
     }
 
     /// Why it failed, if it did.

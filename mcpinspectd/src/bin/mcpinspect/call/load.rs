@@ -68,7 +68,7 @@ impl Load {
                     }
                 }
                 Ok(_) => {}
-                Err(error) => load.fail(Failure::refused(method, tree(&error))),
+                Err(failure) => load.fail(failure),
             }
         }
         load.whole = connection.elapsed().saturating_sub(start);

@@ -10,13 +10,14 @@ mod perform;
 mod remarks;
 mod schema;
 mod script;
-mod server;
+mod watch;
+mod wire;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use mcpinspectd::client::connection::{Connection, Settings};
 use mcpinspectd::client::failure::Failure;
 use mcpinspectd::client::heard::{Log, ServerRequest};
@@ -29,8 +30,8 @@ use self::input::read_bounded;
 use self::load::Load;
 use self::options::{How, What};
 use self::perform::Session;
-use self::server::Server;
-use crate::server_process::Start;
+use self::wire::{Tap, Wire};
+use crate::target::{Server, Target, Wanted};
 
 /// Largest script, in bytes.
 const MAX_SCRIPT: u64 = 16 << 20;
@@ -40,8 +41,9 @@ const MESSAGE: usize = 1000;
 
 /// Ask an MCP server something, to test or debug it
 ///
-/// Starts the server whose command is behind `--`, or that a client's configuration has under this name, greets it in the era that it speaks, sends one request,
-/// prints the result as JSON, and stops it.
+/// The server is started by the command behind `--`, or is at --url, or is what a client's configuration has
+/// under this name. It is greeted in the era that it speaks and sent one request, whose result is printed as
+/// JSON. Then the session ends.
 ///
 /// METHOD is any method of the protocol: ping, tools/list, tools/call, resources/list, resources/read,
 /// resources/templates/list, prompts/list, prompts/get, completion/complete, logging/setLevel, or another with
@@ -54,6 +56,9 @@ const MESSAGE: usize = 1000;
 ///
 /// With --script, many requests go over one connection, with expectations; the output is a list of such
 /// objects. With --repeat, one request is sent many times, and the output is how long the answers took.
+///
+/// At a URL, the server speaks Streamable HTTP or the older HTTP+SSE, which is found out. In a --header,
+/// `${NAME}` is a variable of the environment, so that secrets need not be on the command line.
 ///
 /// The exit status is 0 if there is a result, also if it says isError; 1 if there is none: the server was not
 /// reached, did not answer, refused, or was not asked because something was missing or wrong; 2 if the command
@@ -87,6 +92,10 @@ pub struct Call {
     /// How many of them may be under way at a time.
     #[arg(long, value_name = "K", requires = "repeat", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     concurrency: u32,
+    /// Add to the envelope what the kernel saw on the wire: frames with their times, lines that are no message,
+    /// how long calls took. Needs root.
+    #[arg(long)]
+    wire: bool,
     /// The server's command.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -98,35 +107,50 @@ struct Done<T> {
     outcome: Result<T, Failure>,
     heard: (Vec<Log>, Vec<ServerRequest>),
     stderr: Vec<String>,
+    wire: Option<Wire>,
     took: Duration,
 }
 
 impl Call {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let start = self.start()?;
+        let target = self.target()?;
+        if self.wire {
+            ensure!(
+                self.structured || self.script.is_some(),
+                "`--wire` adds to the envelope: use it with `--structured` or `--script`"
+            );
+            ensure!(
+                matches!(target, Target::Process(_)),
+                "`--wire` sees standard input and output only, which a server at a URL does not use"
+            );
+        }
         let passed = match &self.script {
-            Some(path) => self.script(path, &start)?,
-            None => self.one(&start)?,
+            Some(path) => self.script(path, &target)?,
+            None => self.one(&target)?,
         };
         Ok(ExitCode::from(u8::from(!passed)))
     }
 
-    /// How to start the server. With a script, there is no method, and the first word is the server's name.
-    fn start(&self) -> anyhow::Result<Start> {
+    /// How to reach the server. With a script, there is no method, and the first word is the server's name.
+    fn target(&self) -> anyhow::Result<Target> {
         let name = match &self.script {
             Some(_) if self.server.is_some() => bail!("the script says what is asked: no method"),
             Some(_) => self.method.as_deref(),
             None if self.method.is_none() => bail!("the method is missing"),
             None => self.server.as_deref(),
         };
-        if name.is_some() && !self.command.is_empty() {
-            bail!("a server is started by its name or by a command, not by both");
-        }
-        server::chosen(name, &self.command, &self.how.environment)
+        let wanted = Wanted {
+            name,
+            command: &self.command,
+            url: self.how.url.as_deref(),
+            environment: &self.how.environment,
+            headers: &self.how.headers,
+        };
+        wanted.target()
     }
 
     /// Sends one request, once or many times. Returns whether all went well.
-    fn one(&self, start: &Start) -> anyhow::Result<bool> {
+    fn one(&self, target: &Target) -> anyhow::Result<bool> {
         let method = self.method.as_deref().unwrap_or_default();
         let asked = self.what.asked(method)?;
         let settings = self.how.settings()?;
@@ -139,18 +163,34 @@ impl Call {
             return self.tell(&Envelope::new(method, failure.into(), Duration::ZERO));
         }
         let Some(repeat) = self.repeat else {
-            let done = self.session(start, settings, |session| {
+            let mut printed = Ok(());
+            let done = self.session(target, settings, |session| {
                 let started = Instant::now();
                 let outcome = session.perform(&asked);
-                Envelope::new(method, outcome, started.elapsed())
-            });
-            return self.tell(&done.envelope(method));
+                let mut envelope = Envelope::new(method, outcome, started.elapsed());
+                if let Some(time) = self.how.watch.filter(|_| envelope.result().is_some()) {
+                    if !self.structured {
+                        printed = self.print(&envelope);
+                    }
+                    let ended = session.watch(&asked, time);
+                    let heard = &mut session.connection.heard;
+                    envelope.watched(std::mem::take(&mut heard.notifications), ended);
+                }
+                envelope
+            })?;
+            printed?;
+            let envelope = done.envelope(method);
+            if self.structured || !envelope.was_watched() {
+                self.print(&envelope)?;
+            }
+            self.complain(&envelope);
+            return Ok(!envelope.fails(self.fail_on_error));
         };
         if method == "discover" || method.starts_with("notifications/") {
             bail!("`{method}` cannot be repeated");
         }
         let mut table = Vec::new();
-        let done = self.session(start, settings, |session| {
+        let done = self.session(target, settings, |session| {
             let started = Instant::now();
             let outcome = match Load::measure(session, &asked, repeat, self.concurrency) {
                 Ok(load) => {
@@ -160,7 +200,7 @@ impl Call {
                 Err(failure) => failure.into(),
             };
             Envelope::new(method, outcome, started.elapsed())
-        });
+        })?;
         let envelope = done.envelope(method);
         if self.structured || table.is_empty() {
             return self.tell(&envelope);
@@ -171,14 +211,14 @@ impl Call {
     }
 
     /// Runs a script. Returns whether all steps passed.
-    fn script(&self, path: &Path, start: &Start) -> anyhow::Result<bool> {
+    fn script(&self, path: &Path, target: &Target) -> anyhow::Result<bool> {
         let text = read_bounded(path, MAX_SCRIPT)?;
         let script = script::read(&text).with_context(|| path.display().to_string())?;
         let settings = self.how.settings()?;
         let patience = settings.patience;
-        let done = self.session(start, settings, |session| {
+        let done = self.session(target, settings, |session| {
             script::run(&script, session, patience, self.fail_on_error)
-        });
+        })?;
         let mut ran = match done.outcome {
             Ok(ran) => ran,
             Err(failure) => script::not_begun(&script, failure, done.took),
@@ -187,6 +227,7 @@ impl Call {
         if let Some(last) = ran.last_mut() {
             last.envelope.hear(done.heard);
             last.envelope.overhear(done.stderr);
+            last.envelope.attach(done.wire);
         }
         terminal::print(|out| {
             for (at, ran) in ran.iter().enumerate() {
@@ -204,43 +245,57 @@ impl Call {
         Ok(ran.iter().all(|ran| ran.envelope.has_passed()))
     }
 
-    /// Starts the server, greets it, lets `work` ask, and stops it.
+    /// Starts the server or turns to it, greets it, lets `work` ask, and ends the session.
     fn session<T>(
         &self,
-        start: &Start,
+        target: &Target,
         settings: Settings,
         work: impl FnOnce(&mut Session<'_, '_>) -> T,
-    ) -> Done<T> {
+    ) -> anyhow::Result<Done<T>> {
+        let tap = match self.wire {
+            true => Some(Tap::start()?),
+            false => None,
+        };
         let started = Instant::now();
-        let mut server = match Server::start(start) {
+        let mut server = match Server::start(target, self.how.timeout()) {
             Ok(server) => server,
             Err(failure) => {
-                return Done {
+                return Ok(Done {
                     outcome: Err(failure),
                     heard: Default::default(),
                     stderr: Vec::new(),
+                    wire: tap.map(Tap::finish),
                     took: started.elapsed(),
-                };
+                });
             }
         };
         let mut connection = Connection::new(server.peer(), settings);
         let in_envelope = self.structured || self.script.is_some();
         connection.heard.listener = Some(remarks::listener(in_envelope));
+        connection.heard.is_watched = self.how.watch.is_some();
         let outcome = Session::begin(&mut connection, self.how.offer());
         let took = started.elapsed();
         let outcome = outcome.map(|mut session| work(&mut session));
         let heard = connection.heard.take();
         server.stop();
-        Done {
+        Ok(Done {
             outcome,
             heard,
             stderr: server.said(),
+            wire: tap.map(Tap::finish),
             took,
-        }
+        })
     }
 
-    /// Prints what came of one request. Returns whether it went well.
+    /// Says what came of one request. Returns whether it went well.
     fn tell(&self, envelope: &Envelope) -> anyhow::Result<bool> {
+        self.print(envelope)?;
+        self.complain(envelope);
+        Ok(!envelope.fails(self.fail_on_error))
+    }
+
+    /// Prints the result, or the envelope.
+    fn print(&self, envelope: &Envelope) -> anyhow::Result<()> {
         let line = match (self.structured, envelope.result()) {
             (true, _) => Some(terminal_safe(envelope)?),
             (false, Some(result)) => Some(terminal_safe(&result)?),
@@ -249,8 +304,7 @@ impl Call {
         if let Some(line) = line {
             terminal::print(|out| writeln!(out, "{line}"))?;
         }
-        self.complain(envelope);
-        Ok(!envelope.fails(self.fail_on_error))
+        Ok(())
     }
 
     /// Says on standard error why it failed, unless an envelope does.
@@ -272,6 +326,7 @@ impl Done<Envelope> {
         };
         envelope.hear(self.heard);
         envelope.overhear(self.stderr);
+        envelope.attach(self.wire);
         envelope
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
+use jiff::SignedDuration;
 use mcpinspectd::client::connection::{Patience, Settings};
 use mcpinspectd::client::era::{Era, Offer};
 use mcpinspectd::client::replies::Replies;
@@ -11,6 +12,10 @@ use serde_json::{Map, Value, json};
 
 use super::asked::{Asked, Parts};
 use super::input::read_bounded;
+use crate::target;
+
+/// Longest time that notifications are watched.
+const LONGEST_WATCH: Duration = Duration::from_secs(86_400);
 
 /// Largest file of answers.
 const MAX_ANSWERS: u64 = 16 << 20;
@@ -97,12 +102,22 @@ pub struct How {
     /// Seconds that each answer may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     timeout: u32,
+    /// Stay for so long after the result (`10s`, `5m`), and show what the server tells: changed lists, log
+    /// messages, progress. A server of the modern era is asked to tell it.
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["script", "repeat"])]
+    pub watch: Option<Duration>,
     /// Answers to what the server asks: a JSON file, `{"roots/list": {"roots": []}}`. Without, it is declined.
     #[arg(long, value_name = "FILE")]
     answer: Option<PathBuf>,
     /// The capabilities to claim, as JSON. Default: sampling, elicitation and roots.
     #[arg(long, value_name = "JSON", value_parser = object)]
     capabilities: Option<Map<String, Value>>,
+    /// The server's URL, instead of a command: Streamable HTTP or HTTP+SSE.
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// A header of each request to a server at a URL. `${NAME}` is a variable of the environment.
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = target::header)]
+    pub headers: Vec<(String, String)>,
     /// A variable for the server's environment.
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = pair)]
     pub environment: Vec<(String, String)>,
@@ -151,6 +166,7 @@ impl How {
                 .clone()
                 .map_or_else(claimed, Value::Object),
             log_level: Some(LOG_LEVEL.to_owned()),
+            progress: true,
             replies,
         })
     }
@@ -165,6 +181,16 @@ fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("it is not NAME=VALUE".to_owned()),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: Option<SignedDuration> = text.parse().ok();
+    let duration = parsed.and_then(|duration| Duration::try_from(duration).ok());
+    match duration {
+        Some(duration) if duration <= LONGEST_WATCH => Ok(duration),
+        Some(_) => Err("it is longer than a day".to_owned()),
+        None => Err("it is not a duration such as `10s` or `5m`".to_owned()),
     }
 }
 

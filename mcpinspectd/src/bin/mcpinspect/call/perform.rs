@@ -47,7 +47,7 @@ impl From<Failure> for Outcome {
 /// A session with a server that has been greeted.
 pub struct Session<'c, 'p> {
     pub connection: &'c mut Connection<'p>,
-    greeting: Greeting,
+    pub(super) greeting: Greeting,
     tools: Option<Vec<Value>>,
 }
 
@@ -85,7 +85,7 @@ impl<'c, 'p> Session<'c, 'p> {
         }
         let params = self.prepared(asked)?;
         if method.starts_with("notifications/") {
-            self.connection.notify(method, &params)?;
+            self.connection.deliver(method, &params)?;
             return raw(&Value::Null);
         }
         match LISTS.iter().find(|(list, _)| *list == method) {
@@ -160,6 +160,7 @@ impl<'c, 'p> Session<'c, 'p> {
             let names = names(&tools);
             self.tools = Some(tools);
             if let Some(tool) = tool {
+                self.connection.learn(&tool);
                 return Ok(tool);
             }
             // Some servers add tools after the greeting, and say so.

@@ -39,6 +39,14 @@ fn everything(remark: Remark<'_>) {
             let method = printable(&request.method, NAME);
             terminal::complain(format_args!("[{how}] {method}"));
         }
+        Remark::Notified(notified) => {
+            let method = printable(&notified.method, NAME);
+            let params = match notified.params.is_null() {
+                true => String::new(),
+                false => format!(" {}", printable(&notified.params.to_string(), TEXT)),
+            };
+            terminal::complain(format_args!("[notified] {method}{params}"));
+        }
         Remark::Progress { .. } => progress(remark),
     }
 }
@@ -53,7 +61,9 @@ fn progress(remark: Remark<'_>) {
         && io::stderr().is_terminal()
     {
         let total = total.map_or(String::new(), |total| format!("/{total}"));
-        let message = printable(message.unwrap_or_default(), TEXT);
-        terminal::complain(format_args!("[{progress}{total}] {message}"));
+        let message = message.map_or(String::new(), |message| {
+            format!(" {}", printable(message, TEXT))
+        });
+        terminal::complain(format_args!("[{progress}{total}]{message}"));
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use mcpinspectd::client::failure::{Category, Failure};
+use mcpinspectd::replay::compare::type_of;
 use mcpinspectd::text::escape::printable;
 use serde_json::{Map, Value, json};
 
@@ -76,14 +77,7 @@ fn collect<'a>(root: &'a Value, schema: &'a Value, types: &mut BTreeSet<&'a str>
     }
     let listed = schema.get("enum").and_then(Value::as_array);
     for value in listed.into_iter().flatten().chain(schema.get("const")) {
-        types.insert(match value {
-            Value::Null => "null",
-            Value::Bool(_) => "boolean",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        });
+        types.insert(type_of(value));
     }
     if depth > 0 {
         for part in parts(root, schema) {

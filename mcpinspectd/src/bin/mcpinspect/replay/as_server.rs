@@ -66,7 +66,10 @@ pub fn serve(
             Ok(Received::Line(line)) => line,
             // No message that a client means.
             Ok(Received::TooLong(_)) => b"{".to_vec(),
-            Ok(Received::Nothing) | Err(RecvTimeoutError::Timeout) => continue,
+            // A client on standard input gives up nothing by itself.
+            Ok(Received::Nothing | Received::Unanswered(..)) | Err(RecvTimeoutError::Timeout) => {
+                continue;
+            }
             Ok(Received::Closed) | Err(RecvTimeoutError::Disconnected) => {
                 is_open = false;
                 continue;

@@ -16,6 +16,7 @@ use mcpinspectd::replay::serve::{Matching, Settings};
 use mcpinspectd::replay::speed::Speed;
 
 use super::tape;
+use super::target::{self, Wanted};
 
 /// Replay a tape: alone, against a server, or in a server's place
 ///
@@ -23,7 +24,8 @@ use super::tape;
 /// `play`, `pause`, `step [N]` (or an empty line), `seek PLACE`, `speed SPEED`, `break WHERE`, `quit`. A PLACE
 /// is the number of a message, or seconds from the beginning as in `1.5s`.
 ///
-/// With `--to -- COMMAND`, the command is started as an MCP server over standard input and output, and asked
+/// With `--to -- COMMAND`, the command is started as an MCP server over standard input and output; with
+/// `--to URL`, a server that speaks Streamable HTTP or HTTP+SSE is turned to. It is asked
 /// what the client of the tape asked: under new ids, with a handshake where the tape has none, each request
 /// when the tape's answers before it have come. Requests of the server are answered as on the tape, or else
 /// declined. The answers are compared with those of the tape, types before values. The command runs with your
@@ -43,7 +45,7 @@ use super::tape;
 pub struct Replay {
     /// The tape.
     tape: PathBuf,
-    /// Ask a server that is started with the command behind `--`.
+    /// Ask a server: the one at this URL, or the one that is started with the command behind `--`.
     #[arg(long, num_args = 0..=1, value_name = "URL")]
     to: Option<Option<String>>,
     /// Be the server, on standard input and output.
@@ -74,6 +76,9 @@ pub struct Replay {
 #[derive(clap::Args)]
 #[command(next_help_heading = "With --to")]
 struct ToOptions {
+    /// A header of each request to a server at a URL. `${NAME}` is a variable of the environment.
+    #[arg(long = "header", value_name = "NAME: VALUE", requires = "to", value_parser = target::header)]
+    headers: Vec<(String, String)>,
     /// Send only these methods, and the handshake. `*` stands for any characters.
     #[arg(long, value_name = "METHOD", requires = "to")]
     only: Vec<String>,
@@ -151,18 +156,18 @@ enum Match {
 
 impl Replay {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        if let Some(Some(target)) = &self.to {
-            bail!(
-                "cannot replay to {target}: only servers on standard input and output can be asked, with `--to -- COMMAND`"
-            );
-        }
-        if self.to.is_some() && self.command.is_empty() {
-            bail!("the server's command is missing: `--to -- COMMAND`");
+        if let Some(url) = &self.to {
+            let wanted = Wanted {
+                command: &self.command,
+                url: url.as_deref(),
+                headers: &self.to_options.headers,
+                ..Wanted::default()
+            };
+            let target = wanted.target()?;
+            let recording = read(&self.tape)?;
+            return self.to(&recording, &target);
         }
         let recording = read(&self.tape)?;
-        if self.to.is_some() {
-            return self.to(&recording);
-        }
         if self.as_server {
             let options = self.server_options;
             let settings = Settings {

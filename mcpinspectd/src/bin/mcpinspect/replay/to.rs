@@ -1,9 +1,9 @@
-//! The client's side of a tape, played to a server that is started for it.
+//! The client's side of a tape, played to a server.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use mcpinspectd::event::json::terminal_safe;
 use mcpinspectd::replay::compare::{Depth, Rules};
 use mcpinspectd::replay::drive::{Settings, drive};
@@ -12,14 +12,14 @@ use mcpinspectd::replay::speed::Speed;
 use mcpinspectd::terminal;
 
 use super::{Compare, Replay};
-use crate::server_process::{ServerProcess, Start};
+use crate::target::{Server, Target};
 
 /// Seconds that an answer may take, unless said otherwise.
 const TIMEOUT: u32 = 30;
 
 impl Replay {
     /// Asks the server what the tape's client asked.
-    pub(super) fn to(self, recording: &Recording) -> anyhow::Result<ExitCode> {
+    pub(super) fn to(self, recording: &Recording, target: &Target) -> anyhow::Result<ExitCode> {
         let options = self.to_options;
         let depth = match (options.compare, recording.header.is_anonymised) {
             (Some(Compare::Values), _) | (None, false) => Depth::Values,
@@ -37,11 +37,11 @@ impl Replay {
             skip: options.skip,
             rules: Rules::new(depth, ignored),
         };
-        let mut server = ServerProcess::start(&Start {
-            command: self.command,
-            ..Start::default()
-        })?;
-        let driven = drive(recording, &settings, &mut server);
+        let mut server = match Server::start(target, settings.timeout) {
+            Ok(server) => server,
+            Err(failure) => bail!(failure.message),
+        };
+        let driven = drive(recording, &settings, server.peer());
         server.stop();
         let report = driven.map_err(|error| anyhow!("the replay was not possible: {error}"))?;
         if self.json {

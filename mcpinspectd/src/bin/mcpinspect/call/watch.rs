@@ -1,0 +1,71 @@
+//! Stays with a server after its result, for what it tells on its own account.
+//!
+//! A server of the legacy era tells what changes without being asked. One of the modern era tells those who
+//! listen, and only what they want to hear.
+
+use std::time::Duration;
+
+use mcpinspectd::client::era::Era;
+use mcpinspectd::client::failure::Failure;
+use serde_json::{Map, Value, json};
+
+use super::asked::Asked;
+use super::perform::Session;
+
+/// What a server may offer to tell, and the member that asks for it.
+const CHANGES: [(&str, &str, &str); 3] = [
+    ("tools", "listChanged", "toolsListChanged"),
+    ("prompts", "listChanged", "promptsListChanged"),
+    ("resources", "listChanged", "resourcesListChanged"),
+];
+
+impl Session<'_, '_> {
+    /// Stays for so long. Returns why the session ended before, if it did.
+    pub fn watch(&mut self, asked: &Asked, time: Duration) -> Option<Failure> {
+        let until = self.connection.elapsed().saturating_add(time);
+        let wanted = self.wanted(asked);
+        if self.greeting.era == Era::Modern && !wanted.is_empty() {
+            let mut params = Map::new();
+            params.insert("notifications".to_owned(), Value::Object(wanted));
+            let id = match self.connection.send("subscriptions/listen", params) {
+                Ok(id) => id,
+                Err(failure) => return Some(failure),
+            };
+            // It is answered when the server does not tell any more.
+            match self.connection.wait(&[id], until) {
+                Ok(None) => return None,
+                Ok(Some(answer)) => {
+                    let message = match answer.outcome {
+                        Ok(_) => "the server does not tell any more".to_owned(),
+                        Err(failure) => failure.message,
+                    };
+                    self.connection.heard.note(message);
+                }
+                Err(failure) => return Some(failure),
+            }
+        }
+        self.connection.wait(&[], until).err()
+    }
+
+    /// What this server may tell of what was asked for, and of its lists.
+    fn wanted(&self, asked: &Asked) -> Map<String, Value> {
+        let capabilities = self.greeting.capabilities();
+        let offers = |part: &str, what: &str| {
+            let offered = capabilities.get(part).and_then(|part| part.get(what));
+            offered == Some(&Value::Bool(true))
+        };
+        let mut wanted = Map::new();
+        for (part, what, member) in CHANGES {
+            if offers(part, what) {
+                wanted.insert(member.to_owned(), Value::Bool(true));
+            }
+        }
+        let uri = asked.params.get("uri");
+        if let ("resources/read", Some(uri), true) =
+            (asked.method.as_str(), uri, offers("resources", "subscribe"))
+        {
+            wanted.insert("resourceSubscriptions".to_owned(), json!([uri]));
+        }
+        wanted
+    }
+}

@@ -1,0 +1,48 @@
+//! A server that runs while a test asks it.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A server at a URL.
+pub struct Running {
+    child: Child,
+    /// Its first line: a port, or a URL.
+    pub said: String,
+}
+
+impl Running {
+    /// Starts `command`, and waits until it says where it listens.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut said).unwrap();
+        let said = said.trim().to_owned();
+        assert!(!said.is_empty(), "the server did not start");
+        Self { child, said }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The interpreter that has the Python SDK.
+pub fn python() -> String {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers/python/bin/python");
+    assert!(
+        python.exists(),
+        "no {}: `cargo xtask test` installs it",
+        python.display()
+    );
+    python.to_str().unwrap().to_owned()
+}
