@@ -47,6 +47,25 @@ pub enum Question {
         /// At most so many, at most [`MAX_ROWS`]; fewer where they are large.
         limit: usize,
     },
+    /// Which messages went by last? Newest first, as [`RecordedMessage`] without its text.
+    Latest {
+        /// Only those of this session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+        /// Of all sessions: only those after the message with this number.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<i64>,
+        /// Of a session: only those before the message with this number.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<i64>,
+        /// At most so many, at most [`MAX_ROWS`].
+        limit: usize,
+    },
+    /// One message, as [`RecordedMessage`].
+    Message {
+        /// Its number.
+        number: i64,
+    },
     /// What was reported about a session? In order, as [`RecordedEvent`].
     Events {
         /// The session's id.

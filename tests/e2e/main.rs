@@ -19,6 +19,7 @@ mod scanning;
 mod sdks;
 mod syscalls;
 mod tampering;
+mod top;
 
 use std::process::Command;
 use std::time::Duration;

@@ -37,8 +37,8 @@ fn rows(state: &State, arguments: &[&str]) -> Result<Vec<Value>> {
         .collect()
 }
 
-/// The Python SDK's client calls tools of a server.
-fn session(files: &Path, calls: &str, server: &[&OsStr]) -> Result<Truth> {
+/// The Python SDK's client, which calls tools of a server.
+pub fn client(files: &Path, calls: &str, server: &[&OsStr]) -> Result<Command> {
     let said = files.join("calls");
     std::fs::write(&said, calls)?;
     let preload = places::script("node/wirelog.cjs")?;
@@ -48,11 +48,16 @@ fn session(files: &Path, calls: &str, server: &[&OsStr]) -> Result<Truth> {
         .arg(said)
         .args(server)
         .env("NODE_OPTIONS", format!("--require {}", preload.display()));
-    Talk::start(command)?.finish(SESSION)
+    Ok(command)
+}
+
+/// A session of it.
+fn session(files: &Path, calls: &str, server: &[&OsStr]) -> Result<Truth> {
+    Talk::start(client(files, calls, server)?)?.finish(SESSION)
 }
 
 /// The program of server-everything, the reference of the protocol's features.
-fn everything_program() -> Result<PathBuf> {
+pub fn everything_program() -> Result<PathBuf> {
     let server = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
     Ok(places::node_directory()?.join(server))
 }

@@ -14,15 +14,19 @@
 //! * [`threads`] tells the priorities of the daemon's threads;
 //! * [`verify`] compares the two;
 //! * [`daemon`] runs `mcpinspectd run` and reads its events;
+//! * [`bus`] is a system bus of its own;
+//! * [`screen`] is a terminal with a program on it;
 //! * [`schema`] checks JSON lines against the schemas that the manual publishes;
 //! * [`container`] boots a clean Debian with systemd, for tests of the package.
 
+pub mod bus;
 pub mod busy;
 pub mod container;
 pub mod daemon;
 pub mod peer;
 pub mod places;
 pub mod schema;
+pub mod screen;
 pub mod talk;
 pub mod tap;
 pub mod threads;

@@ -13,7 +13,7 @@ use zbus::{Connection, interface};
 
 use super::access::Access;
 use super::polkit;
-use super::rows::{ContainedRow, NO_UID, ServerRow, SessionRow, SignalRow, ToolRow};
+use super::rows::{BUSY, ContainedRow, NO_UID, ServerRow, SessionRow, SignalRow, ToolRow};
 use crate::contain::Contained;
 use crate::control::{CaptureStatus, Control, ControlError, Decision};
 use crate::event::Envelope;
@@ -151,9 +151,8 @@ impl Manager {
         let control = self.control.clone().ok_or_else(|| {
             fdo::Error::NotSupported("this run of the daemon answers no questions".to_owned())
         })?;
-        let recalling = Recalling::begin(access.uid(), &self.recalling).ok_or_else(|| {
-            fdo::Error::LimitsExceeded("another question of yours is being answered".to_owned())
-        })?;
+        let recalling = Recalling::begin(access.uid(), &self.recalling)
+            .ok_or_else(|| fdo::Error::LimitsExceeded(BUSY.to_owned()))?;
         let viewer = match access {
             Access::All { .. } => Viewer::All,
             Access::Own { uid } => Viewer::User(uid),

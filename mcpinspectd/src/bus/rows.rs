@@ -10,6 +10,9 @@ use crate::text::escape::printable;
 /// A uid that nobody has: "not known".
 pub const NO_UID: u32 = u32::MAX;
 
+/// The daemon answers one question about the past at a time for each user; what the next one gets meanwhile.
+pub const BUSY: &str = "another question of yours is being answered";
+
 /// A server.
 #[derive(Debug, SerializeDict, DeserializeDict, Type)]
 #[zbus(signature = "a{sv}")]

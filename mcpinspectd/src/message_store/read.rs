@@ -35,11 +35,17 @@ const STEPS: i32 = 10_000;
 /// Bytes of the messages of one answer, after which it ends.
 const MAX_ANSWER: usize = 8 << 20;
 
-/// The columns of a message, as [`Lines::message`] reads them.
-const MESSAGE: &str = "message.id, session.session_id, session.server, message.sequence, message.is_member,
+/// The columns of a message but for its text.
+const HEAD: &str = "message.id, session.session_id, session.server, message.sequence, message.is_member,
     message.time, message.direction, message.kind, message.method, message.rpc_id, message.tool,
     message.answers, message.concerns, message.call, message.correlation, message.latency, message.flags,
-    message.reason, message.size, message.block, message.position, message.length";
+    message.reason, message.size";
+
+/// Where its text is. [`Lines::message`] reads both.
+const TEXT: &str = "message.block, message.position, message.length";
+
+/// In the place of [`TEXT`], where no text is wanted.
+const NO_TEXT: &str = "NULL, NULL, NULL";
 
 /// The file, for those who ask about what it holds.
 #[derive(Clone, Debug)]
@@ -136,6 +142,16 @@ impl Reader {
                 after,
                 limit,
             } => self.messages(session, *after, *limit),
+            Question::Latest {
+                session,
+                after,
+                before,
+                limit,
+            } => match session {
+                Some(session) => self.latest_of(session, *before, *limit),
+                None => self.latest(*after, *limit),
+            },
+            Question::Message { number } => self.message(*number),
             Question::Events { session, limit } => self.events(session, *limit),
             Question::Search(search) => self.search(search),
             Question::Statistics { server, days } => self.statistics(server.as_deref(), *days),
@@ -205,13 +221,81 @@ impl Reader {
         conditions.add("message.id > ?", after);
         conditions.viewer(self.viewer, "session.uid = ?");
         let sql = format!(
-            "SELECT {MESSAGE} FROM session CROSS JOIN message ON message.session = session.id {}
+            "SELECT {HEAD}, {TEXT} FROM session CROSS JOIN message ON message.session = session.id {}
              ORDER BY message.sequence, message.id LIMIT {}",
             conditions.text(),
             limit.min(MAX_ROWS)
         );
+        self.message_rows(&sql, conditions)
+    }
+
+    /// The latest messages of a session, without their texts.
+    fn latest_of(
+        &self,
+        session: &str,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<String>, RecallError> {
+        let mut conditions = Conditions::default();
+        conditions.add("session.session_id = ?", session.to_owned());
+        if let Some(before) = before {
+            // In the order of the index, so that no message after it is looked at.
+            let earlier = "(message.sequence, message.id) <
+                (SELECT last.sequence, last.id FROM message AS last WHERE last.id = ? AND last.session = session.id)";
+            conditions.add(earlier, before);
+        }
+        conditions.viewer(self.viewer, "session.uid = ?");
+        let sql = format!(
+            "SELECT {HEAD}, {NO_TEXT} FROM session CROSS JOIN message ON message.session = session.id {}
+             ORDER BY message.sequence DESC, message.id DESC LIMIT {}",
+            conditions.text(),
+            limit.min(MAX_ROWS)
+        );
+        self.message_rows(&sql, conditions)
+    }
+
+    /// The latest messages of all sessions, without their texts.
+    fn latest(&self, after: Option<i64>, limit: usize) -> Result<Vec<String>, RecallError> {
+        let mut conditions = Conditions::default();
+        // One user's are found by their marks: most messages may be another's.
+        let (from, id, later) = match self.viewer {
+            Viewer::All => ("message", "message.id", "message.id > ?"),
+            Viewer::User(uid) => {
+                let mark = words::question("", [Mark::User(Some(uid))].into_iter())
+                    .map_err(RecallError::Invalid)?;
+                conditions.add("word MATCH ?", mark);
+                let joined = "word CROSS JOIN message ON message.id = word.rowid";
+                (joined, "word.rowid", "word.rowid > ?")
+            }
+        };
+        if let Some(after) = after {
+            conditions.add(later, after);
+        }
+        conditions.viewer(self.viewer, "session.uid = ?");
+        let sql = format!(
+            "SELECT {HEAD}, {NO_TEXT} FROM {from} CROSS JOIN session ON session.id = message.session {}
+             ORDER BY {id} DESC LIMIT {}",
+            conditions.text(),
+            limit.min(MAX_ROWS)
+        );
+        self.message_rows(&sql, conditions)
+    }
+
+    fn message(&self, number: i64) -> Result<Vec<String>, RecallError> {
+        let mut conditions = Conditions::default();
+        conditions.add("message.id = ?", number);
+        conditions.viewer(self.viewer, "session.uid = ?");
+        let sql = format!(
+            "SELECT {HEAD}, {TEXT} FROM message CROSS JOIN session ON session.id = message.session {}",
+            conditions.text()
+        );
+        self.message_rows(&sql, conditions)
+    }
+
+    /// The messages that a statement finds, as lines.
+    fn message_rows(&self, sql: &str, conditions: Conditions) -> Result<Vec<String>, RecallError> {
         let mut lines = Lines(Texts::new(&self.connection));
-        self.rows(&sql, conditions.values, |row| lines.message(row))
+        self.rows(sql, conditions.values, |row| lines.message(row))
     }
 
     fn events(&self, session: &str, limit: usize) -> Result<Vec<String>, RecallError> {
@@ -294,13 +378,12 @@ impl Reader {
             }
         }
         let sql = format!(
-            "SELECT {MESSAGE} FROM {from} CROSS JOIN session ON session.id = message.session {}
+            "SELECT {HEAD}, {TEXT} FROM {from} CROSS JOIN session ON session.id = message.session {}
              ORDER BY {id} DESC LIMIT {}",
             conditions.text(),
             (*limit).min(MAX_ROWS)
         );
-        let mut lines = Lines(Texts::new(&self.connection));
-        self.rows(&sql, conditions.values, |row| lines.message(row))
+        self.message_rows(&sql, conditions)
     }
 
     fn statistics(
@@ -376,7 +459,7 @@ impl Reader {
 struct Lines<'c>(Texts<'c>);
 
 impl Lines<'_> {
-    /// A message of the columns [`MESSAGE`], as a line.
+    /// A message of the columns [`HEAD`] and [`TEXT`], as a line.
     fn message(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<String>> {
         let flags: u8 = row.get(16)?;
         let text = self.0.read(row.get(19)?, row.get(20)?, row.get(21)?)?;

@@ -363,11 +363,24 @@ fn each_user_sees_what_is_theirs() {
             limit,
         };
         assert!(place.ask_as(&messages, anna).is_empty());
+        let newest = latest(Some(&session), None, None, limit);
+        assert!(place.ask_as(&newest, anna).is_empty());
         assert!(
             place
                 .ask_as(&Question::Events { session, limit }, anna)
                 .is_empty()
         );
+    }
+    let newest = latest(None, None, None, 10);
+    assert!(
+        ids(place.ask_as(&newest, anna))
+            .iter()
+            .all(|id| id == "anna")
+    );
+    for row in place.ask(&newest) {
+        let number = row["number"].as_i64().unwrap();
+        let found = place.ask_as(&Question::Message { number }, anna);
+        assert_eq!(found.len(), usize::from(row["session_id"] == "anna"));
     }
     let statistics = Question::Statistics {
         server: None,
@@ -423,6 +436,76 @@ fn batches_keep_their_members_and_large_messages_their_text() {
         pieces += piece.len();
     }
     assert_eq!(pieces, messages.len());
+}
+
+fn latest(
+    session: Option<&str>,
+    after: Option<i64>,
+    before: Option<i64>,
+    limit: usize,
+) -> Question {
+    Question::Latest {
+        session: session.map(str::to_owned),
+        after,
+        before,
+        limit,
+    }
+}
+
+#[test]
+fn the_latest_messages_come_first_and_without_their_texts() {
+    let place = Place::new();
+    let mut recording = Recording::start(settings(&place.path()));
+    let mut other = recording.session("time", "s2", 1000);
+    recording.call(&mut other, 1, "now", "x", "noon");
+    let mut script = recording.session("files", "s1", 1000);
+    for id in 1..=30 {
+        recording.call(&mut script, id, "read", &format!("argument {id}"), "small");
+    }
+    let batch =
+        r#"[{"jsonrpc":"2.0","id":91,"method":"ping"},{"jsonrpc":"2.0","id":92,"method":"ping"}]"#;
+    recording.say(&mut script, Up, batch);
+    assert!(recording.finish().is_empty());
+
+    let number = |row: &Value| row["number"].as_i64().unwrap();
+    let mut whole = place.messages("s1");
+    assert_eq!(whole.len(), 63);
+    let texts: Vec<Value> = whole.iter_mut().map(|row| row["message"].take()).collect();
+    // In pieces that end within the batch too, without a gap and without a message twice.
+    for limit in [1, 2, 7, 1000] {
+        let (mut before, mut found) = (None, Vec::new());
+        loop {
+            let piece = place.ask(&latest(Some("s1"), None, before, limit));
+            let Some(last) = piece.last() else { break };
+            before = Some(number(last));
+            found.extend(piece);
+        }
+        found.reverse();
+        assert_eq!(found, whole, "{limit}");
+    }
+    // A number of another session's message names no place in this one.
+    let first = place.ask(&latest(Some("s2"), None, None, 1));
+    assert!(
+        place
+            .ask(&latest(Some("s1"), None, Some(number(&first[0])), 9))
+            .is_empty()
+    );
+
+    let all = place.ask(&latest(None, None, None, 1000));
+    assert_eq!(all.len(), 65);
+    assert!(all.is_sorted_by_key(|row| -number(row)));
+    let new = place.ask(&latest(None, Some(number(&all[3])), None, 1000));
+    assert_eq!(new, all[..3]);
+
+    let one = place.ask(&Question::Message {
+        number: number(&whole[4]),
+    });
+    assert_eq!(one[0]["message"], texts[4]);
+    assert!(
+        place
+            .ask(&Question::Message { number: 1_000_000 })
+            .is_empty()
+    );
 }
 
 #[test]

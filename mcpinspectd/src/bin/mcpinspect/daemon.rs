@@ -115,16 +115,47 @@ pub struct Servers {
 }
 
 /// A server in JSON.
-#[derive(Serialize)]
-struct Server {
-    server_id: String,
-    fingerprint: String,
-    sessions: u32,
-    tools: u32,
-    uid: Option<u32>,
-    last_seen: String,
-    monitored: bool,
-    frozen: bool,
+#[derive(Debug, Serialize)]
+pub struct Server {
+    pub server_id: String,
+    pub fingerprint: String,
+    pub sessions: u32,
+    pub tools: u32,
+    pub uid: Option<u32>,
+    pub last_seen: String,
+    pub monitored: bool,
+    pub frozen: bool,
+}
+
+/// How a server is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerState {
+    Frozen,
+    /// Not watched.
+    Paused,
+    /// Without a session.
+    Idle,
+    Running,
+}
+
+impl ServerState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Frozen => "frozen",
+            Self::Paused => "paused",
+            Self::Idle => "idle",
+            Self::Running => "running",
+        }
+    }
+
+    fn style(self) -> Style {
+        match self {
+            Self::Frozen => AnsiColor::Cyan.on_default(),
+            Self::Paused => AnsiColor::Yellow.on_default(),
+            Self::Idle => Style::new().dimmed(),
+            Self::Running => AnsiColor::Green.on_default(),
+        }
+    }
 }
 
 impl From<ServerRow> for Server {
@@ -143,19 +174,20 @@ impl From<ServerRow> for Server {
 }
 
 impl Server {
-    fn state(&self) -> (&'static str, Style) {
-        let colour = |colour: AnsiColor| colour.on_default();
+    /// How it is doing.
+    pub fn state(&self) -> ServerState {
         match self {
-            Self { frozen: true, .. } => ("frozen", colour(AnsiColor::Cyan)),
+            Self { frozen: true, .. } => ServerState::Frozen,
             Self {
                 monitored: false, ..
-            } => ("paused", colour(AnsiColor::Yellow)),
-            Self { sessions: 0, .. } => ("idle", Style::new().dimmed()),
-            _ => ("running", colour(AnsiColor::Green)),
+            } => ServerState::Paused,
+            Self { sessions: 0, .. } => ServerState::Idle,
+            _ => ServerState::Running,
         }
     }
 
-    fn user(&self) -> String {
+    /// The name of the user that it runs as.
+    pub fn user(&self) -> String {
         let Some(uid) = self.uid else {
             return "-".to_owned();
         };
@@ -192,8 +224,9 @@ impl Servers {
             aligned(out, |out| {
                 writeln!(out, "SERVER\tSTATE\tSESSIONS\tTOOLS\tUSER\tLAST SEEN")?;
                 for server in &servers {
-                    let (state, style) = server.state();
-                    let style = if colour { style } else { Style::new() };
+                    let state = server.state();
+                    let style = if colour { state.style() } else { Style::new() };
+                    let state = state.as_str();
                     writeln!(
                         out,
                         "{}\t{style}{state}{style:#}\t{:>8}\t{:>5}\t{}\t{}",

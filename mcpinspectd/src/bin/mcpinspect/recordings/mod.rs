@@ -27,8 +27,8 @@ use serde::de::DeserializeOwned;
 
 pub use query::{Query, QueryPlace};
 pub use search::Search;
-pub use sessions::Sessions;
-pub use show::Show;
+pub use sessions::{Sessions, session_state};
+pub use show::{Show, headline};
 pub use stats::Stats;
 
 /// Rows that are asked for at a time.
@@ -51,12 +51,19 @@ pub struct StoreLocation {
 
 impl StoreLocation {
     /// The file to read; `None` where the daemon is to be asked.
-    fn file(&self) -> anyhow::Result<Option<PathBuf>> {
+    pub fn file(&self) -> anyhow::Result<Option<PathBuf>> {
         match (&self.store, &self.config) {
             (Some(path), _) => Ok(Some(path.clone())),
             (None, None) if !Uid::effective().is_root() => Ok(None),
             (None, _) => Ok(Some(self.settings()?.messages_path())),
         }
+    }
+
+    /// Whether the configuration says that nothing is recorded. Not known where the daemon is to be asked, or
+    /// of another store.
+    pub fn is_off(&self) -> anyhow::Result<bool> {
+        let is_own = self.store.is_none() && self.file()?.is_some();
+        Ok(is_own && !self.settings()?.store.enabled)
     }
 
     /// The settings.

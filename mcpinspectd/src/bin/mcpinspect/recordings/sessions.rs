@@ -49,7 +49,7 @@ impl Sessions {
                         printable(&session.session_id, NAME),
                         printable(&session.server_id, NAME),
                         moment(&session.started).get(..19).unwrap_or_default(),
-                        state(session),
+                        session_state(session),
                         session.messages,
                         session.errors,
                         session.in_flight,
@@ -65,7 +65,7 @@ impl Sessions {
 }
 
 /// How a session stands, in a word.
-fn state(session: &RecordedSession) -> String {
+pub fn session_state(session: &RecordedSession) -> String {
     match (&session.end_reason, session.imported) {
         (_, true) => "imported".to_owned(),
         (Some(reason), false) => printable(reason, 24),

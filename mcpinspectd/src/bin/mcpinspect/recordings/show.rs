@@ -160,7 +160,7 @@ impl Page {
 }
 
 /// A message in a line, without its text.
-pub(super) fn headline(message: &RecordedMessage) -> String {
+pub fn headline(message: &RecordedMessage) -> String {
     let arrow = match message.direction.as_str() {
         "client_to_server" => "→",
         _ => "←",

@@ -1,0 +1,764 @@
+//! What keys and data do to the state, and what has to be asked for because of them.
+
+use mcpinspectd::model::ContainmentAction;
+use mcpinspectd::text::escape::is_hidden;
+use mcpinspectd::text::human::moment;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::measure::wrapped;
+use super::model::{
+    Answer, Ask, Dialog, MAX_MESSAGES, Reading, ServerView, SessionView, State, Tab, TextOf,
+    TextView, Told, View,
+};
+use super::pretty;
+use super::table::{Step, Tone};
+use super::tables;
+use super::traffic::Place;
+use crate::recordings::headline;
+
+/// Nanoseconds of a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// Nanoseconds for which a sentence stays in the last line.
+const NOTE: u64 = 15 * SECOND;
+
+/// Rows of a page that are not the list's.
+const AROUND: u16 = 7;
+
+/// Rows of the screen that are not a text's.
+const AROUND_TEXT: usize = 3;
+
+/// Characters of a filter.
+const MAX_FILTER: usize = 64;
+
+/// What happens.
+#[derive(Debug)]
+pub enum Input {
+    Key(KeyEvent),
+    /// The terminal has so many columns and rows.
+    Size(u16, u16),
+    Reading(Box<Reading>),
+    Answer(Answer),
+}
+
+/// Takes an input in. Returns what has to be asked for.
+pub fn update(state: &mut State, input: Input) -> Vec<Ask> {
+    let asks = match input {
+        Input::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
+        Input::Key(key) => pressed(state, key),
+        Input::Size(width, height) => {
+            (state.width, state.height) = (width, height);
+            Vec::new()
+        }
+        Input::Reading(reading) => {
+            state.take(*reading);
+            let now = state.now;
+            state
+                .note
+                .take_if(|note| now.nanos_since(note.since) > NOTE);
+            again(state)
+        }
+        Input::Answer(answer) => answered(state, answer),
+    };
+    settle(state);
+    asks
+}
+
+/// Finds the selected row again.
+fn settle(state: &mut State) {
+    if let Some(table) = tables::current(state)
+        && let Some(list) = state.list_mut()
+    {
+        list.settle(&table.rows);
+    }
+}
+
+/// What is looked at is asked for once more. A server's numbers take reading them all, and are asked for
+/// less often.
+fn again(state: &State) -> Vec<Ask> {
+    let is_turn = (state.now.0 / SECOND).is_multiple_of(5);
+    match state.opened.last() {
+        Some(View::Session(view)) => vec![Ask::Messages {
+            session: view.session.clone(),
+            before: None,
+        }],
+        Some(View::Server(view)) if is_turn => vec![Ask::Server(view.place.clone())],
+        Some(View::Server(_) | View::Text(_)) | None => Vec::new(),
+    }
+}
+
+fn answered(state: &mut State, answer: Answer) -> Vec<Ask> {
+    match answer {
+        Answer::Contained(told) => match told {
+            Ok(done) => state.say(done, Tone::Good),
+            Err(problem) => state.say(problem, Tone::Bad),
+        },
+        Answer::Server { place, told } => {
+            for view in &mut state.opened {
+                if let View::Server(view) = view
+                    && view.place == place
+                {
+                    view.told = own(&place, told).into();
+                    break;
+                }
+            }
+        }
+        Answer::Messages {
+            session,
+            before,
+            told,
+        } => {
+            for view in &mut state.opened {
+                if let View::Session(view) = view
+                    && view.session == session
+                {
+                    session_answered(view, told, before);
+                    break;
+                }
+            }
+        }
+        Answer::Message { number, told } => {
+            let told = told.and_then(|message| {
+                message.ok_or_else(|| "This message is not kept any more.".to_owned())
+            });
+            let lines = told.map(|message| {
+                let mut lines = vec![headline(&message), String::new()];
+                match (&message.message, &message.text) {
+                    (Some(json), _) => lines.extend(pretty::lines(json.0.get())),
+                    (None, Some(text)) => lines.extend(pretty::plain_lines(text)),
+                    (None, None) => lines.push("Its text was not kept.".to_owned()),
+                }
+                if message.is_masked {
+                    lines.insert(1, "Secrets in it are masked.".to_owned());
+                }
+                lines
+            });
+            text_answered(state, &TextOf::Message(number), lines);
+        }
+        Answer::Event { id, told } => {
+            let lines = told.map(|event| pretty::lines(&event));
+            text_answered(state, &TextOf::Event(id), lines);
+        }
+    }
+    Vec::new()
+}
+
+/// Of a server's name, what is this user's.
+fn own<S: Owned, C: Owned>(
+    place: &Place,
+    told: Result<(Vec<S>, Vec<C>), String>,
+) -> Result<(Vec<S>, Vec<C>), String> {
+    told.map(|(mut sessions, mut calls)| {
+        sessions.retain(|session| session.uid() == place.1);
+        calls.retain(|calls| calls.uid() == place.1);
+        (sessions, calls)
+    })
+}
+
+/// A row that is some user's.
+trait Owned {
+    fn uid(&self) -> Option<u32>;
+}
+
+impl Owned for mcpinspectd::recall::RecordedSession {
+    fn uid(&self) -> Option<u32> {
+        self.uid
+    }
+}
+
+impl Owned for mcpinspectd::recall::CallStatistics {
+    fn uid(&self) -> Option<u32> {
+        self.uid
+    }
+}
+
+fn session_answered(
+    view: &mut SessionView,
+    told: Result<Vec<mcpinspectd::recall::RecordedMessage>, String>,
+    before: Option<i64>,
+) {
+    // Who is at the end stays there.
+    let follows = view.list.at + 1 >= view.messages.len() && view.list.sort.is_none();
+    match told {
+        Ok(page) => view.take(page, before),
+        Err(problem) => {
+            view.is_waiting = false;
+            view.problem = Some(problem);
+        }
+    }
+    if follows && before.is_none() && view.list.filter.is_empty() && !view.list.is_reversed {
+        let rows = tables::messages_of(view).rows;
+        view.list.step(Step::Last, &rows);
+    }
+}
+
+fn text_answered(state: &mut State, of: &TextOf, told: Result<Vec<String>, String>) {
+    if let Some(View::Text(view)) = state.opened.last_mut()
+        && view.of == *of
+    {
+        view.told = told.into();
+    }
+}
+
+fn pressed(state: &mut State, key: KeyEvent) -> Vec<Ask> {
+    let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+    if is_control && matches!(key.code, KeyCode::Char('c')) {
+        state.is_over = true;
+        return Vec::new();
+    }
+    if let Some(dialog) = state.dialog.take() {
+        return decided(dialog, key, state);
+    }
+    if state.list().is_some_and(|list| list.is_editing) {
+        edit(state, key);
+        return Vec::new();
+    }
+    match key.code {
+        KeyCode::Char('q') => state.is_over = true,
+        KeyCode::Char('?') | KeyCode::F(1) => state.dialog = Some(Dialog::Help),
+        KeyCode::Char('f') => contain(state),
+        KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => back(state),
+        KeyCode::Tab => turn(state, 1),
+        KeyCode::BackTab => turn(state, Tab::ALL.len() - 1),
+        KeyCode::Char(digit @ '1'..='3') => {
+            let tab = digit as usize - '1' as usize;
+            state.opened.clear();
+            state.tab = Tab::ALL[tab];
+        }
+        KeyCode::Enter | KeyCode::Right => return open(state),
+        KeyCode::Char('/') => edit_filter(state),
+        KeyCode::Char('s') => sort(state),
+        KeyCode::Char('r') => {
+            if let Some(list) = state.list_mut() {
+                list.is_reversed = !list.is_reversed;
+            }
+        }
+        code => {
+            if let Some(step) = step_of(code, usize::from(state.height.saturating_sub(AROUND))) {
+                return walk(state, step);
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// The way that a key moves.
+fn step_of(code: KeyCode, page: usize) -> Option<Step> {
+    let page = page.max(1);
+    Some(match code {
+        KeyCode::Up | KeyCode::Char('k') => Step::Up(1),
+        KeyCode::Down | KeyCode::Char('j') => Step::Down(1),
+        KeyCode::PageUp => Step::Up(page),
+        KeyCode::PageDown | KeyCode::Char(' ') => Step::Down(page),
+        KeyCode::Home | KeyCode::Char('g') => Step::First,
+        KeyCode::End | KeyCode::Char('G') => Step::Last,
+        _ => return None,
+    })
+}
+
+fn walk(state: &mut State, step: Step) -> Vec<Ask> {
+    let (width, height) = (usize::from(state.width), usize::from(state.height));
+    if let Some(View::Text(view)) = state.opened.last_mut() {
+        let lines = view.told.here().map_or(&[][..], Vec::as_slice);
+        let count: usize = lines.iter().map(|line| wrapped(line, width)).sum();
+        let last = count.saturating_sub(height.saturating_sub(AROUND_TEXT));
+        view.scroll = match step {
+            Step::Up(lines) => view.scroll.saturating_sub(lines),
+            Step::Down(lines) => view.scroll.saturating_add(lines).min(last),
+            Step::First => 0,
+            Step::Last => last,
+        };
+        return Vec::new();
+    }
+    let Some(table) = tables::current(state) else {
+        return Vec::new();
+    };
+    if let Some(list) = state.list_mut() {
+        list.step(step, &table.rows);
+    }
+    earlier(state)
+}
+
+/// At the first message that is known, asks for those before it.
+fn earlier(state: &mut State) -> Vec<Ask> {
+    let Some(View::Session(view)) = state.opened.last_mut() else {
+        return Vec::new();
+    };
+    let is_full = view.messages.len() >= MAX_MESSAGES;
+    if view.list.at > 0 || view.is_whole || view.is_waiting || is_full {
+        return Vec::new();
+    }
+    let Some(first) = view.messages.front() else {
+        return Vec::new();
+    };
+    view.is_waiting = true;
+    vec![Ask::Messages {
+        session: view.session.clone(),
+        before: Some(first.number),
+    }]
+}
+
+/// Closes what was opened last; before that, what narrows the list goes.
+fn back(state: &mut State) {
+    if let Some(list) = state.list_mut()
+        && !list.filter.is_empty()
+    {
+        list.filter.clear();
+        return;
+    }
+    state.opened.pop();
+}
+
+fn turn(state: &mut State, by: usize) {
+    state.opened.clear();
+    state.tab = Tab::ALL[(state.tab as usize + by) % Tab::ALL.len()];
+}
+
+fn edit_filter(state: &mut State) {
+    if let Some(list) = state.list_mut() {
+        list.is_editing = true;
+    }
+}
+
+fn edit(state: &mut State, key: KeyEvent) {
+    let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+    let Some(list) = state.list_mut() else { return };
+    match key.code {
+        KeyCode::Enter => list.is_editing = false,
+        KeyCode::Esc => {
+            list.filter.clear();
+            list.is_editing = false;
+        }
+        KeyCode::Backspace => {
+            list.filter.pop();
+        }
+        KeyCode::Char('u') if is_control => list.filter.clear(),
+        KeyCode::Char(character)
+            if !is_control && !is_hidden(character) && list.filter.chars().count() < MAX_FILTER =>
+        {
+            list.filter.push(character);
+        }
+        _ => {}
+    }
+}
+
+fn sort(state: &mut State) {
+    let columns = tables::current(state).map_or(0, |table| table.columns.len());
+    if let Some(list) = state.list_mut() {
+        list.sort_by_next(columns);
+    }
+}
+
+/// Opens the selected row.
+fn open(state: &mut State) -> Vec<Ask> {
+    let Some(key) = state.list().and_then(|list| list.key().map(str::to_owned)) else {
+        return Vec::new();
+    };
+    let opened = match (state.opened.last(), state.tab) {
+        (None, Tab::Servers) => state
+            .servers()
+            .iter()
+            .map(super::model::Watched::place)
+            .find(|place| tables::server_key(place) == key)
+            .map(of_server),
+        (None, Tab::Calls) => {
+            let mut calls = state.traffic.calls();
+            let call = calls.find(|call| tables::call_key(call) == key);
+            call.map(|call| of_message(call.number, tables::name(&call.session)))
+        }
+        (None, Tab::Findings) => {
+            let mut findings = state.findings.iter();
+            let finding = findings.find(|finding| finding.event_id == key);
+            finding.map(|finding| {
+                let of = TextOf::Event(key.clone());
+                let time = moment(&finding.time);
+                (
+                    text(format!("finding of {time}"), of),
+                    vec![Ask::Event(key)],
+                )
+            })
+        }
+        (Some(View::Server(view)), _) => Some(of_session(view, key)),
+        (Some(View::Session(view)), _) => {
+            let number = key.parse().ok();
+            number.map(|number| of_message(number, tables::name(&view.session)))
+        }
+        (Some(View::Text(_)), _) => None,
+    };
+    let Some((view, asks)) = opened else {
+        return Vec::new();
+    };
+    state.opened.push(view);
+    asks
+}
+
+fn of_server(place: Place) -> (View, Vec<Ask>) {
+    let view = ServerView {
+        place: place.clone(),
+        list: super::table::List::default(),
+        told: Told::Waiting,
+    };
+    (View::Server(view), vec![Ask::Server(place)])
+}
+
+fn of_session(view: &ServerView, session: String) -> (View, Vec<Ask>) {
+    let ask = Ask::Messages {
+        session: session.clone(),
+        before: None,
+    };
+    let view = SessionView::new(view.place.clone(), session);
+    (View::Session(view), vec![ask])
+}
+
+fn of_message(number: i64, session: String) -> (View, Vec<Ask>) {
+    let title = format!("message of {session}");
+    (
+        text(title, TextOf::Message(number)),
+        vec![Ask::Message(number)],
+    )
+}
+
+fn text(title: String, of: TextOf) -> View {
+    View::Text(TextView {
+        title,
+        of,
+        told: Told::Waiting,
+        scroll: 0,
+    })
+}
+
+/// The server that is selected or looked at.
+fn place(state: &State) -> Option<Place> {
+    let selected = |key: &str| match state.tab {
+        Tab::Servers => {
+            let mut places = state.servers().iter().map(super::model::Watched::place);
+            places.find(|place| tables::server_key(place) == key)
+        }
+        Tab::Calls => {
+            let mut calls = state.traffic.calls();
+            let call = calls.find(|call| tables::call_key(call) == key);
+            call.map(|call| call.place.clone())
+        }
+        Tab::Findings => {
+            let mut findings = state.findings.iter();
+            let finding = findings.find(|finding| finding.event_id == key);
+            finding.map(|finding| finding.place.clone())
+        }
+    };
+    match state.opened.last() {
+        None => state.list()?.key().and_then(selected),
+        Some(View::Server(view)) => Some(view.place.clone()),
+        Some(View::Session(view)) => Some(view.place.clone()),
+        Some(View::Text(_)) => None,
+    }
+}
+
+/// Asks whether the selected server shall be frozen, or run again.
+fn contain(state: &mut State) {
+    let Some(place) = place(state) else { return };
+    let Some(server) = state.server(&place) else {
+        state.say(
+            "The daemon does not know this server any more.".to_owned(),
+            Tone::Warning,
+        );
+        return;
+    };
+    let action = match server.row.frozen {
+        true => ContainmentAction::Thaw,
+        false => ContainmentAction::Freeze,
+    };
+    state.dialog = Some(Dialog::Contain(place, action));
+}
+
+/// Only a `y` does anything.
+fn decided(dialog: Dialog, key: KeyEvent, state: &mut State) -> Vec<Ask> {
+    match (dialog, key.code) {
+        (Dialog::Contain(place, action), KeyCode::Char('y' | 'Y')) => {
+            state.say(
+                format!(
+                    "asked the daemon to {} {}",
+                    action.as_str(),
+                    tables::name(&place.0)
+                ),
+                Tone::Dim,
+            );
+            vec![Ask::Contain(place, action)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
+    use super::super::testing::{NOW, answer, example, message, reading, request};
+    use super::*;
+
+    fn press(state: &mut State, code: KeyCode) -> Vec<Ask> {
+        update(state, Input::Key(KeyEvent::from(code)))
+    }
+
+    fn type_in(state: &mut State, text: &str) {
+        for character in text.chars() {
+            assert!(press(state, KeyCode::Char(character)).is_empty());
+        }
+    }
+
+    fn selected(state: &State) -> Option<&str> {
+        state.list()?.key()
+    }
+
+    fn everything() -> Place {
+        ("everything".to_owned(), Some(1000))
+    }
+
+    #[test]
+    fn moving_stays_within_the_list() {
+        let mut state = example();
+        assert_eq!(selected(&state), Some("1000 everything"));
+        press(&mut state, KeyCode::Up);
+        assert_eq!(selected(&state), Some("1000 everything"));
+        press(&mut state, KeyCode::Down);
+        let second = selected(&state).unwrap().to_owned();
+        press(&mut state, KeyCode::PageDown);
+        press(&mut state, KeyCode::Char('j'));
+        let last = selected(&state).unwrap().to_owned();
+        press(&mut state, KeyCode::End);
+        assert_eq!(selected(&state), Some(last.as_str()));
+        press(&mut state, KeyCode::Char('g'));
+        press(&mut state, KeyCode::Char('j'));
+        assert_eq!(selected(&state), Some(second.as_str()));
+    }
+
+    #[test]
+    fn a_server_leads_to_its_sessions_messages_and_texts() {
+        let mut state = example();
+        assert_eq!(
+            press(&mut state, KeyCode::Enter),
+            [Ask::Server(everything())]
+        );
+        let sessions = super::super::testing::sessions();
+        let calls = super::super::testing::calls();
+        let told = Ok((sessions, calls));
+        update(
+            &mut state,
+            Input::Answer(Answer::Server {
+                place: everything(),
+                told,
+            }),
+        );
+        let ask = Ask::Messages {
+            session: "s1".to_owned(),
+            before: None,
+        };
+        assert_eq!(
+            press(&mut state, KeyCode::Enter),
+            std::slice::from_ref(&ask)
+        );
+        let told = Ok(vec![
+            answer("s1", 2, 1, "1", 5, NOW),
+            request("s1", 1, "1", NOW),
+        ]);
+        update(
+            &mut state,
+            Input::Answer(Answer::Messages {
+                session: "s1".to_owned(),
+                before: None,
+                told,
+            }),
+        );
+        assert_eq!(selected(&state), Some("2"), "the newest");
+        assert_eq!(press(&mut state, KeyCode::Enter), [Ask::Message(2)]);
+        let told = Ok(Some(Box::new(message("s1", 2, "response", NOW))));
+        update(
+            &mut state,
+            Input::Answer(Answer::Message { number: 2, told }),
+        );
+        let Some(View::Text(view)) = state.opened.last() else {
+            panic!()
+        };
+        assert_eq!(
+            view.told.here().unwrap().last().unwrap(),
+            "Its text was not kept."
+        );
+        // While the text is shown, nothing is asked for again; while the session is, its messages are.
+        assert!(update(&mut state, Input::Reading(Box::new(reading()))).is_empty());
+        press(&mut state, KeyCode::Esc);
+        assert_eq!(
+            update(&mut state, Input::Reading(Box::new(reading()))),
+            [ask]
+        );
+        press(&mut state, KeyCode::Esc);
+        assert_eq!(selected(&state), Some("s1"));
+        press(&mut state, KeyCode::Esc);
+        press(&mut state, KeyCode::Esc);
+        assert!(state.opened.is_empty() && !state.is_over);
+        press(&mut state, KeyCode::Char('q'));
+        assert!(state.is_over);
+    }
+
+    #[test]
+    fn another_users_sessions_are_not_this_servers() {
+        let mut state = example();
+        press(&mut state, KeyCode::Enter);
+        let mut sessions = super::super::testing::sessions();
+        sessions[0].uid = Some(1001);
+        let count = sessions.len();
+        let told = Ok((sessions, Vec::new()));
+        update(
+            &mut state,
+            Input::Answer(Answer::Server {
+                place: everything(),
+                told,
+            }),
+        );
+        assert_eq!(tables::current(&state).unwrap().rows.len(), count - 1);
+    }
+
+    #[test]
+    fn a_session_is_followed_at_its_end_and_only_there() {
+        let mut state = example();
+        state.opened.push(View::Session(SessionView::new(
+            everything(),
+            "s1".to_owned(),
+        )));
+        let page = |last: u64| Answer::Messages {
+            session: "s1".to_owned(),
+            before: None,
+            told: Ok((last - 199..=last)
+                .rev()
+                .map(|number| message("s1", number, "notification", NOW))
+                .collect()),
+        };
+        update(&mut state, Input::Answer(page(300)));
+        update(&mut state, Input::Answer(page(302)));
+        assert_eq!(selected(&state), Some("302"));
+        press(&mut state, KeyCode::Up);
+        update(&mut state, Input::Answer(page(310)));
+        assert_eq!(selected(&state), Some("301"));
+        // At the first one that is known, those before are asked for, once.
+        let before = Ask::Messages {
+            session: "s1".to_owned(),
+            before: Some(101),
+        };
+        assert_eq!(press(&mut state, KeyCode::Home), [before]);
+        assert!(press(&mut state, KeyCode::Up).is_empty());
+        let told = Ok((1..=100)
+            .rev()
+            .map(|number| message("s1", number, "notification", NOW))
+            .collect());
+        update(
+            &mut state,
+            Input::Answer(Answer::Messages {
+                session: "s1".to_owned(),
+                before: Some(101),
+                told,
+            }),
+        );
+        assert_eq!(selected(&state), Some("101"), "stays where it was");
+        assert!(
+            press(&mut state, KeyCode::Home).is_empty(),
+            "there are none before the first"
+        );
+        assert_eq!(selected(&state), Some("1"));
+    }
+
+    #[test]
+    fn a_filter_is_typed_kept_and_taken_back() {
+        let mut state = example();
+        press(&mut state, KeyCode::Char('/'));
+        type_in(&mut state, "TIMEq");
+        assert!(!state.is_over, "a letter like any other");
+        press(&mut state, KeyCode::Backspace);
+        assert_eq!(selected(&state), Some("1001 time"));
+        press(&mut state, KeyCode::Enter);
+        assert_eq!(tables::current(&state).unwrap().rows.len(), 1);
+        press(&mut state, KeyCode::Esc);
+        assert!(tables::current(&state).unwrap().rows.len() > 1);
+        assert_eq!(selected(&state), Some("1001 time"), "the selection stays");
+        press(&mut state, KeyCode::Char('/'));
+        type_in(&mut state, "nothing");
+        assert_eq!(selected(&state), None);
+        assert!(press(&mut state, KeyCode::Enter).is_empty());
+        assert!(
+            press(&mut state, KeyCode::Enter).is_empty(),
+            "nothing to open"
+        );
+        press(&mut state, KeyCode::Char('/'));
+        type_in(&mut state, &"x".repeat(500));
+        assert!(state.list().unwrap().filter.len() <= MAX_FILTER);
+    }
+
+    #[test]
+    fn only_a_yes_freezes() {
+        for key in ['n', 'q', 'f', ' '] {
+            let mut state = example();
+            assert!(press(&mut state, KeyCode::Char('f')).is_empty());
+            assert_eq!(
+                state.dialog,
+                Some(Dialog::Contain(everything(), ContainmentAction::Freeze))
+            );
+            assert!(press(&mut state, KeyCode::Char(key)).is_empty());
+            assert!(state.dialog.is_none() && !state.is_over);
+        }
+        let mut state = example();
+        press(&mut state, KeyCode::Char('f'));
+        assert_eq!(
+            press(&mut state, KeyCode::Char('y')),
+            [Ask::Contain(everything(), ContainmentAction::Freeze)]
+        );
+        let refused = Err("not permitted: polkit does not allow it".to_owned());
+        update(&mut state, Input::Answer(Answer::Contained(refused)));
+        assert!(state.note.as_ref().unwrap().text.contains("polkit"));
+        // A frozen one can run again.
+        press(&mut state, KeyCode::Char('/'));
+        type_in(&mut state, "frozen");
+        press(&mut state, KeyCode::Enter);
+        press(&mut state, KeyCode::Char('f'));
+        assert!(matches!(
+            state.dialog,
+            Some(Dialog::Contain(_, ContainmentAction::Thaw))
+        ));
+    }
+
+    #[test]
+    fn calls_and_findings_open_too() {
+        let mut state = example();
+        press(&mut state, KeyCode::Tab);
+        assert_eq!(state.tab, Tab::Calls);
+        let asks = press(&mut state, KeyCode::Enter);
+        assert!(matches!(asks[..], [Ask::Message(_)]), "{asks:?}");
+        press(&mut state, KeyCode::Char('3'));
+        let asks = press(&mut state, KeyCode::Enter);
+        assert!(matches!(asks[..], [Ask::Event(_)]), "{asks:?}");
+        press(&mut state, KeyCode::BackTab);
+        assert!(state.opened.is_empty() && state.tab == Tab::Calls);
+    }
+
+    #[test]
+    fn control_c_ends_it_wherever_one_is() {
+        for before in ["", "/ab", "f", "?"] {
+            let mut state = example();
+            for character in before.chars() {
+                press(&mut state, KeyCode::Char(character));
+            }
+            let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+            update(&mut state, Input::Key(key));
+            assert!(state.is_over, "{before}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_stops_leaves_a_word_and_comes_back() {
+        let mut state = example();
+        let mut gone = reading();
+        gone.daemon = Err("mcpinspectd is not running".to_owned());
+        update(&mut state, Input::Reading(Box::new(gone)));
+        assert_eq!(state.problems(), ["mcpinspectd is not running"]);
+        press(&mut state, KeyCode::Enter);
+        press(&mut state, KeyCode::Char('f'));
+        assert!(state.opened.is_empty() && state.dialog.is_none());
+        update(&mut state, Input::Reading(Box::new(reading())));
+        assert!(state.problems().is_empty() && selected(&state).is_some());
+    }
+}

@@ -1,0 +1,88 @@
+//! A system bus of its own for a daemon and those who ask it.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+use crate::places;
+
+/// How long the bus may take to listen.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// What programs look at to find the system bus.
+pub const VARIABLE: &str = "DBUS_SYSTEM_BUS_ADDRESS";
+
+/// The rules of the system bus, and ours.
+const RULES: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>system</type>
+  <listen>unix:path=SOCKET</listen>
+  <auth>EXTERNAL</auth>
+  <policy context="default">
+    <allow user="*"/>
+    <deny own="*"/>
+    <deny send_type="method_call"/>
+    <allow send_type="signal"/>
+    <allow send_requested_reply="true" send_type="method_return"/>
+    <allow send_requested_reply="true" send_type="error"/>
+    <allow receive_type="method_call"/>
+    <allow receive_type="method_return"/>
+    <allow receive_type="error"/>
+    <allow receive_type="signal"/>
+    <allow send_destination="org.freedesktop.DBus" send_interface="org.freedesktop.DBus"/>
+  </policy>
+  <include>POLICY</include>
+</busconfig>"#;
+
+/// A running bus.
+pub struct Bus {
+    directory: TempDir,
+    daemon: Child,
+}
+
+impl Bus {
+    /// Starts one with the system bus's rules and the policy that is packaged.
+    pub fn start() -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("bus-").tempdir()?;
+        let socket = directory.path().join("socket");
+        let policy = places::repository().join("packaging/org.mcpinspect1.conf");
+        let rules = RULES
+            .replace("SOCKET", &socket.display().to_string())
+            .replace("POLICY", &policy.display().to_string());
+        let configuration = directory.path().join("bus.conf");
+        std::fs::write(&configuration, rules)?;
+        let daemon = Command::new("dbus-daemon")
+            .arg(format!("--config-file={}", configuration.display()))
+            .args(["--nofork", "--nopidfile", "--nosyslog"])
+            .stdin(Stdio::null())
+            .spawn()
+            .context("dbus-daemon")?;
+        let bus = Self { directory, daemon };
+        let deadline = Instant::now() + LIMIT;
+        while std::os::unix::net::UnixStream::connect(bus.socket()).is_err() {
+            ensure!(Instant::now() < deadline, "the bus does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(bus)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("socket")
+    }
+
+    /// Its D-Bus address.
+    pub fn address(&self) -> String {
+        format!("unix:path={}", self.socket().display())
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
