@@ -2,6 +2,7 @@
 //!
 //! `cargo bench -p mcpinspectd --bench store`. `MESSAGES` sets how many are written (100,000), `RATE` how many a
 //! second are offered (20,000). Nothing may be dropped at a rate that the store can bear: what is lost is printed.
+//! `GIGABYTES` makes a second store of that size (none by default) and measures how long it takes to open.
 #![expect(
     clippy::unwrap_used,
     reason = "a benchmark that cannot run has nothing to measure"
@@ -20,7 +21,7 @@ use mcpinspectd::model::Direction::{ClientToServer, ServerToClient};
 use mcpinspectd::model::Timestamp;
 use mcpinspectd::pipeline::message_queue;
 use mcpinspectd::queue::Bounds;
-use mcpinspectd::recall::{Question, Recall as _, Search, Viewer};
+use mcpinspectd::recall::{Question, Recall as _, RecordedMessage, Search, Viewer};
 use mcpinspectd::registry::Registry;
 use mcpinspectd::source::script::Script;
 use serde_json::json;
@@ -36,10 +37,59 @@ fn main() {
     let exchanges = number("MESSAGES", 100_000) / 2;
     write(&path, exchanges, number("RATE", 20_000));
     ask(&path);
+    open(&path);
+    let gigabytes = number("GIGABYTES", 0);
+    if gigabytes > 0 {
+        let path = folder.path().join("large.db");
+        fill(&path, gigabytes << 30);
+        open(&path);
+    }
+}
+
+/// Opens a store as the daemon does when it starts. The recorder opens it on a thread of its own, whose end
+/// is waited for.
+fn open(path: &Path) {
+    let size = std::fs::metadata(path).unwrap().len();
     let start = Instant::now();
-    let opened = recorder(&path).unwrap();
-    println!("opened in {:?}", start.elapsed());
-    drop(opened);
+    drop(recorder(path).unwrap());
+    println!(
+        "{} MiB opened and closed in {:?}",
+        size >> 20,
+        start.elapsed()
+    );
+}
+
+/// Writes messages that hardly compress until the store has this size.
+fn fill(path: &Path, bytes: u64) {
+    const LETTERS: &[u8] = b"!#$%&()*+,-./:;<=>?@[]^_{|}~' `.";
+    const LENGTH: usize = 512 << 10;
+    let (mut queue, records) = message_queue(bounds());
+    let recorder = Recorder::start(settings(path), records, |_| {}).unwrap();
+    let mut engine = Engine::new(
+        Limits::default(),
+        Registry::in_memory(),
+        Box::new(NoDetector),
+    );
+    let mut script = Script::new("large").paced(Timestamp::now(), 1000);
+    engine.handle(script.start(), &mut queue);
+    let (mut dice, mut number) = (7_u64, 0);
+    // The recorder makes the file in its own time.
+    while std::fs::metadata(path).map_or(0, |file| file.len()) < bytes {
+        number += 1;
+        let noise = std::iter::repeat_with(|| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            char::from(LETTERS[usize::try_from(dice >> 59).unwrap()])
+        });
+        let text: String = noise.take(LENGTH).collect();
+        let note =
+            json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": text}});
+        engine.handle(script.line(ServerToClient, note.to_string()), &mut queue);
+        // Ahead of the disk by a few at most, so that none is dropped.
+        std::thread::sleep(Duration::from_millis(4));
+    }
+    drop(queue);
+    drop(recorder);
+    println!("{number} large messages");
 }
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -199,6 +249,14 @@ fn ask(path: &Path) {
         server: None,
         days: None,
     };
+    let latest = |session: Option<String>| Question::Latest {
+        session,
+        after: None,
+        before: None,
+        limit: 200,
+    };
+    let newest = StoreFile::new(path).recall(&latest(None), Viewer::All);
+    let newest: RecordedMessage = serde_json::from_str(&newest.unwrap()[0]).unwrap();
     for (name, question) in [
         ("rare word", search(text("needle"))),
         ("common word", search(text("hay reports"))),
@@ -210,6 +268,8 @@ fn ask(path: &Path) {
         ),
         ("errors", search(failed)),
         ("statistics", everything),
+        ("latest of all", latest(None)),
+        ("latest of a session", latest(Some(newest.session_id))),
     ] {
         let start = Instant::now();
         let rows = StoreFile::new(path).recall(&question, Viewer::All).unwrap();

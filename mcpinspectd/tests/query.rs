@@ -592,6 +592,17 @@ fn owned(attempts: &[(&str, Gets)]) -> Vec<(String, Gets)> {
         .collect()
 }
 
+/// Whatever is taken out or written anew, there are many, and none is there twice.
+#[test]
+fn the_attempts_are_many_and_different() {
+    let mut attempts = [owned(REACHING), owned(PRYING), owned(BOMBS), oversized()].concat();
+    let all = attempts.len();
+    attempts.sort_by(|(one, _), (other, _)| one.cmp(other));
+    attempts.dedup_by(|(one, _), (other, _)| one == other);
+    assert_eq!(attempts.len(), all);
+    assert!(all >= 140, "{all}");
+}
+
 #[test]
 fn no_statement_writes_or_reaches_a_file() {
     attempt(&owned(REACHING));

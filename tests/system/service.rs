@@ -172,12 +172,22 @@ fn reloading_keeps_it_running() -> Result<()> {
     container.session("after", "Gives back the message.")?;
     event(&mut container, "mcp_tool_seen", "after")?;
     ensure!(container.property("MainPID")? == before, "it was restarted");
-    // A crash is made good.
-    container.shell("systemctl kill --kill-who=main --signal=KILL mcpinspectd")?;
+    // A crash is made good, and what was decided a moment before it stays decided.
+    container.shell(
+        "mcpinspect approve after echo --reason tried && \
+         systemctl kill --kill-who=main --signal=KILL mcpinspectd",
+    )?;
     container.wait("a restart after a crash", |container| {
         let running = container.property("ActiveState")? == "active";
         Ok((running && container.property("MainPID")? != before).then_some(()))
     })?;
+    let tools: Value = serde_json::from_str(&container.shell("mcpinspect tools after --json")?)?;
+    let tools = tools.as_array().context("a list of tools")?;
+    let echo = tools.iter().find(|row| row["tool_name"] == "echo");
+    ensure!(
+        echo.is_some_and(|row| row["pinned_how"] == "person"),
+        "the decision was lost: {tools:#?}"
+    );
     Ok(())
 }
 
