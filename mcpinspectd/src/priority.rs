@@ -19,6 +19,8 @@ pub enum Priority {
     Ring = -15,
     /// The pipeline and the delivery of events: an event that waits for its turn is late.
     Pipeline = -10,
+    /// Writing what went by to the disk: what waits for it is lost in a crash.
+    Recording = -5,
     /// Work that no event waits for, at the priority of an ordinary process.
     Background = 0,
     /// Work that gives way to every process: a stranger's question.

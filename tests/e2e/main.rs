@@ -2,6 +2,7 @@
 
 mod attaching;
 mod calling;
+mod crashes;
 mod errors;
 mod evasion;
 mod framing;

@@ -69,7 +69,7 @@ impl Recorder {
         let thread = std::thread::Builder::new()
             .name("messages".to_owned())
             .spawn(move || {
-                Priority::Background.claim();
+                Priority::Recording.claim();
                 Writing::new(settings, tell).run(records);
             })?;
         Ok(Self {
