@@ -20,7 +20,7 @@ pub enum Priority {
     /// The pipeline and the delivery of events: an event that waits for its turn is late.
     Pipeline = -10,
     /// Writing what went by to the disk: what waits for it is lost in a crash.
-    Recording = -5,
+    Recording = -9,
     /// Work that no event waits for, at the priority of an ordinary process.
     Background = 0,
     /// Work that gives way to every process: a stranger's question.

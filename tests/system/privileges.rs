@@ -18,7 +18,7 @@ fn the_thread_that_drains_the_ring_has_priority() -> Result<()> {
     for (name, nice) in &threads {
         let expected = match name.as_str() {
             "drain" => -15,
-            "messages" => -5,
+            "messages" => -9,
             "programs" | "survey" => 0,
             _ => -10,
         };
