@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::busy::Busy;
 use mcpinspect_tests::places;
-use mcpinspect_tests::talk::{Talk, oddclient, oddpeers};
-use mcpinspect_tests::tap::Tap;
+use mcpinspect_tests::talk::{Talk, Truth, oddclient, oddpeers};
+use mcpinspect_tests::tap::{Capture, Tap};
 use mcpinspect_tests::verify::{self, Pids};
 use nix::sys::signal::Signal;
 
@@ -106,9 +106,27 @@ fn streams_of_one_user() -> Result<usize> {
     Ok(endpoints / 8 * 3 / 2)
 }
 
+/// Waits for the sessions over these transports, and demands that each was reported exactly.
+fn all_exact(mut tap: Tap, truths: &[(&str, Truth)]) -> Result<Capture> {
+    tap.wait_until(Duration::from_secs(60), "the last answer", |capture| {
+        truths
+            .iter()
+            .all(|(_, truth)| verify::session_of(truth, capture).is_ok())
+    })?;
+    let capture = tap.finish()?.capture;
+    verdict(
+        truths.len(),
+        truths.iter().filter_map(|(transport, truth)| {
+            let error = verify::exact(truth, &capture, Pids::Always).err()?;
+            Some(format!("{transport}: {error:#}"))
+        }),
+    )?;
+    Ok(capture)
+}
+
 /// Runs servers while `USER` holds the sockets of `HOLDERS`; all of their frames are reported.
 fn servers_beside_holders(busy: usize) -> Result<()> {
-    let mut tap = Tap::start()?;
+    let tap = Tap::start()?;
     let mut holders = Vec::new();
     for _ in 0..HOLDERS {
         holders.push(hold(PAIRS)?);
@@ -124,23 +142,11 @@ fn servers_beside_holders(busy: usize) -> Result<()> {
         truths.push((transport, talk.finish(SESSION)?));
     }
     drop(busy);
-    tap.wait_until(Duration::from_secs(30), "the last answer", |capture| {
-        truths
-            .iter()
-            .all(|(_, truth)| verify::session_of(truth, capture).is_ok())
-    })?;
-    let finished = tap.finish()?;
-    verdict(
-        truths.len(),
-        truths.iter().filter_map(|(transport, truth)| {
-            let error = verify::exact(truth, &finished.capture, Pids::Always).err()?;
-            Some(format!("{transport}: {error:#}"))
-        }),
-    )?;
+    let capture = all_exact(tap, &truths)?;
     if HOLDERS * PAIRS * 2 <= streams_of_one_user()? {
         return Ok(());
     }
-    let told = finished.capture.others.iter().any(|event| {
+    let told = capture.others.iter().any(|event| {
         event["type"] == "mcp_blind_spot"
             && event["mechanism"] == "endpoint_budget"
             && event["uid"] == USER
@@ -168,7 +174,7 @@ fn a_flood_beside_servers(busy: usize) -> Result<()> {
     let program = folder.path().join("oddpeer");
     std::fs::copy(places::program("oddpeer")?, &program)?;
     let (now, go) = (folder.path().join("now"), folder.path().join("go"));
-    let mut tap = Tap::start()?;
+    let tap = Tap::start()?;
     let floods = (0..3)
         .map(|number| {
             flood(
@@ -205,21 +211,9 @@ fn a_flood_beside_servers(busy: usize) -> Result<()> {
         .collect::<Result<Vec<_>>>()?;
     tap.signal(Signal::SIGCONT)?;
     drop(busy);
-    tap.wait_until(Duration::from_secs(60), "the last answer", |capture| {
-        truths
-            .iter()
-            .all(|(_, truth)| verify::session_of(truth, capture).is_ok())
-    })?;
+    let capture = all_exact(tap, &truths)?;
     drop(floods);
-    let finished = tap.finish()?;
-    verdict(
-        truths.len(),
-        truths.iter().filter_map(|(transport, truth)| {
-            let error = verify::exact(truth, &finished.capture, Pids::Always).err()?;
-            Some(format!("{transport}: {error:#}"))
-        }),
-    )?;
-    let lost: u64 = finished.capture.gaps.iter().map(|gap| gap.bytes_lost).sum();
+    let lost: u64 = capture.gaps.iter().map(|gap| gap.bytes_lost).sum();
     ensure!(
         lost > 1 << 20,
         "the flood lost {lost} bytes, so this shows nothing"

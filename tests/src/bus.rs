@@ -16,27 +16,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub const VARIABLE: &str = "DBUS_SYSTEM_BUS_ADDRESS";
 
 /// The rules of the system bus, and ours.
-const RULES: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
- "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig>
-  <type>system</type>
-  <listen>unix:path=SOCKET</listen>
-  <auth>EXTERNAL</auth>
-  <policy context="default">
-    <allow user="*"/>
-    <deny own="*"/>
-    <deny send_type="method_call"/>
-    <allow send_type="signal"/>
-    <allow send_requested_reply="true" send_type="method_return"/>
-    <allow send_requested_reply="true" send_type="error"/>
-    <allow receive_type="method_call"/>
-    <allow receive_type="method_return"/>
-    <allow receive_type="error"/>
-    <allow receive_type="signal"/>
-    <allow send_destination="org.freedesktop.DBus" send_interface="org.freedesktop.DBus"/>
-  </policy>
-  <include>POLICY</include>
-</busconfig>"#;
+const RULES: &str = include_str!("../system-bus.conf");
 
 /// A running bus.
 pub struct Bus {
