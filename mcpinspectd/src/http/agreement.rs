@@ -67,6 +67,20 @@ pub(super) fn compare(
     );
 }
 
+/// The field of a head that says something else than its message, if there is one. A batch has nothing that
+/// such a field could repeat.
+pub fn disagreement(fields: &McpFields, message: &[u8]) -> Option<Mirrored> {
+    let mut found = None;
+    compare(fields, message, &mut |field, _, _| {
+        found.get_or_insert(field);
+    });
+    let names_one = fields.method.is_some() || fields.name.is_some();
+    if names_one && matches!(parse(message), Ok(Payload::Batch(_))) {
+        found = Some(Mirrored::Method);
+    }
+    found
+}
+
 /// What a field's value stands for: text that a field cannot hold is `=?base64?…?=`.
 fn decoded(value: &str) -> Cow<'_, str> {
     const PREFIX: &str = "=?base64?";
@@ -129,6 +143,22 @@ mod tests {
             differences([Some("resources/read"), Some("a:b"), None], read),
             []
         );
+    }
+
+    #[test]
+    fn a_batch_agrees_with_no_field() {
+        let fields = McpFields {
+            method: Some("tools/list".into()),
+            ..McpFields::default()
+        };
+        let listing = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+        assert_eq!(disagreement(&fields, listing.as_bytes()), None);
+        let batch = format!("[{listing}]");
+        assert_eq!(
+            disagreement(&fields, batch.as_bytes()),
+            Some(Mirrored::Method)
+        );
+        assert_eq!(disagreement(&McpFields::default(), batch.as_bytes()), None);
     }
 
     #[test]

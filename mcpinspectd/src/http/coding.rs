@@ -10,7 +10,7 @@ use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, Sta
 use flate2::Decompress;
 
 use self::gzip::Gzip;
-pub(super) use self::step::Failed;
+pub use self::step::Failed;
 use self::step::{Step, inflated};
 use super::head::Coding;
 
@@ -22,7 +22,7 @@ const PIECE: usize = 16 << 10;
 const ZSTD_WINDOW: u32 = 23;
 
 /// Decompresses one body.
-pub(super) struct Decompressor {
+pub struct Decompressor {
     format: Format,
     is_over: bool,
 }
@@ -38,7 +38,7 @@ enum Format {
 
 impl Decompressor {
     /// A decompressor for a coding; `None` for one that is not known here, and for none at all.
-    pub(super) fn new(coding: Coding) -> Option<Self> {
+    pub fn new(coding: Coding) -> Option<Self> {
         let format = match coding {
             Coding::Identity | Coding::Unknown => return None,
             Coding::Gzip => Format::Gzip(Box::default()),
@@ -67,7 +67,10 @@ impl Decompressor {
 
     /// Decompresses the body's next bytes, and hands over what they are. `take` returns false when it
     /// is enough.
-    pub(super) fn push(
+    ///
+    /// # Errors
+    /// It was enough, the bytes are damaged, or something follows their end.
+    pub fn push(
         &mut self,
         mut input: &[u8],
         mut take: impl FnMut(&[u8]) -> bool,
@@ -98,7 +101,7 @@ impl Decompressor {
     }
 
     /// Whether the end of the compressed data was seen.
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.is_over
     }
 }

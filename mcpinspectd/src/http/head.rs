@@ -252,6 +252,13 @@ fn content(value: &[u8]) -> Content {
     }
 }
 
+impl Coding {
+    /// What a `Content-Encoding` names.
+    pub fn of(value: &[u8]) -> Self {
+        coding(value)
+    }
+}
+
 fn coding(value: &[u8]) -> Coding {
     let is = |wanted: &[u8]| value.eq_ignore_ascii_case(wanted);
     if is(b"identity") || value.is_empty() {

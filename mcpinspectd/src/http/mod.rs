@@ -19,6 +19,7 @@
 //! - `exchange`, `body`: requests joined with responses, and what they carry
 //! - `coding`, [`sse`]: compressed bodies, and streams of events
 //! - `agreement`: heads that say something else than their message
+//! - `checked`: requests that can be read in one way only, for a gateway
 //!
 //! # Honesty
 //!
@@ -38,6 +39,7 @@
 mod agreement;
 mod anomaly;
 mod body;
+mod checked;
 mod coding;
 mod connection;
 mod event;
@@ -52,11 +54,14 @@ pub mod sse;
 mod tests;
 mod two;
 
+pub use self::agreement::disagreement;
 pub use self::anomaly::Anomaly;
 pub use self::body::Loss;
+pub use self::checked::RequestCheck;
+pub use self::coding::{Decompressor, Failed};
 pub use self::connection::Connection;
 pub use self::event::{Answered, Carrier, Event, Exchange, Message, Mirrored, Opened};
-pub use self::head::{Content, McpFields, Method, Target, TargetKey};
+pub use self::head::{Coding, Content, McpFields, Method, Target, TargetKey};
 pub use self::limits::Limits;
 pub use self::part::Left;
 pub use self::sniff::Verdict;

@@ -4,7 +4,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 /// It cannot be decompressed: the bytes are wrong, something follows their end, or it was enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::http) struct Failed;
+pub struct Failed;
 
 /// What one step took and made.
 #[derive(Clone, Copy, Debug, Default)]
