@@ -15,6 +15,7 @@
 //! - `look`: the values at the paths that rules name, found in the text
 //! - [`situation`]: a message in its context
 //! - `memory`: what rules remember of earlier messages
+//! - `waiting`: which request an answer belongs to
 //! - `names`: members that are spelled almost like one that has a meaning
 //! - `decide`: from a message in its context to a [`Decision`]
 //! - `edit`: values put in place, texts masked, tools hidden
@@ -40,6 +41,7 @@ pub mod session;
 pub mod situation;
 mod text;
 mod value;
+mod waiting;
 
 pub use action::Action;
 pub use compile::{PolicyError, PolicyFiles};

@@ -18,6 +18,7 @@ use super::edit::{edited, offset, put, without};
 use super::memory::Memory;
 use super::record::{Record, Subject, shown};
 use super::situation::{Doubt, Found, Kind, Parties, Situation, ToolStatus};
+use super::waiting::{Asked, Waiting};
 use crate::mcp::ambiguity::{self, Place};
 use crate::mcp::message::{self, Irregularity, Message, Parsed, Payload};
 use crate::mcp::method::MethodName;
@@ -26,10 +27,6 @@ use crate::model::{Direction, Timestamp};
 
 /// Most members of a batch that are judged one by one.
 const MAX_MEMBERS: usize = 4096;
-/// Most requests of a direction that wait for an answer, twice over.
-const MAX_WAITING: usize = 8192;
-/// The longest id by which an answer is related, in bytes.
-const MAX_ID: usize = 1024;
 /// The longest name of a tool that is remembered, in bytes.
 const MAX_TOOL: usize = 1024;
 /// The code that answers what is refused because it can be read in two ways: JSON-RPC's "invalid request".
@@ -46,6 +43,10 @@ pub struct Session {
     statuses: HashMap<String, ToolStatus>,
     /// Whether what is kept back happens all the same.
     is_recorded: bool,
+    /// Whether a receiver may end a frame at a carriage return.
+    ends_at_returns: bool,
+    /// The exchange that the next frame belongs to.
+    exchange: u64,
 }
 
 /// What becomes of a frame.
@@ -70,36 +71,6 @@ pub enum Forward<'f> {
     Nothing,
     /// These parts in a row.
     Parts(Vec<Cow<'f, str>>),
-}
-
-/// Requests that wait for an answer. The older half is forgotten when there are too many.
-#[derive(Debug, Default)]
-struct Waiting {
-    recent: HashMap<Box<str>, Asked>,
-    older: HashMap<Box<str>, Asked>,
-}
-
-/// What a request asked for.
-#[derive(Clone, Debug)]
-struct Asked {
-    method: MethodName,
-    tool: Option<Box<str>>,
-}
-
-impl Waiting {
-    fn add(&mut self, id: &str, asked: Asked) {
-        if id.len() > MAX_ID {
-            return;
-        }
-        if self.recent.len() >= MAX_WAITING {
-            self.older = std::mem::take(&mut self.recent);
-        }
-        self.recent.insert(id.into(), asked);
-    }
-
-    fn take(&mut self, id: &str) -> Option<Asked> {
-        self.recent.remove(id).or_else(|| self.older.remove(id))
-    }
 }
 
 impl<'f> Handled<'f> {
@@ -132,6 +103,8 @@ impl Session {
             waiting: Default::default(),
             statuses: HashMap::new(),
             is_recorded: false,
+            ends_at_returns: true,
+            exchange: 0,
         }
     }
 
@@ -142,6 +115,23 @@ impl Session {
             is_recorded: true,
             ..self
         }
+    }
+
+    /// The same, over HTTP. Frames are bodies and the data of events there, so that a carriage return is
+    /// nothing but a blank, and an answer may come again on a stream that is resumed.
+    #[must_use]
+    pub fn over_http(self) -> Self {
+        Self {
+            ends_at_returns: false,
+            waiting: [Waiting::repeating(), Waiting::repeating()],
+            ..self
+        }
+    }
+
+    /// Says which exchange the next frames belong to. Peers without a session may use the same ids at the
+    /// same time: there, each HTTP request with its response is an exchange of its own. 0 is the session.
+    pub fn enter(&mut self, exchange: u64) {
+        self.exchange = exchange;
     }
 
     /// Notes how a tool compares with what was accepted of it. One that was not noted counts as unapproved.
@@ -160,7 +150,7 @@ impl Session {
         if self.policy.rules().is_empty() || frame.trim_ascii().is_empty() {
             return Handled::passing();
         }
-        let returns = ambiguity::has_inner_carriage_return(frame);
+        let returns = self.ends_at_returns && ambiguity::has_inner_carriage_return(frame);
         let doubt = returns.then(|| Doubt::total("carriage_return"));
         let whole = match message::parse(frame) {
             Ok(payload) => std::str::from_utf8(frame).map(|text| (text, payload)).ok(),
@@ -229,8 +219,8 @@ impl Session {
         self.refusal(direction, beginning, time, "too_long")
     }
 
-    /// A record that this is refused, if a rule might concern it.
-    fn refusal(
+    /// A record that this is refused because it cannot be read with certainty, if a rule might concern it.
+    pub fn refusal(
         &mut self,
         direction: Direction,
         text: &[u8],
@@ -376,7 +366,10 @@ impl Judge<'_> {
         };
         let id = message.id().map(|id| id.0);
         let asked = match kind {
-            Kind::Response => id.and_then(|id| self.waiting(self.direction.reverse()).take(id)),
+            Kind::Response => {
+                let exchange = self.session.exchange;
+                id.and_then(|id| self.waiting(self.direction.reverse()).take(exchange, id))
+            }
             _ => None,
         };
         let view = params.map(view::Params::read);
@@ -410,7 +403,8 @@ impl Judge<'_> {
                 method: MethodName::new(&request.method),
                 tool: tool.map(|tool| json::cut(tool, MAX_TOOL).into()),
             };
-            self.session.waiting[self.direction as usize].add(request.id.0, asked);
+            let exchange = self.session.exchange;
+            self.session.waiting[self.direction as usize].add(exchange, request.id.0, asked);
         }
         if is_blocked {
             return self.blocked(&policy, &decision, &seen, member.text, id);
