@@ -1,10 +1,11 @@
-//! The policy, shared by both directions.
+//! The policy, shared by both directions of a session.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcpinspectd::model::{Direction, Timestamp};
 use mcpinspectd::policy::Policy;
 use mcpinspectd::policy::examine::Examiner;
+use mcpinspectd::policy::record::Record;
 use mcpinspectd::policy::session::{Handled, Session};
 use mcpinspectd::policy::situation::Parties;
 
@@ -22,12 +23,17 @@ pub enum OnFailure {
     Closed,
 }
 
-/// Judges messages of both directions, one at a time.
+/// What all sessions of a guard have in common.
+pub struct Bench {
+    pub policy: Arc<Policy>,
+    pub on_failure: OnFailure,
+    pub log: Log,
+}
+
+/// Judges messages of both directions of a session, one at a time.
 pub struct Judge {
     state: Mutex<State>,
-    is_idle: bool,
-    on_failure: OnFailure,
-    log: Log,
+    bench: Arc<Bench>,
 }
 
 struct State {
@@ -36,27 +42,46 @@ struct State {
 }
 
 impl Judge {
-    pub fn new(policy: Policy, parties: Parties, on_failure: OnFailure, log: Log) -> Self {
-        let is_idle = policy.rules().is_empty();
-        let examiner = policy
+    /// For a session of lines.
+    pub fn new(bench: Arc<Bench>, parties: Parties) -> Self {
+        Self::of(bench, parties, |session| session)
+    }
+
+    /// For a session over HTTP.
+    #[cfg(feature = "tools")]
+    pub fn over_http(bench: Arc<Bench>, parties: Parties) -> Self {
+        Self::of(bench, parties, Session::over_http)
+    }
+
+    fn of(bench: Arc<Bench>, parties: Parties, kind: impl FnOnce(Session) -> Session) -> Self {
+        let examiner = bench
+            .policy
             .asks_for_findings()
             .then(|| Examiner::new(&parties.server));
-        let session = Session::new(Arc::new(policy), parties);
+        let session = kind(Session::new(Arc::clone(&bench.policy), parties));
         Self {
             state: Mutex::new(State { session, examiner }),
-            is_idle,
-            on_failure,
-            log,
+            bench,
         }
     }
 
     /// Whether there is nothing to judge.
     pub fn is_idle(&self) -> bool {
-        self.is_idle
+        self.bench.policy.rules().is_empty()
     }
 
     /// Judges what stands between two newlines.
     pub fn frame<'f>(&self, direction: Direction, frame: &'f [u8]) -> Handled<'f> {
+        self.frame_of(0, direction, frame)
+    }
+
+    /// Judges a frame that belongs to an exchange; see [`Session::enter`].
+    pub fn frame_of<'f>(
+        &self,
+        exchange: u64,
+        direction: Direction,
+        frame: &'f [u8],
+    ) -> Handled<'f> {
         let time = Timestamp::now();
         let handled = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,28 +90,46 @@ impl Judge {
                 .as_mut()
                 .map(|examiner| examiner.examine(direction, frame, time))
                 .unwrap_or_default();
+            session.enter(exchange);
             session.handle(direction, frame, time, &findings)
         };
-        self.log.write(&handled.records);
+        self.bench.log.write(&handled.records);
         handled
     }
 
     /// Whether a message passes of which only the beginning is known.
     pub fn too_long(&self, direction: Direction, beginning: &[u8]) -> bool {
-        let beginning = beginning.get(..BEGINNING).unwrap_or(beginning);
-        let time = Timestamp::now();
+        let passes = self.bench.on_failure == OnFailure::Open;
+        let judged = self.unread(beginning, |session, beginning, time| {
+            let mut record = session.too_long(direction, beginning, time)?;
+            if passes {
+                record.action = "allow";
+            }
+            Some(record)
+        });
+        judged || passes
+    }
+
+    /// Whether something passes that two readers may read differently, for this reason.
+    #[cfg(feature = "tools")]
+    pub fn ambiguous(&self, direction: Direction, text: &[u8], reason: &'static str) -> bool {
+        self.unread(text, |session, text, time| {
+            session.refusal(direction, text, time, reason)
+        })
+    }
+
+    /// Whether there is no record, which is written if there is one.
+    fn unread(
+        &self,
+        text: &[u8],
+        record: impl FnOnce(&mut Session, &[u8], Timestamp) -> Option<Record>,
+    ) -> bool {
+        let text = text.get(..BEGINNING).unwrap_or(text);
         let record = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.session.too_long(direction, beginning, time)
+            record(&mut state.session, text, Timestamp::now())
         };
-        let Some(mut record) = record else {
-            return true;
-        };
-        let passes = self.on_failure == OnFailure::Open;
-        if passes {
-            record.action = "allow";
-        }
-        self.log.write(&[record]);
-        passes
+        self.bench.log.write(record.as_slice());
+        record.is_none()
     }
 }

@@ -1,6 +1,6 @@
-//! `mcpinspect guard`: a server behind a policy, on standard input and output.
+//! `mcpinspect guard`: a server behind a policy, on standard input and output or on HTTP.
 //!
-//! The guard starts the server and stands between it and the client, and apart from what the policy keeps
+//! On standard input and output, the guard starts the server and stands between it and the client, and apart from what the policy keeps
 //! back or changes, neither notices: the same bytes, the same exit status, signals, standard error,
 //! environment and half-closed pipes. Two threads copy, one a direction; nothing waits for anything but the
 //! pipes themselves.
@@ -11,8 +11,11 @@
 //! - `sink`: where both threads may write
 //! - `judge`: the policy, shared by both directions
 //! - `log`: decisions
+//! - `gateway`: the same in front of a server on HTTP
 
 mod child;
+#[cfg(feature = "tools")]
+mod gateway;
 mod judge;
 mod lines;
 mod log;
@@ -36,7 +39,7 @@ use mcpinspectd::terminal;
 use nix::unistd::{Uid, User, dup2_stdin, dup2_stdout};
 
 use self::child::Server;
-use self::judge::{Judge, OnFailure};
+use self::judge::{Bench, Judge, OnFailure};
 use self::log::Log;
 use self::pump::{Activity, Pump};
 use self::sink::Sink;
@@ -48,6 +51,9 @@ use crate::policy::{load, zone};
 /// policy says: requests may be answered in the server's place, parameters and results changed, tools hidden.
 /// What no rule matches passes byte for byte. Write `mcpinspect guard --` before the server's command in the
 /// client's configuration.
+///
+/// A server on HTTP is guarded with `--listen` and `--upstream`: clients use the guard's address in the place of
+/// the server's.
 ///
 /// Every decision is a line of JSON on standard error, or in a file. The exit status is the server's.
 #[derive(clap::Args)]
@@ -65,8 +71,22 @@ pub struct Guard {
     /// The server's name, for rules that ask. Default: that of its package or script.
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
+    #[cfg(feature = "tools")]
+    #[command(flatten)]
+    gateway: gateway::Options,
     /// The server's command.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[cfg_attr(
+        feature = "tools",
+        arg(
+            last = true,
+            value_name = "COMMAND",
+            required_unless_present = "listen"
+        )
+    )]
+    #[cfg_attr(
+        not(feature = "tools"),
+        arg(last = true, value_name = "COMMAND", required = true)
+    )]
     command: Vec<String>,
 }
 
@@ -74,13 +94,22 @@ impl Guard {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let policy = self.policy()?;
         let log = Log::open(self.log.as_deref())?;
+        let bench = Arc::new(Bench {
+            policy: Arc::new(policy),
+            on_failure: self.on_failure,
+            log,
+        });
+        #[cfg(feature = "tools")]
+        if let Some(listen) = self.gateway.listen {
+            return self.gateway.run(listen, bench, self.server);
+        }
         let server = self.server.clone().unwrap_or_else(|| name(&self.command));
         let parties = Parties {
             user: user(),
             zone: zone(),
             ..Parties::of(&server)
         };
-        let judge = Arc::new(Judge::new(policy, parties, self.on_failure, log));
+        let judge = Arc::new(Judge::new(bench, parties));
         // Copies of their own, so that each pipe can be closed when its other side is: descriptors 0 and 1
         // would keep it open.
         let (input, output) = own_pipes().context("cannot take over standard input and output")?;

@@ -39,25 +39,7 @@ impl Client {
     /// # Errors
     /// TLS cannot be set up.
     pub fn new(connect: Duration) -> anyhow::Result<Self> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .context("cannot set up TLS")?;
-        // Without any authority, plain HTTP still works.
-        let tls = match tls.clone().with_native_roots() {
-            Ok(trusting) => trusting,
-            Err(_) => tls.with_root_certificates(RootCertStore::empty()),
-        };
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_connect_timeout(Some(connect));
-        tcp.set_nodelay(true);
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls.with_no_client_auth())
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
-        let inner = legacy::Client::builder(TokioExecutor::new()).build(connector);
+        let inner = legacy::Client::builder(TokioExecutor::new()).build(connector(connect)?);
         Ok(Self { inner })
     }
 
@@ -98,6 +80,31 @@ impl Client {
     }
 }
 
+/// What makes connections to whom this machine trusts, each in at most `connect`.
+///
+/// # Errors
+/// TLS cannot be set up.
+pub fn connector(connect: Duration) -> anyhow::Result<HttpsConnector<HttpConnector>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .context("cannot set up TLS")?;
+    // Without any authority, plain HTTP still works.
+    let tls = match tls.clone().with_native_roots() {
+        Ok(trusting) => trusting,
+        Err(_) => tls.with_root_certificates(RootCertStore::empty()),
+    };
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_connect_timeout(Some(connect));
+    tcp.set_nodelay(true);
+    Ok(HttpsConnectorBuilder::new()
+        .with_tls_config(tls.with_no_client_auth())
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp))
+}
+
 fn location(response: &Response<Incoming>) -> Option<String> {
     if !response.status().is_redirection() {
         return None;
@@ -135,7 +142,7 @@ fn redirected(
 }
 
 /// Why there is no response.
-fn unreached(uri: &Uri, error: &legacy::Error) -> Failure {
+pub fn unreached(uri: &Uri, error: &legacy::Error) -> Failure {
     let mut code = match error.is_connect() {
         true => "unreachable",
         false => "closed",

@@ -56,6 +56,11 @@ impl Endpoint {
         Ok(Self { uri, headers: all })
     }
 
+    /// Where it is.
+    pub fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
     /// The same server at another URL that it named itself.
     pub(super) fn at(&self, uri: Uri) -> Self {
         Self {
@@ -66,7 +71,7 @@ impl Endpoint {
 }
 
 /// A URL as it is shown: what follows the path may be secret.
-pub(super) fn shown(uri: &Uri) -> String {
+pub fn shown(uri: &Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or_default();
     let host = uri.authority().map_or("", |authority| authority.as_str());
     printable(&format!("{scheme}://{host}{}", uri.path()), QUOTED)
@@ -82,7 +87,7 @@ fn port(uri: &Uri) -> u16 {
 }
 
 /// Whether what is meant for `from` may go to `to`: the same origin, or the same host with TLS.
-pub(super) fn is_same_server(from: &Uri, to: &Uri) -> bool {
+pub fn is_same_server(from: &Uri, to: &Uri) -> bool {
     let host = |uri: &Uri| uri.host().unwrap_or_default().to_ascii_lowercase();
     if host(from) != host(to) {
         return false;
@@ -94,7 +99,7 @@ pub(super) fn is_same_server(from: &Uri, to: &Uri) -> bool {
 }
 
 /// The URL that `reference` means when it stands in an answer from `base`; `None` if it means none of HTTP.
-pub(super) fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
+pub fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let reference = reference.split('#').next().unwrap_or_default().trim();
     let scheme = base.scheme_str()?;
     let origin = format!("{scheme}://{}", base.authority()?);

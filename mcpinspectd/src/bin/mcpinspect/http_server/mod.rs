@@ -23,10 +23,10 @@
 //! has limits of its own. All runs on the caller's thread while it waits.
 
 mod answer;
-mod client;
+pub mod client;
 mod endpoint;
 mod events;
-mod failure;
+pub mod failure;
 mod legacy;
 mod link;
 mod outgoing;
@@ -43,8 +43,9 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub use self::endpoint::Endpoint;
+pub use self::endpoint::{Endpoint, is_same_server, resolve, shown};
 use self::link::Link;
+pub use self::outgoing::{Outgoing, Tools};
 
 /// Messages that wait to be sent, and to be taken.
 const QUEUE: usize = 64;

@@ -1,0 +1,94 @@
+//! What all connections share.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hyper::header::{AUTHORIZATION, HeaderMap};
+use mcpinspectd::policy::situation::Parties;
+use tokio::sync::watch;
+
+use super::gate::Gate;
+use super::heads::SESSION;
+use super::room::Room;
+use super::sessions::{Full, Key, Party, Table};
+use super::upstream::Upstream;
+use crate::guard::judge::{Bench, Judge};
+
+/// What all connections share.
+pub struct Hub {
+    pub upstream: Upstream,
+    pub gate: Gate,
+    pub table: Table,
+    pub room: Arc<Room>,
+    /// Turns true at the end.
+    pub ending: watch::Receiver<bool>,
+    bench: Arc<Bench>,
+    parties: Parties,
+    exchanges: AtomicU64,
+    hasher: RandomState,
+}
+
+/// A session, and the exchange of it that ids belong to; 0 is the session.
+pub type Place = (Arc<Party>, u64);
+
+impl Hub {
+    pub fn new(
+        upstream: Upstream,
+        gate: Gate,
+        (sessions, room): (usize, usize),
+        (bench, parties): (Arc<Bench>, Parties),
+        ending: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            upstream,
+            gate,
+            table: Table::new(sessions),
+            room: Room::new(room),
+            ending,
+            bench,
+            parties,
+            exchanges: AtomicU64::new(1),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// A session that begins.
+    pub fn party(&self) -> Arc<Party> {
+        Party::new(Judge::over_http(
+            Arc::clone(&self.bench),
+            self.parties.clone(),
+        ))
+    }
+
+    /// The name of those who name no session.
+    pub fn nobody(&self, peer: IpAddr, headers: &HeaderMap) -> Key {
+        let credentials = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+        Key::Nobody(self.hasher.hash_one((peer, credentials)))
+    }
+
+    /// The session that a request belongs to. `begins` tells that it belongs to none yet.
+    pub fn place(
+        &self,
+        peer: IpAddr,
+        path: &str,
+        headers: &HeaderMap,
+        begins: bool,
+    ) -> Result<Place, Full> {
+        if let Some(session) = headers.get(SESSION) {
+            let key = Key::Session(session.as_bytes().into());
+            return Ok((self.table.find_or(key, || self.party())?, 0));
+        }
+        if let Some(party) = self.table.find(&Key::Endpoint(path.into())) {
+            return Ok((party, 0));
+        }
+        if begins {
+            return Ok((self.party(), 0));
+        }
+        let party = self
+            .table
+            .find_or(self.nobody(peer, headers), || self.party())?;
+        Ok((party, self.exchanges.fetch_add(1, Ordering::Relaxed)))
+    }
+}

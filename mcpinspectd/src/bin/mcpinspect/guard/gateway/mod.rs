@@ -1,0 +1,159 @@
+//! `mcpinspect guard --listen`: a server on HTTP behind a policy, as a reverse proxy.
+//!
+//! Clients use the gateway's address in the place of the server's, with the same paths. What they post is
+//! judged before it goes to the server, and what the server answers before it comes to them, be it JSON or a
+//! stream of events. What no rule concerns passes byte for byte; only what belongs to the connection does not.
+//!
+//! Two peers are hostile here: a server as everywhere, and whoever can reach the port, such as a page in a
+//! browser. What a reader of HTTP may read differently is refused as what a reader of JSON may read
+//! differently is.
+//!
+//! - `serve`: connections, and their end
+//! - `wire`: the bytes of a connection
+//! - `gate`: who may knock
+//! - `exchange`, `asked`, `answer`, `stream`: one request, its response, and a stream of events
+//! - `heads`, `body`, `blocks`, `said`, `reply`: fields, bodies, events, and what they say
+//! - `sessions`, `room`: what is remembered, and how much
+//! - `upstream`: the server
+//! - `hub`: what all connections share
+
+mod answer;
+mod asked;
+mod blocks;
+mod body;
+mod exchange;
+mod gate;
+mod heads;
+mod hub;
+mod reply;
+mod room;
+mod said;
+mod serve;
+mod sessions;
+mod stream;
+mod upstream;
+mod wire;
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use mcpinspectd::policy::situation::Parties;
+use mcpinspectd::terminal;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+
+use self::gate::Gate;
+use self::hub::Hub;
+use self::upstream::Upstream;
+use super::judge::Bench;
+use crate::policy::zone;
+
+/// Longest time for a connection to the server to be made.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// The options of the gateway.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Guard a server on HTTP: listen at this address and port, such as `127.0.0.1:8700`.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        requires = "upstream",
+        conflicts_with = "command"
+    )]
+    pub listen: Option<SocketAddr>,
+    /// The server's URL, with `--listen`. Clients use its path at the address of `--listen`.
+    #[arg(long, value_name = "URL", requires = "listen")]
+    upstream: Option<String>,
+    /// Listen at an address that other machines reach. The gateway asks nobody who they are, and does not
+    /// encrypt.
+    #[arg(long, requires = "listen")]
+    allow_remote: bool,
+    /// A name by which clients reach the gateway, beside `localhost` and IP addresses.
+    #[arg(long, value_name = "NAME", requires = "listen")]
+    allow_host: Vec<String>,
+    /// An origin whose web pages may use the gateway, such as `https://app.example`.
+    #[arg(long, value_name = "ORIGIN", requires = "listen")]
+    allow_origin: Vec<String>,
+    /// Most sessions at a time.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 2000,
+        requires = "listen"
+    )]
+    max_sessions: usize,
+    /// Most memory for messages under way, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 512, requires = "listen")]
+    max_memory: usize,
+    /// How long the server may take until its answer begins, in seconds.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 300,
+        requires = "listen"
+    )]
+    timeout: u64,
+}
+
+impl Options {
+    /// Serves until it is told to end.
+    pub fn run(
+        self,
+        listen: SocketAddr,
+        bench: Arc<Bench>,
+        server: Option<String>,
+    ) -> anyhow::Result<ExitCode> {
+        if !listen.ip().is_loopback() && !self.allow_remote {
+            bail!(
+                "other machines reach {}: with `--allow-remote`, they may",
+                listen.ip()
+            );
+        }
+        let url = self.upstream.as_deref().unwrap_or_default();
+        let upstream = Upstream::new(url, CONNECT, Duration::from_secs(self.timeout))?;
+        let endpoint = upstream.endpoint().clone();
+        let name = endpoint.host().unwrap_or_default();
+        let name = name.trim_start_matches('[').trim_end_matches(']');
+        let parties = Parties {
+            zone: zone(),
+            ..Parties::of(server.as_deref().unwrap_or(name))
+        };
+        let socket = TcpListener::bind(listen);
+        let socket = socket.with_context(|| format!("cannot listen at {listen}"))?;
+        socket.set_nonblocking(true)?;
+        let place = socket.local_addr()?;
+        have_many_descriptors();
+        let (end, ending) = watch::channel(false);
+        let hub = Hub::new(
+            upstream,
+            Gate::new(&self.allow_host, &self.allow_origin),
+            (self.max_sessions.max(1), self.max_memory.max(1) << 20),
+            (bench, parties),
+            ending,
+        );
+        let runtime = Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.context("cannot start what HTTP needs")?;
+        let served = runtime.block_on(async move {
+            let signals = serve::Signals::new().context("cannot handle signals")?;
+            let path = endpoint.path_and_query().map_or("/", |path| path.as_str());
+            terminal::print(|out| writeln!(out, "http://{place}{path}"))?;
+            serve::serve(socket, Arc::new(hub), signals, end).await
+        });
+        // What does not end in time is not waited for.
+        runtime.shutdown_background();
+        served.map(|()| ExitCode::SUCCESS)
+    }
+}
+
+/// Each session has two connections or more.
+fn have_many_descriptors() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // With fewer, fewer sessions fit.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
