@@ -35,6 +35,18 @@ pub(super) fn script_launcher(script: &str) -> Option<&'static str> {
     }
 }
 
+/// Where the command begins that our own guard stands in front of: `mcpinspect guard … -- COMMAND`.
+pub(super) fn behind_guard<W: AsRef<str>>(words: &[W]) -> Option<usize> {
+    let [first, second, rest @ ..] = words else {
+        return None;
+    };
+    if file_name(first.as_ref()) != "mcpinspect" || second.as_ref() != "guard" {
+        return None;
+    }
+    let dashes = rest.iter().position(|word| word.as_ref() == "--")?;
+    (dashes + 1 < rest.len()).then_some(dashes + 3)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@
 use super::bin_links::BinLinks;
 use super::node_modules::{self, Place};
 use super::normal;
-use crate::process::launcher::file_name;
+use crate::process::launcher::{behind_guard, file_name};
 
 mod grammar;
 
@@ -153,6 +153,7 @@ fn launches(words: &[&str], exe: &str, depth: usize) -> bool {
                     _ => false,
                 }
         }
+        "mcpinspect" => behind_guard(words).is_some(),
         name => {
             SURROUNDINGS.iter().any(|(known, _)| *known == name)
                 || RUNNERS.contains(&name)
@@ -265,6 +266,10 @@ impl Command<'_> {
                 self.nested(positional(behind(rest, &["run"])?, UV_VALUES), self.cwd)
             }
             "timeout" => self.nested(positional(rest, &["-k", "-s"]).get(1..)?, self.cwd),
+            // A server is the same with a guard in front of it.
+            "mcpinspect" if let Some(at) = behind_guard(self.argv) => {
+                self.nested(&self.argv[at..], self.cwd)
+            }
             name if RUNNERS.contains(&name) => {
                 let dashes = rest.iter().position(|arg| arg == "--")?;
                 self.nested(&rest[dashes + 1..], self.cwd)

@@ -12,6 +12,10 @@
 //! from the package or script. A command in `node_modules/.bin` stands for the package that it leads to
 //! (see `bin_links`).
 //!
+//! A guard of ours in front of a server leaves the server's name and fingerprint alone. What the guard says to
+//! its client is another matter: a policy may hide tools and change what they say, which would look like a rug
+//! pull. So the guard's own side counts as a server of its own, `NAME-guard`, with its own pins.
+//!
 //! Anyone can claim a name, but not a fingerprint: a hostile repository may ship a `.mcp.json` that
 //! calls its server `github`. [`ServerNames`](crate::registry::ServerNames) decides which server keeps
 //! a name on this machine; across machines, servers are compared by fingerprint.
@@ -36,6 +40,7 @@ use self::command::{Invocation, LaunchSource};
 pub use self::examiner::Examiner;
 pub use self::launch::Launch;
 use super::info::{ProcessInfo, ProcessSnapshot};
+use super::launcher::behind_guard;
 use crate::model::{FormerIdentity, Pid, ServerId, ServerIdentity, publisher};
 
 /// Bytes of the hash that are kept: sixteen, printed as 32 hexadecimal digits.
@@ -142,12 +147,30 @@ fn with_name(
         invocation.name = name;
         of_invocation(&invocation, home, named.as_ref())
     });
-    ServerIdentity {
+    let identity = ServerIdentity {
         former: former.map(|former| FormerIdentity {
             server_id: former.server_id,
             fingerprint: former.fingerprint,
         }),
         ..identity
+    };
+    let serving = launch.chain.first();
+    match serving.is_some_and(|process| behind_guard(&process.argv).is_some()) {
+        true => of_guard(&identity),
+        false => identity,
+    }
+}
+
+/// The identity of a guard, from that of the server behind it.
+fn of_guard(server: &ServerIdentity) -> ServerIdentity {
+    let mut hash = Sha256::new();
+    hash.update(b"mcpinspect guard 1\n");
+    hash.update(server.fingerprint.as_bytes());
+    ServerIdentity {
+        server_id: ServerId(format!("{}-guard", server.server_id.0).into()),
+        fingerprint: shortened(&hash.finalize()),
+        former: None,
+        ..server.clone()
     }
 }
 

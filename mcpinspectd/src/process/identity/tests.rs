@@ -720,3 +720,47 @@ fn a_real_launcher_is_part_of_the_launch_and_its_parent_is_not() {
     );
     assert_eq!(Launch::gather(server, None), None);
 }
+
+/// What is pinned still holds when someone puts a guard in front of a server; what the guard says is pinned
+/// apart.
+#[test]
+fn a_guard_is_named_after_its_server_and_pinned_apart() {
+    let guard = [
+        "/usr/bin/mcpinspect",
+        "guard",
+        "--policy=/home/me/p.toml",
+        "--server=x",
+        "--",
+    ];
+    for command in [
+        &["npx", "-y", "@a/server-x", "--port", "9"][..],
+        &["uvx", "mcp-server-time"],
+        &["/opt/x/server", "--flag"],
+        &["docker", "run", "-i", "--rm", "img/x"],
+    ] {
+        let own = seen(command, command[0]);
+        let plain = launched(std::slice::from_ref(&own));
+        let line: Vec<&str> = guard.iter().chain(command).copied().collect();
+        let guarding = seen(&line, "/usr/bin/mcpinspect");
+        assert_eq!(launched(&[own, guarding.clone()]), plain, "{command:?}");
+        let in_front = launched(&[guarding]);
+        assert_eq!(
+            *in_front.server_id.0,
+            format!("{}-guard", plain.server_id.0)
+        );
+        assert_ne!(in_front.fingerprint, plain.fingerprint);
+        assert_eq!(in_front.publisher, plain.publisher);
+        // Options of the guard are none of the server's.
+        let other: Vec<&str> = [guard[0], "guard", "--"]
+            .iter()
+            .chain(command)
+            .copied()
+            .collect();
+        assert_eq!(launched(&[seen(&other, guard[0])]), in_front);
+    }
+    // What is no guard of a command is a program like others.
+    for other in [&["mcpinspect", "mcp"][..], &["mcpinspect", "guard", "--"]] {
+        let other = launched(&[seen(other, "/usr/bin/mcpinspect")]);
+        assert_eq!(&*other.server_id.0, "mcpinspect");
+    }
+}

@@ -359,3 +359,17 @@ fn commands_of_a_project_match_what_they_lead_to() {
         assert_eq!(name(&format!("node {elsewhere}/mcp --{option}")), None);
     }
 }
+
+#[test]
+fn a_guarded_server_has_the_name_of_its_entry() {
+    let home = Home::new();
+    home.write(
+        ".cursor/mcp.json",
+        r#"{"mcpServers": {"docs": {"command": "/usr/bin/mcpinspect", "args": ["guard", "--server=docs", "--", "npx", "-y", "@modelcontextprotocol/server-filesystem@1.0", "/data"]}}}"#,
+    );
+    let named = Some(("docs".to_owned(), "cursor"));
+    assert_eq!(home.name(NPX), named, "between guard and server");
+    let guard = "/usr/bin/mcpinspect guard --server=docs -- npx -y @modelcontextprotocol/server-filesystem@1.0 /data";
+    assert_eq!(home.name(&[guard]), named, "between client and guard");
+    assert_eq!(home.name(&["node /x/other.js"]), None);
+}
