@@ -68,6 +68,7 @@ pub mod message_store;
 pub mod model;
 pub mod pipeline;
 pub mod policy;
+pub mod policy_files;
 #[cfg(feature = "kernel")]
 pub mod preflight;
 pub mod priority;
