@@ -32,11 +32,11 @@ pub struct Named {
 }
 
 /// One client's configuration file.
-struct ConfigFile {
-    client: &'static str,
+pub(super) struct ConfigFile {
+    pub(super) client: &'static str,
     /// Relative to the home or project directory.
-    path: &'static str,
-    layout: Layout,
+    pub(super) path: &'static str,
+    pub(super) layout: Layout,
 }
 
 const fn config_file(client: &'static str, path: &'static str, layout: Layout) -> ConfigFile {
@@ -59,7 +59,7 @@ const PROJECT_FILES: &[ConfigFile] = &[
 ];
 
 /// Searched in the home directory.
-const HOME_FILES: &[ConfigFile] = &[
+pub(super) const HOME_FILES: &[ConfigFile] = &[
     config_file("claude-code", ".claude.json", Layout::ClaudeCode),
     config_file(
         "claude-desktop",
@@ -187,6 +187,19 @@ fn files_for(launch: &Launch) -> Vec<(&'static ConfigFile, PathBuf)> {
     files_in(directories, launch.home.as_deref())
 }
 
+/// All files that clients are known to have.
+pub(super) fn known() -> impl Iterator<Item = &'static ConfigFile> {
+    HOME_FILES.iter().chain(PROJECT_FILES)
+}
+
+/// The files for someone who works in `directory`: those of projects first.
+pub(super) fn files_from(
+    directory: &Path,
+    home: Option<&str>,
+) -> Vec<(&'static ConfigFile, PathBuf)> {
+    files_in(directory.ancestors().take(MAX_LEVELS).collect(), home)
+}
+
 /// The files of the projects in these directories, and those of the user.
 fn files_in(directories: Vec<&Path>, home: Option<&str>) -> Vec<(&'static ConfigFile, PathBuf)> {
     let mut files = Vec::new();
@@ -218,8 +231,7 @@ pub(super) fn described<'a>(
     home: Option<&str>,
     reader: &'a Reader,
 ) -> impl Iterator<Item = Described> + 'a {
-    let directories = directory.ancestors().take(MAX_LEVELS).collect();
-    let files = files_in(directories, home).into_iter();
+    let files = files_from(directory, home).into_iter();
     files.filter_map(move |(file, path)| {
         let text = config_file::read(&path, reader)?;
         let text = config_file::describe(text, file.layout, name, directory)?;

@@ -132,7 +132,7 @@ fn json(mut text: Vec<u8>) -> Option<String> {
 }
 
 /// The names of servers, their descriptions as text, and the projects that they are limited to.
-fn descriptions(text: &str, layout: Layout) -> Vec<(String, &str, Option<String>)> {
+pub(super) fn descriptions(text: &str, layout: Layout) -> Vec<(String, &str, Option<String>)> {
     let mut found = Vec::new();
     match layout {
         Layout::Key(key) => add(&mut found, member(text, key), None),

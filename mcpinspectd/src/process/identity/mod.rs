@@ -25,6 +25,8 @@ pub mod clients;
 mod command;
 mod config_file;
 pub mod configured;
+pub mod edit;
+pub mod editable;
 mod examiner;
 mod jsonc;
 mod launch;

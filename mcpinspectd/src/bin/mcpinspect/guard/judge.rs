@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use anyhow::bail;
 use mcpinspectd::model::{Direction, Timestamp};
 use mcpinspectd::policy::Policy;
 use mcpinspectd::policy::examine::Examiner;
@@ -21,6 +22,16 @@ pub enum OnFailure {
     Open,
     /// It does not pass.
     Closed,
+}
+
+/// Refuses a policy with conditions that the guard knows nothing about.
+pub fn refuse_unknown(policy: &Policy) -> anyhow::Result<()> {
+    if policy.asks_for_tool_status() {
+        bail!(
+            "a rule asks for `tool_status`, and the guard does not know yet which tools were approved"
+        );
+    }
+    Ok(())
 }
 
 /// What all sessions of a guard have in common.

@@ -12,10 +12,12 @@
 //! - `judge`: the policy, shared by both directions
 //! - `log`: decisions
 //! - `gateway`: the same in front of a server on HTTP
+//! - `install`: clients that start their servers through the guard
 
 mod child;
 #[cfg(feature = "tools")]
 mod gateway;
+mod install;
 mod judge;
 mod lines;
 mod log;
@@ -39,7 +41,7 @@ use mcpinspectd::terminal;
 use nix::unistd::{Uid, User, dup2_stdin, dup2_stdout};
 
 use self::child::Server;
-use self::judge::{Bench, Judge, OnFailure};
+use self::judge::{Bench, Judge, OnFailure, refuse_unknown};
 use self::log::Log;
 use self::pump::{Activity, Pump};
 use self::sink::Sink;
@@ -49,15 +51,18 @@ use crate::policy::{load, zone};
 ///
 /// Starts the command as an MCP server and passes messages between it and the client that started the guard, as the
 /// policy says: requests may be answered in the server's place, parameters and results changed, tools hidden.
-/// What no rule matches passes byte for byte. Write `mcpinspect guard --` before the server's command in the
-/// client's configuration.
+/// What no rule matches passes byte for byte. `mcpinspect guard install CLIENT` writes it before the servers'
+/// commands in the client's configuration.
 ///
 /// A server on HTTP is guarded with `--listen` and `--upstream`: clients use the guard's address in the place of
 /// the server's.
 ///
 /// Every decision is a line of JSON on standard error, or in a file. The exit status is the server's.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Guard {
+    #[command(subcommand)]
+    setup: Option<Setup>,
     /// Policy files, or directories with *.toml files.
     #[arg(long, value_name = "PATH", default_value = DIRECTORY)]
     policy: Vec<PathBuf>,
@@ -90,8 +95,19 @@ pub struct Guard {
     command: Vec<String>,
 }
 
+#[derive(clap::Subcommand)]
+enum Setup {
+    Install(install::Install),
+    Uninstall(install::Uninstall),
+}
+
 impl Guard {
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.setup {
+            Some(Setup::Install(command)) => return command.run(),
+            Some(Setup::Uninstall(command)) => return command.run(),
+            None => {}
+        }
         let policy = self.policy()?;
         let log = Log::open(self.log.as_deref())?;
         let bench = Arc::new(Bench {
@@ -162,11 +178,7 @@ impl Guard {
                 Policy::default()
             }
         };
-        if policy.asks_for_tool_status() {
-            bail!(
-                "a rule asks for `tool_status`, and the guard does not know yet which tools were approved"
-            );
-        }
+        refuse_unknown(&policy)?;
         Ok(policy)
     }
 }
