@@ -12,6 +12,7 @@ mod identity;
 mod naming;
 mod neighbours;
 mod order;
+mod policy;
 mod processes;
 mod recording;
 mod rugpull;

@@ -137,6 +137,7 @@ impl Objects {
             | EventKind::CaptureGap
             | EventKind::BlindSpot
             | EventKind::InvalidMessage
+            | EventKind::RuleMatched
             | EventKind::RegistryFull
             | EventKind::EventsDropped
             | EventKind::Store => false,

@@ -4,6 +4,7 @@ mod check;
 mod detection;
 mod heap;
 mod play;
+mod policy;
 mod run;
 mod session;
 mod tap;

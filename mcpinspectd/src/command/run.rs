@@ -35,6 +35,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::detection::Rules;
 use super::heap::HeapTrim;
 use super::play;
+use super::policy;
 use super::session;
 
 /// What the service manager shows.
@@ -132,6 +133,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let detector = Box::new(RuntimeDetector::new(rules.active()));
     let containment = config.contain.policy();
+    let policy = policy::load(&config.policy).unwrap_or_else(|mistakes| {
+        tracing::error!("{mistakes}; no rule is asked");
+        None
+    });
     let metrics = config.metrics.clone();
     let host = DaemonHost {
         config,
@@ -151,6 +156,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut pipeline = Pipeline::start(engine, output, (control, requests), host, suppressions)
         .context("cannot start a thread")?;
     pipeline.set_containment(containment);
+    pipeline.set_policy(policy);
     let mut recorder = None;
     if let Some((messages, started)) = recording {
         pipeline = pipeline.with_messages(messages);
@@ -298,6 +304,7 @@ impl Host for DaemonHost {
         let reloaded = Config::load(self.file.as_deref()).map_err(|error| error.to_string());
         systemd::ready(WATCHING);
         let config = reloaded?;
+        let shadow = policy::load(&config.policy)?;
         let later = self.config.needs_restart(&config);
         if !later.is_empty() {
             tracing::warn!(
@@ -312,6 +319,7 @@ impl Host for DaemonHost {
         Ok(Reloaded {
             policy: config.contain.policy(),
             approval: config.approval(),
+            shadow,
         })
     }
 

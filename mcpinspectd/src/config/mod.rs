@@ -50,6 +50,8 @@ pub struct Config {
     pub store: Store,
     /// What findings lead to without a person's decision.
     pub contain: Contain,
+    /// The rules that are asked about each message.
+    pub policy: PolicySection,
     /// Counters for monitoring systems.
     pub metrics: Metrics,
     /// Bounds on memory.
@@ -248,6 +250,25 @@ pub struct Contain {
     pub on_critical: Response,
 }
 
+/// The rules that are asked about each message.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicySection {
+    /// Whether they are asked.
+    pub enabled: bool,
+    /// The file, or the directory with `*.toml` files, that they are in.
+    pub path: PathBuf,
+}
+
+impl Default for PolicySection {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            path: PathBuf::from(crate::policy::DIRECTORY),
+        }
+    }
+}
+
 /// Counters for monitoring systems.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -394,6 +415,7 @@ impl Config {
             registry,
             store,
             contain: _,
+            policy: _,
             metrics,
             limits,
         } = self;

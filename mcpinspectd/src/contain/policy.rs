@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use crate::event::body::{Detected, RuleMatched};
 use crate::event::{Body, Event};
 use crate::model::{Action, ContainmentAction, SessionId, Severity};
 
@@ -29,7 +30,7 @@ pub struct ContainmentRequest {
     pub session: SessionId,
     /// What to do with it.
     pub action: ContainmentAction,
-    /// The rule that found something.
+    /// The rule that found something, or the policy's rule that asks for it.
     pub pattern: String,
 }
 
@@ -52,20 +53,14 @@ impl ContainmentPolicy {
         (self.on_block, self.on_critical) = (other.on_block, other.on_critical);
     }
 
-    /// What `event` leads to: a finding may have its session's server contained, once.
+    /// What `event` leads to: a finding, or a rule of the policy, may have its session's server contained,
+    /// once.
     pub fn consider(&mut self, event: &Event) -> Option<ContainmentRequest> {
-        let (Some(subject), Body::Detection(found)) = (&event.subject, &event.body) else {
-            return None;
-        };
-        let block = self.on_block.filter(|_| found.action == Action::Block);
-        let critical = self
-            .on_critical
-            .filter(|_| found.detection.severity == Severity::Critical);
-        let action = match (block, critical) {
-            (Some(ContainmentAction::Kill), _) | (_, Some(ContainmentAction::Kill)) => {
-                ContainmentAction::Kill
-            }
-            (one, other) => one.or(other)?,
+        let subject = event.subject.as_ref()?;
+        let (action, pattern) = match &event.body {
+            Body::Detection(found) => (self.after(found)?, found.detection.pattern.as_str()),
+            Body::RuleMatched(matched) => asked_for(matched)?,
+            _ => return None,
         };
         if self.done.len() >= REMEMBERED {
             self.done.clear();
@@ -75,14 +70,40 @@ impl ContainmentPolicy {
             .then(|| ContainmentRequest {
                 session: subject.session_id.clone(),
                 action,
-                pattern: found.detection.pattern.clone(),
+                pattern: pattern.to_owned(),
             })
     }
+
+    /// What a finding leads to.
+    fn after(&self, found: &Detected) -> Option<ContainmentAction> {
+        let block = self.on_block.filter(|_| found.action == Action::Block);
+        let critical = self
+            .on_critical
+            .filter(|_| found.detection.severity == Severity::Critical);
+        match (block, critical) {
+            (Some(ContainmentAction::Kill), _) | (_, Some(ContainmentAction::Kill)) => {
+                Some(ContainmentAction::Kill)
+            }
+            (one, other) => one.or(other),
+        }
+    }
+}
+
+/// What rules of the policy ask for, the harsher first, and the id of the one that does.
+fn asked_for(matched: &RuleMatched) -> Option<(ContainmentAction, &str)> {
+    let actions = [ContainmentAction::Kill, ContainmentAction::Freeze];
+    actions.into_iter().find_map(|action| {
+        let mut rules = matched.rules.iter();
+        let rule = rules.find(|rule| rule.action == action.as_str())?;
+        Some((action, rule.id.as_str()))
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
+    use crate::event::body::MatchedRule;
     use crate::event::testing::{changed, detected};
 
     fn found(severity: Severity, action: Action) -> Event {
@@ -119,6 +140,28 @@ mod tests {
             Some(ContainmentAction::Freeze)
         );
         assert_eq!(action(&policy, &found(Severity::High, Action::Alert)), None);
+    }
+
+    #[test]
+    fn rules_of_the_policy_ask_by_themselves() {
+        let rule = |action| MatchedRule {
+            id: format!("rule-{action}"),
+            name: None,
+            action,
+        };
+        let mut event = crate::event::testing::examples()
+            .into_iter()
+            .find(|event| matches!(event.body, Body::RuleMatched(_)))
+            .unwrap();
+        let mut policy = ContainmentPolicy::default();
+        assert_eq!(policy.consider(&event), None, "it would have been blocked");
+        if let Body::RuleMatched(matched) = &mut event.body {
+            matched.rules = vec![rule("freeze"), rule("kill"), rule("block")];
+        }
+        let request = policy.consider(&event).unwrap();
+        assert_eq!(request.action, ContainmentAction::Kill);
+        assert_eq!(request.pattern, "rule-kill");
+        assert_eq!(policy.consider(&event), None, "once");
     }
 
     #[test]

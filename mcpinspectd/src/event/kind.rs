@@ -33,6 +33,8 @@ pub enum EventKind {
     InvalidMessage,
     /// `mcp_policy`
     Policy,
+    /// `mcp_rule_matched`
+    RuleMatched,
     /// `mcp_contained`
     Contained,
     /// `mcp_registry_full`
@@ -45,7 +47,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every type there is.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::ToolSeen,
         Self::ToolChanged,
         Self::ServerChanged,
@@ -59,6 +61,7 @@ impl EventKind {
         Self::BlindSpot,
         Self::InvalidMessage,
         Self::Policy,
+        Self::RuleMatched,
         Self::Contained,
         Self::RegistryFull,
         Self::EventsDropped,
@@ -92,6 +95,7 @@ impl EventKind {
             Self::BlindSpot => ("mcp_blind_spot", "dac2852c733445ae8d662bfa26114b21"),
             Self::InvalidMessage => ("mcp_invalid_message", "c792d67ac6ff4c9599da4b2c4793672c"),
             Self::Policy => ("mcp_policy", "cc284d2090ff48729fd7ed52593a95c8"),
+            Self::RuleMatched => ("mcp_rule_matched", "d73a9515fead4d8ea7942681e3d96d11"),
             Self::Contained => ("mcp_contained", "e1a3c92f6d0b4c57a84f27d5b9036e1c"),
             Self::RegistryFull => ("mcp_registry_full", "6c1f0e7a94d2480fb3a5d7290c8be416"),
             Self::Store => ("mcp_store", "b7d7cde3b4fe4c1e9686aa390238b2f5"),

@@ -59,7 +59,8 @@ mod tests {
         files moves data by io_uring; pid 4242; its bytes are not seen
         Invalid message in a session with files; server_to_client: not_json, 17 bytes; begins Starting server…
         approve for tool "read" of files; by uid 1000; looked at it
-        files was frozen in part; processes 4240 4242; as a whole: /app.slice/files.scope; not reached: process 4243: Operation not permitted; by policy, after a finding of sensitive-file
+        Policy would have blocked a call of "write" to files; rules no-writes; Nothing is written; client_to_server, message 7
+        files was frozen in part; processes 4240 4242; as a whole: /app.slice/files.scope; not reached: process 4243: Operation not permitted; by policy, because of sensitive-file
         No room to pin 12 definitions of files; limit user_items; uid 1000
         3 events did not reach the journal sink; its queue was full
         Messages cannot be recorded; /var/lib/mcpinspectd/messages.db; database or disk is full
@@ -83,6 +84,7 @@ mod tests {
         files moves data by io_uring
         Invalid message in a session with files
         approve for tool "read" of files
+        Policy would have blocked a call of "write" to files
         files was frozen in part
         No room to pin 12 definitions of files
         3 events did not reach the journal sink

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use crate::event::body::{
     BlindSpot, CallHung, CaptureGap, Contained, Detected, DropReason, EventsDropped,
-    InvalidMessage, Policy, PolicyDecision, PolicyItem, RegistryFull, ServerChanged,
-    ServerOrphaned, SessionEnded, SessionIdentified, SessionStarted, StoreNotice, StoreTrouble,
-    ToolChanged, ToolSeen,
+    InvalidMessage, MatchedRule, Policy, PolicyDecision, PolicyItem, RegistryFull, RuleMatched,
+    ServerChanged, ServerOrphaned, SessionEnded, SessionIdentified, SessionStarted, StoreNotice,
+    StoreTrouble, ToolChanged, ToolSeen,
 };
 use crate::event::{Event, Subject};
 use crate::model::{
@@ -233,6 +233,26 @@ pub fn examples() -> Vec<Event> {
                 uid: Some(1000),
                 server_uid: Some(1000),
                 reason: "looked at it".to_owned(),
+            },
+        ),
+        Event::new(
+            TIME,
+            files(),
+            RuleMatched {
+                direction: Direction::ClientToServer,
+                kind: Some("request"),
+                method: Some("tools/call".to_owned()),
+                tool_name: Some("write".to_owned()),
+                message: 7,
+                decision: "block",
+                enforced: false,
+                rules: vec![MatchedRule {
+                    id: "no-writes".to_owned(),
+                    name: Some("Nothing is written".to_owned()),
+                    action: "block",
+                }],
+                reason: None,
+                hidden: Vec::new(),
             },
         ),
         Event::new(

@@ -1,5 +1,6 @@
 //! What the pipeline asks of the program around it.
 
+use super::shadow::ShadowPolicy;
 use crate::contain::ContainmentPolicy;
 use crate::engine::AutoApproval;
 
@@ -10,6 +11,8 @@ pub struct Reloaded {
     pub policy: ContainmentPolicy,
     /// Which changes are accepted without a person.
     pub approval: AutoApproval,
+    /// The rules that are asked about each message.
+    pub shadow: Option<ShadowPolicy>,
 }
 
 /// What the pipeline asks of the program around it.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  source                     │ pipeline                                                                │ outputs
-//!  kernel ─▶ capture ─▶ discover ─▶ programs ─▶ sessions ─▶ engine ─────────────▶ containment ─▶ outbox ─▶ sinks: journal · jsonl
+//!  kernel ─▶ capture ─▶ discover ─▶ programs ─▶ sessions ─▶ engine ────▶ policy ─▶ containment ─▶ outbox ─▶ sinks: journal · jsonl
 //!  tape ──────────────────────────▶             (paused?)   observe ─ judge ─ tell                        bus · status
 //!                                                              │       │
 //!                                         wire ─ mcp ─ session ┘       └ registry ─ detect ─ approval
@@ -16,6 +16,7 @@
 //! | engine: observe | bytes become frames, messages, and calls with their answers | [`wire`](crate::wire), [`mcp`](crate::mcp), [`session`](crate::session) |
 //! | engine: judge | compares definitions with their pins, and looks for attacks | [`registry`](crate::registry), [`detect`](crate::detect) |
 //! | engine: tell | messages and events, in order | [`engine`](crate::engine), [`event`](crate::event) |
+//! | policy | says what a guard would have done with each message, where there is a policy | `shadow` |
 //! | messages | copies messages for a consumer of their own, where there is one | `messages` |
 //! | calls | counts exchanges by method, for monitoring | [`status`](crate::status::calls) |
 //! | leftovers | looks for servers that run on after their client is gone | `leftovers` |
@@ -36,6 +37,7 @@ pub mod outputs;
 mod programs;
 mod requests;
 pub mod sessions;
+mod shadow;
 mod tap;
 
 use std::borrow::Cow;
@@ -45,6 +47,7 @@ use self::containment::Containment;
 use self::leftovers::Leftovers;
 use self::programs::ProgramLookup;
 use self::sessions::SessionTable;
+use self::shadow::{Shadow, Shadowed};
 use crate::contain::ContainmentPolicy;
 use crate::control::{ContainmentThread, ControlHandle, ControlQueue};
 use crate::engine::{Engine, Output, Tee};
@@ -54,6 +57,7 @@ use crate::status::calls::CallCounts;
 
 pub use host::{Host, Reloaded};
 pub use messages::{MessageQueue, message_queue};
+pub use shadow::ShadowPolicy;
 pub use tap::{Flush, TapPipeline};
 
 /// The daemon's pipeline, from a source's inputs to an output. Its fields are its stages, in order.
@@ -61,6 +65,7 @@ pub struct Pipeline<O, H> {
     programs: ProgramLookup,
     sessions: SessionTable,
     engine: Engine,
+    shadow: Shadow,
     containment: ContainmentPolicy,
     messages: Option<MessageQueue>,
     calls: CallCounts,
@@ -92,6 +97,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             programs: ProgramLookup::start()?,
             sessions: SessionTable::new(|pid: Pid| process::start_time(pid)),
             engine,
+            shadow: Shadow::default(),
             containment: ContainmentPolicy::default(),
             messages: None,
             calls: CallCounts::default(),
@@ -123,6 +129,10 @@ impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
     fn input(&mut self, input: Input<'_>) {
         self.programs.look_up(&input);
         let mut requested = Vec::new();
+        let mut ended = None;
+        let registry = self.engine.registry();
+        self.shadow
+            .attend(input.session(), &self.sessions, registry);
         match &input {
             Input::SessionStarted(start) => self.leftovers.started(start),
             Input::SessionEnded {
@@ -130,6 +140,7 @@ impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
                 reason,
                 time,
             } => {
+                ended = Some(session.clone().into_owned());
                 if let Some(parties) = self.sessions.parties(session) {
                     self.leftovers.ended(parties, *reason, *time);
                 }
@@ -143,10 +154,18 @@ impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
             output: &mut outputs,
             requested: &mut requested,
         };
+        let mut shadowed = Shadowed {
+            shadow: &mut self.shadow,
+            output: &mut contained,
+            due: Vec::new(),
+        };
         let engine = &mut self.engine;
         self.sessions.pass(input, &mut |input| {
-            engine.handle(input, &mut contained);
+            engine.handle(input, &mut shadowed);
         });
+        if let Some(session) = ended {
+            self.shadow.ended(&session);
+        }
         for request in requested {
             self.contain(request);
         }
@@ -163,6 +182,7 @@ impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
         }
         let now = Timestamp::now();
         let copies = Tee(self.messages.as_mut(), &mut self.calls);
+        let copies = Tee(copies, &mut self.shadow);
         let mut outputs = Tee(&mut self.output, copies);
         self.engine.idle(now, &mut outputs);
         self.engine.pass_time(now, &mut outputs);

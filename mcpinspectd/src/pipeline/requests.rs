@@ -4,6 +4,7 @@ use std::sync::mpsc::SyncSender;
 
 use super::Pipeline;
 use super::host::{Host, Reloaded};
+use super::shadow::ShadowPolicy;
 use crate::contain::{ContainmentPolicy, ContainmentRequest};
 use crate::control::suppression::{Suppression, SuppressionError};
 use crate::control::{
@@ -28,6 +29,11 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         self.containment = policy;
     }
 
+    /// The rules that are asked about each message from now on.
+    pub fn set_policy(&mut self, policy: Option<ShadowPolicy>) {
+        self.shadow.replace(policy);
+    }
+
     /// What is counted here; the rest is others' to fill in.
     pub fn snapshot(&self) -> Snapshot {
         let registry = self.engine.registry();
@@ -48,8 +54,13 @@ impl<O: Output, H: Host> Pipeline<O, H> {
     /// # Errors
     /// What is wrong with them; everything stays as it was then.
     pub fn reload(&mut self) -> Result<(), String> {
-        let Reloaded { policy, approval } = self.host.reload()?;
+        let Reloaded {
+            policy,
+            approval,
+            shadow,
+        } = self.host.reload()?;
         self.containment.replace(policy);
+        self.shadow.replace(shadow);
         self.engine.set_approval(approval);
         Ok(())
     }

@@ -24,6 +24,8 @@ pub struct Skipped {
 #[derive(Debug)]
 struct Entry {
     parties: SessionParties,
+    /// The user that the server runs as.
+    uid: Option<u32>,
     skipped: [Option<Skipped>; 2],
 }
 
@@ -114,6 +116,11 @@ impl SessionTable {
         Some(&self.sessions.get(session)?.parties)
     }
 
+    /// The user that a session's server runs as.
+    pub fn uid(&self, session: &SessionId) -> Option<u32> {
+        self.sessions.get(session)?.uid
+    }
+
     /// Records an input, and passes it on unless its server is paused.
     pub fn pass(&mut self, input: Input<'_>, on: &mut dyn FnMut(Input<'_>)) {
         match &input {
@@ -131,9 +138,13 @@ impl SessionTable {
                     client: process(&start.client_party),
                     server_side: ServerSide::default(),
                 };
-                let skipped = [None; 2];
-                self.sessions
-                    .insert(start.id.clone(), Entry { parties, skipped });
+                let party = start.server_party.as_ref().or(start.client_party.as_ref());
+                let entry = Entry {
+                    parties,
+                    uid: party.map(|party| party.uid),
+                    skipped: [None; 2],
+                };
+                self.sessions.insert(start.id.clone(), entry);
             }
             Input::PartiesChanged {
                 session,

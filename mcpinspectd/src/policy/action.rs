@@ -24,6 +24,17 @@ pub enum Action {
     Log,
     /// Records it where a person looks.
     Alert,
+    /// Has the daemon stop the server's processes, or end them; the message passes.
+    Contain(Measure),
+}
+
+/// What the daemon does to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Its processes are stopped until a person thaws them.
+    Freeze,
+    /// Its processes end.
+    Kill,
 }
 
 /// What the sender of a blocked request gets.
@@ -84,6 +95,8 @@ impl Action {
             Self::Delay(_) => "delay",
             Self::Log => "log",
             Self::Alert => "alert",
+            Self::Contain(Measure::Freeze) => "freeze",
+            Self::Contain(Measure::Kill) => "kill",
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use toml::Spanned;
 
-use super::action::{Action, Answer, Edit, Parent};
+use super::action::{Action, Answer, Edit, Measure, Parent};
 use super::decide::MAX_DELAY;
 use super::format::{RawAnswer, RawRedact, RawRule, RawSet};
 use super::mistake::{Mistake, at, duration, path};
@@ -21,7 +21,7 @@ const EDIT_LIMIT: usize = 64;
 const MASK: &str = "«redacted»";
 
 /// Every action.
-const ACTIONS: &str = "allow, block, error, modify, hide, delay, log and alert";
+const ACTIONS: &str = "allow, block, error, modify, hide, delay, log, alert, freeze and kill";
 
 impl RawRule {
     /// What the rule does.
@@ -32,6 +32,8 @@ impl RawRule {
             "log" => (Action::Log, &[]),
             "alert" => (Action::Alert, &[]),
             "hide" => (Action::Hide, &[]),
+            "freeze" => (Action::Contain(Measure::Freeze), &[]),
+            "kill" => (Action::Contain(Measure::Kill), &[]),
             "block" => (self.block()?, &["message", "answer", "code"]),
             "error" => (self.error()?, &["message", "code"]),
             "modify" => (self.modify()?, &["set", "redact"]),

@@ -32,18 +32,23 @@ impl Output for Findings {
     fn message(&mut self, _message: &MessageSeen<'_>) {}
 
     fn event(&mut self, event: Event) {
-        let found: &[Detection] = match &event.body {
-            Body::Detection(body) => std::slice::from_ref(&body.detection),
-            Body::ToolSeen(body) => &body.detections,
-            Body::ToolChanged(body) => &body.detections,
-            Body::ServerChanged(body) => &body.detections,
-            _ => &[],
-        };
-        self.0.extend(found.iter().map(|found| Found {
-            severity: found.severity,
-            category: found.category.clone(),
-        }));
+        self.0.extend(found_in(&event));
     }
+}
+
+/// What detection found, of which an event tells.
+pub fn found_in(event: &Event) -> impl Iterator<Item = Found> {
+    let found: &[Detection] = match &event.body {
+        Body::Detection(body) => std::slice::from_ref(&body.detection),
+        Body::ToolSeen(body) => &body.detections,
+        Body::ToolChanged(body) => &body.detections,
+        Body::ServerChanged(body) => &body.detections,
+        _ => &[],
+    };
+    found.iter().map(|found| Found {
+        severity: found.severity,
+        category: found.category.clone(),
+    })
 }
 
 impl Examiner {

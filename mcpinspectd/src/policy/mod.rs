@@ -14,6 +14,7 @@
 //! - `condition`, `text`, `value`: what a rule asks for
 //! - `look`: the values at the paths that rules name, found in the text
 //! - [`situation`]: a message in its context
+//! - `waiting`: requests that wait for an answer
 //! - `memory`: what rules remember of earlier messages
 //! - `waiting`: which request an answer belongs to
 //! - `names`: members that are spelled almost like one that has a meaning

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::action::{Action, Answer};
+use super::action::{Action, Answer, Measure};
 use super::decide::{Decision, Policy, Verdict};
 use super::edit::{edited, offset, put, without};
 use super::memory::Memory;
@@ -47,6 +47,8 @@ pub struct Session {
     ends_at_returns: bool,
     /// The exchange that the next frame belongs to.
     exchange: u64,
+    /// Whether it is seen from beside, and perhaps not from its beginning.
+    is_watched: bool,
 }
 
 /// What becomes of a frame.
@@ -105,6 +107,7 @@ impl Session {
             is_recorded: false,
             ends_at_returns: true,
             exchange: 0,
+            is_watched: false,
         }
     }
 
@@ -132,6 +135,34 @@ impl Session {
     /// same time: there, each HTTP request with its response is an exchange of its own. 0 is the session.
     pub fn enter(&mut self, exchange: u64) {
         self.exchange = exchange;
+    }
+
+    /// The same, for a session that is seen from beside, as one of many: what is kept back is answered all
+    /// the same, and an answer to a request that was not seen is none to worry about.
+    #[must_use]
+    pub fn watched(self) -> Self {
+        Self {
+            is_watched: true,
+            waiting: [Waiting::of_many(), Waiting::of_many()],
+            ..self.recorded()
+        }
+    }
+
+    /// How many requests of both directions wait for an answer.
+    pub fn waiting(&self) -> usize {
+        self.waiting.iter().map(Waiting::count).sum()
+    }
+
+    /// Notes the server's name, which may become known late.
+    pub fn note_server(&mut self, server: &str) {
+        if self.parties.server != server {
+            server.clone_into(&mut self.parties.server);
+        }
+    }
+
+    /// Forgets how tools compare with what was accepted of them.
+    pub fn forget_statuses(&mut self) {
+        self.statuses.clear();
     }
 
     /// Notes how a tool compares with what was accepted of it. One that was not noted counts as unapproved.
@@ -456,7 +487,8 @@ impl Judge<'_> {
         let is_certain = kind != Kind::Response || is_related;
         let found = ambiguity::find(text, mends, |place, key| names.is_odd(place, key));
         let found = found.filter(|(place, _)| is_certain || *place == Place::Envelope);
-        let unrelated = (!is_certain).then(Doubt::unrelated);
+        let is_stray = !is_certain && !self.session.is_watched;
+        let unrelated = is_stray.then(Doubt::unrelated);
         let found = found.map(|(place, what)| Doubt {
             // The parameters of an answer are not its result.
             place: if kind == Kind::Response && place == Place::Params {
@@ -639,6 +671,8 @@ fn weight(action: &Action) -> u8 {
         Action::Hide => 4,
         Action::Modify(_) => 5,
         Action::Block(_) => 6,
+        Action::Contain(Measure::Freeze) => 7,
+        Action::Contain(Measure::Kill) => 8,
     }
 }
 

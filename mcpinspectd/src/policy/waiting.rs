@@ -7,8 +7,8 @@ use crate::mcp::method::MethodName;
 
 /// Most requests of a direction that wait for an answer, twice over.
 const MAX_WAITING: usize = 8192;
-/// The same over HTTP, where one process has many sessions.
-const MAX_WAITING_HTTP: usize = 512;
+/// The same where one process has many sessions.
+const MAX_WAITING_MANY: usize = 512;
 /// Most requests that are remembered when they are answered, twice over.
 const MAX_ANSWERED: usize = 128;
 /// The longest id by which an answer is related, in bytes.
@@ -43,9 +43,22 @@ impl Waiting {
     /// For a transport that may repeat answers.
     pub(super) fn repeating() -> Self {
         Self {
-            open: Newest::new(MAX_WAITING_HTTP),
+            open: Newest::new(MAX_WAITING_MANY),
             answered: Some(Newest::new(MAX_ANSWERED)),
         }
+    }
+
+    /// For one of many sessions that are seen from beside.
+    pub(super) fn of_many() -> Self {
+        Self {
+            open: Newest::new(MAX_WAITING_MANY),
+            answered: None,
+        }
+    }
+
+    /// How many requests wait.
+    pub(super) fn count(&self) -> usize {
+        self.open.recent.len() + self.open.older.len()
     }
 
     /// Remembers a request of this exchange.
@@ -152,7 +165,7 @@ mod tests {
         for id in 2..10_000 {
             waiting.add(0, &id.to_string(), asked("c"));
         }
-        assert!(waiting.open.recent.len() <= MAX_WAITING_HTTP);
-        assert!(waiting.open.older.len() <= MAX_WAITING_HTTP);
+        assert!(waiting.open.recent.len() <= MAX_WAITING_MANY);
+        assert!(waiting.open.older.len() <= MAX_WAITING_MANY);
     }
 }

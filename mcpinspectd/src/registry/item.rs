@@ -49,6 +49,17 @@ pub enum PinStatus {
     NoRoom,
 }
 
+/// How an item that was seen relates to what was accepted of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is what a person, or the configuration, decided on.
+    Accepted,
+    /// Nobody decided on it: it is what was seen first.
+    FirstUse,
+    /// It is not what is pinned.
+    Changed,
+}
+
 /// An item as people see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemView {

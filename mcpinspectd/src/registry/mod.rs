@@ -37,7 +37,7 @@ mod storage;
 pub use self::decide::{Attribution, DecideError};
 pub use self::item::{
     Comparison, DecidedBy, Decision, DecisionKind, DefinitionVersion, ItemDecision, ItemKey,
-    ItemView, PinStatus, ServerUsage,
+    ItemView, PinStatus, ServerUsage, Standing,
 };
 pub use self::kept_text::KeptText;
 pub use self::limits::{RegistryLimits, Shortage};

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::canonical;
 use super::hashes::HashMemory;
-use super::item::{ItemKey, PinStatus};
+use super::item::{ItemKey, PinStatus, Standing};
 use super::kept_text::{KeptText, not_kept};
 use super::limits::{RegistryLimits, Shortage};
 use super::memory::MemoryStorage;
@@ -635,6 +635,16 @@ impl Registry {
     pub fn current(&self, server: ServerOf<'_>, key: &ItemKey) -> Option<DefinitionHash> {
         let item = self.item(server, key)?;
         (!item.removed).then_some(item.current)
+    }
+
+    /// How the definition of a tool that was seen last relates to what was accepted of it.
+    pub fn standing(&self, server: ServerOf<'_>, key: &ItemKey) -> Option<Standing> {
+        let item = self.item(server, key)?;
+        Some(match item.pinned {
+            Some(pinned) if pinned != item.current => Standing::Changed,
+            Some(_) if item.decided => Standing::Accepted,
+            _ => Standing::FirstUse,
+        })
     }
 
     /// The number of known servers and items. A server that two users have counts twice.

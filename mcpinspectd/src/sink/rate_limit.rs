@@ -219,6 +219,7 @@ fn is_bounded_by_nature(kind: EventKind) -> bool {
         | EventKind::ServerChanged
         | EventKind::Detection
         | EventKind::CallHung
+        | EventKind::RuleMatched
         | EventKind::InvalidMessage => false,
         EventKind::SessionStarted
         | EventKind::SessionIdentified

@@ -270,6 +270,7 @@ impl Live {
             }
             Body::ServerChanged(_)
             | Body::Detection(_)
+            | Body::RuleMatched(_)
             | Body::CallHung(_)
             | Body::ServerOrphaned(_)
             | Body::CaptureGap(_)

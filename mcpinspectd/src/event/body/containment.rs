@@ -19,7 +19,8 @@ pub struct Contained {
     pub missed: Vec<String>,
     /// Who requested it; `null` where the configuration did.
     pub uid: Option<u32>,
-    /// The rule whose finding made the configuration request it; `null` where a person did.
+    /// The rule of detection whose finding made the configuration request it, or the rule of the policy
+    /// that did; `null` where a person did.
     pub pattern: Option<String>,
 }
 
@@ -51,7 +52,7 @@ impl Describe for Contained {
         match (self.uid, &self.pattern) {
             (Some(uid), _) => sentence.add(format!("by uid {uid}")),
             (None, Some(pattern)) => {
-                sentence.add(format!("by policy, after a finding of {pattern}"));
+                sentence.add(format!("by policy, because of {pattern}"));
             }
             (None, None) => sentence.add("by policy"),
         }

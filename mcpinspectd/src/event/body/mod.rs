@@ -11,6 +11,7 @@ mod exchange;
 mod finding;
 mod policy;
 mod room;
+mod rule;
 mod session;
 mod store;
 
@@ -23,6 +24,7 @@ pub use exchange::{CallHung, ServerOrphaned};
 pub use finding::Detected;
 pub use policy::{Policy, PolicyDecision, PolicyItem};
 pub use room::RegistryFull;
+pub use rule::{MatchedRule, RuleMatched};
 pub use session::{SessionEnded, SessionIdentified, SessionStarted};
 pub use store::{StoreNotice, StoreTrouble};
 
@@ -42,6 +44,7 @@ impl Body {
             Self::ToolChanged(body) => changes(&body.changes) + findings(&body.detections),
             Self::ServerChanged(body) => changes(&body.changes) + findings(&body.detections),
             Self::Detection(body) => body.detection.size(),
+            Self::RuleMatched(body) => body.size(),
             _ => 0,
         };
         size_of::<Self>() + inside
@@ -108,6 +111,8 @@ bodies! {
     InvalidMessage(InvalidMessage),
     /// A person or the configuration decided something.
     Policy(Policy),
+    /// A rule of the policy matched a message.
+    RuleMatched(RuleMatched),
     /// A server's processes were frozen, thawed or killed.
     Contained(Contained),
     /// There was no room to pin definitions.

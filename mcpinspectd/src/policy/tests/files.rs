@@ -56,7 +56,7 @@ fn every_mistake_has_its_line() {
         ("when = {}\naction = \"block\"", 3, "`when` is empty"),
         ("action = \"block\"", 1, "missing field `when`"),
         (
-            "when = { method = \"x\" }\naction = \"freeze\"",
+            "when = { method = \"x\" }\naction = \"melt\"",
             4,
             "no action",
         ),

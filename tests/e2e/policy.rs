@@ -1,0 +1,220 @@
+//! Policies on real sessions: what the daemon says that a guard would have done, what it does itself, and that
+//! a server is the same with a guard in front of it.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use mcpinspect_tests::daemon::{Daemon, State};
+use mcpinspect_tests::places;
+use mcpinspect_tests::talk::{Talk, oddclient};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::SESSION;
+
+/// A server with a name of its own, and a policy.
+struct Place {
+    directory: TempDir,
+    name: String,
+}
+
+impl Place {
+    fn new(test: &str) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let name = format!("policy-{test}");
+        std::fs::copy(places::program("oddpeer")?, directory.path().join(&name))?;
+        Ok(Self { directory, name })
+    }
+
+    fn policy(&self) -> PathBuf {
+        self.directory.path().join("policy.toml")
+    }
+
+    fn write(&self, id: &str, action: &str) -> Result<()> {
+        let rule = format!(
+            "[[rule]]\nid = {id:?}\nwhen = {{ method = \"tools/call\", tool = \"echo\", server = {:?} }}\naction = {action:?}\n",
+            self.name
+        );
+        Ok(std::fs::write(self.policy(), rule)?)
+    }
+
+    /// A daemon that asks the policy.
+    fn state(&self) -> Result<State> {
+        let state = State::new()?;
+        let mut file = OpenOptions::new()
+            .append(true)
+            .open(state.configuration())?;
+        writeln!(file, "\n[policy]\npath = {:?}", self.policy())?;
+        Ok(state)
+    }
+
+    fn server(&self) -> [OsString; 2] {
+        [
+            self.directory.path().join(&self.name).into(),
+            "server".into(),
+        ]
+    }
+
+    fn talk(&self, plan: &str) -> Result<Talk> {
+        Talk::start(oddclient(&[], plan, &self.server())?)
+    }
+}
+
+fn matched<'a>(rule: &'a str) -> impl Fn(&Value) -> bool + 'a {
+    move |event| event["type"] == "mcp_rule_matched" && event["rules"][0]["id"] == rule
+}
+
+#[test]
+fn the_daemon_says_what_a_guard_would_have_done() -> Result<()> {
+    let place = Place::new("shadow")?;
+    place.write("first", "block")?;
+    let state = place.state()?;
+    let mut daemon = Daemon::start(&state)?;
+    // It arrived, and was answered: what both sides logged says so.
+    let truth = place
+        .talk("handshake; list; call 300; sleep 100")?
+        .finish(SESSION)?;
+    ensure!(truth.to_client.len() >= 3);
+    let event = daemon.event("for a rule", matched("first"))?;
+    for (field, value) in [
+        ("server_id", json!(place.name)),
+        ("decision", json!("block")),
+        ("enforced", json!(false)),
+        ("kind", json!("request")),
+        ("tool_name", json!("echo")),
+    ] {
+        ensure!(event[field] == value, "{field} in {event}");
+    }
+
+    // Another policy, without a restart; one with a mistake changes nothing.
+    let reload = || {
+        kill(Pid::from_raw(i32::try_from(daemon.pid())?), Signal::SIGHUP)
+            .map_err(anyhow::Error::from)
+    };
+    place.write("second", "alert")?;
+    reload()?;
+    let read = |daemon: &Daemon<'_>, count| daemon.log().matches("policy read").count() >= count;
+    while !read(&daemon, 2) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    place.write("third", "nothing")?;
+    reload()?;
+    while !daemon.log().contains("everything stays as it was") {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    place
+        .talk("handshake; call 300; sleep 100")?
+        .finish(SESSION)?;
+    let event = daemon.event("for the other rule", matched("second"))?;
+    ensure!(
+        event["enforced"] == true && event["decision"] == "alert",
+        "{event}"
+    );
+    ensure!(state.mentions("\"third\"")? == 0);
+    ensure!(
+        daemon.log().contains("`nothing` is no action"),
+        "{}",
+        daemon.log()
+    );
+    daemon.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_rule_has_a_server_killed() -> Result<()> {
+    let place = Place::new("kill")?;
+    place.write("deadly", "kill")?;
+    let state = place.state()?;
+    let mut daemon = Daemon::start(&state)?;
+    let mut talk = place.talk("handshake; list; call 300; sleep 20000; call 300")?;
+    let event = daemon.event("for the end of the server", |event| {
+        event["type"] == "mcp_contained" && event["pattern"] == "deadly"
+    })?;
+    ensure!(
+        event["measure"] == "kill" && event["missed"] == json!([]),
+        "{event}"
+    );
+    ensure!(event["server_id"] == json!(place.name), "{event}");
+    let ended = daemon.event("for the session's end", |other| {
+        other["type"] == "mcp_session_ended" && other["session_id"] == event["session_id"]
+    })?;
+    ensure!(ended["reason"] == "server_exited", "{ended}");
+    let rule = daemon.event("for the rule", matched("deadly"))?;
+    ensure!(rule["enforced"] == true, "{rule}");
+    talk.kill()?;
+    daemon.stop()?;
+    Ok(())
+}
+
+/// The server keeps its name and its pins, and what the guard says to its client is pinned apart.
+#[test]
+fn a_server_behind_a_guard_has_its_name_and_its_pins() -> Result<()> {
+    let place = Place::new("guarded")?;
+    let hidden = "[[rule]]\nid = \"hidden\"\nwhen = { tool = \"echo\" }\naction = \"hide\"\n";
+    std::fs::write(place.policy(), hidden)?;
+    let state = State::new()?;
+    let mut daemon = Daemon::start(&state)?;
+    let plain = json!(place.name);
+    let in_front = json!(format!("{}-guard", place.name));
+    place
+        .talk("handshake; list; call 300; sleep 100")?
+        .finish(SESSION)?;
+    let is = |event: &Value, kind: &str, server: &Value| {
+        event["type"] == kind && event["server_id"] == *server
+    };
+    let started = daemon.event("for a session", |event| {
+        is(event, "mcp_session_started", &plain)
+    })?;
+
+    for round in 1..=2 {
+        let mut guarded: Vec<OsString> =
+            vec![places::program("mcpinspect")?.into(), "guard".into()];
+        guarded.extend(["--policy".into(), place.policy().into(), "--".into()]);
+        guarded.extend(place.server());
+        let command = oddclient(&[], "handshake; list; sleep 100", &guarded)?;
+        Talk::start(command)?.end(SESSION)?;
+        let ended = |server: &Value| {
+            let events = state.events().unwrap_or_default();
+            events
+                .iter()
+                .filter(|event| is(event, "mcp_session_ended", server))
+                .count()
+        };
+        daemon.event("for both sides of the guard", |_| {
+            ended(&plain) > round && ended(&in_front) >= round
+        })?;
+    }
+    let mut sessions = 0;
+    for event in state.events()? {
+        if is(&event, "mcp_session_started", &plain) {
+            ensure!(event["fingerprint"] == started["fingerprint"], "{event}");
+            sessions += 1;
+        }
+        let is_ours = event["server_id"] == plain || event["server_id"] == in_front;
+        let is_told = event["type"] == "mcp_tool_changed" || event["type"] == "mcp_detection";
+        ensure!(!(is_ours && is_told), "{event}");
+    }
+    ensure!(sessions == 3, "{sessions}");
+    // The server's tool is new once, and the client never sees it.
+    let new = |server: &Value| -> Result<usize> {
+        let events = state.events()?;
+        let seen = events
+            .iter()
+            .filter(|event| is(event, "mcp_tool_seen", server));
+        Ok(seen
+            .filter(|event| event["status"] == "new" && event["tool_name"] == "echo")
+            .count())
+    };
+    ensure!(
+        new(&plain)? == 1 && new(&in_front)? == 0,
+        "{:#?}",
+        state.events()?
+    );
+    daemon.stop()?;
+    Ok(())
+}
