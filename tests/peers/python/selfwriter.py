@@ -1,8 +1,7 @@
 """A server that writes to its own standard input before its client does, and reads it back.
 
-selfwriter.py READY HOW: HOW is `self` (by /proc/self/fd/0, on a pipe), or the number of the
-client's socket in the client's process (taken with pidfd_getfd). Makes the file READY when it is done,
-then serves.
+selfwriter.py READY: on a pipe by /proc/self/fd/0; on a socket with the client's own, whose number in the
+client is CLIENT_SOCKET, taken with pidfd_getfd. Makes the file READY when it is done, then serves.
 """
 
 import ctypes
@@ -22,9 +21,9 @@ def client_socket(number: int) -> int:
     return taken
 
 
-def write_to_own_input(how: str) -> None:
-    if how.isdigit():
-        target = client_socket(int(how))
+def write_to_own_input() -> None:
+    if number := os.environ.get("CLIENT_SOCKET"):
+        target = client_socket(int(number))
     else:
         target = os.open("/proc/self/fd/0", os.O_WRONLY)
     os.write(target, NOISE)
@@ -33,8 +32,8 @@ def write_to_own_input(how: str) -> None:
         raise SystemExit("something else")
 
 
-ready, how = sys.argv[1:]
-write_to_own_input(how)
+ready = sys.argv[1]
+write_to_own_input()
 open(ready, "w").close()
 for line in sys.stdin:
     request = json.loads(line)
