@@ -17,7 +17,9 @@ use crate::event::body::{RegistryFull, ServerChanged, ToolChanged, ToolSeen};
 use crate::event::{Body, Event};
 use crate::mcp::json;
 use crate::mcp::view::{ServerResult, Tool};
-use crate::model::{Action, DefinitionHash, FieldChange, ItemKind, Timestamp, ToolStatus};
+use crate::model::{
+    Action, DefinitionHash, FieldChange, ItemKind, ServerPart, Timestamp, ToolStatus,
+};
 use crate::process::program;
 use crate::registry::{ItemKey, MAX_NAME, Observation, PinStatus, Shortage, Sighting, diff};
 use crate::session::id::IdKey;
@@ -140,7 +142,10 @@ impl SessionState {
                 turn.time,
                 self.subject(),
                 ServerChanged {
-                    item: kind,
+                    item: match kind {
+                        ItemKind::Instructions => ServerPart::Instructions,
+                        _ => ServerPart::ServerInfo,
+                    },
                     previous_hash: pinned,
                     new_hash: observation.hash,
                     changes: changes(pinned_text.as_deref(), said),
@@ -191,7 +196,7 @@ impl SessionState {
                 turn.time,
                 self.subject(),
                 ServerChanged {
-                    item: ItemKind::Program,
+                    item: ServerPart::Program,
                     previous_hash: pinned,
                     new_hash: observation.hash,
                     changes: changes(pinned_text.as_deref(), definition),

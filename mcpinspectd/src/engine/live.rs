@@ -8,9 +8,12 @@ use super::state::SessionState;
 use super::turn::Turn;
 use crate::detect::Difference;
 use crate::event::Event;
-use crate::event::body::{BlindSpot, SessionEnded, SessionStarted};
-use crate::model::{BlindMechanism, Direction, EndReason, GapReason, Pid, SessionStart, Timestamp};
-use crate::registry::Owner;
+use crate::event::body::{BlindSpot, ServerChanged, SessionEnded, SessionStarted};
+use crate::model::{
+    BlindMechanism, DefinitionHash, Direction, EndReason, FieldChange, GapReason, Pid, ServerPart,
+    SessionStart, Timestamp,
+};
+use crate::registry::{Owner, Replaced};
 use crate::session::PendingRequest;
 use crate::wire::framing::{Framed, Framer};
 
@@ -58,6 +61,33 @@ impl LiveSession {
             server: start.server_party.clone(),
             client: start.client_party.clone(),
             joined_midstream: start.joined_midstream,
+        };
+        turn.report(Event::new(turn.time, self.state.subject(), body));
+    }
+
+    /// Reports that a server has taken the place of another that has pins.
+    pub(super) fn report_replaced(
+        &self,
+        start: &SessionStart,
+        replaced: &Replaced,
+        turn: &mut Turn<'_>,
+    ) {
+        let server = &start.server;
+        let change = |field: &str, previous: &str, new: &str| FieldChange {
+            field: field.to_owned(),
+            previous: previous.into(),
+            new: new.into(),
+        };
+        let body = ServerChanged {
+            item: ServerPart::Identity,
+            previous_hash: DefinitionHash::of(replaced.fingerprint.as_bytes()),
+            new_hash: DefinitionHash::of(server.fingerprint.as_bytes()),
+            changes: vec![
+                change("server_id", &replaced.name, &server.server_id.0),
+                change("fingerprint", &replaced.fingerprint, &server.fingerprint),
+            ],
+            detections: Vec::new(),
+            max_severity: None,
         };
         turn.report(Event::new(turn.time, self.state.subject(), body));
     }

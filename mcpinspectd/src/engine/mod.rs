@@ -205,9 +205,13 @@ impl Engine {
                 );
             }
             self.judges.registry.save(start.time);
+            let replaced = self.judges.registry.replaced(owner, &start.server);
             let session = LiveSession::new(start, owner, self.limits);
             let mut turn = Turn::new(start.time, &mut self.judges, output);
             session.announce(start, &mut turn);
+            if let Some(replaced) = &replaced {
+                session.report_replaced(start, replaced, &mut turn);
+            }
             turn.tell();
             self.sessions.insert(start.id.clone(), session);
             return;

@@ -13,8 +13,8 @@ use crate::event::body::{
 use crate::event::{Event, Subject};
 use crate::model::{
     Action, BlindMechanism, ContainmentAction, DefinitionHash, Detection, Direction, EndReason,
-    FieldChange, GapReason, ItemKind, Match, Party, Pid, ServerId, SessionId, Severity, Timestamp,
-    ToolStatus, Transport,
+    FieldChange, GapReason, ItemKind, Match, Party, Pid, ServerId, ServerPart, SessionId, Severity,
+    Timestamp, ToolStatus, Transport,
 };
 use crate::registry::DecisionKind;
 
@@ -130,7 +130,7 @@ pub fn examples() -> Vec<Event> {
             TIME,
             files(),
             ServerChanged {
-                item: ItemKind::Instructions,
+                item: ServerPart::Instructions,
                 previous_hash: hash('a'),
                 new_hash: hash('b'),
                 changes: vec![FieldChange {

@@ -36,6 +36,18 @@ macro_rules! words {
 }
 
 words! {
+    /// What of a server is not as it was.
+    ServerPart {
+        /// What it tells the model about itself.
+        Instructions = "instructions",
+        /// The name and version that it gives itself.
+        ServerInfo = "server_info",
+        /// What runs.
+        Program = "program",
+        /// How it is launched, and with that whose pins it is held to.
+        Identity = "identity",
+    }
+
     /// Why bytes of a stream are missing from the record.
     GapReason {
         /// The ring was full: user space fell behind.

@@ -15,6 +15,7 @@
 //! - `query`: reading the registry
 //! - `room`: how much is kept of each owner, and what goes first
 //! - `names`: which name belongs to which server
+//! - `replaced`: when a name has gone over to another server
 //! - [`owner`]: whose pins they are
 //! - [`canonical`], [`diff`]: definitions as text, and the differences between two
 //! - `storage`, `memory`: what the registry needs to have stored, and a storage in memory
@@ -31,6 +32,7 @@ mod names;
 pub mod owner;
 mod pins;
 mod query;
+mod replaced;
 mod room;
 mod storage;
 
@@ -47,6 +49,7 @@ pub use self::owner::{Owner, ServerOf, Sharing};
 pub use self::pins::{
     EVICT_AFTER, MAX_DEFINITION, MAX_ITEMS_PER_SERVER, MAX_NAME, Observation, Registry, Sighting,
 };
+pub use self::replaced::Replaced;
 pub use self::room::MAKES_ROOM_AFTER;
 pub use self::storage::{
     Contents, DecisionDone, DecisionWrite, MAX_VERSIONS, Storage, StorageError, StorageHealth,

@@ -16,6 +16,9 @@ use crate::model::{FormerIdentity, ServerId, ServerIdentity};
 /// find another server with the same name by trying.
 const UNREMEMBERED_DIGITS: usize = 16;
 
+/// What the source of a name that comes from a client's configuration begins with.
+pub(super) const CONFIGURED: &str = "config:";
+
 /// One user's servers, by name, with the fingerprints that they belong to.
 type Book = HashMap<Arc<str>, Arc<str>>;
 

@@ -6,6 +6,7 @@ mod determinism;
 mod findings;
 mod fixture;
 mod houses;
+mod identity;
 mod loss;
 mod messages;
 mod outputs;

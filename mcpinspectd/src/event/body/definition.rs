@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::event::vocabulary::{
     Describe, Details, Sentence, changed_fields, findings, name, worst,
 };
-use crate::model::{DefinitionHash, Detection, FieldChange, ItemKind, Severity, ToolStatus};
+use crate::model::{DefinitionHash, Detection, FieldChange, ServerPart, Severity, ToolStatus};
 
 /// A tool was listed: new, or as pinned.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -121,12 +121,12 @@ impl Describe for ToolChanged {
     }
 }
 
-/// What a server says of itself, or the program behind it, is not what was pinned.
+/// What a server says of itself, the program behind it, or the server behind a name is not what was pinned.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerChanged {
-    /// What changed: `instructions`, `server_info`, or the `program` behind the server.
-    pub item: ItemKind,
-    /// The pinned hash.
+    /// What changed: `instructions`, `server_info`, the `program` behind the server, or its `identity`.
+    pub item: ServerPart,
+    /// The pinned hash; of an identity, the hash of the fingerprint.
     pub previous_hash: DefinitionHash,
     /// The current hash.
     pub new_hash: DefinitionHash,
@@ -140,18 +140,22 @@ pub struct ServerChanged {
 
 impl Describe for ServerChanged {
     fn severity(&self) -> Option<Severity> {
-        // New instructions reach the model like a tool's description; a new version is an update.
+        // New instructions reach the model like a tool's description, and what was decided of a server does
+        // not hold for another; a new version is an update.
         let least = match self.item {
-            ItemKind::Instructions => Severity::Medium,
-            _ => Severity::Low,
+            ServerPart::Instructions | ServerPart::Identity => Severity::Medium,
+            ServerPart::ServerInfo | ServerPart::Program => Severity::Low,
         };
         Some(at_least(self.max_severity, least))
     }
 
     fn title(&self, server: &str) -> String {
         match self.item {
-            ItemKind::Instructions => format!("Instructions of {server} have changed"),
-            _ => format!("{server} calls itself something else"),
+            ServerPart::Instructions => format!("Instructions of {server} have changed"),
+            ServerPart::Identity => format!("{server} is another server under a known name"),
+            ServerPart::ServerInfo | ServerPart::Program => {
+                format!("{server} calls itself something else")
+            }
         }
     }
 
