@@ -21,6 +21,8 @@ use crate::process::{self, ProcessHandle, ProcessRow, table};
 const ROUNDS: usize = 12;
 /// How long between two looks: longer than a fork takes.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(2);
+/// Looks in a row that find nobody new, after which nobody is expected.
+const QUIET_ENOUGH: usize = 2;
 
 /// Processes of one server at the most: beyond it, something is wrong with the picture.
 const FAMILY_MAX: usize = 4096;
@@ -85,9 +87,13 @@ pub fn contain(
         } else {
             0
         };
-        if quiet == 2 {
+        if quiet == QUIET_ENOUGH {
             break;
         }
+    }
+    if quiet < QUIET_ENOUGH {
+        let missed = "processes that are started faster than they can be stopped";
+        family.missed.push(missed.to_owned());
     }
     if measure != ContainmentAction::Thaw {
         family.miss_holders(targets, clients);

@@ -39,4 +39,4 @@ pub use server_side::{InodeKey, ServerSide};
 pub use time::Timestamp;
 pub use tool::{FieldChange, ToolStatus};
 pub use transport::{ServerEndpoint, Transport};
-pub use word::{BlindMechanism, EndReason, GapReason};
+pub use word::{BlindMechanism, EndReason, GapReason, ServerPart};
