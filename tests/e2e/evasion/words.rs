@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::server::Wire;
-use super::{Evasion, Family, each_is_seen_or_told, on_both, seen, told};
+use super::{Evasion, Family, each_is_seen_or_told, on_both, told};
 
 fn evasions() -> Vec<Evasion> {
     let mut all = on_both(&[
@@ -26,7 +26,6 @@ fn evasions() -> Vec<Evasion> {
         "trailing",
         "batches",
         "unasked",
-        "mirrored",
         "separators",
         "not-unicode",
         "lines-of-logs",
@@ -34,8 +33,6 @@ fn evasions() -> Vec<Evasion> {
         "slow",
         "half-line",
     ]);
-    // On a socket pair, see the known limits in SECURITY.md.
-    all.push(seen("reordered", Wire::Pipes));
     // So much noise may fall out of the ring on a machine that is busy with other work.
     all.extend([Wire::Pipes, Wire::Socket].map(|wire| told("binary", wire, &["ring_full"])));
     all
