@@ -69,7 +69,7 @@ fn random(below: u64) -> u64 {
     RandomState::new().hash_one(SystemTime::now()) % below
 }
 
-/// Talks until it is told to stop. Returns the sessions that ended, with the time of their end.
+/// Runs sessions until it is asked to stop. Returns those that ended, with the time of their end.
 fn load(
     server: &Server<'_>,
     next: &AtomicUsize,
@@ -123,7 +123,7 @@ fn column(bus: &Bus, state: &State, statement: &str) -> Result<Vec<String>> {
         .collect()
 }
 
-/// Kills the daemon at a moment of nobody's choice while clients talk and somebody approves a tool,
+/// Kills the daemon at a random moment while clients talk and a user approves a tool,
 /// and looks at what is on the disk. Returns how many sessions had to be there.
 fn kill_once(bus: &Bus, state: &State, server: &Server<'_>) -> Result<usize> {
     let daemon = Daemon::start(state)?;

@@ -169,7 +169,7 @@ fn as_text(bus: &Bus, state: &State) -> Result<()> {
     Ok(())
 }
 
-/// Where there is no terminal or no daemon, that is said, with what to do.
+/// Without a terminal or a daemon, the error says what to do.
 fn nobody_to_ask(bus: &Bus, state: &State) -> Result<()> {
     for (arguments, told) in [
         (&[][..], "`mcpinspect top --once`"),

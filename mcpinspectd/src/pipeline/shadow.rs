@@ -151,7 +151,7 @@ impl Shadow {
     }
 }
 
-/// Notices decisions about pins, which come while nothing is said.
+/// Notices decisions about pins, which are made while no message goes by.
 impl Output for Shadow {
     fn message(&mut self, _message: &MessageSeen<'_>) {}
 

@@ -1,4 +1,4 @@
-//! A server that had pins and comes back as somebody else.
+//! A server that had pins and returns with another identity.
 //!
 //! A client's configuration names a server and says how to start it. When it starts another program under
 //! that name, the server gets another name here (see `names`), so all of its tools are new and none has

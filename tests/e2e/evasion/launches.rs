@@ -1,4 +1,4 @@
-//! Servers that want another name than the one that they were launched under, or somebody else's.
+//! Servers that want another name than the one they were launched under, such as another server's.
 
 use std::cell::RefCell;
 use std::os::unix::fs::PermissionsExt as _;

@@ -151,7 +151,7 @@ fn each_is_seen_or_told(evasions: &[Evasion], start: Start<'_>, busy: usize) -> 
     crate::verdict(2 * evasions.len(), failures.into_iter())
 }
 
-/// Holds one session. Returns what was said, and how soon there was word of all that is not seen.
+/// Runs one session. Returns its messages, and how soon everything unseen was reported.
 fn converse(
     evasion: &Evasion,
     start: Start<'_>,

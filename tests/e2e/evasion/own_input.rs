@@ -17,7 +17,7 @@ use crate::BEHIND;
 /// How long a server may take to start on a busy machine.
 const START: Duration = Duration::from_secs(20);
 
-/// Whether all that was said was reported, and the trick as well.
+/// Whether all messages were reported, and the trick as well.
 fn is_seen_and_told(said: &Said, server: u32, capture: &Capture) -> bool {
     let is_told = capture.others.iter().any(|event| {
         event["type"] == "mcp_blind_spot"

@@ -1,4 +1,4 @@
-//! A server with its client's ends of the wire, and the client's account of what was said.
+//! A server with its client's ends of the wire, and the client's record of the messages.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -31,7 +31,7 @@ pub enum Wire {
     Socket,
 }
 
-/// What was said, as the client knows it: without line ends and without blank lines.
+/// The messages as the client knows them: without line ends and blank lines.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
     /// A word that each request and answer has in it, and nobody else's.
@@ -204,7 +204,7 @@ impl Server {
         Ok(())
     }
 
-    /// What was said so far.
+    /// The messages so far.
     pub fn said(&self) -> &Said {
         &self.said
     }

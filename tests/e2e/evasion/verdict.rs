@@ -117,12 +117,12 @@ fn told(account: &Account, capture: &Capture) -> Result<Vec<String>> {
             let gaps: Vec<_> = gaps.map(|gap| gap.reason.clone()).collect();
             ensure!(
                 missing == 0 || !gaps.is_empty() || !spots.is_empty(),
-                "{missing} frames {direction} are missing, and nothing was said of it"
+                "{missing} frames {direction} are missing, and no event reports it"
             );
             words.extend(gaps);
         }
         words.extend(spots.into_iter().map(str::to_owned));
     }
-    ensure!(!words.is_empty(), "and nothing was said of it");
+    ensure!(!words.is_empty(), "no event reports it");
     Ok(words)
 }

@@ -1,4 +1,4 @@
-//! One exchange under way, and what is told about it.
+//! One exchange under way, and what is reported about it.
 
 use super::half::Half;
 use crate::http::agreement;
@@ -21,7 +21,7 @@ pub(super) struct Open {
     pub(super) verdict: Verdict,
     pub(super) request: Half,
     pub(super) response: Half,
-    /// What is told first, once it is decided.
+    /// What is reported first, once it is decided.
     pub(super) opening: Option<Box<Opening>>,
     pub(super) answer: Option<Box<Answer>>,
     /// What was lost before that.

@@ -56,7 +56,7 @@ struct Open {
 }
 
 impl Link {
-    /// A link over which nothing was said yet. What comes goes to `inbox`.
+    /// A link without traffic so far. Incoming messages go to `inbox`.
     pub fn new(
         endpoint: Endpoint,
         connect: Duration,

@@ -43,7 +43,7 @@ struct Screen(DefaultTerminal);
 
 impl Screen {
     fn take() -> io::Result<Self> {
-        // A panic gives the terminal back before it is told.
+        // Restore the terminal before the panic is printed.
         ratatui::try_init().map(Self)
     }
 }

@@ -21,7 +21,7 @@ pub(super) enum KnownName {
     Wanted(Name),
     /// It is not.
     Other,
-    /// It was said before the connection was seen, or in bytes that were lost.
+    /// It was sent before the connection was seen, or in bytes that were lost.
     Unknown,
 }
 

@@ -101,7 +101,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Serves until it is told to end.
+    /// Serves until it is asked to stop.
     pub fn run(
         self,
         listen: SocketAddr,

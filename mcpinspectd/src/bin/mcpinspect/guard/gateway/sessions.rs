@@ -86,7 +86,7 @@ impl Table {
         }
     }
 
-    /// Gives a session a name. Whoever was first keeps it.
+    /// Names a session. The first name stays.
     pub fn add(&self, key: Key, party: Arc<Party>) -> Result<Arc<Party>, Full> {
         let mut known = self.known();
         let now = Instant::now();
