@@ -5,6 +5,7 @@
 //! time unless asked otherwise: they provoke losses and measure memory, and a machine with two
 //! cores has to cope. A test that cannot run fails, because a skipped test looks like one that passed.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -81,7 +82,14 @@ struct Sum {
     passed: u64,
     failed: u64,
     ignored: u64,
-    broken: Vec<String>,
+    broken: Vec<Broken>,
+}
+
+/// A suite that failed.
+struct Broken {
+    suite: String,
+    /// What its failed tests said, repeated at the very end.
+    failures: Vec<String>,
 }
 
 /// Runs the tests.
@@ -113,8 +121,11 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     println!("\ntook {} s in total", begun.elapsed().as_secs());
-    for name in &sum.broken {
-        println!("failed: {name}");
+    for broken in &sum.broken {
+        println!("\nfailed: {}", broken.suite);
+        for line in &broken.failures {
+            println!("{line}");
+        }
     }
     println!("tests: {} passed, {} failed", sum.passed, sum.failed);
     ensure!(sum.ignored == 0, "{} tests were ignored", sum.ignored);
@@ -234,6 +245,8 @@ fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
     if suite.serial {
         command.arg(format!("--test-threads={}", options.threads));
     }
+    let said = shell::target().join("tmp/stderr.log");
+    std::fs::create_dir_all(shell::target().join("tmp"))?;
     let mut child = command
         .args(&options.filters)
         .current_dir(&suite.package)
@@ -242,10 +255,12 @@ fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
         // An error names its cause; a backtrace through the harness adds nothing.
         .env("RUST_LIB_BACKTRACE", "0")
         .stdout(Stdio::piped())
+        .stderr(File::create(&said)?)
         .spawn()
         .with_context(|| format!("starting {}", suite.name))?;
     let stdout = child.stdout.take().context("its output")?;
     let mut finished = false;
+    let mut failures = Vec::new();
     for line in BufReader::new(stdout).lines() {
         let line = line?;
         println!("{line}");
@@ -255,11 +270,30 @@ fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
             sum.passed += count(result, "passed");
             sum.failed += count(result, "failed");
             sum.ignored += count(result, "ignored");
+        } else if line == "failures:" || !failures.is_empty() {
+            failures.push(line);
         }
     }
     let status = child.wait()?;
     if !status.success() || !finished {
-        sum.broken.push(format!("{} ({status})", suite.name));
+        show_end(&said)?;
+        sum.broken.push(Broken {
+            suite: format!("{} ({status})", suite.name),
+            failures,
+        });
+    }
+    Ok(())
+}
+
+/// Prints the last lines that a failed suite and its servers wrote to stderr. Of a suite that passes
+/// they would only hide what matters: servers that are killed on purpose say so at length.
+fn show_end(stderr: &Path) -> Result<()> {
+    const LINES: usize = 200;
+    let bytes = std::fs::read(stderr)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    for line in lines.iter().skip(lines.len().saturating_sub(LINES)) {
+        println!("stderr: {line}");
     }
     Ok(())
 }
