@@ -2,12 +2,15 @@
 //!
 //! `cargo bench -p mcpinspectd --bench store`. `MESSAGES` sets how many are written (100,000), `RATE` how many a
 //! second are offered (20,000). Nothing may be dropped at a rate that the store can bear: what is lost is printed.
+//! `TRAFFIC` names a file of recorded sessions, a JSON object a line (`{"messages": [{"server", "direction",
+//! "message"}]}`), and measures what they take on disk, [`SESSIONS`] at a time, `RATE` messages a second.
 //! `GIGABYTES` makes a second store of that size (none by default) and measures how long it takes to open.
 #![expect(
     clippy::unwrap_used,
     reason = "a benchmark that cannot run has nothing to measure"
 )]
 
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -38,6 +41,13 @@ fn main() {
     write(&path, exchanges, number("RATE", 20_000));
     ask(&path);
     open(&path);
+    if let Ok(file) = std::env::var("TRAFFIC") {
+        record(
+            &folder.path().join("traffic.db"),
+            &file,
+            number("RATE", 20_000),
+        );
+    }
     let gigabytes = number("GIGABYTES", 0);
     if gigabytes > 0 {
         let path = folder.path().join("large.db");
@@ -173,6 +183,76 @@ fn write(path: &Path, exchanges: u64, rate: u64) {
     for event in events {
         println!("{}", serde_json::to_string(&event).unwrap());
     }
+}
+
+/// A session of a file, as it is said.
+struct Recorded {
+    script: Script,
+    messages: std::vec::IntoIter<(mcpinspectd::model::Direction, String)>,
+}
+
+/// Records the sessions of a file: those of one client with several servers are one for each server.
+fn record(path: &Path, file: &str, rate: u64) {
+    let (mut queue, records) = message_queue(bounds());
+    let recorder = Recorder::start(settings(path), records, |_| {}).unwrap();
+    let mut engine = Engine::new(
+        Limits::default(),
+        Registry::in_memory(),
+        Box::new(NoDetector),
+    );
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut waiting = text.lines().flat_map(sessions);
+    let mut open: VecDeque<Recorded> = VecDeque::new();
+    let (mut raw, mut count) = (0, 0_u64);
+    let start = Instant::now();
+    loop {
+        while open.len() < SESSIONS
+            && let Some(mut session) = waiting.next()
+        {
+            engine.handle(session.script.start(), &mut queue);
+            open.push_back(session);
+        }
+        let Some(mut session) = open.pop_front() else {
+            break;
+        };
+        let Some((direction, text)) = session.messages.next() else {
+            continue;
+        };
+        raw += text.len();
+        count += 1;
+        engine.handle(session.script.line(direction, &text), &mut queue);
+        open.push_back(session);
+        let due = Duration::from_secs_f64(count as f64 / rate as f64);
+        std::thread::sleep(due.saturating_sub(start.elapsed()));
+    }
+    drop(queue);
+    drop(recorder);
+    let size = std::fs::metadata(path).unwrap().len();
+    println!(
+        "{count} recorded messages, {} bytes each: {} KiB on disk, {:.2} of what was said",
+        raw as u64 / count.max(1),
+        size >> 10,
+        size as f64 / raw as f64
+    );
+}
+
+fn sessions(line: &str) -> Vec<Recorded> {
+    let conversation: serde_json::Value = serde_json::from_str(line).unwrap();
+    let mut by_server: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for said in conversation["messages"].as_array().unwrap() {
+        let direction = match said["direction"].as_str().unwrap() {
+            "client_to_server" => ClientToServer,
+            _ => ServerToClient,
+        };
+        let server = said["server"].as_str().unwrap().to_owned();
+        let messages = by_server.entry(server).or_default();
+        messages.push((direction, said["message"].to_string()));
+    }
+    let paced = |(server, messages): (String, Vec<_>)| Recorded {
+        script: Script::new(&server).paced(Timestamp::now(), 1000),
+        messages: messages.into_iter(),
+    };
+    by_server.into_iter().map(paced).collect()
 }
 
 /// Writes calls and answers of words, of which some are common.
