@@ -7,9 +7,9 @@
 use mcpinspect_common::EndpointKey;
 
 use super::blind_spots;
+use super::following;
 use super::lifecycle;
 use super::sessions::Room;
-use super::sniffing;
 use super::step::Step;
 use super::stream::{Reason, StreamState};
 use super::waiting::Role;
@@ -30,7 +30,7 @@ pub fn admit(step: &mut Step<'_>, now: u64) {
                 continue;
             }
         }
-        sniffing::promote(step, key, role, now);
+        following::promote(step, key, role, now);
     }
     while step.sessions.has_room() {
         let Some((key, role)) = step.waiting.next_refused() else {
@@ -41,8 +41,8 @@ pub fn admit(step: &mut Step<'_>, now: u64) {
             .get(key)
             .is_some_and(|stream| matches!(stream.state, StreamState::Ignored(Reason::NoRoom)));
         if refused {
-            sniffing::resume(step, key, GapReason::SessionBudget);
-            sniffing::promote(step, key, role, now);
+            following::resume(step, key, GapReason::SessionBudget);
+            following::promote(step, key, role, now);
         }
     }
 }
@@ -58,6 +58,6 @@ fn refuse(step: &mut Step<'_>, key: EndpointKey, role: Role, now: u64) {
     let user = step.streams.owner(key);
     let origin = Origin { tgid, time: now };
     blind_spots::report_user(step, BlindMechanism::SessionBudget, user, origin);
-    sniffing::leave_alone(step, key);
+    following::leave_alone(step, key);
     step.waiting.refuse(key, role);
 }

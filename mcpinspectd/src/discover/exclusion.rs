@@ -6,22 +6,22 @@
 
 use mcpinspect_common::EndpointKey;
 
-use super::sniffing;
+use super::following;
 use super::step::Step;
 use super::stream::{Reason, StreamState};
 use crate::model::{BlindMechanism, GapReason};
 
 /// Leaves the streams of an excluded program alone, if they have carried nothing yet.
 pub fn apply(step: &mut Step<'_>, input: Option<EndpointKey>, output: Option<EndpointKey>) {
-    let was_read = input.is_some_and(|key| sniffing::positions(step, key)[0] > 0);
-    let was_written = output.is_some_and(|key| sniffing::positions(step, key)[1] > 0);
+    let was_read = input.is_some_and(|key| following::positions(step, key)[0] > 0);
+    let was_written = output.is_some_and(|key| following::positions(step, key)[1] > 0);
     if was_read || was_written {
         tracing::debug!(?input, ?output, "excluded too late: this session goes on");
         return;
     }
     for key in [input, output].into_iter().flatten() {
         if step.streams.flow(key).is_none() {
-            sniffing::ignore(step, key, Reason::Excluded);
+            following::ignore(step, key, Reason::Excluded);
         }
     }
 }
@@ -41,7 +41,7 @@ pub fn end(step: &mut Step<'_>, input: Option<EndpointKey>, output: Option<Endpo
         return;
     }
     for key in [input, output] {
-        sniffing::resume(step, key, GapReason::Excluded);
+        following::resume(step, key, GapReason::Excluded);
         step.streams.suspect(key, BlindMechanism::Excluded, pid);
         step.ship(key);
     }

@@ -11,8 +11,8 @@ use super::blind_spots;
 use super::counts::{correct_double_count, counted};
 use super::delivery::{self, pass_on};
 use super::flow::{Counted, SessionIndex};
+use super::following;
 use super::holding;
-use super::sniffing;
 use super::step::Step;
 use super::stream::Reason;
 use crate::capture::Origin;
@@ -100,7 +100,7 @@ pub fn make_way(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     blind_spots::report_user(step, BlindMechanism::SessionBudget, user, origin);
     end(step, index, EndReason::SessionBudget, now);
     for (key, _) in &streams {
-        sniffing::ignore(step, *key, Reason::NoRoom);
+        following::ignore(step, *key, Reason::NoRoom);
     }
     if let Some((key, direction)) = streams.first() {
         step.waiting.refuse(*key, Some(*direction));
@@ -126,7 +126,7 @@ fn end(step: &mut Step<'_>, index: SessionIndex, reason: EndReason, now: u64) {
         if is_announced(step, index) {
             close_account(step, &id, key, direction, counts, reason, now);
         }
-        sniffing::ignore(step, key, Reason::Over);
+        following::ignore(step, key, Reason::Over);
     }
     if is_announced(step, index) {
         step.sink.input(Input::SessionEnded {
@@ -241,7 +241,7 @@ pub fn sweep(step: &mut Step<'_>, now: u64) {
 /// Forgets a stream here and in the kernel, with the socket at its other end unless a stream is read
 /// there too.
 pub fn forget(step: &mut Step<'_>, key: EndpointKey) {
-    sniffing::ignore(step, key, Reason::Over);
+    following::ignore(step, key, Reason::Over);
     let peer = step.streams.peers().of(key);
     step.streams.forget(key);
     step.programs.forget(key);

@@ -49,6 +49,34 @@ impl Pairing<'_> {
         }
     }
 
+    /// The direction of a stream as far as it follows from how programs were started: a server has an
+    /// input and an output. `None` where programs were started at neither end, or at both, as in a shell's
+    /// pipeline.
+    pub fn direction_by_programs(self, key: EndpointKey) -> Option<Direction> {
+        let is_input = self
+            .programs
+            .outputs_of_readers(key)
+            .any(|output| output != key);
+        let is_output = self
+            .programs
+            .inputs_of_writers(key)
+            .any(|input| input != key);
+        match (is_input, is_output) {
+            (true, false) => Some(Direction::ClientToServer),
+            (false, true) => Some(Direction::ServerToClient),
+            (true, true) | (false, false) => None,
+        }
+    }
+
+    /// The other streams of the programs that were started at `key`.
+    pub fn beside(self, key: EndpointKey) -> Vec<EndpointKey> {
+        let outputs = self.programs.outputs_of_readers(key);
+        let inputs = self.programs.inputs_of_writers(key);
+        let mut others: Vec<EndpointKey> = outputs.chain(inputs).collect();
+        others.retain(|other| *other != key);
+        others
+    }
+
     /// Where a stream belongs.
     pub fn place(self, key: EndpointKey, direction: Direction) -> Placement {
         match direction {
@@ -138,12 +166,9 @@ impl Pairing<'_> {
 
     /// The undecided streams that the programs at `key` read or write as well.
     pub fn others(self, key: EndpointKey) -> Vec<EndpointKey> {
-        let outputs = self.programs.outputs_of_readers(key);
-        let inputs = self.programs.inputs_of_writers(key);
-        outputs
-            .chain(inputs)
-            .filter(|other| self.streams.is_undecided(*other))
-            .collect()
+        let mut others = self.beside(key);
+        others.retain(|other| self.streams.is_undecided(*other));
+        others
     }
 
     fn find(

@@ -8,7 +8,9 @@
 use mcpinspect_common::{End, EndpointKey};
 
 use super::delivery;
+use super::following;
 use super::glance::Glance;
+use super::roles;
 use super::sniffing;
 use super::step::Step;
 use super::stream::{Reason, Skipped, StreamState};
@@ -59,7 +61,7 @@ pub fn data(
 /// Whether the first bytes of an undecided stream were written by a process on its reader's side.
 fn is_from_reader(step: &mut Step<'_>, key: EndpointKey, is_new: bool, tgid: u32) -> bool {
     // Looking a process up takes a while, and most streams are no server's input.
-    if step.streams.sniffed(key) > 0 || !sniffing::may_be_read_by_a_server(step, key) {
+    if step.streams.sniffed(key) > 0 || !following::may_be_read_by_a_server(step, key) {
         return false;
     }
     let Some(stream) = step.streams.get_mut(key) else {
@@ -111,13 +113,13 @@ fn look_again(
     step.streams
         .suspect(key, BlindMechanism::JudgedNotMcp, origin.tgid);
     step.streams.sniff(key, end, position, bytes, origin.time);
-    sniffing::promote(step, key, role, origin.time);
+    roles::settle(step, key, role, origin.time);
 }
 
 /// Looks again at the streams that have used up their last look. Call this about once a second.
 pub fn renew_glances(step: &mut Step<'_>, now: u64) {
     for key in step.streams.glances_due(now) {
-        let positions = sniffing::positions(step, key);
+        let positions = following::positions(step, key);
         let renewed = step
             .streams
             .get_mut(key)

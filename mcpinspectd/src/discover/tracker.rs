@@ -18,7 +18,7 @@ use super::streams::StreamTable;
 use super::unrouted::{UnroutedData, UnroutedPiece};
 use super::waiting::Waiting;
 use super::{
-    admission, arrival, delivery, eviction, exclusion, lifecycle, reconsidering, sniffing, unseen,
+    admission, arrival, delivery, eviction, exclusion, following, lifecycle, reconsidering, unseen,
 };
 use crate::capture::{BootClock, KernelRecord, Origin};
 use crate::model::{Account, Direction, EndReason, Executed, InputSink, Pid, StreamLedger};
@@ -183,7 +183,7 @@ impl<E: Environment> Tracker<E> {
         arrival::settle(step, now);
         let sought = arrival::check_counts(step, now);
         for index in step.sessions.indices(|session| session.is_incomplete()) {
-            sniffing::complete(step, index, now);
+            following::complete(step, index, now);
         }
         admission::admit(step, now);
         // Streams that were seen before their programs.
@@ -310,7 +310,7 @@ impl<E: Environment> Tracker<E> {
             WatchPolicy::Watch => {
                 exclusion::end(step, input, output, origin.tgid);
                 if let Some(input) = input {
-                    sniffing::promote(step, input, Some(Direction::ClientToServer), origin.time);
+                    following::promote(step, input, Some(Direction::ClientToServer), origin.time);
                 }
             }
         }

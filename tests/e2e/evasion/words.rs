@@ -26,10 +26,13 @@ fn evasions() -> Vec<Evasion> {
         "trailing",
         "batches",
         "unasked",
+        "mirrored",
         "separators",
         "not-unicode",
         "lines-of-logs",
         "huge-number",
+        "reordered",
+        "posing",
         "slow",
         "half-line",
     ]);

@@ -4,6 +4,7 @@ mod evasion;
 mod fixture;
 mod launch;
 mod order;
+mod roles;
 mod room;
 
 use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, SHIP_REGARDLESS};

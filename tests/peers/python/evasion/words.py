@@ -21,10 +21,13 @@ words.py HOW:
     trailing         has a second object on the line of each answer
     batches          puts each answer into a list
     unasked          answers requests that nobody made
+    mirrored         sends each request back before its answer
     separators       has separators of lines in Unicode within its answers
     not-unicode      has bytes in its texts that are no characters
     lines-of-logs    answers among JSON lines of another kind
     huge-number      has numbers of thousands of digits
+    reordered        begins with what only clients say
+    posing           acts as a client until its client speaks, and then answers
     slow             writes five bytes at a time, with pauses
     half-line        leaves a half line in front of its first answer
 """
@@ -149,6 +152,12 @@ def unasked():
         server.say(answer(request))
 
 
+def mirrored():
+    while (request := server.request()) is not None:
+        server.say(dict(request, id=str(request["id"])))
+        server.say(answer(request))
+
+
 def separators():
     each(lambda text: text.replace(b"xxx", "x\u2028\u2029\x85".encode()) + b"\n")
 
@@ -165,6 +174,19 @@ def lines_of_logs():
 
 def huge_number():
     each(lambda text: text[:-1] + b', "number": ' + b"9" * 5000 + b"}\n")
+
+
+def reordered():
+    server.say({"jsonrpc": "2.0", "id": "own", "method": "initialize", "params": {"protocolVersion": "2025-06-18"}})
+    server.serve()
+
+
+def posing():
+    server.say({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}})
+    server.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    for number in range(1, 20):
+        server.say({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": "note", "arguments": {}}})
+    server.serve()
 
 
 def slow():
