@@ -43,6 +43,9 @@ pub enum Operation {
     TakeDescriptor = 16,
     /// A call through the 32-bit system call table. Not in user space's table; the probes report it.
     Compat = 17,
+    /// A call of a process whose calls another process can answer (`SECCOMP_RET_USER_NOTIF`), so that it may
+    /// not have happened. Not in user space's table either.
+    Supervised = 18,
 }
 
 impl Operation {
@@ -66,6 +69,7 @@ impl Operation {
             15 => Self::IoUring,
             16 => Self::TakeDescriptor,
             17 => Self::Compat,
+            18 => Self::Supervised,
             _ => Self::None,
         }
     }

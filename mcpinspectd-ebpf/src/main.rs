@@ -43,6 +43,7 @@ mod maps;
 mod offsets;
 mod program;
 mod ring_share;
+mod supervision;
 mod survey;
 mod switchover;
 mod syscall;

@@ -40,6 +40,9 @@ offsets!(
     OFF_MM_ARG_END,
     OFF_MM_EXE_FILE,
     OFF_BINPRM_INTERP,
+    OFF_TASK_FILTER,
+    OFF_FILTER_NOTIF,
+    OFF_FILTER_PREV,
     OFF_FILES_FDT,
     OFF_FDT_MAX_FDS,
     OFF_FDT_FD,
@@ -87,6 +90,10 @@ pub static COMPAT_BY_CS: Global<u32> = Global::new(0);
 /// 1 if the kernel has every field that an [`mcpinspect_common::ExecReport`] is made of.
 #[unsafe(no_mangle)]
 pub static EXEC_FACTS: Global<u32> = Global::new(0);
+
+/// 1 if the kernel's seccomp filters can be looked at.
+#[unsafe(no_mangle)]
+pub static SUPERVISION: Global<u32> = Global::new(0);
 
 /// The daemon's own process, which is never captured.
 #[unsafe(no_mangle)]

@@ -14,7 +14,7 @@ use mcpinspect_common::{End, Operation, RecordKind};
 
 use crate::{
     arguments::Arguments, blind_spot, copy, emit, fd_passing, kernel::Access, maps::OPERATIONS,
-    offsets::*, switchover, tracked, user_buffers::UserBuffers, watch::watched,
+    offsets::*, supervision, switchover, tracked, user_buffers::UserBuffers, watch::watched,
 };
 
 const MSG_PEEK: u64 = 2;
@@ -28,7 +28,10 @@ pub fn on_exit<A: Access>(regs: u64, result: i64) {
     let Some(operation) = OPERATIONS.get(number as u32) else {
         return;
     };
-    returned::<A>(*operation, regs, result, switchover::is_unclaimed);
+    if returned::<A>(*operation, regs, result, switchover::is_unclaimed) {
+        // The tracepoint is also passed by a call that a filter kept from happening.
+        supervision::report::<A>();
+    }
 }
 
 /// Handles a call that is known to be `operation` and returns `result`, at its function's exit.
@@ -47,30 +50,33 @@ pub fn on_compat_exit() {
 }
 
 /// `is_ours` tells whether this program, and not the other hook, handles the call; it is asked only
-/// for calls of tracked processes.
+/// for calls of tracked processes. Returns whether the call moved bytes of a stream that is watched.
 #[inline(always)]
-fn returned<A: Access>(operation: u8, regs: u64, result: i64, is_ours: impl FnOnce() -> bool) {
+fn returned<A: Access>(
+    operation: u8,
+    regs: u64,
+    result: i64,
+    is_ours: impl FnOnce() -> bool,
+) -> bool {
     if operation == Operation::None as u8 || result < 0 {
-        return;
+        return false;
     }
     let arguments = Arguments::new(regs);
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     if !tracked::is_tracked(tgid) {
         fd_passing::mark_receiver::<A>(operation, &arguments, result as u64, tgid);
-        return;
+        return false;
     }
     if COMPAT_BY_CS.load() == 1 && A::load::<u64>(regs, OFF_REGS_CS.load()) != USER_CS {
         blind_spot::report_process(Operation::Compat, tgid);
-        return;
+        return false;
     }
-    if is_ours() {
-        capture::<A>(operation, &arguments, result as u64, tgid);
-    }
+    is_ours() && capture::<A>(operation, &arguments, result as u64, tgid)
 }
 
-/// Captures what a tracked process's call moved.
+/// Captures what a tracked process's call moved. Returns whether that was of a stream that is watched.
 #[inline(always)]
-fn capture<A: Access>(operation: u8, arguments: &Arguments, result: u64, tgid: u32) {
+fn capture<A: Access>(operation: u8, arguments: &Arguments, result: u64, tgid: u32) -> bool {
     const READ: u8 = Operation::Read as u8;
     const WRITE: u8 = Operation::Write as u8;
     const READ_VECTOR: u8 = Operation::ReadVector as u8;
@@ -87,25 +93,31 @@ fn capture<A: Access>(operation: u8, arguments: &Arguments, result: u64, tgid: u
     let end = match operation {
         READ | READ_VECTOR | RECEIVE_FROM | RECEIVE_MESSAGE | RECEIVE_MESSAGES => End::Reader,
         WRITE | WRITE_VECTOR | SEND_TO | SEND_MESSAGE | SEND_MESSAGES => End::Writer,
-        IO_URING => return blind_spot::report_process(Operation::IoUring, tgid),
-        TAKE_DESCRIPTOR => return,
-        _ => return blind_spot::report_transfer::<A>(operation, arguments, result),
+        IO_URING => {
+            blind_spot::report_process(Operation::IoUring, tgid);
+            return false;
+        }
+        TAKE_DESCRIPTOR => return false,
+        _ => {
+            blind_spot::report_transfer::<A>(operation, arguments, result);
+            return false;
+        }
     };
     let Some(key) = watched::<A>(arguments.first::<A>() as u32) else {
-        return;
+        return false;
     };
     if result == 0 {
         if end as u8 == End::Reader as u8 && asked_for_bytes::<A>(operation, arguments) {
             emit::header_only(emit::header(RecordKind::EndOfStream, end as u8, key, 0));
         }
-        return;
+        return true;
     }
     let second = arguments.second::<A>();
     let buffers = match operation {
         READ | WRITE | SEND_TO => UserBuffers::single(second),
         RECEIVE_FROM => {
             if arguments.fourth::<A>() & MSG_PEEK != 0 {
-                return;
+                return false;
             }
             UserBuffers::single(second)
         }
@@ -113,19 +125,20 @@ fn capture<A: Access>(operation: u8, arguments: &Arguments, result: u64, tgid: u
         SEND_MESSAGE => UserBuffers::message(second),
         RECEIVE_MESSAGE => {
             if arguments.third::<A>() & MSG_PEEK != 0 {
-                return;
+                return false;
             }
             UserBuffers::message(second)
         }
         SEND_MESSAGES => UserBuffers::messages(second, result),
         _ => {
             if arguments.fourth::<A>() & MSG_PEEK != 0 {
-                return;
+                return false;
             }
             UserBuffers::messages(second, result)
         }
     };
     copy::transferred(key, end, buffers, result);
+    true
 }
 
 /// A result of 0 marks the end of the stream only if the caller had room for a byte.

@@ -32,6 +32,8 @@ enum Need {
     UnixSockets,
     /// Report what a program is when it starts.
     ExecFacts,
+    /// Report calls that may have been made up.
+    Supervision,
 }
 
 const fn offset(global: &'static str, field: &'static str) -> Entry {
@@ -53,6 +55,13 @@ const fn unix(global: &'static str, field: &'static str) -> Entry {
 const fn exec(global: &'static str, field: &'static str) -> Entry {
     Entry {
         need: Need::ExecFacts,
+        ..offset(global, field)
+    }
+}
+
+const fn supervision(global: &'static str, field: &'static str) -> Entry {
+    Entry {
+        need: Need::Supervision,
         ..offset(global, field)
     }
 }
@@ -96,7 +105,7 @@ const fn element(global: &'static str, field: &'static str, at: u32) -> Entry {
     }
 }
 
-const FIELDS: [Entry; 51] = [
+const FIELDS: [Entry; 54] = [
     offset("OFF_TASK_FILES", "task_struct.files"),
     offset("OFF_TASK_TGID", "task_struct.tgid"),
     offset("OFF_TASK_GROUP_LEADER", "task_struct.group_leader"),
@@ -117,6 +126,9 @@ const FIELDS: [Entry; 51] = [
     exec("OFF_FILE_DENTRY", "file.f_path.dentry"),
     exec("OFF_DENTRY_NAME", "dentry.d_name.name"),
     exec("OFF_DENTRY_INODE", "dentry.d_inode"),
+    supervision("OFF_TASK_FILTER", "task_struct.seccomp.filter"),
+    supervision("OFF_FILTER_NOTIF", "seccomp_filter.notif"),
+    supervision("OFF_FILTER_PREV", "seccomp_filter.prev"),
     offset("OFF_FILES_FDT", "files_struct.fdt"),
     offset("OFF_FDT_MAX_FDS", "fdtable.max_fds"),
     offset("OFF_FDT_FD", "fdtable.fd"),
@@ -186,6 +198,8 @@ impl Layout {
         }
         let exec_facts = !missing.contains(&Need::ExecFacts);
         globals.push(("EXEC_FACTS", u32::from(exec_facts)));
+        let supervision = !missing.contains(&Need::Supervision);
+        globals.push(("SUPERVISION", u32::from(supervision)));
         Ok(Self {
             globals,
             unix_sockets: !missing.contains(&Need::UnixSockets),
@@ -205,7 +219,15 @@ mod tests {
         let layout = Layout::from_btf(&data).unwrap();
         assert!(layout.unix_sockets && layout.exec_facts);
         // All but the first fields of their structures are somewhere behind the start.
-        for name in ["OFF_TASK_START_TIME", "OFF_MM_ARG_END", "OFF_FS_PWD_DENTRY"] {
+        let names = [
+            "OFF_TASK_START_TIME",
+            "OFF_MM_ARG_END",
+            "OFF_FS_PWD_DENTRY",
+            "OFF_TASK_FILTER",
+            "OFF_FILTER_NOTIF",
+            "SUPERVISION",
+        ];
+        for name in names {
             let found = layout.globals.iter().find(|(global, _)| *global == name);
             assert!(found.unwrap().1 > 0, "{name}");
         }

@@ -200,6 +200,7 @@ fn mechanism(operation: u64) -> Option<BlindMechanism> {
         Operation::IoUring => BlindMechanism::IoUring,
         Operation::TakeDescriptor => BlindMechanism::TakeDescriptor,
         Operation::Compat => BlindMechanism::Compat,
+        Operation::Supervised => BlindMechanism::Supervised,
         Operation::None
         | Operation::Read
         | Operation::Write

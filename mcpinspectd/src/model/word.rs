@@ -106,6 +106,8 @@ words! {
         TakeDescriptor = "pidfd_getfd",
         /// The 32-bit system call table, which the probes do not decode.
         Compat = "32bit_syscall",
+        /// A seccomp filter lets another process answer its calls, which then do not happen.
+        Supervised = "seccomp_notify",
         /// Unknown: they left the stream, and no call was seen that took them.
         UnseenReader = "unseen_reader",
         /// The stream's reader wrote to it: that is not its client's word.
@@ -185,6 +187,7 @@ mod tests {
                 "io_uring",
                 "pidfd_getfd",
                 "32bit_syscall",
+                "seccomp_notify",
                 "unseen_reader",
                 "written_by_reader",
                 "judged_not_mcp",

@@ -19,6 +19,7 @@ calls.py HOW, after the first answer:
     with-descriptors        descriptors and credentials beside each piece of an answer (sockets)
     filtered                under a seccomp filter that allows everything
     feigned-write           writes that a supervisor makes up: they return a number and write nothing
+    feigned-read            reads of requests that nobody made, made up in the same way
     lent-memory             writes from a mapped file that it cuts off right after the call
 """
 
@@ -427,6 +428,21 @@ def feigned_write():
         plain(data)
 
     server.write = write
+
+
+def feigned_read():
+    number = {"x86_64": 0, "aarch64": 63}[os.uname().machine]
+    supervised(number, 0)
+    plain = server.read
+    lie = b'{"jsonrpc":"2.0","id":"lie","method":"tools/call","params":{"name":"wipe","arguments":{}}}\n'
+
+    def read():
+        data = plain()
+        if checked(libc.syscall(number, 0, lie, len(lie), 4321)) != len(lie):
+            raise SystemExit("the supervisor did not answer")
+        return data
+
+    server.read = read
 
 
 def lent_memory():
