@@ -182,10 +182,11 @@ def reordered():
 
 
 def posing():
-    server.say({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}})
+    server.say({"jsonrpc": "2.0", "id": "own-0", "method": "initialize", "params": {"protocolVersion": "2025-06-18"}})
     server.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
     for number in range(1, 20):
-        server.say({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": "note", "arguments": {}}})
+        call = {"name": "note", "arguments": {}}
+        server.say({"jsonrpc": "2.0", "id": f"own-{number}", "method": "tools/call", "params": call})
     server.serve()
 
 
