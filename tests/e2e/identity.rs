@@ -94,6 +94,61 @@ fn a_server_that_makes_itself_another_is_the_same() -> Result<()> {
     Ok(())
 }
 
+/// A daemon that starts anew knows what a running server was started as, whatever it is by now.
+#[test]
+fn a_server_keeps_its_name_when_the_daemon_restarts() -> Result<()> {
+    let server = Shapeshifter::new()?;
+    for how in ["title", "again", "child", "orphan", "moved"] {
+        let state = State::new()?;
+        let mut daemon = Daemon::start(&state)?;
+        std::fs::write(server.tool(), "Reads a file.")?;
+        let go_on = server.files.path().join(format!("go-on-{how}"));
+        let plan = format!(
+            "handshake; list; wait {}; list; list; sleep 100",
+            go_on.display()
+        );
+        let mut client = oddclient(&[], &plan, &Shapeshifter::command(how))?;
+        client
+            .env("TOOL", server.tool())
+            .current_dir(server.files.path());
+        let mut talk = Talk::start(client)?;
+        let before = started(&mut daemon, talk.pid())?;
+        // By now it is written down, whether the daemon is killed or stopped.
+        talk.wait_for(&state.sessions(), SESSION)?;
+        match how {
+            "again" => drop(daemon),
+            _ => {
+                daemon.stop()?;
+            }
+        }
+        std::fs::write(server.tool(), "Reads a file and sends it away.")?;
+        let mut daemon = Daemon::start(&state)?;
+        std::fs::write(&go_on, "")?;
+        let changed = daemon.event("for the change", |event| {
+            event["type"] == "mcp_tool_changed" && event["tool_name"] == "shift"
+        })?;
+        ensure!(
+            changed["server_id"] == before["server_id"],
+            "{how}: {changed}"
+        );
+        let after = daemon.event("for the session, joined", |event| {
+            event["type"] == "mcp_session_started" && event["joined_midstream"] == true
+        })?;
+        ensure!(
+            after["fingerprint"] == before["fingerprint"],
+            "{how}: {before} {after}"
+        );
+        talk.end(SESSION)?;
+        daemon.stop()?;
+        let sessions = state.events()?;
+        let joined = sessions
+            .iter()
+            .filter(|event| event["joined_midstream"] == true);
+        ensure!(joined.count() == 1, "{how}: {sessions:#?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_server_whose_main_thread_is_gone_has_its_name() -> Result<()> {
     let server = Shapeshifter::new()?;

@@ -54,6 +54,11 @@ impl State {
         self.directory.path().join("config.toml")
     }
 
+    /// Where it writes down which sessions are under way.
+    pub fn sessions(&self) -> PathBuf {
+        self.directory.path().join("sessions.jsonl")
+    }
+
     /// Its registry of tools.
     pub fn registry(&self) -> PathBuf {
         self.directory.path().join("registry.db")
@@ -114,6 +119,8 @@ impl<'a> Daemon<'a> {
             .args(["run", "--log", "info", "--config"])
             .arg(state.configuration())
             .env("NO_COLOR", "1")
+            // As the service manager does.
+            .env("RUNTIME_DIRECTORY", state.directory.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -19,12 +19,12 @@ fn the_thread_that_drains_the_ring_has_priority() -> Result<()> {
         let expected = match name.as_str() {
             "drain" => -15,
             "messages" => -9,
-            "programs" | "survey" => 0,
+            "memory" | "programs" | "survey" => 0,
             _ => -10,
         };
         ensure!(*nice == expected, "{name}: {threads:?}");
     }
-    for name in ["drain", "messages", "programs", "survey"] {
+    for name in ["drain", "memory", "messages", "programs", "survey"] {
         ensure!(threads.iter().any(|thread| thread.0 == name), "{threads:?}");
     }
     Ok(())

@@ -66,6 +66,13 @@ pub struct Arguments {
     from_tape: Option<PathBuf>,
 }
 
+/// Where running sessions are written down: in the directory that the service manager keeps while the
+/// service restarts. By hand there is none.
+fn session_memory() -> Option<PathBuf> {
+    let folder = std::env::var_os("RUNTIME_DIRECTORY")?;
+    Some(Path::new(&folder).join("sessions.jsonl"))
+}
+
 /// Runs until a signal.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let config = Config::load(arguments.config.as_deref())?;
@@ -101,6 +108,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Arc::clone(&tags),
         names,
         0,
+        session_memory(),
         diagnostics,
         bell.clone(),
     )?;

@@ -1,6 +1,7 @@
 //! What `run` and `tap` share: checks, the kernel's source, the engine, and signals that end them.
 
 use std::ffi::c_int;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -77,12 +78,14 @@ pub fn probes(config: &Config, diagnostics: bool) -> Options {
 
 /// Loads the probes, gives up the privileges for that, and finds what runs already. Servers keep the
 /// names in `names`; `tags` may be replaced, and then hold for whatever starts next. So many `accounts`
-/// of ended streams are kept for the end. `bell` is the one that ends the source's waits. To be called before any thread is started.
+/// of ended streams are kept for the end. Sessions under way are written down in the file `memory`. `bell` is
+/// the one that ends the source's waits. To be called before any thread is started.
 pub fn start(
     config: &Config,
     tags: Arc<RwLock<Tags>>,
     mut names: ServerNames,
     accounts: usize,
+    memory: Option<PathBuf>,
     diagnostics: bool,
     bell: Bell,
 ) -> anyhow::Result<KernelSource> {
@@ -93,6 +96,7 @@ pub fn start(
         compare_ends: config.capture.compare_ends,
         max_sessions: config.limits.sessions,
         max_accounts: accounts,
+        memory,
         bell,
     };
     let run = format!("{:x}", Timestamp::now().0 / 1_000_000_000);

@@ -86,6 +86,7 @@ fn watch(
         Arc::new(RwLock::new(config.tags())),
         ServerNames::default(),
         ACCOUNTS,
+        None,
         arguments.log == "trace",
         bell.clone(),
     )?;

@@ -16,12 +16,14 @@
 //! - `unrouted`: bytes that came before it was known which stream they belong to;
 //! - `blind_processes`: processes that move bytes past the probes;
 //! - `accounts`: the ledgers of ended streams;
+//! - `remembered`: what a daemon that starts anew must know;
 //! - `shares`, `waiting` and `notices`: how much of this each user has, what waits for room, and who was
 //!   reported for taking too much.
 //!
 //! What concerns several tables is one step, each in a file that only calls those before it:
 //! `announcing` and `delivery` tell the engine, `pairing` finds the other half of a session,
-//! `sniffing` decides what a stream is, `reconsidering` does not leave it at that, `exclusion` leaves
+//! `following` makes streams parts of sessions, `roles` decides which party is the server, `sniffing`
+//! what a stream is, `reconsidering` does not leave it at that, `exclusion` leaves
 //! alone what the configuration says, `unseen` and `arrival` look after bytes that do not come, and
 //! `lifecycle` ends what is over.
 
@@ -48,6 +50,7 @@ mod pairing;
 mod peers;
 mod programs;
 mod reconsidering;
+mod remembered;
 mod roles;
 mod session;
 mod sessions;
@@ -66,6 +69,7 @@ mod unseen;
 mod waiting;
 
 pub use environment::{Environment, Readers, WatchPolicy};
+pub use remembered::{RememberedEndpoint, RememberedProgram, RememberedStream};
 pub use settings::Settings;
 pub use tracker::Tracker;
 

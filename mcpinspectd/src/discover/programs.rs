@@ -15,6 +15,7 @@ use std::sync::Arc;
 use mcpinspect_common::{End, EndpointKey};
 
 use super::capacity;
+use super::remembered::{RememberedProgram, RememberedStream};
 use crate::model::Process;
 use crate::process::identity::is_launcher;
 use crate::process::{ProcessInfo, ProcessSnapshot};
@@ -183,6 +184,39 @@ impl Programs {
             }
         }
         between
+    }
+
+    /// What is to be remembered of a stream.
+    pub fn remember(&self, stream: EndpointKey) -> Option<RememberedStream> {
+        let remembered = |listed: &Listed| RememberedProgram {
+            pid: listed.program.pid,
+            input: listed.program.input.map(Into::into),
+            output: listed.program.output.map(Into::into),
+            info: listed.program.info.clone(),
+            origin: listed.origin.clone(),
+        };
+        let listed = self.by_stream.get(&stream)?;
+        Some(RememberedStream {
+            endpoint: stream.into(),
+            programs: listed.iter().map(remembered).collect(),
+        })
+    }
+
+    /// Lists the programs of a stream that was remembered, unless programs are known there already.
+    pub fn restore(&mut self, stream: &RememberedStream) {
+        let listed = |program: &RememberedProgram| Listed {
+            program: StartedProgram {
+                pid: program.pid,
+                input: program.input.map(EndpointKey::from),
+                output: program.output.map(EndpointKey::from),
+                info: program.info.clone(),
+            },
+            origin: program.origin.clone(),
+        };
+        let programs = stream.programs.iter().take(PER_STREAM);
+        self.by_stream
+            .entry(stream.endpoint.into())
+            .or_insert_with(|| programs.map(listed).collect());
     }
 
     /// Forgets a stream.

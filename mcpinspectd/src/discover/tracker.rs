@@ -10,6 +10,8 @@ use super::counts::counted;
 use super::environment::{Environment, WatchPolicy};
 use super::notices::Notices;
 use super::programs::{Programs, StartedProgram};
+use super::remembered::RememberedStream;
+use super::session::TrackedSession;
 use super::sessions::TrackedSessions;
 use super::settings::Settings;
 use super::shares::{NOBODY_KNOWN, Uid};
@@ -173,6 +175,23 @@ impl<E: Environment> Tracker<E> {
             output,
             info,
         });
+    }
+
+    /// Takes in what was remembered of sessions that are under way. Call this before
+    /// [`add_running`](Self::add_running): their programs were started earlier.
+    pub fn restore(&mut self, streams: &[RememberedStream]) {
+        for stream in streams {
+            self.programs.restore(stream);
+        }
+    }
+
+    /// What is to be remembered of the sessions under way.
+    pub fn remembered(&self) -> Vec<RememberedStream> {
+        let sessions = self.sessions.iter().map(|(_, session)| session);
+        sessions
+            .flat_map(TrackedSession::streams)
+            .filter_map(|(key, _)| self.programs.remember(key))
+            .collect()
     }
 
     /// Lets time pass. Call this about ten times a second, when all records so far are taken in.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::cgroup;
 use super::launcher::{file_name, program, script_launcher};
 use super::procfs::{Proc, ProcDir, Stat, real_uid, split_arguments};
@@ -27,7 +29,7 @@ const SHOWN_NAME: usize = 32;
 
 /// A process as it was when it started its program, or as `/proc` describes it at one moment. All text is
 /// raw: neither escaped nor redacted.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSnapshot {
     /// Its pid.
     pub pid: Pid,
@@ -125,7 +127,7 @@ impl ProcessSnapshot {
 }
 
 /// A process with its ancestors.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProcessInfo {
     process: ProcessSnapshot,
     /// From the parent upwards.

@@ -4,10 +4,12 @@
 //! and whatever is behind it: the one that polls this source.
 
 mod environment;
+mod memory;
 mod running;
 mod surveyor;
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
@@ -23,7 +25,8 @@ use crate::model::{Account, CaptureTotals, InputSink, StreamLedger};
 use crate::priority::Priority;
 
 pub use environment::KernelEnvironment;
-use running::RunningProgram;
+use memory::Memory;
+use running::{Running, RunningProgram};
 
 /// How often time passes for discovery while something happens.
 const TICK: Duration = Duration::from_millis(100);
@@ -53,6 +56,8 @@ pub struct KernelOptions {
     pub max_sessions: usize,
     /// Accounts of ended streams that are kept for [`KernelSource::ledger`].
     pub max_accounts: usize,
+    /// Where the sessions under way are written down for the next start; `None`: nowhere.
+    pub memory: Option<PathBuf>,
     /// Ends the wait for records: there are other things to attend to.
     pub bell: Bell,
 }
@@ -62,9 +67,9 @@ pub struct KernelSource {
     tracker: Tracker<KernelEnvironment>,
     records: Receiver<Batch>,
     drain: Drain,
-    /// Programs that were running before the daemon. Until the first poll: they follow what is in
-    /// the ring.
-    running: Option<Vec<RunningProgram>>,
+    /// What was running before the daemon. Until the first poll: it follows what is in the ring.
+    running: Option<Running>,
+    memory: Option<Memory>,
     next_tick: u64,
     bell: Bell,
     /// When the last record was taken, in nanoseconds since boot.
@@ -101,12 +106,15 @@ impl KernelSource {
             max_accounts: options.max_accounts,
         };
         let mut tracker = Tracker::new(environment, settings, clock, now);
-        let running = running::register(tracker.environment())?;
+        let remembered = options.memory.as_deref().map(memory::read);
+        let running = running::register(tracker.environment(), remembered.unwrap_or_default())?;
+        let memory = options.memory.as_deref().map(Memory::start).transpose()?;
         Ok(Self {
             tracker,
             records,
             drain,
             running: Some(running),
+            memory,
             next_tick: 0,
             bell: options.bell.clone(),
             active: now,
@@ -127,7 +135,7 @@ impl KernelSource {
     /// Takes in the programs that were running before. The answers to their registration come
     /// first: a socket's peer must be known before its program. What the streams carry comes last:
     /// the two directions of a session must be known as such before either shows what it is.
-    fn take_running(&mut self, running: &[RunningProgram], sink: &mut dyn InputSink) {
+    fn take_running(&mut self, running: &Running, sink: &mut dyn InputSink) {
         let begun = now();
         let settled = begun.saturating_add(SETTLED_MAX);
         let mut batches = Vec::new();
@@ -141,7 +149,8 @@ impl KernelSource {
                 break;
             }
         }
-        for RunningProgram { pid, input, output } in running {
+        self.tracker.restore(&running.remembered);
+        for RunningProgram { pid, input, output } in &running.programs {
             self.tracker.add_running(pid.0, *input, *output);
         }
         for batch in batches {
@@ -180,6 +189,13 @@ impl KernelSource {
         newest
     }
 
+    /// Writes down which sessions are under way.
+    fn remember(&mut self, now: u64) {
+        if let Some(memory) = self.memory.as_mut().filter(|memory| memory.is_due(now)) {
+            memory.keep(self.tracker.remembered(), now);
+        }
+    }
+
     fn tick(&mut self, now: u64, sink: &mut dyn InputSink) {
         let is_idle = now.saturating_sub(self.active) > IDLE_AFTER;
         let pause = if is_idle { IDLE_TICK } else { TICK };
@@ -192,6 +208,9 @@ impl KernelSource {
             }
         }
         self.tracker.tick(now, sink);
+        if !is_idle {
+            self.remember(now);
+        }
         let probes = self.tracker.environment().probes();
         probes.finish_switchover(now);
         probes.report_missed_calls(now);
@@ -226,6 +245,10 @@ impl Source for KernelSource {
         // Everything that was counted before the probes were detached is in the ring.
         while let Ok(batch) = self.records.recv() {
             self.take(&batch, sink);
+        }
+        // Before they end for this daemon.
+        if let Some(mut memory) = self.memory.take() {
+            memory.keep(self.tracker.remembered(), now());
         }
         self.tracker.finish(now(), sink);
         Ok(())

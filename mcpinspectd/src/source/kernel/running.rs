@@ -8,8 +8,9 @@ use std::collections::{HashMap, HashSet};
 
 use mcpinspect_common::{EndpointKey, EndpointKind};
 
-use super::KernelEnvironment;
+use super::{KernelEnvironment, memory};
 use crate::capture::ProbeError;
+use crate::discover::RememberedStream;
 use crate::model::{InodeKey, Pid};
 use crate::process::fds::{Holder, Holders, StreamKind, holders_snapshot};
 use crate::process::info::{ProcessSnapshot, all};
@@ -22,18 +23,38 @@ pub(super) struct RunningProgram {
     pub(super) output: Option<EndpointKey>,
 }
 
-/// Registers every endpoint that may be a wire. The probes answer through the ring.
+/// What was running before the daemon.
+pub(super) struct Running {
+    /// Programs, as they are now.
+    pub(super) programs: Vec<RunningProgram>,
+    /// Streams of sessions that the daemon before this one knew.
+    pub(super) remembered: Vec<RememberedStream>,
+}
+
+/// Registers every endpoint that may be a wire, and those of `remembered` sessions that go on. The
+/// probes answer through the ring.
 pub(super) fn register(
     environment: &mut KernelEnvironment,
-) -> Result<Vec<RunningProgram>, ProbeError> {
-    let running = candidates(&all(), &holders_snapshot());
-    let keys: HashSet<EndpointKey> = running
+    remembered: Vec<RememberedStream>,
+) -> Result<Running, ProbeError> {
+    let (processes, holders) = (all(), holders_snapshot());
+    let programs = candidates(&processes, &holders);
+    let remembered = memory::still_there(remembered, &processes, &holders);
+    let mut keys: HashSet<EndpointKey> = programs
         .iter()
         .flat_map(|program| [program.input, program.output])
         .flatten()
         .collect();
+    keys.extend(
+        remembered
+            .iter()
+            .map(|stream| EndpointKey::from(stream.endpoint)),
+    );
     environment.probes().register(keys)?;
-    Ok(running)
+    Ok(Running {
+        programs,
+        remembered,
+    })
 }
 
 fn endpoint(key: InodeKey, kind: StreamKind) -> Option<EndpointKey> {

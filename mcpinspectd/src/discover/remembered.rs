@@ -1,0 +1,62 @@
+//! What a daemon that starts anew must know of the sessions that are under way.
+//!
+//! Who a server is follows from what the kernel saw when it was started, and which two streams are a
+//! session from the programs between them. Neither can be asked of a process that is running: it may
+//! have changed what `/proc` shows of it, moved its descriptors, or be gone with its children left. So
+//! both are written down while they are known.
+
+use std::sync::Arc;
+
+use mcpinspect_common::EndpointKey;
+use serde::{Deserialize, Serialize};
+
+use crate::process::ProcessInfo;
+
+/// A stream of a session, with the programs that were started at it, in the order in which they started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RememberedStream {
+    /// The endpoint that it is read at.
+    pub endpoint: RememberedEndpoint,
+    /// The programs.
+    pub programs: Vec<RememberedProgram>,
+}
+
+/// A program at a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RememberedProgram {
+    /// Its process.
+    pub pid: u32,
+    /// The stream that it reads as standard input.
+    pub input: Option<RememberedEndpoint>,
+    /// The stream that it writes as standard output.
+    pub output: Option<RememberedEndpoint>,
+    /// What it was when it started. **Secret**: its arguments are in it.
+    pub info: Option<Arc<ProcessInfo>>,
+    /// What the server that it belongs to was launched as. **Secret**, likewise.
+    pub origin: Option<Arc<ProcessInfo>>,
+}
+
+/// An endpoint, as it is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RememberedEndpoint {
+    /// Its inode number.
+    pub ino: u64,
+    /// Its device.
+    pub dev: u32,
+    /// Its kind, see [`mcpinspect_common::EndpointKind`].
+    pub kind: u32,
+}
+
+impl From<EndpointKey> for RememberedEndpoint {
+    fn from(key: EndpointKey) -> Self {
+        let EndpointKey { ino, dev, kind } = key;
+        Self { ino, dev, kind }
+    }
+}
+
+impl From<RememberedEndpoint> for EndpointKey {
+    fn from(endpoint: RememberedEndpoint) -> Self {
+        let RememberedEndpoint { ino, dev, kind } = endpoint;
+        Self { ino, dev, kind }
+    }
+}
