@@ -207,7 +207,7 @@ fn record(path: &Path, file: &str, rate: u64) {
     let start = Instant::now();
     loop {
         while open.len() < SESSIONS
-            && let Some(mut session) = waiting.next()
+            && let Some(session) = waiting.next()
         {
             engine.handle(session.script.start(), &mut queue);
             open.push_back(session);
