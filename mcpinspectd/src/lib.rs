@@ -55,6 +55,7 @@ pub mod discover;
 pub mod engine;
 pub mod event;
 pub mod files;
+#[cfg(feature = "store")]
 pub mod fleet;
 pub mod http;
 pub mod keeping;

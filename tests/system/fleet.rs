@@ -54,7 +54,7 @@ fn the_host_that_sees_another_definition_is_named() -> Result<()> {
     let fleet = berlin.wait("both journals to arrive", |berlin| {
         let (_, out, error) = berlin.try_shell("mcpinspect fleet --json")?;
         let Ok(fleet) = serde_json::from_str::<Value>(&out) else {
-            ensure!(error.contains("no collection"), "{out}{error}");
+            ensure!(error.contains("no collected journals"), "{out}{error}");
             return Ok(None);
         };
         let whole = ["berlin", "oslo"].iter().all(|host| {

@@ -1,13 +1,24 @@
 //! The answers, from the entries that this program's own sink writes.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
+mod collecting;
+mod equality;
+mod model;
+
+use std::io;
+use std::path::Path;
+
+use super::collect::{self, CollectError, Collected, Input, Options, Progress};
+use super::report::{
+    self, AlertReport, DecisionReport, HostReport, Output, ServerReport, Settings, State, Summary,
+    ToolReport,
+};
+use super::state::StateDirectory;
 use crate::event::body::{
     CaptureGap, Detected, Policy, PolicyDecision, PolicyItem, ToolChanged, ToolSeen,
 };
 use serde_json::{Map, Value, json};
 
-use super::report::{Report, State};
-use super::{Fleet, LISTED_MAX, source};
 use crate::event::Event;
 use crate::event::envelope::{Envelope, EventId};
 use crate::event::testing::{TIME, detection, subject};
@@ -98,15 +109,93 @@ fn approve(server: &str, tool: &str, hash: &str) -> Event {
     )
 }
 
-fn read(lines: &[String]) -> Fleet {
-    let mut fleet = Fleet::default();
-    source::exported(&mut fleet, lines.concat().as_bytes()).unwrap();
-    fleet
+/// A report in one piece.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Whole {
+    hosts: Vec<HostReport>,
+    servers: Vec<(ServerReport, Vec<ToolReport>, bool)>,
+    decisions: Vec<DecisionReport>,
+    alerts: Vec<AlertReport>,
+    summary: Summary,
 }
 
-fn report(lines: &[String]) -> Report {
-    let fleet = read(lines);
-    fleet.report(fleet.newest(), HOUR)
+impl Output for Whole {
+    fn host(&mut self, host: HostReport) -> io::Result<()> {
+        self.hosts.push(host);
+        Ok(())
+    }
+
+    fn server(&mut self, server: ServerReport) -> io::Result<()> {
+        self.servers.push((server, Vec::new(), false));
+        Ok(())
+    }
+
+    fn tool(&mut self, tool: ToolReport) -> io::Result<()> {
+        self.servers.last_mut().unwrap().1.push(tool);
+        Ok(())
+    }
+
+    fn server_end(&mut self, is_approved: bool) -> io::Result<()> {
+        self.servers.last_mut().unwrap().2 = is_approved;
+        Ok(())
+    }
+
+    fn decision(&mut self, decision: DecisionReport) -> io::Result<()> {
+        self.decisions.push(decision);
+        Ok(())
+    }
+
+    fn alert(&mut self, alert: AlertReport) -> io::Result<()> {
+        self.alerts.push(alert);
+        Ok(())
+    }
+}
+
+impl Whole {
+    fn of(collected: &Collected) -> Self {
+        let settings = Settings {
+            now: None,
+            patience: HOUR,
+            new_within: HOUR,
+            list_max: 100,
+        };
+        let mut whole = Self::default();
+        let open = || Ok(collected.rows.rows());
+        whole.summary = report::report(open, &settings, &mut whole).unwrap();
+        whole
+    }
+
+    /// Tools that not all hosts see alike, with their servers.
+    fn differences(&self) -> Vec<(&ServerReport, &ToolReport)> {
+        let tools = self
+            .servers
+            .iter()
+            .flat_map(|(server, tools, _)| tools.iter().map(move |tool| (server, tool)));
+        tools.filter(|(_, tool)| !tool.agreed).collect()
+    }
+}
+
+fn read_with(
+    paths: &[&Path],
+    state: Option<&Path>,
+    options: &Options,
+) -> Result<Collected, CollectError> {
+    let inputs = paths.iter().map(|path| Input::File((*path).to_owned()));
+    let state = state.map(|path| StateDirectory::open(path).unwrap());
+    let progress = Progress::default();
+    collect::collect(inputs.collect(), state.as_ref(), options, &progress)
+}
+
+fn report(lines: &[String]) -> Whole {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal.json");
+    std::fs::write(&path, lines.concat()).unwrap();
+    let options = Options {
+        // What fits in memory does not need it.
+        temporary: "/nonexistent".into(),
+        ..Options::default()
+    };
+    Whole::of(&read_with(&[&path], None, &options).unwrap())
 }
 
 #[test]
@@ -119,14 +208,14 @@ fn the_host_that_sees_something_else_is_named() {
         line(3, 4, &seen("other", "read", "dd")),
     ];
     let report = report(&lines);
-    let differences: Vec<_> = report.differences().collect();
+    let differences = report.differences();
     assert_eq!(differences.len(), 1);
     let (server, tool) = differences[0];
     assert_eq!((&*server.server, &*tool.tool), ("notes", "read"));
     assert_eq!(server.hosts, ["host1", "host2", "host3"]);
     let who: Vec<_> = tool.definitions.iter().map(|seen| &*seen.hosts).collect();
     assert_eq!(who, [&["host1", "host2"][..], &["host3"][..]]);
-    assert!(report.wants_a_look());
+    assert!(report.summary.wants_a_look);
 }
 
 #[test]
@@ -140,8 +229,8 @@ fn the_last_word_of_a_host_counts_in_any_order() {
     ];
     for _ in 0..2 {
         let report = report(&lines);
-        assert_eq!(report.differences().count(), 0, "{report:#?}");
-        let definition = &report.servers[0].tools[0].definitions[0];
+        assert_eq!(report.differences().len(), 0, "{report:#?}");
+        let definition = &report.servers[0].1[0].definitions[0];
         assert_eq!(definition.hash.as_deref(), Some(&*"bb".repeat(32)));
         assert!(definition.approved);
         let decision = &report.decisions[0];
@@ -160,7 +249,7 @@ fn a_tool_that_is_gone_on_one_host_differs() {
         line(2, 0, &seen("notes", "read", "aa")),
         line(2, 5, &changed("notes", "read", None)),
     ]);
-    let (_, tool) = report.differences().next().unwrap();
+    let (_, tool) = report.differences()[0];
     assert!(tool.definitions.iter().any(|seen| seen.hash.is_none()));
 }
 
@@ -210,8 +299,8 @@ fn silent_stopped_and_unwatched_hosts_show() {
 }
 
 #[test]
-fn alerts_and_losses_are_told_and_bounded() {
-    let mut lines: Vec<String> = (0..LISTED_MAX as u64 + 20)
+fn alerts_and_losses_are_told_by_kind_and_host() {
+    let mut lines: Vec<String> = (0..1_020)
         .map(|second| {
             let event = Event::new(
                 TIME,
@@ -238,12 +327,17 @@ fn alerts_and_losses_are_told_and_bounded() {
     lines.push(line(2, 1, &gap));
     lines.push(line(2, 2, &gap));
     let report = report(&lines);
-    assert_eq!(report.alerts.len(), LISTED_MAX);
+    // The detections, and the gaps, which are an alert too.
+    assert_eq!(report.alerts.len(), 2);
     let alert = &report.alerts[0];
-    assert_eq!(alert.severity, Severity::High);
-    assert_eq!((&*alert.host, &*alert.server), ("host1", "notes"));
-    assert_eq!(alert.category.as_deref(), Some("credential_access"));
-    assert_eq!(report.alert_counts[&Severity::High], LISTED_MAX as u64 + 20);
+    assert_eq!(alert.what.severity, Severity::High);
+    assert_eq!((&*alert.host, &*alert.what.server), ("host1", "notes"));
+    assert_eq!(alert.what.category.as_deref(), Some("credential_access"));
+    assert_eq!(alert.count, 1_020);
+    assert_eq!(report.summary.alert_counts[&Severity::High], 1_020);
+    assert_eq!(report.hosts[0].alerts[&Severity::High], 1_020);
+    let finding = &report.summary.findings[0];
+    assert_eq!((finding.count, finding.host_count), (1_020, 1));
     let lost = report.hosts[1].lost;
     assert_eq!((lost.gaps, lost.bytes), (2, 154));
 }
@@ -254,13 +348,70 @@ fn what_users_write_is_left_out() {
         line(1, 0, &approve("notes", "read", "bb")).replace("\"_UID\":\"0\"", "\"_UID\":\"1000\"");
     let report = report(&[forged]);
     assert!(report.decisions.is_empty() && report.servers.is_empty());
-    assert_eq!(report.left_out.forged, 1);
+    assert_eq!(report.summary.left_out.forged, 1);
 }
 
 #[test]
 fn two_machines_of_one_name_are_two() {
     let twin = line(2, 1, &seen("notes", "read", "bb")).replace("host2", "host1");
     let report = report(&[line(1, 0, &seen("notes", "read", "aa")), twin]);
-    let (server, _) = report.differences().next().unwrap();
+    let (server, _) = report.differences()[0];
     assert_eq!(server.hosts, ["host1 (01000000)", "host1 (02000000)"]);
+}
+
+#[test]
+fn what_is_new_and_what_differs_is_told() {
+    let day = 86_400;
+    let mut lines = vec![
+        line(1, 0, &seen("notes", "read", "aa")),
+        line(2, day, &seen("notes", "read", "aa")),
+        line(1, 3 * day, &seen("fresh", "t", "cc")),
+    ];
+    let change = changed("notes", "read", Some("bb"));
+    lines.push(line(2, 3 * day, &change).replace(
+        "\\\"changes\\\":[]",
+        "\\\"changes\\\":[{\\\"field\\\":\\\"title\\\"}]",
+    ));
+    let report = report(&lines);
+    let new: Vec<_> = report
+        .servers
+        .iter()
+        .map(|(server, ..)| (&*server.server, server.is_new, &*server.first_host))
+        .collect();
+    assert_eq!(new, [("fresh", true, "host1"), ("notes", false, "host1")]);
+    let (_, tool) = report.differences()[0];
+    let [old, new] = &*tool.definitions else {
+        panic!("{tool:#?}");
+    };
+    assert!(!old.is_new && new.is_new);
+    assert_eq!((&*new.first_host, new.host_count), ("host2", 1));
+    assert_eq!(new.changes[0].previous_hash, old.hash);
+    assert_eq!(new.changes[0].fields, "title");
+    assert_eq!(old.description.as_deref(), Some("does things"));
+    let days: Vec<_> = old
+        .spread
+        .iter()
+        .map(|day| (&*day.day, day.hosts))
+        .collect();
+    assert_eq!(days, [("2025-10-09", 1), ("2025-10-10", 1)]);
+}
+
+#[test]
+fn an_approval_that_some_hosts_lack_is_told() {
+    let mut lines: Vec<String> = (1..=5)
+        .map(|host| line(host, 0, &seen("notes", "read", "aa")))
+        .collect();
+    lines.extend((1..=4).map(|host| line(host, 1, &approve("notes", "read", "aa"))));
+    lines.push(line(5, 1, &seen("other", "t", "bb")));
+    let report = report(&lines);
+    let definition = &report.servers[0].1[0].definitions[0];
+    assert_eq!((definition.approved_count, definition.host_count), (4, 5));
+    assert_eq!(definition.not_approved, ["host5"]);
+    assert!(definition.is_not_approved_by_some());
+    let approved: Vec<_> = report
+        .servers
+        .iter()
+        .map(|(server, _, approved)| (&*server.server, *approved))
+        .collect();
+    assert_eq!(approved, [("notes", true), ("other", false)]);
 }

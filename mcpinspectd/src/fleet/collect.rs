@@ -1,0 +1,473 @@
+//! From inputs to rows, in bounded memory and on all cores.
+//!
+//! Some threads read inputs and cut them into chunks, as many others take chunks apart and gather
+//! rows. A gatherer that is full becomes a sorted run in a temporary file; in the end all runs become
+//! one. What fits in memory never touches the disk.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Seek as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use thiserror::Error;
+
+use super::framing::{self, Chunk, Unfinished};
+use super::gather::Gatherer;
+use super::journal::{self, Extent, Header, JournalError};
+use super::run::{Run, RunWriter, merge};
+use super::state::{Positions, StateDirectory, StateError};
+
+/// How a file compressed by zstd begins.
+const ZSTD: &[u8; 4] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// Largest window of a compressed file, as a power of two: 32 MiB, which every level of zstd up to 20
+/// keeps to, and for which each core has room.
+const ZSTD_WINDOW: u32 = 25;
+/// Runs that are merged at once.
+const RUNS_MAX: usize = 64;
+
+/// Something to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A file: `journalctl -o json` or `-o export`, compressed by zstd or not.
+    File(PathBuf),
+    /// A file in the journal's own format.
+    Journal(PathBuf),
+    /// Standard input, as a file.
+    Standard,
+}
+
+impl Input {
+    /// What is at `path`: a file, or a directory with journals.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn at(path: &Path) -> io::Result<Vec<Self>> {
+        if path.is_dir() {
+            let files = journal::files(path)?;
+            return Ok(files.into_iter().map(Self::Journal).collect());
+        }
+        let mut begin = Vec::new();
+        if path.is_file() {
+            let file = File::open(path)?;
+            file.take(journal::MAGIC.len() as u64)
+                .read_to_end(&mut begin)?;
+        }
+        Ok(vec![if begin == journal::MAGIC {
+            Self::Journal(path.to_owned())
+        } else {
+            Self::File(path.to_owned())
+        }])
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::File(path) | Self::Journal(path) => path,
+            Self::Standard => Path::new("standard input"),
+        }
+    }
+}
+
+/// How to collect.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes for rows in memory.
+    pub memory: usize,
+    /// Where what does not fit goes.
+    pub temporary: PathBuf,
+    /// Threads that take entries apart.
+    pub threads: usize,
+    /// Entries of journals since then, as journalctl understands it.
+    pub since: Option<String>,
+    /// When to stop reading journals.
+    pub deadline: Option<Instant>,
+}
+
+impl Default for Options {
+    /// With every core, and 144 MiB for rows: the whole takes less than 256 MiB.
+    fn default() -> Self {
+        Self {
+            memory: 144 << 20,
+            temporary: std::env::var_os("TMPDIR").map_or_else(|| "/var/tmp".into(), PathBuf::from),
+            threads: thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            since: None,
+            deadline: None,
+        }
+    }
+}
+
+/// How far it is, for whoever waits.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Bytes that were read.
+    pub read: AtomicU64,
+    /// Bytes that there are, as far as is known.
+    pub total: AtomicU64,
+    /// Entries that were taken in.
+    pub entries: AtomicU64,
+}
+
+/// Why a collection cannot be read.
+#[derive(Debug, Error)]
+pub enum CollectError {
+    /// An input cannot be read.
+    #[error("cannot read {path}: {error}")]
+    Input {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        error: JournalError,
+    },
+    /// There is no room for what does not fit in memory.
+    #[error(
+        "cannot write temporary files in {path}: {error}; name another directory with --temporary"
+    )]
+    Temporary {
+        /// Which directory.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The state cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct Collected {
+    /// All rows, in their order.
+    pub rows: Run,
+    /// Whether everything was read.
+    pub extent: Extent,
+    /// Journals that journalctl could not read, and why.
+    pub unreadable: Vec<(PathBuf, String)>,
+}
+
+struct Shared<'a> {
+    options: &'a Options,
+    progress: &'a Progress,
+    previous: &'a Positions,
+    inputs: Mutex<VecDeque<Input>>,
+    positions: Mutex<Positions>,
+    /// Each with how often it was merged.
+    runs: Mutex<Vec<(u32, Run)>>,
+    unreadable: Mutex<Vec<(PathBuf, String)>>,
+    failed: Mutex<Option<CollectError>>,
+    is_over: AtomicBool,
+    is_cut: AtomicBool,
+    follows: bool,
+}
+
+/// Reads inputs; on from where the state in `state` ends, if there is one.
+///
+/// # Errors
+/// See [`CollectError`].
+pub fn collect(
+    inputs: Vec<Input>,
+    state: Option<&StateDirectory>,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Collected, CollectError> {
+    let (mut positions, mut runs) = (Positions::default(), Vec::new());
+    if let Some(state) = state
+        && let Some((before, rows)) = state.load()?
+    {
+        positions = before;
+        runs.push(rows);
+    }
+    let sizes = inputs.iter().map(|input| size(input.path()));
+    progress.total.store(sizes.sum(), Ordering::Relaxed);
+    let readers = inputs.len().clamp(1, options.threads.max(1));
+    let shared = Shared {
+        options,
+        progress,
+        previous: &positions,
+        inputs: Mutex::new(inputs.into()),
+        positions: Mutex::default(),
+        runs: Mutex::default(),
+        unreadable: Mutex::default(),
+        failed: Mutex::default(),
+        is_over: AtomicBool::new(false),
+        is_cut: AtomicBool::new(false),
+        follows: state.is_some(),
+    };
+    let (sender, receiver) = sync_channel(2);
+    let receiver = Mutex::new(receiver);
+    thread::scope(|scope| {
+        for _ in 0..readers {
+            let sender = sender.clone();
+            scope.spawn(|| shared.read(sender));
+        }
+        drop(sender);
+        for _ in 0..options.threads.max(1) {
+            scope.spawn(|| shared.gather(&receiver));
+        }
+    });
+    if let Some(error) = lock(&shared.failed).take() {
+        return Err(error);
+    }
+    let extent = if shared.is_cut.into_inner() {
+        Extent::Cut
+    } else {
+        Extent::Whole
+    };
+    let unreadable = std::mem::take(&mut *lock(&shared.unreadable));
+    runs.extend(lock(&shared.runs).drain(..).map(|(_, run)| run));
+    let new = std::mem::take(&mut *lock(&shared.positions));
+    positions.update(new);
+    let rows = whole(&runs, state, &positions, options)?;
+    Ok(Collected {
+        rows,
+        extent,
+        unreadable,
+    })
+}
+
+/// Makes one run of all, which is the new state if there is one.
+fn whole(
+    runs: &[Run],
+    state: Option<&StateDirectory>,
+    positions: &Positions,
+    options: &Options,
+) -> Result<Run, CollectError> {
+    let full = |error| CollectError::Temporary {
+        path: options.temporary.clone(),
+        error,
+    };
+    let Some(state) = state else {
+        let out = if runs.iter().any(Run::is_on_disk) {
+            RunWriter::in_directory(&options.temporary).map_err(full)?
+        } else {
+            RunWriter::in_memory()
+        };
+        return merged(runs, out).map_err(full);
+    };
+    let out = state.begin(positions)?;
+    let rows = merged(runs, out).map_err(|error| state.abandon(error))?;
+    state.commit()?;
+    Ok(rows)
+}
+
+fn merged(runs: &[Run], mut out: RunWriter) -> io::Result<Run> {
+    merge(runs, |key, value| out.add(key, value))?;
+    out.finish()
+}
+
+impl Shared<'_> {
+    fn fail(&self, error: CollectError) {
+        lock(&self.failed).get_or_insert(error);
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads inputs until there are none.
+    fn read(&self, sender: SyncSender<Chunk>) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            let Some(input) = lock(&self.inputs).pop_front() else {
+                return;
+            };
+            let mut send = |chunk| match self.is_over.load(Ordering::Relaxed) {
+                true => Err(over()),
+                false => sender.send(chunk).map_err(|_| over()),
+            };
+            let outcome = match &input {
+                Input::Standard => {
+                    framing::chunks(io::stdin().lock(), Unfinished::Counted, &mut 0, &mut send)
+                        .map_err(JournalError::Io)
+                }
+                Input::File(path) => self.file(path, &mut send).map_err(JournalError::Io),
+                Input::Journal(path) => self.journal(path, &mut send),
+            };
+            if let Err(error) = outcome {
+                let path = input.path().to_owned();
+                self.fail(CollectError::Input { path, error });
+            }
+        }
+    }
+
+    fn file(&self, path: &Path, send: &mut impl FnMut(Chunk) -> io::Result<()>) -> io::Result<()> {
+        let mut file = File::open(path)?;
+        if !file.metadata()?.is_file() {
+            return framing::chunks(file, Unfinished::Counted, &mut 0, send);
+        }
+        let mut begin = [0; ZSTD.len()];
+        let is_compressed = file.read_exact(&mut begin).is_ok() && begin == *ZSTD;
+        let mut offset = self.previous.offset(&file)?;
+        file.seek(io::SeekFrom::Start(offset))?;
+        let counted = Counted(&file, &self.progress.read);
+        self.progress.read.fetch_add(offset, Ordering::Relaxed);
+        if is_compressed {
+            // Up to its end a compressed file is whole, and another may be appended.
+            let end = file.metadata()?.len();
+            if offset < end {
+                let mut plain = zstd::stream::read::Decoder::new(counted.take(end - offset))?;
+                plain.window_log_max(ZSTD_WINDOW)?;
+                framing::chunks(plain, Unfinished::Counted, &mut 0, send)?;
+            }
+            offset = end;
+        } else {
+            let unfinished = match self.follows {
+                true => Unfinished::Left,
+                false => Unfinished::Counted,
+            };
+            framing::chunks(counted, unfinished, &mut offset, send)?;
+        }
+        if self.follows {
+            lock(&self.positions).set_offset(path, &file, offset)?;
+        }
+        Ok(())
+    }
+
+    fn journal(
+        &self,
+        path: &Path,
+        send: &mut impl FnMut(Chunk) -> io::Result<()>,
+    ) -> Result<(), JournalError> {
+        let is_late = self
+            .options
+            .deadline
+            .is_some_and(|end| end <= Instant::now());
+        if is_late {
+            self.is_cut.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        let header = Header::of(path)?;
+        let (cursor, entries) = match &header {
+            Some(header) => self.previous.cursor(&header.id),
+            None => (None, None),
+        };
+        self.progress.read.fetch_add(size(path), Ordering::Relaxed);
+        let mut last = cursor.map(str::to_owned);
+        if let Some(header) = &header
+            && entries == Some(header.entries)
+        {
+            // It may have another name now.
+            lock(&self.positions).set_cursor(path, &header.id, last, entries);
+            return Ok(());
+        }
+        let options = self.options;
+        let read = journal::read(
+            path,
+            cursor,
+            options.since.as_deref(),
+            options.deadline,
+            &mut |chunk: Chunk| {
+                let cursor = self.follows.then(|| chunk.last_cursor()).flatten();
+                send(chunk)?;
+                last = cursor.or(last.take());
+                Ok(())
+            },
+        );
+        let read = match read {
+            Ok(Extent::Whole) => journal::last_words(path, options.deadline, send),
+            other => other,
+        };
+        let mut entries = header.as_ref().map(|header| header.entries);
+        match read {
+            Ok(Extent::Whole) => {}
+            Ok(Extent::Cut) => {
+                self.is_cut.store(true, Ordering::Relaxed);
+                entries = None;
+            }
+            Err(JournalError::Tool { status, said }) => {
+                let reason = JournalError::Tool { status, said }.to_string();
+                lock(&self.unreadable).push((path.to_owned(), reason));
+                entries = None;
+            }
+            Err(error) => return Err(error),
+        }
+        if let Some(header) = header.filter(|_| self.follows) {
+            lock(&self.positions).set_cursor(path, &header.id, last, entries);
+        }
+        Ok(())
+    }
+
+    /// Gathers rows until there are no more chunks.
+    fn gather(&self, chunks: &Mutex<Receiver<Chunk>>) {
+        let mut rows = Gatherer::new(self.options.memory / self.options.threads.max(1));
+        loop {
+            // One thread waits at the queue, the others for it.
+            let Ok(chunk) = lock(chunks).recv() else {
+                break;
+            };
+            if self.is_over.load(Ordering::Relaxed) {
+                continue;
+            }
+            let mut taken = 0;
+            let mut outcome = Ok(());
+            chunk.entries(&mut |fields| {
+                rows.take(fields);
+                taken += 1;
+                if rows.is_full() && outcome.is_ok() {
+                    outcome = self.spill(&mut rows);
+                }
+            });
+            self.progress.entries.fetch_add(taken, Ordering::Relaxed);
+            if let Err(error) = outcome {
+                self.full(error);
+            }
+        }
+        if !rows.is_empty() && !self.is_over.load(Ordering::Relaxed) {
+            let mut out = RunWriter::in_memory();
+            match rows.write(&mut out).and_then(|()| out.finish()) {
+                Ok(run) => lock(&self.runs).push((0, run)),
+                Err(error) => self.full(error),
+            }
+        }
+    }
+
+    fn full(&self, error: io::Error) {
+        let path = self.options.temporary.clone();
+        self.fail(CollectError::Temporary { path, error });
+    }
+
+    /// Empties a gatherer into a temporary file. Many runs become one, so that neither open files
+    /// nor buffers are many.
+    fn spill(&self, rows: &mut Gatherer) -> io::Result<()> {
+        let mut out = RunWriter::in_directory(&self.options.temporary)?;
+        rows.write(&mut out)?;
+        let mut run = out.finish()?;
+        let mut level = 0;
+        loop {
+            let many: Vec<Run> = {
+                let mut runs = lock(&self.runs);
+                runs.push((level, run));
+                let is_alike = |(other, _): &mut (u32, Run)| *other == level;
+                if runs.iter().filter(|(other, _)| *other == level).count() < RUNS_MAX {
+                    return Ok(());
+                }
+                runs.extract_if(.., is_alike).map(|(_, run)| run).collect()
+            };
+            run = merged(&many, RunWriter::in_directory(&self.options.temporary)?)?;
+            level += 1;
+        }
+    }
+}
+
+/// Counts what is read of a file.
+struct Counted<'a>(&'a File, &'a AtomicU64);
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(buffer)?;
+        self.1.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+fn size(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+fn over() -> io::Error {
+    io::Error::other("another input cannot be read")
+}
+
+/// A lock that was poisoned guards values that are whole: nothing here stops half-way.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
