@@ -292,3 +292,46 @@ fn the_catalog_explains_every_event() {
         }
     });
 }
+
+/// The number of blind spots in the record of this machine, by `mcpinspect fleet`.
+fn blind_spots(arguments: &[&str]) -> u64 {
+    stdout("journalctl", &["--sync"]);
+    let program = env!("CARGO_BIN_EXE_mcpinspect");
+    let output = support::run(program, &[&["fleet", "--json"], arguments].concat());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    let fleet: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(fleet["complete"], true, "{error}");
+    fleet["hosts"][0]["lost"]["blind_spots"].as_u64().unwrap()
+}
+
+#[test]
+fn a_fleet_reads_on_in_a_journal_where_it_was() {
+    with_own_journal(|| {
+        let _journald = Journald::start();
+        let events = testing::examples();
+        let publish = || {
+            publish(SinkLimits::default(), |sinks| {
+                events.iter().for_each(|e| sinks.publish(e));
+            });
+        };
+        let state = ["--directory=/run/log/journal", "--state=/run/systemd/fleet"];
+        publish();
+        let once = blind_spots(&state);
+        assert_eq!(once, 1);
+        assert_eq!(blind_spots(&state), once);
+        publish();
+        // Another file, and the same one under another name.
+        stdout("journalctl", &["--rotate"]);
+        assert_eq!(blind_spots(&state), 2 * once);
+        publish();
+        assert_eq!(blind_spots(&state), 3 * once);
+        assert_eq!(blind_spots(&["/run/log/journal"]), 3 * once);
+        for format in ["json", "export"] {
+            let output = format!("--output={format}");
+            let text = stdout("journalctl", &["--no-pager", "--all", &output]);
+            fs::write("/run/systemd/exported", text).unwrap();
+            assert_eq!(blind_spots(&["/run/systemd/exported"]), 3 * once);
+        }
+    });
+}
