@@ -64,6 +64,8 @@ const NEED_ROOT: &[(&str, Root)] = &[
     // Loads probes.
     ("daemon", Root::Everything),
     ("e2e", Root::Everything),
+    // Mounts a full disk.
+    ("fleet_cli", Root::Module),
     // Puts a journald of its own in the place of the machine's.
     ("journal", Root::Everything),
     // Owns the daemon's name, as above.
