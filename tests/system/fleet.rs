@@ -109,9 +109,9 @@ fn the_host_that_sees_another_definition_is_named() -> Result<()> {
     // The same from exported files, as someone would look at them elsewhere.
     let (_, text, error) = berlin.try_shell(
         "journalctl --directory=/var/log/journal/remote -o export > /tmp/export && \
-         journalctl --directory=/var/log/journal/remote -o json > /tmp/json && \
+         journalctl --directory=/var/log/journal/remote -o json --all > /tmp/json && \
          mcpinspect fleet /tmp/export > /tmp/one; mcpinspect fleet /tmp/json > /tmp/other; \
-         cmp /tmp/one /tmp/other && cat /tmp/one",
+         diff /tmp/one /tmp/other && cat /tmp/one",
     )?;
     ensure!(text.contains("differs / echo"), "{text}{error}");
     Ok(())
