@@ -551,6 +551,30 @@ fn names_of_others_cannot_be_browsed() {
 }
 
 #[test]
+fn each_user_is_told_of_their_own_pins() {
+    let bus = Bus::start();
+    let (_, control) = Recorder::new();
+    let _daemon = Daemon::on(&bus, Some(control));
+    let ones = "11".repeat(32);
+    let other = "22".repeat(32);
+    let asked = ["CheckTools", "sa(ss)", "files", "4"];
+    let tools = ["read", "", "read", &ones, "read", &other, "write", ""];
+    let check = |uid| text(&bus.call_as(uid, &[&asked[..], &tools[..]].concat()));
+    let statuses = r#""approved","approved","changed","unapproved""#;
+    assert!(check(OWNER).contains(statuses), "{}", check(OWNER));
+    let nothing = r#""unapproved","unapproved","unapproved","unapproved""#;
+    for uid in [STRANGER, 0] {
+        assert!(check(uid).contains(nothing), "{}", check(uid));
+    }
+    let odd = ["files", "[('read', 'abc')]"];
+    let refused = bus.refused_as(OWNER, "CheckTools", &odd);
+    assert!(refused.contains("hash"), "{refused}");
+    let many = format!("[{}]", vec!["('a', '')"; 4097].join(","));
+    let refused = bus.refused_as(OWNER, "CheckTools", &["files", &many]);
+    assert!(refused.contains("4096"), "{refused}");
+}
+
+#[test]
 fn servers_and_tools_are_objects_with_names_and_states() {
     let bus = Bus::start();
     let daemon = Daemon::on(&bus, None);

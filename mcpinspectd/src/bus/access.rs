@@ -8,12 +8,13 @@
 use nix::unistd::{Gid, Group, User, getgrouplist};
 use tokio::task::spawn_blocking;
 use zbus::Connection;
-use zbus::fdo::{self, DBusProxy};
+use zbus::fdo::{self, ConnectionCredentials, DBusProxy};
 use zbus::message::Header;
 use zbus::names::BusName;
 
 use super::polkit;
 use crate::control::Caller;
+use crate::model::Pid;
 
 /// The group whose members read everything.
 pub const GROUP: &str = "mcpinspect";
@@ -76,19 +77,8 @@ impl Access {
     /// # Errors
     /// `AccessDenied` where the bus cannot say who the sender is.
     pub async fn of_sender(connection: &Connection, header: &Header<'_>) -> fdo::Result<Self> {
-        let denied = |why: &str| fdo::Error::AccessDenied(why.to_owned());
-        let sender = header
-            .sender()
-            .ok_or_else(|| denied("a call without a sender"))?;
-        let bus = DBusProxy::new(connection).await?;
-        let name = BusName::from(sender.clone());
-        let credentials = bus
-            .get_connection_credentials(name)
-            .await
-            .map_err(|_| denied("the bus does not say who is calling"))?;
-        let uid = credentials
-            .unix_user_id()
-            .ok_or_else(|| denied("the bus does not say who is calling"))?;
+        let credentials = credentials(connection, header).await?;
+        let uid = uid(&credentials)?;
         if uid == 0 {
             return Ok(Self::All { uid });
         }
@@ -102,6 +92,52 @@ impl Access {
             Self::Own { uid }
         })
     }
+}
+
+/// The process that sent a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its user.
+    pub uid: u32,
+    /// Its id, where the bus knows it.
+    pub pid: Option<Pid>,
+}
+
+impl Peer {
+    /// Who sent this call.
+    ///
+    /// # Errors
+    /// `AccessDenied` where the bus cannot say who the sender is.
+    pub async fn of_sender(connection: &Connection, header: &Header<'_>) -> fdo::Result<Self> {
+        let credentials = credentials(connection, header).await?;
+        Ok(Self {
+            uid: uid(&credentials)?,
+            pid: credentials.process_id().map(Pid),
+        })
+    }
+}
+
+fn denied(why: &str) -> fdo::Error {
+    fdo::Error::AccessDenied(why.to_owned())
+}
+
+fn uid(credentials: &ConnectionCredentials) -> fdo::Result<u32> {
+    let uid = credentials.unix_user_id();
+    uid.ok_or_else(|| denied("the bus does not say who is calling"))
+}
+
+async fn credentials(
+    connection: &Connection,
+    header: &Header<'_>,
+) -> fdo::Result<ConnectionCredentials> {
+    let sender = header
+        .sender()
+        .ok_or_else(|| denied("a call without a sender"))?;
+    let bus = DBusProxy::new(connection).await?;
+    let name = BusName::from(sender.clone());
+    bus.get_connection_credentials(name)
+        .await
+        .map_err(|_| denied("the bus does not say who is calling"))
 }
 
 /// Whether the user belongs to [`GROUP`]: by the groups of the process where the bus knows them, by

@@ -66,6 +66,11 @@ pub trait Manager {
     #[zbus(no_autostart)]
     fn list_sessions(&self) -> zbus::Result<Vec<SessionRow>>;
 
+    /// How tools of the caller's own server relate to what was accepted of them, in words.
+    #[zbus(no_autostart)]
+    fn check_tools(&self, server_id: &str, tools: &[(String, String)])
+    -> zbus::Result<Vec<String>>;
+
     /// Pins a tool's current definition.
     #[zbus(no_autostart, allow_interactive_auth)]
     fn approve(&self, server_id: &str, tool_name: &str, tool_hash: &str) -> zbus::Result<()>;

@@ -11,19 +11,19 @@ use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, interface};
 
-use super::access::Access;
+use super::access::{Access, Peer};
 use super::polkit;
 use super::rows::{BUSY, ContainedRow, NO_UID, ServerRow, SessionRow, SignalRow, ToolRow};
 use crate::contain::Contained;
-use crate::control::{CaptureStatus, Control, ControlError, Decision};
+use crate::control::{CaptureStatus, Control, ControlError, Decision, ToolForm};
 use crate::event::kind::EventKind;
 use crate::event::{Envelope, Presence};
-use crate::model::ContainmentAction;
+use crate::model::{ContainmentAction, NotAHash};
 use crate::query::Code;
 use crate::recall::{Question, RecallError, Viewer};
-use crate::registry::DecisionKind;
+use crate::registry::{DecisionKind, MAX_ITEMS_PER_SERVER, Standing};
 use crate::status::View;
-use crate::status::live::ToolSummary;
+use crate::status::live::{ProcessSummary, ToolSummary};
 
 /// The name on the bus.
 pub const NAME: &str = "org.mcpinspect1";
@@ -38,6 +38,8 @@ const STATUS_FRESH: Duration = Duration::from_millis(100);
 const MAX_LISTED: u32 = 1000;
 /// Most bytes of events of one answer.
 const MAX_LISTED_BYTES: usize = 8 << 20;
+/// Most tools that are asked about at once.
+const MAX_CHECKED: usize = MAX_ITEMS_PER_SERVER;
 
 /// The object.
 #[derive(Clone)]
@@ -137,6 +139,20 @@ impl Manager {
             .await?;
         let processes = processes.into_iter().map(|pid| pid.0).collect();
         Ok((processes, cgroups, missed))
+    }
+
+    /// The name of the server that a process talks to, if it is the client of one.
+    fn served(&self, client: Peer) -> Option<String> {
+        let live = self.view.live();
+        let is_it =
+            |process: &ProcessSummary| Some(process.pid) == client.pid && process.uid == client.uid;
+        let mut servers = live
+            .sessions()
+            .into_iter()
+            .filter(|session| session.client.as_ref().is_some_and(is_it));
+        let server = servers.next()?.server_id.to_string();
+        // A client of several servers means the one that it names.
+        servers.next().is_none().then_some(server)
     }
 
     /// Asks about what was recorded, on a thread that may wait for it: one question of a user at a time.
@@ -405,6 +421,27 @@ impl Manager {
         rows(live.tools(server_id, uid, may_read))
     }
 
+    /// Returns how tools of the caller's own server relate to what was accepted of them, one word for each:
+    /// approved, unapproved or changed. Each tool is a name and the hash of a definition; for an empty hash,
+    /// of the one that was seen last. Where the caller is the client of a session, the server is the one that
+    /// it talks to, whatever the name. At most 4096 tools.
+    #[zbus(out_args("statuses"))]
+    async fn check_tools(
+        &self,
+        server_id: String,
+        tools: Vec<(String, String)>,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> fdo::Result<Vec<&'static str>> {
+        let caller = Peer::of_sender(connection, &header).await?;
+        let forms = forms(tools)?;
+        let server = self.served(caller).unwrap_or(server_id);
+        let standings = self
+            .on_control(move |control| control.check_tools(Some(caller.uid), &server, forms))
+            .await?;
+        Ok(standings.into_iter().map(status).collect())
+    }
+
     /// Pins the tool's current definition (for an empty name, the server's instructions, information
     /// or program). Fails unless the hash is that of the current definition, so that the caller
     /// approves what it has shown. A decision concerns the caller's own servers; those of another user
@@ -604,6 +641,31 @@ fn rows<'a>(tools: Option<impl Iterator<Item = &'a ToolSummary>>) -> fdo::Result
         None => Err(fdo::Error::InvalidArgs(
             "no server of this name is known".to_owned(),
         )),
+    }
+}
+
+fn forms(tools: Vec<(String, String)>) -> fdo::Result<Vec<ToolForm>> {
+    if tools.len() > MAX_CHECKED {
+        let problem = format!("more than {MAX_CHECKED} tools");
+        return Err(fdo::Error::InvalidArgs(problem));
+    }
+    let form = |(name, hash): (String, String)| {
+        let hash = match hash.as_str() {
+            "" => None,
+            hash => Some(hash.parse()?),
+        };
+        Ok(ToolForm { name, hash })
+    };
+    let forms: Result<_, NotAHash> = tools.into_iter().map(form).collect();
+    forms.map_err(|error| fdo::Error::InvalidArgs(error.to_string()))
+}
+
+/// The words that rules of a policy use.
+fn status(standing: Option<Standing>) -> &'static str {
+    match standing {
+        Some(Standing::Accepted) => "approved",
+        Some(Standing::FirstUse) | None => "unapproved",
+        Some(Standing::Changed) => "changed",
     }
 }
 

@@ -8,17 +8,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use serde_json::value::RawValue;
-
-use super::{Caller, CaptureStatus, Control, ControlError, Decision, SessionParties};
+use super::{Caller, CaptureStatus, Control, ControlError, Decision, SessionParties, ToolForm};
 use crate::bell::Bell;
 use crate::contain::{self, ContainError, Contained, Target, Trigger};
 use crate::event::Event;
-use crate::model::{ContainmentAction, ItemKind, Process, ServerId, Timestamp};
+use crate::model::{ContainmentAction, Process, ServerId, Timestamp};
 use crate::query::{Answer, Queries, QueryError};
 use crate::recall::{Question, Recall, RecallError, Viewer};
-use crate::registry::Observation;
-use crate::registry::ServerNames;
+use crate::registry::{ServerNames, Standing};
 use crate::text::escape::plain;
 
 /// Wishes that may wait. The pipeline looks for them several times a second.
@@ -48,20 +45,16 @@ pub enum ControlRequest {
         /// What is known.
         reply: SyncSender<ServerSessions>,
     },
-    /// How a definition relates to its pin, without recording it: one process holds the registry.
-    CheckPin {
+    /// How tools relate to their pins, without recording them: one process holds the registry.
+    CheckTools {
         /// The user that the server runs as.
         uid: Option<u32>,
         /// The server.
-        server: ServerId,
-        /// What kind of definition.
-        kind: ItemKind,
-        /// Its name; empty for what a server has only one of.
-        name: String,
-        /// The definition, as JSON text.
-        definition: Box<RawValue>,
-        /// What the registry says.
-        reply: SyncSender<Observation>,
+        server: String,
+        /// Which.
+        tools: Vec<ToolForm>,
+        /// What the registry says of each.
+        reply: SyncSender<Vec<Option<Standing>>>,
     },
     /// To publish what was done beside the pipeline, in its place among the other events.
     Tell(Box<Event>),
@@ -217,20 +210,16 @@ impl Control for ControlHandle {
         })?
     }
 
-    fn check_pin(
+    fn check_tools(
         &self,
         uid: Option<u32>,
         server: &str,
-        kind: ItemKind,
-        name: &str,
-        definition: &RawValue,
-    ) -> Result<Observation, ControlError> {
-        self.ask(|reply| ControlRequest::CheckPin {
+        tools: Vec<ToolForm>,
+    ) -> Result<Vec<Option<Standing>>, ControlError> {
+        self.ask(|reply| ControlRequest::CheckTools {
             uid,
-            server: ServerId(server.into()),
-            kind,
-            name: name.to_owned(),
-            definition: definition.to_owned(),
+            server: server.to_owned(),
+            tools,
             reply,
         })
     }

@@ -19,13 +19,11 @@ pub use containment::{ContainmentJob, ContainmentThread};
 pub use handle::{ControlHandle, ControlQueue, ControlRequest, ServerSessions, channel};
 pub use suppression::{Suppression, SuppressionError};
 
-use serde_json::value::RawValue;
-
 use crate::contain::Contained;
-use crate::model::{ContainmentAction, ItemKind, Process, ServerId, ServerSide, SessionId};
+use crate::model::{ContainmentAction, DefinitionHash, Process, ServerId, ServerSide, SessionId};
 use crate::query::{Answer, QueryError};
 use crate::recall::{Question, RecallError, Viewer};
-use crate::registry::{DecisionKind, Observation};
+use crate::registry::{DecisionKind, Standing};
 
 /// What a person can decide about servers and tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +105,15 @@ pub struct SessionParties {
     pub server_side: ServerSide,
 }
 
+/// A tool that a caller asks about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolForm {
+    /// Its name.
+    pub name: String,
+    /// The hash of its definition; that of the one that was seen last if it is `None`.
+    pub hash: Option<DefinitionHash>,
+}
+
 /// How capture is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureStatus {
@@ -137,19 +144,17 @@ pub trait Control: Send + Sync + 'static {
     /// Why it was not done; shown to the caller.
     fn decide(&self, decision: Decision, caller: Caller) -> Result<(), ControlError>;
 
-    /// How a definition of a server that runs as `uid` relates to its pin, without recording that it was
-    /// seen.
+    /// How tools of a server that runs as `uid` relate to what was accepted of them, without recording that
+    /// they were seen: one answer for each, in order. `None` where nothing is pinned.
     ///
     /// # Errors
     /// The pipeline does not answer.
-    fn check_pin(
+    fn check_tools(
         &self,
         uid: Option<u32>,
         server: &str,
-        kind: ItemKind,
-        name: &str,
-        definition: &RawValue,
-    ) -> Result<Observation, ControlError>;
+        tools: Vec<ToolForm>,
+    ) -> Result<Vec<Option<Standing>>, ControlError>;
 
     /// Stops a server's processes, lets them go on, or ends them, because `uid` wants it.
     ///

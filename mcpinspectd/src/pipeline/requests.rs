@@ -9,6 +9,7 @@ use crate::contain::{ContainmentPolicy, ContainmentRequest};
 use crate::control::suppression::{Suppression, SuppressionError};
 use crate::control::{
     Caller, CaptureStatus, ContainmentJob, ControlError, ControlRequest, Decision, ServerSessions,
+    ToolForm,
 };
 use crate::engine::Output;
 use crate::event::body::{Policy, PolicyDecision, PolicyItem};
@@ -81,17 +82,17 @@ impl<O: Output, H: Host> Pipeline<O, H> {
                         names: self.engine.registry().server_names().clone(),
                     });
                 }
-                ControlRequest::CheckPin {
+                ControlRequest::CheckTools {
                     uid,
                     server,
-                    kind,
-                    name,
-                    definition,
+                    tools,
                     reply,
                 } => {
                     let registry = self.engine.registry_mut();
-                    let server = ServerOf::new(registry.owner(uid), &server.0);
-                    let _ = reply.send(registry.check(server, kind, &name, &definition));
+                    registry.refresh();
+                    let server = ServerOf::new(registry.owner(uid), &server);
+                    let check = |tool: &ToolForm| registry.check(server, &tool.name, tool.hash);
+                    let _ = reply.send(tools.iter().map(check).collect());
                 }
                 ControlRequest::Tell(event) => self.output.event(*event),
                 ControlRequest::Decide {

@@ -110,6 +110,17 @@ pub(super) struct Item {
     pub(super) texts: Vec<KeptText>,
 }
 
+impl Item {
+    /// How a definition with this hash relates to what was accepted.
+    fn standing(&self, hash: DefinitionHash) -> Standing {
+        match self.pinned {
+            Some(pinned) if pinned != hash => Standing::Changed,
+            Some(_) if self.decided => Standing::Accepted,
+            _ => Standing::FirstUse,
+        }
+    }
+}
+
 impl Registry {
     /// Opens the registry that `storage` holds.
     ///
@@ -532,25 +543,20 @@ impl Registry {
         }
     }
 
-    /// Compares a definition with its pin and records nothing: for callers that have to know before
-    /// the definition is passed on. [`PinStatus::New`] means that nothing is pinned.
+    /// How a definition with this hash relates to what was accepted of a tool, and without a hash the one
+    /// that was seen last. Records nothing: for callers that have to know before the definition is passed
+    /// on. `None` means that nothing is pinned.
     pub fn check(
-        &mut self,
+        &self,
         server: ServerOf<'_>,
-        kind: ItemKind,
-        name: &str,
-        definition: &RawValue,
-    ) -> Observation {
-        let hash = self.hashes.hash(definition);
-        let key = key_of(kind, name);
+        tool: &str,
+        hash: Option<DefinitionHash>,
+    ) -> Option<Standing> {
+        let key = key_of(ItemKind::Tool, tool);
         let item = self.item(server, &key);
-        let item = item.or_else(|| Some(self.adoptable(server, &key, hash)?.1));
-        let pinned = item.and_then(|item| item.pinned);
-        Observation {
-            hash,
-            status: pinned.map_or(PinStatus::New, |pinned| status_of(hash, pinned)),
-            shortage: None,
-        }
+        let item = item.or_else(|| Some(self.adoptable(server, &key, hash?)?.1))?;
+        item.pinned?;
+        Some(item.standing(hash.unwrap_or(item.current)))
     }
 
     fn record_seen(
@@ -640,11 +646,7 @@ impl Registry {
     /// How the definition of a tool that was seen last relates to what was accepted of it.
     pub fn standing(&self, server: ServerOf<'_>, key: &ItemKey) -> Option<Standing> {
         let item = self.item(server, key)?;
-        Some(match item.pinned {
-            Some(pinned) if pinned != item.current => Standing::Changed,
-            Some(_) if item.decided => Standing::Accepted,
-            _ => Standing::FirstUse,
-        })
+        Some(item.standing(item.current))
     }
 
     /// The number of known servers and items. A server that two users have counts twice.

@@ -4,12 +4,13 @@
 use std::sync::{Arc, Mutex};
 
 use mcpinspectd::contain::Contained;
-use mcpinspectd::control::{Caller, CaptureStatus, Control, ControlError, Decision};
-use mcpinspectd::model::{ContainmentAction, ItemKind, Pid};
+use mcpinspectd::control::{Caller, CaptureStatus, Control, ControlError, Decision, ToolForm};
+use mcpinspectd::model::{ContainmentAction, DefinitionHash, Pid};
 use mcpinspectd::query::{Answer, QueryError};
 use mcpinspectd::recall::{Question, RecallError, Viewer};
-use mcpinspectd::registry::Observation;
-use serde_json::value::RawValue;
+use mcpinspectd::registry::Standing;
+
+use super::bus::OWNER;
 
 /// Why it refuses to read its configuration again.
 pub const MISTAKE: &str = "config.toml line 3: no";
@@ -50,15 +51,23 @@ impl Control for Recorder {
         })
     }
 
-    fn check_pin(
+    /// Knows the tools of `files` alone, of the owner of the watched server: `read` was accepted as its hash
+    /// of ones.
+    fn check_tools(
         &self,
-        _uid: Option<u32>,
-        _server: &str,
-        _kind: ItemKind,
-        _name: &str,
-        _definition: &RawValue,
-    ) -> Result<Observation, ControlError> {
-        Err(ControlError::Failed("no pipeline".to_owned()))
+        uid: Option<u32>,
+        server: &str,
+        tools: Vec<ToolForm>,
+    ) -> Result<Vec<Option<Standing>>, ControlError> {
+        let accepted = DefinitionHash([0x11; 32]);
+        let standing = |tool: &ToolForm| match (&*tool.name, tool.hash) {
+            _ if uid != Some(OWNER) || server != "files" => None,
+            ("read", Some(hash)) if hash != accepted => Some(Standing::Changed),
+            ("read", _) => Some(Standing::Accepted),
+            ("write", _) => Some(Standing::FirstUse),
+            _ => None,
+        };
+        Ok(tools.iter().map(standing).collect())
     }
 
     /// Knows the server `files` alone, which has two processes.

@@ -2,12 +2,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use serde_json::value::RawValue;
-
 use super::*;
 use crate::control::Caller;
-use crate::model::ItemKind;
-use crate::registry::Observation;
 use crate::status::ViewLimits;
 
 /// Counts the questions that reach it, and takes its time to answer.
@@ -36,14 +32,12 @@ impl Control for Counter {
         refused()
     }
 
-    fn check_pin(
+    fn check_tools(
         &self,
         _: Option<u32>,
         _: &str,
-        _: ItemKind,
-        _: &str,
-        _: &RawValue,
-    ) -> Result<Observation, ControlError> {
+        _: Vec<ToolForm>,
+    ) -> Result<Vec<Option<Standing>>, ControlError> {
         refused()
     }
 

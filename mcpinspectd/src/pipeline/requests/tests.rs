@@ -11,7 +11,7 @@ use crate::detect::NoDetector;
 use crate::engine::{Engine, Limits, MessageSeen};
 use crate::event::testing::party;
 use crate::model::{ContainmentAction, Direction, InputSink as _, ServerIdentity};
-use crate::registry::{DecisionKind, Observation, PinStatus, Registry};
+use crate::registry::{DecisionKind, Registry, Standing, canonical};
 use crate::source::script::Script;
 
 /// Events as JSON.
@@ -342,40 +342,60 @@ fn a_server_that_is_not_running_cannot_be_contained() {
 #[test]
 fn a_definition_is_checked_against_its_pin_and_not_recorded() {
     const TOOL: &str = "re\u{202e}ad";
+    let form = |says: &str| {
+        let tool = json!({"name": TOOL, "description": says, "inputSchema": {"type": "object"}});
+        let definition = serde_json::value::to_raw_value(&tool).unwrap();
+        canonical::hash(&definition)
+    };
     fn check(
         daemon: &mut Daemon,
+        uid: Option<u32>,
         server: &'static str,
-        tool: &'static str,
-        says: &str,
-    ) -> Observation {
-        let tool_named =
-            json!({"name": TOOL, "description": says, "inputSchema": {"type": "object"}});
-        let definition = serde_json::value::to_raw_value(&tool_named).unwrap();
+        hashes: &[Option<DefinitionHash>],
+    ) -> Vec<Option<Standing>> {
+        let name = || TOOL.to_owned();
+        let tools = hashes.iter().map(|&hash| ToolForm { name: name(), hash });
+        let tools: Vec<ToolForm> = tools.collect();
         daemon
-            .ask(move |control| control.check_pin(None, server, ItemKind::Tool, tool, &definition))
+            .ask(move |control| control.check_tools(uid, server, tools))
             .unwrap()
     }
 
     let mut daemon = Daemon::new();
     daemon.list(1, "Reads.");
-    let same = check(&mut daemon, "files", TOOL, "Reads.");
-    assert_eq!(same.status, PinStatus::AsPinned);
-    let other = check(&mut daemon, "files", TOOL, "Reads and writes.");
-    let changed = PinStatus::Changed { pinned: same.hash };
-    assert_eq!(other.status, changed);
+    let (same, other) = (Some(form("Reads.")), Some(form("Reads and writes.")));
+    assert_eq!(
+        check(&mut daemon, None, "files", &[same, other, None]),
+        [
+            Some(Standing::FirstUse),
+            Some(Standing::Changed),
+            Some(Standing::FirstUse)
+        ]
+    );
     for _ in 0..2 {
-        // What is asked for twice is as unknown as before.
-        for (server, tool) in [("files", "write"), ("mail", TOOL)] {
-            let unknown = check(&mut daemon, server, tool, "Reads.");
-            assert_eq!(unknown.status, PinStatus::New);
-            assert_eq!(unknown.hash, same.hash);
+        // What is asked for twice is as unknown as before, and what is another user's says nothing.
+        for (uid, server) in [(None, "mail"), (Some(1000), "files")] {
+            assert_eq!(check(&mut daemon, uid, server, &[same, None]), [None, None]);
         }
     }
     assert!(daemon.events("mcp_tool_changed").is_empty());
     assert_eq!(daemon.pipeline.engine.registry().list().unwrap().len(), 1);
     // The answer says what the registry finds when the definition comes by.
     daemon.list(2, "Reads and writes.");
-    assert_eq!(daemon.hash(), other.hash.to_string());
+    assert_eq!(daemon.hash(), form("Reads and writes.").to_string());
+    let hash = form("Reads and writes.").to_string();
+    let shown = r"re\u{202e}ad";
+    daemon
+        .decide(judge(DecisionKind::Approve, shown, &hash))
+        .unwrap();
+    assert_eq!(
+        check(&mut daemon, None, "files", &[same, other, None]),
+        [
+            Some(Standing::Changed),
+            Some(Standing::Accepted),
+            Some(Standing::Accepted)
+        ]
+    );
 }
 
 #[test]

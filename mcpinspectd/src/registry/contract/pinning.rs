@@ -70,17 +70,14 @@ fn what_a_complete_listing_lacks_is_removed_once(mut registry: Registry) {
 }
 
 fn checking_records_nothing(mut registry: Registry) {
-    let check = |registry: &mut Registry, definition| {
-        registry
-            .check(of("a"), ItemKind::Tool, "t", &raw(definition))
-            .status
-    };
-    assert_eq!(check(&mut registry, OLD), PinStatus::New);
+    let check = |registry: &Registry, definition| registry.check(of("a"), "t", definition);
+    assert_eq!(check(&registry, Some(hash(OLD))), None);
+    assert_eq!(check(&registry, None), None);
     assert_eq!(registry.size(), (0, 0));
     see(&mut registry, "a", 1, "t", OLD);
-    assert_eq!(check(&mut registry, OLD), PinStatus::AsPinned);
-    let changed = PinStatus::Changed { pinned: hash(OLD) };
-    assert_eq!(check(&mut registry, NEW), changed);
+    assert_eq!(check(&registry, Some(hash(OLD))), Some(Standing::FirstUse));
+    assert_eq!(check(&registry, Some(hash(NEW))), Some(Standing::Changed));
+    assert_eq!(check(&registry, None), Some(Standing::FirstUse));
     assert_eq!(
         settled(&registry)
             .versions(of("a"), &ItemKey::tool("t"))

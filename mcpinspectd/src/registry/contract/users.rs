@@ -71,8 +71,8 @@ fn a_pin_from_before_goes_to_whoever_shows_it(mut registry: Registry) {
     assert_eq!(settled(&registry).list().unwrap()[0].owner, Owner::Earlier);
     // Another definition is another item: nobody learns what was pinned.
     assert_eq!(see_as(BOB, &mut registry, "a", 2, "t", NEW), PinStatus::New);
-    let check = registry.check(of("a"), ItemKind::Tool, "t", &raw(OLD));
-    assert_eq!(check.status, PinStatus::AsPinned);
+    let check = registry.check(of("a"), "t", Some(hash(OLD)));
+    assert_eq!(check, Some(Standing::FirstUse));
     assert_eq!(see(&mut registry, "a", 2, "t", OLD), PinStatus::AsPinned);
     let third = Owner::User(1002);
     assert_eq!(
