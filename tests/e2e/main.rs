@@ -1,5 +1,6 @@
 //! Real probes in the real kernel, real peers; see the library for how the truth is known.
 
+mod approvals;
 mod attaching;
 mod calling;
 mod crashes;

@@ -90,19 +90,11 @@ impl Policy {
 
     /// Whether a rule asks whether a tool was approved.
     pub fn asks_for_tool_status(&self) -> bool {
-        self.asks(|condition| matches!(condition, Condition::ToolStatus(_)))
+        self.rules.iter().any(Rule::asks_for_tool_status)
     }
 
     fn asks(&self, wanted: impl Fn(&Condition) -> bool) -> bool {
-        let mut asks = false;
-        let mut visit = |condition: &Condition| asks |= wanted(condition);
-        for rule in &self.rules {
-            rule.condition.each(&mut visit);
-            if let Some(after) = &rule.after {
-                after.condition.each(&mut visit);
-            }
-        }
-        asks
+        self.rules.iter().any(|rule| rule.asks(&wanted))
     }
 
     /// Decides what becomes of a message. `memory` is that of its session.
@@ -268,6 +260,21 @@ fn of_any_tool<'a>(seen: &Situation<'a>) -> Situation<'a> {
 }
 
 impl Rule {
+    /// Whether it asks whether a tool was approved.
+    pub(super) fn asks_for_tool_status(&self) -> bool {
+        self.asks(&|condition| matches!(condition, Condition::ToolStatus(_)))
+    }
+
+    fn asks(&self, wanted: &dyn Fn(&Condition) -> bool) -> bool {
+        let mut asks = false;
+        let mut visit = |condition: &Condition| asks |= wanted(condition);
+        self.condition.each(&mut visit);
+        if let Some(after) = &self.after {
+            after.condition.each(&mut visit);
+        }
+        asks
+    }
+
     /// Whether it is about messages of this kind. Of which kind a message is may be in doubt.
     fn concerns(&self, seen: &Situation<'_>) -> bool {
         self.kinds.contains(&seen.kind) || seen.doubt.is_some_and(|doubt| !doubt.is_kind_sure)

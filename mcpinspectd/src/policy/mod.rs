@@ -16,7 +16,7 @@
 //! - [`situation`]: a message in its context
 //! - `waiting`: requests that wait for an answer
 //! - `memory`: what rules remember of earlier messages
-//! - `waiting`: which request an answer belongs to
+//! - `standing`: which tools a frame is about, and how they compare with what was accepted
 //! - `names`: members that are spelled almost like one that has a meaning
 //! - `decide`: from a message in its context to a [`Decision`]
 //! - `edit`: values put in place, texts masked, tools hidden
@@ -40,6 +40,7 @@ mod names;
 pub mod record;
 pub mod session;
 pub mod situation;
+mod standing;
 mod text;
 mod value;
 mod waiting;

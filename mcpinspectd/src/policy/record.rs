@@ -42,7 +42,8 @@ pub struct Record {
     pub action: &'static str,
     /// The rules that say so, in the order in which they were asked.
     pub rules: Vec<RuleName>,
-    /// Why the message cannot be read with certainty, where it was refused for that.
+    /// Why the message cannot be read with certainty, where it was refused for that; `status_unknown` where
+    /// a rule asked for a tool's status, and nobody could tell.
     pub reason: Option<&'static str>,
     /// Tools that were taken out of a listing.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -3,34 +3,27 @@
 //! Frames are what stands between two newlines. A session remembers which request each answer belongs to,
 //! because rules about answers ask for the method; an answer to a request that it does not know could be
 //! anything. It does no I/O: a guard writes what it says, and a test of a tape only looks at it.
+//!
+//! - here: what a session knows
+//! - `frame`: what becomes of a frame
+
+mod frame;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::action::{Action, Answer, Measure};
-use super::decide::{Decision, Policy, Verdict};
-use super::edit::{edited, offset, put, without};
+use super::decide::Policy;
 use super::memory::Memory;
-use super::record::{Record, Subject, shown};
-use super::situation::{Doubt, Found, Kind, Parties, Situation, ToolStatus};
-use super::waiting::{Asked, Waiting};
-use crate::mcp::ambiguity::{self, Place};
-use crate::mcp::message::{self, Irregularity, Message, Parsed, Payload};
-use crate::mcp::method::MethodName;
-use crate::mcp::{Malformed, Outcome, json, view};
-use crate::model::{Direction, Timestamp};
-
-/// Most members of a batch that are judged one by one.
-const MAX_MEMBERS: usize = 4096;
-/// The longest name of a tool that is remembered, in bytes.
-const MAX_TOOL: usize = 1024;
-/// The code that answers what is refused because it can be read in two ways: JSON-RPC's "invalid request".
-const REFUSED: i64 = -32600;
+use super::record::Record;
+use super::situation::{Parties, ToolStatus};
+use super::standing::{Statuses, tools_in};
+use super::waiting::Waiting;
+use crate::mcp::json;
+use crate::mcp::message::{self, Message, Parsed, Payload};
+use crate::model::Direction;
 
 /// A session under a policy.
 #[derive(Debug)]
@@ -40,7 +33,7 @@ pub struct Session {
     memory: Memory,
     /// Requests without an answer, by [`Direction`].
     waiting: [Waiting; 2],
-    statuses: HashMap<String, ToolStatus>,
+    statuses: Statuses,
     /// Whether what is kept back happens all the same.
     is_recorded: bool,
     /// Whether a receiver may end a frame at a carriage return.
@@ -86,15 +79,6 @@ impl<'f> Handled<'f> {
     }
 }
 
-/// A message that is being judged.
-struct Member<'a> {
-    /// Its text, as it stands in the frame.
-    text: &'a str,
-    parsed: Parsed<'a>,
-    /// What is doubtful about the frame.
-    doubt: Option<Doubt>,
-}
-
 impl Session {
     /// A session that begins.
     pub fn new(policy: Arc<Policy>, parties: Parties) -> Self {
@@ -103,7 +87,7 @@ impl Session {
             parties,
             memory: Memory::default(),
             waiting: Default::default(),
-            statuses: HashMap::new(),
+            statuses: Statuses::default(),
             is_recorded: false,
             ends_at_returns: true,
             exchange: 0,
@@ -165,527 +149,50 @@ impl Session {
         self.statuses.clear();
     }
 
-    /// Notes how a tool compares with what was accepted of it. One that was not noted counts as unapproved.
+    /// Notes how a tool compares with what was accepted of it. One that was not noted counts as unapproved;
+    /// of one that is noted twice, the status counts that is further from approved.
     pub fn note_status(&mut self, tool: &str, status: ToolStatus) {
-        self.statuses.insert(tool.to_owned(), status);
+        self.statuses.note(tool, status);
     }
 
-    /// Judges a frame: what stands between two newlines, with a carriage return at its end if there is one.
-    pub fn handle<'f>(
-        &mut self,
-        direction: Direction,
-        frame: &'f [u8],
-        time: Timestamp,
-        findings: &[Found],
-    ) -> Handled<'f> {
-        if self.policy.rules().is_empty() || frame.trim_ascii().is_empty() {
-            return Handled::passing();
-        }
-        let returns = self.ends_at_returns && ambiguity::has_inner_carriage_return(frame);
-        let doubt = returns.then(|| Doubt::total("carriage_return"));
-        let whole = match message::parse(frame) {
-            Ok(payload) => std::str::from_utf8(frame).map(|text| (text, payload)).ok(),
-            Err(malformed) if !returns && self.is_nothing(frame, malformed) => {
-                return Handled::passing();
-            }
-            Err(malformed) => {
-                return self.unreadable(direction, frame, time, malformed.as_str());
-            }
-        };
-        let mut judge = Judge {
-            session: self,
-            direction,
-            time,
-            findings,
-        };
-        match whole {
-            Some((text, Payload::Single(parsed))) => judge.message(&Member {
-                text,
-                parsed,
-                doubt,
-            }),
-            Some((text, Payload::Batch(_))) => judge.batch(frame, text, doubt),
-            None => Handled::passing(),
-        }
+    /// Says that it could not be found out how tools compare with what was accepted of them, and what they
+    /// are taken for.
+    pub fn suppose_status(&mut self, status: ToolStatus) {
+        self.statuses.suppose(status);
     }
 
-    /// Whether `frame` is an object that all readers read alike, and a message to none of them.
-    fn is_nothing(&self, frame: &[u8], malformed: Malformed) -> bool {
-        let names = &self.policy.names;
-        let text = std::str::from_utf8(frame).ok();
-        let text = text.filter(|_| malformed == Malformed::NotAMessage);
-        text.is_some_and(|text| {
-            let text = text.trim_start_matches('\u{feff}');
-            ambiguity::find(text, false, |place, key| names.is_odd(place, key)).is_none()
-        })
-    }
-
-    /// Judges what is no message here, and might be one to another reader.
-    fn unreadable<'f>(
-        &mut self,
-        direction: Direction,
-        frame: &'f [u8],
-        time: Timestamp,
-        reason: &'static str,
-    ) -> Handled<'f> {
-        let mut handled = Handled::passing();
-        if !may_be_message(frame) {
-            return handled;
-        }
-        if let Some(record) = self.refusal(direction, frame, time, reason) {
-            handled.forward = Forward::Nothing;
-            handled.records.push(record);
-        }
-        handled
-    }
-
-    /// Judges a frame that is not read because it is longer than `limit` bytes; `beginning` is what is known
-    /// of it. Returns a record if a rule might have concerned it.
-    pub fn too_long(
-        &mut self,
-        direction: Direction,
-        beginning: &[u8],
-        time: Timestamp,
-    ) -> Option<Record> {
-        self.refusal(direction, beginning, time, "too_long")
-    }
-
-    /// A record that this is refused because it cannot be read with certainty, if a rule might concern it.
-    pub fn refusal(
-        &mut self,
-        direction: Direction,
-        text: &[u8],
-        time: Timestamp,
-        reason: &'static str,
-    ) -> Option<Record> {
-        let seen = Situation {
-            time,
-            direction,
-            kind: Kind::Request,
-            method: None,
-            tool: None,
-            tool_status: None,
-            params: None,
-            outcome: None,
-            findings: &[],
-            parties: &self.parties,
-            doubt: Some(Doubt::total(reason)),
-        };
-        let decision = self.policy.decide(&seen, &mut self.memory);
-        let (action, mut rules) = match decision.verdict {
-            Verdict::Pass => return None,
-            Verdict::Block => ("block", decision.matched),
-            Verdict::Refuse(_, rule) => {
-                let mut rules = decision.matched;
-                rules.push(rule);
-                ("refuse", rules)
-            }
-        };
-        rules.dedup();
-        let subject = Subject {
-            time,
-            direction,
-            parties: &self.parties,
-            kind: None,
-            method: None,
-            tool: None,
-            id: None,
-            text,
-        };
-        let mut record = Record::new(&subject, action, &self.policy, &rules);
-        record.reason = Some(reason);
-        Some(record)
-    }
-}
-
-/// Whether a reader that is more lenient, or ends lines at carriage returns, might take a part of `frame`
-/// for a message: an object, or a list of them.
-fn may_be_message(frame: &[u8]) -> bool {
-    frame.split(|byte| *byte == b'\r').any(|line| {
-        let mut graphic = line.iter().filter(|byte| byte.is_ascii_graphic());
-        match graphic.next() {
-            Some(b'{') => true,
-            Some(b'[') => graphic.next() == Some(&b'{'),
-            _ => false,
-        }
-    })
-}
-
-/// One frame on its way through the policy.
-struct Judge<'s> {
-    session: &'s mut Session,
-    direction: Direction,
-    time: Timestamp,
-    findings: &'s [Found],
-}
-
-impl Judge<'_> {
-    /// Judges the members of a batch one by one.
-    fn batch<'f>(&mut self, frame: &'f [u8], text: &'f str, doubt: Option<Doubt>) -> Handled<'f> {
-        let inner = text.trim_start_matches('\u{feff}');
-        let mut members = 0;
-        // The text was read as an array before.
-        let _ = json::elements(inner, |_| {
-            members += 1;
-            members <= MAX_MEMBERS
-        });
-        if members > MAX_MEMBERS {
-            let session = &mut self.session;
-            return session.unreadable(self.direction, frame, self.time, "too_many_messages");
-        }
-        let mut whole = Handled::passing();
-        let mut kept: Vec<Cow<'f, str>> = Vec::new();
-        let mut is_same = true;
-        let _ = json::elements(inner, |element| {
-            let handled = self.element(element, doubt);
-            match handled.forward {
-                Forward::AsIs => {
-                    kept.push(Cow::Borrowed(if kept.is_empty() { "[" } else { "," }));
-                    kept.push(Cow::Borrowed(element.get()));
-                }
-                Forward::Nothing => is_same = false,
-                Forward::Parts(parts) => {
-                    is_same = false;
-                    kept.push(Cow::Borrowed(if kept.is_empty() { "[" } else { "," }));
-                    kept.extend(parts);
-                }
-            }
-            whole.replies.extend(handled.replies);
-            whole.records.extend(handled.records);
-            whole.delay = whole.delay.max(handled.delay);
-            true
-        });
-        whole.forward = match (is_same, kept.is_empty()) {
-            (true, _) => Forward::AsIs,
-            (false, true) => Forward::Nothing,
-            (false, false) => {
-                kept.push(Cow::Borrowed("]"));
-                Forward::Parts(kept)
-            }
-        };
-        whole
-    }
-
-    fn element<'f>(&mut self, element: &'f RawValue, doubt: Option<Doubt>) -> Handled<'f> {
-        let text = element.get();
-        match message::parse(text.as_bytes()) {
-            Ok(Payload::Single(parsed)) => self.message(&Member {
-                text,
-                parsed,
-                doubt,
-            }),
-            Ok(Payload::Batch(_)) => self.unread(text, "nested_batch"),
-            Err(malformed) if self.session.is_nothing(text.as_bytes(), malformed) => {
-                Handled::passing()
-            }
-            Err(malformed) => self.unread(text, malformed.as_str()),
-        }
-    }
-
-    fn unread<'f>(&mut self, text: &'f str, reason: &'static str) -> Handled<'f> {
-        let session = &mut self.session;
-        session.unreadable(self.direction, text.as_bytes(), self.time, reason)
-    }
-
-    /// Judges a message.
-    fn message<'f>(&mut self, member: &Member<'f>) -> Handled<'f> {
-        let message = &member.parsed.message;
-        let (kind, params, outcome) = match message {
-            Message::Request(request) => (Kind::Request, request.params, None),
-            Message::Notification(notification) => (Kind::Notification, notification.params, None),
-            Message::Response(response) => (Kind::Response, None, Some(response.outcome)),
-        };
-        let id = message.id().map(|id| id.0);
-        let asked = match kind {
-            Kind::Response => {
-                let exchange = self.session.exchange;
-                id.and_then(|id| self.waiting(self.direction.reverse()).take(exchange, id))
-            }
-            _ => None,
-        };
-        let view = params.map(view::Params::read);
-        let own_tool = view.as_ref().and_then(|view| view.name.as_deref());
-        let own_tool = own_tool.filter(|_| message.method() == Some("tools/call"));
-        self.meet(message.method(), view.as_ref());
-        let method = message
-            .method()
-            .or(asked.as_ref().map(|asked| &*asked.method));
-        let tool = own_tool.or(asked.as_ref().and_then(|asked| asked.tool.as_deref()));
-        let doubt = self.doubt(member, kind, asked.is_some());
-        let policy = Arc::clone(&self.session.policy);
-        let seen = Situation {
-            time: self.time,
-            direction: self.direction,
-            kind,
-            method,
-            tool,
-            tool_status: tool.and_then(|tool| self.session.statuses.get(tool).copied()),
-            params,
-            outcome,
-            findings: self.findings,
-            parties: &self.session.parties,
-            doubt,
-        };
-        let decision = policy.decide(&seen, &mut self.session.memory);
-        let is_blocked = decision.verdict != Verdict::Pass;
-        let is_answered = !is_blocked || self.session.is_recorded;
-        if let (Message::Request(request), true) = (message, is_answered) {
-            let asked = Asked {
-                method: MethodName::new(&request.method),
-                tool: tool.map(|tool| json::cut(tool, MAX_TOOL).into()),
-            };
-            let exchange = self.session.exchange;
-            self.session.waiting[self.direction as usize].add(exchange, request.id.0, asked);
-        }
-        if is_blocked {
-            return self.blocked(&policy, &decision, &seen, member.text, id);
-        }
-        self.passed(&policy, &decision, &seen, member.text, id)
-    }
-
-    fn waiting(&mut self, direction: Direction) -> &mut Waiting {
-        &mut self.session.waiting[direction as usize]
-    }
-
-    /// Notes who the client says that it is.
-    fn meet(&mut self, method: Option<&str>, params: Option<&view::Params<'_>>) {
-        let Some(params) = params.filter(|_| self.direction == Direction::ClientToServer) else {
-            return;
-        };
-        let info = match method {
-            Some("initialize") => params.client_info,
-            _ if self.session.parties.client.is_none() => {
-                params.meta.as_ref().and_then(|meta| meta.client_info)
-            }
-            _ => None,
-        };
-        if let Some(name) = info.and_then(|info| view::Tool::read(info).name) {
-            self.session.parties.client = Some(json::cut(&name, MAX_TOOL).to_owned());
-        }
-    }
-
-    /// Whether the receiver may read something else than was read here. Costs another pass over the text,
-    /// so it is only asked where a rule could keep something back.
-    fn doubt(&self, member: &Member<'_>, kind: Kind, is_related: bool) -> Option<Doubt> {
-        if !self.session.policy.restrains(self.direction) {
-            return None;
-        }
-        let irregular = member.parsed.irregular;
-        // A missing version is no second reading.
-        let irregular = irregular.filter(|what| *what != Irregularity::ForeignVersion);
-        if let Some(doubt) = member.doubt {
-            return Some(doubt);
-        }
-        if let Some(irregular) = irregular {
-            return Some(Doubt::total(irregular.as_str()));
-        }
-        let names = &self.session.policy.names;
-        let text = member.text.trim_start_matches('\u{feff}');
-        // Answers are cut in the middle of an emoji every day, and nothing is called by their texts.
-        let mends = kind == Kind::Response;
-        // An answer to nothing could be an answer to anything.
-        let is_certain = kind != Kind::Response || is_related;
-        let found = ambiguity::find(text, mends, |place, key| names.is_odd(place, key));
-        let found = found.filter(|(place, _)| is_certain || *place == Place::Envelope);
-        let is_stray = !is_certain && !self.session.is_watched;
-        let unrelated = is_stray.then(Doubt::unrelated);
-        let found = found.map(|(place, what)| Doubt {
-            // The parameters of an answer are not its result.
-            place: if kind == Kind::Response && place == Place::Params {
-                Place::Inside
-            } else {
-                place
-            },
-            is_kind_sure: place != Place::Envelope,
-            reason: what.as_str(),
-        });
-        found.or(unrelated)
-    }
-
-    fn subject<'a>(
-        &'a self,
-        seen: &Situation<'a>,
-        text: &'a str,
-        id: Option<&'a str>,
-    ) -> Subject<'a> {
-        Subject {
-            time: self.time,
-            direction: self.direction,
-            parties: &self.session.parties,
-            kind: Some(seen.kind),
-            method: seen.method,
-            tool: seen.tool,
-            id,
-            text: text.as_bytes(),
-        }
-    }
-
-    /// Answers a request in the receiver's place, and replaces an answer.
-    fn blocked<'f>(
+    /// Calls `ask` for each tool whose status counts for this frame: for one that is called with its name,
+    /// for those of a listing with their definitions, too. To be called before [`Self::handle`].
+    pub fn tools_in(
         &self,
-        policy: &Policy,
-        decision: &Decision,
-        seen: &Situation<'_>,
-        text: &str,
-        id: Option<&str>,
-    ) -> Handled<'f> {
-        let mut rules = decision.matched.clone();
-        let (answer, action, reason) = match decision.verdict {
-            Verdict::Refuse(doubt, rule) => {
-                rules.push(rule);
-                let message = format!(
-                    "Refused by policy: the message can be read in more than one way ({})",
-                    doubt.reason
-                );
-                let answer = Answer {
-                    message,
-                    code: REFUSED,
-                    as_result: false,
-                    is_injected: false,
-                };
-                (Cow::Owned(answer), "refuse", Some(doubt.reason))
-            }
-            _ => {
-                let rule = rules.last().copied().unwrap_or_default();
-                let Some(answer) = policy.answer(rule) else {
-                    return Handled::passing();
-                };
-                let action = policy.rules()[rule].action.as_str();
-                (Cow::Borrowed(answer), action, None)
-            }
-        };
-        let mut record = Record::new(&self.subject(seen, text, id), action, policy, &rules);
-        record.reason = reason;
-        let mut handled = Handled::passing();
-        handled.forward = Forward::Nothing;
-        handled.delay = decision.delay;
-        if let Some(id) = id {
-            let line = in_place(id, seen.method, &answer);
-            match seen.kind {
-                Kind::Request => handled.replies.push(line),
-                // Someone waits for it, unless it answers nothing.
-                Kind::Response if seen.method.is_some() => {
-                    record.after = Some(shown(line.as_bytes()));
-                    handled.forward = Forward::Parts(vec![Cow::Owned(line)]);
-                }
-                _ => {}
-            }
-        }
-        handled.records.push(record);
-        handled
-    }
-
-    /// Passes a message on, perhaps with changes.
-    fn passed<'f>(
-        &self,
-        policy: &Policy,
-        decision: &Decision,
-        seen: &Situation<'_>,
-        text: &'f str,
-        id: Option<&str>,
-    ) -> Handled<'f> {
-        let mut handled = Handled::passing();
-        handled.delay = decision.delay;
-        let target = match (seen.params, seen.outcome) {
-            (Some(params), _) => Some(params),
-            (None, Some(Outcome::Result(result))) => Some(result),
-            _ => None,
-        };
-        let mut rules = decision.matched.clone();
-        let (mut hidden, mut changed) = (Vec::new(), None);
-        if let Some(target) = target {
-            let listing = self.listing(policy, decision, seen, &mut rules, &mut hidden);
-            let value = listing.as_deref().unwrap_or(target);
-            changed = edited(value, policy.edits(decision)).or(listing);
-        }
-        if rules.is_empty() {
-            return handled;
-        }
-        let weighs = |rule: &usize| weight(&policy.rules()[*rule].action);
-        let action = rules.iter().copied().max_by_key(weighs);
-        let action = action.map_or("log", |rule| policy.rules()[rule].action.as_str());
-        let mut record = Record::new(&self.subject(seen, text, id), action, policy, &rules);
-        record.hidden = hidden;
-        if let (Some(target), Some(changed)) = (target, changed) {
-            let start = offset(text, target.get());
-            let (before, after) = (&text[..start], &text[start + target.get().len()..]);
-            record.after = Some(shown(changed.get().as_bytes()));
-            handled.forward = Forward::Parts(vec![
-                Cow::Borrowed(before),
-                Cow::Owned(Box::<str>::from(changed).into()),
-                Cow::Borrowed(after),
-            ]);
-        }
-        handled.records.push(record);
-        handled
-    }
-
-    /// A listing without the tools that rules hide, if there are such.
-    fn listing(
-        &self,
-        policy: &Policy,
-        decision: &Decision,
-        seen: &Situation<'_>,
-        rules: &mut Vec<usize>,
-        hidden: &mut Vec<String>,
-    ) -> Option<Box<RawValue>> {
-        let Some(Outcome::Result(result)) = seen.outcome else {
-            return None;
-        };
-        if seen.method != Some("tools/list") || !policy.hides_tools() {
-            return None;
-        }
-        // What a rule allowed is not hidden by those after it.
-        let last = decision.matched.last().copied();
-        let allowed = last.filter(|rule| policy.rules()[*rule].action.is_final());
-        let tools = view::ServerResult::read(result).tools?;
-        let kept = without(tools, |tool| {
-            let name = view::Tool::read(tool).name;
-            let name = name.as_deref().unwrap_or_default();
-            let of_tool = Situation {
-                tool: Some(name),
-                tool_status: self.session.statuses.get(name).copied(),
-                ..*seen
+        direction: Direction,
+        frame: &[u8],
+        ask: &mut dyn FnMut(&str, Option<&RawValue>),
+    ) {
+        let mut each = |parsed: &Parsed<'_>| {
+            let asked = match &parsed.message {
+                Message::Response(response) => response.id.as_ref().and_then(|id| {
+                    let waiting = &self.waiting[direction.reverse() as usize];
+                    waiting.peek(self.exchange, id.0)
+                }),
+                _ => None,
             };
-            let by = policy.hides(&of_tool);
-            let Some(rule) = by.filter(|rule| allowed.is_none_or(|allowed| *rule < allowed)) else {
-                return false;
-            };
-            if !rules.contains(&rule) {
-                rules.push(rule);
+            let asked = asked.map(|asked| (&*asked.method, asked.tool.as_deref()));
+            tools_in(parsed, asked, ask);
+        };
+        match message::parse(frame) {
+            Ok(Payload::Single(parsed)) => each(&parsed),
+            Ok(Payload::Batch(_)) => {
+                let text = std::str::from_utf8(frame).unwrap_or_default();
+                // The text was read as an array.
+                let _ = json::elements(text.trim_start_matches('\u{feff}'), |element| {
+                    if let Ok(Payload::Single(parsed)) = message::parse(element.get().as_bytes()) {
+                        each(&parsed);
+                    }
+                    true
+                });
             }
-            hidden.push(json::cut(name, MAX_TOOL).to_owned());
-            true
-        })?;
-        put(result, tools, &kept)
-    }
-}
-
-/// Which action names a record of several.
-fn weight(action: &Action) -> u8 {
-    match action {
-        Action::Log => 0,
-        Action::Alert => 1,
-        Action::Allow => 2,
-        Action::Delay(_) => 3,
-        Action::Hide => 4,
-        Action::Modify(_) => 5,
-        Action::Block(_) => 6,
-        Action::Contain(Measure::Freeze) => 7,
-        Action::Contain(Measure::Kill) => 8,
-    }
-}
-
-/// The answer to a request with this id and method, as a line.
-fn in_place(id: &str, method: Option<&str>, answer: &Answer) -> String {
-    let text = Value::from(answer.message.as_str());
-    match answer.as_result && method == Some("tools/call") {
-        true => format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":true}}}}"
-        ),
-        false => format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{},\"message\":{text}}}}}",
-            answer.code
-        ),
+            Err(_) => {}
+        }
     }
 }

@@ -31,8 +31,8 @@ impl Kind {
     }
 }
 
-/// How a tool compares with what was accepted of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How a tool compares with what was accepted of it, from near to far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolStatus {
     /// A person approved it as it is.

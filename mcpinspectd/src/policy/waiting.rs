@@ -68,6 +68,13 @@ impl Waiting {
         }
     }
 
+    /// The request that an answer of this exchange belongs to, which goes on waiting.
+    pub(super) fn peek(&self, exchange: u64, id: &str) -> Option<&Asked> {
+        let key = key(exchange, id);
+        let answered = || self.answered.as_ref()?.get(&key);
+        self.open.get(&key).or_else(answered)
+    }
+
     /// The request that an answer of this exchange belongs to.
     pub(super) fn take(&mut self, exchange: u64, id: &str) -> Option<Asked> {
         let key = key(exchange, id);

@@ -277,18 +277,7 @@ fn tools_that_are_not_listed_are_neither_offered_nor_called() {
 #[test]
 fn what_nobody_approved_is_neither_offered_nor_called() {
     use crate::policy::situation::ToolStatus;
-    let mut tried = Tried::new(
-        r#"
-        [[rule]]
-        id = "hidden"
-        when = { tool_status = "unapproved" }
-        action = "hide"
-        [[rule]]
-        id = "blocked"
-        when = { method = "tools/call", tool_status = "unapproved" }
-        action = "block"
-        "#,
-    );
+    let mut tried = Tried::new(&shipped("approved-tools-only.toml"));
     tried.session.note_status("good", ToolStatus::Approved);
     tried.session.note_status("turned", ToolStatus::Changed);
     assert!(tried.calls(1, "good") && !tried.calls(2, "turned") && !tried.calls(3, "unknown"));
@@ -299,6 +288,68 @@ fn what_nobody_approved_is_neither_offered_nor_called() {
     let listing = r#"{"tools":[{"name":"turned"},{"name":"good"},{"name":"unknown"}]}"#;
     let became = tried.say(TO_CLIENT, result(4, listing));
     assert_eq!(became.text(), result(4, r#"{"tools":[{"name":"good"}]}"#));
+    // Of two forms of one tool, the worse one counts.
+    tried.session.note_status("good", ToolStatus::Changed);
+    tried.session.note_status("good", ToolStatus::Approved);
+    assert!(!tried.calls(5, "good"));
+}
+
+#[test]
+fn what_nobody_could_find_out_is_supposed_and_told() {
+    use crate::policy::situation::ToolStatus;
+    for (supposed, passes) in [(ToolStatus::Changed, false), (ToolStatus::Approved, true)] {
+        let rules = shipped("approved-tools-only.toml")
+            + "[[rule]]\nid = \"seen\"\nwhen = { tool_status = \"approved\" }\naction = \"log\"\n";
+        let mut tried = Tried::new(&rules);
+        tried.session.suppose_status(supposed);
+        tried.session.note_status("known", ToolStatus::Approved);
+        let call = |id: u32, tool: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}"}}}}"#
+            )
+        };
+        let became = tried.say(TO_SERVER, call(1, "new"));
+        assert_eq!(became.passed.is_some(), passes);
+        assert_eq!(became.records[0].reason, Some("status_unknown"));
+        assert!(tried.calls(2, "known"));
+        tried.session.forget_statuses();
+        let became = tried.say(TO_SERVER, call(3, "new"));
+        assert_eq!(
+            (became.passed.is_some(), became.records[0].reason),
+            (false, None)
+        );
+    }
+}
+
+#[test]
+fn a_session_says_whose_status_counts() {
+    let mut tried = Tried::new(&shipped("approved-tools-only.toml"));
+    let asked = |tried: &Tried, direction, frame: &str| {
+        let mut all = Vec::new();
+        tried
+            .session
+            .tools_in(direction, frame.as_bytes(), &mut |name, definition| {
+                all.push((
+                    name.to_owned(),
+                    definition.map(|text| text.get().to_owned()),
+                ));
+            });
+        all
+    };
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}"#;
+    let named = |name: &str| (name.to_owned(), None);
+    assert_eq!(asked(&tried, TO_SERVER, call), [named("a")]);
+    let batch = format!("[{call},{{\"jsonrpc\":\"2.0\",\"method\":\"x\"}},{call}]");
+    assert_eq!(asked(&tried, TO_SERVER, &batch), [named("a"), named("a")]);
+    let list = r#"{"jsonrpc":"2.0","id":"l","method":"tools/list"}"#;
+    assert_eq!(asked(&tried, TO_SERVER, list), []);
+    let listing = r#"{"jsonrpc":"2.0","id":"l","result":{"tools":[{"name":"a","x":1},{}]}}"#;
+    assert_eq!(asked(&tried, TO_CLIENT, listing), []);
+    tried.say(TO_SERVER, list);
+    let with = |name: &str, text: &str| (name.to_owned(), Some(text.to_owned()));
+    let expected = [with("a", r#"{"name":"a","x":1}"#), with("", "{}")];
+    assert_eq!(asked(&tried, TO_CLIENT, listing), expected);
+    assert_eq!(asked(&tried, TO_CLIENT, "no message"), []);
 }
 
 #[test]

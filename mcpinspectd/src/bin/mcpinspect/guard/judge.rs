@@ -1,8 +1,7 @@
 //! The policy, shared by both directions of a session.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::bail;
 use mcpinspectd::model::{Direction, Timestamp};
 use mcpinspectd::policy::Policy;
 use mcpinspectd::policy::examine::Examiner;
@@ -10,40 +9,30 @@ use mcpinspectd::policy::record::Record;
 use mcpinspectd::policy::session::{Handled, Session};
 use mcpinspectd::policy::situation::Parties;
 
+use serde_json::value::RawValue;
+
+use super::approvals::{Approvals, Approver, Asked, Found};
 use super::log::Log;
+use super::on_failure::OnFailure;
 
 /// Bytes of a message that is too long that are looked at.
 const BEGINNING: usize = 64 * 1024;
-
-/// What becomes of what cannot be judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum OnFailure {
-    /// It passes.
-    Open,
-    /// It does not pass.
-    Closed,
-}
-
-/// Refuses a policy with conditions that the guard knows nothing about.
-pub fn refuse_unknown(policy: &Policy) -> anyhow::Result<()> {
-    if policy.asks_for_tool_status() {
-        bail!(
-            "a rule asks for `tool_status`, and the guard does not know yet which tools were approved"
-        );
-    }
-    Ok(())
-}
 
 /// What all sessions of a guard have in common.
 pub struct Bench {
     pub policy: Arc<Policy>,
     pub on_failure: OnFailure,
     pub log: Log,
+    /// Who knows which tools were approved, where a rule asks.
+    pub approver: Option<Approver>,
 }
 
 /// Judges messages of both directions of a session, one at a time.
 pub struct Judge {
     state: Mutex<State>,
+    /// The server's name.
+    server: String,
+    approvals: Approvals,
     bench: Arc<Bench>,
 }
 
@@ -69,8 +58,11 @@ impl Judge {
             .policy
             .asks_for_findings()
             .then(|| Examiner::new(&parties.server));
+        let server = parties.server.clone();
         let session = kind(Session::new(Arc::clone(&bench.policy), parties));
         Self {
+            server,
+            approvals: Approvals::default(),
             state: Mutex::new(State { session, examiner }),
             bench,
         }
@@ -94,9 +86,19 @@ impl Judge {
         frame: &'f [u8],
     ) -> Handled<'f> {
         let time = Timestamp::now();
+        let found = self.find_out(exchange, direction, frame);
         let handled = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state();
             let State { session, examiner } = &mut *state;
+            if let (Some(found), Some(approver)) = (&found, &self.bench.approver) {
+                session.forget_statuses();
+                for (tool, status) in &found.statuses {
+                    session.note_status(tool, *status);
+                }
+                if !found.is_complete {
+                    session.suppose_status(approver.supposed());
+                }
+            }
             let findings = examiner
                 .as_mut()
                 .map(|examiner| examiner.examine(direction, frame, time))
@@ -106,6 +108,30 @@ impl Judge {
         };
         self.bench.log.write(&handled.records);
         handled
+    }
+
+    /// Finds out which of the tools that a frame is about were approved, if a rule asks. Nobody else waits
+    /// meanwhile.
+    fn find_out(&self, exchange: u64, direction: Direction, frame: &[u8]) -> Option<Found> {
+        let approver = self.bench.approver.as_ref()?;
+        let mut asked = Asked::default();
+        {
+            let mut state = self.state();
+            state.session.enter(exchange);
+            let ask = &mut |tool: &str, definition: Option<&RawValue>| asked.add(tool, definition);
+            state.session.tools_in(direction, frame, ask);
+        }
+        Some(self.approvals.find(approver, &self.server, asked))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether judging may have to wait for somebody.
+    #[cfg(feature = "tools")]
+    pub fn may_wait(&self) -> bool {
+        self.bench.approver.is_some()
     }
 
     /// Whether a message passes of which only the beginning is known.
@@ -137,7 +163,7 @@ impl Judge {
     ) -> bool {
         let text = text.get(..BEGINNING).unwrap_or(text);
         let record = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state();
             record(&mut state.session, text, Timestamp::now())
         };
         self.bench.log.write(record.as_slice());

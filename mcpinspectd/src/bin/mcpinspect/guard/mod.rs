@@ -10,17 +10,22 @@
 //! - `pump`: one direction
 //! - `sink`: where both threads may write
 //! - `judge`: the policy, shared by both directions
+//! - `approvals`, `daemon`: which tools were approved
+//! - `on_failure`: what becomes of what cannot be judged
 //! - `log`: decisions
 //! - `gateway`: the same in front of a server on HTTP
 //! - `install`: clients that start their servers through the guard
 
+mod approvals;
 mod child;
+mod daemon;
 #[cfg(feature = "tools")]
 mod gateway;
 mod install;
 mod judge;
 mod lines;
 mod log;
+mod on_failure;
 mod pump;
 mod sink;
 
@@ -40,9 +45,11 @@ use mcpinspectd::process::identity::{Launch, of_launch};
 use mcpinspectd::terminal;
 use nix::unistd::{Uid, User, dup2_stdin, dup2_stdout};
 
+use self::approvals::Approver;
 use self::child::Server;
-use self::judge::{Bench, Judge, OnFailure, refuse_unknown};
+use self::judge::{Bench, Judge};
 use self::log::Log;
+use self::on_failure::OnFailure;
 use self::pump::{Activity, Pump};
 use self::sink::Sink;
 use crate::policy::{load, zone};
@@ -110,16 +117,20 @@ impl Guard {
         }
         let policy = self.policy()?;
         let log = Log::open(self.log.as_deref())?;
+        let server = self.server.clone().unwrap_or_else(|| self.name());
+        let approver = policy
+            .asks_for_tool_status()
+            .then(|| Approver::start(self.on_failure, &server));
         let bench = Arc::new(Bench {
             policy: Arc::new(policy),
             on_failure: self.on_failure,
             log,
+            approver: approver.transpose()?,
         });
         #[cfg(feature = "tools")]
         if let Some(listen) = self.gateway.listen {
-            return self.gateway.run(listen, bench, self.server);
+            return self.gateway.run(listen, bench, &server);
         }
-        let server = self.server.clone().unwrap_or_else(|| name(&self.command));
         let parties = Parties {
             user: user(),
             zone: zone(),
@@ -166,8 +177,8 @@ impl Guard {
         if self.policy == [default.clone()] && !default.exists() {
             bail!("there is no policy: give one with --policy, or put files into {DIRECTORY}");
         }
-        let policy = match (load(&self.policy), self.on_failure) {
-            (Some(policy), _) => policy,
+        match (load(&self.policy), self.on_failure) {
+            (Some(policy), _) => Ok(policy),
             (None, OnFailure::Closed) => {
                 bail!("the policy has mistakes, so the server is not started")
             }
@@ -175,11 +186,18 @@ impl Guard {
                 terminal::complain(format_args!(
                     "mcpinspect: the policy has mistakes; messages pass without one"
                 ));
-                Policy::default()
+                Ok(Policy::default())
             }
-        };
-        refuse_unknown(&policy)?;
-        Ok(policy)
+        }
+    }
+
+    /// The server's name where none is given.
+    fn name(&self) -> String {
+        #[cfg(feature = "tools")]
+        if let Some(host) = self.gateway.host() {
+            return host;
+        }
+        name(&self.command)
     }
 }
 

@@ -20,7 +20,8 @@ use super::sessions::{Key, Party};
 
 /// How long a stream may take to take a message of the gateway's.
 const GLANCE: Duration = Duration::from_secs(10);
-/// A message of this length is judged where others can be served meanwhile.
+/// A message of this length is judged where others can be served meanwhile, and so is every message if
+/// somebody may have to be asked.
 const LARGE: usize = 1 << 20;
 
 /// A request that goes to the server.
@@ -77,7 +78,7 @@ pub fn judged(asked: &Asked, direction: Direction, frame: &[u8]) -> Judged {
             is_unreadable: records.iter().any(|record| record.kind.is_none()),
         }
     };
-    match frame.len() > LARGE {
+    match frame.len() > LARGE || asked.party.judge.may_wait() {
         true => tokio::task::block_in_place(judge),
         false => judge(),
     }

@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use hyper::Uri;
 use mcpinspectd::policy::situation::Parties;
 use mcpinspectd::terminal;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -101,12 +102,20 @@ pub struct Options {
 }
 
 impl Options {
+    /// The host of the server, which names it where nothing else does.
+    pub fn host(&self) -> Option<String> {
+        let url: Uri = self.upstream.as_deref()?.parse().ok()?;
+        let host = url.host()?;
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        Some(bare.to_owned())
+    }
+
     /// Serves until it is asked to stop.
     pub fn run(
         self,
         listen: SocketAddr,
         bench: Arc<Bench>,
-        server: Option<String>,
+        server: &str,
     ) -> anyhow::Result<ExitCode> {
         if !listen.ip().is_loopback() && !self.allow_remote {
             bail!(
@@ -117,11 +126,9 @@ impl Options {
         let url = self.upstream.as_deref().unwrap_or_default();
         let upstream = Upstream::new(url, CONNECT, Duration::from_secs(self.timeout))?;
         let endpoint = upstream.endpoint().clone();
-        let name = endpoint.host().unwrap_or_default();
-        let name = name.trim_start_matches('[').trim_end_matches(']');
         let parties = Parties {
             zone: zone(),
-            ..Parties::of(server.as_deref().unwrap_or(name))
+            ..Parties::of(server)
         };
         let socket = TcpListener::bind(listen);
         let socket = socket.with_context(|| format!("cannot listen at {listen}"))?;

@@ -125,14 +125,16 @@ mod tests {
     use mcpinspectd::policy::situation::Parties;
 
     use super::*;
-    use crate::guard::judge::{Bench, OnFailure};
+    use crate::guard::judge::Bench;
     use crate::guard::log::Log;
+    use crate::guard::on_failure::OnFailure;
 
     fn party() -> Arc<Party> {
         let bench = Bench {
             policy: Arc::new(Policy::default()),
             on_failure: OnFailure::Closed,
             log: Log::open(None).unwrap(),
+            approver: None,
         };
         Party::new(Judge::over_http(Arc::new(bench), Parties::of("s")))
     }

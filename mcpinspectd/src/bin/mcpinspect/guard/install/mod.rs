@@ -19,7 +19,7 @@ use mcpinspectd::text::escape::printable;
 
 use self::file::Configuration;
 use self::show::NAME;
-use super::judge::{OnFailure, refuse_unknown};
+use super::on_failure::OnFailure;
 use crate::policy::load;
 
 /// Let a client start its servers through the guard
@@ -90,10 +90,9 @@ impl Install {
         if is_default && !Path::new(DIRECTORY).exists() {
             bail!("there is no policy: give one with --policy, or put files into {DIRECTORY}");
         }
-        let Some(policy) = load(&self.policy) else {
+        if load(&self.policy).is_none() {
             bail!("the policy has mistakes, so nothing was changed");
-        };
-        refuse_unknown(&policy)?;
+        }
         let mut options = Vec::new();
         if !is_default {
             for path in &self.policy {

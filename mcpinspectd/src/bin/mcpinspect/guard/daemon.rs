@@ -1,0 +1,179 @@
+//! The daemon, which knows the tools that were approved.
+//!
+//! It is asked over the bus, on a thread of its own: messages wait for an answer, but never long. A daemon
+//! that does not answer is left alone for a while, so that one that hangs costs one wait and not one a
+//! message. What it said holds until it tells of a decision, and for some seconds at most.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use futures_util::StreamExt as _;
+use mcpinspectd::bus::client::{self, ClientError, EventStream, ManagerProxy};
+use mcpinspectd::event::kind::EventKind;
+use mcpinspectd::policy::situation::ToolStatus;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// How long messages wait for an answer.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long a daemon that did not answer is not asked.
+const REST: Duration = Duration::from_secs(2);
+/// Questions that may wait. More are not answered.
+const QUEUE: usize = 256;
+
+/// Tools by name, with the hash of their definition; empty where it is not known.
+pub type Forms = Vec<(String, String)>;
+
+/// What a question leads to: a status for each tool, or why there is none.
+type Answer = Result<Vec<ToolStatus>, String>;
+
+struct Question {
+    server: String,
+    tools: Forms,
+    reply: SyncSender<Answer>,
+}
+
+/// Asks the daemon.
+pub struct Daemon {
+    questions: mpsc::Sender<Question>,
+    /// Counts the decisions that were told.
+    epoch: Arc<AtomicU64>,
+    /// Until when nothing is asked.
+    rests: Mutex<Option<Instant>>,
+}
+
+impl Daemon {
+    /// Starts the thread that asks.
+    pub fn start() -> anyhow::Result<Self> {
+        let (questions, waiting) = mpsc::channel(QUEUE);
+        let epoch = Arc::<AtomicU64>::default();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start what the bus needs")?;
+        let told = Arc::clone(&epoch);
+        std::thread::spawn(move || runtime.block_on(answer(waiting, &told)));
+        Ok(Self {
+            questions,
+            epoch,
+            rests: Mutex::new(None),
+        })
+    }
+
+    /// How many decisions were told so far: what was answered before the last one may have changed.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// How tools compare with what was accepted of them.
+    ///
+    /// # Errors
+    /// Why the daemon does not answer; empty if it was not asked because it did not answer a moment ago.
+    pub fn ask(&self, server: &str, tools: Forms) -> Answer {
+        let rests = || self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        if rests().is_some_and(|until| Instant::now() < until) {
+            return Err(String::new());
+        }
+        let answer = self.wait(server, tools);
+        *rests() = answer.is_err().then(|| Instant::now() + REST);
+        answer
+    }
+
+    fn wait(&self, server: &str, tools: Forms) -> Answer {
+        let (reply, answer): (_, Receiver<Answer>) = sync_channel(1);
+        let server = server.to_owned();
+        let question = Question {
+            server,
+            tools,
+            reply,
+        };
+        let asked = self.questions.try_send(question);
+        asked.map_err(|_| "too many questions wait for mcpinspectd".to_owned())?;
+        let late = |_| ClientError::Timeout.to_string();
+        answer.recv_timeout(PATIENCE).map_err(late)?
+    }
+}
+
+/// Answers questions until nobody can ask any more.
+async fn answer(mut waiting: mpsc::Receiver<Question>, epoch: &AtomicU64) {
+    let mut line: Option<(ManagerProxy<'static>, EventStream)> = None;
+    loop {
+        let question = tokio::select! {
+            question = waiting.recv() => question,
+            () = decisions(&mut line, epoch) => continue,
+        };
+        let Some(question) = question else {
+            return;
+        };
+        let manager = match &line {
+            Some((manager, _)) => manager.clone(),
+            None => match timeout(PATIENCE, connect()).await {
+                Ok(Ok((manager, events))) => {
+                    let manager = line.insert((manager, events)).0.clone();
+                    // Nobody listened until now.
+                    epoch.fetch_add(1, Ordering::SeqCst);
+                    manager
+                }
+                Ok(Err(error)) => {
+                    let _ = question.reply.send(Err(error.to_string()));
+                    continue;
+                }
+                Err(_) => {
+                    let _ = question.reply.send(Err(ClientError::Timeout.to_string()));
+                    continue;
+                }
+            },
+        };
+        tokio::spawn(async move {
+            let Question {
+                server,
+                tools,
+                reply,
+            } = question;
+            let asked = timeout(PATIENCE, manager.check_tools(&server, &tools)).await;
+            let answer = match asked {
+                Ok(Ok(words)) if words.len() == tools.len() => {
+                    Ok(words.iter().map(|word| status(word)).collect())
+                }
+                Ok(Ok(_)) => Err("mcpinspectd answers something else".to_owned()),
+                Ok(Err(error)) => Err(ClientError::from(error).to_string()),
+                Err(_) => Err(ClientError::Timeout.to_string()),
+            };
+            // Nobody may be waiting any more.
+            let _ = reply.send(answer);
+        });
+    }
+}
+
+async fn connect() -> Result<(ManagerProxy<'static>, EventStream), ClientError> {
+    let manager = client::connect().await?;
+    let kind = EventKind::Policy.name();
+    let events = manager.receive_event_with_args(&[(0, kind)]).await?;
+    Ok((manager, events))
+}
+
+/// Waits for decisions and counts them. Without a line to the bus it waits for ever.
+async fn decisions(line: &mut Option<(ManagerProxy<'static>, EventStream)>, epoch: &AtomicU64) {
+    let Some((_, events)) = line else {
+        return std::future::pending().await;
+    };
+    let event = events.next().await;
+    epoch.fetch_add(1, Ordering::SeqCst);
+    if event.is_none() {
+        // The bus is gone; the next question looks for it.
+        *line = None;
+    }
+}
+
+/// A word that is not known is as far from approved as one can be.
+fn status(word: &str) -> ToolStatus {
+    match word {
+        "approved" => ToolStatus::Approved,
+        "unapproved" => ToolStatus::Unapproved,
+        _ => ToolStatus::Changed,
+    }
+}

@@ -1,0 +1,300 @@
+//! A guard that asks the daemon which tools were approved.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use mcpinspect_tests::bus::{self, Bus};
+use mcpinspect_tests::daemon::{Daemon, State};
+use mcpinspect_tests::places;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Offers what stands in a file when it is asked, and answers each call.
+const SERVER: &str = r#"
+import json, pathlib, sys
+tools = pathlib.Path(__file__).with_name("tools.json")
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    result = {
+        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                       "serverInfo": {"name": "s", "version": "1"}},
+        "tools/list": {"tools": json.loads(tools.read_text())},
+        "tools/call": {"content": [{"type": "text", "text": "done"}]},
+    }[asked["method"]]
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"#;
+
+const POLICY: &str = r#"
+[[rule]]
+id = "hidden"
+when = { tool_status = "unapproved" }
+action = "hide"
+
+[[rule]]
+id = "blocked"
+when = { method = "tools/call", tool_status = "unapproved" }
+action = "block"
+"#;
+
+/// How long a decision may take until it counts in a guard. Less than what an answer holds at most.
+const SOON: Duration = Duration::from_secs(4);
+
+struct Place {
+    directory: TempDir,
+    bus: String,
+    name: String,
+}
+
+impl Place {
+    fn new(name: &str, bus: &str) -> Result<Self> {
+        let place = Self {
+            directory: tempfile::tempdir()?,
+            bus: bus.to_owned(),
+            name: format!("approvals-{name}"),
+        };
+        std::fs::write(place.path(&format!("{}.py", place.name)), SERVER)?;
+        std::fs::write(place.path("policy.toml"), POLICY)?;
+        place.offer(&[("read", "Reads."), ("write", "Writes.")])?;
+        Ok(place)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn offer(&self, tools: &[(&str, &str)]) -> Result<()> {
+        let tool = |(name, says): &(&str, &str)| json!({"name": name, "description": says, "inputSchema": {"type": "object"}});
+        let tools: Vec<Value> = tools.iter().map(tool).collect();
+        Ok(std::fs::write(
+            self.path("tools.json"),
+            Value::from(tools).to_string(),
+        )?)
+    }
+
+    /// A conversation through the guard.
+    fn talk(&self, options: &[&str]) -> Result<Conversation> {
+        let mut child = Command::new(places::program("mcpinspect")?)
+            .args(["guard", "--policy"])
+            .arg(self.path("policy.toml"))
+            .arg("--log")
+            .arg(self.path("log"))
+            .args(options)
+            .args(["--", "python3"])
+            .arg(self.path(&format!("{}.py", self.name)))
+            .env(bus::VARIABLE, &self.bus)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let lines = BufReader::new(child.stdout.take().context("output")?);
+        let mut talk = Conversation {
+            child,
+            lines,
+            id: 0,
+        };
+        talk.ask("initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}))?;
+        Ok(talk)
+    }
+
+    /// Approves a tool as it was seen last.
+    fn approve(&self, state: &State, tool: &str) -> Result<()> {
+        let approved = Command::new(places::program("mcpinspect")?)
+            .args(["approve", &self.name, tool, "--config"])
+            .arg(state.configuration())
+            .env(bus::VARIABLE, &self.bus)
+            .output()?;
+        ensure!(approved.status.success(), "{approved:?}");
+        Ok(())
+    }
+
+    fn reasons(&self) -> Result<Vec<Value>> {
+        let log = std::fs::read_to_string(self.path("log"))?;
+        let record = |line: &str| Ok(serde_json::from_str::<Value>(line)?["reason"].take());
+        log.lines().map(record).collect()
+    }
+}
+
+struct Conversation {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    id: u64,
+}
+
+impl Conversation {
+    fn ask(&mut self, method: &str, params: Value) -> Result<Value> {
+        self.id += 1;
+        let request = json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params});
+        let input = self.child.stdin.as_mut().context("input")?;
+        input.write_all(format!("{request}\n").as_bytes())?;
+        let mut line = String::new();
+        self.lines.read_line(&mut line)?;
+        let answer: Value = serde_json::from_str(&line).context(line)?;
+        ensure!(answer["id"] == self.id, "{answer}");
+        Ok(answer)
+    }
+
+    /// The names of the tools that are offered.
+    fn list(&mut self) -> Result<Vec<String>> {
+        let answer = self.ask("tools/list", json!({}))?;
+        let tools = answer["result"]["tools"].as_array().context("tools")?;
+        let names = tools.iter().filter_map(|tool| tool["name"].as_str());
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// Whether a call reaches the server.
+    fn passes(&mut self, tool: &str) -> Result<bool> {
+        let answer = self.ask("tools/call", json!({"name": tool, "arguments": {}}))?;
+        ensure!(
+            answer["result"].is_object() || answer["error"]["code"] == -32090,
+            "{answer}"
+        );
+        Ok(answer["result"].is_object())
+    }
+
+    /// Asks until these tools are offered.
+    fn wait_for(&mut self, expected: &[&str]) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let names = self.list()?;
+            if names == expected {
+                return Ok(());
+            }
+            ensure!(start.elapsed() < SOON, "{names:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What it wrote to standard error.
+    fn end(mut self) -> Result<String> {
+        drop(self.child.stdin.take());
+        let mut said = String::new();
+        let mut stderr = self.child.stderr.take().context("standard error")?;
+        stderr.read_to_string(&mut said)?;
+        self.child.wait()?;
+        Ok(said)
+    }
+}
+
+#[test]
+fn tools_are_offered_when_they_are_approved_and_gone_when_they_change() -> Result<()> {
+    let bus = Bus::start()?;
+    let state = State::on(&bus)?;
+    let mut daemon = Daemon::start(&state)?;
+    let place = Place::new("offered", &bus.address())?;
+    let mut talk = place.talk(&[])?;
+    ensure!(talk.list()?.is_empty());
+    ensure!(!talk.passes("read")?);
+    let seen = |tool: &'static str| {
+        let name = place.name.clone();
+        move |event: &Value| {
+            event["type"] == "mcp_tool_seen"
+                && event["server_id"] == json!(name)
+                && event["tool_name"] == tool
+        }
+    };
+    daemon.event("for the tool", seen("read"))?;
+
+    // While the session goes on.
+    place.approve(&state, "read")?;
+    talk.wait_for(&["read"])?;
+    ensure!(talk.passes("read")? && !talk.passes("write")?);
+    // A session that never lists, and one under another name: the daemon knows whom it talks to.
+    let mut other = place.talk(&["--server", "nothing"])?;
+    let start = Instant::now();
+    while !other.passes("read")? {
+        ensure!(start.elapsed() < SOON);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    ensure!(!other.passes("write")?);
+    ensure!(other.list()? == ["read"]);
+    ensure!(other.end()?.is_empty());
+
+    // The very listing that brings the change does not offer it.
+    place.offer(&[("read", "Reads, and sends."), ("write", "Writes.")])?;
+    ensure!(talk.list()?.is_empty());
+    ensure!(!talk.passes("read")?);
+    // Nor is a second form of an approved tool one.
+    place.offer(&[("read", "Reads."), ("read", "Reads, and sends.")])?;
+    ensure!(talk.list()?.is_empty());
+    place.offer(&[("read", "Reads.")])?;
+    ensure!(talk.list()? == ["read"]);
+
+    let reasons = place.reasons()?;
+    ensure!(reasons.iter().all(Value::is_null), "{reasons:?}");
+    ensure!(talk.end()?.is_empty());
+    daemon.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_daemon_that_does_not_answer_is_waited_for_once() -> Result<()> {
+    let bus = Bus::start()?;
+    let state = State::on(&bus)?;
+    let mut daemon = Daemon::start(&state)?;
+    let place = Place::new("silent", &bus.address())?;
+    let mut talk = place.talk(&[])?;
+    let mut open = place.talk(&["--on-failure", "open"])?;
+    ensure!(talk.list()?.is_empty() && open.list()?.is_empty());
+    daemon.event("for the tool", |event| {
+        event["type"] == "mcp_tool_seen" && event["server_id"] == json!(place.name)
+    })?;
+    place.approve(&state, "read")?;
+    talk.wait_for(&["read"])?;
+    open.wait_for(&["read"])?;
+
+    let daemon_pid = Pid::from_raw(i32::try_from(daemon.pid())?);
+    kill(daemon_pid, Signal::SIGSTOP)?;
+    // A definition about which it was not asked yet.
+    place.offer(&[("fresh", "New."), ("other", "New.")])?;
+    for (talk, expected) in [(&mut talk, 0), (&mut open, 2)] {
+        let start = Instant::now();
+        for _ in 0..20 {
+            ensure!(talk.list()?.len() == expected);
+        }
+        let taken = start.elapsed();
+        ensure!(taken < Duration::from_millis(1500), "{taken:?}");
+    }
+    kill(daemon_pid, Signal::SIGCONT)?;
+    place.offer(&[("read", "Reads."), ("other", "New.")])?;
+    talk.wait_for(&["read"])?;
+    open.wait_for(&["read"])?;
+
+    let reasons = place.reasons()?;
+    ensure!(reasons.contains(&json!("status_unknown")), "{reasons:?}");
+    let (closed, open) = (talk.end()?, open.end()?);
+    ensure!(
+        closed.contains("count as unapproved and changed"),
+        "{closed}"
+    );
+    ensure!(open.contains("count as approved"), "{open}");
+    ensure!(open.contains("says again"), "{open}");
+    daemon.stop()?;
+    Ok(())
+}
+
+#[test]
+fn without_a_daemon_the_guard_says_what_its_rules_do() -> Result<()> {
+    let place = Place::new("alone", "unix:path=/nonexistent")?;
+    let mut talk = place.talk(&[])?;
+    ensure!(talk.list()?.is_empty() && !talk.passes("read")?);
+    ensure!(place.reasons()?.contains(&json!("status_unknown")));
+    let said = talk.end()?;
+    ensure!(
+        said.contains("no system bus") && said.contains("--on-failure closed"),
+        "{said}"
+    );
+    let mut talk = place.talk(&["--on-failure", "open"])?;
+    ensure!(talk.list()? == ["read", "write"] && talk.passes("write")?);
+    ensure!(
+        talk.end()?
+            .contains("count as approved (--on-failure open)")
+    );
+    Ok(())
+}
