@@ -82,7 +82,7 @@ pub fn disagreement(fields: &McpFields, message: &[u8]) -> Option<Mirrored> {
 }
 
 /// What a field's value stands for: text that a field cannot hold is `=?base64?…?=`.
-fn decoded(value: &str) -> Cow<'_, str> {
+pub fn decoded(value: &str) -> Cow<'_, str> {
     const PREFIX: &str = "=?base64?";
     let start = value.get(..PREFIX.len());
     let inner = start

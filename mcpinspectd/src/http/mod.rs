@@ -54,7 +54,7 @@ pub mod sse;
 mod tests;
 mod two;
 
-pub use self::agreement::disagreement;
+pub use self::agreement::{decoded, disagreement};
 pub use self::anomaly::Anomaly;
 pub use self::body::Loss;
 pub use self::checked::RequestCheck;

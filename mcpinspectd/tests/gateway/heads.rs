@@ -1,5 +1,9 @@
 //! Who is let in, what passes of heads, and requests that can be read in two ways.
 
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
 use crate::stub::{Stub, raw};
 use crate::{Gateway, JUDGED, call};
 
@@ -80,6 +84,22 @@ fn strangers_are_not_let_in() {
     let answer = gateway.ask("CONNECT", "evil.example:443", "host: localhost\r\n", "");
     assert!(matches!(answer.status, 400 | 403 | 405), "{answer:?}");
     assert_eq!(stub.seen().len(), 4);
+    let decisions = gateway.decisions();
+    let told = |reason: &str, shown: &str| {
+        decisions.iter().any(|decision| {
+            let before = decision["before"].as_str().unwrap();
+            decision["action"] == "refuse" && decision["reason"] == reason && before.contains(shown)
+        })
+    };
+    assert!(
+        told("foreign_host", "POST /mcp, host: evil.example"),
+        "{decisions:?}"
+    );
+    assert!(
+        told("foreign_origin", "origin: http://evil.example"),
+        "{decisions:?}"
+    );
+    assert!(told("foreign_origin", "origin: null"), "{decisions:?}");
 }
 
 #[test]
@@ -102,6 +122,19 @@ fn requests_with_two_readings_are_refused() {
         assert_eq!(answer.status, 400, "{fields}");
         assert_eq!(answer.body.len(), 46, "{answer:?}");
     }
+    let told = || {
+        let decisions = gateway.decisions();
+        let told = decisions
+            .iter()
+            .filter(|decision| decision["reason"] == "ambiguous_request");
+        told.count()
+    };
+    // A connection is looked at once it has ended.
+    let start = Instant::now();
+    while told() < 7 && start.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(told(), 7);
     for (fields, expected) in [
         (
             "content-type: application/json\r\ncontent-type: text/plain\r\n",
@@ -141,6 +174,43 @@ fn heads_agree_with_their_messages() {
     let answer = gateway.ask("POST", "/mcp", "mcp-method: tools/call\r\n", &batch);
     assert_eq!(answer.status, 400);
     assert_eq!(stub.seen().len(), 1);
+
+    // Fields that repeat an argument.
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "a", "arguments": {"region": "eu", "count": 3}}});
+    for (fields, expected) in [
+        ("mcp-param-region: eu\r\nmcp-param-n: 3\r\n", 200),
+        ("mcp-param-region: us\r\n", 400),
+        ("mcp-param-region: eu\r\nmcp-param-region: eu\r\n", 400),
+    ] {
+        let answer = gateway.ask("POST", "/mcp", fields, &body.to_string());
+        assert_eq!(answer.status, expected, "{fields}");
+    }
+    let decisions = gateway.decisions();
+    let told = decisions
+        .iter()
+        .filter(|decision| decision["reason"] == "header_mismatch");
+    assert_eq!(told.count(), 5, "{decisions:?}");
+}
+
+#[test]
+fn fields_follow_what_a_rule_changes() {
+    let stub = echo();
+    let policy = "[[rule]]\nid = \"near\"\nwhen = { tool = \"a\" }\naction = \"modify\"\nset = [{ path = \"arguments.region\", value = \"eu\" }]\n";
+    let gateway = Gateway::before(policy, &stub);
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "a", "arguments": {"region": "us", "count": 3}}});
+    let fields = "mcp-param-region: us\r\nmcp-param-count: 3\r\n";
+    let answer = gateway.ask("POST", "/mcp", fields, &body.to_string());
+    assert_eq!(answer.status, 200);
+    let seen = stub.seen();
+    assert_eq!(seen[0].field("mcp-param-region"), Some("eu"));
+    assert_eq!(seen[0].field("mcp-param-count"), Some("3"));
+    assert!(
+        seen[0].body.contains(r#""region":"eu""#),
+        "{}",
+        seen[0].body
+    );
 }
 
 #[test]

@@ -45,7 +45,7 @@ use tokio::time::timeout;
 
 pub use self::endpoint::{Endpoint, is_same_server, resolve, shown};
 use self::link::Link;
-pub use self::outgoing::{Outgoing, Tools};
+pub use self::outgoing::{Outgoing, Tools, header_value};
 
 /// Messages that wait to be sent, and to be taken.
 const QUEUE: usize = 64;

@@ -146,7 +146,7 @@ fn annotated(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Parameter>)
 }
 
 /// A header's value: what is not plain text, or could be mistaken for this, is in base64.
-fn header_value(text: &str) -> HeaderValue {
+pub fn header_value(text: &str) -> HeaderValue {
     let is_plain = text.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
         && text.trim() == text
         && !text.starts_with("=?base64?");

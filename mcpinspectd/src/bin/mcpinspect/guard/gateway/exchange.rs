@@ -21,6 +21,8 @@ use super::asked::{Asked, Passed, judged};
 use super::body::Flow;
 use super::heads::{self, METHOD, NAME, SESSION};
 use super::hub::Hub;
+use super::params;
+use super::refusals;
 use super::reply::{self, INVALID, MISMATCH};
 use super::room::Held;
 use super::said::Said;
@@ -32,30 +34,48 @@ const WHOLE: Duration = Duration::from_secs(300);
 /// The longest name of a session, in bytes.
 const MAX_SESSION: usize = 1024;
 
-type Refused = Box<Response<Flow>>;
+/// A request that does not come in.
+struct Refusal {
+    response: Response<Flow>,
+    /// Why, in a word; `None` if a record says so already.
+    reason: Option<&'static str>,
+}
+
+type Refused = Box<Refusal>;
 
 /// Serves a request.
 pub async fn serve(hub: Arc<Hub>, peer: IpAddr, request: Request<Incoming>) -> Response<Flow> {
-    match exchange(hub, peer, request).await {
+    let (head, body) = request.into_parts();
+    let shown = refusals::Request::of(&head);
+    match exchange(Arc::clone(&hub), peer, head, body).await {
         Ok(response) => response,
-        Err(refused) => *refused,
+        Err(refused) => {
+            if let Some(reason) = refused.reason {
+                hub.refused(&shown, reason);
+            }
+            refused.response
+        }
     }
 }
 
-fn refuse<T>(status: StatusCode, words: &str) -> Result<T, Refused> {
-    Err(Box::new(reply::refusal(status, None, INVALID, words)))
+fn refuse<T>(status: StatusCode, reason: &'static str, words: &str) -> Result<T, Refused> {
+    Err(Box::new(Refusal {
+        response: reply::refusal(status, None, INVALID, words),
+        reason: Some(reason),
+    }))
 }
 
 async fn exchange(
     hub: Arc<Hub>,
     peer: IpAddr,
-    request: Request<Incoming>,
+    head: request::Parts,
+    body: Incoming,
 ) -> Result<Response<Flow>, Refused> {
-    let (head, body) = request.into_parts();
     check(&hub, &head)?;
     let path = head.uri.path_and_query().map_or("/", |all| all.as_str());
     let Some(uri) = hub.upstream.at(path) else {
-        return refuse(StatusCode::BAD_REQUEST, "the request has no usable path");
+        let words = "the request has no usable path";
+        return refuse(StatusCode::BAD_REQUEST, "no_path", words);
     };
     let (body, _held) = read(&hub, body).await?;
     let mut said = Said::read(&body);
@@ -63,18 +83,20 @@ async fn exchange(
     let Ok((party, exchange)) = hub.place(peer, path, &head.headers, begins) else {
         return refuse(
             StatusCode::SERVICE_UNAVAILABLE,
+            "too_many_sessions",
             "all sessions that the gateway has room for are in use; `--max-sessions` allows more",
         );
     };
     let mut headers = heads::upward(&head.headers);
-    if let Some(field) = disagreement(&heads::mcp(&head.headers), &body) {
-        party
-            .judge
-            .ambiguous(Direction::ClientToServer, &body, "header_mismatch");
-        let words = format!("{} does not say what the message says", field.as_str());
-        let status = StatusCode::BAD_REQUEST;
-        let refusal = reply::refusal(status, said.only(), MISMATCH, &words);
-        return Err(Box::new(refusal));
+    if let Some(field) = mismatch(&head.headers, &body) {
+        let judge = &party.judge;
+        let reason = "header_mismatch";
+        let is_untold = judge.ambiguous(Direction::ClientToServer, &body, reason);
+        let words = format!("{field} does not say what the message says");
+        return Err(Box::new(Refusal {
+            response: reply::refusal(StatusCode::BAD_REQUEST, said.only(), MISMATCH, &words),
+            reason: is_untold.then_some(reason),
+        }));
     }
     let mut asked = Asked {
         nobody: hub.nobody(peer, &head.headers),
@@ -98,6 +120,7 @@ async fn exchange(
             Passed::AsIs => {}
             Passed::Nothing => return Ok(asked.kept_back(&said, judged.is_unreadable).await),
             Passed::Changed(changed) => {
+                params::follow(&mut headers, &message, &changed);
                 message = changed;
                 repeat(&mut headers, &message);
                 said = Said::read(&message);
@@ -109,29 +132,42 @@ async fn exchange(
     Ok(send(asked, message).await)
 }
 
+/// The field of a head that says something else than the message.
+fn mismatch(headers: &HeaderMap, body: &[u8]) -> Option<String> {
+    let field = disagreement(&heads::mcp(headers), body).map(|field| field.as_str().to_owned());
+    field.or_else(|| Some(params::disagreement(headers, body)?.to_string()))
+}
+
 /// Whether a request may come in, by its head.
 fn check(hub: &Hub, head: &request::Parts) -> Result<(), Refused> {
     if let Err(shut) = hub.gate.check(&head.uri, &head.headers) {
-        return refuse(StatusCode::FORBIDDEN, &shut.to_string());
+        return refuse(StatusCode::FORBIDDEN, shut.reason(), &shut.to_string());
     }
     if head.method == Method::CONNECT {
-        return refuse(StatusCode::METHOD_NOT_ALLOWED, "there are no tunnels here");
+        let words = "there are no tunnels here";
+        return refuse(StatusCode::METHOD_NOT_ALLOWED, "tunnel", words);
     }
     if let Some(name) = heads::repeated(&head.headers) {
         let words = format!("the field `{name}` may stand there once");
-        return refuse(StatusCode::BAD_REQUEST, &words);
+        return refuse(StatusCode::BAD_REQUEST, "repeated_field", &words);
     }
     let session = head.headers.get(SESSION);
     if session.is_some_and(|session| session.len() > MAX_SESSION) {
-        return refuse(StatusCode::BAD_REQUEST, "the session's name is too long");
+        let words = "the session's name is too long";
+        return refuse(StatusCode::BAD_REQUEST, "session_too_long", words);
     }
     let coding = head.headers.get(CONTENT_ENCODING);
     if coding.is_some_and(|coding| Coding::of(coding.as_bytes()) != Coding::Identity) {
         let words = "messages to the gateway must not be compressed";
-        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, words);
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "compressed", words);
     }
     if heads::has_foreign_alphabet(&head.headers) {
-        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "JSON is UTF-8");
+        let words = "JSON is UTF-8";
+        return refuse(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "foreign_alphabet",
+            words,
+        );
     }
     Ok(())
 }
@@ -139,7 +175,7 @@ fn check(hub: &Hub, head: &request::Parts) -> Result<(), Refused> {
 fn too_large<T>() -> Result<T, Refused> {
     let limit = DEFAULT_MAX_FRAME >> 20;
     let words = format!("the message is larger than {limit} MiB");
-    refuse(StatusCode::PAYLOAD_TOO_LARGE, &words)
+    refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_long", &words)
 }
 
 /// Reads a client's body, and holds memory for it.
@@ -155,9 +191,13 @@ async fn read(hub: &Hub, mut body: Incoming) -> Result<(Bytes, Held), Refused> {
                 Ok(None) => break,
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(_))) => {
-                    return refuse(StatusCode::BAD_REQUEST, "the message broke off");
+                    let words = "the message broke off";
+                    return refuse(StatusCode::BAD_REQUEST, "broken_off", words);
                 }
-                Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the message stalled"),
+                Err(_) => {
+                    let words = "the message stalled";
+                    return refuse(StatusCode::REQUEST_TIMEOUT, "stalled", words);
+                }
             };
             let Some(piece) = frame.data_ref() else {
                 continue;
@@ -167,7 +207,7 @@ async fn read(hub: &Hub, mut body: Incoming) -> Result<(Bytes, Held), Refused> {
             }
             if !held.set(bytes.len() + piece.len()) {
                 let words = "the gateway holds too many messages; try again later";
-                return refuse(StatusCode::SERVICE_UNAVAILABLE, words);
+                return refuse(StatusCode::SERVICE_UNAVAILABLE, "no_room", words);
             }
             bytes.extend_from_slice(piece);
         }
@@ -175,7 +215,10 @@ async fn read(hub: &Hub, mut body: Incoming) -> Result<(Bytes, Held), Refused> {
     };
     match timeout(WHOLE, all).await {
         Ok(bytes) => Ok((bytes?, held)),
-        Err(_) => refuse(StatusCode::REQUEST_TIMEOUT, "the message took too long"),
+        Err(_) => {
+            let words = "the message took too long";
+            refuse(StatusCode::REQUEST_TIMEOUT, "stalled", words)
+        }
     }
 }
 

@@ -32,6 +32,17 @@ pub enum Shut {
     Origin(String),
 }
 
+impl Shut {
+    /// Why, in a word.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoHost => "no_host",
+            Self::Host(_) => "foreign_host",
+            Self::Origin(_) => "foreign_origin",
+        }
+    }
+}
+
 impl Gate {
     /// Lets these in, too.
     pub fn new(hosts: &[String], origins: &[String]) -> Self {

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::gate::Gate;
 use super::heads::SESSION;
+use super::refusals::{self, Refusals};
 use super::room::Room;
 use super::sessions::{Full, Key, Party, Table};
 use super::upstream::Upstream;
@@ -26,6 +27,7 @@ pub struct Hub {
     pub ending: watch::Receiver<bool>,
     bench: Arc<Bench>,
     parties: Parties,
+    refusals: Refusals,
     exchanges: AtomicU64,
     hasher: RandomState,
 }
@@ -49,6 +51,7 @@ impl Hub {
             ending,
             bench,
             parties,
+            refusals: Refusals::default(),
             exchanges: AtomicU64::new(1),
             hasher: RandomState::new(),
         }
@@ -60,6 +63,12 @@ impl Hub {
             Arc::clone(&self.bench),
             self.parties.clone(),
         ))
+    }
+
+    /// Writes down that a request does not come in.
+    pub fn refused(&self, request: &refusals::Request, reason: &'static str) {
+        let record = self.refusals.record(&self.parties.server, request, reason);
+        self.bench.log.write(record.as_slice());
     }
 
     /// The name of those who name no session.

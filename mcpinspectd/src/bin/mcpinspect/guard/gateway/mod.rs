@@ -12,7 +12,8 @@
 //! - `wire`: the bytes of a connection
 //! - `gate`: who may knock
 //! - `exchange`, `asked`, `answer`, `stream`: one request, its response, and a stream of events
-//! - `heads`, `body`, `blocks`, `said`, `reply`: fields, bodies, events, and what they say
+//! - `heads`, `params`, `body`, `blocks`, `said`, `reply`: fields, bodies, events, and what they say
+//! - `refusals`: what does not come in
 //! - `sessions`, `room`: what is remembered, and how much
 //! - `upstream`: the server
 //! - `hub`: what all connections share
@@ -25,6 +26,8 @@ mod exchange;
 mod gate;
 mod heads;
 mod hub;
+mod params;
+mod refusals;
 mod reply;
 mod room;
 mod said;

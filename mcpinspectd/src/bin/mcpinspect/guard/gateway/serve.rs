@@ -22,6 +22,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::body::Flow;
 use super::exchange;
 use super::hub::Hub;
+use super::refusals;
 use super::wire::Wire;
 
 /// Most connections at a time; others wait.
@@ -110,19 +111,27 @@ async fn connection(stream: TcpStream, hub: Arc<Hub>) {
     // What is written is a whole message or event.
     let _ = stream.set_nodelay(true);
     let mut ending = hub.ending.clone();
+    let own = Arc::clone(&hub);
     let service = service_fn(move |request: Request<Incoming>| {
         let hub = Arc::clone(&hub);
         async move { Ok::<Response<Flow>, io::Error>(exchange::serve(hub, peer.ip(), request).await) }
     });
+    let wire = Wire::new(stream);
+    let anomaly = wire.anomaly();
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(128 << 10)
-        .serve_connection(TokioIo::new(Wire::new(stream)), service);
+        .serve_connection(TokioIo::new(wire), service);
     let mut connection = pin!(connection);
     // Its end is the client's business: it is gone, or knows what it did.
     tokio::select! {
-        _ = connection.as_mut() => return,
+        _ = connection.as_mut() => {
+            if let Some(anomaly) = anomaly.get() {
+                own.refused(&refusals::Request::unread(anomaly), "ambiguous_request");
+            }
+            return;
+        }
         _ = ending.wait_for(|is_ending| *is_ending) => {}
     }
     connection.as_mut().graceful_shutdown();

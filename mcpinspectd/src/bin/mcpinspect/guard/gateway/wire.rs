@@ -3,6 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,10 +17,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const REFUSED: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: 46\r\n\r\nThe request can be read in more than one way.\n";
 
+/// What could be read in two ways, if that has ended a connection: the library passes it on only where it had
+/// begun to read.
+pub type Anomaly = Arc<OnceLock<&'static str>>;
+
 /// A connection.
 pub struct Wire {
     stream: TcpStream,
     check: RequestCheck,
+    found: Anomaly,
     /// Whether a response has begun.
     has_spoken: bool,
     /// Runs out when the client has taken nothing for too long.
@@ -31,9 +37,15 @@ impl Wire {
         Self {
             stream,
             check: RequestCheck::new(Limits::default()),
+            found: Anomaly::default(),
             has_spoken: false,
             stalled: None,
         }
+    }
+
+    /// Where it says what could be read in two ways.
+    pub fn anomaly(&self) -> Anomaly {
+        Arc::clone(&self.found)
     }
 
     /// Notes that the client took something, or did not.
@@ -67,6 +79,7 @@ impl AsyncRead for Wire {
         let new = into.filled().get(before..).unwrap_or_default();
         if let Err(anomaly) = this.check.push(new) {
             into.set_filled(before);
+            let _ = this.found.set(anomaly.as_str());
             if !this.has_spoken {
                 // It closes the connection anyway.
                 let _ = this.stream.try_write(REFUSED);
