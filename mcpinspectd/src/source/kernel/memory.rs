@@ -272,7 +272,11 @@ mod tests {
         ]
         .into();
         let streams = vec![stream(1), stream(2), stream(3)];
-        let kept = still_there(streams.clone(), &[own_process.clone()], &holders);
+        let kept = still_there(
+            streams.clone(),
+            std::slice::from_ref(&own_process),
+            &holders,
+        );
         assert_eq!(kept, [stream(1)]);
         let another = ProcessSnapshot {
             start_time: own_process.start_time + 1,
