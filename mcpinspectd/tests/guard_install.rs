@@ -274,6 +274,7 @@ fn what_cannot_be_done_is_refused_with_what_to_do() {
     home.write(".cursor/mcp.json", CURSOR);
     let policy = home.path("policy.toml");
     let policy = policy.to_str().unwrap();
+    home.write("prose.json", "servers: none\n");
     let install = |arguments: &[&str]| {
         let mut all = vec!["install", "--policy", policy];
         all.extend(arguments);
@@ -282,13 +283,14 @@ fn what_cannot_be_done_is_refused_with_what_to_do() {
     for (arguments, part) in [
         (
             &["emacs"][..],
-            "known are claude-code, claude-desktop, cursor",
+            "known are claude-code, claude-desktop, codex, cursor",
         ),
         (&["zed"], "it would be ~/.config/zed/settings.json"),
         (&["./none.json"], "none.json"),
         (&["cursor", "gone"], "it has files, plain, remote"),
         (&["cursor", "remote"], "it is at a URL"),
-        (&["policy.toml"], "it is not JSON"),
+        (&["policy.toml"], "has no servers"),
+        (&["prose.json"], "it is not JSON"),
         (&["/"], "is not a file"),
         (&["/dev/null"], "is not a regular file"),
     ] {

@@ -48,6 +48,7 @@ const fn config_file(client: &'static str, path: &'static str, layout: Layout) -
 }
 
 const MCP_SERVERS: Layout = Layout::Key("mcpServers");
+const OPENCODE: Layout = Layout::Key("mcp");
 
 /// Searched in a project's directory and above.
 const PROJECT_FILES: &[ConfigFile] = &[
@@ -56,6 +57,11 @@ const PROJECT_FILES: &[ConfigFile] = &[
     config_file("vscode", ".vscode/mcp.json", Layout::Key("servers")),
     config_file("gemini", ".gemini/settings.json", MCP_SERVERS),
     config_file("zed", ".zed/settings.json", Layout::Key("context_servers")),
+    config_file("codex", ".codex/config.toml", Layout::Codex),
+    config_file("opencode", "opencode.json", OPENCODE),
+    config_file("opencode", "opencode.jsonc", OPENCODE),
+    config_file("opencode", ".opencode/opencode.json", OPENCODE),
+    config_file("opencode", ".opencode/opencode.jsonc", OPENCODE),
 ];
 
 /// Searched in the home directory.
@@ -94,6 +100,9 @@ pub(super) const HOME_FILES: &[ConfigFile] = &[
         ".config/zed/settings.json",
         Layout::Key("context_servers"),
     ),
+    config_file("codex", ".codex/config.toml", Layout::Codex),
+    config_file("opencode", ".config/opencode/opencode.json", OPENCODE),
+    config_file("opencode", ".config/opencode/opencode.jsonc", OPENCODE),
 ];
 
 /// The names of each client's programs: the longest part of the name that identifies the client.
@@ -106,6 +115,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("windsurf", "windsurf"),
     ("gemini", "gemini"),
     ("zed", "zed"),
+    ("codex", "codex"),
+    ("opencode", "opencode"),
 ];
 
 type Servers = Arc<Vec<ConfiguredServer>>;

@@ -32,6 +32,9 @@ const MAX_DESCRIBED: usize = 16 * MAX_SERVERS;
 /// Largest description of one server, in bytes.
 pub(super) const MAX_ENTRY: usize = 64 * 1024;
 
+/// The table that has Codex's servers.
+pub(super) const CODEX: &str = "mcp_servers";
+
 /// A server as a configuration describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConfiguredServer {
@@ -51,6 +54,8 @@ pub(super) enum Layout {
     Key(&'static str),
     /// `{"mcp": {"servers": {NAME: …}}}`
     VsCodeSettings,
+    /// TOML: `[mcp_servers.NAME]`
+    Codex,
     /// `{"mcpServers": …, "projects": {PATH: {"mcpServers": …}}}`
     ClaudeCode,
 }
@@ -92,7 +97,7 @@ pub(super) fn read(path: &Path, reader: &Reader) -> Option<Vec<u8>> {
 
 /// The servers in a file, in the order of their names; empty if the file cannot be parsed.
 pub(super) fn parse(text: Vec<u8>, layout: Layout) -> Vec<ConfiguredServer> {
-    let Some(text) = json(text) else {
+    let Some(text) = json(text, layout) else {
         return Vec::new();
     };
     let described = descriptions(&text, layout).into_iter();
@@ -112,7 +117,7 @@ pub(super) fn describe(
     name: &str,
     directory: &Path,
 ) -> Option<String> {
-    let text = json(text)?;
+    let text = json(text, layout)?;
     let mut found = descriptions(&text, layout);
     found.retain(|(other, _, project)| {
         other == name
@@ -125,8 +130,13 @@ pub(super) fn describe(
     found.first().map(|(_, raw, _)| (*raw).to_owned())
 }
 
-/// A configuration without its comments.
-fn json(mut text: Vec<u8>) -> Option<String> {
+/// A configuration as JSON, without its comments.
+fn json(mut text: Vec<u8>, layout: Layout) -> Option<String> {
+    if let Layout::Codex = layout {
+        let mut file: toml::Table = toml::from_str(str::from_utf8(&text).ok()?).ok()?;
+        file.retain(|key, _| key == CODEX);
+        return serde_json::to_string(&file).ok();
+    }
     jsonc::to_json(&mut text);
     String::from_utf8(text).ok()
 }
@@ -136,6 +146,7 @@ pub(super) fn descriptions(text: &str, layout: Layout) -> Vec<(String, &str, Opt
     let mut found = Vec::new();
     match layout {
         Layout::Key(key) => add(&mut found, member(text, key), None),
+        Layout::Codex => add(&mut found, member(text, CODEX), None),
         Layout::VsCodeSettings => {
             let mcp = member(text, "mcp");
             add(&mut found, mcp.and_then(|mcp| member(mcp, "servers")), None);
@@ -164,11 +175,12 @@ fn add<'t>(
     );
 }
 
-/// A command as clients write it: Zed nests `command.path`.
+/// A command as clients write it: Zed nests `command.path`, OpenCode has one list.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Command {
     Path(String),
+    Words(Vec<Argument>),
     Nested {
         path: String,
         #[serde(default)]
@@ -197,11 +209,12 @@ impl Argument {
 /// A command and its arguments.
 pub(super) fn argv(command: Command, args: Vec<Argument>) -> Vec<String> {
     let (path, nested) = match command {
-        Command::Path(path) => (path, Vec::new()),
-        Command::Nested { path, args } => (path, args),
+        Command::Path(path) => (Some(path), Vec::new()),
+        Command::Words(words) => (None, words),
+        Command::Nested { path, args } => (Some(path), args),
     };
     let words = nested.into_iter().chain(args).map(Argument::text);
-    std::iter::once(path).chain(words).collect()
+    path.into_iter().chain(words).collect()
 }
 
 /// Parses the description of one server.
@@ -218,12 +231,14 @@ fn entry(name: String, raw: &str, project: Option<String>) -> Option<ConfiguredS
         return None;
     }
     let Description { command, args, cwd } = serde_json::from_str(raw).ok()?;
-    Some(ConfiguredServer {
+    let argv = argv(command, args);
+    let server = ConfiguredServer {
         name,
-        argv: argv(command, args),
+        argv,
         cwd,
         project,
-    })
+    };
+    (!server.argv.is_empty()).then_some(server)
 }
 
 /// The value of one member of an object, unparsed; the last one if the member is repeated.
@@ -305,10 +320,34 @@ mod tests {
         );
     }
 
+    #[test]
+    fn lists_and_toml_are_read() {
+        let opencode = r#"{"mcp": {"a": {"type": "local", "command": ["npx", "-y", 1]}, "b": {"type": "remote", "url": "x"}, "c": {"command": []}}}"#;
+        let entries = parse(opencode.into(), Layout::Key("mcp"));
+        assert_eq!(entries.len(), 1);
+        assert_eq!(entries[0].argv, ["npx", "-y", "1"]);
+        let codex = "a = 1\n[mcp_servers.files]\ncommand = 'npx'\nargs = [\"-y\"]\nenv = { A = \"b\" }\n[mcp_servers.remote]\nurl = 'x'\n";
+        let entries = parse(codex.into(), Layout::Codex);
+        assert_eq!(entries.len(), 1);
+        assert_eq!(
+            (&*entries[0].name, entries[0].argv.join(" ")),
+            ("files", "npx -y".to_owned())
+        );
+        for text in [
+            "",
+            "[",
+            "mcp_servers = 1",
+            "[mcp_servers]\na = 1",
+            "\u{feff}",
+        ] {
+            assert_eq!(parse(text.into(), Layout::Codex), []);
+        }
+    }
+
     proptest! {
         #[test]
         fn any_file(bytes in prop::collection::vec(any::<u8>(), 0..200), text in "[\\[\\]{}\":,/* a-c\\\\]{0,60}") {
-            for layout in [MCP_SERVERS, Layout::VsCodeSettings, Layout::ClaudeCode] {
+            for layout in [MCP_SERVERS, Layout::VsCodeSettings, Layout::ClaudeCode, Layout::Codex] {
                 let _ = parse(bytes.clone(), layout);
                 let _ = parse(text.clone().into_bytes(), layout);
                 let _ = parse(format!("{{\"mcpServers\":{{\"a\":{text}}}}}").into_bytes(), layout);

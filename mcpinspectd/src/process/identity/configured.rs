@@ -95,6 +95,8 @@ struct Description {
     command: Option<Command>,
     args: Vec<Argument>,
     cwd: Option<String>,
+    /// OpenCode says `environment`.
+    #[serde(alias = "environment")]
     env: BTreeMap<String, Argument>,
     url: Option<String>,
     http_url: Option<String>,

@@ -5,6 +5,8 @@
 //! the exact reverse of putting in. The server's own command keeps its spelling and becomes the word behind
 //! `--`; where a server had no arguments, the blanks inside the brackets of the new list tell so.
 
+pub(super) mod codex;
+
 use std::ops::Range;
 
 use thiserror::Error;
@@ -76,6 +78,9 @@ pub enum EditError {
     /// It cannot be read.
     #[error("it is not JSON, also without its comments: {0}")]
     NotJson(String),
+    /// It cannot be read.
+    #[error("it is not TOML: {0}")]
+    NotToml(String),
     /// It is too large.
     #[error("it describes more than {MAX_SERVERS} servers")]
     TooMany,
@@ -197,6 +202,8 @@ struct Start<'t> {
     command: Word,
     /// Where the member that has the command begins.
     key: usize,
+    /// Whether the command and its arguments are one list, as OpenCode has them.
+    is_list: bool,
     /// The list of arguments with its brackets, and where the member begins.
     arguments: Option<(Range<usize>, usize, Vec<Word>)>,
 }
@@ -231,6 +238,9 @@ impl<'t> Start<'t> {
                 false => Outcome::Unusable("it has neither a command nor a URL"),
             });
         };
+        if blank[command.clone()].starts_with('[') {
+            return Self::of_list(text, blank, command);
+        }
         let (name, command, args) = match blank[command.clone()].starts_with('{') {
             false => ("command", command, one(&found, Key::Args)?),
             // Zed's older form.
@@ -247,6 +257,7 @@ impl<'t> Start<'t> {
         });
         Ok(Self {
             text,
+            is_list: false,
             key: key_before(blank, command.start, name)?,
             command: Word {
                 text: serde_json::from_str(&blank[command.clone()])
@@ -254,6 +265,20 @@ impl<'t> Start<'t> {
                 at: command,
             },
             arguments: arguments.transpose()?,
+        })
+    }
+
+    fn of_list(text: &'t str, blank: &str, list: Range<usize>) -> Result<Self, Outcome> {
+        let mut words = words(blank, &blank[list.clone()])?;
+        if words.is_empty() {
+            return Err(Outcome::Unusable("its command is empty"));
+        }
+        Ok(Self {
+            text,
+            key: list.start,
+            is_list: true,
+            command: words.remove(0),
+            arguments: Some((list.clone(), list.start, words)),
         })
     }
 
@@ -274,7 +299,7 @@ impl<'t> Start<'t> {
     /// The description with a guard in front.
     fn guard(&self, program: &str, options: &[String]) -> Result<String, Outcome> {
         let words = self.words();
-        let is_line = words.is_empty() && self.command.text.contains(' ');
+        let is_line = !self.is_list && words.is_empty() && self.command.text.contains(' ');
         if is_line && !self.command.text.starts_with('/') {
             return Err(Outcome::Unusable(
                 "its command is a whole line: write the first word as `command`, the others as `args`",
@@ -284,7 +309,15 @@ impl<'t> Start<'t> {
         let own = &self.text[self.command.at.clone()];
         let mut before = vec![quoted("guard")];
         before.extend(options.iter().map(|option| quoted(option)));
-        before.extend([quoted("--"), own.to_owned()]);
+        before.push(quoted("--"));
+        if self.is_list {
+            let first = self.command.at.start;
+            let gap = blanks_before(self.text, first);
+            before.insert(0, quoted(program));
+            let list: String = before.iter().map(|word| format!("{word},{gap}")).collect();
+            return Ok(with(self.text, vec![(first..first, list)]));
+        }
+        before.push(own.to_owned());
         let list = match (&self.arguments, words.first()) {
             (Some(_), Some(first)) => {
                 let gap = blanks_before(self.text, first.at.start);
@@ -313,6 +346,10 @@ impl<'t> Start<'t> {
         let (Some(first), Some(own_word)) = (words.first(), words.get(own)) else {
             return self.text.to_owned();
         };
+        if self.is_list {
+            let gone = self.command.at.start..own_word.at.start;
+            return with(self.text, vec![(gone, String::new())]);
+        }
         let command = self.text[own_word.at.clone()].to_owned();
         let gone = match words.get(own + 1) {
             Some(next) => first.at.start..next.at.start,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::clients;
 use super::config_file::{self, Layout};
 use super::configured::Place;
-use super::edit::{Change, EditError, Edited, edit};
+use super::edit::{Change, EditError, Edited, codex, edit};
 use super::normal;
 
 /// Largest file that is changed, in bytes.
@@ -17,6 +17,7 @@ const ANY: &[Layout] = &[
     Layout::Key("servers"),
     Layout::Key("context_servers"),
     Layout::VsCodeSettings,
+    Layout::Key("mcp"),
 ];
 
 /// A configuration.
@@ -31,12 +32,16 @@ impl ClientFile {
     /// A file that a person named: known by its place, or by what is in it.
     pub fn at(path: &Path) -> Self {
         let mut known = clients::known().filter(|file| path.ends_with(file.path));
-        Self {
-            path: path.to_owned(),
-            layouts: known
-                .next()
-                .map_or_else(|| ANY.to_vec(), |file| vec![file.layout]),
-        }
+        let is_toml = path
+            .extension()
+            .is_some_and(|extension| extension == "toml");
+        let layouts = match known.next() {
+            Some(file) => vec![file.layout],
+            None if is_toml => vec![Layout::Codex],
+            None => ANY.to_vec(),
+        };
+        let path = path.to_owned();
+        Self { path, layouts }
     }
 
     /// Its text after a change of all servers, or of the one of a name.
@@ -49,7 +54,10 @@ impl ClientFile {
         server: Option<&str>,
         change: Change<'_>,
     ) -> Result<Edited, EditError> {
-        edit(text, &self.layouts, server, change)
+        match self.layouts.as_slice() {
+            [Layout::Codex] => codex::edit(text, server, change),
+            layouts => edit(text, layouts, server, change),
+        }
     }
 }
 

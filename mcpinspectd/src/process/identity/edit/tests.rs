@@ -100,6 +100,40 @@ fn every_layout_is_changed() {
 }
 
 #[test]
+fn a_command_may_be_one_list() {
+    let layout = &[Layout::Key("mcp")];
+    let edited = |text: &str, change| edit(text.as_bytes(), layout, None, change).unwrap();
+    for (before, after) in [
+        (
+            "{\"mcp\": {\"a\": {\"type\": \"local\", \"command\": [\"npx\", \"-y\"], \"enabled\": true}}}",
+            "{\"mcp\": {\"a\": {\"type\": \"local\", \"command\": [\"/usr/bin/mcpinspect\", \"guard\", \"--server=a\", \"--\", \"npx\", \"-y\"], \"enabled\": true}}}",
+        ),
+        (
+            "{\"mcp\": {\"a\": {\"command\": [\n  // yes\n  \"c d\",\n]}}}",
+            "{\"mcp\": {\"a\": {\"command\": [\n  // yes\n  \"/usr/bin/mcpinspect\",\n  \"guard\",\n  \"--server=a\",\n  \"--\",\n  \"c d\",\n]}}}",
+        ),
+    ] {
+        assert_eq!(edited(before, GUARD).text, after);
+        assert_eq!(edited(after, GUARD).text, after);
+        assert_eq!(edited(after, Change::Unguard).text, before);
+    }
+    for (server, outcome) in [
+        (r#"{"type": "remote", "url": "https://x"}"#, Outcome::Url),
+        (
+            r#"{"command": []}"#,
+            Outcome::Unusable("its command is empty"),
+        ),
+        (
+            r#"{"command": ["a", null]}"#,
+            Outcome::Unusable("its arguments are not a list of texts"),
+        ),
+    ] {
+        let text = format!(r#"{{"mcp":{{"a":{server}}}}}"#);
+        assert_eq!(outcomes(&edited(&text, GUARD)), [outcome], "{server}");
+    }
+}
+
+#[test]
 fn other_options_replace_the_former_ones() {
     let before = r#"{"mcpServers":{"a":{"command":"c","args":["x"]}}}"#;
     let by_hand = r#"{"mcpServers":{"a":{"command":"mcpinspect","args":["guard","--policy","p","--","c","x"]}}}"#;
@@ -204,8 +238,15 @@ prop_compose! {
         args_first in any::<bool>(),
         more in any::<bool>(),
         comma in any::<bool>(),
+        is_list in any::<bool>(),
     ) -> String {
         let b = |n: usize| blanks[n % 16].as_str();
+        if is_list {
+            let words = words.iter().flatten().map(|word| format!(",{}{word}{}", b(4), b(5)));
+            let words: String = words.collect();
+            let trailing = if comma { "," } else { "" };
+            return format!("{{{}\"command\":{}[{}\"{command}\"{words}{trailing}{}]}}", b(0), b(1), b(2), b(3));
+        }
         let command = format!("{}\"command\"{}:{}\"{command}\"{}", b(0), b(1), b(2), b(3));
         let mut members = vec![command];
         if let Some(words) = words {

@@ -58,7 +58,7 @@ pub struct Uninstall {
 /// Whose servers.
 #[derive(clap::Args)]
 struct Which {
-    /// The client: claude-code, claude-desktop, cursor, gemini, vscode, windsurf, zed; or the path of a configuration.
+    /// The client: claude-code, claude-desktop, codex, cursor, gemini, opencode, vscode, windsurf, zed; or the path of a configuration.
     client: String,
     /// The server's name in the configuration. Default: all servers.
     server: Option<String>,
@@ -184,7 +184,7 @@ impl Which {
         let Some(name) = &self.server else {
             ensure!(
                 all().next().is_some(),
-                "{paths} has no servers where clients look for them (`mcpServers`, `servers`, `context_servers`)"
+                "{paths} has no servers where clients look for them (`mcpServers`, `servers`, `context_servers`, `mcp`, `mcp_servers`)"
             );
             return Ok(());
         };
