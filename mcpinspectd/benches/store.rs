@@ -185,7 +185,7 @@ fn write(path: &Path, exchanges: u64, rate: u64) {
     }
 }
 
-/// A session of a file, as it is said.
+/// A recorded session, replayed message by message.
 struct Recorded {
     script: Script,
     messages: std::vec::IntoIter<(mcpinspectd::model::Direction, String)>,

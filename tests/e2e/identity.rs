@@ -94,7 +94,7 @@ fn a_server_that_makes_itself_another_is_the_same() -> Result<()> {
     Ok(())
 }
 
-/// A daemon that starts anew knows what a running server was started as, whatever it is by now.
+/// After a restart, the daemon still knows what each running server was started as.
 #[test]
 fn a_server_keeps_its_name_when_the_daemon_restarts() -> Result<()> {
     let server = Shapeshifter::new()?;

@@ -1,4 +1,4 @@
-//! What a daemon that starts anew must know of the sessions that are under way.
+//! What the daemon must know of running sessions after a restart.
 //!
 //! Who a server is follows from what the kernel saw when it was started, and which two streams are a
 //! session from the programs between them. Neither can be asked of a process that is running: it may

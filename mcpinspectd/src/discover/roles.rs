@@ -1,6 +1,6 @@
 //! Which of two parties is the server.
 //!
-//! What is said on a stream names its sender: a client asks to `initialize`, a server answers. But a
+//! A message shows which side sent it: a client asks to `initialize`, a server answers. But a
 //! server can say what only clients say, before its client says anything. How programs were started
 //! cannot be talked away: a server was started between the two streams, it reads one as its standard
 //! input and writes the other as its standard output. So where the two disagree, neither is believed

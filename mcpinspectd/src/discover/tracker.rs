@@ -177,7 +177,7 @@ impl<E: Environment> Tracker<E> {
         });
     }
 
-    /// Takes in what was remembered of sessions that are under way. Call this before
+    /// Restores what was remembered of running sessions. Call this before
     /// [`add_running`](Self::add_running): their programs were started earlier.
     pub fn restore(&mut self, streams: &[RememberedStream]) {
         for stream in streams {

@@ -100,7 +100,7 @@ impl Default for Options {
     }
 }
 
-/// How far it is, for whoever waits.
+/// Progress, for people who wait.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Bytes that were read.

@@ -167,7 +167,7 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<u64> {
 }
 
 /// Passes entries in Journal Export Format on: FIELD=value, or FIELD, its length in eight bytes, and
-/// the value; an empty line ends an entry. Fields that nobody reads are left out.
+/// the value; an empty line ends an entry. Fields that are not read are left out.
 fn export(
     mut input: impl BufRead,
     unfinished: Unfinished,

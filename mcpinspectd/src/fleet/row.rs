@@ -1,6 +1,6 @@
 //! The rows of a collection: a key that sorts, and a value that can be put together.
 //!
-//! The report is a function of these rows in their order, whoever computed them. The order is that of
+//! The report is a function of these rows in their order, however they were computed. The order is that of
 //! the report: hosts; each server with its hosts, then its tools, each of them host by host; decisions,
 //! the newest first; findings, the worst first. So the report is written as the rows pass, and
 //! needs memory for one server or tool at a time.

@@ -161,7 +161,7 @@ fn witness(file: &File, offset: u64) -> io::Result<String> {
     Ok(hex::encode(Sha256::digest(&bytes)))
 }
 
-/// A directory with a state, which nobody else uses meanwhile.
+/// A directory with a state, locked while it is in use.
 #[derive(Debug)]
 pub struct StateDirectory {
     path: PathBuf,

@@ -154,7 +154,7 @@ pub enum Value {
     Sight(Sight),
     /// A host.
     Host(Box<Host>),
-    /// What was said first.
+    /// The first value.
     Told(Told),
     /// What was decided last.
     Decided(Decided),

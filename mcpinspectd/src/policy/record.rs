@@ -43,7 +43,7 @@ pub struct Record {
     /// The rules that say so, in the order in which they were asked.
     pub rules: Vec<RuleName>,
     /// Why the message cannot be read with certainty, where it was refused for that; `status_unknown` where
-    /// a rule asked for a tool's status, and nobody could tell.
+    /// a rule asked for a tool's status, and it was not known.
     pub reason: Option<&'static str>,
     /// Tools that were taken out of a listing.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -2,7 +2,7 @@
 //!
 //! A rule may ask how a tool compares with what was accepted of it. Who knows is elsewhere, perhaps another
 //! process that does not answer. So a session says first what it needs to know for a frame, and is told
-//! before it judges. What nobody could find out is taken for something, and a record says so.
+//! before it judges. What remains unknown is assumed, and a record says so.
 
 use std::collections::HashMap;
 

@@ -16,7 +16,7 @@ fn started() -> Fixture {
 fn a_server_that_speaks_like_a_client_first_stays_the_server() {
     let mut fixture = started();
     fixture.passes(pipe(2), SERVER, CLIENT, LIST);
-    assert_eq!(fixture.collected.lines, [""; 0], "nobody is believed yet");
+    assert_eq!(fixture.collected.lines, [""; 0], "neither is believed yet");
     fixture.passes(pipe(1), CLIENT, SERVER, INITIALIZE);
     fixture.passes(pipe(2), SERVER, CLIENT, INITIALIZED);
     assert_eq!(fixture.collected.lines, ["started"]);

@@ -1,7 +1,7 @@
 //! The report: what runs where, which hosts differ, what is new, who decided what, alerts, and hosts
 //! that are silent or whose record has holes.
 //!
-//! It is a function of [rows](super::row::Row) in their order, and hands its parts to whoever shows them
+//! It is a function of [rows](super::row::Row) in their order, and hands its parts to the one that shows them
 //! as it comes to them. So it has no limits of its own, and rows that another engine computed give
 //! the same report. Lists of hosts are cut where that was asked for; the numbers beside them are exact.
 

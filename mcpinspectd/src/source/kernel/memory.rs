@@ -1,4 +1,4 @@
-//! The sessions under way, written down for a daemon that starts anew.
+//! The running sessions, saved for the daemon's next start.
 //!
 //! The file is in a directory that ends with the machine's run, because it holds command lines, which
 //! may hold secrets, and because pids and inode numbers mean nothing afterwards. It is written on a

@@ -19,7 +19,7 @@ calls.py HOW, after the first answer:
     with-descriptors        descriptors and credentials beside each piece of an answer (sockets)
     filtered                under a seccomp filter that allows everything
     feigned-write           writes that a supervisor makes up: they return a number and write nothing
-    feigned-read            reads of requests that nobody made, made up in the same way
+    feigned-read            reads of requests that its client never sent, made up in the same way
     lent-memory             writes from a mapped file that it cuts off right after the call
 """
 

@@ -40,7 +40,7 @@ struct Question {
 /// Asks the daemon.
 pub struct Daemon {
     questions: mpsc::Sender<Question>,
-    /// Counts the decisions that were told.
+    /// Counts the decisions that the daemon has announced.
     epoch: Arc<AtomicU64>,
     /// Until when nothing is asked.
     rests: Mutex<Option<Instant>>,
@@ -64,7 +64,7 @@ impl Daemon {
         })
     }
 
-    /// How many decisions were told so far: what was answered before the last one may have changed.
+    /// How many decisions the daemon has announced so far. Answers from before the last one may be outdated.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::SeqCst)
     }
@@ -98,7 +98,7 @@ impl Daemon {
     }
 }
 
-/// Answers questions until nobody can ask any more.
+/// Answers questions until every sender is gone.
 async fn answer(mut waiting: mpsc::Receiver<Question>, epoch: &AtomicU64) {
     let mut line: Option<(ManagerProxy<'static>, EventStream)> = None;
     loop {
@@ -114,7 +114,7 @@ async fn answer(mut waiting: mpsc::Receiver<Question>, epoch: &AtomicU64) {
             None => match timeout(PATIENCE, connect()).await {
                 Ok(Ok((manager, events))) => {
                     let manager = line.insert((manager, events)).0.clone();
-                    // Nobody listened until now.
+                    // Decisions before this moment were missed.
                     epoch.fetch_add(1, Ordering::SeqCst);
                     manager
                 }
@@ -143,7 +143,7 @@ async fn answer(mut waiting: mpsc::Receiver<Question>, epoch: &AtomicU64) {
                 Ok(Err(error)) => Err(ClientError::from(error).to_string()),
                 Err(_) => Err(ClientError::Timeout.to_string()),
             };
-            // Nobody may be waiting any more.
+            // The question may have timed out by now.
             let _ = reply.send(answer);
         });
     }

@@ -128,7 +128,7 @@ impl Judge {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether judging may have to wait for somebody.
+    /// Whether judging may have to wait for the daemon.
     #[cfg(feature = "tools")]
     pub fn may_wait(&self) -> bool {
         self.bench.approver.is_some()
