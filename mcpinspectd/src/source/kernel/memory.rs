@@ -23,8 +23,11 @@ use crate::process::info::ProcessSnapshot;
 
 /// Bytes of the file at most: it takes memory. What does not fit is forgotten.
 const FILE_MAX: usize = 8 << 20;
-/// Bytes of one stream at most.
-const LINE_MAX: usize = 256 << 10;
+/// Bytes of an ordinary stream: a few programs, with the command lines of their ancestors. Those find room
+/// first, however long a few others are.
+const USUAL_MAX: usize = 64 << 10;
+/// Bytes of one stream at most: a program and its ancestors may have a command line of 64 KiB each.
+const LINE_MAX: usize = 2 << 20;
 /// Nanoseconds between two writes.
 const PAUSE: u64 = 1_000_000_000;
 
@@ -109,14 +112,15 @@ fn write(path: &Path, streams: &[RememberedStream]) -> io::Result<()> {
         .open(&new)?;
     let mut file = BufWriter::new(file);
     let mut room = FILE_MAX;
-    for stream in streams {
-        let mut line = serde_json::to_vec(stream)?;
-        line.push(b'\n');
-        if line.len() > LINE_MAX || line.len() > room {
-            continue;
+    for lengths in [0..=USUAL_MAX, USUAL_MAX + 1..=LINE_MAX] {
+        for stream in streams {
+            let mut line = serde_json::to_vec(stream)?;
+            line.push(b'\n');
+            if lengths.contains(&line.len()) && line.len() <= room {
+                room -= line.len();
+                file.write_all(&line)?;
+            }
         }
-        room -= line.len();
-        file.write_all(&line)?;
     }
     file.into_inner().map_err(io::IntoInnerError::into_error)?;
     fs::rename(new, path)
@@ -198,9 +202,22 @@ mod tests {
         }
     }
 
+    /// A stream that a program was started at whose command line has this many bytes.
+    fn stream_of_length(ino: u64, length: usize) -> RememberedStream {
+        let process = ProcessSnapshot {
+            argv: vec!["x".repeat(length)],
+            ..ProcessInfo::read(own()).unwrap().process().clone()
+        };
+        let info = serde_json::json!({ "process": process, "ancestors": [] });
+        stream_of(ino, serde_json::from_value(info).unwrap())
+    }
+
     /// A stream that this process was started at.
     fn stream(ino: u64) -> RememberedStream {
-        let info = ProcessInfo::read(own()).map(Arc::new);
+        stream_of(ino, ProcessInfo::read(own()).map(Arc::new))
+    }
+
+    fn stream_of(ino: u64, info: Option<Arc<ProcessInfo>>) -> RememberedStream {
         RememberedStream {
             endpoint: endpoint(ino),
             programs: vec![RememberedProgram {
@@ -246,14 +263,27 @@ mod tests {
     fn the_file_has_a_bound() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sessions.jsonl");
-        let mut large = stream(1);
-        large.programs = vec![large.programs[0].clone(); 32];
-        let length = serde_json::to_vec(&large).unwrap().len();
-        let count = 2 * FILE_MAX / length;
-        write(&path, &vec![large; count]).unwrap();
+        // Each is written twice in a line: as the program and as its origin.
+        let many = vec![stream_of_length(1, FILE_MAX / 32); 32];
+        write(&path, &many).unwrap();
         assert!(fs::metadata(&path).unwrap().len() <= FILE_MAX as u64);
-        let kept = read(&path).len();
-        assert!(kept > 0 && kept < count, "{kept} of {count}");
+        let kept = read(&path);
+        assert!((12..16).contains(&kept.len()), "{} of 32", kept.len());
+        write(&path, &[stream_of_length(1, LINE_MAX / 2)]).unwrap();
+        assert_eq!(read(&path), [], "too long");
+    }
+
+    #[test]
+    fn long_command_lines_take_no_room_from_ordinary_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.jsonl");
+        let mut all = vec![stream_of_length(1, LINE_MAX / 3); 10];
+        let ordinary: Vec<_> = (2..102).map(|ino| stream_of_length(ino, 1000)).collect();
+        all.extend(ordinary.clone());
+        write(&path, &all).unwrap();
+        let kept = read(&path);
+        assert_eq!(kept[..ordinary.len()], ordinary);
+        assert!(kept.len() > ordinary.len());
     }
 
     #[test]
