@@ -5,11 +5,8 @@
     reason = "a failing test may panic"
 )]
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mcpinspectd::control::Decision;
@@ -17,8 +14,6 @@ use mcpinspectd::model::ContainmentAction;
 use mcpinspectd::registry::DecisionKind;
 use mcpinspectd::{event, model, registry};
 use tokio::runtime::Runtime;
-use zbus::object_server::SignalEmitter;
-use zbus::{Connection, OwnedVariant, interface};
 
 #[path = "support/mod.rs"]
 mod support;
@@ -28,97 +23,8 @@ mod testing;
 
 use support::bus::{Bus, Daemon};
 use support::control::Recorder;
+use support::desktop::Desktop;
 use support::{eventually, require, stdout};
-
-/// A notification as the desktop gets it.
-#[derive(Clone, Debug)]
-struct Shown {
-    id: u32,
-    replaces: u32,
-    summary: String,
-    body: String,
-    actions: Vec<String>,
-    urgency: u8,
-}
-
-/// A notification daemon that remembers.
-#[derive(Clone, Default)]
-struct Desktop {
-    shown: Arc<Mutex<Vec<Shown>>>,
-    next: Arc<AtomicU32>,
-}
-
-#[interface(name = "org.freedesktop.Notifications")]
-impl Desktop {
-    fn get_capabilities(&self) -> Vec<&'static str> {
-        vec!["actions", "body", "body-markup"]
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the specification's")]
-    fn notify(
-        &self,
-        _app_name: String,
-        replaces: u32,
-        _icon: String,
-        summary: String,
-        body: String,
-        actions: Vec<String>,
-        hints: HashMap<String, OwnedVariant>,
-        _timeout: i32,
-    ) -> u32 {
-        let id = match replaces {
-            0 => self.next.fetch_add(1, Ordering::Relaxed) + 1,
-            id => id,
-        };
-        let urgency = u8::try_from(&hints["urgency"]).unwrap();
-        self.shown.lock().unwrap().push(Shown {
-            id,
-            replaces,
-            summary,
-            body,
-            actions,
-            urgency,
-        });
-        id
-    }
-
-    #[zbus(signal)]
-    async fn action_invoked(emitter: &SignalEmitter<'_>, id: u32, key: &str) -> zbus::Result<()>;
-}
-
-impl Desktop {
-    fn on(&self, bus: &Bus, runtime: &Runtime) -> Connection {
-        let address = bus.address();
-        runtime.block_on(async {
-            zbus::connection::Builder::address(address.as_str())
-                .serve_at("/org/freedesktop/Notifications", self.clone())
-                .name("org.freedesktop.Notifications")
-                .build()
-                .await
-                .unwrap()
-        })
-    }
-
-    fn wait_for(&self, what: &str, is_it: impl Fn(&Shown) -> bool) -> Shown {
-        eventually(what, || {
-            self.shown
-                .lock()
-                .unwrap()
-                .iter()
-                .find(|shown| is_it(shown))
-                .cloned()
-        })
-    }
-
-    fn press(connection: &Connection, daemon: &Daemon, id: u32, key: &str) {
-        let path = "/org/freedesktop/Notifications";
-        let emitter = SignalEmitter::new(connection, path).unwrap();
-        daemon
-            .runtime
-            .block_on(Self::action_invoked(&emitter, id, key))
-            .unwrap();
-    }
-}
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcpinspect-notify");
 
@@ -216,14 +122,14 @@ fn alerts_are_shown_and_their_buttons_work() {
         ]
     );
 
-    Desktop::press(&connection, &daemon, shown.id, "default");
+    Desktop::press(&connection, &daemon.runtime, shown.id, "default");
     let details = desktop.wait_for("the details", |shown| shown.body.contains("is now"));
     assert!(
         details
             .body
             .contains("description is now: &lt;b&gt;read&lt;/b&gt; /etc/shadow")
     );
-    Desktop::press(&connection, &daemon, shown.id, "approve");
+    Desktop::press(&connection, &daemon.runtime, shown.id, "approve");
     desktop.wait_for("the approval", |shown| shown.body.contains("is approved"));
     let approved = Decision::Judge {
         kind: DecisionKind::Approve,
@@ -232,7 +138,7 @@ fn alerts_are_shown_and_their_buttons_work() {
         hash: "b".repeat(64),
     };
     assert_eq!(recorder.decided(), [(approved, own_uid())]);
-    Desktop::press(&connection, &daemon, shown.id, "freeze");
+    Desktop::press(&connection, &daemon.runtime, shown.id, "freeze");
     let frozen = desktop.wait_for("the freezing", |shown| shown.body.contains("is frozen"));
     assert!(
         frozen.body.contains("files is frozen: 2 of its processes"),

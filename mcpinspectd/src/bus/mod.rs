@@ -7,8 +7,10 @@
 
 pub mod access;
 pub mod client;
+pub mod desktop;
 pub mod manager;
 mod objects;
+pub mod peer;
 pub mod polkit;
 pub mod rows;
 

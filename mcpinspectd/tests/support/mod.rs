@@ -3,6 +3,7 @@
 
 pub mod bus;
 pub mod control;
+pub mod desktop;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use mcpinspectd::backoff::Backoff;
+use mcpinspectd::bus::desktop::{Card, Desktop, DesktopEvent, Notifier};
 use tokio::time::{sleep_until, timeout};
 
 use crate::alert::{Alert, Filter};
+use crate::cards::{self, action};
 use crate::daemon::{Daemon, DaemonEvent, DaemonSignals};
-use crate::desktop::{Desktop, DesktopEvent, Notifier, action};
 use crate::details;
 use crate::notifications::NotificationList;
 use crate::program::Executable;
@@ -83,7 +84,9 @@ pub async fn run(
         (Retry::new("system bus"), Retry::new("session bus"));
     loop {
         watch_retry.fill(&mut signals, DaemonSignals::connect).await;
-        desktop_retry.fill(&mut desktop, Desktop::connect).await;
+        desktop_retry
+            .fill(&mut desktop, async || Ok(Desktop::connect().await?))
+            .await;
         if let Some(desktop) = &desktop {
             let daemon = signals.as_ref().map(DaemonSignals::daemon);
             show(&mut list, &desktop.notifier(), daemon).await;
@@ -111,7 +114,7 @@ pub async fn run(
                 }
             },
             event = next_desktop_event(&mut desktop) => match event {
-                Some(DesktopEvent::Closed(id)) => list.closed(id),
+                Some(DesktopEvent::Closed { id, .. }) => list.closed(id),
                 Some(DesktopEvent::Restarted) => list.desktop_restarted(),
                 Some(DesktopEvent::Pressed(id, key)) => {
                     let alert = list.latest(id).cloned();
@@ -143,10 +146,10 @@ async fn show(list: &mut NotificationList, notifier: &Notifier, mut daemon: Opti
                 Err(_) => daemon = None,
             }
         }
-        match notifier.show(&notification).await {
+        match cards::show(notifier, &notification).await {
             Ok(id) => list.shown(&notification.server, id, Instant::now()),
             Err(error) => {
-                tracing::debug!("the desktop refuses notifications: {error:#}");
+                tracing::debug!("the desktop refuses notifications: {error}");
                 list.refused(Instant::now());
                 return;
             }
@@ -178,11 +181,16 @@ async fn press(key: String, alert: Alert, notifier: Notifier, daemon: Daemon) {
         },
         _ => return,
     };
-    if let Err(error) = notifier
-        .notify(0, alert.severity, &alert.title, &lines, &[])
-        .await
-    {
-        tracing::warn!("cannot show the result: {error:#}");
+    let card = Card {
+        replaces: 0,
+        severity: alert.severity,
+        summary: &alert.title,
+        lines: &lines,
+        buttons: &[],
+        stays: false,
+    };
+    if let Err(error) = notifier.show(card).await {
+        tracing::warn!("cannot show the result: {error}");
     }
 }
 

@@ -5,10 +5,9 @@ use std::collections::{HashSet, VecDeque};
 use anyhow::Context as _;
 use mcpinspectd::bus::client::{self, ClientError, ManagerProxy, answer};
 use mcpinspectd::bus::manager::{INTERFACE, NAME};
+use mcpinspectd::bus::peer::{Peer, PeerEvent};
 use mcpinspectd::bus::rows::SignalRow;
 use serde_json::Value;
-
-use crate::peer::{Peer, PeerEvent};
 
 /// An event of the daemon.
 #[derive(Debug)]

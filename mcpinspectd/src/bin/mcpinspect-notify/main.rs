@@ -6,11 +6,10 @@
 
 mod agent;
 mod alert;
+mod cards;
 mod daemon;
-mod desktop;
 mod details;
 mod notifications;
-mod peer;
 mod program;
 
 use std::ffi::OsString;

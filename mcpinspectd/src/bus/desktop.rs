@@ -1,33 +1,24 @@
-//! The desktop's notification daemon, by the Desktop Notifications Specification 1.2.
+//! The desktop's notification daemon, by the Desktop Notifications Specification 1.2: the agent shows
+//! findings through it, and a guard asks whether a call may pass.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use mcpinspectd::model::Severity;
-use mcpinspectd::text::escape::{markup, printable};
 use tokio::time::timeout;
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, Variant};
 
-use crate::notifications::Notification;
-use crate::peer::{Peer, PeerEvent};
+use super::peer::{Peer, PeerError, PeerEvent};
+use crate::model::Severity;
+use crate::text::escape::{markup, printable};
 
 const SERVICE: &str = "org.freedesktop.Notifications";
 /// Time limit for a call, which may have to start the notification daemon.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest heading, in characters.
 const MAX_SUMMARY: usize = 160;
-
-/// The names of a notification's buttons on the bus.
-pub mod action {
-    /// Shows the evidence; a click on the notification itself does the same.
-    pub const DETAILS: &str = "default";
-    /// Approves the changed definition.
-    pub const APPROVE: &str = "approve";
-    /// Suspends the server until a person thaws it.
-    pub const FREEZE: &str = "freeze";
-}
+/// The reason for which a notification is closed that the person dismissed.
+const DISMISSED: u32 = 2;
 
 /// The notification daemon's object.
 #[zbus::proxy(
@@ -40,7 +31,7 @@ trait Notifications {
     fn get_capabilities(&self) -> zbus::Result<Vec<String>>;
 
     /// Shows a notification, in place of `replaces` unless that is zero, and returns its id.
-    /// `expires` is in milliseconds; -1 leaves it to the daemon.
+    /// `expires` is in milliseconds; 0 is never, and -1 leaves it to the daemon.
     #[expect(clippy::too_many_arguments, reason = "the specification's call")]
     fn notify(
         &self,
@@ -54,6 +45,9 @@ trait Notifications {
         expires: i32,
     ) -> zbus::Result<u32>;
 
+    /// Takes a notification away.
+    fn close_notification(&self, id: u32) -> zbus::Result<()>;
+
     /// The notification with this id was closed, for this reason.
     #[zbus(signal)]
     fn notification_closed(&self, id: u32, reason: u32) -> zbus::Result<()>;
@@ -66,8 +60,13 @@ trait Notifications {
 /// What the person or the desktop did.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DesktopEvent {
-    /// A notification was closed.
-    Closed(u32),
+    /// A notification was closed: by the person, or because its time was up.
+    Closed {
+        /// Its id.
+        id: u32,
+        /// Whether it was the person.
+        by_person: bool,
+    },
     /// A button was pressed.
     Pressed(u32, String),
     /// The notification daemon started or stopped.
@@ -80,10 +79,13 @@ pub struct Desktop(Peer);
 
 impl Desktop {
     /// Connects to the session bus, whether or not a notification daemon is running.
-    pub async fn connect() -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// There is no session bus.
+    pub async fn connect() -> Result<Self, PeerError> {
         let connection = timeout(TIMEOUT, Connection::session())
             .await
-            .context("the session bus does not answer")??;
+            .map_err(|_| PeerError::Timeout("the session bus"))??;
         Ok(Self(Peer::join(connection, SERVICE, SERVICE, None).await?))
     }
 
@@ -104,7 +106,10 @@ impl Desktop {
             let closed = closed
                 .as_ref()
                 .and_then(|closed| closed.args().ok())
-                .map(|args| DesktopEvent::Closed(args.id));
+                .map(|args| DesktopEvent::Closed {
+                    id: args.id,
+                    by_person: args.reason == DISMISSED,
+                });
             let pressed = pressed
                 .as_ref()
                 .and_then(|pressed| pressed.args().ok())
@@ -117,60 +122,50 @@ impl Desktop {
     }
 }
 
+/// What a notification shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Card<'a> {
+    /// The notification to replace; zero for none.
+    pub replaces: u32,
+    /// How urgent it is.
+    pub severity: Severity,
+    /// Its heading.
+    pub summary: &'a str,
+    /// Its lines.
+    pub lines: &'a [String],
+    /// Pairs of name and label. Notification daemons without buttons ignore them.
+    pub buttons: &'a [&'a str],
+    /// Whether it stays until someone closes it.
+    pub stays: bool,
+}
+
 /// Shows notifications.
 #[derive(Clone, Debug)]
 pub struct Notifier(Connection);
 
 impl Notifier {
-    /// Shows a notification and returns its id.
-    pub async fn show(&self, notification: &Notification) -> anyhow::Result<u32> {
-        let mut actions = Vec::new();
-        // Pairs of name and label. Notification daemons without buttons ignore them.
-        actions.extend([action::DETAILS, "Details"]);
-        if matches!(
-            notification.latest.kind.as_str(),
-            "mcp_tool_changed" | "mcp_server_changed"
-        ) {
-            actions.extend([action::APPROVE, "Approve"]);
-        }
-        // No server, or one that is contained already, cannot be frozen.
-        if !notification.server.is_empty() && notification.latest.kind != "mcp_contained" {
-            actions.extend([action::FREEZE, "Freeze server"]);
-        }
-        self.notify(
-            notification.replaces,
-            notification.severity,
-            &notification.summary,
-            &notification.lines,
-            &actions,
-        )
-        .await
+    /// What the notification daemon supports, such as `actions` or `body-markup`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn capabilities(&self) -> Result<Vec<String>, PeerError> {
+        answer(self.daemon().await?.get_capabilities()).await
     }
 
-    /// Shows a text, in place of the notification `replaces` unless that is zero.
-    pub async fn notify(
-        &self,
-        replaces: u32,
-        severity: Severity,
-        summary: &str,
-        lines: &[String],
-        actions: &[&str],
-    ) -> anyhow::Result<u32> {
-        let daemon = NotificationsProxy::builder(&self.0)
-            .cache_properties(CacheProperties::No)
-            .build()
-            .await?;
+    /// Shows a notification and returns its id.
+    ///
+    /// # Errors
+    /// There is no notification daemon, or it refuses.
+    pub async fn show(&self, card: Card<'_>) -> Result<u32, PeerError> {
+        let daemon = self.daemon().await?;
         let capabilities = answer(daemon.get_capabilities()).await?;
-        let body = if capabilities.iter().any(|word| word == "body-markup") {
-            lines
-                .iter()
-                .map(|line| markup(line))
-                .collect::<Vec<_>>()
-                .join("\n")
-        } else {
-            lines.join("\n")
+        let has_markup = capabilities.iter().any(|word| word == "body-markup");
+        let line = |line: &String| match has_markup {
+            true => markup(line),
+            false => line.clone(),
         };
-        let (urgency, icon): (u8, _) = match severity {
+        let body: Vec<String> = card.lines.iter().map(line).collect();
+        let (urgency, icon): (u8, _) = match card.severity {
             Severity::Low => (0, "dialog-information"),
             Severity::Medium => (1, "dialog-warning"),
             Severity::High | Severity::Critical => (2, "dialog-error"),
@@ -180,23 +175,37 @@ impl Notifier {
             ("desktop-entry", Variant::from("mcpinspect-notify")),
             ("category", Variant::from("device")),
         ]);
-        let summary = printable(summary, MAX_SUMMARY);
+        let (summary, body) = (printable(card.summary, MAX_SUMMARY), body.join("\n"));
         let shown = daemon.notify(
             "MCP inspector",
-            replaces,
+            card.replaces,
             icon,
             &summary,
             &body,
-            actions,
+            card.buttons,
             hints,
-            -1,
+            if card.stays { 0 } else { -1 },
         );
         answer(shown).await
     }
+
+    /// Takes a notification away.
+    ///
+    /// # Errors
+    /// There is no notification daemon.
+    pub async fn close(&self, id: u32) -> Result<(), PeerError> {
+        answer(self.daemon().await?.close_notification(id)).await
+    }
+
+    async fn daemon(&self) -> zbus::Result<NotificationsProxy<'static>> {
+        NotificationsProxy::builder(&self.0)
+            .cache_properties(CacheProperties::No)
+            .build()
+            .await
+    }
 }
 
-async fn answer<T>(call: impl Future<Output = zbus::Result<T>>) -> anyhow::Result<T> {
-    Ok(timeout(TIMEOUT, call)
-        .await
-        .context("the notification daemon does not answer")??)
+async fn answer<T>(call: impl Future<Output = zbus::Result<T>>) -> Result<T, PeerError> {
+    let answered = timeout(TIMEOUT, call).await;
+    Ok(answered.map_err(|_| PeerError::Timeout("the notification daemon"))??)
 }

@@ -2,13 +2,23 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use futures_util::StreamExt as _;
 use tokio::time::timeout;
 use zbus::{Connection, MatchRule, MessageStream, message};
 
 /// Time limit for joining a bus.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why there is no line to a service.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// Nothing came back in time.
+    #[error("{0} does not answer")]
+    Timeout(&'static str),
+    /// The bus or the service says no.
+    #[error(transparent)]
+    Bus(#[from] zbus::Error),
+}
 
 /// A service whose signals and owner changes are received over one connection.
 #[derive(Debug)]
@@ -32,12 +42,15 @@ pub enum PeerEvent {
 impl Peer {
     /// Subscribes to the signals of `service` (only those named `member`, if given) and to changes of
     /// its owner. A service that is not running yet is noticed when it appears.
+    ///
+    /// # Errors
+    /// The bus does not answer.
     pub async fn join(
         connection: Connection,
         service: &'static str,
         interface: &'static str,
         member: Option<&'static str>,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, PeerError> {
         let mut signals = MatchRule::builder()
             .msg_type(message::Type::Signal)
             .sender(service)
@@ -56,11 +69,11 @@ impl Peer {
             let signals =
                 MessageStream::for_match_rule(signals.build()?, &connection, None).await?;
             let owners = MessageStream::for_match_rule(owners, &connection, None).await?;
-            anyhow::Ok((signals, owners))
+            Ok::<_, zbus::Error>((signals, owners))
         };
         let (signals, owners) = timeout(TIMEOUT, joined)
             .await
-            .context("the bus does not answer")??;
+            .map_err(|_| PeerError::Timeout("the bus"))??;
         Ok(Self {
             connection,
             signals,
