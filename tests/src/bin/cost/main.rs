@@ -18,7 +18,7 @@ use clap::Parser;
 use mcpinspect_tests::places;
 
 /// Findings whose way is timed: as many as no limit on a server's events holds back.
-const CALLS: usize = 300;
+const CALLS: usize = 240;
 /// Days of traffic.
 const DAYS: usize = 2;
 
