@@ -1,5 +1,6 @@
 //! What a rule does to a message.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use regex::Regex;
@@ -18,8 +19,14 @@ pub enum Action {
     Modify(Vec<Edit>),
     /// Takes tools out of a listing.
     Hide,
+    /// A person decides.
+    Ask(Question),
     /// Lets it wait.
     Delay(Duration),
+    /// Writes a copy of it elsewhere; the message passes.
+    Fork(Destination),
+    /// Posts the decision to a URL of HTTP; the message passes.
+    Webhook(String),
     /// Only records it.
     Log,
     /// Records it where a person looks.
@@ -35,6 +42,26 @@ pub enum Measure {
     Freeze,
     /// Its processes end.
     Kill,
+}
+
+/// What a person is asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The question, if the rule has one.
+    pub text: Option<String>,
+    /// How long an answer is waited for. Silence is a no.
+    pub timeout: Duration,
+    /// What the sender gets if the answer is no.
+    pub denial: Answer,
+}
+
+/// Where copies of messages go, one a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To the end of a file.
+    File(PathBuf),
+    /// To the standard input of a command, which is started with the first copy.
+    Command(Vec<String>),
 }
 
 /// What the sender of a blocked request gets.
@@ -92,7 +119,10 @@ impl Action {
             Self::Block(_) => "block",
             Self::Modify(_) => "modify",
             Self::Hide => "hide",
+            Self::Ask(_) => "ask",
             Self::Delay(_) => "delay",
+            Self::Fork(_) => "fork",
+            Self::Webhook(_) => "webhook",
             Self::Log => "log",
             Self::Alert => "alert",
             Self::Contain(Measure::Freeze) => "freeze",
@@ -103,7 +133,10 @@ impl Action {
     /// Whether it keeps something from the receiver, so that a message that it might concern cannot
     /// pass without being understood.
     pub fn restrains(&self) -> bool {
-        matches!(self, Self::Block(_) | Self::Modify(_) | Self::Hide)
+        matches!(
+            self,
+            Self::Block(_) | Self::Ask(_) | Self::Modify(_) | Self::Hide
+        )
     }
 
     /// The paths of its changes.
@@ -126,6 +159,6 @@ impl Action {
 
     /// Whether no further rule applies.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Allow | Self::Block(_))
+        matches!(self, Self::Allow | Self::Block(_) | Self::Ask(_))
     }
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use toml::Spanned;
 
-use super::action::{Action, Answer, Edit, Measure, Parent};
+use super::action::{Action, Answer, Destination, Edit, Measure, Parent, Question};
 use super::decide::MAX_DELAY;
-use super::format::{RawAnswer, RawRedact, RawRule, RawSet};
+use super::format::{RawAnswer, RawDestination, RawRedact, RawRule, RawSet};
 use super::mistake::{Mistake, at, duration, path};
 use super::text::expression;
 
@@ -15,13 +15,22 @@ use super::text::expression;
 const CODE: i64 = -32090;
 /// Longest text of an answer, in bytes.
 const MESSAGE_LIMIT: usize = 4096;
+/// How long a person has to answer, unless the rule says otherwise, and at most: what comes after the message
+/// waits, too, and clients do not wait for ever.
+const ANSWER_TIME: Duration = Duration::from_secs(60);
+const ANSWER_LIMIT: Duration = Duration::from_secs(600);
+/// Longest question, in bytes.
+const QUESTION_LIMIT: usize = 300;
+/// Longest URL, in bytes.
+const URL_LIMIT: usize = 2048;
 /// Most changes of one rule.
 const EDIT_LIMIT: usize = 64;
 /// What stands in the place of a masked text.
 const MASK: &str = "«redacted»";
 
 /// Every action.
-const ACTIONS: &str = "allow, block, error, modify, hide, delay, log, alert, freeze and kill";
+const ACTIONS: &str =
+    "allow, block, error, ask, modify, hide, delay, log, alert, fork, webhook, freeze and kill";
 
 impl RawRule {
     /// What the rule does.
@@ -38,6 +47,12 @@ impl RawRule {
             "error" => (self.error()?, &["message", "code"]),
             "modify" => (self.modify()?, &["set", "redact"]),
             "delay" => (Action::Delay(self.waits()?), &["delay"]),
+            "ask" => (
+                self.ask()?,
+                &["question", "timeout", "message", "answer", "code"],
+            ),
+            "fork" => (Action::Fork(self.destination()?), &["to"]),
+            "webhook" => (Action::Webhook(self.webhook()?), &["url"]),
             other => {
                 let problem = format!("`{other}` is no action: there are {ACTIONS}");
                 return Err(at(&self.action, problem));
@@ -50,6 +65,10 @@ impl RawRule {
             ("set", self.set.as_ref().map(Spanned::span)),
             ("redact", self.redact.as_ref().map(Spanned::span)),
             ("delay", self.delay.as_ref().map(Spanned::span)),
+            ("question", self.question.as_ref().map(Spanned::span)),
+            ("timeout", self.timeout.as_ref().map(Spanned::span)),
+            ("to", self.to.as_ref().map(Spanned::span)),
+            ("url", self.url.as_ref().map(Spanned::span)),
         ];
         for (field, span) in given {
             if let Some(span) = span.filter(|_| !fields.contains(&field)) {
@@ -61,9 +80,33 @@ impl RawRule {
     }
 
     fn block(&self) -> Result<Action, Mistake> {
+        self.refusal("Blocked by policy").map(Action::Block)
+    }
+
+    fn ask(&self) -> Result<Action, Mistake> {
+        let timeout = self.timeout.as_ref();
+        let text = self.question.as_ref().map(|question| {
+            let text = question.get_ref();
+            match text.len() <= QUESTION_LIMIT && !text.trim().is_empty() {
+                true => Ok(text.clone()),
+                false => Err(at(
+                    question,
+                    format!("a `question` has 1 to {QUESTION_LIMIT} bytes"),
+                )),
+            }
+        });
+        Ok(Action::Ask(Question {
+            text: text.transpose()?,
+            timeout: timeout.map_or(Ok(ANSWER_TIME), |text| duration(text, ANSWER_LIMIT))?,
+            denial: self.refusal("Not allowed by the user")?,
+        }))
+    }
+
+    /// What the sender of a message that does not pass gets.
+    fn refusal(&self, what: &str) -> Result<Answer, Mistake> {
         let usual = || match &self.name {
-            Some(name) => format!("Blocked by policy: {name}"),
-            None => format!("Blocked by policy ({})", self.id.get_ref()),
+            Some(name) => format!("{what}: {name}"),
+            None => format!("{what} ({})", self.id.get_ref()),
         };
         let as_result = self
             .answer
@@ -72,12 +115,56 @@ impl RawRule {
         if let (true, Some(code)) = (as_result, &self.code) {
             return Err(at(code, "a result has no `code`"));
         }
-        Ok(Action::Block(Answer {
+        Ok(Answer {
             message: self.text()?.unwrap_or_else(usual),
             code: self.code.as_ref().map_or(CODE, |code| *code.get_ref()),
             as_result,
             is_injected: false,
-        }))
+        })
+    }
+
+    fn destination(&self) -> Result<Destination, Mistake> {
+        let needed = "`fork` needs `to = { file = \"/…\" }` or `to = { command = [\"…\"] }`";
+        let Some(to) = &self.to else {
+            return Err(at(&self.action, needed));
+        };
+        match to.get_ref() {
+            RawDestination {
+                file: Some(file),
+                command: None,
+            } if file.is_absolute() => Ok(Destination::File(file.clone())),
+            RawDestination {
+                file: Some(_),
+                command: None,
+            } => Err(at(to, "the `file` needs a path that begins with `/`")),
+            RawDestination {
+                file: None,
+                command: Some(command),
+            } if command.first().is_some_and(|program| !program.is_empty()) => {
+                Ok(Destination::Command(command.clone()))
+            }
+            _ => Err(at(to, needed)),
+        }
+    }
+
+    fn webhook(&self) -> Result<String, Mistake> {
+        let Some(url) = &self.url else {
+            return Err(at(
+                &self.action,
+                "`webhook` needs a URL: url = \"https://…\"",
+            ));
+        };
+        let text = url.get_ref();
+        let rest = text
+            .strip_prefix("https://")
+            .or_else(|| text.strip_prefix("http://"));
+        let is_one = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+            && text.len() <= URL_LIMIT
+            && text.bytes().all(|byte| byte.is_ascii_graphic());
+        match is_one {
+            true => Ok(text.clone()),
+            false => Err(at(url, "this is no URL of HTTP")),
+        }
     }
 
     fn error(&self) -> Result<Action, Mistake> {

@@ -97,6 +97,7 @@ impl RawRule {
             _ => {}
         });
         let hides = matches!(action, Action::Hide);
+        let asks_person = matches!(action, Action::Ask(_));
         if asks_params && asks_outcome {
             let problem =
                 "it asks about parameters and about a result or error: no message has both";
@@ -106,7 +107,16 @@ impl RawRule {
             let problem = "`hide` asks about each tool of a listing: use `tool`, `tool_status`, `server`, `client`, `user` or `time`";
             return Err(at(&self.when, problem));
         }
+        if asks_person && asks_outcome {
+            return Err(at(
+                &self.when,
+                "`ask` is about requests, which have no result",
+            ));
+        }
         let Some(on) = &self.on else {
+            if asks_person {
+                return Ok(vec![Kind::Request]);
+            }
             return Ok(match asks_outcome || hides {
                 true => vec![Kind::Response],
                 false => vec![Kind::Request, Kind::Notification],
@@ -120,6 +130,9 @@ impl RawRule {
         if (asks_outcome || hides) && kinds != [Kind::Response] {
             let problem = "only a response has a result, an error or a listing";
             return Err(at(on, problem));
+        }
+        if asks_person && kinds != [Kind::Request] {
+            return Err(at(on, "`ask` is about requests"));
         }
         if asks_params && has_response {
             return Err(at(on, "a response has no parameters"));

@@ -1,6 +1,6 @@
 //! Decides what becomes of a message.
 //!
-//! Rules are asked in the order of their priority. `allow` and `block` end the matter; all others go on.
+//! Rules are asked in the order of their priority. `allow`, `block` and `ask` end the matter; all others go on.
 //! Conditions that cost little are asked first, for all rules; only what is still open then has the text
 //! looked into, once for all of them.
 
@@ -93,6 +93,12 @@ impl Policy {
         self.rules.iter().any(Rule::asks_for_tool_status)
     }
 
+    /// Whether a rule asks a person.
+    pub fn asks_a_person(&self) -> bool {
+        let mut rules = self.rules.iter();
+        rules.any(|rule| matches!(rule.action, Action::Ask(_)))
+    }
+
     fn asks(&self, wanted: impl Fn(&Condition) -> bool) -> bool {
         self.rules.iter().any(|rule| rule.asks(&wanted))
     }
@@ -100,7 +106,13 @@ impl Policy {
     /// Decides what becomes of a message. `memory` is that of its session.
     ///
     /// The rule that hides tools is asked about a listing as a whole here; see [`Policy::hides`].
-    pub(super) fn decide(&self, seen: &Situation<'_>, memory: &mut Memory) -> Decision {
+    /// `allowed` says of a rule that asks a person whether the person allowed this message.
+    pub(super) fn decide(
+        &self,
+        seen: &Situation<'_>,
+        memory: &mut Memory,
+        allowed: &mut dyn FnMut(usize) -> bool,
+    ) -> Decision {
         let facts = self.facts(seen);
         let mut decision = Decision {
             matched: Vec::new(),
@@ -138,13 +150,14 @@ impl Policy {
             if rate.is_some_and(|rate| !memory.exceeds(at, rate, seen.time)) {
                 continue;
             }
-            if let (Action::Modify(_), Some(doubt)) = (&rule.action, seen.doubt) {
+            if let (Action::Modify(_) | Action::Ask(_), Some(doubt)) = (&rule.action, seen.doubt) {
                 decision.verdict = Verdict::Refuse(doubt, at);
                 break;
             }
             decision.matched.push(at);
             match &rule.action {
                 Action::Block(_) => decision.verdict = Verdict::Block,
+                Action::Ask(_) if !allowed(at) => decision.verdict = Verdict::Block,
                 Action::Delay(delay) => decision.delay = (decision.delay + *delay).min(MAX_DELAY),
                 _ => {}
             }
@@ -185,6 +198,7 @@ impl Policy {
     pub(super) fn answer(&self, rule: usize) -> Option<&Answer> {
         match &self.rules.get(rule)?.action {
             Action::Block(answer) => Some(answer),
+            Action::Ask(question) => Some(&question.denial),
             _ => None,
         }
     }

@@ -13,6 +13,8 @@
 //! Unknown keys are mistakes: a condition that is silently ignored makes a rule that says less than its
 //! author means.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -56,6 +58,22 @@ pub(super) struct RawRule {
     pub(super) redact: Option<Spanned<Vec<RawRedact>>>,
     /// How long it waits, such as `500ms`.
     pub(super) delay: Option<Spanned<String>>,
+    /// What a person is asked.
+    pub(super) question: Option<Spanned<String>>,
+    /// How long an answer is waited for, such as `60s`.
+    pub(super) timeout: Option<Spanned<String>>,
+    /// Where copies go.
+    pub(super) to: Option<Spanned<RawDestination>>,
+    /// Where decisions are posted.
+    pub(super) url: Option<Spanned<String>>,
+}
+
+/// Where copies go: one of them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawDestination {
+    pub(super) file: Option<PathBuf>,
+    pub(super) command: Option<Vec<String>>,
 }
 
 /// How a blocked call is answered.

@@ -45,7 +45,7 @@ mod text;
 mod value;
 mod waiting;
 
-pub use action::Action;
+pub use action::{Action, Destination, Question};
 pub use compile::{PolicyError, PolicyFiles};
 pub use decide::{Decision, Policy, Rule, Verdict};
 

@@ -37,14 +37,17 @@ pub struct Record {
     pub tool: Option<String>,
     /// Its id, as JSON text.
     pub id: Option<String>,
-    /// What became of it: `allow`, `block`, `error`, `modify`, `hide`, `delay`, `alert`, `log` or `refuse`,
-    /// whichever weighs most.
+    /// What became of it: `allow`, `block`, `error`, `modify`, `hide`, `delay`, `fork`, `webhook`, `alert`, `log`
+    /// or `refuse`, whichever weighs most; `ask` where nobody could be asked because it only looked on.
     pub action: &'static str,
     /// The rules that say so, in the order in which they were asked.
     pub rules: Vec<RuleName>,
     /// Why the message cannot be read with certainty, where it was refused for that; `status_unknown` where
     /// a rule asked for a tool's status, and it was not known.
     pub reason: Option<&'static str>,
+    /// What a person said who was asked: `allowed`, `denied`, `no_answer`, or `no_one_to_ask`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<&'static str>,
     /// Tools that were taken out of a listing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hidden: Vec<String>,
@@ -110,6 +113,7 @@ impl Record {
             action,
             rules: rules.map(RuleName::of).collect(),
             reason: None,
+            asked: None,
             hidden: Vec::new(),
             before: shown(subject.text),
             after: None,

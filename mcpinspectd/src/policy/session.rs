@@ -6,15 +6,19 @@
 //!
 //! - here: what a session knows
 //! - `frame`: what becomes of a frame
+//! - `consent`: what a person is asked first
 
+mod consent;
 mod frame;
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 
+pub use self::consent::{Asking, Consent, Reply};
 use super::decide::Policy;
 use super::memory::Memory;
 use super::record::Record;
@@ -38,6 +42,8 @@ pub struct Session {
     is_recorded: bool,
     /// Whether a receiver may end a frame at a carriage return.
     ends_at_returns: bool,
+    /// What a person said to the questions about the next frame.
+    consents: VecDeque<Consent>,
     /// The exchange that the next frame belongs to.
     exchange: u64,
     /// Whether it is seen from beside, and perhaps not from its beginning.
@@ -53,6 +59,8 @@ pub struct Handled<'f> {
     pub replies: Vec<String>,
     /// What was decided; nothing where no rule matched.
     pub records: Vec<Record>,
+    /// Messages of which a rule wants a copy, by its place in [`Policy::rules`].
+    pub copies: Vec<(usize, String)>,
     /// How long it waits before it is passed on.
     pub delay: Duration,
 }
@@ -74,6 +82,7 @@ impl<'f> Handled<'f> {
             forward: Forward::AsIs,
             replies: Vec::new(),
             records: Vec::new(),
+            copies: Vec::new(),
             delay: Duration::ZERO,
         }
     }
@@ -90,6 +99,7 @@ impl Session {
             statuses: Statuses::default(),
             is_recorded: false,
             ends_at_returns: true,
+            consents: VecDeque::new(),
             exchange: 0,
             is_watched: false,
         }

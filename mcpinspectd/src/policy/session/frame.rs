@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::consent::{self, Reply};
 use super::{Forward, Handled, Session};
 use crate::mcp::ambiguity::{self, Place};
 use crate::mcp::message::{self, Irregularity, Message, Parsed, Payload};
@@ -27,12 +28,12 @@ const MAX_TOOL: usize = 1024;
 const REFUSED: i64 = -32600;
 
 /// A message that is being judged.
-struct Member<'a> {
+pub(super) struct Member<'a> {
     /// Its text, as it stands in the frame.
-    text: &'a str,
-    parsed: Parsed<'a>,
+    pub(super) text: &'a str,
+    pub(super) parsed: Parsed<'a>,
     /// What is doubtful about the frame.
-    doubt: Option<Doubt>,
+    pub(super) doubt: Option<Doubt>,
 }
 
 impl Session {
@@ -64,7 +65,7 @@ impl Session {
             time,
             findings,
         };
-        match whole {
+        let handled = match whole {
             Some((text, Payload::Single(parsed))) => judge.message(&Member {
                 text,
                 parsed,
@@ -72,7 +73,10 @@ impl Session {
             }),
             Some((text, Payload::Batch(_))) => judge.batch(frame, text, doubt),
             None => Handled::passing(),
-        }
+        };
+        // A yes is about one frame.
+        self.consents.clear();
+        handled
     }
 
     /// Whether `frame` is an object that all readers read alike, and a message to none of them.
@@ -137,7 +141,7 @@ impl Session {
             parties: &self.parties,
             doubt: Some(Doubt::total(reason)),
         };
-        let decision = self.policy.decide(&seen, &mut self.memory);
+        let decision = self.policy.decide(&seen, &mut self.memory, &mut |_| false);
         let (action, mut rules) = match decision.verdict {
             Verdict::Pass => return None,
             Verdict::Block => ("block", decision.matched),
@@ -178,11 +182,11 @@ fn may_be_message(frame: &[u8]) -> bool {
 }
 
 /// One frame on its way through the policy.
-struct Judge<'s> {
-    session: &'s mut Session,
-    direction: Direction,
-    time: Timestamp,
-    findings: &'s [Found],
+pub(super) struct Judge<'s> {
+    pub(super) session: &'s mut Session,
+    pub(super) direction: Direction,
+    pub(super) time: Timestamp,
+    pub(super) findings: &'s [Found],
 }
 
 impl Judge<'_> {
@@ -218,6 +222,7 @@ impl Judge<'_> {
             }
             whole.replies.extend(handled.replies);
             whole.records.extend(handled.records);
+            whole.copies.extend(handled.copies);
             whole.delay = whole.delay.max(handled.delay);
             true
         });
@@ -292,7 +297,13 @@ impl Judge<'_> {
             parties: &self.session.parties,
             doubt,
         };
-        let decision = policy.decide(&seen, &mut self.session.memory);
+        let mut reply = None;
+        let consents = &mut self.session.consents;
+        let decision = policy.decide(&seen, &mut self.session.memory, &mut |rule| {
+            let consent = consent::take(consents, rule, member.text);
+            reply = consent.map(|(reply, _)| reply);
+            consent.is_some_and(|(_, passes)| passes)
+        });
         let is_blocked = decision.verdict != Verdict::Pass;
         let is_answered = !is_blocked || self.session.is_recorded;
         if let (Message::Request(request), true) = (message, is_answered) {
@@ -303,10 +314,19 @@ impl Judge<'_> {
             let exchange = self.session.exchange;
             self.session.waiting[self.direction as usize].add(exchange, request.id.0, asked);
         }
-        if is_blocked {
-            return self.blocked(&policy, &decision, &seen, member.text, id);
+        let mut handled = match is_blocked {
+            true => self.blocked(&policy, &decision, &seen, member.text, id),
+            false => self.passed(&policy, &decision, &seen, member.text, id),
+        };
+        for record in &mut handled.records {
+            record.asked = reply.map(Reply::as_str);
         }
-        self.passed(&policy, &decision, &seen, member.text, id)
+        let forks = decision.matched.iter().filter(|rule| {
+            let rule = policy.rules().get(**rule);
+            rule.is_some_and(|rule| matches!(rule.action, Action::Fork(_)))
+        });
+        handled.copies = forks.map(|rule| (*rule, member.text.to_owned())).collect();
+        handled
     }
 
     fn waiting(&mut self, direction: Direction) -> &mut Waiting {
@@ -314,7 +334,7 @@ impl Judge<'_> {
     }
 
     /// Notes who the client says that it is.
-    fn meet(&mut self, method: Option<&str>, params: Option<&view::Params<'_>>) {
+    pub(super) fn meet(&mut self, method: Option<&str>, params: Option<&view::Params<'_>>) {
         let Some(params) = params.filter(|_| self.direction == Direction::ClientToServer) else {
             return;
         };
@@ -332,7 +352,7 @@ impl Judge<'_> {
 
     /// Whether the receiver may read something else than was read here. Costs another pass over the text,
     /// so it is only asked where a rule could keep something back.
-    fn doubt(&self, member: &Member<'_>, kind: Kind, is_related: bool) -> Option<Doubt> {
+    pub(super) fn doubt(&self, member: &Member<'_>, kind: Kind, is_related: bool) -> Option<Doubt> {
         if !self.session.policy.restrains(self.direction) {
             return None;
         }
@@ -416,7 +436,10 @@ impl Judge<'_> {
                 let Some(answer) = policy.answer(rule) else {
                     return Handled::passing();
                 };
-                let action = policy.rules()[rule].action.as_str();
+                let action = match &policy.rules()[rule].action {
+                    Action::Ask(_) if !self.session.is_recorded => "block",
+                    action => action.as_str(),
+                };
                 (Cow::Borrowed(answer), action, None)
             }
         };
@@ -469,7 +492,10 @@ impl Judge<'_> {
         }
         let weighs = |rule: &usize| weight(&policy.rules()[*rule].action);
         let action = rules.iter().copied().max_by_key(weighs);
-        let action = action.map_or("log", |rule| policy.rules()[rule].action.as_str());
+        let action = action.map_or("log", |rule| match &policy.rules()[rule].action {
+            Action::Ask(_) => "allow",
+            action => action.as_str(),
+        });
         let mut record = Record::new(&self.subject(seen, text, id), action, policy, &rules);
         record.hidden = hidden;
         record.reason = self.unsure(policy, &rules);
@@ -539,14 +565,16 @@ impl Judge<'_> {
 fn weight(action: &Action) -> u8 {
     match action {
         Action::Log => 0,
-        Action::Alert => 1,
-        Action::Allow => 2,
-        Action::Delay(_) => 3,
-        Action::Hide => 4,
-        Action::Modify(_) => 5,
-        Action::Block(_) => 6,
-        Action::Contain(Measure::Freeze) => 7,
-        Action::Contain(Measure::Kill) => 8,
+        Action::Fork(_) => 1,
+        Action::Webhook(_) => 2,
+        Action::Alert => 3,
+        Action::Allow | Action::Ask(_) => 4,
+        Action::Delay(_) => 5,
+        Action::Hide => 6,
+        Action::Modify(_) => 7,
+        Action::Block(_) => 8,
+        Action::Contain(Measure::Freeze) => 9,
+        Action::Contain(Measure::Kill) => 10,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Policies from their files, and what they decide.
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
+mod asking;
 mod conditions;
 mod doubts;
 mod files;

@@ -12,8 +12,10 @@ use mcpinspectd::policy::situation::Parties;
 use serde_json::value::RawValue;
 
 use super::approvals::{Approvals, Approver, Asked, Found};
+use super::effects::Effects;
 use super::log::Log;
 use super::on_failure::OnFailure;
+use super::person::{Lasting, Person};
 
 /// Bytes of a message that is too long that are looked at.
 const BEGINNING: usize = 64 * 1024;
@@ -22,9 +24,36 @@ const BEGINNING: usize = 64 * 1024;
 pub struct Bench {
     pub policy: Arc<Policy>,
     pub on_failure: OnFailure,
-    pub log: Log,
+    pub effects: Effects,
     /// Who knows which tools were approved, where a rule asks.
     pub approver: Option<Approver>,
+    /// Who is asked whether a message may pass, where a rule wants that.
+    pub person: Option<Person>,
+}
+
+impl Bench {
+    /// Starts what the rules need.
+    ///
+    /// # Errors
+    /// What a rule wants cannot be done, whatever the messages are.
+    pub fn start(
+        policy: Policy,
+        on_failure: OnFailure,
+        log: Log,
+        server: &str,
+    ) -> anyhow::Result<Self> {
+        let approver = policy
+            .asks_for_tool_status()
+            .then(|| Approver::start(on_failure, server));
+        let person = policy.asks_a_person().then(|| Person::start(on_failure));
+        Ok(Self {
+            effects: Effects::start(&policy, log)?,
+            policy: Arc::new(policy),
+            on_failure,
+            approver: approver.transpose()?,
+            person: person.transpose()?,
+        })
+    }
 }
 
 /// Judges messages of both directions of a session, one at a time.
@@ -33,6 +62,8 @@ pub struct Judge {
     /// The server's name.
     server: String,
     approvals: Approvals,
+    /// What a person allowed for the rest of the session.
+    lasting: Lasting,
     bench: Arc<Bench>,
 }
 
@@ -63,6 +94,7 @@ impl Judge {
         Self {
             server,
             approvals: Approvals::default(),
+            lasting: Lasting::default(),
             state: Mutex::new(State { session, examiner }),
             bench,
         }
@@ -87,27 +119,44 @@ impl Judge {
     ) -> Handled<'f> {
         let time = Timestamp::now();
         let found = self.find_out(exchange, direction, frame);
-        let handled = {
-            let mut state = self.state();
-            let State { session, examiner } = &mut *state;
-            if let (Some(found), Some(approver)) = (&found, &self.bench.approver) {
-                session.forget_statuses();
-                for (tool, status) in &found.statuses {
-                    session.note_status(tool, *status);
-                }
-                if !found.is_complete {
-                    session.suppose_status(approver.supposed());
-                }
+        let mut state = self.state();
+        let examiner = &mut state.examiner;
+        let findings = examiner
+            .as_mut()
+            .map(|examiner| examiner.examine(direction, frame, time))
+            .unwrap_or_default();
+        self.prepare(&mut state.session, exchange, found.as_ref());
+        if let Some(person) = &self.bench.person {
+            let asked = state.session.questions(direction, frame, time, &findings);
+            if !asked.is_empty() {
+                // The other direction goes on while a person thinks.
+                drop(state);
+                let consents = person.ask(asked, &self.bench.policy, &self.lasting);
+                state = self.state();
+                self.prepare(&mut state.session, exchange, found.as_ref());
+                state.session.note_consents(consents);
             }
-            let findings = examiner
-                .as_mut()
-                .map(|examiner| examiner.examine(direction, frame, time))
-                .unwrap_or_default();
-            session.enter(exchange);
-            session.handle(direction, frame, time, &findings)
-        };
-        self.bench.log.write(&handled.records);
+        }
+        let handled = state.session.handle(direction, frame, time, &findings);
+        drop(state);
+        let effects = &self.bench.effects;
+        effects.tell(&handled.records);
+        effects.copy(&handled, &self.bench.policy, &self.server, direction, time);
         handled
+    }
+
+    /// Tells the session what its next frame belongs to, and which tools were approved.
+    fn prepare(&self, session: &mut Session, exchange: u64, found: Option<&Found>) {
+        session.enter(exchange);
+        if let (Some(found), Some(approver)) = (found, &self.bench.approver) {
+            session.forget_statuses();
+            for (tool, status) in &found.statuses {
+                session.note_status(tool, *status);
+            }
+            if !found.is_complete {
+                session.suppose_status(approver.supposed());
+            }
+        }
     }
 
     /// Finds out which of the tools that a frame is about were approved, if a rule asks. Nobody else waits
@@ -128,10 +177,10 @@ impl Judge {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether judging may have to wait for the daemon.
+    /// Whether judging may have to wait for the daemon or a person.
     #[cfg(feature = "tools")]
     pub fn may_wait(&self) -> bool {
-        self.bench.approver.is_some()
+        self.bench.approver.is_some() || self.bench.person.is_some()
     }
 
     /// Whether a message passes of which only the beginning is known.
@@ -166,7 +215,7 @@ impl Judge {
             let mut state = self.state();
             record(&mut state.session, text, Timestamp::now())
         };
-        self.bench.log.write(record.as_slice());
+        self.bench.effects.tell(record.as_slice());
         record.is_none()
     }
 }

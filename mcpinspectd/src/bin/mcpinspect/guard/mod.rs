@@ -12,13 +12,16 @@
 //! - `judge`: the policy, shared by both directions
 //! - `approvals`, `daemon`: which tools were approved
 //! - `on_failure`: what becomes of what cannot be judged
-//! - `log`: decisions
+//! - `person`: who is asked whether a message may pass
+//! - `effects`: what decisions lead to beside the wire: `log`, `copies`, `webhooks`
 //! - `gateway`: the same in front of a server on HTTP
 //! - `install`: clients that start their servers through the guard
 
 mod approvals;
 mod child;
+mod copies;
 mod daemon;
+mod effects;
 #[cfg(feature = "tools")]
 mod gateway;
 mod install;
@@ -26,8 +29,11 @@ mod judge;
 mod lines;
 mod log;
 mod on_failure;
+mod person;
 mod pump;
 mod sink;
+#[cfg(feature = "tools")]
+mod webhooks;
 
 use std::fs::File;
 use std::io;
@@ -45,7 +51,6 @@ use mcpinspectd::process::identity::{Launch, of_launch};
 use mcpinspectd::terminal;
 use nix::unistd::{Uid, User, dup2_stdin, dup2_stdout};
 
-use self::approvals::Approver;
 use self::child::Server;
 use self::judge::{Bench, Judge};
 use self::log::Log;
@@ -118,25 +123,19 @@ impl Guard {
         let policy = self.policy()?;
         let log = Log::open(self.log.as_deref())?;
         let server = self.server.clone().unwrap_or_else(|| self.name());
-        let approver = policy
-            .asks_for_tool_status()
-            .then(|| Approver::start(self.on_failure, &server));
-        let bench = Arc::new(Bench {
-            policy: Arc::new(policy),
-            on_failure: self.on_failure,
-            log,
-            approver: approver.transpose()?,
-        });
+        let bench = Arc::new(Bench::start(policy, self.on_failure, log, &server)?);
         #[cfg(feature = "tools")]
         if let Some(listen) = self.gateway.listen {
-            return self.gateway.run(listen, bench, &server);
+            let served = self.gateway.run(listen, Arc::clone(&bench), &server);
+            bench.effects.finish();
+            return served;
         }
         let parties = Parties {
             user: user(),
             zone: zone(),
             ..Parties::of(&server)
         };
-        let judge = Arc::new(Judge::new(bench, parties));
+        let judge = Arc::new(Judge::new(Arc::clone(&bench), parties));
         // Copies of their own, so that each pipe can be closed when its other side is: descriptors 0 and 1
         // would keep it open.
         let (input, output) = own_pipes().context("cannot take over standard input and output")?;
@@ -168,6 +167,7 @@ impl Guard {
         let status = server.wait()?;
         // What the server said last is still on its way.
         activity.wait_for_silence();
+        bench.effects.finish();
         child::end_like(status)
     }
 

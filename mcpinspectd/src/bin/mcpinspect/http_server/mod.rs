@@ -24,7 +24,7 @@
 
 mod answer;
 pub mod client;
-mod endpoint;
+pub mod endpoint;
 mod events;
 pub mod failure;
 mod legacy;

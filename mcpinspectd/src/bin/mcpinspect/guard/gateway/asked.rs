@@ -64,6 +64,7 @@ pub fn judged(asked: &Asked, direction: Direction, frame: &[u8]) -> Judged {
             forward,
             replies,
             records,
+            copies: _,
             delay,
         } = handled;
         let forward = match forward {

@@ -68,7 +68,7 @@ impl Hub {
     /// Writes down that a request does not come in.
     pub fn refused(&self, request: &refusals::Request, reason: &'static str) {
         let record = self.refusals.record(&self.parties.server, request, reason);
-        self.bench.log.write(record.as_slice());
+        self.bench.effects.tell(record.as_slice());
     }
 
     /// The name of those who name no session.

@@ -56,6 +56,7 @@ impl Refusals {
                 true => "too_many_refusals",
                 false => reason,
             }),
+            asked: None,
             hidden: Vec::new(),
             before: request.0.clone(),
             after: None,

@@ -130,13 +130,9 @@ mod tests {
     use crate::guard::on_failure::OnFailure;
 
     fn party() -> Arc<Party> {
-        let bench = Bench {
-            policy: Arc::new(Policy::default()),
-            on_failure: OnFailure::Closed,
-            log: Log::open(None).unwrap(),
-            approver: None,
-        };
-        Party::new(Judge::over_http(Arc::new(bench), Parties::of("s")))
+        let log = Log::open(None).unwrap();
+        let bench = Bench::start(Policy::default(), OnFailure::Closed, log, "s");
+        Party::new(Judge::over_http(Arc::new(bench.unwrap()), Parties::of("s")))
     }
 
     #[test]

@@ -1,0 +1,197 @@
+//! What a person is asked before a request passes.
+//!
+//! An answer takes minutes, and judging must not wait for it: the other direction goes on meanwhile. So a
+//! session first says what there is to ask about a frame, without changing anything, and is told the
+//! answers before it judges. An answer counts for the very message that was shown, and once.
+
+use std::collections::VecDeque;
+
+use super::Session;
+use super::frame::{Judge, Member};
+use crate::mcp::message::{self, Message, Parsed, Payload};
+use crate::mcp::{json, view};
+use crate::model::{Direction, Timestamp};
+use crate::policy::action::{Action, Question};
+use crate::policy::decide::Policy;
+use crate::policy::record::shown;
+use crate::policy::situation::{Found, Kind, Situation};
+
+/// Most questions about one frame. What goes beyond is not asked, and does not pass.
+const MAX_QUESTIONS: usize = 16;
+
+/// A question to a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asking {
+    /// The rule that asks, by its place in [`Policy::rules`].
+    pub rule: usize,
+    /// The server's name.
+    pub server: String,
+    /// The client's name, as it introduced itself.
+    pub client: Option<String>,
+    /// The method of the request.
+    pub method: String,
+    /// The tool that is to be called.
+    pub tool: Option<String>,
+    /// The beginning of the parameters, with secrets masked.
+    pub params: String,
+    /// The message.
+    text: String,
+}
+
+/// What a person said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Yes.
+    Allowed,
+    /// No.
+    Denied,
+    /// Nothing, in the time that there was.
+    NoAnswer,
+    /// There is no one who could be asked.
+    NoOneToAsk,
+}
+
+impl Reply {
+    /// The word for it in records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::NoAnswer => "no_answer",
+            Self::NoOneToAsk => "no_one_to_ask",
+        }
+    }
+}
+
+/// A question with its answer.
+#[derive(Clone, Debug)]
+pub struct Consent {
+    asking: Asking,
+    reply: Reply,
+    passes: bool,
+}
+
+impl Asking {
+    /// The question with its answer, and whether the message passes for it.
+    pub fn answered(self, reply: Reply, passes: bool) -> Consent {
+        Consent {
+            asking: self,
+            reply,
+            passes,
+        }
+    }
+
+    /// The rule's question, with how long an answer is waited for.
+    pub fn question<'p>(&self, policy: &'p Policy) -> Option<&'p Question> {
+        match &policy.rules().get(self.rule)?.action {
+            Action::Ask(question) => Some(question),
+            _ => None,
+        }
+    }
+}
+
+/// The answer to what `rule` asked about a message, and whether it passes.
+pub(super) fn take(
+    consents: &mut VecDeque<Consent>,
+    rule: usize,
+    text: &str,
+) -> Option<(Reply, bool)> {
+    let is_it = |consent: &Consent| consent.asking.rule == rule && consent.asking.text == text;
+    let at = consents.iter().position(is_it)?;
+    let consent = consents.remove(at)?;
+    Some((consent.reply, consent.passes))
+}
+
+impl Session {
+    /// What a person is to be asked about a frame. To be called before [`Self::handle`], with the same frame,
+    /// time and findings.
+    pub fn questions(
+        &mut self,
+        direction: Direction,
+        frame: &[u8],
+        time: Timestamp,
+        findings: &[Found],
+    ) -> Vec<Asking> {
+        let mut questions = Vec::new();
+        if !self.policy.asks_a_person() {
+            return questions;
+        }
+        let mut judge = Judge {
+            session: self,
+            direction,
+            time,
+            findings,
+        };
+        let text = std::str::from_utf8(frame).unwrap_or_default();
+        match message::parse(frame) {
+            Ok(Payload::Single(parsed)) => questions.extend(judge.question(text, parsed)),
+            Ok(Payload::Batch(_)) => {
+                // The text was read as an array.
+                let _ = json::elements(text.trim_start_matches('\u{feff}'), |element| {
+                    let text = element.get();
+                    if let Ok(Payload::Single(parsed)) = message::parse(text.as_bytes()) {
+                        questions.extend(judge.question(text, parsed));
+                    }
+                    questions.len() < MAX_QUESTIONS
+                });
+            }
+            Err(_) => {}
+        }
+        questions
+    }
+
+    /// Tells the answers to the questions about the next frame.
+    pub fn note_consents(&mut self, consents: impl IntoIterator<Item = Consent>) {
+        self.consents.extend(consents);
+    }
+}
+
+impl Judge<'_> {
+    fn question(&mut self, text: &str, parsed: Parsed<'_>) -> Option<Asking> {
+        let member = Member {
+            text,
+            parsed,
+            doubt: None,
+        };
+        let Message::Request(request) = &member.parsed.message else {
+            return None;
+        };
+        let view = request.params.map(view::Params::read);
+        self.meet(Some(&request.method), view.as_ref());
+        let tool = view.as_ref().and_then(|view| view.name.as_deref());
+        let tool = tool.filter(|_| request.method == "tools/call");
+        let doubt = self.doubt(&member, Kind::Request, false);
+        let mut memory = self.session.memory.clone();
+        let session = &*self.session;
+        let seen = Situation {
+            time: self.time,
+            direction: self.direction,
+            kind: Kind::Request,
+            method: Some(&request.method),
+            tool,
+            tool_status: tool.and_then(|tool| session.statuses.of(tool)),
+            params: request.params,
+            outcome: None,
+            findings: self.findings,
+            parties: &session.parties,
+            doubt,
+        };
+        let mut asks = None;
+        session.policy.decide(&seen, &mut memory, &mut |rule| {
+            asks = Some(rule);
+            false
+        });
+        Some(Asking {
+            rule: asks?,
+            server: session.parties.server.clone(),
+            client: session.parties.client.clone(),
+            method: request.method.to_string(),
+            tool: tool.map(str::to_owned),
+            params: request
+                .params
+                .map(|params| shown(params.get().as_bytes()))
+                .unwrap_or_default(),
+            text: text.to_owned(),
+        })
+    }
+}
