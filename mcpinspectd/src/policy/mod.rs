@@ -19,6 +19,7 @@
 //! - `standing`: which tools a frame is about, and how they compare with what was accepted
 //! - `names`: members that are spelled almost like one that has a meaning
 //! - `decide`: from a message in its context to a [`Decision`]
+//! - [`consent`]: questions to a person, and answers
 //! - `edit`: values put in place, texts masked, tools hidden
 //! - [`session`]: both directions of a session, frame by frame
 //! - [`record`]: a decision as a line of JSON
@@ -29,6 +30,7 @@ mod actions;
 mod compile;
 mod condition;
 mod conditions;
+pub mod consent;
 mod decide;
 mod edit;
 pub mod examine;

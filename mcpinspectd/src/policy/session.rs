@@ -6,10 +6,10 @@
 //!
 //! - here: what a session knows
 //! - `frame`: what becomes of a frame
-//! - `consent`: what a person is asked first
+//! - `questions`: what a person is asked first
 
-mod consent;
 mod frame;
+mod questions;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-pub use self::consent::{Asking, Consent, Reply};
+use super::consent::Consent;
 use super::decide::Policy;
 use super::memory::Memory;
 use super::record::Record;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::consent::{self, Reply};
 use super::{Forward, Handled, Session};
 use crate::mcp::ambiguity::{self, Place};
 use crate::mcp::message::{self, Irregularity, Message, Parsed, Payload};
@@ -14,6 +13,7 @@ use crate::mcp::method::MethodName;
 use crate::mcp::{Malformed, Outcome, json, view};
 use crate::model::{Direction, Timestamp};
 use crate::policy::action::{Action, Answer, Measure};
+use crate::policy::consent::{self, Reply};
 use crate::policy::decide::{Decision, Policy, Verdict};
 use crate::policy::edit::{edited, offset, put, without};
 use crate::policy::record::{Record, Subject, shown};

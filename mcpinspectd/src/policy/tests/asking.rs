@@ -1,7 +1,7 @@
 //! A person decides, and copies are made.
 
 use super::*;
-use crate::policy::session::Reply;
+use crate::policy::consent::Reply;
 
 const ASK: &str = r#"
     [[rule]]

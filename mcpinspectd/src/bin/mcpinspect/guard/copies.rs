@@ -21,7 +21,7 @@ use nix::libc;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::effects::wait_for;
+use super::ending::wait_for;
 
 /// Copies of one destination that wait to be written, and bytes of them.
 const QUEUE: usize = 1024;

@@ -1,8 +1,5 @@
 //! What decisions lead to beside the wire: lines in a log, copies of messages, posts to a URL.
 
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
 use mcpinspectd::model::{Direction, Timestamp};
 use mcpinspectd::policy::Policy;
 use mcpinspectd::policy::record::Record;
@@ -12,9 +9,6 @@ use super::copies::Copies;
 use super::log::Log;
 #[cfg(feature = "tools")]
 use super::webhooks::Webhooks;
-
-/// How long the end of the guard waits for what is still to be written or posted.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All of it.
 pub struct Effects {
@@ -75,13 +69,5 @@ impl Effects {
         self.copies.finish();
         #[cfg(feature = "tools")]
         self.webhooks.finish();
-    }
-}
-
-/// Waits for the end of threads, but not for ever.
-pub fn wait_for(threads: &[JoinHandle<()>]) {
-    let until = Instant::now() + PATIENCE;
-    while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(5));
     }
 }

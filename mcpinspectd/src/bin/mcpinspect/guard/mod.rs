@@ -13,7 +13,7 @@
 //! - `approvals`, `daemon`: which tools were approved
 //! - `on_failure`: what becomes of what cannot be judged
 //! - `person`: who is asked whether a message may pass
-//! - `effects`: what decisions lead to beside the wire: `log`, `copies`, `webhooks`
+//! - `effects`: what decisions lead to beside the wire: `log`, `copies`, `webhooks`; `ending`: what of it is waited for
 //! - `gateway`: the same in front of a server on HTTP
 //! - `install`: clients that start their servers through the guard
 
@@ -22,6 +22,7 @@ mod child;
 mod copies;
 mod daemon;
 mod effects;
+mod ending;
 #[cfg(feature = "tools")]
 mod gateway;
 mod install;

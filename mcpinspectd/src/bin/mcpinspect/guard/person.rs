@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use mcpinspectd::bus::desktop::{Card, Desktop, DesktopEvent, Notifier};
 use mcpinspectd::model::Severity;
 use mcpinspectd::policy::Policy;
-use mcpinspectd::policy::session::{Asking, Consent, Reply};
+use mcpinspectd::policy::consent::{Asking, Consent, Reply};
 use mcpinspectd::text::escape::printable;
 use tokio::sync::mpsc;
 use tokio::time::timeout;

@@ -20,7 +20,7 @@ use mcpinspectd::terminal;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::effects::wait_for;
+use super::ending::wait_for;
 use crate::http_server::client::Client;
 use crate::http_server::endpoint::{Endpoint, shown};
 
