@@ -9,4 +9,13 @@ pub struct Hit {
     pub end: u32,
     /// The concepts that it stands for: word lists and tokens of the rule set, as bits.
     pub concepts: u128,
+    /// How many negations it stands under.
+    pub negations: u8,
+}
+
+impl Hit {
+    /// Whether it is denied: a second negation lifts the first.
+    pub fn is_denied(&self) -> bool {
+        self.negations % 2 == 1
+    }
 }

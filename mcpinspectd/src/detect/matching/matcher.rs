@@ -11,9 +11,11 @@ use aho_corasick::Input;
 use super::hit::Hit;
 use super::names::KnownNames;
 use super::results::MatchResults;
-use super::{sentences, token};
+use super::{negation, sentences, token};
 use crate::detect::category::Surface;
-use crate::detect::rules::{Automaton, PhraseTrie, RuleId, RuleKind, RuleSet, is_word_byte};
+use crate::detect::rules::{
+    Automaton, Negation, PhraseTrie, RuleId, RuleKind, RuleSet, is_word_byte,
+};
 use crate::detect::text::{Share, SubjectText};
 
 /// Room for hits that is kept for the next subject.
@@ -93,6 +95,7 @@ impl Matcher {
         }
         self.hits.sort_unstable_by_key(|hit| (hit.start, hit.end));
         self.results.work += self.hits.len() as u64;
+        self.negations(rules.negation(), subject);
         let (hits, ends) = (&self.hits, &self.sentence_ends);
         note(share.start, hits, ends, &mut self.sentences);
         sentences::match_sentences(
@@ -106,6 +109,18 @@ impl Matcher {
         );
     }
 
+    /// Finds out which hits are denied.
+    fn negations(&mut self, words: Negation, subject: &SubjectText<'_>) {
+        let text = subject.folded().as_bytes();
+        let mut rest = &mut *self.hits;
+        for end in &self.sentence_ends {
+            let inside = rest.partition_point(|hit| hit.start < *end);
+            let (these, others) = rest.split_at_mut(inside);
+            rest = others;
+            negation::count(words, text, these, *end as usize);
+        }
+    }
+
     fn phrases(&mut self, phrases: &PhraseTrie, subject: &SubjectText<'_>, share: Share) {
         let hits = &mut self.hits;
         let text = &subject.folded().as_bytes()[share.start..share.end];
@@ -114,6 +129,7 @@ impl Matcher {
                 start: (share.start + start) as u32,
                 end: (share.start + end) as u32,
                 concepts,
+                negations: 0,
             })
         });
     }
@@ -143,6 +159,7 @@ impl Matcher {
                     start: start as u32,
                     end: end as u32,
                     concepts: meaning.concepts,
+                    negations: 0,
                 });
             }
             for rule in &meaning.literals {

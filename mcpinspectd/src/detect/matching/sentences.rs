@@ -7,7 +7,7 @@
 use super::hit::Hit;
 use super::results::MatchResults;
 use crate::detect::category::{Part, Surface};
-use crate::detect::rules::{RuleSet, Scope, Token};
+use crate::detect::rules::{Cooccurrence, RuleSet, Scope, Token};
 use crate::detect::text::{PIECE_END, Share, SubjectText};
 
 /// Most hits of a sentence that are examined together.
@@ -67,6 +67,7 @@ pub(super) fn match_sentences(
                 start: opens as u32,
                 end: opens as u32,
                 concepts: starts,
+                negations: 0,
             });
             let crammed = last - first > SENTENCE_HITS;
             shares(&hits[first..last], SENTENCE_HITS, |share| {
@@ -124,11 +125,35 @@ impl Tests<'_> {
                 continue;
             }
             self.results.work += hits.len() as u64;
+            let meant = meant(hits, one);
+            let hits = meant.as_deref().unwrap_or(hits);
             if let Some((start, end)) = locate(hits, &one.all, one.ordered, one.within) {
                 self.results.record(one.rule, start as usize, end as usize);
             }
         }
     }
+}
+
+/// The hits without what a rule does not mean because of a negation; `None` if that leaves them as they are.
+fn meant(hits: &[Hit], rule: &Cooccurrence) -> Option<Vec<Hit>> {
+    let unmeant = |hit: &Hit| {
+        let asserted = match hit.is_denied() {
+            true => rule.asserted,
+            false => 0,
+        };
+        let denied = match hit.negations > 0 && !hit.is_denied() {
+            true => rule.denied,
+            false => 0,
+        };
+        hit.concepts & (asserted | denied)
+    };
+    hits.iter().any(|hit| unmeant(hit) != 0).then(|| {
+        let meant = hits.iter().map(|hit| Hit {
+            concepts: hit.concepts & !unmeant(hit),
+            ..*hit
+        });
+        meant.collect()
+    })
 }
 
 /// Passes `hits` to `each` in overlapping shares of at most `size`; usually there is only one.

@@ -118,6 +118,7 @@ impl Scanner<'_, '_> {
             start: start as u32,
             end: end as u32,
             concepts,
+            negations: 0,
         });
     }
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use regex::bytes::RegexBuilder;
+use toml::Spanned;
 
 use super::automaton::{Automaton, PatternMeaning};
 use super::cooccurrence::{Cooccurrence, CooccurrenceIndex};
@@ -17,7 +18,7 @@ use super::phrases::PhraseTrie;
 use super::rule::{Rule, RuleId, RuleKind};
 use super::set::RuleSet;
 use super::suppression::Suppression;
-use super::vocabulary::{Probe, Token};
+use super::vocabulary::{Negation, Probe, Token};
 use crate::detect::category::{Category, Evidence, Part, Surface};
 use crate::detect::meaning::features::hash;
 use crate::detect::text::fold;
@@ -316,11 +317,11 @@ impl Compiler {
             .iter()
             .map(|element| self.mask(source, element))
             .collect::<Result<Vec<_>, _>>()?;
-        let none = raw
-            .none
-            .iter()
-            .map(|element| self.mask(source, element))
-            .try_fold(0, |mask, next| next.map(|next| mask | next))?;
+        let any = |elements: &[Spanned<String>]| {
+            let mut masks = elements.iter().map(|element| self.mask(source, element));
+            masks.try_fold(0, |mask, next| next.map(|next| mask | next))
+        };
+        let (none, asserted, denied) = (any(&raw.none)?, any(&raw.asserted)?, any(&raw.denied)?);
         let cooccurrence = Cooccurrence {
             rarest: all
                 .iter()
@@ -328,6 +329,8 @@ impl Compiler {
                 .min_by_key(|element| self.commonness(*element))
                 .unwrap_or_default(),
             none,
+            asserted,
+            denied,
             all: all.into(),
             rule: id,
             ordered: raw.ordered,
@@ -360,7 +363,7 @@ impl Compiler {
         &mut self,
         source: &SourceFile<'_>,
         raw: &RawRule,
-        regex: &toml::Spanned<String>,
+        regex: &Spanned<String>,
         id: RuleId,
     ) -> Result<RuleKind, RuleError> {
         let at = regex.span().start;
@@ -399,11 +402,7 @@ impl Compiler {
     }
 
     /// The concepts of `a|b|c`, as bits.
-    fn mask(
-        &self,
-        source: &SourceFile<'_>,
-        element: &toml::Spanned<String>,
-    ) -> Result<u128, RuleError> {
+    fn mask(&self, source: &SourceFile<'_>, element: &Spanned<String>) -> Result<u128, RuleError> {
         element
             .get_ref()
             .split('|')
@@ -417,7 +416,17 @@ impl Compiler {
             })
     }
 
+    /// The concepts of a list of words; none if there is no such list.
+    fn list(&self, name: &str) -> u128 {
+        self.concepts.get(name).copied().unwrap_or_default()
+    }
+
     fn finish(self) -> Result<RuleSet, RuleError> {
+        let negation = Negation {
+            by: self.list("negates"),
+            lifted: self.list("lifts_negation"),
+            ended: self.list("ends_negation"),
+        };
         let mut phrases = PhraseTrie::new();
         let patterns = self.patterns.into_iter();
         let (ascii, wide) = patterns
@@ -433,6 +442,7 @@ impl Compiler {
             probes: self.probes,
             suppressions: self.suppressions,
             signs: self.signs,
+            negation,
         })
     }
 }

@@ -17,6 +17,10 @@ pub(in crate::detect) struct Cooccurrence {
     pub none: u128,
     /// Elements, each a set of concepts of which one has to be present.
     pub all: Box<[u128]>,
+    /// Concepts that count only where they are not denied.
+    pub asserted: u128,
+    /// Concepts that do not count where they are denied twice, which asserts them.
+    pub denied: u128,
     /// The rule that holds if all of this does.
     pub rule: RuleId,
     /// Whether the elements have to come in their order.

@@ -42,6 +42,12 @@ pub struct RawRule {
     /// Words and tokens that must not occur with them.
     #[serde(default)]
     pub none: Vec<Spanned<String>>,
+    /// Elements of `all` that do not count where a negation denies them.
+    #[serde(default)]
+    pub asserted: Vec<Spanned<String>>,
+    /// Elements of `all` that do not count where a second negation lifts the first.
+    #[serde(default)]
+    pub denied: Vec<Spanned<String>>,
     /// Where `all` and `none` are looked for.
     #[serde(default)]
     pub scope: Scope,

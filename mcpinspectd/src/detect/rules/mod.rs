@@ -25,9 +25,10 @@ pub use format::{RuleError, line_of};
 pub use rule::{Rule, RuleId};
 pub use set::RuleSet;
 pub use suppression::Suppression;
-pub use vocabulary::{Decides, Probe, Scope, Token};
+pub use vocabulary::{Decides, Negation, Probe, Scope, Token};
 
 pub(super) use automaton::Automaton;
+pub(super) use cooccurrence::Cooccurrence;
 pub(super) use phrases::{PhraseTrie, is_word_byte};
 pub(super) use rule::RuleKind;
 

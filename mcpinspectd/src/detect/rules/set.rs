@@ -7,7 +7,7 @@ use super::cooccurrence::CooccurrenceIndex;
 use super::phrases::PhraseTrie;
 use super::rule::{Rule, RuleId};
 use super::suppression::Suppression;
-use super::vocabulary::{Probe, Scope};
+use super::vocabulary::{Negation, Probe, Scope};
 use crate::detect::category::Surface;
 
 /// A compiled set of rules: immutable, and shared between threads.
@@ -25,6 +25,7 @@ pub struct RuleSet {
     pub(super) suppressions: Vec<Suppression>,
     /// The tokens and the built-in lists of words: the bit of each, and a hash of its name.
     pub(super) signs: Vec<(u32, u64)>,
+    pub(super) negation: Negation,
 }
 
 impl RuleSet {
@@ -53,6 +54,11 @@ impl RuleSet {
         present
             .filter(move |(bit, _)| concepts >> bit & 1 == 1)
             .map(|(_, name)| *name)
+    }
+
+    /// The words that deny something.
+    pub(in crate::detect) fn negation(&self) -> Negation {
+        self.negation
     }
 
     /// Findings that are not reported.

@@ -88,6 +88,17 @@ impl Token {
     ];
 }
 
+/// The lists of words with which a text denies something, as concepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Negation {
+    /// Words that deny what follows: the list `negates`.
+    pub by: u128,
+    /// Words that lift a negation which they stand under: the list `lifts_negation`.
+    pub lifted: u128,
+    /// Words that end a negation's clause: the list `ends_negation`.
+    pub ended: u128,
+}
+
 /// How far apart the elements of `all` may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
