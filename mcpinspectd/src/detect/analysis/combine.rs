@@ -4,27 +4,30 @@
 //! sentence for one. So what rules merely add up to counts for less where the model contradicts, and blocks
 //! only where it agrees; what a rule decides alone stands, unless it is a phrase and all else speaks against
 //! it. It also counts for less in a long definition, where
-//! many things are said and some stand together by chance. The model alone can raise an alert, and never
-//! blocks. The limits are points at which honest definitions of real servers hardly ever arrive.
+//! many things are said and some stand together by chance. The model alone can raise an alert, and so can both
+//! together where each is only half convinced; neither blocks. The limits are points at which honest definitions of real servers hardly ever arrive.
 
 use crate::detect::meaning::Meaning;
 use crate::detect::score::Score;
 use crate::model::Action;
 
 /// Log odds of the model from which a definition is an alert.
-const ALERT: f32 = 0.3;
+const ALERT: f32 = -0.25;
 /// Log odds of the model from which it is a warning.
-const WARN: f32 = -0.6;
+const WARN: f32 = -1.6;
 /// Log odds of the model below which it contradicts the rules, and by how much for each unit.
-const DOUBT: f32 = -2.0;
+const DOUBT: f32 = -1.75;
 const DOUBT_WEIGHT: f32 = 0.3;
 /// Log odds of the model below which rules that only add up do not block.
-const AGREEMENT: f32 = -0.5;
+const AGREEMENT: f32 = -1.2;
 /// Sentences of a definition of usual length, and what rules lose for each factor of e beyond it.
 const USUAL_LENGTH: f32 = 6.0;
-const LENGTH_WEIGHT: f32 = 0.7;
+const LENGTH_WEIGHT: f32 = 1.4;
 /// What is left of the rules' log odds has to reach this for an alert.
-const RULES_ALERT: f32 = 0.55;
+const RULES_ALERT: f32 = 0.4;
+/// Where both come this far, it is an alert too: each is wrong in its own way, so they are hardly wrong together.
+const BOTH_RULES: f32 = -0.5;
+const BOTH_MEANING: f32 = -1.4;
 
 /// What is left of the rules' log odds has to reach this for a phrase to decide alone.
 const RULES_DOUBTED: f32 = -1.5;
@@ -59,7 +62,8 @@ pub(super) fn combine(score: Score, meaning: Option<Meaning>) -> Combined {
     } else {
         score.action
     };
-    let meant = if meaning.log_odds >= ALERT {
+    let both = (rules - BOTH_RULES).min(meaning.log_odds - BOTH_MEANING);
+    let meant = if meaning.log_odds >= ALERT || both >= 0.0 {
         Action::Alert
     } else if meaning.log_odds >= WARN {
         Action::Warn
@@ -71,7 +75,9 @@ pub(super) fn combine(score: Score, meaning: Option<Meaning>) -> Combined {
         false => score.decided,
     };
     // From an alert of either on, an attack is more likely than not.
-    let odds = (rules - RULES_ALERT).max(meaning.log_odds - ALERT);
+    let odds = (rules - RULES_ALERT)
+        .max(meaning.log_odds - ALERT)
+        .max(both);
     Combined {
         action: weighed.max(decided).max(meant),
         probability: probability(odds),
@@ -135,5 +141,9 @@ mod tests {
         );
         assert_eq!(action(None, None, -3.0, WARN, 4), Warn);
         assert_eq!(action(None, None, -3.0, WARN - 0.1, 4), None);
+        let half = action(Warn, None, BOTH_RULES, BOTH_MEANING, 4);
+        assert_eq!(half, Alert, "both are half convinced");
+        let less = action(Warn, None, BOTH_RULES - 0.1, BOTH_MEANING, 4);
+        assert_eq!(less, Warn);
     }
 }

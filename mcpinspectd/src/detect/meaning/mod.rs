@@ -29,9 +29,14 @@ static MODEL: &[u8] = include_bytes!("../../../rules/meaning.bin");
 
 /// How much less a sentence says in a long definition: among many sentences, one stands out by chance. In log
 /// odds for each factor of e in the number of sentences.
-const BREADTH: f32 = 0.7;
+const BREADTH: f32 = 0.9;
 /// Sentences that every definition is taken to have besides its own: a single one is not proof against chance.
-const UNSAID: f32 = 3.0;
+const UNSAID: f32 = 7.0;
+
+/// What is left of the log odds of the most telling of so many sentences.
+pub fn in_definition(log_odds: f32, sentences: usize) -> f32 {
+    log_odds - BREADTH * (sentences as f32 + UNSAID).ln()
+}
 
 /// What the model makes of a definition.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -104,7 +109,7 @@ impl<'m> Listener<'m> {
             .max_by(|a, b| a.1.total_cmp(b.1))
             .map_or(0, |best| best.0);
         Some(Meaning {
-            log_odds: log_odds - BREADTH * (self.heard as f32 + UNSAID).ln(),
+            log_odds: in_definition(log_odds, self.heard),
             sentence,
             sentences: self.heard,
             act,

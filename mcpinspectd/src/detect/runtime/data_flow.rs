@@ -140,10 +140,12 @@ impl AgentData {
         }
     }
 
-    /// Whether a text that came in before `time` has an order to send something, or is suspicious by itself.
+    /// Whether a text that came in before `time` has an order to send something, or is suspicious by itself. A
+    /// definition is no such text: that of a tool which sends speaks of sending, and came from no stranger.
     pub fn was_told_to_send(&self, time: Timestamp, now: Timestamp) -> bool {
         self.memory.orders(now).any(|one| {
-            one.source.time <= time && (one.source.suspicious || one.order.sends_to_an_address())
+            let suspicious = one.source.suspicious && !one.source.definition;
+            one.source.time <= time && (suspicious || one.order.sends_to_an_address())
         })
     }
 

@@ -6,6 +6,7 @@
 //! fitted to flatter; `--cross-validate` leaves out one group after the other, fits without it and
 //! measures on it, which says more about attacks that nobody has seen yet. Whole sessions are judged too.
 
+mod bars;
 mod examples;
 mod fit;
 mod judge;
@@ -106,7 +107,8 @@ fn run(options: &Options) -> anyhow::Result<()> {
         (judged, spent) = judge::judge(&active, rows);
     }
     print!("{}", tables::groups(&judged));
-    print!("\nhonest definitions:\n{}", tables::bars(&judged));
+    print!("\nhonest definitions:\n{}", bars::honest(&judged));
+    print!("\nattacks and results:\n{}", bars::others(&judged));
     print!("\nreliability:\n{}", tables::reliability(&judged));
     println!(
         "\n{:.1} µs per row",

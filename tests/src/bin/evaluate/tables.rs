@@ -14,10 +14,14 @@ use super::train::LeftOut;
 /// How many rows were judged how.
 #[derive(Debug, Default)]
 pub struct Count {
-    rows: usize,
-    warn: usize,
-    alert: usize,
-    block: usize,
+    /// All of them.
+    pub rows: usize,
+    /// At `warn` or above.
+    pub warn: usize,
+    /// At `alert` or above.
+    pub alert: usize,
+    /// At `block`.
+    pub block: usize,
 }
 
 impl Count {
@@ -30,7 +34,7 @@ impl Count {
     }
 
     /// Its cells: the rows, and the share at each action or above.
-    fn cells(&self) -> String {
+    pub fn cells(&self) -> String {
         format!(
             "{:>6} {:>7.2} {:>7.2} {:>7.2}",
             self.rows,
@@ -41,7 +45,7 @@ impl Count {
     }
 }
 
-fn percent(part: usize, whole: usize) -> f64 {
+pub fn percent(part: usize, whole: usize) -> f64 {
     if whole == 0 {
         0.0
     } else {
@@ -78,70 +82,6 @@ pub fn groups(judged: &[Judged]) -> String {
         let _ = writeln!(out, "{class:<10} {tier:<17} {group:<34} {}", count.cells());
     }
     out
-}
-
-/// The bars for honest definitions: a name, the tiers that count, and the share at `alert` that is accepted.
-const BARS: [(&str, &[&str], f64); 4] = [
-    ("live + official", &["live", "official"], 0.3),
-    ("registry", &["registry", "curated-bench"], 0.5),
-    ("wild", &["wild-unreviewed"], 0.2),
-    ("hard", &["source-extracted", "hard-negative"], 1.0),
-];
-/// The share of all honest definitions at `block` that is accepted, in per cent.
-const BLOCK_BAR: f64 = 0.05;
-/// Definitions of a desktop with 30 servers, and those of them that are new in a month: each server changes a
-/// tenth of its tools.
-const DESKTOP: f64 = 360.0;
-const NEW_IN_A_MONTH: f64 = 36.0;
-
-/// How honest definitions fare against the bars, and how often a person is bothered for nothing.
-pub fn bars(judged: &[Judged]) -> String {
-    let honest = || {
-        judged
-            .iter()
-            .filter(|one| !one.row.malicious() && one.row.message.is_none())
-    };
-    let mut out = String::new();
-    for (name, tiers, bar) in BARS {
-        let mut count = Count::default();
-        honest()
-            .filter(|one| tiers.contains(&one.row.tier()))
-            .for_each(|one| count.add(one.report.action));
-        if count.rows == 0 {
-            continue;
-        }
-        let share = percent(count.alert, count.rows);
-        let _ = writeln!(
-            out,
-            "{name:<17} {}  bar {bar:.2} {}",
-            count.cells(),
-            kept(share, bar)
-        );
-        if tiers.contains(&"live") {
-            let share = (share / 100.0).max(0.5 / count.rows as f64);
-            let _ = writeln!(
-                out,
-                "    a desktop of 30 servers: {:.1} false alerts when it is first seen, then one in {:.0} months",
-                share * DESKTOP,
-                1.0 / (share * NEW_IN_A_MONTH)
-            );
-        }
-    }
-    let mut all = Count::default();
-    honest().for_each(|one| all.add(one.report.action));
-    let share = percent(all.block, all.rows);
-    let _ = writeln!(
-        out,
-        "{:<17} {}  bar {BLOCK_BAR:.2} (block) {}",
-        "all",
-        all.cells(),
-        kept(share, BLOCK_BAR)
-    );
-    out
-}
-
-fn kept(share: f64, bar: f64) -> &'static str {
-    if share <= bar { "kept" } else { "MISSED" }
 }
 
 /// How often definitions of a score are attacks, if there were as many attacks as honest ones.

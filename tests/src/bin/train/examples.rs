@@ -33,6 +33,8 @@ pub struct Example {
 /// A definition with the sentences of its text.
 #[derive(Clone, Debug)]
 pub struct Definition {
+    /// Who wrote it.
+    pub author: String,
     /// What keeps an attack and its honest twin on one side of a split.
     pub pair: String,
     /// Its language.
@@ -201,6 +203,7 @@ impl Reader {
             .collect();
         let read = self.sentences(&line.tool, &line.own_tools);
         self.definitions.push(Definition {
+            author: line.author.clone(),
             pair: line.pair.clone(),
             lang: line.lang.clone(),
             attack,

@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use clap::Parser;
 use examples::{Definition, Example};
 use mcpinspectd::detect::meaning::act::ACTS;
+use mcpinspectd::detect::meaning::in_definition;
 use mcpinspectd::detect::meaning::model::Model;
 
 /// Fit the model of what sentences ask
@@ -74,48 +75,31 @@ fn measure(examples: &[Example], definitions: &[Definition]) {
     };
     let model = leave_out(examples, "a fifth of the pairs", |one| fifth(&one.pair));
     by_act(examples, &model, fifth);
-    if let Some(model) = Model::read(&model) {
-        let scored = definitions
-            .iter()
-            .filter(|one| fifth(&one.pair))
-            .map(|one| {
-                let odds = one
-                    .sentences
-                    .iter()
-                    .map(|sentence| model.answers(sentence)[0]);
-                (odds.fold(f32::MIN, f32::max), one.attack)
-            });
-        line("their definitions", &scored.collect::<Vec<_>>());
-        for lang in definitions
-            .iter()
-            .map(|one| &one.lang)
-            .collect::<BTreeSet<_>>()
-        {
-            let of_lang = definitions
-                .iter()
-                .filter(|one| one.lang == *lang && fifth(&one.pair));
-            let scored: Vec<(f32, bool)> = of_lang
-                .map(|one| {
-                    let odds = one
-                        .sentences
-                        .iter()
-                        .map(|sentence| model.answers(sentence)[0]);
-                    (odds.fold(f32::MIN, f32::max), one.attack)
-                })
-                .collect();
-            if scored.iter().any(|one| one.1) {
-                line(&format!("  in {lang}"), &scored);
-            }
-        }
+    let of_fifth: Vec<&Definition> = definitions.iter().filter(|one| fifth(&one.pair)).collect();
+    whole("  their definitions", &model, &of_fifth);
+    let langs: BTreeSet<&String> = of_fifth.iter().map(|one| &one.lang).collect();
+    for lang in langs {
+        let of_lang = of_fifth.iter().filter(|one| one.lang == *lang);
+        whole(
+            &format!("    in {lang}"),
+            &model,
+            &of_lang.copied().collect::<Vec<_>>(),
+        );
     }
     for author in examples
         .iter()
         .map(|one| &one.author)
         .collect::<BTreeSet<_>>()
     {
-        leave_out(examples, &format!("author {author}"), |one| {
+        let model = leave_out(examples, &format!("author {author}"), |one| {
             one.author == *author
         });
+        let of_author = definitions.iter().filter(|one| one.author == *author);
+        whole(
+            "  their definitions",
+            &model,
+            &of_author.collect::<Vec<_>>(),
+        );
     }
     for lang in examples
         .iter()
@@ -127,6 +111,22 @@ fn measure(examples: &[Example], definitions: &[Definition]) {
                 one.lang == *lang
             });
         }
+    }
+}
+
+/// Prints how well whole definitions are told apart, by their most telling sentence and their length.
+fn whole(name: &str, model: &[u8], definitions: &[&Definition]) {
+    let Some(model) = Model::read(model) else {
+        return;
+    };
+    let scored = definitions.iter().map(|one| {
+        let odds = one.sentences.iter().map(|one| model.answers(one)[0]);
+        let worst = odds.fold(f32::MIN, f32::max);
+        (in_definition(worst, one.sentences.len()), one.attack)
+    });
+    let scored: Vec<(f32, bool)> = scored.collect();
+    if scored.iter().any(|one| one.1) {
+        line(name, &scored);
     }
 }
 
