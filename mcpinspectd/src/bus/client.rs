@@ -75,6 +75,10 @@ pub trait Manager {
     #[zbus(no_autostart, allow_interactive_auth)]
     fn approve(&self, server_id: &str, tool_name: &str, tool_hash: &str) -> zbus::Result<()>;
 
+    /// Reads the configuration and the rules again.
+    #[zbus(no_autostart, allow_interactive_auth)]
+    fn reload(&self) -> zbus::Result<()>;
+
     /// Pauses or resumes watching a server, or all of them for an empty name.
     #[zbus(no_autostart, allow_interactive_auth)]
     fn set_monitoring(&self, server_id: &str, enabled: bool) -> zbus::Result<()>;

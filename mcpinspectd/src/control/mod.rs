@@ -9,10 +9,12 @@
 //! - here: what may be asked
 //! - `handle`: from the caller to the pipeline and back
 //! - `containment`: what the policy has contained, on a thread of its own
+//! - [`lessons`]: what people's decisions taught, in the same file
 //! - [`suppression`]: the file of suppressions that were asked for
 
 mod containment;
 mod handle;
+pub mod lessons;
 pub mod suppression;
 
 pub use containment::{ContainmentJob, ContainmentThread};

@@ -1,4 +1,4 @@
-//! The file of suppressions that were asked for on the bus.
+//! The file of suppressions that were asked for on the bus, and of the lessons that people's decisions taught.
 //!
 //! People write their own rule packs, with comments and an order of their own; the daemon does not
 //! touch those. What it is asked to silence goes into a pack of its own beside the registry, which
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::detect::rules::Lesson;
 use crate::files;
 use crate::model::Timestamp;
 
@@ -23,7 +24,7 @@ pub const DAYS_MAX: u32 = 3650;
 pub const FILE: &str = "suppressions.toml";
 
 const NANOS_PER_DAY: u64 = 86_400_000_000_000;
-const HEADING: &str = "# Suppressions that were asked for on the bus. Written by mcpinspectd; comments are not kept.\n\n";
+const HEADING: &str = "# Suppressions that were asked for on the bus, and lessons from what was decided. Written by mcpinspectd; comments are not kept.\n\n";
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,11 +70,42 @@ pub enum SuppressionError {
     },
 }
 
+/// What is in the file.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Pack {
-    #[serde(default)]
+pub(super) struct Pack {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     suppress: Vec<Suppression>,
+    /// What people's decisions taught.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) lesson: Vec<Lesson>,
+}
+
+/// Changes the file, in one step.
+pub(super) fn change<T>(
+    path: &Path,
+    how: impl FnOnce(&mut Pack) -> Result<T, SuppressionError>,
+) -> Result<T, SuppressionError> {
+    let io = |source| SuppressionError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(io(error)),
+    };
+    let damaged = |reason: String| SuppressionError::Damaged {
+        path: path.to_owned(),
+        reason,
+    };
+    let mut pack: Pack =
+        toml::from_str(&text).map_err(|error| damaged(error.message().to_owned()))?;
+    let changed = how(&mut pack)?;
+    let body = toml::to_string(&pack).map_err(|error| damaged(error.to_string()))?;
+    let text = format!("{HEADING}{body}");
+    files::replace(path, text.as_bytes(), 0o640).map_err(io)?;
+    Ok(changed)
 }
 
 impl Suppression {
@@ -135,32 +167,10 @@ impl Suppression {
     /// # Errors
     /// The file cannot be used; it is as it was then.
     pub fn add_to(self, path: &Path, now: Timestamp) -> Result<(), SuppressionError> {
-        let io = |source| SuppressionError::Io {
-            path: path.to_owned(),
-            source,
-        };
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(io(error)),
-        };
-        let text = self.added_to(&text, now).map_err(|error| match error {
-            SuppressionError::Damaged { reason, .. } => SuppressionError::Damaged {
-                path: path.to_owned(),
-                reason,
-            },
-            other => other,
-        })?;
-        files::replace(path, text.as_bytes(), 0o640).map_err(io)
+        change(path, |pack| self.added_to(pack, now))
     }
 
-    fn added_to(self, text: &str, now: Timestamp) -> Result<String, SuppressionError> {
-        let damaged = |reason: String| SuppressionError::Damaged {
-            path: PathBuf::new(),
-            reason,
-        };
-        let mut pack: Pack =
-            toml::from_str(text).map_err(|error| damaged(error.message().to_owned()))?;
+    fn added_to(self, pack: &mut Pack, now: Timestamp) -> Result<(), SuppressionError> {
         // Both are written by us in one form, in which the order of texts is the order of times.
         let now = now.to_string();
         pack.suppress.retain(|entry| entry.until > now);
@@ -170,8 +180,7 @@ impl Suppression {
             ));
         }
         pack.suppress.push(self);
-        let body = toml::to_string(&pack).map_err(|error| damaged(error.to_string()))?;
-        Ok(format!("{HEADING}{body}"))
+        Ok(())
     }
 }
 
@@ -260,10 +269,12 @@ mod tests {
 
     #[test]
     fn there_is_a_bound() {
-        let mut text = String::new();
+        let mut pack = Pack::default();
         for _ in 0..ENTRIES_MAX {
-            text = silence("files", 7).unwrap().added_to(&text, NOW).unwrap();
+            let one = silence("files", 7).unwrap();
+            one.added_to(&mut pack, NOW).unwrap();
         }
-        assert!(silence("files", 7).unwrap().added_to(&text, NOW).is_err());
+        let one = silence("files", 7).unwrap();
+        assert!(one.added_to(&mut pack, NOW).is_err());
     }
 }

@@ -7,6 +7,7 @@
 
 use serde_json::value::RawValue;
 
+use crate::detect::category::Category;
 pub use crate::detect::cross_server::Offer;
 use crate::mcp::Message;
 use crate::model::{
@@ -155,6 +156,18 @@ pub trait Detector {
     /// `requestState` than the one that the server had issued.
     fn altered_state(&mut self, _: &SessionContext<'_>, _tool: Option<&str>) -> Verdict {
         Verdict::UNCHECKED
+    }
+
+    /// What the alert is about that a definition raises, if no evidence decides it alone. `user` is whose server
+    /// offers it.
+    fn questionable(
+        &mut self,
+        _server: &ServerId,
+        _user: Option<u32>,
+        _definition: &RawValue,
+        _time: Timestamp,
+    ) -> Option<Category> {
+        None
     }
 
     /// Drops what is kept about a session that has ended.

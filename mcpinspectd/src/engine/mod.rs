@@ -19,6 +19,7 @@
 //! - `turn`: holds the judgement of one input until it is reported
 //! - `tee`: tells several outputs the same
 //! - `record`: a message that can be kept
+//! - `lessons`: what people's decisions teach detection
 //!
 //! Everything that it keeps is bounded: sessions by who feeds it, and per session the line under way,
 //! requests without an answer, listings under way and what was announced. What a flood pushes out is
@@ -27,6 +28,7 @@
 mod definitions;
 mod judge;
 mod judge_definitions;
+mod lessons;
 mod limits;
 mod live;
 mod observe;
@@ -42,6 +44,7 @@ mod turn;
 
 use std::collections::HashMap;
 
+pub use self::lessons::Taught;
 pub use self::limits::{Limits, UNFINISHED_BESIDE};
 use self::live::LiveSession;
 pub use self::output::{Judgement, MessageKind, MessageSeen, Output, Overdue};
@@ -64,6 +67,9 @@ const SWEEP_EVERY: u64 = 1_000_000_000;
 /// How often decisions are looked for, in nanoseconds.
 const LOOK_EVERY: u64 = 100_000_000;
 
+/// Most lessons that wait to be taken.
+const LESSONS: usize = 256;
+
 /// Turns bytes into messages and events. See the module's text.
 pub struct Engine {
     limits: Limits,
@@ -76,6 +82,8 @@ pub struct Engine {
     swept: Timestamp,
     /// Writes and texts that the registry had given up then.
     given_up: (u64, u64),
+    /// What decisions taught since this was last asked for.
+    taught: Vec<Taught>,
     judges: Judges,
 }
 
@@ -89,6 +97,7 @@ impl Engine {
             looked: Timestamp(0),
             swept: Timestamp(0),
             given_up: (0, 0),
+            taught: Vec::new(),
             judges: Judges {
                 registry,
                 detector,
@@ -116,6 +125,11 @@ impl Engine {
     /// The registry, to decide something.
     pub fn registry_mut(&mut self) -> &mut Registry {
         &mut self.judges.registry
+    }
+
+    /// What decisions taught since the last call.
+    pub fn take_lessons(&mut self) -> Vec<Taught> {
+        std::mem::take(&mut self.taught)
     }
 
     /// How many sessions are under way.
@@ -164,10 +178,18 @@ impl Engine {
             return;
         }
         self.looked = now;
-        let registry = &mut self.judges.registry;
-        for decided in registry.take_decisions() {
+        for decided in self.judges.registry.take_decisions() {
+            let Judges {
+                registry, detector, ..
+            } = &mut self.judges;
+            // Where nobody asks, as in a tap, they do not pile up.
+            if self.taught.len() < LESSONS {
+                self.taught
+                    .extend(lessons::taught(&decided, registry, detector.as_mut()));
+            }
             output.event(policy::event(decided));
         }
+        let registry = &mut self.judges.registry;
         registry.save(now);
         let health = registry.health();
         let (lost, texts_lost) =

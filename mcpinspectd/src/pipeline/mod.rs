@@ -20,6 +20,7 @@
 //! | messages | copies messages for a consumer of their own, where there is one | `messages` |
 //! | calls | counts exchanges by method, for monitoring | [`status`](crate::status::calls) |
 //! | leftovers | looks for servers that run on after their client is gone | `leftovers` |
+//! | lessons | what people's decisions taught detection is kept beside the registry | `lessons` |
 //! | containment | findings that have a server frozen or killed, where that is configured | `containment` |
 //! | outbox | holds an event back until the registry's writes before it are on disk | `store` |
 //! | outputs | every sink has a queue of its own | [`outputs`] |
@@ -31,6 +32,7 @@
 mod containment;
 mod host;
 mod leftovers;
+mod lessons;
 mod messages;
 #[cfg(feature = "bus")]
 pub mod outputs;
@@ -186,9 +188,11 @@ impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
         let mut outputs = Tee(&mut self.output, copies);
         self.engine.idle(now, &mut outputs);
         self.engine.pass_time(now, &mut outputs);
+        let taught = self.engine.take_lessons();
         let serves = |process| self.sessions.serves(process);
         for event in self.leftovers.due(now, serves, process::snapshot) {
             outputs.event(event);
         }
+        self.learn(taught);
     }
 }

@@ -4,8 +4,10 @@ use std::sync::mpsc::SyncSender;
 
 use super::Pipeline;
 use super::host::{Host, Reloaded};
+use super::lessons::lesson_of;
 use super::shadow::ShadowPolicy;
 use crate::contain::{ContainmentPolicy, ContainmentRequest};
+use crate::control::lessons;
 use crate::control::suppression::{Suppression, SuppressionError};
 use crate::control::{
     Caller, CaptureStatus, ContainmentJob, ControlError, ControlRequest, Decision, ServerSessions,
@@ -248,11 +250,15 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         };
         let suppression =
             Suppression::new(server, &tool, rule, reason, days, now).map_err(failed)?;
+        let lesson = lesson_of(server, users.as_deref(), rule, now);
         let suppression = suppression.of_users(users);
         let until = suppression.until.clone();
         suppression
             .add_to(&self.suppressions, now)
             .map_err(failed)?;
+        if let Some(lesson) = lesson {
+            lessons::learn(&self.suppressions, lesson).map_err(failed)?;
+        }
         self.host.reload_rules();
         let policy = Told {
             item: PolicyItem::Rule,

@@ -8,12 +8,16 @@ use mcpinspectd::detect::meaning::act::ACTS;
 use mcpinspectd::terminal;
 use mcpinspectd::terminal::table::aligned;
 
+use super::pins::RegistryLocation;
+
 /// Explain a category of findings: what triggers it, what does not, how to suppress it
 #[derive(clap::Args)]
 pub struct Explain {
     /// The category, such as `hidden_instructions`, or a finding of the model, such as
     /// `meaning-hides-from-user`; lists all categories if omitted.
     category: Option<String>,
+    #[command(flatten)]
+    location: RegistryLocation,
 }
 
 impl Explain {
@@ -32,16 +36,29 @@ impl Explain {
             return Ok(ExitCode::SUCCESS);
         };
         let text = explanation(&word)?;
-        terminal::print(|out| write!(out, "{text}"))?;
+        let taught = category(&word).map(|category| self.location.taught(category));
+        terminal::print(|out| {
+            write!(out, "{text}")?;
+            match taught {
+                Some(taught) => write!(out, "{taught}"),
+                None => Ok(()),
+            }
+        })?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The category that a word names, or that of the model's finding of this name.
+fn category(word: &str) -> Option<Category> {
+    let act = ACTS.iter().find(|act| act.pattern == word);
+    act.map(|act| act.category)
+        .or_else(|| Category::parse(&word.replace('-', "_")))
 }
 
 /// What a category of findings, or a finding of the model, means.
 pub fn explanation(word: &str) -> anyhow::Result<String> {
     let act = ACTS.iter().find(|act| act.pattern == word);
-    let category = act.map(|act| act.category);
-    let Some(category) = category.or_else(|| Category::parse(&word.replace('-', "_"))) else {
+    let Some(category) = category(word) else {
         let known: Vec<&str> = Category::ALL
             .iter()
             .map(|category| category.as_str())

@@ -27,6 +27,7 @@ mod guard;
 #[cfg(feature = "tools")]
 mod http_server;
 mod launch;
+mod lessons;
 #[cfg(feature = "tools")]
 mod mcp;
 mod pins;

@@ -51,8 +51,8 @@ impl RegistryLocation {
         Ok(store::open_read_only(&path)?)
     }
 
-    /// The file with suppressions that the daemon was asked for.
-    fn suppressions(&self) -> anyhow::Result<PathBuf> {
+    /// The file with suppressions that the daemon was asked for, and with lessons.
+    pub fn suppressions(&self) -> anyhow::Result<PathBuf> {
         Ok(self.path()?.with_file_name(suppression::FILE))
     }
 

@@ -8,6 +8,8 @@ use mcpinspectd::rule_files;
 use mcpinspectd::terminal;
 use mcpinspectd::terminal::table::aligned;
 
+use super::lessons::ForgetLessons;
+
 /// Check and list detection rules
 #[derive(clap::Args)]
 pub struct Rules {
@@ -23,6 +25,7 @@ enum Command {
         #[arg(default_value = rule_files::DIRECTORY)]
         path: PathBuf,
     },
+    ForgetLessons(ForgetLessons),
     /// List the rules in use.
     List {
         /// Directory (or file) with your own rules.
@@ -48,6 +51,7 @@ impl Rules {
                     Ok(ExitCode::FAILURE)
                 }
             },
+            Command::ForgetLessons(forget) => forget.run(),
             Command::List { rules } => {
                 let (active, errors) = rule_files::load(&[&rules]);
                 for error in &errors {

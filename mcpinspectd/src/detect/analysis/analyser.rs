@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::combine::combine;
+use super::combine::{Lenience, RaisedBy, combine};
 use super::context::AnalysisContext;
 use super::detections::{self, ProbeMatch};
 use super::reading::{self, ReadSentence};
@@ -10,6 +10,7 @@ use super::report::Report;
 use super::reveal::reveal;
 use super::role;
 use super::subject::Subject;
+use crate::detect::category::Category;
 use crate::detect::cross_server::{ToolProfile, similarities};
 use crate::detect::json::Json;
 use crate::detect::matching::{KnownNames, Matcher, RuleMatch};
@@ -17,7 +18,7 @@ use crate::detect::meaning::features::words_of;
 use crate::detect::meaning::{self, Listener, Meaning};
 use crate::detect::probes::annotations;
 use crate::detect::rules::{Probe, RuleId, RuleSet, Suppression};
-use crate::detect::score::{Features, weigh};
+use crate::detect::score::{Features, heaviest, weigh};
 use crate::detect::text::{SubjectText, extract};
 use crate::detect::weighted_rules::WeightedRules;
 use crate::model::Action;
@@ -273,12 +274,31 @@ impl Analyser {
                 .iter()
                 .any(|one| one.covers(act.pattern, act.category.as_str()))
         });
-        let combined = combine(score, meaning.as_ref().map(|(meaning, _)| *meaning));
+        let rules_about = heaviest(rules, weights, &self.features);
+        let meaning_about = meaning.as_ref().map(|(meaning, _)| meaning.act().category);
+        let lessons = rules.lessons();
+        let lenience = |about: Option<Category>| {
+            about.map_or(0.0, |category| lessons.lenience(user, category, time))
+        };
+        let lenience = Lenience {
+            rules: lenience(rules_about),
+            meaning: lenience(meaning_about),
+        };
+        let combined = combine(
+            score,
+            meaning.as_ref().map(|(meaning, _)| *meaning),
+            lenience,
+        );
+        let questionable = combined.raised_by.and_then(|by| match by {
+            RaisedBy::Rules => rules_about,
+            RaisedBy::Meaning => meaning_about,
+        });
         let mut report = Report {
             score: combined.probability,
             truncated,
             unread: text.truncated(),
             undecided: names.undecided.get(),
+            questionable,
             ..Report::clean()
         };
         let mut action = combined.action;

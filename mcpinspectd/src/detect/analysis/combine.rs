@@ -32,6 +32,15 @@ const BOTH_MEANING: f32 = -1.4;
 /// What is left of the rules' log odds has to reach this for a phrase to decide alone.
 const RULES_DOUBTED: f32 = -1.5;
 
+/// By how much a person's decisions raised the limits for an alert, in log odds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Lenience {
+    /// For what rules add up to.
+    pub(super) rules: f32,
+    /// For what the model hears.
+    pub(super) meaning: f32,
+}
+
 /// What both amount to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Combined {
@@ -40,21 +49,33 @@ pub(super) struct Combined {
     pub(super) probability: f32,
     /// Whether the model's sentence is worth showing.
     pub(super) telling: bool,
+    /// Who raised the alert, if nothing decided it alone.
+    pub(super) raised_by: Option<RaisedBy>,
+}
+
+/// What an alert rests on that nothing decided alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RaisedBy {
+    /// What rules add up to.
+    Rules,
+    /// The model.
+    Meaning,
 }
 
 /// Combines what the rules and the model say about a definition.
-pub(super) fn combine(score: Score, meaning: Option<Meaning>) -> Combined {
+pub(super) fn combine(score: Score, meaning: Option<Meaning>, lenience: Lenience) -> Combined {
     let Some(meaning) = meaning else {
         return Combined {
             action: score.action,
             probability: probability(score.log_odds),
             telling: false,
+            raised_by: None,
         };
     };
     let length = (meaning.sentences as f32 / USUAL_LENGTH).max(1.0).ln();
     let doubt = (meaning.log_odds - DOUBT).min(0.0);
     let rules = score.log_odds - LENGTH_WEIGHT * length + DOUBT_WEIGHT * doubt;
-    let weighed = if rules < RULES_ALERT {
+    let weighed = if rules < RULES_ALERT + lenience.rules {
         // A doubted decision remains a warning too.
         score.action.min(Action::Warn)
     } else if meaning.log_odds < AGREEMENT {
@@ -62,8 +83,9 @@ pub(super) fn combine(score: Score, meaning: Option<Meaning>) -> Combined {
     } else {
         score.action
     };
-    let both = (rules - BOTH_RULES).min(meaning.log_odds - BOTH_MEANING);
-    let meant = if meaning.log_odds >= ALERT || both >= 0.0 {
+    let both = (rules - BOTH_RULES - lenience.rules)
+        .min(meaning.log_odds - BOTH_MEANING - lenience.meaning);
+    let meant = if meaning.log_odds >= ALERT + lenience.meaning || both >= 0.0 {
         Action::Alert
     } else if meaning.log_odds >= WARN {
         Action::Warn
@@ -78,10 +100,18 @@ pub(super) fn combine(score: Score, meaning: Option<Meaning>) -> Combined {
     let odds = (rules - RULES_ALERT)
         .max(meaning.log_odds - ALERT)
         .max(both);
+    let action = weighed.max(decided).max(meant);
+    let raised_by = match action {
+        Action::Alert if decided >= Action::Alert => None,
+        Action::Alert if weighed == Action::Alert => Some(RaisedBy::Rules),
+        Action::Alert => Some(RaisedBy::Meaning),
+        _ => None,
+    };
     Combined {
-        action: weighed.max(decided).max(meant),
+        action,
         probability: probability(odds),
         telling: meant >= Action::Warn,
+        raised_by,
     }
 }
 
@@ -112,7 +142,7 @@ mod tests {
             sentences,
             act: 0,
         };
-        combine(score, Some(meaning)).action
+        combine(score, Some(meaning), Lenience::default()).action
     }
 
     #[test]
@@ -145,5 +175,36 @@ mod tests {
         assert_eq!(half, Alert, "both are half convinced");
         let less = action(Warn, None, BOTH_RULES - 0.1, BOTH_MEANING, 4);
         assert_eq!(less, Warn);
+    }
+
+    #[test]
+    fn lessons_raise_the_limits_of_sums_alone() {
+        let mut meaning = Meaning {
+            log_odds: ALERT,
+            sentence: 0,
+            sentences: 4,
+            act: 0,
+        };
+        let mut score = Score {
+            action: Action::None,
+            decided: Action::None,
+            proven: Action::None,
+            log_odds: -3.0,
+        };
+        let lenience = Lenience {
+            rules: 0.3,
+            meaning: 0.3,
+        };
+        let alert = combine(score, Some(meaning), Lenience::default());
+        assert_eq!(alert.action, Action::Alert);
+        assert_eq!(alert.raised_by, Some(RaisedBy::Meaning));
+        assert_eq!(combine(score, Some(meaning), lenience).action, Action::Warn);
+        meaning.log_odds = DOUBT;
+        (score.action, score.log_odds) = (Action::Alert, RULES_ALERT + 0.1);
+        let taught = combine(score, Some(meaning), lenience);
+        assert_eq!((taught.action, taught.raised_by), (Action::Warn, None));
+        (score.decided, score.proven) = (Action::Alert, Action::Alert);
+        let proven = combine(score, Some(meaning), lenience);
+        assert_eq!((proven.action, proven.raised_by), (Action::Alert, None));
     }
 }

@@ -1,5 +1,6 @@
 //! The result of an analysis.
 
+use crate::detect::category::Category;
 use crate::model::{Action, Detection, Severity};
 
 /// Most detections of one report.
@@ -22,6 +23,8 @@ pub struct Report {
     pub unread: bool,
     /// Whether it may get worse once the rest of the server's listing is known.
     pub undecided: bool,
+    /// What an alert is about that no evidence decides alone: a person may find it one too many.
+    pub questionable: Option<Category>,
 }
 
 impl Report {
@@ -35,6 +38,7 @@ impl Report {
             truncated: false,
             unread: false,
             undecided: false,
+            questionable: None,
         }
     }
 
@@ -48,5 +52,9 @@ impl Report {
         self.truncated |= other.truncated;
         self.unread |= other.unread;
         self.undecided |= other.undecided;
+        // Another alert stands on its own.
+        if other.action >= Action::Alert {
+            self.questionable = None;
+        }
     }
 }

@@ -14,6 +14,7 @@ use toml::Spanned;
 use super::automaton::{Automaton, PatternMeaning};
 use super::cooccurrence::{Cooccurrence, CooccurrenceIndex};
 use super::format::{RawRule, RawRuleFile, RuleError, line_of, parse};
+use super::lesson::{Lesson, Lessons};
 use super::phrases::PhraseTrie;
 use super::rule::{Rule, RuleId, RuleKind};
 use super::set::RuleSet;
@@ -59,6 +60,7 @@ impl RuleSet {
             for rule in raw.rules {
                 compiler.rule(&source, rule, index == 0)?;
             }
+            compiler.lessons.extend(raw.lessons);
             for suppression in raw.suppressions {
                 compiler.suppressions.push(
                     suppression
@@ -96,6 +98,7 @@ struct Compiler {
     cooccurrences: [CooccurrenceIndex; CooccurrenceIndex::COUNT],
     probes: HashMap<Probe, RuleId>,
     suppressions: Vec<Suppression>,
+    lessons: Vec<Lesson>,
     signs: Vec<(u32, u64)>,
 }
 
@@ -114,6 +117,7 @@ impl Compiler {
             cooccurrences: Default::default(),
             probes: HashMap::new(),
             suppressions: Vec::new(),
+            lessons: Vec::new(),
             signs: Vec::new(),
         }
     }
@@ -441,6 +445,7 @@ impl Compiler {
             cooccurrences: self.cooccurrences,
             probes: self.probes,
             suppressions: self.suppressions,
+            lessons: Lessons::new(self.lessons),
             signs: self.signs,
             negation,
         })

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::lesson::Lesson;
 use super::suppression::RawSuppression;
 use super::vocabulary::{Decides, Probe, Scope};
 use crate::detect::category::{Category, Evidence, Part, Surface};
@@ -100,6 +101,9 @@ pub struct RawRuleFile {
     /// Findings that are not reported.
     #[serde(default, rename = "suppress")]
     pub suppressions: Vec<RawSuppression>,
+    /// What people's decisions taught. The daemon writes these.
+    #[serde(default, rename = "lesson")]
+    pub lessons: Vec<Lesson>,
 }
 
 /// What is wrong with a rule file, and where.

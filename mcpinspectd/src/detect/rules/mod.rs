@@ -9,12 +9,14 @@
 //! - `vocabulary`: what a rule can ask for besides words
 //! - `compile`: from rule files to a [`RuleSet`]
 //! - `phrases`, `automaton`, `cooccurrence`: the indexes of a rule set
+//! - `lesson`: what people's decisions taught
 //! - `suppression`: findings that people do not want to see
 
 mod automaton;
 mod compile;
 pub(super) mod cooccurrence;
 mod format;
+mod lesson;
 mod phrases;
 mod rule;
 mod set;
@@ -22,6 +24,7 @@ mod suppression;
 mod vocabulary;
 
 pub use format::{RuleError, line_of};
+pub use lesson::{Because, Lesson, Lessons};
 pub use rule::{Rule, RuleId};
 pub use set::RuleSet;
 pub use suppression::Suppression;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::automaton::Automaton;
 use super::cooccurrence::CooccurrenceIndex;
+use super::lesson::Lessons;
 use super::phrases::PhraseTrie;
 use super::rule::{Rule, RuleId};
 use super::suppression::Suppression;
@@ -23,6 +24,7 @@ pub struct RuleSet {
     pub(super) cooccurrences: [CooccurrenceIndex; CooccurrenceIndex::COUNT],
     pub(super) probes: HashMap<Probe, RuleId>,
     pub(super) suppressions: Vec<Suppression>,
+    pub(super) lessons: Lessons,
     /// The tokens and the built-in lists of words: the bit of each, and a hash of its name.
     pub(super) signs: Vec<(u32, u64)>,
     pub(super) negation: Negation,
@@ -64,6 +66,11 @@ impl RuleSet {
     /// Findings that are not reported.
     pub fn suppressions(&self) -> &[Suppression] {
         &self.suppressions
+    }
+
+    /// What people's decisions taught.
+    pub fn lessons(&self) -> &Lessons {
+        &self.lessons
     }
 
     /// The rule of a probe.

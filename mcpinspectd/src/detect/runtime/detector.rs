@@ -24,8 +24,8 @@ use crate::detect::json::{Json, Reading};
 use crate::detect::layers::Layers;
 use crate::detect::rules::Suppression;
 use crate::detect::weighted_rules::ActiveRules;
-use crate::model::DefinitionHash;
 use crate::model::{Action, Severity, ToolStatus};
+use crate::model::{DefinitionHash, ServerId, Timestamp};
 use crate::model::{Direction, SessionId};
 use crate::text::bound;
 
@@ -386,6 +386,26 @@ fn unusual_rate(pattern: &'static str) -> FindingKind {
 }
 
 impl Detector for RuntimeDetector {
+    fn questionable(
+        &mut self,
+        server: &ServerId,
+        user: Option<u32>,
+        definition: &RawValue,
+        time: Timestamp,
+    ) -> Option<Category> {
+        self.refresh();
+        let session = SessionId::none();
+        let context = SessionContext {
+            server_id: server,
+            user,
+            session_id: &session,
+            client: None,
+            time,
+        };
+        self.analyse(&context, &Reading::of(definition), None)
+            .questionable
+    }
+
     fn offered(&mut self, context: &SessionContext<'_>, offer: &Offer<'_>) {
         let offered = self.offered.of_mut(context.user);
         offered.tools.offer(&context.server_id.0, offer);

@@ -54,6 +54,7 @@ pub(super) fn finding(kind: FindingKind, field: &str, text: &str, explanation: S
         truncated: false,
         unread: false,
         undecided: false,
+        questionable: None,
     }
 }
 

@@ -12,5 +12,5 @@ mod weigh;
 mod weights;
 
 pub use features::Features;
-pub use weigh::{REPEAT, Score, shares, weigh};
+pub use weigh::{REPEAT, Score, heaviest, shares, weigh};
 pub use weights::{SurfaceWeights, Weights};

@@ -2,7 +2,7 @@
 
 use super::features::Features;
 use super::weights::SurfaceWeights;
-use crate::detect::category::Evidence;
+use crate::detect::category::{Category, Evidence};
 use crate::detect::rules::{Decides, RuleId, RuleKind, RuleSet};
 use crate::model::Action;
 
@@ -64,6 +64,18 @@ pub fn weigh(rules: &RuleSet, weights: &SurfaceWeights, features: &Features) -> 
         score.action = score.action.max(score.decided);
     }
     score
+}
+
+/// What the heaviest rule of a subject is about.
+pub fn heaviest(
+    rules: &RuleSet,
+    weights: &SurfaceWeights,
+    features: &Features,
+) -> Option<Category> {
+    let weight = |id: &RuleId| weights.rules[id.0 as usize];
+    let found = features.windows.iter().flatten();
+    let heaviest = found.max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
+    Some(rules.rule(*heaviest).category)
 }
 
 /// How much of each rule's weight counts in a window: all of it for the heaviest rule of each kind of

@@ -7,6 +7,7 @@ mod findings;
 mod fixture;
 mod houses;
 mod identity;
+mod lessons;
 mod loss;
 mod messages;
 mod outputs;

@@ -1,0 +1,62 @@
+//! What people's decisions about definitions teach.
+//!
+//! Whoever approves a definition that raised an alert says that it was one too many, unless the alert rests on a
+//! fact: then they accept that fact, and the next one is worth an alert again. Whoever refuses a definition takes
+//! back what they taught about its server. A policy teaches nothing: it accepts what a server sends.
+
+use crate::detect::Detector;
+use crate::detect::rules::{Because, Lesson};
+use crate::model::{ItemKind, ServerId};
+use crate::registry::{DecisionKind, ItemDecision, Registry, ServerOf};
+
+/// What a decision teaches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taught {
+    /// An alert was one too many.
+    Lesson(Lesson),
+    /// A server of this user has nothing to teach any more.
+    TakenBack {
+        /// The user.
+        user: u32,
+        /// The server.
+        server: String,
+    },
+}
+
+/// What a decision teaches, if anything.
+pub(super) fn taught(
+    decided: &ItemDecision,
+    registry: &Registry,
+    detector: &mut dyn Detector,
+) -> Option<Taught> {
+    let ItemDecision {
+        owner,
+        server,
+        key,
+        decision,
+    } = decided;
+    let user = owner.uid()?;
+    decision.by.uid()?;
+    if key.kind != ItemKind::Tool {
+        return None;
+    }
+    match decision.kind {
+        DecisionKind::Approve | DecisionKind::Pin => {
+            let text = registry.text(ServerOf::new(*owner, server), key, decision.hash?)?;
+            let id = ServerId(server.as_str().into());
+            let category = detector.questionable(&id, Some(user), &text, decision.time)?;
+            Some(Taught::Lesson(Lesson {
+                user,
+                server: server.clone(),
+                category,
+                because: Because::Approved,
+                at: decision.time.0,
+            }))
+        }
+        DecisionKind::Reject | DecisionKind::Forget => Some(Taught::TakenBack {
+            user,
+            server: server.clone(),
+        }),
+        DecisionKind::Unpin => None,
+    }
+}
