@@ -17,12 +17,10 @@ use super::{Progress, Source};
 use crate::http::{Connection, Event, Exchange, Limits, Target};
 use crate::mcp::{Message, Payload, parse};
 use crate::model::{
-    Direction, EndReason, GapReason, Input, InputSink, ServerEndpoint, ServerId, ServerIdentity,
-    SessionId, SessionStart, Timestamp,
+    Direction, EndReason, GapReason, Input, InputSink, ServerEndpoint, SessionId, SessionStart,
+    Timestamp,
 };
-
-/// The longest name of a server, in bytes.
-const MAX_NAME: usize = 48;
+use crate::process::identity::of_url_alone;
 
 /// Bytes that are read in one go.
 const PIECE: usize = 64 << 10;
@@ -137,13 +135,7 @@ impl HttpSource {
         digest.update(session.unwrap_or_default());
         let start = SessionStart {
             id: SessionId(format!("http-{}", hex::encode(&digest.finalize()[..8])).into()),
-            server: ServerIdentity {
-                server_id: ServerId(name(host).into()),
-                fingerprint: hex::encode(&Sha256::digest(format!("url\0{url}"))[..16]),
-                name_source: "url".to_owned(),
-                publisher: None,
-                former: None,
-            },
+            server: of_url_alone(&url),
             endpoint: if found.is_sse {
                 ServerEndpoint::Sse { url }
             } else {
@@ -435,27 +427,6 @@ impl Source for HttpSource {
             });
         }
         Ok(())
-    }
-}
-
-/// A server's name, made of its host.
-fn name(authority: &str) -> String {
-    let host = match authority.strip_prefix('[') {
-        Some(six) => six.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
-    };
-    let letter = |c: char| {
-        if c.is_ascii_alphanumeric() || ".-_".contains(c) {
-            c
-        } else {
-            '-'
-        }
-    };
-    let name: String = host.chars().map(letter).take(MAX_NAME).collect();
-    if name.is_empty() {
-        "http".to_owned()
-    } else {
-        name
     }
 }
 

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bin_links::BinLinks;
-use super::config_file::{self, ConfiguredServer, Layout};
+use super::config_file::{self, ConfiguredServer, ConfiguredUrl, Layout};
 use super::launch::Launch;
-use super::matching;
+use super::{matching, url};
 use crate::process::found_file::FileVersion;
+use crate::process::info::ProcessSnapshot;
 use crate::process::launcher::file_name;
 use crate::process::reader::Reader;
 
@@ -119,7 +120,14 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("opencode", "opencode"),
 ];
 
-type Servers = Arc<Vec<ConfiguredServer>>;
+type Servers = Arc<Configured>;
+
+/// The servers of one file.
+#[derive(Default)]
+struct Configured {
+    launched: Vec<ConfiguredServer>,
+    urls: Vec<ConfiguredUrl>,
+}
 
 /// Reads the clients' configurations and caches what it read.
 #[derive(Default)]
@@ -146,6 +154,7 @@ impl ClientConfigs {
         for (file, path) in files {
             let servers = self.servers(&path, file.layout, &reader);
             if let Some(server) = servers
+                .launched
                 .iter()
                 .find(|server| matching::matches(server, launch, links))
             {
@@ -156,6 +165,36 @@ impl ClientConfigs {
             }
         }
         None
+    }
+
+    /// The name of the server at a URL, if a configuration that `client` reads has it: its own files are
+    /// searched first, then those of projects, then the user's.
+    pub(super) fn name_of_url(
+        &self,
+        url: &str,
+        client: &ProcessSnapshot,
+        home: Option<&str>,
+    ) -> Option<Named> {
+        let directory = client.cwd.as_deref();
+        let mut files = files_from(Path::new(directory.unwrap_or("/")), home);
+        let own = client_of(&client.display_name(), &client.exe);
+        if own.is_some() {
+            files.sort_by_key(|(file, _)| Some(file.client) != own);
+        }
+        let reader = Reader::of(client.pid, client.uid);
+        files.into_iter().find_map(|(file, path)| {
+            let servers = self.servers(&path, file.layout, &reader);
+            let mut urls = servers.urls.iter();
+            let found = urls.find(|one| {
+                let mut projects = one.project.iter();
+                url::is_same(&one.url, url)
+                    && projects.all(|project| url::is_within(project, directory))
+            })?;
+            Some(Named {
+                name: found.name.clone(),
+                client: file.client,
+            })
+        })
     }
 
     fn servers(&self, path: &Path, layout: Layout, reader: &Reader) -> Servers {
@@ -172,7 +211,10 @@ impl ClientConfigs {
         let mut text = Vec::new();
         let read = file.take(config_file::MAX_FILE).read_to_end(&mut text);
         let servers: Servers = match read {
-            Ok(_) => config_file::parse(text, layout).into(),
+            Ok(_) => Arc::new(Configured {
+                urls: config_file::parse_urls(text.clone(), layout),
+                launched: config_file::parse(text, layout),
+            }),
             Err(_) => return Servers::default(),
         };
         let mut cache = lock();

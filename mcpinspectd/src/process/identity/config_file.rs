@@ -47,6 +47,16 @@ pub(super) struct ConfiguredServer {
     pub(super) project: Option<String>,
 }
 
+/// A server that a configuration describes by its URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ConfiguredUrl {
+    pub(super) name: String,
+    /// As written. **Secret.**
+    pub(super) url: String,
+    /// The project that it is limited to.
+    pub(super) project: Option<String>,
+}
+
 /// Where the servers stand in a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Layout {
@@ -108,6 +118,43 @@ pub(super) fn parse(text: Vec<u8>, layout: Layout) -> Vec<ConfiguredServer> {
         (a.project.is_none(), &a.project, &a.name).cmp(&(b.project.is_none(), &b.project, &b.name))
     });
     entries
+}
+
+/// The servers in a file that are described by their URLs, in the order of [`parse`].
+pub(super) fn parse_urls(text: Vec<u8>, layout: Layout) -> Vec<ConfiguredUrl> {
+    let Some(text) = json(text, layout) else {
+        return Vec::new();
+    };
+    let described = descriptions(&text, layout).into_iter();
+    let entries = described.filter_map(|(name, raw, project)| {
+        let url = url(raw)?;
+        Some(ConfiguredUrl { name, url, project })
+    });
+    let mut entries: Vec<ConfiguredUrl> = entries.take(MAX_SERVERS).collect();
+    entries.sort_by(|a, b| {
+        (a.project.is_none(), &a.project, &a.name).cmp(&(b.project.is_none(), &b.project, &b.name))
+    });
+    entries
+}
+
+/// The URL in the description of one server.
+fn url(raw: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Description {
+        url: Option<String>,
+        http_url: Option<String>,
+        server_url: Option<String>,
+    }
+    if raw.len() > MAX_ENTRY {
+        return None;
+    }
+    let Description {
+        url,
+        http_url,
+        server_url,
+    } = serde_json::from_str(raw).ok()?;
+    url.or(http_url).or(server_url)
 }
 
 /// The description of the server `name`, as text, for someone who works in `directory`.
@@ -326,6 +373,9 @@ mod tests {
         let entries = parse(opencode.into(), Layout::Key("mcp"));
         assert_eq!(entries.len(), 1);
         assert_eq!(entries[0].argv, ["npx", "-y", "1"]);
+        let urls = parse_urls(opencode.into(), Layout::Key("mcp"));
+        assert_eq!(urls.len(), 1);
+        assert_eq!((&*urls[0].name, &*urls[0].url), ("b", "x"));
         let codex = "a = 1\n[mcp_servers.files]\ncommand = 'npx'\nargs = [\"-y\"]\nenv = { A = \"b\" }\n[mcp_servers.remote]\nurl = 'x'\n";
         let entries = parse(codex.into(), Layout::Codex);
         assert_eq!(entries.len(), 1);

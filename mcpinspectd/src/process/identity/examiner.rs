@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::clients::ClientConfigs;
 use super::launch::Launch;
-use super::{Launched, of_launch, of_process, of_server, unknown};
+use super::{Launched, of_launch, of_process, of_server, of_url, of_url_alone, unknown};
 use crate::model::{Pid, ServerIdentity};
 use crate::priority::Priority;
 use crate::process::ProcessInfo;
@@ -65,6 +65,18 @@ impl Examiner {
         let examine = move || of_process(Some(&owned), None, &configs);
         self.within(PATIENCE, info.process().uid, examine)
             .unwrap_or_else(|| by_launch(info, None))
+    }
+
+    /// Identifies a server by its URL, as [`of_url`] does.
+    pub fn url(&mut self, url: &str, client: Option<&ProcessInfo>) -> ServerIdentity {
+        let Some(info) = client else {
+            return of_url_alone(url);
+        };
+        let (owned, configs) = (info.clone(), Arc::clone(&self.configs));
+        let text = url.to_owned();
+        let examine = move || of_url(&text, Some(&owned), &configs);
+        self.within(PATIENCE, info.process().uid, examine)
+            .unwrap_or_else(|| of_url_alone(url))
     }
 
     /// The outcome of `work` about a server of user `uid`, if it comes in time.

@@ -33,6 +33,7 @@ mod launch;
 mod matching;
 mod node_modules;
 mod normal;
+mod url;
 
 use sha2::{Digest, Sha256};
 
@@ -41,6 +42,7 @@ use self::clients::{ClientConfigs, Named};
 use self::command::{Invocation, LaunchSource};
 pub use self::examiner::Examiner;
 pub use self::launch::Launch;
+pub use self::url::{of_url, of_url_alone};
 use super::info::{ProcessInfo, ProcessSnapshot};
 use super::launcher::behind_guard;
 use crate::model::{FormerIdentity, Pid, ServerId, ServerIdentity, publisher};

@@ -138,15 +138,3 @@ fn an_answer_comes_after_its_request() {
     let url = "http://h/sse".to_owned();
     assert_eq!(source.session().endpoint, ServerEndpoint::Sse { url });
 }
-
-#[test]
-fn hosts_make_names() {
-    for (authority, wanted) in [
-        ("mcp.example:8080", "mcp.example"),
-        ("[::1]:80", "--1"),
-        ("", "http"),
-        ("evil\u{1b}[2J", "evil--2J"),
-    ] {
-        assert_eq!(name(authority), wanted);
-    }
-}
