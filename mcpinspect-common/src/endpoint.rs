@@ -34,6 +34,8 @@ pub enum EndpointKind {
     Pipe = 1,
     /// One socket of a connected `AF_UNIX` stream pair.
     UnixSocket = 2,
+    /// One end of a TCP connection, see [`crate::ConnectionReport`].
+    TcpSocket = 3,
 }
 
 impl EndpointKind {
@@ -42,6 +44,7 @@ impl EndpointKind {
         match value {
             1 => Some(Self::Pipe),
             2 => Some(Self::UnixSocket),
+            3 => Some(Self::TcpSocket),
             _ => None,
         }
     }

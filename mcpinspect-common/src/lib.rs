@@ -4,6 +4,7 @@
 //! that they cannot drift apart. Every structure is `repr(C)` without padding, in native byte order.
 #![no_std]
 
+mod connection;
 mod endpoint;
 mod exec;
 mod limits;
@@ -12,6 +13,10 @@ mod stats;
 mod survey;
 mod syscall;
 
+pub use connection::{
+    CONNECTION_BUDGET, CONNECTION_POST_BUDGET, CONNECTIONS_SHARE, ConnectionReport, LEFT_ALONE_MAX,
+    LOOK_AT_BOTH, LeftAlone, NO_REQUESTS,
+};
 pub use endpoint::{End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch, REGISTERING};
 pub use exec::{
     ARGUMENT_CLASSES, AncestorReport, EXEC_ANCESTORS, EXEC_NAME_MAX, EXEC_PATH_MAX, ExecReport,
@@ -20,7 +25,7 @@ pub use exec::{
 pub use limits::{
     ENDPOINTS_MIN, NOT_JSON_BUDGET, PAYLOAD_CLASSES, PAYLOAD_MAX, RING_SHARE_FACTOR,
     RING_SHARED_ABOVE, RING_SHARES, SHIP_REGARDLESS, SNIFF_BUDGET_DEFAULT, SYSCALL_TABLE_LEN,
-    TRACKED_SLOTS, ring_share_slot, tracked_slot,
+    TRACKED_SLOTS, connection_bit, ring_share_slot, tracked_slot,
 };
 pub use record::{EndpointReport, RecordFlags, RecordHeader, RecordKind};
 pub use stats::Stat;
@@ -31,7 +36,7 @@ pub use syscall::Operation;
 mod pod {
     //! Declares the map keys and values as plain data for aya.
 
-    use crate::{EndpointCounters, EndpointKey, EndpointWatch};
+    use crate::{EndpointCounters, EndpointKey, EndpointWatch, LeftAlone};
 
     // SAFETY: `repr(C)`, integers only, no padding, every bit pattern valid.
     unsafe impl aya::Pod for EndpointKey {}
@@ -39,4 +44,6 @@ mod pod {
     unsafe impl aya::Pod for EndpointWatch {}
     // SAFETY: as above.
     unsafe impl aya::Pod for EndpointCounters {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for LeftAlone {}
 }

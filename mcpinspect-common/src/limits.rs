@@ -44,11 +44,17 @@ pub const fn ring_share_slot(uid: u32) -> u8 {
 /// System call numbers that the probes' table covers.
 pub const SYSCALL_TABLE_LEN: u32 = 512;
 
-/// Slots of the table of tracked processes. A power of two.
+/// Slots of the table of processes. A power of two.
 pub const TRACKED_SLOTS: u32 = 65_536;
 
-/// The slot of a process in the table of tracked processes. Processes whose ids are equal modulo the
+/// The slot of a process in the table of processes. Processes whose ids are equal modulo the
 /// table's size share a slot: an untracked one then pays for look-ups that find nothing.
 pub const fn tracked_slot(tgid: u32) -> u32 {
     tgid & (TRACKED_SLOTS - 1)
+}
+
+/// The bit of a process in its slot's word of processes with connections. Process ids are below 2^22, so no
+/// two processes have the same slot and bit.
+pub const fn connection_bit(tgid: u32) -> u64 {
+    1 << ((tgid / TRACKED_SLOTS) & 63)
 }

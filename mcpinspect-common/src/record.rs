@@ -18,6 +18,10 @@ pub enum RecordKind {
     /// Bytes crossed a watched stream in a way that cannot be copied; `position`: how many; `aux`: the
     /// [`crate::Operation`].
     BlindSpot = 6,
+    /// A TCP connection begins to be counted that may speak MCP; payload: a
+    /// [`crate::ConnectionReport`]; `end`: where its first bytes crossed; `aux`: the real user id of the
+    /// process.
+    Connected = 7,
 }
 
 impl RecordKind {
@@ -30,6 +34,7 @@ impl RecordKind {
             4 => Some(Self::Exit),
             5 => Some(Self::Registered),
             6 => Some(Self::BlindSpot),
+            7 => Some(Self::Connected),
             _ => None,
         }
     }

@@ -18,11 +18,13 @@ pub enum Stat {
     RegistrationsFailed = 5,
     /// Process records (exec, exit, registration) that did not fit into the ring.
     LifecycleLost = 6,
+    /// TCP connections that were not looked at because a user, or all of them, had too many.
+    ConnectionsRefused = 7,
 }
 
 impl Stat {
     /// The number of statistics.
-    pub const COUNT: u32 = 7;
+    pub const COUNT: u32 = 8;
 
     /// All of them, in slot order.
     pub const ALL: [Self; Self::COUNT as usize] = [
@@ -33,5 +35,6 @@ impl Stat {
         Self::BytesFaulted,
         Self::RegistrationsFailed,
         Self::LifecycleLost,
+        Self::ConnectionsRefused,
     ];
 }

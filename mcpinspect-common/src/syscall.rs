@@ -46,6 +46,12 @@ pub enum Operation {
     /// A call of a process whose calls another process can answer (`SECCOMP_RET_USER_NOTIF`), so that it may
     /// not have happened. Not in user space's table either.
     Supervised = 18,
+    /// `socket(family, type, …)`.
+    Socket = 19,
+    /// `accept(fd, …)` and `accept4`.
+    Accept = 20,
+    /// A connection that was not looked at, because its user had too many. Not in user space's table.
+    ConnectionBudget = 21,
 }
 
 impl Operation {
@@ -70,6 +76,9 @@ impl Operation {
             16 => Self::TakeDescriptor,
             17 => Self::Compat,
             18 => Self::Supervised,
+            19 => Self::Socket,
+            20 => Self::Accept,
+            21 => Self::ConnectionBudget,
             _ => Self::None,
         }
     }

@@ -15,7 +15,7 @@ use crate::{
     ledger,
     maps::BLIND_REPORTED,
     offsets::OFF_FILE_MODE,
-    watch::watched,
+    watch::{watched, watched_connection},
 };
 
 const FMODE_WRITE: u32 = 2;
@@ -46,14 +46,20 @@ pub fn report_transfer<A: Access>(operation: u8, arguments: &Arguments, moved: u
         }
         _ => return,
     };
-    if let Some(key) = from.and_then(watched::<A>) {
+    if let Some(key) = from.and_then(counted::<A>) {
         // `tee` leaves what it duplicates in the stream, for another call to take out.
         let taken = if operation == TEE { 0 } else { moved };
         report_at(operation, key, End::Reader, taken);
     }
-    if let Some(key) = to.and_then(watched::<A>) {
+    if let Some(key) = to.and_then(counted::<A>) {
         report_at(operation, key, End::Writer, moved);
     }
+}
+
+/// The stream or connection behind a descriptor, if its bytes are counted.
+#[inline(always)]
+fn counted<A: Access>(fd: u32) -> Option<EndpointKey> {
+    watched::<A>(fd).or_else(|| watched_connection::<A>(fd))
 }
 
 #[inline(always)]

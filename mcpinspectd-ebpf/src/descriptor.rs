@@ -51,6 +51,27 @@ pub fn endpoint(file: u64) -> Option<(EndpointKey, u64)> {
     Some((key(inode, kind), inode))
 }
 
+/// The inode behind `file`, if that is a socket.
+#[inline(always)]
+pub fn socket_inode(file: u64) -> Option<u64> {
+    if file == 0 {
+        return None;
+    }
+    let inode: u64 = probe(file, OFF_FILE_INODE.load());
+    (probe::<u16>(inode, OFF_INODE_MODE.load()) & S_IFMT == S_IFSOCK).then_some(inode)
+}
+
+/// The key of a TCP connection's socket.
+#[inline(always)]
+pub const fn connection_key(ino: u64) -> EndpointKey {
+    EndpointKey {
+        ino,
+        // All sockets are in one file system.
+        dev: 0,
+        kind: EndpointKind::TcpSocket as u32,
+    }
+}
+
 /// The key of the inode at `inode`.
 #[inline(always)]
 pub fn key(inode: u64, kind: EndpointKind) -> EndpointKey {

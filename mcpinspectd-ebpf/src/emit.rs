@@ -59,16 +59,36 @@ pub fn header_only(header: RecordHeader) {
     with_payload(header, ());
 }
 
-/// Ships a header with a payload of constant size. A record that does not fit is counted.
+/// Ships a header with a payload of constant size. A record that does not fit is counted. Returns whether
+/// it is in the ring.
 #[inline(always)]
-pub fn with_payload<T: 'static>(mut header: RecordHeader, payload: T) {
+pub fn with_payload<T: 'static>(mut header: RecordHeader, payload: T) -> bool {
     header.len = size_of::<T>() as u32;
     let Some(mut entry) = RECORDS.reserve::<Record<T>>(0) else {
         count(Stat::LifecycleLost, 1);
-        return;
+        return false;
     };
     entry.write(Record { header, payload });
     entry.submit(0);
+    true
+}
+
+/// Ships a header with a copy of a payload that is in a map: it may be too large for the stack.
+#[inline(always)]
+pub fn with_copy_of<T: Copy + 'static>(mut header: RecordHeader, payload: &T) -> bool {
+    header.len = size_of::<T>() as u32;
+    let Some(mut entry) = RECORDS.reserve::<Record<T>>(0) else {
+        count(Stat::LifecycleLost, 1);
+        return false;
+    };
+    let record = entry.as_mut_ptr();
+    // SAFETY: reserved memory that belongs to this program until it is submitted.
+    unsafe {
+        (&raw mut (*record).header).write(header);
+        (&raw mut (*record).payload).copy_from_nonoverlapping(payload, 1);
+    }
+    entry.submit(0);
+    true
 }
 
 /// Ships `length` bytes (1 to `N`) of the running process's memory in a record of capacity `N`.

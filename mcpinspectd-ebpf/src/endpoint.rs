@@ -190,24 +190,29 @@ fn unread(registration: &Registration) -> u64 {
     }
 }
 
-/// Counters at zero, by one store per word: a call of `memset` would be a loop over bytes, which
-/// verifiers explore again on every path to it.
+/// Counters at zero.
 #[inline(always)]
 fn zeroed_counters() -> EndpointCounters {
-    const WORDS: usize = size_of::<EndpointCounters>() / size_of::<u64>();
     let mut counters = MaybeUninit::<EndpointCounters>::uninit();
-    for word in 0..WORDS {
-        // SAFETY: within the value, which consists of aligned words; the loop writes all of them.
-        unsafe {
-            counters
-                .as_mut_ptr()
-                .cast::<u64>()
-                .add(word)
-                .write_volatile(0)
-        };
+    // SAFETY: a place for the value; zero is a valid value of every field.
+    unsafe {
+        zero(counters.as_mut_ptr());
+        counters.assume_init()
     }
-    // SAFETY: zero is a valid value of every field.
-    unsafe { counters.assume_init() }
+}
+
+/// Zeroes counters, by one store per word: a call of `memset` would be a loop over bytes, which verifiers
+/// explore again on every path to it.
+///
+/// # Safety
+/// `counters` is valid for writes.
+#[inline(always)]
+pub unsafe fn zero(counters: *mut EndpointCounters) {
+    const WORDS: usize = size_of::<EndpointCounters>() / size_of::<u64>();
+    for word in 0..WORDS {
+        // SAFETY: within the value, which consists of aligned words.
+        unsafe { counters.cast::<u64>().add(word).write_volatile(0) };
+    }
 }
 
 /// Unread bytes in a pipe.

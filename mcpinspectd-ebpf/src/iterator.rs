@@ -10,7 +10,9 @@
 
 use mcpinspect_common::{EndpointReport, RecordKind};
 
-use crate::{descriptor, emit, endpoint, kernel::probe, maps::CANDIDATES, offsets::*, tracked};
+use crate::{
+    connection, descriptor, emit, endpoint, kernel::probe, maps::CANDIDATES, offsets::*, tracked,
+};
 
 /// `struct bpf_iter__task_file`.
 #[repr(C)]
@@ -22,7 +24,8 @@ pub struct DescriptorContext {
     file: u64,
 }
 
-/// Registers a descriptor if it leads to one of the candidates.
+/// Registers a descriptor if it leads to one of the candidates, and marks its process if it is a TCP
+/// socket.
 #[inline(always)]
 pub fn on_descriptor(context: *const DescriptorContext) {
     // SAFETY: the kernel passes this context to iterators of this kind; the verifier checks each load.
@@ -36,6 +39,8 @@ pub fn on_descriptor(context: *const DescriptorContext) {
     if task == 0 || file == 0 {
         return;
     }
+    let id: u32 = probe(task, OFF_TASK_TGID.load());
+    connection::on_descriptor(id, file);
     let Some((key, _)) = descriptor::endpoint(file) else {
         return;
     };
@@ -43,7 +48,6 @@ pub fn on_descriptor(context: *const DescriptorContext) {
     if unsafe { CANDIDATES.get(key) }.is_none() {
         return;
     }
-    let id: u32 = probe(task, OFF_TASK_TGID.load());
     if id == OWN_TGID.load() {
         return;
     }

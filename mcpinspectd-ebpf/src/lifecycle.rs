@@ -1,8 +1,8 @@
 //! Fork, exec and exit: which processes may hold a stream, and when they are gone.
 //!
 //! Cost to other processes:
-//! - fork: two reads, and one array look-up unless the child is a thread;
-//! - exec: up to ten reads for each of descriptors 0 and 1. If one is a pipe or a socket, the probe
+//! - fork: two reads, and two array look-ups unless the child is a thread;
+//! - exec: one array look-up, and up to ten reads for each of descriptors 0 and 1. If one is a pipe or a socket, the probe
 //!   also marks the process and up to eight ancestors, sums up the unread bytes, and writes one
 //!   record (see [`crate::program`]);
 //! - exit of a thread: one read and one array look-up.
@@ -19,7 +19,7 @@ use aya_log_ebpf::debug;
 use mcpinspect_common::{EndpointKey, EndpointReport, RecordKind};
 
 use crate::{
-    descriptor, emit, endpoint,
+    connection, descriptor, emit, endpoint,
     kernel::{Access as _, Probed, probe},
     offsets::*,
     program::{self, Program},
@@ -39,7 +39,11 @@ fn tgid(task: u64) -> u32 {
 #[inline(always)]
 pub fn on_fork(parent: u64, child: u64) {
     let (parent, child) = (tgid(parent), tgid(child));
-    if parent != child && tracked::is_tracked(parent) {
+    if parent == child {
+        return;
+    }
+    connection::on_fork(parent, child);
+    if tracked::is_tracked(parent) {
         tracked::mark(child);
     }
 }
@@ -51,6 +55,7 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64, binprm: u64) {
     if tgid(task) == OWN_TGID.load() {
         return;
     }
+    connection::on_exec(task, tgid(task));
     let mut stdio = Stdio {
         files: [
             descriptor::file::<Probed>(task, 0),

@@ -13,6 +13,7 @@
 //!
 //! ```text
 //! main ─┬─▶ syscall ─┬─▶ fd_passing ──▶ tracked
+//!       │            ├─▶ connection ─▶ endpoint
 //!       │            ├─▶ blind_spot ─┬─▶ ledger ─▶ watch ─▶ descriptor
 //!       │            └─▶ copy ───────┴─▶ emit
 //!       ├─▶ lifecycle ─┬─▶ endpoint ─▶ descriptor, ledger
@@ -30,6 +31,7 @@
 
 mod arguments;
 mod blind_spot;
+mod connection;
 mod copy;
 mod descriptor;
 mod emit;
@@ -122,6 +124,9 @@ wrappers!(
     exit_sendfile64: SendFile,
     exit_io_uring_enter: IoUring,
     exit_pidfd_getfd: TakeDescriptor,
+    exit_socket: Socket,
+    exit_accept: Accept,
+    exit_accept4: Accept,
 );
 
 /// Exits of the functions behind calls of another system call table. The probes do not decode these

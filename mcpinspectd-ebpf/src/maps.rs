@@ -12,8 +12,8 @@ use aya_ebpf::{
     maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf},
 };
 use mcpinspect_common::{
-    ENDPOINTS_MIN, EndpointCounters, EndpointKey, EndpointWatch, RING_SHARES, SYSCALL_TABLE_LEN,
-    Stat, TRACKED_SLOTS,
+    ENDPOINTS_MIN, EndpointCounters, EndpointKey, EndpointWatch, LEFT_ALONE_MAX, LeftAlone,
+    RING_SHARES, SYSCALL_TABLE_LEN, Stat, TRACKED_SLOTS,
 };
 
 /// All records for user space. The loader sets the size.
@@ -32,14 +32,28 @@ pub static RING_READ: Array<u64> = Array::with_max_entries(RING_SHARES, BPF_F_MM
 #[map]
 pub static OPERATIONS: Array<u8> = Array::with_max_entries(SYSCALL_TABLE_LEN, 0);
 
-/// Tracked processes by slot: 0, or the time at which the process was last marked. The kernel spaces
-/// array values eight bytes apart anyway. User space maps the array and takes a mark back by
-/// compare-and-swap on the time, so that a later mark stays.
+/// Processes by slot. The first word is 0, or the time at which a tracked process was last marked. User
+/// space maps the array and takes a mark back by compare-and-swap on the time, so that a later mark
+/// stays. The second word has a bit for each process that may have a TCP connection
+/// ([`mcpinspect_common::connection_bit`]).
 #[map]
-pub static TRACKED: Array<u64> = Array::with_max_entries(TRACKED_SLOTS, BPF_F_MMAPABLE);
+pub static TRACKED: Array<[u64; 2]> = Array::with_max_entries(TRACKED_SLOTS, BPF_F_MMAPABLE);
+
+/// Sockets that are left alone, by inode number. Both sides insert and remove entries.
+#[map]
+pub static LEFT_ALONE: LruHashMap<u64, LeftAlone> = LruHashMap::with_max_entries(LEFT_ALONE_MAX, 0);
+
+/// Connections that were registered: of all users in slot 0, and of each user in their slot
+/// ([`mcpinspect_common::ring_share_slot`]).
+#[map]
+pub static CONNECTIONS_OPENED: Array<u64> = Array::with_max_entries(RING_SHARES, 0);
+
+/// Of these, those that were forgotten. User space maps the array and adds to it.
+#[map]
+pub static CONNECTIONS_CLOSED: Array<u64> = Array::with_max_entries(RING_SHARES, BPF_F_MMAPABLE);
 
 /// Known endpoints and how far they are watched. Only user space changes entries. The loader sets the
-/// size.
+/// size. One fourth at most are connections.
 #[map]
 pub static WATCHES: HashMap<EndpointKey, EndpointWatch> =
     HashMap::with_max_entries(ENDPOINTS_MIN, 0);

@@ -80,7 +80,32 @@ offsets!(
     OFF_SKB_LEN,
     OFF_SKB_CB,
     OFF_UNIX_CB_CONSUMED,
+    // connections
+    OFF_SOCK_PROTOCOL,
+    OFF_SOCK_NUM,
+    OFF_SOCK_DPORT,
+    OFF_SOCK_LOCAL4,
+    OFF_SOCK_REMOTE4,
+    OFF_SOCK_LOCAL6,
+    OFF_SOCK_REMOTE6,
+    OFF_SOCK_NET,
+    OFF_NET_INUM,
+    OFF_TCP_BYTES_RECEIVED,
+    OFF_TCP_RCV_NXT,
+    OFF_TCP_COPIED_SEQ,
+    OFF_TCP_BYTES_SENT,
+    OFF_TCP_BYTES_RETRANS,
+    OFF_TCP_WRITE_SEQ,
+    OFF_TCP_SND_NXT,
 );
+
+/// 1 if TCP connections are looked at.
+#[unsafe(no_mangle)]
+pub static CONNECTIONS: Global<u32> = Global::new(0);
+
+/// Connections that are known at a time.
+#[unsafe(no_mangle)]
+pub static CONNECTIONS_MAX: Global<u32> = Global::new(0);
 
 /// 1 if the architecture also runs programs of another system call table, and `cs` tells them apart
 /// (x86-64).

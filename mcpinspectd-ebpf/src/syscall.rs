@@ -3,8 +3,9 @@
 //! Cost to other processes, in the order in which they leave:
 //! - by the tracepoint, a call that carries no bytes: one load and one array look-up (about 25
 //!   instructions); by function exits, nothing;
-//! - a call that carries bytes, of an untracked process: one more array look-up, and for `recvmsg`
+//! - a call that carries bytes, of an untracked process: two more array look-ups, and for `recvmsg`
 //!   what [`crate::fd_passing`] reads;
+//! - a process that has had an internet socket: what [`crate::connection`] says;
 //! - a process that has just started with a pipe or socket as standard input or output is tracked
 //!   for three to six seconds: its calls go through [`crate::watch`], and the first bytes of its
 //!   streams are copied.
@@ -13,8 +14,9 @@ use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use mcpinspect_common::{End, Operation, RecordKind};
 
 use crate::{
-    arguments::Arguments, blind_spot, copy, emit, fd_passing, kernel::Access, maps::OPERATIONS,
-    offsets::*, supervision, switchover, tracked, user_buffers::UserBuffers, watch::watched,
+    arguments::Arguments, blind_spot, connection, copy, emit, fd_passing, kernel::Access,
+    maps::OPERATIONS, offsets::*, supervision, switchover, tracked, user_buffers::UserBuffers,
+    watch::watched,
 };
 
 const MSG_PEEK: u64 = 2;
@@ -62,21 +64,47 @@ fn returned<A: Access>(
         return false;
     }
     let arguments = Arguments::new(regs);
+    if connection::opened::<A>(operation, &arguments, result as u64) {
+        return false;
+    }
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    if !tracked::is_tracked(tgid) {
+    let has_streams = tracked::is_tracked(tgid);
+    if !has_streams {
         fd_passing::mark_receiver::<A>(operation, &arguments, result as u64, tgid);
+    }
+    let has_connections = connection::is_marked(tgid);
+    if !has_streams && !has_connections {
         return false;
     }
     if COMPAT_BY_CS.load() == 1 && A::load::<u64>(regs, OFF_REGS_CS.load()) != USER_CS {
         blind_spot::report_process(Operation::Compat, tgid);
         return false;
     }
-    is_ours() && capture::<A>(operation, &arguments, result as u64, tgid)
+    let process = Process {
+        tgid,
+        has_streams,
+        has_connections,
+    };
+    is_ours() && capture::<A>(operation, &arguments, result as u64, &process)
+}
+
+/// A process whose calls are captured.
+struct Process {
+    tgid: u32,
+    /// Whether it may hold a stream that is watched.
+    has_streams: bool,
+    /// Whether it may have a TCP connection.
+    has_connections: bool,
 }
 
 /// Captures what a tracked process's call moved. Returns whether that was of a stream that is watched.
 #[inline(always)]
-fn capture<A: Access>(operation: u8, arguments: &Arguments, result: u64, tgid: u32) -> bool {
+fn capture<A: Access>(
+    operation: u8,
+    arguments: &Arguments,
+    result: u64,
+    process: &Process,
+) -> bool {
     const READ: u8 = Operation::Read as u8;
     const WRITE: u8 = Operation::Write as u8;
     const READ_VECTOR: u8 = Operation::ReadVector as u8;
@@ -94,7 +122,7 @@ fn capture<A: Access>(operation: u8, arguments: &Arguments, result: u64, tgid: u
         READ | READ_VECTOR | RECEIVE_FROM | RECEIVE_MESSAGE | RECEIVE_MESSAGES => End::Reader,
         WRITE | WRITE_VECTOR | SEND_TO | SEND_MESSAGE | SEND_MESSAGES => End::Writer,
         IO_URING => {
-            blind_spot::report_process(Operation::IoUring, tgid);
+            blind_spot::report_process(Operation::IoUring, process.tgid);
             return false;
         }
         TAKE_DESCRIPTOR => return false,
@@ -103,8 +131,35 @@ fn capture<A: Access>(operation: u8, arguments: &Arguments, result: u64, tgid: u
             return false;
         }
     };
-    let Some(key) = watched::<A>(arguments.first::<A>() as u32) else {
-        return false;
+    let second = arguments.second::<A>();
+    let (buffers, flags) = match operation {
+        READ | WRITE | SEND_TO => (UserBuffers::single(second), 0),
+        RECEIVE_FROM => (UserBuffers::single(second), arguments.fourth::<A>()),
+        READ_VECTOR | WRITE_VECTOR => (UserBuffers::vector(second, arguments.third::<A>()), 0),
+        SEND_MESSAGE => (UserBuffers::message(second), 0),
+        RECEIVE_MESSAGE => (UserBuffers::message(second), arguments.third::<A>()),
+        SEND_MESSAGES => (UserBuffers::messages(second, result), 0),
+        _ => (
+            UserBuffers::messages(second, result),
+            arguments.fourth::<A>(),
+        ),
+    };
+    let peeks = flags & MSG_PEEK != 0;
+    let fd = arguments.first::<A>() as u32;
+    let stream = if process.has_streams {
+        watched::<A>(fd)
+    } else {
+        None
+    };
+    let key = match stream {
+        Some(key) => key,
+        None if process.has_connections && !peeks => {
+            match connection::watched::<A>(fd, end, buffers, result) {
+                Some(key) => key,
+                None => return false,
+            }
+        }
+        None => return false,
     };
     if result == 0 {
         if end as u8 == End::Reader as u8 && asked_for_bytes::<A>(operation, arguments) {
@@ -112,31 +167,9 @@ fn capture<A: Access>(operation: u8, arguments: &Arguments, result: u64, tgid: u
         }
         return true;
     }
-    let second = arguments.second::<A>();
-    let buffers = match operation {
-        READ | WRITE | SEND_TO => UserBuffers::single(second),
-        RECEIVE_FROM => {
-            if arguments.fourth::<A>() & MSG_PEEK != 0 {
-                return false;
-            }
-            UserBuffers::single(second)
-        }
-        READ_VECTOR | WRITE_VECTOR => UserBuffers::vector(second, arguments.third::<A>()),
-        SEND_MESSAGE => UserBuffers::message(second),
-        RECEIVE_MESSAGE => {
-            if arguments.third::<A>() & MSG_PEEK != 0 {
-                return false;
-            }
-            UserBuffers::message(second)
-        }
-        SEND_MESSAGES => UserBuffers::messages(second, result),
-        _ => {
-            if arguments.fourth::<A>() & MSG_PEEK != 0 {
-                return false;
-            }
-            UserBuffers::messages(second, result)
-        }
-    };
+    if peeks {
+        return false;
+    }
     copy::transferred(key, end, buffers, result);
     true
 }

@@ -20,7 +20,7 @@ pub fn is_tracked(tgid: u32) -> bool {
     // SAFETY: reads an aligned word of a map that lives as long as the program.
     TRACKED
         .get_ptr(tracked_slot(tgid))
-        .is_some_and(|stamp| unsafe { stamp.read_volatile() } != 0)
+        .is_some_and(|words| unsafe { (&raw const (*words)[0]).read_volatile() } != 0)
 }
 
 /// Marks `tgid`, unless it is the daemon.
@@ -29,9 +29,9 @@ pub fn mark(tgid: u32) {
     if tgid == OWN_TGID.load() {
         return;
     }
-    if let Some(stamp) = TRACKED.get_ptr_mut(tracked_slot(tgid)) {
+    if let Some(words) = TRACKED.get_ptr_mut(tracked_slot(tgid)) {
         // The lowest bit keeps the stamp from being 0, whatever the clock returns.
         // SAFETY: the helper takes no arguments; an aligned word is stored whole.
-        unsafe { stamp.write_volatile(bpf_ktime_get_ns() | 1) };
+        unsafe { (&raw mut (*words)[0]).write_volatile(bpf_ktime_get_ns() | 1) };
     }
 }

@@ -8,17 +8,35 @@
 
 use mcpinspect_common::{End, EndpointKey, EndpointWatch};
 
-use crate::{descriptor, kernel::Access, maps::WATCHES};
+use crate::{
+    descriptor,
+    kernel::{Access, probe},
+    maps::WATCHES,
+    offsets::OFF_INODE_INO,
+};
 
 /// The endpoint behind `fd` of the running process, if its bytes are counted.
 #[inline(always)]
 pub fn watched<A: Access>(fd: u32) -> Option<EndpointKey> {
     let (key, _) = descriptor::endpoint(descriptor::file::<A>(A::current_task(), fd))?;
     // An ignored stream stays in the map: otherwise the next exec would register it as new.
+    is_counted(key)?.then_some(key)
+}
+
+/// The TCP connection behind `fd` of the running process, if its bytes are counted.
+#[inline(always)]
+pub fn watched_connection<A: Access>(fd: u32) -> Option<EndpointKey> {
+    let inode = descriptor::socket_inode(descriptor::file::<A>(A::current_task(), fd))?;
+    let key = descriptor::connection_key(probe(inode, OFF_INODE_INO.load()));
+    is_counted(key)?.then_some(key)
+}
+
+/// Whether the bytes of an endpoint are counted; `None` if it is not known.
+#[inline(always)]
+pub fn is_counted(key: EndpointKey) -> Option<bool> {
     let watch = WATCHES.get_ptr(key)?;
     // SAFETY: an aligned word of a map entry.
-    let counted = unsafe { (&raw const (*watch).counted).read_volatile() };
-    (counted != 0).then_some(key)
+    Some(unsafe { (&raw const (*watch).counted).read_volatile() } != 0)
 }
 
 /// The stream position below which payload of `end` is shipped; 0 for an unknown endpoint.

@@ -39,7 +39,7 @@ pub enum Hook {
 }
 
 /// The programs on function exits, and their functions without the architecture's prefix.
-const EXITS: [(&str, &str); 18] = [
+const EXITS: [(&str, &str); 21] = [
     ("exit_read", "read"),
     ("exit_write", "write"),
     ("exit_readv", "readv"),
@@ -58,6 +58,9 @@ const EXITS: [(&str, &str); 18] = [
     ("exit_sendfile64", "sendfile64"),
     ("exit_io_uring_enter", "io_uring_enter"),
     ("exit_pidfd_getfd", "pidfd_getfd"),
+    ("exit_socket", "socket"),
+    ("exit_accept", "accept"),
+    ("exit_accept4", "accept4"),
 ];
 /// The programs that notice calls of another system call table, where the architecture has one beside
 /// its own. Kernels may be built without it.

@@ -34,6 +34,8 @@ enum Need {
     ExecFacts,
     /// Report calls that may have been made up.
     Supervision,
+    /// Follow TCP connections.
+    Connections,
 }
 
 const fn offset(global: &'static str, field: &'static str) -> Entry {
@@ -62,6 +64,13 @@ const fn exec(global: &'static str, field: &'static str) -> Entry {
 const fn supervision(global: &'static str, field: &'static str) -> Entry {
     Entry {
         need: Need::Supervision,
+        ..offset(global, field)
+    }
+}
+
+const fn connection(global: &'static str, field: &'static str) -> Entry {
+    Entry {
+        need: Need::Connections,
         ..offset(global, field)
     }
 }
@@ -105,7 +114,7 @@ const fn element(global: &'static str, field: &'static str, at: u32) -> Entry {
     }
 }
 
-const FIELDS: [Entry; 54] = [
+const FIELDS: [Entry; 70] = [
     offset("OFF_TASK_FILES", "task_struct.files"),
     offset("OFF_TASK_TGID", "task_struct.tgid"),
     offset("OFF_TASK_GROUP_LEADER", "task_struct.group_leader"),
@@ -160,6 +169,22 @@ const FIELDS: [Entry; 54] = [
     offset("OFF_SKB_LEN", "sk_buff.len"),
     offset("OFF_SKB_CB", "sk_buff.cb"),
     unix("OFF_UNIX_CB_CONSUMED", "unix_skb_parms.consumed"),
+    connection("OFF_SOCK_PROTOCOL", "sock.sk_protocol"),
+    connection("OFF_SOCK_NUM", "sock.__sk_common.skc_num"),
+    connection("OFF_SOCK_DPORT", "sock.__sk_common.skc_dport"),
+    connection("OFF_SOCK_LOCAL4", "sock.__sk_common.skc_rcv_saddr"),
+    connection("OFF_SOCK_REMOTE4", "sock.__sk_common.skc_daddr"),
+    connection("OFF_SOCK_LOCAL6", "sock.__sk_common.skc_v6_rcv_saddr"),
+    connection("OFF_SOCK_REMOTE6", "sock.__sk_common.skc_v6_daddr"),
+    connection("OFF_SOCK_NET", "sock.__sk_common.skc_net.net"),
+    connection("OFF_NET_INUM", "net.ns.inum"),
+    connection("OFF_TCP_BYTES_RECEIVED", "tcp_sock.bytes_received"),
+    connection("OFF_TCP_RCV_NXT", "tcp_sock.rcv_nxt"),
+    connection("OFF_TCP_COPIED_SEQ", "tcp_sock.copied_seq"),
+    connection("OFF_TCP_BYTES_SENT", "tcp_sock.bytes_sent"),
+    connection("OFF_TCP_BYTES_RETRANS", "tcp_sock.bytes_retrans"),
+    connection("OFF_TCP_WRITE_SEQ", "tcp_sock.write_seq"),
+    connection("OFF_TCP_SND_NXT", "tcp_sock.snd_nxt"),
 ];
 
 /// The globals' values.
@@ -171,6 +196,8 @@ pub struct Layout {
     pub unix_sockets: bool,
     /// Whether the kernel says what a program is when it starts.
     pub exec_facts: bool,
+    /// Whether TCP connections can be followed.
+    pub connections: bool,
 }
 
 impl Layout {
@@ -204,6 +231,7 @@ impl Layout {
             globals,
             unix_sockets: !missing.contains(&Need::UnixSockets),
             exec_facts,
+            connections: !missing.contains(&Need::Connections),
         })
     }
 }
@@ -217,7 +245,7 @@ mod tests {
     fn the_running_kernel_has_every_field() {
         let data = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
         let layout = Layout::from_btf(&data).unwrap();
-        assert!(layout.unix_sockets && layout.exec_facts);
+        assert!(layout.unix_sockets && layout.exec_facts && layout.connections);
         // All but the first fields of their structures are somewhere behind the start.
         let names = [
             "OFF_TASK_START_TIME",
@@ -226,6 +254,11 @@ mod tests {
             "OFF_TASK_FILTER",
             "OFF_FILTER_NOTIF",
             "SUPERVISION",
+            "OFF_SOCK_PROTOCOL",
+            "OFF_SOCK_DPORT",
+            "OFF_SOCK_NET",
+            "OFF_NET_INUM",
+            "OFF_TCP_BYTES_SENT",
         ];
         for name in names {
             let found = layout.globals.iter().find(|(global, _)| *global == name);

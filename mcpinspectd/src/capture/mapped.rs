@@ -21,7 +21,7 @@ pub struct MappedWords {
 unsafe impl Send for MappedWords {}
 
 impl MappedWords {
-    /// Maps the first `words` values, of eight bytes each, of the array behind `map`.
+    /// Maps the first `words` words of the array behind `map`. A value has one, or several in a row.
     ///
     /// # Errors
     /// The kernel refuses the mapping.

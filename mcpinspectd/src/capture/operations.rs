@@ -25,6 +25,9 @@ pub fn table() -> impl Iterator<Item = (u32, Operation)> {
         (libc::SYS_sendfile, SendFile),
         (libc::SYS_io_uring_enter, IoUring),
         (libc::SYS_pidfd_getfd, TakeDescriptor),
+        (libc::SYS_socket, Socket),
+        (libc::SYS_accept, Accept),
+        (libc::SYS_accept4, Accept),
     ]
     .into_iter()
     .filter_map(|(number, operation)| Some((u32::try_from(number).ok()?, operation)))

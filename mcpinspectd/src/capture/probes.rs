@@ -3,11 +3,15 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::Iter;
 use aya::{Ebpf, EbpfLoader};
-use mcpinspect_common::{EndpointCounters, EndpointKey, EndpointWatch, RING_SHARES, Stat};
+use mcpinspect_common::{
+    CONNECTIONS_SHARE, EndpointCounters, EndpointKey, EndpointWatch, LeftAlone, RING_SHARES, Stat,
+    ring_share_slot,
+};
 
 use super::choice::HookChoice;
 use super::error::ProbeError;
@@ -47,6 +51,8 @@ pub struct Options {
     pub btf: Option<PathBuf>,
     /// How system calls are to be hooked.
     pub hook: HookChoice,
+    /// Whether TCP connections are looked at.
+    pub connections: bool,
     /// Whether the probes log their decisions.
     pub diagnostics: bool,
 }
@@ -65,6 +71,9 @@ pub struct Probes {
     watches: HashMap<MapData, EndpointKey, EndpointWatch>,
     counters: HashMap<MapData, EndpointKey, EndpointCounters>,
     endpoints: u32,
+    left_alone: HashMap<MapData, u64, LeftAlone>,
+    /// By share: connections that were forgotten.
+    closed: MappedWords,
     candidates: HashMap<MapData, EndpointKey, u8>,
     stats: PerCpuArray<MapData, u64>,
     logger: Option<aya_log::EbpfLogger<&'static dyn log::Log>>,
@@ -121,6 +130,10 @@ impl Probes {
             watches: map(&mut ebpf, "WATCHES")?,
             counters: map(&mut ebpf, "COUNTERS")?,
             endpoints,
+            left_alone: map(&mut ebpf, "LEFT_ALONE")?,
+            closed: mapped(&ebpf, "CONNECTIONS_CLOSED", |array| {
+                MappedWords::new(array, RING_SHARES)
+            })?,
             candidates: map(&mut ebpf, "CANDIDATES")?,
             stats: map(&mut ebpf, "STATS")?,
             logger,
@@ -224,8 +237,28 @@ impl Probes {
         let _ = self.counters.remove(&key);
     }
 
+    /// Leaves the socket of a connection alone, until further notice, and forgets its endpoint, which `uid`
+    /// registered.
+    pub fn leave_connection(&mut self, key: EndpointKey, left: LeftAlone, uid: u32) {
+        // First: between the two, nothing is looked at.
+        if let Err(error) = self.left_alone.insert(key.ino, left, 0) {
+            tracing::debug!(?key, %error, "a connection cannot be left alone");
+        }
+        self.forget_connection(key, uid);
+    }
+
+    /// Forgets the endpoint of a connection, which `uid` registered.
+    pub fn forget_connection(&mut self, key: EndpointKey, uid: u32) {
+        self.forget(key);
+        for share in [0, usize::from(ring_share_slot(uid))] {
+            if let Some(closed) = self.closed.all().get(share) {
+                closed.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+    }
+
     /// Registers endpoints that exist already, wherever they are open, and tracks the processes that
-    /// hold them. Each comes back as a record.
+    /// hold them. Each comes back as a record. Also notes which processes have TCP connections.
     ///
     /// Does nothing with [`Hook::RawTracepoint`]: iterators need BTF of the running kernel.
     ///
@@ -248,6 +281,9 @@ impl Probes {
                 (ino != 0).then_some(EndpointKey { ino, ..*key })
             })
             .collect();
+        if peers.is_empty() {
+            return Ok(());
+        }
         self.walk_descriptors(&peers)
     }
 
@@ -259,9 +295,6 @@ impl Probes {
                 Ok(()) => inserted.push(key),
                 Err(error) => tracing::warn!(?key, %error, "cannot look for an endpoint"),
             }
-        }
-        if inserted.is_empty() {
-            return Ok(());
         }
         let mut walk = self.open_iterator(ITERATOR)?;
         // Reading the iterator's (empty) output makes the kernel walk.
@@ -312,6 +345,9 @@ impl Probes {
 fn load_object(options: &Options, layout: &Layout, endpoints: u32) -> Result<Ebpf, ProbeError> {
     let own_tgid = process::own().0;
     let compat_by_cs = u32::from(cfg!(target_arch = "x86_64"));
+    let connections_max = endpoints / CONNECTIONS_SHARE;
+    // Without iterators, nothing tells when a connection is gone.
+    let connections = u32::from(options.connections && layout.connections && options.btf.is_none());
     let log_level = if options.diagnostics {
         aya_log::Level::Trace as u8
     } else {
@@ -326,6 +362,8 @@ fn load_object(options: &Options, layout: &Layout, endpoints: u32) -> Result<Ebp
         .override_global("OWN_TGID", &own_tgid, true)
         .override_global("COMPAT_BY_CS", &compat_by_cs, true)
         .override_global("SNIFF_BUDGET", &options.sniff_budget, true)
+        .override_global("CONNECTIONS", &connections, true)
+        .override_global("CONNECTIONS_MAX", &connections_max, true)
         .override_global(aya_log::LEVEL, &log_level, true);
     for (name, value) in &layout.globals {
         loader.override_global(name, value, true);

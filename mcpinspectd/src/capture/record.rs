@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use mcpinspect_common::{
-    AncestorReport, End, EndpointKey, EndpointReport, ExecReport, Operation, RecordFlags,
-    RecordHeader, RecordKind,
+    AncestorReport, ConnectionReport, End, EndpointKey, EndpointReport, ExecReport, Operation,
+    RecordFlags, RecordHeader, RecordKind,
 };
 use thiserror::Error;
 
@@ -63,6 +63,14 @@ pub enum KernelRecord<'a> {
     Exit,
     /// An endpoint was registered on request.
     Registered(EndpointReport),
+    /// A TCP connection is counted from now on; its first bytes crossed `end`.
+    Connected {
+        key: EndpointKey,
+        end: End,
+        report: ConnectionReport,
+        /// The real user id of the process.
+        uid: u32,
+    },
     /// Bytes crossed a stream (`Some`), or some stream of this process (`None`), in a way that cannot be
     /// copied.
     BlindSpot {
@@ -122,6 +130,12 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
         },
         RecordKind::Exit => KernelRecord::Exit,
         RecordKind::Registered => KernelRecord::Registered(plain(payload)?),
+        RecordKind::Connected => KernelRecord::Connected {
+            key,
+            end,
+            report: plain(payload)?,
+            uid: aux as u32,
+        },
         RecordKind::BlindSpot => KernelRecord::BlindSpot {
             stream: (key.ino != 0).then_some((key, end)),
             bytes: position,
@@ -201,7 +215,10 @@ fn mechanism(operation: u64) -> Option<BlindMechanism> {
         Operation::TakeDescriptor => BlindMechanism::TakeDescriptor,
         Operation::Compat => BlindMechanism::Compat,
         Operation::Supervised => BlindMechanism::Supervised,
+        Operation::ConnectionBudget => BlindMechanism::ConnectionBudget,
         Operation::None
+        | Operation::Socket
+        | Operation::Accept
         | Operation::Read
         | Operation::Write
         | Operation::ReadVector
@@ -220,6 +237,7 @@ trait Plain: Copy {}
 impl Plain for RecordHeader {}
 impl Plain for EndpointReport {}
 impl Plain for ExecReport {}
+impl Plain for ConnectionReport {}
 
 fn plain<T: Plain>(data: &[u8]) -> Result<T, DecodeError> {
     let bytes = data.get(..size_of::<T>()).ok_or(DecodeError::Short)?;

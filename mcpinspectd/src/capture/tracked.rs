@@ -1,4 +1,4 @@
-//! The table of tracked processes, shared with the probes as memory.
+//! The table of processes, shared with the probes as memory: which are tracked.
 //!
 //! The probes capture calls of tracked processes only. They set marks at any time. Clearing a mark
 //! must not clear one that was set after the daemon looked, so it is a compare-and-swap on the time
@@ -11,6 +11,9 @@ use mcpinspect_common::{TRACKED_SLOTS, tracked_slot};
 
 use super::mapped::MappedWords;
 
+/// Words of a process's slot. The first is the mark.
+const WORDS: u32 = 2;
+
 /// The mapped table.
 pub struct TrackedProcesses(MappedWords);
 
@@ -20,12 +23,12 @@ impl TrackedProcesses {
     /// # Errors
     /// The kernel refuses the mapping.
     pub fn new(map: impl AsFd) -> nix::Result<Self> {
-        MappedWords::new(map, TRACKED_SLOTS).map(Self)
+        MappedWords::new(map, TRACKED_SLOTS * WORDS).map(Self)
     }
 
     fn slot(&self, tgid: u32) -> &AtomicU64 {
         // `tracked_slot` is below the number of slots.
-        &self.0.all()[tracked_slot(tgid) as usize]
+        &self.0.all()[(tracked_slot(tgid) * WORDS) as usize]
     }
 
     /// When `tgid` was marked; 0 if it is not tracked.

@@ -16,9 +16,9 @@ use mcpinspectd::preflight::{self, Requirements};
 use mcpinspectd::priority::Priority;
 use mcpinspectd::privileges;
 use mcpinspectd::process::ProcessInfo;
-use mcpinspectd::process::identity::{Examiner, Launched};
+use mcpinspectd::process::identity::Examiner;
 use mcpinspectd::registry::ServerNames;
-use mcpinspectd::source::kernel::{KernelEnvironment, KernelOptions, KernelSource};
+use mcpinspectd::source::kernel::{Asked, KernelEnvironment, KernelOptions, KernelSource};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -72,6 +72,7 @@ pub fn probes(config: &Config, diagnostics: bool) -> Options {
         sniff_budget: config.capture.sniff_budget.0,
         btf: config.capture.btf.clone(),
         hook: config.capture.hook,
+        connections: config.capture.http,
         diagnostics,
     }
 }
@@ -115,11 +116,17 @@ pub fn start(
         }
     };
     let mut unnamed: u64 = 0;
-    let identity = move |server: Launched<'_>| {
-        let process = server.serving.or(server.origin);
+    let identity = move |asked: Asked<'_>| {
+        let process = match asked {
+            Asked::Launched(server) => server.serving.or(server.origin),
+            Asked::Url { client, .. } => client,
+        };
         let uid = process.map(|process| process.process().uid);
         let mut examiner = examiner.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut identity = examiner.server(server);
+        let mut identity = match asked {
+            Asked::Launched(server) => examiner.server(server),
+            Asked::Url { url, client } => examiner.url(url, client),
+        };
         if identity.name_source == "unknown" {
             // Nothing is known of it: it must not be held to the pins of others like it.
             unnamed += 1;

@@ -78,6 +78,8 @@ pub struct Capture {
     pub hook: HookChoice,
     /// Whether a stream's two ends are compared, so that a server cannot rewrite what it sent.
     pub compare_ends: bool,
+    /// Whether MCP over HTTP is watched too.
+    pub http: bool,
 }
 
 impl Default for Capture {
@@ -89,6 +91,7 @@ impl Default for Capture {
             btf: None,
             hook: HookChoice::Auto,
             compare_ends: true,
+            http: true,
         }
     }
 }

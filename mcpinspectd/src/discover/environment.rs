@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointWatch};
+use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointWatch, LeftAlone};
 
 use super::shares::Uid;
 use crate::model::{Executed, ServerIdentity};
@@ -40,6 +40,10 @@ pub trait Environment {
     fn counters(&self, key: EndpointKey) -> Option<EndpointCounters>;
     /// Forgets an endpoint.
     fn forget(&mut self, key: EndpointKey);
+    /// Forgets the socket of a connection, which `user` registered.
+    fn forget_connection(&mut self, key: EndpointKey, user: Uid);
+    /// Leaves the socket of a connection alone until further notice, and forgets it.
+    fn leave_connection(&mut self, key: EndpointKey, left: LeftAlone, user: Uid);
     /// Begins a survey, unless one is under way or the last has only just ended. It also finds out
     /// who can read `sought`, and removes the marks of processes that held no stream of interest twice
     /// in a row.
@@ -67,4 +71,7 @@ pub trait Environment {
     fn policy(&mut self, process: &ProcessInfo) -> WatchPolicy;
     /// Returns a server's stable name.
     fn identify(&mut self, server: Launched<'_>) -> ServerIdentity;
+    /// Returns the stable name of a server that is known by its URL alone; `client` is the process on this
+    /// machine that talks to it.
+    fn identify_url(&mut self, url: &str, client: Option<&ProcessInfo>) -> ServerIdentity;
 }

@@ -17,6 +17,7 @@
 //! - `blind_processes`: processes that move bytes past the probes;
 //! - `accounts`: the ledgers of ended streams;
 //! - `remembered`: what a daemon that starts anew must know;
+//! - `connections`: TCP connections that speak HTTP, and the sessions in them;
 //! - `shares`, `waiting` and `notices`: how much of this each user has, what waits for room, and who was
 //!   reported for taking too much.
 //!
@@ -35,6 +36,7 @@ mod arrivals;
 mod blind_processes;
 mod blind_spots;
 mod capacity;
+mod connections;
 mod counts;
 mod delivery;
 mod environment;

@@ -41,6 +41,8 @@ impl Peers {
     pub fn stream_at(&self, endpoint: EndpointKey, end: End) -> Option<EndpointKey> {
         match (end, EndpointKind::from_u32(endpoint.kind)?) {
             (End::Reader, _) | (End::Writer, EndpointKind::Pipe) => Some(endpoint),
+            // One socket sees both directions: these are no streams.
+            (_, EndpointKind::TcpSocket) => None,
             (End::Writer, EndpointKind::UnixSocket) => self.of(endpoint),
         }
     }

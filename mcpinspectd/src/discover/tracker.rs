@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use mcpinspect_common::{End, EndpointKey, EndpointReport};
+use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport};
 
 use super::accounts::ClosedAccounts;
 use super::blind_processes::BlindProcesses;
+use super::connections::{Connections, Context};
 use super::counts::counted;
 use super::environment::{Environment, WatchPolicy};
 use super::notices::Notices;
@@ -20,10 +21,13 @@ use super::streams::StreamTable;
 use super::unrouted::{UnroutedData, UnroutedPiece};
 use super::waiting::Waiting;
 use super::{
-    admission, arrival, delivery, eviction, exclusion, following, lifecycle, reconsidering, unseen,
+    admission, arrival, blind_spots, delivery, eviction, exclusion, following, lifecycle,
+    reconsidering, unseen,
 };
 use crate::capture::{BootClock, KernelRecord, Origin};
-use crate::model::{Account, Direction, EndReason, Executed, InputSink, Pid, StreamLedger};
+use crate::model::{
+    Account, BlindMechanism, Direction, EndReason, Executed, InputSink, Pid, StreamLedger,
+};
 use crate::process::{Launches, ProcessInfo};
 
 /// Nanoseconds between two checks of everything known against the process table.
@@ -44,6 +48,7 @@ pub struct Tracker<E> {
     unrouted: UnroutedData,
     waiting: Waiting,
     notices: Notices,
+    connections: Connections,
     next_sweep: u64,
     /// When the last survey that was looked at began.
     surveyed: u64,
@@ -59,6 +64,7 @@ impl<E: Environment> Tracker<E> {
             streams: StreamTable::new(settings.max_streams_per_user, settings.max_streams),
             programs: Programs::default(),
             launches: Launches::default(),
+            connections: Connections::new(run.clone(), settings.max_sessions, settings.max_message),
             sessions: TrackedSessions::new(run, settings.max_sessions),
             accounts: ClosedAccounts::new(settings.max_accounts),
             blind: BlindProcesses::default(),
@@ -78,12 +84,12 @@ impl<E: Environment> Tracker<E> {
 
     /// Sessions under way.
     pub fn sessions(&self) -> usize {
-        self.sessions.len()
+        self.sessions.len() + self.connections.sessions()
     }
 
     /// Sessions that were not followed because too many were under way.
     pub fn refused(&self) -> u64 {
-        self.sessions.refused()
+        self.sessions.refused() + self.connections.refused()
     }
 
     /// How often bytes moved past the probes at one end of a stream and were seen at the other.
@@ -102,6 +108,7 @@ impl<E: Environment> Tracker<E> {
             tracing::trace!(?origin, ?record);
         }
         match record {
+            record if is_of_connection(&record) => self.connection(origin, record, sink),
             KernelRecord::Data {
                 key,
                 end,
@@ -153,11 +160,70 @@ impl<E: Environment> Tracker<E> {
                 self.route_waiting(sink);
             }
             KernelRecord::BlindSpot {
+                mechanism: budget @ BlindMechanism::ConnectionBudget,
+                ..
+            } => {
+                let user = self.environment.user(origin.tgid).unwrap_or(NOBODY_KNOWN);
+                blind_spots::report_user(&mut self.step(sink), budget, user, origin);
+            }
+            // A record of a connection.
+            KernelRecord::Connected { .. } => {}
+            KernelRecord::BlindSpot {
                 stream,
                 bytes: _,
                 mechanism,
             } => unseen::moved(&mut self.step(sink), stream, mechanism, origin),
         }
+    }
+
+    /// Takes in a record about a TCP connection.
+    fn connection(&mut self, origin: Origin, record: KernelRecord<'_>, sink: &mut dyn InputSink) {
+        let (connections, mut context) = self.connections(sink);
+        let context = &mut context;
+        match record {
+            KernelRecord::Connected {
+                key,
+                end,
+                report,
+                uid,
+            } => connections.connected(key, end, report, uid, origin, context),
+            KernelRecord::Data {
+                key,
+                end,
+                position,
+                bytes,
+            } => connections.data(key, end, position, bytes, origin, context),
+            KernelRecord::Missing {
+                key,
+                end,
+                position,
+                length,
+            } => connections.missing(key, end, position, length, origin, context),
+            KernelRecord::EndOfStream { key } => connections.end_of_stream(key, origin, context),
+            KernelRecord::BlindSpot {
+                stream: Some((key, end)),
+                mechanism,
+                ..
+            } => connections.blind(key, end, mechanism, origin, context),
+            KernelRecord::BlindSpot { stream: None, .. }
+            | KernelRecord::Exec { .. }
+            | KernelRecord::Exit
+            | KernelRecord::Registered(_) => {}
+        }
+    }
+
+    /// The connections, and what they work with.
+    fn connections<'a>(
+        &'a mut self,
+        sink: &'a mut dyn InputSink,
+    ) -> (&'a mut Connections, Context<'a>) {
+        let context = Context {
+            machine: &mut self.environment,
+            launches: &self.launches,
+            clock: self.clock,
+            sink,
+        };
+        (&mut self.connections, context)
     }
 
     /// Takes in a program that was running before the daemon, with its two streams.
@@ -197,6 +263,7 @@ impl<E: Environment> Tracker<E> {
     /// Lets time pass. Call this about ten times a second, when all records so far are taken in.
     pub fn tick(&mut self, now: u64, sink: &mut dyn InputSink) {
         let (next_sweep, last_survey) = (self.next_sweep, self.surveyed);
+        let has_connections = !self.connections.is_empty();
         let step = &mut self.step(sink);
         delivery::announce_waiting(step, now);
         arrival::settle(step, now);
@@ -212,14 +279,18 @@ impl<E: Environment> Tracker<E> {
             step.sessions
                 .indices(|session| session.has_been_closing_for(lifecycle::CLOSING_PATIENCE, at))
         };
-        let sweep = now >= next_sweep && !step.streams.is_empty();
+        let sweep = now >= next_sweep && (has_connections || !step.streams.is_empty());
         if sweep || !sought.is_empty() || !closing(step, now).is_empty() {
             step.machine.survey(now, &sought);
         }
         let surveyed = step.machine.surveyed();
+        let is_sweep = surveyed > last_survey && surveyed >= next_sweep;
+        let (connections, mut context) = self.connections(sink);
+        connections.tick(&mut context, now, is_sweep);
         if surveyed <= last_survey {
             return;
         }
+        let step = &mut self.step(sink);
         for index in closing(step, surveyed) {
             lifecycle::close_if_over(step, index, now);
         }
@@ -233,6 +304,8 @@ impl<E: Environment> Tracker<E> {
     /// Ends all sessions: the daemon stops. All records must have been taken in.
     pub fn finish(&mut self, now: u64, sink: &mut dyn InputSink) {
         lifecycle::end_all(&mut self.step(sink), now);
+        let (connections, mut context) = self.connections(sink);
+        connections.finish(&mut context, now);
     }
 
     /// The accounts of the streams that ended last, oldest first.
@@ -358,4 +431,23 @@ impl<E: Environment> Tracker<E> {
             }
         }
     }
+}
+
+/// Whether a record is about a TCP connection.
+fn is_of_connection(record: &KernelRecord<'_>) -> bool {
+    let key = match record {
+        KernelRecord::Connected { .. } => return true,
+        KernelRecord::Data { key, .. }
+        | KernelRecord::Missing { key, .. }
+        | KernelRecord::EndOfStream { key }
+        | KernelRecord::BlindSpot {
+            stream: Some((key, _)),
+            ..
+        } => key,
+        KernelRecord::BlindSpot { stream: None, .. }
+        | KernelRecord::Exec { .. }
+        | KernelRecord::Exit
+        | KernelRecord::Registered(_) => return false,
+    };
+    key.kind == EndpointKind::TcpSocket as u32
 }

@@ -88,6 +88,10 @@ words! {
         MonitoringStopped = "monitoring_stopped",
         /// It made room for another user's; it goes on unseen.
         SessionBudget = "session_budget",
+        /// Its client asked the server to end it.
+        Deleted = "deleted",
+        /// No connection has carried it for a while.
+        Idle = "idle",
     }
 
     /// How bytes move past the probes.
@@ -120,6 +124,12 @@ words! {
         EndpointBudget = "endpoint_budget",
         /// A user has more sessions than there is room for; some are not followed.
         SessionBudget = "session_budget",
+        /// A user has more connections that speak HTTP than there is room for; some are not looked at.
+        ConnectionBudget = "connection_budget",
+        /// A connection went on as something else than HTTP.
+        HttpUpgraded = "http_upgraded",
+        /// Two readers of a connection may find different messages in it from here on.
+        HttpAmbiguous = "http_ambiguous",
     }
 }
 
@@ -175,6 +185,8 @@ mod tests {
                 "streams_closed",
                 "monitoring_stopped",
                 "session_budget",
+                "deleted",
+                "idle",
             ],
         );
         check(
@@ -194,6 +206,9 @@ mod tests {
                 "excluded",
                 "endpoint_budget",
                 "session_budget",
+                "connection_budget",
+                "http_upgraded",
+                "http_ambiguous",
             ],
         );
     }

@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointReport, EndpointWatch};
+use mcpinspect_common::{
+    End, EndpointCounters, EndpointKey, EndpointReport, EndpointWatch, LeftAlone,
+};
 
 use super::SECOND;
 use crate::capture::{BootClock, KernelRecord, Origin};
@@ -28,6 +30,7 @@ pub(super) struct World {
     pub(super) surveyed: u64,
     pub(super) forgotten: HashSet<EndpointKey>,
     pub(super) policy: WatchPolicy,
+    pub(super) left_alone: HashMap<EndpointKey, LeftAlone>,
 }
 
 /// The user whose programs are started unless a test says otherwise.
@@ -47,6 +50,13 @@ impl Environment for Fake {
         let mut world = self.0.borrow_mut();
         world.watches.remove(&key);
         world.forgotten.insert(key);
+    }
+    fn forget_connection(&mut self, key: EndpointKey, _user: u32) {
+        self.forget(key);
+    }
+    fn leave_connection(&mut self, key: EndpointKey, left: LeftAlone, _user: u32) {
+        self.forget(key);
+        self.0.borrow_mut().left_alone.insert(key, left);
     }
     fn survey(&mut self, now: u64, _sought: &[EndpointKey]) {
         self.0.borrow_mut().surveyed = now;
@@ -102,6 +112,15 @@ impl Environment for Fake {
             server_id: ServerId(line.unwrap_or_else(|| "fake".to_owned()).into()),
             fingerprint: String::new(),
             name_source: String::new(),
+            publisher: None,
+            former: None,
+        }
+    }
+    fn identify_url(&mut self, url: &str, _client: Option<&ProcessInfo>) -> ServerIdentity {
+        ServerIdentity {
+            server_id: ServerId(url.into()),
+            fingerprint: String::new(),
+            name_source: "url".to_owned(),
             publisher: None,
             former: None,
         }

@@ -1,5 +1,6 @@
 //! Discovery without a kernel: records in, sessions out.
 
+mod connections;
 mod evasion;
 mod fixture;
 mod launch;

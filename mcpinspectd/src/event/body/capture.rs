@@ -83,6 +83,12 @@ impl Describe for BlindSpot {
             (None, BlindMechanism::Excluded) => {
                 format!("{server} took the place of an excluded program")
             }
+            (None, BlindMechanism::HttpUpgraded) => {
+                format!("A connection with {server} is no longer HTTP")
+            }
+            (None, BlindMechanism::HttpAmbiguous) => {
+                format!("A connection with {server} can be read in two ways")
+            }
             (None, _) => format!("{server} moves data by {mechanism}"),
         }
     }
@@ -96,6 +102,9 @@ impl Describe for BlindSpot {
                 }
                 BlindMechanism::JudgedNotMcp | BlindMechanism::Excluded => {
                     format!("pid {}; what went by before is not seen", self.pid)
+                }
+                BlindMechanism::HttpUpgraded | BlindMechanism::HttpAmbiguous => {
+                    format!("pid {}; what follows on it is not seen", self.pid)
                 }
                 _ => format!("pid {}; its bytes are not seen", self.pid),
             },

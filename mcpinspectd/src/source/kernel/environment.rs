@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
-use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch};
+use mcpinspect_common::{
+    End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch, LeftAlone,
+};
 
 use super::surveyor::{Found, Request, Surveyor};
 use crate::capture::Probes;
@@ -17,7 +19,21 @@ use crate::process::{Launches, ProcessInfo, own};
 /// Decides what the configuration says about a process.
 pub type PolicyOf = Box<dyn Fn(&ProcessInfo) -> WatchPolicy + Send>;
 /// Finds a server's stable name.
-pub type IdentityOf = Box<dyn FnMut(Launched<'_>) -> ServerIdentity + Send>;
+pub type IdentityOf = Box<dyn FnMut(Asked<'_>) -> ServerIdentity + Send>;
+
+/// A server whose name is sought.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<'a> {
+    /// It is a process.
+    Launched(Launched<'a>),
+    /// It is known by its URL.
+    Url {
+        /// Without query and credentials.
+        url: &'a str,
+        /// The process on this machine that talks to it.
+        client: Option<&'a ProcessInfo>,
+    },
+}
 
 /// The probes' maps and the process table.
 pub struct KernelEnvironment {
@@ -115,6 +131,14 @@ impl Environment for KernelEnvironment {
         }
     }
 
+    fn forget_connection(&mut self, key: EndpointKey, user: u32) {
+        self.probes.forget_connection(key, user);
+    }
+
+    fn leave_connection(&mut self, key: EndpointKey, left: LeftAlone, user: u32) {
+        self.probes.leave_connection(key, left, user);
+    }
+
     fn survey(&mut self, now: u64, sought: &[EndpointKey]) {
         if !self.surveyor.is_ready(now) {
             return;
@@ -199,6 +223,10 @@ impl Environment for KernelEnvironment {
     }
 
     fn identify(&mut self, server: Launched<'_>) -> ServerIdentity {
-        (self.identity)(server)
+        (self.identity)(Asked::Launched(server))
+    }
+
+    fn identify_url(&mut self, url: &str, client: Option<&ProcessInfo>) -> ServerIdentity {
+        (self.identity)(Asked::Url { url, client })
     }
 }

@@ -24,7 +24,7 @@ use crate::discover::{Settings, Tracker};
 use crate::model::{Account, CaptureTotals, InputSink, StreamLedger};
 use crate::priority::Priority;
 
-pub use environment::KernelEnvironment;
+pub use environment::{Asked, KernelEnvironment};
 use memory::Memory;
 use running::{Running, RunningProgram};
 

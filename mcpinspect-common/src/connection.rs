@@ -1,0 +1,58 @@
+//! TCP connections that speak HTTP: what the kernel says of one, and which are left alone.
+//!
+//! A socket is an endpoint like a pipe, with one difference: a single socket sees both directions, so
+//! one end of a connection is enough. Positions count from the connection's first byte, so that both
+//! ends, where both are on this machine, mean the same byte by the same position.
+
+/// The payload of [`crate::RecordKind::Connected`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionReport {
+    /// The address of this end. IPv4 addresses are mapped into IPv6 (`::ffff:a.b.c.d`).
+    pub local: [u8; 16],
+    /// The address of the other end.
+    pub remote: [u8; 16],
+    /// By [`crate::End`]: bytes that crossed this socket before it was registered.
+    pub position: [u64; 2],
+    /// The inode number of the network namespace.
+    pub network: u32,
+    /// The port of this end.
+    pub local_port: u16,
+    /// The port of the other end.
+    pub remote_port: u16,
+    /// The [`crate::End`] at which requests cross this socket: a server reads them.
+    pub requests_at: u32,
+    /// See [`LeftAlone::requests`].
+    pub requests: u32,
+}
+
+/// A socket whose bytes are of no interest, until further notice.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftAlone {
+    /// The [`crate::End`] at which requests cross the socket; [`NO_REQUESTS`] if it is not looked at any
+    /// more.
+    pub requests_at: u32,
+    /// Requests since it was left alone. It is looked at again at the second, the fourth, the eighth…
+    pub requests: u32,
+}
+
+/// A value of [`LeftAlone::requests_at`]: nowhere.
+pub const NO_REQUESTS: u32 = 2;
+
+/// A value of [`LeftAlone::requests_at`]: it is not known at which end.
+pub const LOOK_AT_BOTH: u32 = 3;
+
+/// Connections that are known at a time, for each endpoint that there is room for: one fourth. One user
+/// can have a fourth of these.
+pub const CONNECTIONS_SHARE: u32 = 4;
+
+/// Sockets that are remembered as left alone. One that is forgotten is looked at once more.
+pub const LEFT_ALONE_MAX: u32 = 65_536;
+
+/// Bytes in each direction that are shipped of a connection that begins with a request for a message, until
+/// user space has looked.
+pub const CONNECTION_POST_BUDGET: u64 = 4 << 20;
+
+/// The same for one that begins with any other request.
+pub const CONNECTION_BUDGET: u64 = 16 << 10;

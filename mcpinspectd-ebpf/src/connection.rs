@@ -1,0 +1,497 @@
+//! TCP connections: which of them may speak MCP.
+//!
+//! Any process may be a client or a server of MCP over HTTP, so any of them is looked at that has opened
+//! or accepted an internet socket. A socket is looked at once, when the first bytes cross it: if these are
+//! a request or response of HTTP, it is registered like a stream, and user space finds out the rest. All
+//! else is left alone. A connection that turned out to carry something else than MCP may begin to carry it
+//! later; so where requests cross a socket that was left alone, the second, the fourth, the eighth… has
+//! it looked at again.
+//!
+//! Cost to other processes:
+//! - none that never had an internet socket;
+//! - a process that has one: about four reads and one look-up for each call that carries bytes; at the end
+//!   of a connection where requests cross, 8 bytes from user memory;
+//! - a new connection that speaks HTTP: some twenty reads, two insertions and one record.
+//!
+//! Minimum kernel version: 5.17 (`bpf_loop`).
+
+use core::{
+    ffi::c_void,
+    intrinsics::{AtomicOrdering, atomic_and, atomic_or},
+};
+
+use aya_ebpf::{
+    bindings::BPF_NOEXIST,
+    helpers::{bpf_get_current_pid_tgid, bpf_get_current_uid_gid, generated::bpf_loop},
+    macros::map,
+    maps::PerCpuArray,
+};
+use mcpinspect_common::{
+    CONNECTION_BUDGET, CONNECTION_POST_BUDGET, ConnectionReport, End, EndpointCounters,
+    EndpointKey, EndpointWatch, LOOK_AT_BOTH, LeftAlone, NO_REQUESTS, Operation, RecordKind,
+    SHIP_REGARDLESS, Stat, connection_bit, ring_share_slot, tracked_slot,
+};
+
+use crate::{
+    arguments::Arguments,
+    blind_spot, descriptor, emit, endpoint,
+    kernel::{self, Access, Probed, probe, user},
+    ledger,
+    maps::{CONNECTIONS_CLOSED, CONNECTIONS_OPENED, COUNTERS, LEFT_ALONE, TRACKED, WATCHES, count},
+    offsets::*,
+    user_buffers::{self, IoVec, Shape, UserBuffers},
+    watch,
+};
+
+const AF_INET: u16 = 2;
+const AF_INET6: u16 = 10;
+const SOCK_STREAM: u64 = 1;
+/// The bits of a socket's type that are not flags.
+const SOCK_TYPE: u64 = 0xf;
+const IPPROTO_TCP: u16 = 6;
+/// No connection carries more bytes than this. The bits above have other meanings in a position.
+const POSITION: u64 = (1 << 48) - 1;
+/// The standard input, and the descriptor by which systemd passes on a connection.
+const PASSED_ON: [u32; 2] = [0, 3];
+
+/// Whether `tgid` may have a TCP connection.
+#[inline(always)]
+pub fn is_marked(tgid: u32) -> bool {
+    // SAFETY: reads an aligned word of a map that lives as long as the program.
+    TRACKED.get_ptr(tracked_slot(tgid)).is_some_and(
+        |words| unsafe { (&raw const (*words)[1]).read_volatile() } & connection_bit(tgid) != 0,
+    )
+}
+
+/// Notes whether `tgid` may have a TCP connection. The daemon's own are never looked at.
+#[inline(always)]
+pub fn mark(tgid: u32, may: bool) {
+    const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
+    if tgid == OWN_TGID.load() {
+        return;
+    }
+    if let Some(words) = TRACKED.get_ptr_mut(tracked_slot(tgid)) {
+        let bit = connection_bit(tgid);
+        // SAFETY: an aligned word of a map that lives as long as the program.
+        unsafe {
+            let word = &raw mut (*words)[1];
+            if may {
+                atomic_or::<u64, u64, ORDER>(word, bit);
+            } else {
+                atomic_and::<u64, u64, ORDER>(word, !bit);
+            }
+        }
+    }
+}
+
+/// Takes note of a call that may have opened an internet socket. Returns whether it is of that kind.
+#[inline(always)]
+pub fn opened<A: Access>(operation: u8, arguments: &Arguments, result: u64) -> bool {
+    const SOCKET: u8 = Operation::Socket as u8;
+    const ACCEPT: u8 = Operation::Accept as u8;
+    let is_tcp = match operation {
+        SOCKET => {
+            let family = arguments.first::<A>() as u32 as u16;
+            (family == AF_INET || family == AF_INET6)
+                && arguments.second::<A>() & SOCK_TYPE == SOCK_STREAM
+        }
+        ACCEPT => is_tcp(descriptor::file::<A>(A::current_task(), result as u32)),
+        _ => return false,
+    };
+    if is_tcp && CONNECTIONS.load() == 1 {
+        mark((bpf_get_current_pid_tgid() >> 32) as u32, true);
+    }
+    true
+}
+
+/// A new process may have its parent's connections.
+#[inline(always)]
+pub fn on_fork(parent: u32, child: u32) {
+    mark(child, is_marked(parent));
+}
+
+/// A new program may have a connection as its standard input, or where systemd puts one.
+#[inline(always)]
+pub fn on_exec(task: u64, tgid: u32) {
+    if !is_marked(tgid) {
+        return;
+    }
+    let [input, passed] = PASSED_ON;
+    if !is_tcp(descriptor::file::<Probed>(task, input))
+        && !is_tcp(descriptor::file::<Probed>(task, passed))
+    {
+        mark(tgid, false);
+    }
+}
+
+/// A descriptor that was open before the daemon started.
+#[inline(always)]
+pub fn on_descriptor(tgid: u32, file: u64) {
+    if CONNECTIONS.load() == 1 && is_tcp(file) {
+        mark(tgid, true);
+    }
+}
+
+/// The connection behind `fd` of the running process, if its bytes are counted. `total` bytes have crossed
+/// it at `end`, from or to `buffers`: if nothing is known of it, these are looked at.
+#[inline(always)]
+pub fn watched<A: Access>(
+    fd: u32,
+    end: End,
+    buffers: UserBuffers,
+    total: u64,
+) -> Option<EndpointKey> {
+    let inode = descriptor::socket_inode(descriptor::file::<A>(A::current_task(), fd))?;
+    let ino: u64 = probe(inode, OFF_INODE_INO.load());
+    let key = descriptor::connection_key(ino);
+    let mut requests = 0;
+    if let Some(left) = LEFT_ALONE.get_ptr_mut(ino) {
+        if total == 0 {
+            return None;
+        }
+        requests = next_request(left, end, buffers, total)?;
+    } else if let Some(is_counted) = watch::is_counted(key) {
+        return is_counted.then_some(key);
+    }
+    // An array of messages moved an unknown number of bytes. Nobody speaks HTTP that way.
+    if total == 0 || buffers.shape == Shape::Messages {
+        return None;
+    }
+    let mut look = Look {
+        inode,
+        ino,
+        word: first_word(buffers, total),
+        total,
+        end: end as u64,
+        requests: u64::from(requests),
+        is_registered: 0,
+    };
+    // A loop for the verifier: it checks the callback once.
+    // SAFETY: `look_step` has the signature of a loop callback, and `look` outlives the loop.
+    unsafe {
+        bpf_loop(1, look_step as *mut c_void, (&raw mut look).cast(), 0);
+    }
+    (look.is_registered != 0).then_some(key)
+}
+
+/// Counts what crosses a socket that was left alone. Returns the number of the request that it is to be
+/// looked at again for.
+#[inline(always)]
+fn next_request(left: *mut LeftAlone, end: End, buffers: UserBuffers, total: u64) -> Option<u32> {
+    // SAFETY: aligned words of a map entry, which stays allocated while the program runs.
+    unsafe {
+        let at = (&raw const (*left).requests_at).read_volatile();
+        if at != end as u32 && at != LOOK_AT_BOTH {
+            return None;
+        }
+        let word = first_word(buffers, total);
+        if !is_post(word, total) && !begins(word, total, b"GET ") {
+            return None;
+        }
+        let requests = &raw mut (*left).requests;
+        let number = requests.read_volatile().wrapping_add(1);
+        requests.write_volatile(number);
+        (number & number.wrapping_sub(1) == 0).then_some(number)
+    }
+}
+
+/// What is too large for a program's stack. One slot per CPU is enough, see [`crate::copy`].
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Scratch {
+    counters: EndpointCounters,
+    report: ConnectionReport,
+}
+
+#[map]
+static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
+
+/// A look at a socket.
+#[repr(C)]
+struct Look {
+    inode: u64,
+    ino: u64,
+    /// Its first bytes, as far as there are so many.
+    word: u64,
+    /// How many crossed it.
+    total: u64,
+    end: u64,
+    requests: u64,
+    is_registered: u64,
+}
+
+unsafe extern "C" fn look_step(_index: u32, context: *mut c_void) -> i64 {
+    // SAFETY: the context that `watched` passes to the loop.
+    let look = unsafe { &mut *context.cast::<Look>() };
+    if look_at(look) {
+        look.is_registered = 1;
+    }
+    1
+}
+
+/// Registers a connection if its first bytes are HTTP; leaves it alone otherwise.
+#[inline(always)]
+fn look_at(look: &Look) -> bool {
+    let socket = look.inode - u64::from(OFF_SOCKET_ALLOC_INODE.load());
+    let sock: u64 = probe(socket, OFF_SOCKET_SK.load());
+    if sock == 0 {
+        return false;
+    }
+    let family: u16 = probe(sock, OFF_SOCK_FAMILY.load());
+    let is_tcp = (family == AF_INET || family == AF_INET6)
+        && probe::<u16>(socket, OFF_SOCKET_TYPE.load()) == SOCK_STREAM as u16
+        && probe::<u16>(sock, OFF_SOCK_PROTOCOL.load()) == IPPROTO_TCP;
+    if !is_tcp {
+        leave(look.ino, NO_REQUESTS, 0);
+        return false;
+    }
+    let mut position = crossed(sock);
+    // What this call moved is counted next. Constant indices: older verifiers cannot bound a variable one.
+    if look.end == End::Reader as u64 {
+        position[0] = position[0].saturating_sub(look.total);
+    } else {
+        position[1] = position[1].saturating_sub(look.total);
+    }
+    let (word, total) = (look.word, look.total);
+    let is_post = is_post(word, total);
+    let requests_at = if is_post || is_request(word, total) {
+        look.end as u32
+    } else if begins(word, total, b"HTTP/1.") {
+        1 - (look.end as u32 & 1)
+    } else {
+        // Of one that was in use before, this may be any part.
+        let was_used = position[0] | position[1] != 0;
+        leave(
+            look.ino,
+            if was_used { LOOK_AT_BOTH } else { NO_REQUESTS },
+            0,
+        );
+        return false;
+    };
+    let uid = bpf_get_current_uid_gid() as u32;
+    if !has_room(uid) {
+        count(Stat::ConnectionsRefused, 1);
+        leave(look.ino, requests_at, look.requests as u32);
+        blind_spot::report_process(
+            Operation::ConnectionBudget,
+            (bpf_get_current_pid_tgid() >> 32) as u32,
+        );
+        return false;
+    }
+    let budget = if is_post {
+        CONNECTION_POST_BUDGET
+    } else {
+        CONNECTION_BUDGET
+    };
+    let Some(scratch) = SCRATCH.get_ptr_mut(0) else {
+        return false;
+    };
+    // SAFETY: this CPU's slot; no other program uses it meanwhile.
+    let Scratch { counters, report } = unsafe { &mut *scratch };
+    let key = descriptor::connection_key(look.ino);
+    if !insert(key, look.inode, position, budget, counters) {
+        // Another thread was faster, or there is no room.
+        // SAFETY: only the entry's presence is checked.
+        return unsafe { WATCHES.get(key) }.is_some();
+    }
+    report.position = position;
+    report.network = probe(probe(sock, OFF_SOCK_NET.load()), OFF_NET_INUM.load());
+    report.local_port = probe(sock, OFF_SOCK_NUM.load());
+    report.remote_port = u16::from_be(probe(sock, OFF_SOCK_DPORT.load()));
+    report.requests_at = requests_at;
+    report.requests = look.requests as u32;
+    addresses(sock, family, report);
+    let mut header = emit::header(RecordKind::Connected, look.end as u8, key, 0);
+    header.aux = u64::from(uid);
+    if !emit::with_copy_of(header, report) {
+        let _ = WATCHES.remove(key);
+        let _ = COUNTERS.remove(key);
+        leave(look.ino, requests_at, look.requests as u32);
+        return false;
+    }
+    opened_by(uid);
+    let _ = LEFT_ALONE.remove(look.ino);
+    true
+}
+
+#[inline(always)]
+fn leave(ino: u64, requests_at: u32, requests: u32) {
+    let left = LeftAlone {
+        requests_at,
+        requests,
+    };
+    // Where there is no room, it is looked at again.
+    let _ = LEFT_ALONE.insert(ino, left, 0);
+}
+
+/// Inserts counters, made in a place for them, and a watch. Returns whether both are new.
+#[inline(always)]
+fn insert(
+    key: EndpointKey,
+    inode: u64,
+    position: [u64; 2],
+    budget: u64,
+    counters: &mut EndpointCounters,
+) -> bool {
+    // SAFETY: a valid place.
+    unsafe { endpoint::zero(counters) };
+    counters.inode = inode;
+    counters.position = position;
+    if COUNTERS
+        .insert(key, &*counters, u64::from(BPF_NOEXIST))
+        .is_err()
+    {
+        return false;
+    }
+    let watch = EndpointWatch {
+        ship_limit: [
+            (position[0] + budget) | SHIP_REGARDLESS,
+            (position[1] + budget) | SHIP_REGARDLESS,
+        ],
+        counted: 1,
+        compare_only: 0,
+    };
+    if WATCHES.insert(key, watch, u64::from(BPF_NOEXIST)).is_err() {
+        let _ = COUNTERS.remove(key);
+        count(Stat::RegistrationsFailed, 1);
+        return false;
+    }
+    true
+}
+
+/// Bytes that have crossed a connection at either [`End`], by TCP's own count.
+#[inline(always)]
+fn crossed(sock: u64) -> [u64; 2] {
+    let waiting: u32 = probe::<u32>(sock, OFF_TCP_RCV_NXT.load())
+        .wrapping_sub(probe(sock, OFF_TCP_COPIED_SEQ.load()));
+    let unsent: u32 = probe::<u32>(sock, OFF_TCP_WRITE_SEQ.load())
+        .wrapping_sub(probe(sock, OFF_TCP_SND_NXT.load()));
+    let received: u64 = probe(sock, OFF_TCP_BYTES_RECEIVED.load());
+    let sent: u64 = probe(sock, OFF_TCP_BYTES_SENT.load());
+    let again: u64 = probe(sock, OFF_TCP_BYTES_RETRANS.load());
+    [
+        received.saturating_sub(u64::from(waiting)) & POSITION,
+        (sent.saturating_sub(again) + u64::from(unsent)) & POSITION,
+    ]
+}
+
+#[inline(always)]
+fn addresses(sock: u64, family: u16, report: &mut ConnectionReport) {
+    if family == AF_INET6 {
+        // SAFETY: fields of the structure.
+        unsafe {
+            kernel::copy(&raw mut report.local, sock, OFF_SOCK_LOCAL6.load());
+            kernel::copy(&raw mut report.remote, sock, OFF_SOCK_REMOTE6.load());
+        }
+    } else {
+        map_into(&mut report.local, probe(sock, OFF_SOCK_LOCAL4.load()));
+        map_into(&mut report.remote, probe(sock, OFF_SOCK_REMOTE4.load()));
+    }
+}
+
+/// Writes an IPv4 address, as it is in memory, as an IPv6 address.
+#[inline(always)]
+fn map_into(address: &mut [u8; 16], v4: u32) {
+    const MAPPED: u64 = 0xffff_0000;
+    let words = address.as_mut_ptr().cast::<u64>();
+    // SAFETY: sixteen bytes, aligned like the structure that they begin.
+    unsafe {
+        words.write(0);
+        words.add(1).write(MAPPED | u64::from(v4) << 32);
+    }
+}
+
+/// Whether a user may have one more connection.
+#[inline(always)]
+fn has_room(uid: u32) -> bool {
+    // Slot 0 is nobody's: all connections are counted there.
+    let max = u64::from(CONNECTIONS_MAX.load());
+    known_of(u32::from(ring_share_slot(uid))) < max / 4 && known_of(0) < max
+}
+
+#[inline(always)]
+fn known_of(slot: u32) -> u64 {
+    let (Some(opened), Some(closed)) = (
+        CONNECTIONS_OPENED.get_ptr(slot),
+        CONNECTIONS_CLOSED.get_ptr(slot),
+    ) else {
+        return 0;
+    };
+    // SAFETY: values of arrays, which stay; both only ever grow, by atomic additions.
+    unsafe { opened.read_volatile().wrapping_sub(closed.read_volatile()) }
+}
+
+#[inline(always)]
+fn opened_by(uid: u32) {
+    for slot in [0, u32::from(ring_share_slot(uid))] {
+        if let Some(opened) = CONNECTIONS_OPENED.get_ptr_mut(slot) {
+            // SAFETY: a value of an array, which stays.
+            unsafe { ledger::add(opened, 1) };
+        }
+    }
+}
+
+/// Whether a file is an internet stream socket.
+#[inline(always)]
+fn is_tcp(file: u64) -> bool {
+    let Some(inode) = descriptor::socket_inode(file) else {
+        return false;
+    };
+    let socket = inode - u64::from(OFF_SOCKET_ALLOC_INODE.load());
+    let sock: u64 = probe(socket, OFF_SOCKET_SK.load());
+    let family: u16 = probe(sock, OFF_SOCK_FAMILY.load());
+    (family == AF_INET || family == AF_INET6)
+        && probe::<u16>(socket, OFF_SOCKET_TYPE.load()) == SOCK_STREAM as u16
+}
+
+/// The first eight bytes of a call's buffers; 0 if they cannot be read.
+#[inline(always)]
+fn first_word(buffers: UserBuffers, total: u64) -> u64 {
+    let vector = match buffers.shape {
+        Shape::Buffer => 0,
+        Shape::Vector => buffers.address,
+        Shape::Message | Shape::Messages => user_buffers::message_vector(buffers.address),
+    };
+    let address = if vector == 0 {
+        buffers.address
+    } else {
+        user::<IoVec>(vector).map_or(0, |first| first.base)
+    };
+    let word = user::<u64>(address).unwrap_or(0);
+    if total < 8 {
+        word & ((1 << (total * 8)) - 1)
+    } else {
+        word
+    }
+}
+
+/// Whether the first bytes, of which there are `total`, are those of `text` or the beginning of them.
+#[inline(always)]
+fn begins<const N: usize>(word: u64, total: u64, text: &[u8; N]) -> bool {
+    let mut wanted = 0;
+    let mut mask = 0;
+    for (at, byte) in text.iter().enumerate() {
+        wanted |= u64::from(*byte) << (at * 8);
+        mask |= 0xff << (at * 8);
+    }
+    if total < N as u64 {
+        mask &= (1 << (total * 8)) - 1;
+    }
+    word & mask == wanted & mask
+}
+
+#[inline(always)]
+fn is_post(word: u64, total: u64) -> bool {
+    begins(word, total, b"POST ")
+}
+
+#[inline(always)]
+fn is_request(word: u64, total: u64) -> bool {
+    begins(word, total, b"GET ")
+        || begins(word, total, b"DELETE ")
+        || begins(word, total, b"OPTIONS ")
+        || begins(word, total, b"HEAD ")
+        || begins(word, total, b"PUT ")
+        || begins(word, total, b"PATCH ")
+        || begins(word, total, b"PRI * HT")
+}

@@ -1,0 +1,147 @@
+//! The two addresses of a connection: the same at both of its ends.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use mcpinspect_common::{ConnectionReport, End};
+
+/// An address as this machine sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    ip: Ipv6Addr,
+    port: u16,
+    /// The network namespace, where the same address is another machine's in each; otherwise 0.
+    network: u32,
+}
+
+/// Which end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Requests come from there.
+    Client,
+    /// Responses do.
+    Server,
+}
+
+impl Side {
+    /// The side of a socket where requests cross this end.
+    pub fn of(requests_at: u32) -> Self {
+        if requests_at == End::Writer as u32 {
+            Self::Client
+        } else {
+            Self::Server
+        }
+    }
+
+    /// Its place in a pair.
+    pub fn index(self) -> usize {
+        match self {
+            Self::Client => 0,
+            Self::Server => 1,
+        }
+    }
+
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// The addresses of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pair {
+    /// Who connected.
+    pub client: Address,
+    /// Who was connected to.
+    pub server: Address,
+}
+
+impl Pair {
+    /// The addresses that a socket on `side` has.
+    pub fn of(report: &ConnectionReport, side: Side) -> Self {
+        let address = |ip: [u8; 16], port| {
+            let ip = Ipv6Addr::from(ip);
+            let network = if is_loopback(ip) { report.network } else { 0 };
+            Address { ip, port, network }
+        };
+        let local = address(report.local, report.local_port);
+        let remote = address(report.remote, report.remote_port);
+        match side {
+            Side::Client => Self {
+                client: local,
+                server: remote,
+            },
+            Side::Server => Self {
+                client: remote,
+                server: local,
+            },
+        }
+    }
+}
+
+fn is_loopback(ip: Ipv6Addr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+impl Address {
+    /// The address without the port, which differs from connection to connection.
+    pub fn host(self) -> (Ipv6Addr, u32) {
+        (self.ip, self.network)
+    }
+}
+
+impl fmt::Display for Address {
+    /// As it stands in a URL.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ip.to_canonical() {
+            std::net::IpAddr::V4(ip) => write!(f, "{ip}:{}", self.port),
+            std::net::IpAddr::V6(ip) => write!(f, "[{ip}]:{}", self.port),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v4(last: u8) -> [u8; 16] {
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, last]
+    }
+
+    #[test]
+    fn both_ends_have_the_same_addresses() {
+        let client = ConnectionReport {
+            local: v4(1),
+            remote: v4(2),
+            local_port: 40_000,
+            remote_port: 80,
+            network: 7,
+            ..ConnectionReport::default()
+        };
+        let server = ConnectionReport {
+            local: v4(2),
+            remote: v4(1),
+            local_port: 80,
+            remote_port: 40_000,
+            ..client
+        };
+        let pair = Pair::of(&client, Side::Client);
+        assert_eq!(pair, Pair::of(&server, Side::Server));
+        assert_eq!(pair.server.to_string(), "127.0.0.2:80");
+        let elsewhere = ConnectionReport {
+            network: 8,
+            ..server
+        };
+        assert_ne!(pair, Pair::of(&elsewhere, Side::Server), "another loopback");
+        let mut far = client;
+        far.local = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).octets();
+        far.remote = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2).octets();
+        let seen_elsewhere = ConnectionReport { network: 8, ..far };
+        let pair = Pair::of(&far, Side::Client);
+        assert_eq!(pair, Pair::of(&seen_elsewhere, Side::Client));
+        assert_eq!(pair.server.to_string(), "[2001:db8::2]:80");
+    }
+}

@@ -1,0 +1,31 @@
+//! MCP over HTTP: which TCP connections carry it, and which of them make a session.
+//!
+//! The probes register every connection whose first bytes are HTTP, and ship its beginning. A reader of
+//! HTTP ([`crate::http`]) decides whether there is MCP in it. If not, the probes are told to leave it
+//! alone. If so, all of it is shipped, and its messages join those of other connections: one session may
+//! use many.
+//!
+//! **One end is enough.** A socket sees both directions of its connection, so the bytes of one process are
+//! a complete record, in the order in which that process met them. Of a connection whose two ends are
+//! both on this machine, the client's counts: a server can rewrite its memory while the probes copy it,
+//! and the client's is out of its reach. Until the client's end is known, the server's stands in. Both
+//! count from the connection's first byte, so changing from one to the other loses nothing and repeats
+//! nothing.
+//!
+//! - `address`: the two addresses of a connection, by which its ends find each other
+//! - `table`: the connections that are known
+//! - `connection`: one of them, from bytes to what they mean
+//! - `sessions`: sessions by their names, and their messages in order
+//! - `session`: one of them
+//! - `announcing`: what is said of its parties
+
+mod address;
+mod announcing;
+mod connection;
+mod context;
+mod session;
+mod sessions;
+mod table;
+
+pub use context::Context;
+pub use table::Connections;

@@ -1,0 +1,405 @@
+//! The connections that are known, and the way of each record to one of them.
+
+use std::collections::HashMap;
+
+use mcpinspect_common::{ConnectionReport, End, EndpointKey, LeftAlone, NO_REQUESTS};
+
+use super::address::{Pair, Side};
+use super::connection::{Connection, Socket};
+use super::context::Context;
+use super::sessions::Sessions;
+use crate::capture::Origin;
+use crate::http::{Event, Left};
+use crate::model::{BlindMechanism, Direction};
+
+/// Nanoseconds that a connection must have been quiet before its counts are checked.
+const STILL: u64 = 1_000_000_000;
+/// Nanoseconds after which a connection that shows nothing is left alone.
+const UNDECIDED: u64 = 60_000_000_000;
+/// Bytes of memory that unfinished messages of all connections may take.
+const MEMORY_MAX: usize = 256 << 20;
+
+const DIRECTIONS: [Direction; 2] = [Direction::ClientToServer, Direction::ServerToClient];
+
+type ConnectionNumber = u64;
+
+/// All connections that may carry MCP, and their sessions.
+pub struct Connections {
+    by_number: HashMap<ConnectionNumber, Connection>,
+    by_socket: HashMap<EndpointKey, (ConnectionNumber, Side)>,
+    by_pair: HashMap<Pair, ConnectionNumber>,
+    sessions: Sessions,
+    next: ConnectionNumber,
+    max_message: u64,
+    memory: usize,
+}
+
+impl Connections {
+    /// None yet. At most `max_sessions` sessions are followed, whose ids begin with `run`.
+    pub fn new(run: String, max_sessions: usize, max_message: u64) -> Self {
+        Self {
+            by_number: HashMap::new(),
+            by_socket: HashMap::new(),
+            by_pair: HashMap::new(),
+            sessions: Sessions::new(run, max_sessions),
+            next: 0,
+            max_message,
+            memory: 0,
+        }
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.by_number.is_empty() && self.sessions.len() == 0
+    }
+
+    /// Sessions under way.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Sessions that made room for others.
+    pub fn refused(&self) -> u64 {
+        self.sessions.refused()
+    }
+
+    /// A socket is counted from now on; its first bytes crossed `end`.
+    pub fn connected(
+        &mut self,
+        key: EndpointKey,
+        end: End,
+        report: ConnectionReport,
+        uid: u32,
+        origin: Origin,
+        context: &mut Context<'_>,
+    ) {
+        let socket = Socket {
+            key,
+            pid: origin.tgid,
+            uid,
+            report,
+        };
+        if let Some((number, side)) = self.by_socket.remove(&key) {
+            // The probes have registered it anew.
+            if let Some(connection) = self.by_number.get_mut(&number) {
+                connection.sockets[side.index()] = None;
+            }
+            self.close(number, None, context, origin.time);
+        }
+        let side = socket.side();
+        let pair = Pair::of(&report, side);
+        if let Some(number) = self.by_pair.get(&pair).copied() {
+            let known = self.by_number.get_mut(&number);
+            if let Some(connection) = known.filter(|one| one.sockets[side.index()].is_none()) {
+                let spare = connection.meet(socket);
+                self.by_socket.insert(key, (number, side));
+                self.sessions.parties(&connection.link, context);
+                if let Some(spare) = spare {
+                    self.drop_socket(number, spare, context);
+                }
+                if self
+                    .by_number
+                    .get(&number)
+                    .is_some_and(|one| one.link.is_mcp)
+                {
+                    self.watch(number, context);
+                }
+                return;
+            }
+            // The addresses are in use again.
+            self.close(number, None, context, origin.time);
+        }
+        let number = self.next;
+        self.next += 1;
+        // A request begins something, whatever went by before.
+        let joined = report.requests_at != end as u32;
+        let connection = Connection::new(pair, socket, joined, self.max_message, origin.time);
+        self.by_number.insert(number, connection);
+        self.by_socket.insert(key, (number, side));
+        self.by_pair.insert(pair, number);
+    }
+
+    /// Bytes crossed an end of a socket.
+    pub fn data(
+        &mut self,
+        key: EndpointKey,
+        end: End,
+        position: u64,
+        bytes: &[u8],
+        origin: Origin,
+        context: &mut Context<'_>,
+    ) {
+        let now = origin.time;
+        let Some((number, direction)) = self.place(key, end) else {
+            return;
+        };
+        self.read(number, now, context, |connection, emit| {
+            connection.push(direction, position, bytes, emit);
+        });
+        let Some(connection) = self.by_number.get(&number) else {
+            return;
+        };
+        if !connection.link.is_mcp && direction == Direction::ClientToServer && position > 0 {
+            // Another request: what comes next may be MCP.
+            self.watch(number, context);
+        }
+    }
+
+    /// Bytes crossed an end of a socket that could not be copied.
+    pub fn missing(
+        &mut self,
+        key: EndpointKey,
+        end: End,
+        position: u64,
+        length: u64,
+        origin: Origin,
+        context: &mut Context<'_>,
+    ) {
+        if let Some((number, direction)) = self.place(key, end) {
+            self.read(number, origin.time, context, |connection, emit| {
+                connection.lose(direction, position.saturating_add(length), emit);
+            });
+        }
+    }
+
+    /// A process read the end of what the other side sends.
+    pub fn end_of_stream(&mut self, key: EndpointKey, origin: Origin, context: &mut Context<'_>) {
+        if let Some((number, direction)) = self.place(key, End::Reader) {
+            self.read(number, origin.time, context, |connection, emit| {
+                connection.end(direction, emit);
+            });
+        }
+    }
+
+    /// Bytes crossed an end of a socket in a way that cannot be copied.
+    pub fn blind(
+        &mut self,
+        key: EndpointKey,
+        end: End,
+        mechanism: BlindMechanism,
+        origin: Origin,
+        context: &mut Context<'_>,
+    ) {
+        let Some((number, _)) = self.place(key, end) else {
+            return;
+        };
+        if let Some(connection) = self.by_number.get(&number).filter(|one| one.link.is_mcp) {
+            self.sessions.blind(
+                &connection.link,
+                mechanism,
+                origin.tgid,
+                context,
+                origin.time,
+            );
+        }
+    }
+
+    /// Lets time pass. `is_sweep`: a survey has told which sockets are there.
+    pub fn tick(&mut self, context: &mut Context<'_>, now: u64, is_sweep: bool) {
+        let still: Vec<ConnectionNumber> = self
+            .by_number
+            .iter()
+            .filter(|(_, one)| !one.is_checked && now.saturating_sub(one.active) > STILL)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in still {
+            self.check(number, now, context);
+        }
+        if is_sweep {
+            self.sweep(context, now);
+        }
+        self.sessions.tick(context, now, is_sweep);
+    }
+
+    /// Ends all sessions: the daemon stops.
+    pub fn finish(&mut self, context: &mut Context<'_>, now: u64) {
+        let all: Vec<ConnectionNumber> = self.by_number.keys().copied().collect();
+        for number in all {
+            self.check(number, now, context);
+        }
+        self.sessions.finish(context, now);
+    }
+
+    /// Forgets connections that are gone, and those that show nothing.
+    fn sweep(&mut self, context: &mut Context<'_>, now: u64) {
+        let machine = &*context.machine;
+        let mut gone = Vec::new();
+        for (number, connection) in &self.by_number {
+            let is_held = connection
+                .sockets
+                .iter()
+                .flatten()
+                .any(|socket| machine.is_held(socket.key, End::Reader));
+            let is_undecided =
+                !connection.link.is_mcp && now.saturating_sub(connection.since) > UNDECIDED;
+            if !is_held {
+                gone.push((*number, false));
+            } else if is_undecided {
+                gone.push((*number, true));
+            }
+        }
+        for (number, is_there) in gone {
+            self.check(number, now, context);
+            let left = is_there.then_some(Left::NotMcp);
+            self.close(number, left, context, now);
+        }
+    }
+
+    /// Which connection a socket belongs to, if its bytes count, and which way those go that cross an end.
+    fn place(&self, key: EndpointKey, end: End) -> Option<(ConnectionNumber, Direction)> {
+        let (number, side) = *self.by_socket.get(&key)?;
+        let connection = self.by_number.get(&number)?;
+        let socket = connection.sockets[side.index()].as_ref()?;
+        (connection.source == side).then(|| (number, socket.direction(end)))
+    }
+
+    /// Lets a connection's reader do something, and acts on what it finds.
+    fn read(
+        &mut self,
+        number: ConnectionNumber,
+        now: u64,
+        context: &mut Context<'_>,
+        act: impl FnOnce(&mut Connection, &mut dyn FnMut(&mut super::sessions::Link, Event<'_>)),
+    ) {
+        let Some(connection) = self.by_number.get_mut(&number) else {
+            return;
+        };
+        let (was_mcp, was_left) = (connection.link.is_mcp, connection.link.left);
+        let before = connection.memory();
+        let sessions = &mut self.sessions;
+        connection.active = now;
+        connection.is_checked = false;
+        act(connection, &mut |link, event| {
+            sessions.event(link, &event, context, now);
+        });
+        self.memory = (self.memory + connection.memory()).saturating_sub(before);
+        let (is_mcp, left) = (connection.link.is_mcp, connection.link.left);
+        if connection.is_over() || matches!(left, Some(Left::NotHttp | Left::NotMcp)) {
+            self.close(number, Some(left.unwrap_or(Left::NotMcp)), context, now);
+        } else if is_mcp != was_mcp || left != was_left {
+            self.watch(number, context);
+        }
+        while self.memory > MEMORY_MAX && self.give_up_largest(context, now) {}
+    }
+
+    /// Gives up the connection whose unfinished messages take most memory.
+    fn give_up_largest(&mut self, context: &mut Context<'_>, now: u64) -> bool {
+        let largest = self
+            .by_number
+            .iter()
+            .max_by_key(|(number, one)| (one.memory(), **number))
+            .map(|(number, _)| *number);
+        let Some(number) = largest else { return false };
+        tracing::warn!(
+            "unfinished messages over HTTP take too much memory; the largest is given up"
+        );
+        self.close(number, Some(Left::NotMcp), context, now);
+        true
+    }
+
+    /// Has the probes ship a connection as far as what it turned out to be asks for.
+    fn watch(&self, number: ConnectionNumber, context: &mut Context<'_>) {
+        if let Some(connection) = self.by_number.get(&number)
+            && let Some(socket) = connection.socket()
+        {
+            let counters = context.machine.counters(socket.key);
+            context
+                .machine
+                .watch(socket.key, connection.watch(counters));
+        }
+    }
+
+    /// Checks that all that was counted at a connection has come.
+    fn check(&mut self, number: ConnectionNumber, now: u64, context: &mut Context<'_>) {
+        let Some(connection) = self.by_number.get_mut(&number) else {
+            return;
+        };
+        connection.is_checked = true;
+        let Some(socket) = connection.socket().copied() else {
+            return;
+        };
+        let Some(counters) = context.machine.counters(socket.key) else {
+            return;
+        };
+        let (active, is_mcp) = (connection.active, connection.link.is_mcp);
+        let mut is_missing = false;
+        for direction in DIRECTIONS {
+            let counted = counters.position[socket.end(direction) as usize];
+            self.read(number, active, context, |connection, emit| {
+                is_missing |= connection.lose(direction, counted, emit);
+            });
+        }
+        if let Some(connection) = self.by_number.get_mut(&number) {
+            connection.is_checked = true;
+            if is_missing && !is_mcp {
+                // Much of something else went by.
+                self.close(number, Some(Left::NotMcp), context, now);
+            }
+        }
+    }
+
+    /// Forgets a connection. `left`: its sockets are still there, and are left alone.
+    fn close(
+        &mut self,
+        number: ConnectionNumber,
+        left: Option<Left>,
+        context: &mut Context<'_>,
+        now: u64,
+    ) {
+        let Some(mut connection) = self.by_number.remove(&number) else {
+            return;
+        };
+        self.memory = self.memory.saturating_sub(connection.memory());
+        if self.by_pair.get(&connection.pair) == Some(&number) {
+            self.by_pair.remove(&connection.pair);
+        }
+        let sessions = &mut self.sessions;
+        for direction in DIRECTIONS {
+            connection.end(direction, &mut |link, event| {
+                sessions.event(link, &event, context, now);
+            });
+        }
+        sessions.closed(&connection.link);
+        for socket in connection.sockets.into_iter().flatten() {
+            self.by_socket.remove(&socket.key);
+            match left {
+                None => context.machine.forget_connection(socket.key, socket.uid),
+                Some(reason) => {
+                    let requests_at = match reason {
+                        Left::NotMcp => socket.report.requests_at,
+                        Left::NotHttp | Left::Upgraded | Left::Ambiguous => NO_REQUESTS,
+                    };
+                    let left = LeftAlone {
+                        requests_at,
+                        requests: socket.report.requests.max(1),
+                    };
+                    context
+                        .machine
+                        .leave_connection(socket.key, left, socket.uid);
+                }
+            }
+        }
+    }
+
+    /// Leaves a socket alone whose other end is enough.
+    fn drop_socket(
+        &mut self,
+        number: ConnectionNumber,
+        key: EndpointKey,
+        context: &mut Context<'_>,
+    ) {
+        let Some(connection) = self.by_number.get_mut(&number) else {
+            return;
+        };
+        for place in &mut connection.sockets {
+            if let Some(socket) = place.take_if(|socket| socket.key == key) {
+                self.by_socket.remove(&key);
+                let left = LeftAlone {
+                    requests_at: NO_REQUESTS,
+                    requests: 0,
+                };
+                context.machine.leave_connection(key, left, socket.uid);
+            }
+        }
+    }
+}

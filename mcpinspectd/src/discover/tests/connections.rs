@@ -1,0 +1,275 @@
+//! TCP connections that speak HTTP, without a kernel.
+
+use mcpinspect_common::{ConnectionReport, End, EndpointKey, EndpointKind, NO_REQUESTS};
+
+use super::fixture::{Fixture, USER};
+use super::{CLIENT, SECOND, SERVER};
+use crate::capture::KernelRecord;
+use crate::model::{BlindMechanism, Direction, ServerEndpoint};
+use crate::process::fds::Access;
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
+const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+
+/// One end of a connection.
+fn socket(ino: u64) -> EndpointKey {
+    EndpointKey {
+        ino,
+        dev: 0,
+        kind: EndpointKind::TcpSocket as u32,
+    }
+}
+
+fn ip(last: u8) -> [u8; 16] {
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, last]
+}
+
+/// What the kernel says of the client's end of a connection from a port; `end` is where its first bytes
+/// crossed.
+fn connect(fixture: &mut Fixture, key: EndpointKey, port: u16, is_client: bool) {
+    let requests_at = if is_client { End::Writer } else { End::Reader };
+    let (local_port, remote_port) = if is_client { (port, 80) } else { (80, port) };
+    let report = ConnectionReport {
+        local: ip(1),
+        remote: ip(1),
+        local_port,
+        remote_port,
+        network: 1,
+        requests_at: requests_at as u32,
+        ..ConnectionReport::default()
+    };
+    fixture.hold(key, CLIENT, Access::Both);
+    let tgid = if is_client { CLIENT } else { SERVER };
+    fixture.record(
+        tgid,
+        KernelRecord::Connected {
+            key,
+            end: requests_at,
+            report,
+            uid: USER,
+        },
+    );
+}
+
+fn post(session: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{session}\r\n{body}"
+    )
+}
+
+fn ok(session: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{session}\r\n{body}"
+    )
+}
+
+const ID: &str = "Mcp-Session-Id: abc\r\n";
+
+/// What the sessions said, in order.
+fn told(fixture: &Fixture) -> [String; 2] {
+    [Direction::ClientToServer, Direction::ServerToClient]
+        .map(|direction| String::from_utf8_lossy(fixture.sent(direction)).into_owned())
+}
+
+#[test]
+fn a_session_spans_connections() {
+    let mut fixture = Fixture::new();
+    let [one, two] = [1, 2].map(socket);
+    connect(&mut fixture, one, 5000, true);
+    fixture.moves(CLIENT, one, End::Writer, post("", INITIALIZE).as_bytes());
+    assert!(
+        fixture.collected.starts.is_empty(),
+        "the server may show itself"
+    );
+    fixture.moves(CLIENT, one, End::Reader, ok(ID, ANSWER).as_bytes());
+    connect(&mut fixture, two, 5001, true);
+    fixture.moves(CLIENT, two, End::Writer, post(ID, LIST).as_bytes());
+    assert_eq!(fixture.collected.starts.len(), 1);
+    let start = &fixture.collected.starts[0];
+    let url = "http://h/mcp".to_owned();
+    assert_eq!(start.endpoint, ServerEndpoint::Http { url: url.clone() });
+    assert_eq!(
+        (&*start.server.server_id.0, start.joined_midstream),
+        (&*url, false)
+    );
+    assert_eq!(
+        told(&fixture),
+        [format!("{INITIALIZE}{LIST}"), ANSWER.to_owned()]
+    );
+    assert_eq!(fixture.limit(one), [u64::MAX; 2], "all of it from now on");
+    // Another id is another session.
+    let other = "Mcp-Session-Id: other\r\n";
+    fixture.moves(CLIENT, two, End::Reader, ok("", ANSWER).as_bytes());
+    fixture.moves(CLIENT, two, End::Writer, post(other, LIST).as_bytes());
+    fixture.moves(CLIENT, two, End::Reader, ok("", ANSWER).as_bytes());
+    assert_eq!(fixture.collected.starts.len(), 2);
+    assert!(fixture.collected.starts[1].joined_midstream);
+    // The client ends the first.
+    let delete = format!("DELETE /mcp HTTP/1.1\r\nHost: h\r\n{ID}\r\n");
+    fixture.moves(CLIENT, one, End::Writer, delete.as_bytes());
+    fixture.moves(
+        CLIENT,
+        one,
+        End::Reader,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    );
+    assert_eq!(
+        fixture.collected.lines.last().map(String::as_str),
+        Some("ended deleted")
+    );
+}
+
+#[test]
+fn of_two_ends_one_counts_and_nothing_is_told_twice() {
+    let mut fixture = Fixture::new();
+    let [client, server] = [1, 2].map(socket);
+    // The server's call returns first.
+    connect(&mut fixture, server, 5000, false);
+    let request = post("", INITIALIZE);
+    fixture.moves(SERVER, server, End::Reader, request.as_bytes());
+    connect(&mut fixture, client, 5000, true);
+    fixture.moves(CLIENT, client, End::Writer, request.as_bytes());
+    let left = fixture.world.borrow().left_alone.get(&server).copied();
+    assert_eq!(left.map(|left| left.requests_at), Some(NO_REQUESTS));
+    let answer = ok(ID, ANSWER);
+    fixture.moves(SERVER, server, End::Writer, answer.as_bytes());
+    fixture.moves(CLIENT, client, End::Reader, answer.as_bytes());
+    assert_eq!(told(&fixture), [INITIALIZE, ANSWER]);
+    assert_eq!(fixture.collected.client, Some(CLIENT));
+}
+
+#[test]
+fn what_is_not_mcp_is_left_alone_until_it_may_be() {
+    let mut fixture = Fixture::new();
+    let key = socket(1);
+    connect(&mut fixture, key, 5000, true);
+    let get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+    let page = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nhi";
+    for _ in 0..20 {
+        fixture.moves(CLIENT, key, End::Writer, get.as_bytes());
+        fixture.moves(CLIENT, key, End::Reader, page.as_bytes());
+    }
+    let left = fixture.world.borrow().left_alone.get(&key).copied();
+    assert_eq!(left.map(|left| left.requests_at), Some(End::Writer as u32));
+    assert!(fixture.collected.lines.is_empty());
+    // The probes look again, and there is MCP.
+    fixture.world.borrow_mut().counters.clear();
+    connect(&mut fixture, key, 5000, true);
+    fixture.moves(CLIENT, key, End::Writer, post("", INITIALIZE).as_bytes());
+    fixture.moves(CLIENT, key, End::Reader, ok(ID, ANSWER).as_bytes());
+    assert_eq!(told(&fixture), [INITIALIZE, ANSWER]);
+}
+
+#[test]
+fn requests_without_a_session_are_told_apart_by_initialize() {
+    let mut fixture = Fixture::new();
+    for (ino, port) in [(1, 5000), (2, 5001), (3, 5002)] {
+        connect(&mut fixture, socket(ino), port, true);
+    }
+    let say = |fixture: &mut Fixture, ino, text: &str| {
+        fixture.moves(CLIENT, socket(ino), End::Writer, post("", text).as_bytes());
+        fixture.moves(CLIENT, socket(ino), End::Reader, ok("", ANSWER).as_bytes());
+    };
+    say(&mut fixture, 1, INITIALIZE);
+    say(&mut fixture, 1, LIST);
+    say(&mut fixture, 2, LIST);
+    assert_eq!(fixture.collected.starts.len(), 1);
+    say(&mut fixture, 3, INITIALIZE);
+    assert_eq!(fixture.collected.starts.len(), 2);
+}
+
+#[test]
+fn bytes_that_do_not_come_are_told() {
+    let mut fixture = Fixture::new();
+    let key = socket(1);
+    connect(&mut fixture, key, 5000, true);
+    fixture.moves(CLIENT, key, End::Writer, post("", INITIALIZE).as_bytes());
+    fixture.moves(CLIENT, key, End::Reader, ok(ID, ANSWER).as_bytes());
+    fixture.moves(CLIENT, key, End::Writer, post(ID, LIST).as_bytes());
+    // The kernel counts the answer, and it is lost.
+    fixture.count(CLIENT, key, End::Reader, ok(ID, ANSWER).len());
+    fixture.wait(2 * SECOND);
+    let gap = fixture
+        .collected
+        .lines
+        .iter()
+        .find(|line| line.starts_with("gap"));
+    assert!(
+        gap.is_some_and(|gap| gap.contains("server_to_client")),
+        "{gap:?}"
+    );
+}
+
+#[test]
+fn an_upgrade_and_ambiguous_bytes_are_told() {
+    let mut fixture = Fixture::new();
+    let key = socket(1);
+    connect(&mut fixture, key, 5000, true);
+    fixture.moves(CLIENT, key, End::Writer, post("", INITIALIZE).as_bytes());
+    fixture.moves(CLIENT, key, End::Reader, ok(ID, ANSWER).as_bytes());
+    let smuggled = "POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    fixture.moves(CLIENT, key, End::Writer, smuggled.as_bytes());
+    let blind = format!("blind {}", BlindMechanism::HttpAmbiguous);
+    assert!(
+        fixture.collected.lines.contains(&blind),
+        "{:?}",
+        fixture.collected.lines
+    );
+}
+
+#[test]
+fn sessions_of_2024_end_with_their_stream() {
+    let mut fixture = Fixture::new();
+    let [stream, posts] = [1, 2].map(socket);
+    connect(&mut fixture, stream, 5000, true);
+    connect(&mut fixture, posts, 5001, true);
+    let get = "GET /sse HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
+    fixture.moves(CLIENT, stream, End::Writer, get.as_bytes());
+    let events = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: endpoint\ndata: /messages?session_id=1\n\n";
+    fixture.moves(CLIENT, stream, End::Reader, events.as_bytes());
+    let post = post("", INITIALIZE).replace("/mcp", "/messages?session_id=1");
+    fixture.moves(CLIENT, posts, End::Writer, post.as_bytes());
+    let accepted = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
+    fixture.moves(CLIENT, posts, End::Reader, accepted.as_bytes());
+    let event = format!("data: {ANSWER}\n\n");
+    fixture.moves(CLIENT, stream, End::Reader, event.as_bytes());
+    assert_eq!(told(&fixture), [INITIALIZE, ANSWER]);
+    let url = "http://h/sse".to_owned();
+    assert_eq!(
+        fixture.collected.starts[0].endpoint,
+        ServerEndpoint::Sse { url }
+    );
+    fixture.record(CLIENT, KernelRecord::EndOfStream { key: stream });
+    assert_eq!(
+        fixture.collected.lines.last().map(String::as_str),
+        Some("ended server_closed")
+    );
+}
+
+#[test]
+fn sockets_that_are_gone_are_forgotten() {
+    let mut fixture = Fixture::new();
+    let key = socket(1);
+    connect(&mut fixture, key, 5000, true);
+    fixture.moves(CLIENT, key, End::Writer, post("", INITIALIZE).as_bytes());
+    fixture.moves(CLIENT, key, End::Reader, ok(ID, ANSWER).as_bytes());
+    fixture.world.borrow_mut().holders.clear();
+    for _ in 0..5 {
+        fixture.wait(4 * SECOND);
+    }
+    assert!(fixture.world.borrow().forgotten.contains(&key));
+    assert_eq!(
+        fixture.tracker.sessions(),
+        1,
+        "it may go on over another connection"
+    );
+    fixture.wait(700 * SECOND);
+    fixture.wait(4 * SECOND);
+    assert_eq!(
+        fixture.collected.lines.last().map(String::as_str),
+        Some("ended idle")
+    );
+}
