@@ -9,6 +9,7 @@ mod evasion;
 mod framing;
 mod fullness;
 mod honesty;
+mod http;
 mod identity;
 mod naming;
 mod neighbours;

@@ -103,3 +103,53 @@ def client():
         return process
 
     anyio.open_process = logged_open_process
+
+
+def http_client():
+    """Notes the messages that the SDK's HTTP transports send and receive in this process.
+
+    A message is the body of a request, the body of a response that is JSON, or the data of an event.
+    """
+    import httpx2
+
+    log = WireLog("client")
+    handle = httpx2.AsyncHTTPTransport.handle_async_request
+
+    async def logged_handle(self, request):
+        body = await request.aread()
+        if body:
+            log.note("sent", body + b"\n")
+        response = await handle(self, request)
+        kind = response.headers.get("content-type", "")
+        if kind.startswith(("application/json", "text/event-stream")):
+            response.stream = LoggedBody(response.stream, log, is_events=kind.startswith("text"))
+        return response
+
+    class LoggedBody(httpx2.AsyncByteStream):
+        def __init__(self, inner, log, is_events):
+            self.inner, self.log, self.is_events = inner, log, is_events
+            self.rest = b""
+
+        async def __aiter__(self):
+            async for chunk in self.inner:
+                self.rest += chunk
+                if self.is_events:
+                    *events, self.rest = self.rest.replace(b"\r\n", b"\n").split(b"\n\n")
+                    for event in events:
+                        self.note_event(event)
+                yield chunk
+            if not self.is_events and self.rest:
+                self.log.note("received", self.rest + b"\n")
+                self.rest = b""
+
+        def note_event(self, event):
+            lines = event.split(b"\n")
+            if b"event: endpoint" not in lines:
+                data = b"\n".join(line[6:] for line in lines if line.startswith(b"data: "))
+                if data:
+                    self.log.note("received", data + b"\n")
+
+        async def aclose(self):
+            await self.inner.aclose()
+
+    httpx2.AsyncHTTPTransport.handle_async_request = logged_handle
