@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::bin_links::BinLinks;
 use super::config_file::{self, ConfiguredServer, ConfiguredUrl, Layout};
 use super::launch::Launch;
-use super::{matching, url};
+use super::{matching, same_url};
 use crate::process::found_file::FileVersion;
 use crate::process::info::ProcessSnapshot;
 use crate::process::launcher::file_name;
@@ -187,8 +187,8 @@ impl ClientConfigs {
             let mut urls = servers.urls.iter();
             let found = urls.find(|one| {
                 let mut projects = one.project.iter();
-                url::is_same(&one.url, url)
-                    && projects.all(|project| url::is_within(project, directory))
+                same_url::is_same(&one.url, url)
+                    && projects.all(|project| same_url::is_within(project, directory))
             })?;
             Some(Named {
                 name: found.name.clone(),

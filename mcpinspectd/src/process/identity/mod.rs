@@ -28,11 +28,13 @@ pub mod configured;
 pub mod edit;
 pub mod editable;
 mod examiner;
+mod fingerprint;
 mod jsonc;
 mod launch;
 mod matching;
 mod node_modules;
 mod normal;
+mod same_url;
 mod url;
 
 use sha2::{Digest, Sha256};
@@ -41,14 +43,13 @@ use self::bin_links::BinLinks;
 use self::clients::{ClientConfigs, Named};
 use self::command::{Invocation, LaunchSource};
 pub use self::examiner::Examiner;
+use self::fingerprint::shortened;
 pub use self::launch::Launch;
 pub use self::url::{of_url, of_url_alone};
 use super::info::{ProcessInfo, ProcessSnapshot};
 use super::launcher::behind_guard;
 use crate::model::{FormerIdentity, Pid, ServerId, ServerIdentity, publisher};
 
-/// Bytes of the hash that are kept: sixteen, printed as 32 hexadecimal digits.
-const FINGERPRINT_BYTES: usize = 16;
 /// The name of a server of which nothing is known, and the source of that name.
 const UNKNOWN: &str = "unknown";
 
@@ -250,11 +251,6 @@ fn fingerprint(source: LaunchSource, location: &str, arguments: &[String]) -> St
         hash.update(part.as_bytes());
     }
     shortened(&hash.finalize())
-}
-
-/// The part of a digest that is kept, in hexadecimal digits.
-fn shortened(digest: &[u8]) -> String {
-    hex::encode(&digest[..FINGERPRINT_BYTES])
 }
 
 #[cfg(test)]

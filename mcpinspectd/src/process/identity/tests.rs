@@ -123,7 +123,10 @@ fn readable_names() {
             (id, source),
             "{lines:?}"
         );
-        assert_eq!(identity.fingerprint.len(), 2 * FINGERPRINT_BYTES);
+        assert_eq!(
+            identity.fingerprint.len(),
+            2 * fingerprint::FINGERPRINT_BYTES
+        );
     }
     assert_eq!(&*of(&[""]).server_id.0, "unknown");
 }

@@ -1,11 +1,10 @@
 //! A server that is known by its URL: one on another machine, or of which no process was seen.
 
-use std::path::Path;
-
 use sha2::{Digest as _, Sha256};
 
 use super::clients::{ClientConfigs, Named};
-use super::{launch, normal, shortened};
+use super::fingerprint::shortened;
+use super::{launch, normal};
 use crate::model::{ServerId, ServerIdentity};
 use crate::process::ProcessInfo;
 
@@ -68,38 +67,6 @@ fn name(authority: &str) -> String {
     }
 }
 
-/// Whether two URLs lead to one place: queries, credentials and a slash at the end make no difference.
-pub(super) fn is_same(one: &str, other: &str) -> bool {
-    match (parts(one), parts(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => false,
-    }
-}
-
-/// Scheme, host, port and path.
-fn parts(url: &str) -> Option<(String, String, String, &str)> {
-    let (scheme, rest) = url.split_once("://")?;
-    let scheme = scheme.to_ascii_lowercase();
-    let rest = rest.split(['?', '#']).next()?;
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let authority = authority.rsplit('@').next()?.to_ascii_lowercase();
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
-            (host.to_owned(), port.to_owned())
-        }
-        _ => {
-            let port = if scheme == "https" { "443" } else { "80" };
-            (authority, port.to_owned())
-        }
-    };
-    Some((scheme, host, port, path.trim_end_matches('/')))
-}
-
-/// Whether a process works in a project, or below it.
-pub(super) fn is_within(project: &str, directory: Option<&str>) -> bool {
-    directory.is_some_and(|directory| Path::new(directory).starts_with(project))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,25 +87,5 @@ mod tests {
         }
         let [one, other] = ["/a", "/b"].map(|path| of_url_alone(&format!("http://x{path}")));
         assert_ne!(one.fingerprint, other.fingerprint);
-    }
-
-    #[test]
-    fn urls_lead_to_one_place_however_they_are_written() {
-        for same in [
-            "HTTP://Example.org:80/mcp/",
-            "http://u:p@example.org/mcp?key=1",
-            "http://example.org/mcp#x",
-        ] {
-            assert!(is_same("http://example.org/mcp", same), "{same}");
-        }
-        for other in [
-            "https://example.org/mcp",
-            "http://example.org:8080/mcp",
-            "http://example.org/other",
-            "example.org",
-            "",
-        ] {
-            assert!(!is_same("http://example.org/mcp", other), "{other}");
-        }
     }
 }

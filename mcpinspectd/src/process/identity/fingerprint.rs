@@ -1,0 +1,9 @@
+//! How much of a hash a fingerprint is.
+
+/// Bytes of the hash that are kept: sixteen, printed as 32 hexadecimal digits.
+pub(super) const FINGERPRINT_BYTES: usize = 16;
+
+/// The part of a digest that is kept, in hexadecimal digits.
+pub(super) fn shortened(digest: &[u8]) -> String {
+    hex::encode(&digest[..FINGERPRINT_BYTES])
+}
