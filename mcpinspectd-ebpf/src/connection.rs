@@ -337,8 +337,10 @@ fn insert(
     unsafe { endpoint::zero(counters) };
     counters.inode = inode;
     counters.position = position;
+    // By reference: a copy would not fit on the stack.
+    let counters: &EndpointCounters = counters;
     if COUNTERS
-        .insert(key, &*counters, u64::from(BPF_NOEXIST))
+        .insert(key, counters, u64::from(BPF_NOEXIST))
         .is_err()
     {
         return false;
