@@ -7,18 +7,21 @@
 //! identity is still stable, only less readable.
 
 use super::bin_links::BinLinks;
-use super::node_modules::{self, Place};
 use super::normal;
 use crate::process::launcher::{behind_guard, file_name};
 
 mod grammar;
+mod javascript;
+mod python;
+mod wrapper;
+
+pub(super) use wrapper::is_wrapper;
 
 use grammar::{
-    DENO_VALUES, DOCKER_FLAGS, HOSTED_BY_NODE, INTERPRETERS, LAUNCHED_BY_PYTHON, NODE_VALUES,
-    NPM_ELSEWHERE, NPM_VALUES, PREFIXES, PROJECT_TOOLS, PYTHON_VALUES, RUNNERS, SHELL_VALUES,
-    SHELLS, SURROUNDED_BY_NODE, SURROUNDINGS, UV_VALUES, behind, hosted, is_command_option, option,
-    positional, program, script_launcher, shell_words,
+    DOCKER_FLAGS, INTERPRETERS, PROJECT_TOOLS, RUNNERS, SHELL_VALUES, SHELLS, SURROUNDINGS,
+    UV_VALUES, behind, is_command_option, positional, program, shell_words,
 };
+use wrapper::{called, is_shim};
 
 /// Where the program that runs comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,108 +104,6 @@ pub(super) fn recognise(
         depth: 0,
     }
     .recognise()
-}
-
-/// Whether a process is a launcher: it stays above what it launches, or gives way to it. If the client
-/// is unknown, only such processes count as part of a server.
-pub(super) fn is_wrapper(argv: &[String], exe: &str) -> bool {
-    let words: Vec<&str> = match argv {
-        [title] => title.split_whitespace().collect(),
-        argv => argv.iter().map(String::as_str).collect(),
-    };
-    launches(&words, exe, 0)
-}
-
-fn launches(words: &[&str], exe: &str, depth: usize) -> bool {
-    let Some((&first, rest)) = words.split_first() else {
-        return false;
-    };
-    if depth > MAX_DEPTH {
-        return false;
-    }
-    match called(first, exe) {
-        "npx" | "uvx" | "uv" | "bunx" | "pipx" | "pnpx" => true,
-        "npm" | "pnpm" | "yarn" => rest
-            .iter()
-            .any(|word| matches!(*word, "exec" | "x" | "dlx" | "run" | "start")),
-        // Launchers that are scripts.
-        "node" => match positional(rest, NODE_VALUES).split_first() {
-            Some((script, rest)) => script_launcher(script)
-                .or_else(|| hosted(script, SURROUNDED_BY_NODE))
-                .is_some_and(|name| launches(&join(name, rest), "", depth + 1)),
-            None => false,
-        },
-        "python" | "pypy" => {
-            let command = match rest {
-                ["-m", module, rest @ ..] => Some((*module, rest)),
-                rest => positional(rest, PYTHON_VALUES)
-                    .split_first()
-                    .map(|(script, rest)| (*script, rest)),
-            };
-            command.is_some_and(|(script, rest)| {
-                hosted(script, LAUNCHED_BY_PYTHON)
-                    .or_else(|| hosted(script, PROJECT_TOOLS))
-                    .is_some_and(|name| launches(&join(name, rest), "", depth + 1))
-            })
-        }
-        name if SHELLS.contains(&name) => {
-            rest.iter().any(|word| is_command_option(word))
-                || match positional(rest, SHELL_VALUES) {
-                    // A shim: a script that takes an interpreter's or a launcher's place.
-                    command @ [script, ..] if is_shim(script) => launches(command, "", depth + 1),
-                    _ => false,
-                }
-        }
-        "mcpinspect" => behind_guard(words).is_some(),
-        name => {
-            SURROUNDINGS.iter().any(|(known, _)| *known == name)
-                || RUNNERS.contains(&name)
-                || PROJECT_TOOLS.contains(&name)
-                || PREFIXES.contains(&name)
-                || name == "timeout"
-        }
-    }
-}
-
-/// The name by which a program decides what to do, for a program that was called `first`. A title
-/// cannot fake an interpreter's executable; but Node's and Bun's are called by the names of their
-/// launchers. Of anything else, the name by which it was called says more than the file behind a link.
-fn called<'a>(first: &'a str, exe: &'a str) -> &'a str {
-    let name = program(first);
-    match program(exe) {
-        "node" if matches!(name, "npm" | "npx") => name,
-        "bun" if name == "bunx" => name,
-        known @ ("node" | "python" | "pypy" | "bun" | "deno" | "java") => known,
-        _ => name,
-    }
-}
-
-fn join<'a>(name: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
-    std::iter::once(name).chain(rest.iter().copied()).collect()
-}
-
-/// Whether a shell script has the name of an interpreter or a launcher, in whose place version managers
-/// put it: `bash ~/.pyenv/shims/python server.py`.
-fn is_shim(script: &str) -> bool {
-    matches!(
-        program(script),
-        "node"
-            | "npm"
-            | "npx"
-            | "pnpm"
-            | "pnpx"
-            | "yarn"
-            | "python"
-            | "pypy"
-            | "uv"
-            | "uvx"
-            | "pipx"
-            | "poetry"
-            | "bun"
-            | "bunx"
-            | "deno"
-            | "java"
-    )
 }
 
 /// A command line that is being parsed.
@@ -311,194 +212,6 @@ impl Command<'_> {
         Some(self.invocation(LaunchSource::Binary, self.path(path), rest))
     }
 
-    /// Launchers that run a command of the project if it has one of that name, and a package otherwise.
-    fn npx(&self, args: &[String]) -> Option<Invocation> {
-        let found = self.npm(args)?;
-        let command = positional(args, NPM_VALUES);
-        let options = &args[..args.len() - command.len()];
-        let is_here = found.source == LaunchSource::Npm && option(options, NPM_ELSEWHERE).is_none();
-        let package = match (command, self.cwd) {
-            ([name, ..], Some(cwd)) if is_here => self.links.nearest(name, cwd),
-            _ => None,
-        };
-        Some(behind_command(found, package))
-    }
-
-    fn npm(&self, args: &[String]) -> Option<Invocation> {
-        if let Some(call) = option(args, &["-c", "--call"]) {
-            return self.shell_text(call);
-        }
-        let package = option(args, &["-p", "--package"]);
-        let [spec, arguments @ ..] = positional(args, NPM_VALUES) else {
-            return None;
-        };
-        let command = normal::npm_name(spec);
-        let spec = package.unwrap_or(spec);
-        if spec.starts_with(['/', '.', '~']) {
-            return Some(self.invocation(LaunchSource::Script, self.path(spec), arguments));
-        }
-        let found = self.invocation(LaunchSource::Npm, command, arguments);
-        // npm's title has the command, but not the package that it is from.
-        Some(behind_command(found, package.map(normal::npm_name)))
-    }
-
-    fn bun(&self, args: &[String]) -> Option<Invocation> {
-        match args {
-            [word, rest @ ..] if word == "x" => self.npx(rest),
-            [word, rest @ ..] if word == "run" => self.node(rest),
-            args => self.node(args),
-        }
-    }
-
-    fn uv_tool(&self, args: &[String]) -> Option<Invocation> {
-        let [command, arguments @ ..] = positional(args, UV_VALUES) else {
-            return None;
-        };
-        let spec = option(args, &["--from", "--spec"]).unwrap_or(command);
-        Some(self.invocation(LaunchSource::PyPi, normal::pypi_name(spec), arguments))
-    }
-
-    fn uv(&self, args: &[String]) -> Option<Invocation> {
-        let directory = option(args, &["--directory"]).map(|dir| self.path(dir));
-        let cwd = directory.as_deref().or(self.cwd);
-        let args = positional(args, UV_VALUES);
-        match args {
-            // `uvx` replaces itself by `uv tool uvx`.
-            [tool, run, rest @ ..] if tool == "tool" && matches!(run.as_str(), "run" | "uvx") => {
-                self.uv_tool(rest)
-            }
-            [run, rest @ ..] if run == "run" => {
-                let inner = option(rest, &["--directory"]).map(|dir| self.path(dir));
-                let cwd = inner.as_deref().or(cwd);
-                if let Some(module) = option(rest, &["-m", "--module"]) {
-                    let at = rest.iter().position(|arg| arg == module)?;
-                    let arguments = &rest[at + 1..];
-                    return Some(self.invocation(
-                        LaunchSource::PyPi,
-                        normal::pypi_name(module),
-                        arguments,
-                    ));
-                }
-                let command = positional(rest, UV_VALUES);
-                match command {
-                    [script, ..] if script.ends_with(".py") => Command {
-                        argv: command,
-                        exe: "",
-                        cwd,
-                        links: self.links,
-                        depth: self.depth + 1,
-                    }
-                    .script(command),
-                    [program, arguments @ ..] if !program.contains('/') => {
-                        // A console script of the project, unless it is a launcher itself.
-                        let nested = self.nested(command, cwd)?;
-                        Some(match nested.source {
-                            LaunchSource::Binary => self.invocation(
-                                LaunchSource::PyPi,
-                                normal::pypi_name(program),
-                                arguments,
-                            ),
-                            _ => nested,
-                        })
-                    }
-                    command => self.nested(command, cwd),
-                }
-            }
-            _ => None,
-        }
-    }
-
-    fn python(&self, args: &[String]) -> Option<Invocation> {
-        for (at, arg) in args.iter().enumerate() {
-            if arg == "-m" {
-                let arguments = args.get(at + 2..)?;
-                return Some(match args.get(at + 1)?.as_str() {
-                    // Launchers that are modules as well.
-                    "uv" => return self.uv(arguments),
-                    "pipx" => return self.uv_tool(behind(arguments, &["run"])?),
-                    module => {
-                        self.invocation(LaunchSource::PyPi, normal::pypi_name(module), arguments)
-                    }
-                });
-            }
-            if arg == "-c" {
-                return Some(self.invocation(
-                    LaunchSource::Binary,
-                    "python".to_owned(),
-                    &args[at..],
-                ));
-            }
-            if !arg.starts_with('-') {
-                break;
-            }
-        }
-        let command = positional(args, PYTHON_VALUES);
-        let [script, arguments @ ..] = command else {
-            return Some(self.invocation(LaunchSource::Binary, "python".to_owned(), args));
-        };
-        let path = self.path(script);
-        let name = file_name(script);
-        if let Some((_, inside)) = path.rsplit_once("/site-packages/") {
-            let package = inside.split('/').next().unwrap_or(inside);
-            let package = package.strip_suffix(".py").unwrap_or(package);
-            return Some(self.invocation(
-                LaunchSource::PyPi,
-                normal::pypi_name(package),
-                arguments,
-            ));
-        }
-        if matches!(name, "mcp" | "fastmcp")
-            || LAUNCHED_BY_PYTHON.contains(&name)
-            || (PROJECT_TOOLS.contains(&name) && behind(arguments, &["run"]).is_some())
-        {
-            return self.nested(command, self.cwd);
-        }
-        // A console script: its name is the package's more often than not.
-        if path.contains("/bin/") && !name.contains('.') {
-            return Some(self.invocation(LaunchSource::PyPi, normal::pypi_name(name), arguments));
-        }
-        Some(self.invocation(LaunchSource::Script, path, arguments))
-    }
-
-    fn node(&self, args: &[String]) -> Option<Invocation> {
-        let command = positional(args, NODE_VALUES);
-        match command {
-            [script, arguments @ ..] => {
-                let launcher = script_launcher(script)
-                    .or_else(|| hosted(script, SURROUNDED_BY_NODE))
-                    .or_else(|| hosted(script, HOSTED_BY_NODE));
-                if let Some(launcher) = launcher {
-                    let mut argv = vec![launcher.to_owned()];
-                    argv.extend_from_slice(arguments);
-                    return self.nested(&argv, self.cwd);
-                }
-                self.script_or_package(script, arguments)
-            }
-            // Code on the command line (`node -e`), or on standard input.
-            [] => Some(self.invocation(LaunchSource::Binary, self.called(), args)),
-        }
-    }
-
-    fn deno(&self, args: &[String]) -> Option<Invocation> {
-        let args = match args {
-            [word, rest @ ..] if matches!(word.as_str(), "run" | "x" | "serve") => rest,
-            args => args,
-        };
-        let [spec, arguments @ ..] = positional(args, DENO_VALUES) else {
-            return None;
-        };
-        if let Some(package) = spec.strip_prefix("npm:") {
-            return Some(self.invocation(LaunchSource::Npm, normal::npm_name(package), arguments));
-        }
-        if let Some(package) = spec.strip_prefix("jsr:") {
-            return Some(self.invocation(LaunchSource::Deno, normal::npm_name(package), arguments));
-        }
-        if spec.contains("://") {
-            return Some(self.invocation(LaunchSource::Deno, spec.clone(), arguments));
-        }
-        self.script_or_package(spec, arguments)
-    }
-
     fn docker(&self, args: &[String]) -> Option<Invocation> {
         let verb = args
             .iter()
@@ -588,33 +301,6 @@ impl Command<'_> {
         Some(self.invocation(LaunchSource::Script, self.path(script), arguments))
     }
 
-    /// A script, or the package whose folder contains it or a link to it.
-    fn script_or_package(&self, script: &str, arguments: &[String]) -> Option<Invocation> {
-        let path = self.path(script);
-        if !path.contains("/node_modules/") {
-            let package = match node_modules::is_global_command(&path) {
-                true => self.links.package(&path),
-                false => None,
-            };
-            return Some(match package {
-                Some(name) => self.invocation(LaunchSource::Npm, name, arguments),
-                None => self.invocation(LaunchSource::Script, path, arguments),
-            });
-        }
-        // pnpm's commands run `node_modules/.bin/../package/index.js`.
-        let plain = normal::join("/", &path);
-        let package = |name| self.invocation(LaunchSource::Npm, name, arguments);
-        Some(match node_modules::place(&plain) {
-            Some(Place::Package(name)) => package(name),
-            Some(Place::Command(name)) => {
-                let is_absolute = path.starts_with('/');
-                let behind = is_absolute.then(|| self.links.package(&plain)).flatten();
-                behind_command(package(name), behind)
-            }
-            None => self.invocation(LaunchSource::Script, plain, arguments),
-        })
-    }
-
     /// The name by which the program was called.
     fn called(&self) -> String {
         self.argv
@@ -644,18 +330,6 @@ impl Command<'_> {
             arguments: arguments.to_vec(),
             from_title: false,
         }
-    }
-}
-
-/// An invocation of a command as one of the package behind it, if that is known.
-fn behind_command(command: Invocation, package: Option<String>) -> Invocation {
-    match package {
-        Some(name) if name != command.name => Invocation {
-            called: Some(command.name),
-            name,
-            ..command
-        },
-        _ => command,
     }
 }
 
