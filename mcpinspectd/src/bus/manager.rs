@@ -1,29 +1,24 @@
 //! The object on the bus: signals for everyone, evidence for those who may read it.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
-use std::time::{Duration, Instant};
-
-use tokio::sync::Mutex;
-use tokio::task::spawn_blocking;
 use zbus::fdo;
 use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, interface};
 
+mod answering;
+
+pub use answering::Manager;
+
 use super::access::{Access, Peer};
-use super::polkit;
-use super::rows::{BUSY, ContainedRow, NO_UID, ServerRow, SessionRow, SignalRow, ToolRow};
-use crate::contain::Contained;
-use crate::control::{CaptureStatus, Control, ControlError, Decision, ToolForm};
+use super::rows::{ContainedRow, NO_UID, ServerRow, SessionRow, SignalRow, ToolRow};
+use crate::control::{Decision, ToolForm};
 use crate::event::kind::EventKind;
 use crate::event::{Envelope, Presence};
 use crate::model::{ContainmentAction, NotAHash};
 use crate::query::Code;
-use crate::recall::{Question, RecallError, Viewer};
+use crate::recall::{Question, RecallError};
 use crate::registry::{DecisionKind, MAX_ITEMS_PER_SERVER, Standing};
-use crate::status::View;
-use crate::status::live::{ProcessSummary, ToolSummary};
+use crate::status::live::ToolSummary;
 
 /// The name on the bus.
 pub const NAME: &str = "org.mcpinspect1";
@@ -32,174 +27,12 @@ pub const PATH: &str = "/org/mcpinspect1";
 /// The object's interface.
 pub const INTERFACE: &str = "org.mcpinspect1.Manager";
 
-/// How long an answer to a question about capture may be repeated.
-const STATUS_FRESH: Duration = Duration::from_millis(100);
 /// Most events of one answer.
 const MAX_LISTED: u32 = 1000;
 /// Most bytes of events of one answer.
 const MAX_LISTED_BYTES: usize = 8 << 20;
 /// Most tools that are asked about at once.
 const MAX_CHECKED: usize = MAX_ITEMS_PER_SERVER;
-
-/// The object.
-#[derive(Clone)]
-pub struct Manager {
-    view: Arc<View>,
-    control: Option<Arc<dyn Control>>,
-    /// The last answer to a question about capture, and when it was given.
-    status: Arc<Mutex<Option<(Instant, CaptureStatus)>>>,
-    /// Who is being answered a question about recorded messages.
-    recalling: Arc<StdMutex<HashSet<u32>>>,
-}
-
-/// A user whose question about recorded messages is being answered.
-struct Recalling {
-    uid: u32,
-    all: Arc<StdMutex<HashSet<u32>>>,
-}
-
-impl Recalling {
-    /// `None` while another question of this user is.
-    fn begin(uid: u32, all: &Arc<StdMutex<HashSet<u32>>>) -> Option<Self> {
-        let is_first = all
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(uid);
-        let all = Arc::clone(all);
-        is_first.then_some(Self { uid, all })
-    }
-}
-
-impl Drop for Recalling {
-    fn drop(&mut self) {
-        self.all
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.uid);
-    }
-}
-
-impl Manager {
-    /// Answers from `view`, and hands decisions to `control`.
-    pub fn new(view: Arc<View>, control: Option<Arc<dyn Control>>) -> Self {
-        Self {
-            view,
-            control,
-            status: Arc::default(),
-            recalling: Arc::default(),
-        }
-    }
-
-    /// How capture is doing. Any user may ask, as often as they like, so only one question at a time
-    /// reaches the pipeline, whose queue decisions and containment need.
-    async fn status(&self) -> fdo::Result<CaptureStatus> {
-        let mut last = self.status.lock().await;
-        if let Some((at, status)) = &*last
-            && at.elapsed() < STATUS_FRESH
-        {
-            return Ok(status.clone());
-        }
-        let status = self.on_control(|control| control.status()).await?;
-        *last = Some((Instant::now(), status.clone()));
-        Ok(status)
-    }
-
-    /// Carries out what the sender decided, where they may.
-    async fn decide(
-        &self,
-        connection: &Connection,
-        header: &Header<'_>,
-        decision: Decision,
-    ) -> fdo::Result<()> {
-        let caller = Access::of_sender(connection, header).await?.caller();
-        polkit::authorise(connection, header, caller.uid, polkit::MANAGE).await?;
-        let decided = self
-            .on_control(move |control| control.decide(decision, caller))
-            .await;
-        *self.status.lock().await = None;
-        decided
-    }
-
-    /// Contains a server because the sender wants it, where they may.
-    async fn contain(
-        &self,
-        connection: &Connection,
-        header: &Header<'_>,
-        server: String,
-        measure: ContainmentAction,
-    ) -> fdo::Result<ContainedRow> {
-        let uid = Access::of_sender(connection, header).await?.uid();
-        polkit::authorise(connection, header, uid, polkit::CONTAIN).await?;
-        let Contained {
-            cgroups,
-            processes,
-            missed,
-        } = self
-            .on_control(move |control| control.contain(&server, measure, uid))
-            .await?;
-        let processes = processes.into_iter().map(|pid| pid.0).collect();
-        Ok((processes, cgroups, missed))
-    }
-
-    /// The name of the server that a process talks to, if it is the client of one.
-    fn served(&self, client: Peer) -> Option<String> {
-        let live = self.view.live();
-        let is_it =
-            |process: &ProcessSummary| Some(process.pid) == client.pid && process.uid == client.uid;
-        let mut servers = live
-            .sessions()
-            .into_iter()
-            .filter(|session| session.client.as_ref().is_some_and(is_it));
-        let server = servers.next()?.server_id.to_string();
-        // A client of several servers means the one that it names.
-        servers.next().is_none().then_some(server)
-    }
-
-    /// Asks about what was recorded, on a thread that may wait for it: one question of a user at a time.
-    async fn look_back<T: Send + 'static>(
-        &self,
-        connection: &Connection,
-        header: &Header<'_>,
-        ask: impl FnOnce(&dyn Control, Viewer) -> T + Send + 'static,
-    ) -> fdo::Result<T> {
-        let access = Access::of_sender(connection, header).await?;
-        let control = self.control.clone().ok_or_else(|| {
-            fdo::Error::NotSupported("this run of the daemon answers no questions".to_owned())
-        })?;
-        let recalling = Recalling::begin(access.uid(), &self.recalling)
-            .ok_or_else(|| fdo::Error::LimitsExceeded(BUSY.to_owned()))?;
-        let viewer = match access {
-            Access::All { .. } => Viewer::All,
-            Access::Own { uid } => Viewer::User(uid),
-        };
-        let answer = spawn_blocking(move || {
-            let _recalling = recalling;
-            ask(&*control, viewer)
-        });
-        answer
-            .await
-            .map_err(|error| fdo::Error::Failed(error.to_string()))
-    }
-
-    /// Asks the daemon on a thread that may wait for it.
-    async fn on_control<T: Send + 'static>(
-        &self,
-        ask: impl FnOnce(&dyn Control) -> Result<T, ControlError> + Send + 'static,
-    ) -> fdo::Result<T> {
-        let control = self.control.clone().ok_or_else(|| {
-            fdo::Error::NotSupported("this run of the daemon takes no decisions".to_owned())
-        })?;
-        let answer = spawn_blocking(move || ask(&*control))
-            .await
-            .map_err(|error| fdo::Error::Failed(error.to_string()))?;
-        answer.map_err(|error| match error {
-            ControlError::Unknown(_) | ControlError::Invalid(_) | ControlError::Stale(_) => {
-                fdo::Error::InvalidArgs(error.to_string())
-            }
-            ControlError::Failed(_) => fdo::Error::Failed(error.to_string()),
-        })
-    }
-}
 
 #[interface(name = "org.mcpinspect1.Manager")]
 impl Manager {
@@ -711,6 +544,3 @@ pub async fn emit(emitter: &SignalEmitter<'_>, record: &Envelope) -> zbus::Resul
         None => Ok(()),
     }
 }
-
-#[cfg(test)]
-mod tests;

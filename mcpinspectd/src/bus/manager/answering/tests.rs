@@ -3,7 +3,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::*;
-use crate::control::Caller;
+use crate::control::{Caller, ToolForm};
+use crate::registry::Standing;
 use crate::status::ViewLimits;
 
 /// Counts the questions that reach it, and takes its time to answer.
