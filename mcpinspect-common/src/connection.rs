@@ -33,8 +33,11 @@ pub struct LeftAlone {
     /// The [`crate::End`] at which requests cross the socket; [`NO_REQUESTS`] if it is not looked at any
     /// more.
     pub requests_at: u32,
-    /// Requests since it was left alone. It is looked at again at the second, the fourth, the eighth…
+    /// Requests that may be of MCP since it was left alone. It is looked at again at the first, the second,
+    /// the fourth, the eighth…
     pub requests: u32,
+    /// Other requests since then. The first, the second, the fourth… is looked through for a word of events.
+    pub pages: u32,
 }
 
 /// A value of [`LeftAlone::requests_at`]: nowhere.

@@ -11,7 +11,8 @@
 //! - none that never had an internet socket;
 //! - a process that has one: about four reads and one look-up for each call that carries bytes; at the end
 //!   of a connection where requests cross, 8 bytes from user memory;
-//! - a new connection that speaks HTTP: some twenty reads, two insertions and one record.
+//! - a new connection that loads a page: some ten reads, an insertion, and what [`crate::http_head`] says;
+//! - a new connection that may be of MCP: some twenty reads, two insertions and one record.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`).
 
@@ -35,6 +36,7 @@ use mcpinspect_common::{
 use crate::{
     arguments::Arguments,
     blind_spot, descriptor, emit, endpoint,
+    http_head::{self, Piece},
     kernel::{self, Access, Probed, probe, user},
     ledger,
     maps::{CONNECTIONS_CLOSED, CONNECTIONS_OPENED, COUNTERS, LEFT_ALONE, TRACKED, WATCHES, count},
@@ -145,11 +147,13 @@ pub fn watched<A: Access>(
     let ino: u64 = probe(inode, OFF_INODE_INO.load());
     let key = descriptor::connection_key(ino);
     let mut requests = 0;
+    let mut is_known = false;
     if let Some(left) = LEFT_ALONE.get_ptr_mut(ino) {
         if total == 0 {
             return None;
         }
         requests = next_request(left, end, buffers, total)?;
+        is_known = true;
     } else if let Some(is_counted) = watch::is_counted(key) {
         return is_counted.then_some(key);
     }
@@ -157,13 +161,18 @@ pub fn watched<A: Access>(
     if total == 0 || buffers.shape == Shape::Messages {
         return None;
     }
+    let piece = first_piece(buffers, total);
+    let word = first_word(piece);
+    let is_page = !is_known && is_page(word, piece);
     let mut look = Look {
         inode,
         ino,
-        word: first_word(buffers, total),
+        word,
+        length: piece.length,
         total,
         end: end as u64,
         requests: u64::from(requests),
+        is_page: u64::from(is_page),
         is_registered: 0,
     };
     // A loop for the verifier: it checks the callback once.
@@ -184,15 +193,32 @@ fn next_request(left: *mut LeftAlone, end: End, buffers: UserBuffers, total: u64
         if at != end as u32 && at != LOOK_AT_BOTH {
             return None;
         }
-        let word = first_word(buffers, total);
-        if !is_post(word, total) && !begins(word, total, b"GET ") {
-            return None;
+        let piece = first_piece(buffers, total);
+        let word = first_word(piece);
+        if !is_post(word, piece.length) {
+            if !is_page_request(word, piece.length) {
+                return None;
+            }
+            next_of(&raw mut (*left).pages)?;
+            if !http_head::may_ask_for_events(piece) {
+                return None;
+            }
         }
-        let requests = &raw mut (*left).requests;
-        let number = requests.read_volatile().wrapping_add(1);
-        requests.write_volatile(number);
-        (number & number.wrapping_sub(1) == 0).then_some(number)
+        next_of(&raw mut (*left).requests)
     }
+}
+
+/// Counts, and returns the number if it is a power of two.
+///
+/// # Safety
+/// `counter` is an aligned word of a map entry.
+#[inline(always)]
+unsafe fn next_of(counter: *mut u32) -> Option<u32> {
+    // SAFETY: the caller vouches for it.
+    let number = unsafe { counter.read_volatile() }.wrapping_add(1);
+    // SAFETY: the caller vouches for it.
+    unsafe { counter.write_volatile(number) };
+    (number & number.wrapping_sub(1) == 0).then_some(number)
 }
 
 /// What is too large for a program's stack. One slot per CPU is enough, see [`crate::copy`].
@@ -211,12 +237,16 @@ static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 struct Look {
     inode: u64,
     ino: u64,
-    /// Its first bytes, as far as there are so many.
+    /// The first bytes of the call's first buffer, as far as there are so many.
     word: u64,
-    /// How many crossed it.
+    /// How many there are.
+    length: u64,
+    /// How many bytes the call moved.
     total: u64,
     end: u64,
     requests: u64,
+    /// Whether a request crosses it that is none of MCP.
+    is_page: u64,
     is_registered: u64,
 }
 
@@ -245,6 +275,10 @@ fn look_at(look: &Look) -> bool {
         leave(look.ino, NO_REQUESTS, 0);
         return false;
     }
+    if look.is_page != 0 {
+        leave(look.ino, look.end as u32, 0);
+        return false;
+    }
     let mut position = crossed(sock);
     // What this call moved is counted next. Constant indices: older verifiers cannot bound a variable one.
     if look.end == End::Reader as u64 {
@@ -252,11 +286,11 @@ fn look_at(look: &Look) -> bool {
     } else {
         position[1] = position[1].saturating_sub(look.total);
     }
-    let (word, total) = (look.word, look.total);
-    let is_post = is_post(word, total);
-    let requests_at = if is_post || is_request(word, total) {
+    let (word, length) = (look.word, look.length);
+    let is_post = is_post(word, length);
+    let requests_at = if is_post || is_request(word, length) {
         look.end as u32
-    } else if begins(word, total, b"HTTP/1.") {
+    } else if begins(word, length, b"HTTP/1.") {
         1 - (look.end as u32 & 1)
     } else {
         // Of one that was in use before, this may be any part.
@@ -319,6 +353,7 @@ fn leave(ino: u64, requests_at: u32, requests: u32) {
     let left = LeftAlone {
         requests_at,
         requests,
+        pages: 0,
     };
     // Where there is no room, it is looked at again.
     let _ = LEFT_ALONE.insert(ino, left, 0);
@@ -446,54 +481,80 @@ fn is_tcp(file: u64) -> bool {
         && probe::<u16>(socket, OFF_SOCKET_TYPE.load()) == SOCK_STREAM as u16
 }
 
-/// The first eight bytes of a call's buffers; 0 if they cannot be read.
+/// The first of a call's buffers, as far as the call used it.
 #[inline(always)]
-fn first_word(buffers: UserBuffers, total: u64) -> u64 {
+fn first_piece(buffers: UserBuffers, total: u64) -> Piece {
     let vector = match buffers.shape {
         Shape::Buffer => 0,
         Shape::Vector => buffers.address,
         Shape::Message | Shape::Messages => user_buffers::message_vector(buffers.address),
     };
-    let address = if vector == 0 {
-        buffers.address
-    } else {
-        user::<IoVec>(vector).map_or(0, |first| first.base)
-    };
-    let word = user::<u64>(address).unwrap_or(0);
-    if total < 8 {
-        word & ((1 << (total * 8)) - 1)
+    if vector == 0 {
+        return Piece {
+            address: buffers.address,
+            length: total,
+        };
+    }
+    let first = user::<IoVec>(vector);
+    Piece {
+        address: first.map_or(0, |first| first.base),
+        length: first.map_or(0, |first| first.length).min(total),
+    }
+}
+
+/// The first eight bytes of a piece, zeroes behind its end; 0 if they cannot be read.
+#[inline(always)]
+fn first_word(piece: Piece) -> u64 {
+    let word = user::<u64>(piece.address).unwrap_or(0);
+    if piece.length < 8 {
+        word & ((1 << (piece.length * 8)) - 1)
     } else {
         word
     }
 }
 
-/// Whether the first bytes, of which there are `total`, are those of `text` or the beginning of them.
+/// Whether the first bytes, of which there are `length`, are those of `text` or the beginning of them.
 #[inline(always)]
-fn begins<const N: usize>(word: u64, total: u64, text: &[u8; N]) -> bool {
+fn begins<const N: usize>(word: u64, length: u64, text: &[u8; N]) -> bool {
     let mut wanted = 0;
     let mut mask = 0;
     for (at, byte) in text.iter().enumerate() {
         wanted |= u64::from(*byte) << (at * 8);
         mask |= 0xff << (at * 8);
     }
-    if total < N as u64 {
-        mask &= (1 << (total * 8)) - 1;
+    if length < N as u64 {
+        mask &= (1 << (length * 8)) - 1;
     }
     word & mask == wanted & mask
 }
 
 #[inline(always)]
-fn is_post(word: u64, total: u64) -> bool {
-    begins(word, total, b"POST ")
+fn is_post(word: u64, length: u64) -> bool {
+    begins(word, length, b"POST ")
 }
 
 #[inline(always)]
-fn is_request(word: u64, total: u64) -> bool {
-    begins(word, total, b"GET ")
-        || begins(word, total, b"DELETE ")
-        || begins(word, total, b"OPTIONS ")
-        || begins(word, total, b"HEAD ")
-        || begins(word, total, b"PUT ")
-        || begins(word, total, b"PATCH ")
-        || begins(word, total, b"PRI * HT")
+fn is_request(word: u64, length: u64) -> bool {
+    is_page_request(word, length)
+        || begins(word, length, b"DELETE ")
+        || begins(word, length, b"PRI * HT")
+}
+
+/// A request that MCP does not know, or only for events.
+#[inline(always)]
+fn is_page_request(word: u64, length: u64) -> bool {
+    begins(word, length, b"GET ")
+        || begins(word, length, b"OPTIONS ")
+        || begins(word, length, b"HEAD ")
+        || begins(word, length, b"PUT ")
+        || begins(word, length, b"PATCH ")
+}
+
+/// Whether a piece is a request that is none of MCP.
+#[inline(always)]
+fn is_page(word: u64, piece: Piece) -> bool {
+    // Of less, the method may not be known.
+    piece.length >= 8
+        && is_page_request(word, piece.length)
+        && !http_head::may_ask_for_events(piece)
 }

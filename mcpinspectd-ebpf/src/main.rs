@@ -13,7 +13,7 @@
 //!
 //! ```text
 //! main ─┬─▶ syscall ─┬─▶ fd_passing ──▶ tracked
-//!       │            ├─▶ connection ─▶ endpoint
+//!       │            ├─▶ connection ─▶ endpoint, http_head
 //!       │            ├─▶ blind_spot ─┬─▶ ledger ─▶ watch ─▶ descriptor
 //!       │            └─▶ copy ───────┴─▶ emit
 //!       ├─▶ lifecycle ─┬─▶ endpoint ─▶ descriptor, ledger
@@ -37,6 +37,7 @@ mod descriptor;
 mod emit;
 mod endpoint;
 mod fd_passing;
+mod http_head;
 mod iterator;
 mod kernel;
 mod ledger;

@@ -372,6 +372,7 @@ impl Connections {
                     let left = LeftAlone {
                         requests_at,
                         requests: socket.report.requests.max(1),
+                        ..LeftAlone::default()
                     };
                     context
                         .machine
@@ -396,7 +397,7 @@ impl Connections {
                 self.by_socket.remove(&key);
                 let left = LeftAlone {
                     requests_at: NO_REQUESTS,
-                    requests: 0,
+                    ..LeftAlone::default()
                 };
                 context.machine.leave_connection(key, left, socket.uid);
             }
