@@ -16,7 +16,7 @@ use crate::wire::framing::Framer;
 
 use super::sanitise;
 
-/// Findings of one message or definition that become events of their own.
+/// Findings of one message or definition that are told.
 const MAX_DETECTIONS: usize = 16;
 
 /// A session without its streams.
@@ -126,7 +126,7 @@ impl SessionState {
         turn.report(Event::new(turn.time, self.subject(), body));
     }
 
-    /// Reports what detection found.
+    /// Reports what detection found, the findings of a category together.
     pub(super) fn report_findings(
         &self,
         turn: &mut Turn<'_>,
@@ -137,13 +137,22 @@ impl SessionState {
         if verdict.action == Action::None {
             return;
         }
+        let mut findings: Vec<Detected> = Vec::new();
         for detection in verdict.detections.iter().take(MAX_DETECTIONS) {
-            let body = Detected {
-                tool_name: tool.map(sanitise::name),
-                detection: detection.clone(),
-                action: verdict.action,
-            };
-            turn.report(Event::new(turn.time, self.subject(), body));
+            let category = &detection.category;
+            let same = |finding: &&mut Detected| finding.detection.category == *category;
+            match findings.iter_mut().find(same) {
+                Some(finding) => finding.relate(detection.clone()),
+                None => findings.push(Detected {
+                    tool_name: tool.map(sanitise::name),
+                    detection: detection.clone(),
+                    related: Vec::new(),
+                    action: verdict.action,
+                }),
+            }
+        }
+        for finding in findings {
+            turn.report(Event::new(turn.time, self.subject(), finding));
         }
     }
 }

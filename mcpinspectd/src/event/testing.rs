@@ -85,6 +85,7 @@ pub fn detected(server: &str) -> Event {
     let body = Detected {
         tool_name: Some("read".to_owned()),
         detection: detection(),
+        related: Vec::new(),
         action: Action::Alert,
     };
     Event::new(TIME, subject(server), body)

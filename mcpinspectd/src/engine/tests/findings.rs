@@ -128,3 +128,43 @@ fn rules_read_anew_count_in_sessions_under_way() {
         "the broken pack is left out"
     );
 }
+
+/// What is found of one kind in one message is one event; the worst of it leads.
+#[test]
+fn findings_of_a_kind_are_told_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = [
+        ("one", "exfiltration", "warn", "zebra-7"),
+        ("two", "exfiltration", "block", "zebra-8"),
+        ("three", "credential_access", "alert", "zebra-9"),
+    ]
+    .map(|(id, category, decides, word)| {
+        format!(
+            "[[rule]]\nid = \"{id}\"\ncategory = \"{category}\"\ndecides = \"{decides}\"\nliterals = [\"{word}\"]\n"
+        )
+    });
+    std::fs::write(folder.path().join("own.toml"), rules.concat()).unwrap();
+    let (knowledge, problems) = rule_files::load(&[folder.path()]);
+    assert!(problems.is_empty(), "{problems:?}");
+    let mut wire = Wire::new();
+    let detector = RuntimeDetector::new(Arc::new(ActiveRules::new(knowledge)));
+    wire.engine = Engine::new(Limits::default(), Registry::in_memory(), Box::new(detector));
+    wire.start("watched", false);
+    let text = "See zebra-7, zebra-8 and zebra-9.";
+    let text = json!({"content": [{"type": "text", "text": text}]});
+    wire.ask("tools/call", json!({"name": "read"}), text);
+    let mut told: Vec<_> = wire
+        .log
+        .take("mcp_detection")
+        .iter()
+        .map(|event| {
+            let related = event["related"].as_array().map_or(0, Vec::len);
+            (event["detection"]["pattern"].to_string(), related)
+        })
+        .collect();
+    told.sort();
+    assert_eq!(
+        told,
+        [("\"three\"".to_owned(), 0), ("\"two\"".to_owned(), 1)]
+    );
+}

@@ -34,9 +34,11 @@ fn start(wire: &mut Wire, server: &str, publisher: Option<&str>) {
 /// The patterns of all findings since the last time.
 fn findings(wire: &mut Wire) -> Vec<String> {
     let found = wire.log.take("mcp_detection");
-    found
-        .iter()
-        .map(|event| event["detection"]["pattern"].as_str().unwrap().to_owned())
+    let all = found.iter().flat_map(|event| {
+        let related = event["related"].as_array().into_iter().flatten();
+        std::iter::once(&event["detection"]).chain(related)
+    });
+    all.map(|detection| detection["pattern"].as_str().unwrap().to_owned())
         .collect()
 }
 

@@ -13,10 +13,23 @@ const OBEYED: &str = "injection_obeyed";
 pub struct Detected {
     /// The tool concerned, where there is one.
     pub tool_name: Option<String>,
-    /// The finding.
+    /// The finding; of several of its category, the worst.
     pub detection: Detection,
+    /// The others of its category in the same definition or message.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<Detection>,
     /// What it asks for.
     pub action: Action,
+}
+
+impl Detected {
+    /// Takes in another finding of the same category. The worst one leads, the first of equals.
+    pub fn relate(&mut self, mut other: Detection) {
+        if other.severity > self.detection.severity {
+            std::mem::swap(&mut self.detection, &mut other);
+        }
+        self.related.push(other);
+    }
 }
 
 impl Describe for Detected {
@@ -41,6 +54,9 @@ impl Describe for Detected {
         sentence.add(format!("{severity}, asks for {action}"));
         sentence.add(&self.detection.explanation);
         sentence.add(format!("field {}", self.detection.field));
+        if !self.related.is_empty() {
+            sentence.add(format!("and {} more of the kind", self.related.len()));
+        }
     }
 
     fn details(&self, details: &mut Details) {

@@ -43,7 +43,7 @@ impl Body {
             Self::ToolSeen(body) => body.description.len() + findings(&body.detections),
             Self::ToolChanged(body) => changes(&body.changes) + findings(&body.detections),
             Self::ServerChanged(body) => changes(&body.changes) + findings(&body.detections),
-            Self::Detection(body) => body.detection.size(),
+            Self::Detection(body) => body.detection.size() + findings(&body.related),
             Self::RuleMatched(body) => body.size(),
             _ => 0,
         };

@@ -308,6 +308,7 @@ fn alerts_and_losses_are_told_by_kind_and_host() {
                 Detected {
                     tool_name: Some("read".to_owned()),
                     detection: detection(),
+                    related: Vec::new(),
                     action: crate::model::Action::Alert,
                 },
             );
