@@ -29,6 +29,18 @@ use crate::mcp::json;
 use crate::mcp::message::{self, Message, Parsed, Payload};
 use crate::model::Direction;
 
+/// What an error without an id answers, by the transport.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Answering {
+    /// The transport does not tell. If one request waits, it is meant.
+    #[default]
+    Unknown,
+    /// No request.
+    Nothing,
+    /// The request with this id, as JSON text.
+    Request(Box<str>),
+}
+
 /// A session under a policy.
 #[derive(Debug)]
 pub struct Session {
@@ -46,6 +58,8 @@ pub struct Session {
     consents: VecDeque<Consent>,
     /// The exchange that the next frame belongs to.
     exchange: u64,
+    /// What an error without an id in it would answer.
+    answering: Answering,
     /// Whether it is seen from beside, and perhaps not from its beginning.
     is_watched: bool,
 }
@@ -101,6 +115,7 @@ impl Session {
             ends_at_returns: true,
             consents: VecDeque::new(),
             exchange: 0,
+            answering: Answering::Unknown,
             is_watched: false,
         }
     }
@@ -129,6 +144,12 @@ impl Session {
     /// same time: there, each HTTP request with its response is an exchange of its own. 0 is the session.
     pub fn enter(&mut self, exchange: u64) {
         self.exchange = exchange;
+    }
+
+    /// Says what an error without an id would answer that stands in the next frames. Servers answer so what
+    /// they could not read, and sessions that they have forgotten.
+    pub fn answering(&mut self, what: Answering) {
+        self.answering = what;
     }
 
     /// The same, for a session that is seen from beside, as one of many: what is kept back is answered all

@@ -61,6 +61,12 @@ impl Waiting {
         self.open.recent.len() + self.open.older.len()
     }
 
+    /// The only request that waits.
+    pub(super) fn only(&self) -> Option<&Asked> {
+        let mut all = self.open.recent.values().chain(self.open.older.values());
+        all.next().filter(|_| self.count() == 1)
+    }
+
     /// Remembers a request of this exchange.
     pub(super) fn add(&mut self, exchange: u64, id: &str, asked: Asked) {
         if id.len() <= MAX_ID {

@@ -277,3 +277,40 @@ fn each_session_has_a_memory_of_its_own() {
     gateway.ask("DELETE", "/mcp", "mcp-session-id: a\r\n", "");
     assert!(passes("mcp-session-id: a\r\n"));
 }
+
+/// A server says so that it has forgotten a session, and clients begin a new one when they see the status.
+#[test]
+fn errors_without_an_id_pass_and_are_judged() {
+    let stub = Stub::start(|seen, out| {
+        let text = match seen.head.starts_with("GET") {
+            true => "no stream",
+            false => "session not found: hunter2",
+        };
+        let error =
+            json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": text}});
+        out.respond(
+            "404 Not Found",
+            "content-type: application/json\r\n",
+            error.to_string().as_bytes(),
+        );
+    });
+    for policy in [JUDGED, RULES] {
+        let gateway = Gateway::before(policy, &stub);
+        let answer = gateway.post(&call(1, "read"));
+        assert_eq!(answer.status, 404, "{answer:?}");
+        assert!(
+            answer.text().contains("session not found: hunter2"),
+            "{answer:?}"
+        );
+        let answer = gateway.ask("GET", "/mcp", "accept: text/event-stream\r\n", "");
+        assert_eq!(answer.status, 404, "{answer:?}");
+        assert!(answer.text().contains("no stream"), "{answer:?}");
+    }
+    // It answers the call that came with it.
+    let rule = "[[rule]]\nid = \"a\"\non = [\"response\"]\nwhen = { tool = \"env\" }\naction = \"block\"\n";
+    let gateway = Gateway::before(rule, &stub);
+    assert!(gateway.post(&call(2, "read")).text().contains("hunter2"));
+    let answer = gateway.post(&call(3, "env"));
+    assert!(!answer.text().contains("hunter2"), "{answer:?}");
+    assert_eq!(gateway.decisions().len(), 1);
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Forward, Handled, Session};
+use super::{Answering, Forward, Handled, Session};
 use crate::mcp::ambiguity::{self, Place};
 use crate::mcp::message::{self, Irregularity, Message, Parsed, Payload};
 use crate::mcp::method::MethodName;
@@ -267,12 +267,17 @@ impl Judge<'_> {
             Message::Response(response) => (Kind::Response, None, Some(response.outcome)),
         };
         let id = message.id().map(|id| id.0);
-        let asked = match kind {
-            Kind::Response => {
+        let (asked, is_related) = match (kind, id) {
+            (Kind::Response, Some(id)) => {
                 let exchange = self.session.exchange;
-                id.and_then(|id| self.waiting(self.direction.reverse()).take(exchange, id))
+                let asked = self.waiting(self.direction.reverse()).take(exchange, id);
+                let is_related = asked.is_some();
+                (asked, is_related)
             }
-            _ => None,
+            (Kind::Response, None) if matches!(outcome, Some(Outcome::Error(_))) => {
+                self.without_id()
+            }
+            _ => (None, false),
         };
         let view = params.map(view::Params::read);
         let own_tool = view.as_ref().and_then(|view| view.name.as_deref());
@@ -282,7 +287,7 @@ impl Judge<'_> {
             .method()
             .or(asked.as_ref().map(|asked| &*asked.method));
         let tool = own_tool.or(asked.as_ref().and_then(|asked| asked.tool.as_deref()));
-        let doubt = self.doubt(member, kind, asked.is_some());
+        let doubt = self.doubt(member, kind, is_related);
         let policy = Arc::clone(&self.session.policy);
         let seen = Situation {
             time: self.time,
@@ -327,6 +332,19 @@ impl Judge<'_> {
         });
         handled.copies = forks.map(|rule| (*rule, member.text.to_owned())).collect();
         handled
+    }
+
+    /// What an error without an id answers, and whether that is known.
+    fn without_id(&self) -> (Option<Asked>, bool) {
+        let session = &self.session;
+        let waiting = &session.waiting[self.direction.reverse() as usize];
+        let asked = match &session.answering {
+            Answering::Nothing => return (None, true),
+            Answering::Request(id) => waiting.peek(session.exchange, id),
+            Answering::Unknown if waiting.count() == 0 => return (None, true),
+            Answering::Unknown => waiting.only(),
+        };
+        (asked.cloned(), asked.is_some())
     }
 
     fn waiting(&mut self, direction: Direction) -> &mut Waiting {

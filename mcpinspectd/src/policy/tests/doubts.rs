@@ -221,3 +221,29 @@ fn a_listing_that_can_be_read_twice_is_refused_where_tools_are_hidden() {
     );
     assert_eq!(became.actions(), ["refuse"]);
 }
+
+/// What a server could not read, it answers without an id.
+#[test]
+fn an_error_without_an_id_answers_what_waits() {
+    let policy = r#"
+        [[rule]]
+        id = "no-env"
+        on = ["response"]
+        when = { tool = "env" }
+        action = "block"
+    "#;
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no key"}}"#;
+    let mut tried = Tried::new(policy);
+    assert_eq!(tried.say(TO_CLIENT, error).text(), error);
+    assert!(tried.calls(1, "env"));
+    let became = tried.say(TO_CLIENT, error);
+    assert_eq!(became.actions(), ["block"]);
+    assert_eq!(became.passed, None);
+    // Either may be meant.
+    assert!(tried.calls(2, "x"));
+    assert_eq!(tried.say(TO_CLIENT, error).passed, None);
+    // A result without an id is nobody's.
+    let mut tried = Tried::new(policy);
+    let result = error.replace("error", "result");
+    assert_eq!(tried.say(TO_CLIENT, result).passed, None);
+}

@@ -6,7 +6,7 @@ use mcpinspectd::model::{Direction, Timestamp};
 use mcpinspectd::policy::Policy;
 use mcpinspectd::policy::examine::Examiner;
 use mcpinspectd::policy::record::Record;
-use mcpinspectd::policy::session::{Handled, Session};
+use mcpinspectd::policy::session::{Answering, Handled, Session};
 use mcpinspectd::policy::situation::Parties;
 
 use serde_json::value::RawValue;
@@ -107,13 +107,14 @@ impl Judge {
 
     /// Judges what stands between two newlines.
     pub fn frame<'f>(&self, direction: Direction, frame: &'f [u8]) -> Handled<'f> {
-        self.frame_of(0, direction, frame)
+        self.frame_of(0, &Answering::Unknown, direction, frame)
     }
 
-    /// Judges a frame that belongs to an exchange; see [`Session::enter`].
+    /// Judges a frame that belongs to an exchange; see [`Session::enter`] and [`Session::answering`].
     pub fn frame_of<'f>(
         &self,
         exchange: u64,
+        answering: &Answering,
         direction: Direction,
         frame: &'f [u8],
     ) -> Handled<'f> {
@@ -137,6 +138,7 @@ impl Judge {
                 state.session.note_consents(consents);
             }
         }
+        state.session.answering(answering.clone());
         let handled = state.session.handle(direction, frame, time, &findings);
         drop(state);
         let effects = &self.bench.effects;

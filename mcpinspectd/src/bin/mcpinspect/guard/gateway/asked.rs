@@ -7,7 +7,7 @@ use hyper::body::Bytes;
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, Response, StatusCode, Uri};
 use mcpinspectd::model::Direction;
-use mcpinspectd::policy::session::{Forward, Handled};
+use mcpinspectd::policy::session::{Answering, Forward, Handled};
 use tokio::time::timeout;
 
 use super::blocks;
@@ -59,7 +59,13 @@ pub enum Passed {
 /// Judges a frame.
 pub fn judged(asked: &Asked, direction: Direction, frame: &[u8]) -> Judged {
     let judge = || {
-        let handled = asked.party.judge.frame_of(asked.exchange, direction, frame);
+        let answering = match (asked.said.requests.is_empty(), asked.said.only()) {
+            (true, _) => Answering::Nothing,
+            (false, Some(id)) => Answering::Request(id.into()),
+            (false, None) => Answering::Unknown,
+        };
+        let judge = &asked.party.judge;
+        let handled = judge.frame_of(asked.exchange, &answering, direction, frame);
         let Handled {
             forward,
             replies,
