@@ -5,6 +5,7 @@
 mod crowd;
 #[path = "../support/folder.rs"]
 mod folder;
+mod forward;
 mod heads;
 mod judged;
 mod load;
@@ -68,26 +69,26 @@ struct Gateway {
 
 impl Gateway {
     fn start(policy: &str, upstream: &str, options: &[&str]) -> Self {
-        Self::start_with(policy, upstream, options, None)
+        Self::start_with(policy, &[&["--upstream", upstream], options].concat(), None)
+    }
+
+    /// A forward proxy.
+    fn forward(policy: &str, options: &[&str]) -> Self {
+        Self::start_with(policy, &[&["--forward"], options].concat(), None)
     }
 
     /// One that trusts this authority.
     fn trusting(policy: &str, upstream: &str, authority: &Path) -> Self {
-        Self::start_with(policy, upstream, &[], Some(authority))
+        Self::start_with(policy, &["--upstream", upstream], Some(authority))
     }
 
-    fn start_with(
-        policy: &str,
-        upstream: &str,
-        options: &[&str],
-        authority: Option<&Path>,
-    ) -> Self {
+    fn start_with(policy: &str, options: &[&str], authority: Option<&Path>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p.toml");
         std::fs::write(&path, policy).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_mcpinspect"));
         command
-            .args(["guard", "--listen", "127.0.0.1:0", "--upstream", upstream])
+            .args(["guard", "--listen", "127.0.0.1:0"])
             .arg("--policy")
             .arg(path)
             .arg("--log")

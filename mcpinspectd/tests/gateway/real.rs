@@ -41,7 +41,7 @@ when = { method = "elicitation/create" }
 action = "block"
 "#;
 
-fn server(folder: &Folder, transport: &str) -> Running {
+pub fn server(folder: &Folder, transport: &str) -> Running {
     let program = folder.path("server.py");
     Running::start(Command::new(python()).arg(program).arg(transport))
 }

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use super::answer;
 use super::asked::{Asked, Passed, judged};
 use super::body::Flow;
+use super::front::Front;
 use super::heads::{self, METHOD, NAME, SESSION};
 use super::hub::Hub;
 use super::params;
@@ -44,8 +45,12 @@ struct Refusal {
 type Refused = Box<Refusal>;
 
 /// Serves a request.
-pub async fn serve(hub: Arc<Hub>, peer: IpAddr, request: Request<Incoming>) -> Response<Flow> {
+pub async fn serve(front: &Front, peer: IpAddr, request: Request<Incoming>) -> Response<Flow> {
     let (head, body) = request.into_parts();
+    let hub = match front.hub(&head) {
+        Ok(hub) => hub,
+        Err(refused) => return *refused,
+    };
     let shown = refusals::Request::of(&head);
     match exchange(Arc::clone(&hub), peer, head, body).await {
         Ok(response) => response,

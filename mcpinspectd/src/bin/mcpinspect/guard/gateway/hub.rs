@@ -17,7 +17,18 @@ use super::sessions::{Full, Key, Party, Table};
 use super::upstream::Upstream;
 use crate::guard::judge::{Bench, Judge};
 
-/// What all connections share.
+/// What all servers share.
+#[derive(Clone)]
+pub struct Shared {
+    pub room: Arc<Room>,
+    /// Most sessions with a server.
+    pub sessions: usize,
+    pub bench: Arc<Bench>,
+    /// Turns true at the end.
+    pub ending: watch::Receiver<bool>,
+}
+
+/// What all connections to a server share.
 pub struct Hub {
     pub upstream: Upstream,
     pub gate: Gate,
@@ -36,20 +47,14 @@ pub struct Hub {
 pub type Place = (Arc<Party>, u64);
 
 impl Hub {
-    pub fn new(
-        upstream: Upstream,
-        gate: Gate,
-        (sessions, room): (usize, usize),
-        (bench, parties): (Arc<Bench>, Parties),
-        ending: watch::Receiver<bool>,
-    ) -> Self {
+    pub fn new(upstream: Upstream, gate: Gate, shared: &Shared, parties: Parties) -> Self {
         Self {
             upstream,
             gate,
-            table: Table::new(sessions),
-            room: Room::new(room),
-            ending,
-            bench,
+            table: Table::new(shared.sessions),
+            room: Arc::clone(&shared.room),
+            ending: shared.ending.clone(),
+            bench: Arc::clone(&shared.bench),
             parties,
             refusals: Refusals::default(),
             exchanges: AtomicU64::new(1),

@@ -1,6 +1,6 @@
-//! `mcpinspect guard --listen`: a server on HTTP behind a policy, as a reverse proxy.
+//! `mcpinspect guard --listen`: servers on HTTP behind a policy, as a reverse or forward proxy.
 //!
-//! Clients use the gateway's address in the place of the server's, with the same paths. What they post is
+//! Clients use the gateway's address in the place of the server's, with the same paths, or as their proxy. What they post is
 //! judged before it goes to the server, and what the server answers before it comes to them, be it JSON or a
 //! stream of events. What no rule concerns passes byte for byte; only what belongs to the connection does not.
 //!
@@ -15,7 +15,7 @@
 //! - `heads`, `params`, `body`, `blocks`, `said`, `reply`: fields, bodies, events, and what they say
 //! - `refusals`: what does not come in
 //! - `sessions`, `room`: what is remembered, and how much
-//! - `upstream`: the server
+//! - `front`, `upstream`: which server, and the way to it
 //! - `hub`: what all connections share
 
 mod answer;
@@ -23,6 +23,7 @@ mod asked;
 mod blocks;
 mod body;
 mod exchange;
+mod front;
 mod gate;
 mod heads;
 mod hub;
@@ -50,14 +51,19 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 
+use self::front::{Forward, Front};
 use self::gate::Gate;
-use self::hub::Hub;
+use self::hub::{Hub, Shared};
+use self::room::Room;
 use self::upstream::Upstream;
 use super::judge::Bench;
 use crate::policy::zone;
 
 /// Longest time for a connection to the server to be made.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// Where a forward proxy itself never goes.
+const NOWHERE: &str = "http://localhost/";
 
 /// The options of the gateway.
 #[derive(clap::Args)]
@@ -66,13 +72,20 @@ pub struct Options {
     #[arg(
         long,
         value_name = "ADDRESS",
-        requires = "upstream",
+        requires = "target",
         conflicts_with = "command"
     )]
     pub listen: Option<SocketAddr>,
     /// The server's URL, with `--listen`. Clients use its path at the address of `--listen`.
-    #[arg(long, value_name = "URL", requires = "listen")]
+    #[arg(long, value_name = "URL", requires = "listen", group = "target")]
     upstream: Option<String>,
+    /// With `--listen`, be a forward proxy: clients that use it as their proxy for http URLs (`http_proxy`) reach
+    /// the servers that they name, each under the name of its host.
+    #[arg(long, requires = "listen", group = "target", conflicts_with = "server")]
+    forward: bool,
+    /// A server that clients of `--forward` may reach, as `HOST` or `HOST:PORT`. Without it, all.
+    #[arg(long, value_name = "SERVER", requires = "forward")]
+    to: Vec<String>,
     /// Listen at an address that other machines reach. The gateway asks nobody who they are, and does not
     /// encrypt.
     #[arg(long, requires = "listen")]
@@ -108,9 +121,7 @@ impl Options {
     /// The host of the server, which names it where nothing else does.
     pub fn host(&self) -> Option<String> {
         let url: Uri = self.upstream.as_deref()?.parse().ok()?;
-        let host = url.host()?;
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        Some(bare.to_owned())
+        Some(front::bare(url.host()?).to_owned())
     }
 
     /// Serves until it is asked to stop.
@@ -126,7 +137,12 @@ impl Options {
                 listen.ip()
             );
         }
-        let url = self.upstream.as_deref().unwrap_or_default();
+        if self.forward && self.allow_remote && self.to.is_empty() {
+            bail!(
+                "other machines could reach every server that this one reaches: name those that they may, with `--to`"
+            );
+        }
+        let url = self.upstream.as_deref().unwrap_or(NOWHERE);
         let upstream = Upstream::new(url, CONNECT, Duration::from_secs(self.timeout))?;
         let endpoint = upstream.endpoint().clone();
         let parties = Parties {
@@ -139,20 +155,30 @@ impl Options {
         let place = socket.local_addr()?;
         have_many_descriptors();
         let (end, ending) = watch::channel(false);
-        let hub = Hub::new(
-            upstream,
-            Gate::new(&self.allow_host, &self.allow_origin),
-            (self.max_sessions.max(1), self.max_memory.max(1) << 20),
-            (bench, parties),
-            ending,
-        );
+        let shared = Shared {
+            room: Room::new(self.max_memory.max(1) << 20),
+            sessions: self.max_sessions.max(1),
+            bench,
+            ending: ending.clone(),
+        };
+        let front = if self.forward {
+            let origins = &self.allow_origin;
+            let forward = Forward::new(shared, upstream, &self.to, origins, parties);
+            Front::Forward(Box::new(forward))
+        } else {
+            let gate = Gate::new(&self.allow_host, &self.allow_origin);
+            Front::Reverse(Arc::new(Hub::new(upstream, gate, &shared, parties)))
+        };
         let runtime = Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.context("cannot start what HTTP needs")?;
         let served = runtime.block_on(async move {
             let signals = serve::Signals::new().context("cannot handle signals")?;
-            let path = endpoint.path_and_query().map_or("/", |path| path.as_str());
+            let path = match self.forward {
+                true => "",
+                false => endpoint.path_and_query().map_or("/", |path| path.as_str()),
+            };
             terminal::print(|out| writeln!(out, "http://{place}{path}"))?;
-            serve::serve(socket, Arc::new(hub), signals, end).await
+            serve::serve(socket, Arc::new(front), &ending, signals, end).await
         });
         // What does not end in time is not waited for.
         runtime.shutdown_background();

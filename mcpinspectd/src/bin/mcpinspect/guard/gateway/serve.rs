@@ -21,7 +21,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::body::Flow;
 use super::exchange;
-use super::hub::Hub;
+use super::front::Front;
 use super::refusals;
 use super::wire::Wire;
 
@@ -62,7 +62,8 @@ impl Signals {
 /// Serves until a signal comes, and then ends what is under way. A second signal ends it at once.
 pub async fn serve(
     socket: TcpListener,
-    hub: Arc<Hub>,
+    front: Arc<Front>,
+    ending: &watch::Receiver<bool>,
     mut signals: Signals,
     end: watch::Sender<bool>,
 ) -> anyhow::Result<()> {
@@ -78,13 +79,13 @@ pub async fn serve(
         };
         tokio::select! {
             () = signals.next() => break,
-            _ = sweep.tick() => hub.table.forget_idle(),
+            _ = sweep.tick() => front.sweep(),
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             (permit, accepted) = next => match accepted {
                 Ok((stream, _)) => {
-                    let hub = Arc::clone(&hub);
+                    let (front, ending) = (Arc::clone(&front), ending.clone());
                     connections.spawn(async move {
-                        connection(stream, hub).await;
+                        connection(stream, front, ending).await;
                         drop(permit);
                     });
                 }
@@ -106,15 +107,14 @@ pub async fn serve(
     Ok(())
 }
 
-async fn connection(stream: TcpStream, hub: Arc<Hub>) {
+async fn connection(stream: TcpStream, front: Arc<Front>, mut ending: watch::Receiver<bool>) {
     let Ok(peer) = stream.peer_addr() else { return };
     // What is written is a whole message or event.
     let _ = stream.set_nodelay(true);
-    let mut ending = hub.ending.clone();
-    let own = Arc::clone(&hub);
+    let own = Arc::clone(&front);
     let service = service_fn(move |request: Request<Incoming>| {
-        let hub = Arc::clone(&hub);
-        async move { Ok::<Response<Flow>, io::Error>(exchange::serve(hub, peer.ip(), request).await) }
+        let front = Arc::clone(&front);
+        async move { Ok::<Response<Flow>, io::Error>(exchange::serve(&front, peer.ip(), request).await) }
     });
     let wire = Wire::new(stream);
     let anomaly = wire.anomaly();

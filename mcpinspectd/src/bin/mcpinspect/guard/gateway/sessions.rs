@@ -70,6 +70,11 @@ impl Table {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether no session is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.known().is_empty()
+    }
+
     /// The session of this name, if it is known.
     pub fn find(&self, key: &Key) -> Option<Arc<Party>> {
         let mut known = self.known();

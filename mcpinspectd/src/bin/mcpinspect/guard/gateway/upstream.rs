@@ -42,6 +42,18 @@ impl Upstream {
         })
     }
 
+    /// The server at another URL, reached in the same way.
+    ///
+    /// # Errors
+    /// It is no URL of HTTP.
+    pub fn to(&self, url: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            endpoint: Endpoint::new(url, &[])?.uri().clone(),
+            client: self.client.clone(),
+            wait: self.wait,
+        })
+    }
+
     /// The URL that was given.
     pub fn endpoint(&self) -> &Uri {
         &self.endpoint
