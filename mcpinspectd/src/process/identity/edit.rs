@@ -350,16 +350,14 @@ impl<'t> Start<'t> {
             let gone = self.command.at.start..own_word.at.start;
             return with(self.text, vec![(gone, String::new())]);
         }
-        let command = self.text[own_word.at.clone()].to_owned();
-        let gone = match words.get(own + 1) {
-            Some(next) => first.at.start..next.at.start,
-            None if self.was_added(list, *key, first.at.start, own_word.at.end) => {
-                self.command.at.end..list.end
-            }
-            None => first.at.start..own_word.at.end,
-        };
-        let command = (self.command.at.clone(), command);
-        with(self.text, vec![command, (gone, String::new())])
+        let added = self.was_added(list, *key, first.at.start, own_word.at.end);
+        without_guard(
+            self.text,
+            &self.command,
+            words,
+            own,
+            added.then_some(list.end),
+        )
     }
 
     /// Whether the list of arguments was put in with the guard.
@@ -371,6 +369,28 @@ impl<'t> Start<'t> {
             && text.get(key..first) == Some("\"args\": [ ")
             && text.get(last..list.end) == Some(" ]")
     }
+}
+
+/// A text in which the server's own command, the word `own` of the guard's arguments, stands in the guard's place.
+/// `added` is where the list of arguments ends, if it was put in with the guard: it goes, too, unless the server
+/// has arguments by now.
+fn without_guard(
+    text: &str,
+    command: &Word,
+    words: &[Word],
+    own: usize,
+    added: Option<usize>,
+) -> String {
+    let (Some(first), Some(own_word)) = (words.first(), words.get(own)) else {
+        return text.to_owned();
+    };
+    let gone = match (words.get(own + 1), added) {
+        (Some(next), _) => first.at.start..next.at.start,
+        (None, Some(end)) => command.at.end..end,
+        (None, None) => first.at.start..own_word.at.end,
+    };
+    let own = text[own_word.at.clone()].to_owned();
+    with(text, vec![(command.at.clone(), own), (gone, String::new())])
 }
 
 /// The members of an object that matter, and where their values stand in `whole`.

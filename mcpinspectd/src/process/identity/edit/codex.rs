@@ -9,7 +9,9 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Change, EditError, Edited, EditedServer, Outcome, Word, blanks_before, with};
+use super::{
+    Change, EditError, Edited, EditedServer, Outcome, Word, blanks_before, with, without_guard,
+};
 use crate::process::identity::config_file::{CODEX, MAX_SERVERS};
 use crate::process::launcher;
 
@@ -227,16 +229,14 @@ impl<'t> Start<'t> {
         let (Some(first), Some(own_word)) = (words.first(), words.get(own)) else {
             return self.text.to_owned();
         };
-        let command = self.text[own_word.at.clone()].to_owned();
-        let gone = match words.get(own + 1) {
-            Some(next) => first.at.start..next.at.start,
-            None if self.was_added(list, *key, first.at.start, own_word.at.end) => {
-                self.command.at.end..list.end
-            }
-            None => first.at.start..own_word.at.end,
-        };
-        let command = (self.command.at.clone(), command);
-        with(self.text, vec![command, (gone, String::new())])
+        let added = self.was_added(list, *key, first.at.start, own_word.at.end);
+        without_guard(
+            self.text,
+            &self.command,
+            words,
+            own,
+            added.then_some(list.end),
+        )
     }
 
     /// Whether the list of arguments was put in with the guard.
