@@ -18,8 +18,8 @@ mod wrapper;
 pub(super) use wrapper::is_wrapper;
 
 use grammar::{
-    DOCKER_FLAGS, INTERPRETERS, PROJECT_TOOLS, RUNNERS, SHELL_VALUES, SHELLS, SURROUNDINGS,
-    UV_VALUES, behind, is_command_option, positional, program, shell_words,
+    DOCKER_FLAGS, INTERPRETERS, MAX_DEPTH, PROJECT_TOOLS, RUNNERS, SHELL_VALUES, SHELLS,
+    SURROUNDINGS, UV_VALUES, behind, is_command_option, positional, program, shell_words,
 };
 use wrapper::{called, is_shim};
 
@@ -66,9 +66,6 @@ pub(super) struct Invocation {
     /// Whether the arguments come from a process title, where blanks no longer separate them reliably.
     pub(super) from_title: bool,
 }
-
-/// How deeply launchers may nest (`env` in `sh -c` in `uv run` …).
-const MAX_DEPTH: usize = 6;
 
 /// Finds what a process runs from its arguments and its executable's path; `links` finds the packages
 /// behind commands.

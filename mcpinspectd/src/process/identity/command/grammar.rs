@@ -4,6 +4,9 @@
 use crate::process::launcher::file_name;
 pub(super) use crate::process::launcher::{program, script_launcher};
 
+/// How deeply launchers may nest (`env` in `sh -c` in `uv run` …).
+pub(super) const MAX_DEPTH: usize = 6;
+
 /// Options of npx and related launchers that take a value.
 pub(super) const NPM_VALUES: &[&str] = &[
     "-p",

@@ -1,10 +1,9 @@
 //! Launchers: which processes only start what serves.
 
-use super::MAX_DEPTH;
 use super::grammar::{
-    LAUNCHED_BY_PYTHON, NODE_VALUES, PREFIXES, PROJECT_TOOLS, PYTHON_VALUES, RUNNERS, SHELL_VALUES,
-    SHELLS, SURROUNDED_BY_NODE, SURROUNDINGS, hosted, is_command_option, positional, program,
-    script_launcher,
+    LAUNCHED_BY_PYTHON, MAX_DEPTH, NODE_VALUES, PREFIXES, PROJECT_TOOLS, PYTHON_VALUES, RUNNERS,
+    SHELL_VALUES, SHELLS, SURROUNDED_BY_NODE, SURROUNDINGS, hosted, is_command_option, positional,
+    program, script_launcher,
 };
 use crate::process::launcher::behind_guard;
 
