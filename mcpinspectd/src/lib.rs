@@ -40,6 +40,7 @@
 //! );
 //! ```
 
+pub mod approvals;
 pub mod backoff;
 pub mod bell;
 pub mod build;

@@ -46,6 +46,9 @@ action = "block"
 /// How long a decision may take until it counts in a guard. Less than what an answer holds at most.
 const SOON: Duration = Duration::from_secs(4);
 
+/// How long a list that was replaced may take until it counts: files have to come to rest first.
+const LIST: Duration = Duration::from_secs(15);
+
 struct Place {
     directory: TempDir,
     bus: String,
@@ -160,13 +163,17 @@ impl Conversation {
 
     /// Asks until these tools are offered.
     fn wait_for(&mut self, expected: &[&str]) -> Result<()> {
+        self.wait(expected, SOON)
+    }
+
+    fn wait(&mut self, expected: &[&str], limit: Duration) -> Result<()> {
         let start = Instant::now();
         loop {
             let names = self.list()?;
             if names == expected {
                 return Ok(());
             }
-            ensure!(start.elapsed() < SOON, "{names:?}");
+            ensure!(start.elapsed() < limit, "{names:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -296,5 +303,172 @@ fn without_a_daemon_the_guard_says_what_its_rules_do() -> Result<()> {
         talk.end()?
             .contains("count as approved (--on-failure open)")
     );
+    Ok(())
+}
+
+/// `mcpinspect` with these arguments.
+fn mcpinspect(arguments: &[&str]) -> Result<std::process::Output> {
+    let mut command = Command::new(places::program("mcpinspect")?);
+    Ok(command.args(arguments).stdin(Stdio::null()).output()?)
+}
+
+/// One machine's registry and the key that signs, and another machine that follows the list.
+struct Fleet {
+    signs: State,
+    follows: State,
+    folder: TempDir,
+    name: String,
+}
+
+impl Fleet {
+    fn new(bus: &Bus, name: &str) -> Result<Self> {
+        let fleet = Self {
+            signs: State::new()?,
+            follows: State::on(bus)?,
+            folder: tempfile::tempdir()?,
+            name: name.to_owned(),
+        };
+        let made = mcpinspect(&["fleet", "keygen", "--no-password", &fleet.path("fleet.key")])?;
+        ensure!(made.status.success(), "{made:?}");
+        let configuration = fleet.follows.configuration();
+        let section = format!(
+            "\n[approvals]\npath = {:?}\nkeys = [{:?}]\n",
+            fleet.path("there"),
+            fleet.path("fleet.pub")
+        );
+        let text = std::fs::read_to_string(&configuration)? + &section;
+        std::fs::write(&configuration, text)?;
+        std::fs::create_dir(fleet.path("there"))?;
+        Ok(fleet)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// `fleet approve` or `fleet revoke` of the tool.
+    fn decide(&self, action: &str, more: &[&str]) -> Result<()> {
+        let (list, key) = (self.path("fleet.json"), self.path("fleet.key"));
+        let mut arguments = vec!["fleet", action, &self.name, "read"];
+        arguments.extend(["--by", "carol", "--list", &list, "--key", &key]);
+        arguments.extend(more);
+        let decided = mcpinspect(&arguments)?;
+        ensure!(decided.status.success(), "{decided:?}");
+        Ok(())
+    }
+
+    /// Brings the list to the other machine; the signature comes late.
+    fn bring(&self, change: impl Fn(String) -> String) -> Result<()> {
+        let list = change(std::fs::read_to_string(self.path("fleet.json"))?);
+        std::fs::write(self.path("there/fleet.json"), list)?;
+        std::thread::sleep(Duration::from_millis(50));
+        let (from, to) = ("fleet.json.minisig", "there/fleet.json.minisig");
+        std::fs::copy(self.path(from), self.path(to))?;
+        Ok(())
+    }
+
+    /// The tool as the other machine lists it.
+    fn listed(&self) -> Result<Value> {
+        let configuration = self.follows.configuration().display().to_string();
+        let listed = mcpinspect(&["tools", &self.name, "--json", "--config", &configuration])?;
+        let tools: Vec<Value> = serde_json::from_slice(&listed.stdout)?;
+        let mut tools = tools.into_iter();
+        let tool = tools.find(|tool| tool["tool_name"] == "read");
+        tool.context("the tool is not listed")
+    }
+}
+
+fn is_policy(name: &str, decision: &str) -> impl Fn(&Value) -> bool {
+    move |event: &Value| {
+        event["type"] == "mcp_policy"
+            && event["decision"] == *decision
+            && event["by"] == "list"
+            && (event["server_id"] == *name || event["server_id"] == "*")
+    }
+}
+
+#[test]
+fn a_signed_list_approves_on_other_machines_until_it_revokes() -> Result<()> {
+    let bus = Bus::start()?;
+    let place = Place::new("signed", &bus.address())?;
+    let name = place.name.as_str();
+    let fleet = Fleet::new(&bus, name)?;
+    let new = [("read", "Reads, since today.")];
+    let is_read = |event: &Value| event["server_id"] == *name && event["tool_name"] == "read";
+
+    // Someone reads the new definition on one machine, and approves it for all.
+    let mut daemon = Daemon::start(&fleet.signs)?;
+    place.offer(&new)?;
+    place.talk(&["--on-failure", "open"])?.list()?;
+    daemon.event("for the tool", is_read)?;
+    daemon.stop()?;
+    let configuration = fleet.signs.configuration().display().to_string();
+    let reason = ["--config", &configuration, "--reason", "read it"];
+    fleet.decide("approve", &reason)?;
+
+    // On the other machine, the first definition was never approved.
+    place.offer(&[("read", "Reads.")])?;
+    let mut daemon = Daemon::start(&fleet.follows)?;
+    let mut talk = place.talk(&[])?;
+    ensure!(talk.list()?.is_empty());
+    daemon.event("for the tool", is_read)?;
+    fleet.bring(|list| list)?;
+    daemon.event("for the list", is_policy(name, "accept"))?;
+    // The very listing that brings the change offers it, and nobody is alarmed.
+    place.offer(&new)?;
+    ensure!(talk.list()? == ["read"] && talk.passes("read")?);
+    let approved = daemon.event("for the approval", is_policy(name, "approve"))?;
+    ensure!(
+        approved["reason"] == "carol: read it (list fleet, serial 1)",
+        "{approved}"
+    );
+    let listed = fleet.listed()?;
+    ensure!(listed["status"] == "approved", "{listed}");
+    ensure!(listed["listed"] == approved["reason"], "{listed}");
+    let events = fleet.follows.events()?;
+    let mut alarms = events
+        .iter()
+        .filter(|event| event["type"] == "mcp_tool_changed");
+    ensure!(!alarms.any(is_read), "{events:?}");
+
+    // A list that someone changed on the way is refused, and changes nothing.
+    fleet.bring(|list| list.replace("carol", "mallory"))?;
+    let refused = daemon.event("for the refusal", is_policy(name, "refuse"))?;
+    ensure!(
+        refused["reason"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("changed afterwards"),
+        "{refused}"
+    );
+    ensure!(talk.list()? == ["read"]);
+
+    // What is revoked is changed again, and an older list does not bring it back.
+    let old = std::fs::read_to_string(fleet.path("fleet.json"))?;
+    let old_signature = std::fs::read_to_string(fleet.path("fleet.json.minisig"))?;
+    fleet.decide("revoke", &["--reason", "it sends mails"])?;
+    fleet.bring(|list| list)?;
+    let revoked = daemon.event("for the revocation", is_policy(name, "revoke"))?;
+    ensure!(
+        revoked["reason"] == "carol: it sends mails (list fleet, serial 2)",
+        "{revoked}"
+    );
+    talk.wait(&[], LIST)?;
+    ensure!(fleet.listed()?["status"] == "changed");
+    std::fs::write(fleet.path("there/fleet.json"), old)?;
+    std::fs::write(fleet.path("there/fleet.json.minisig"), old_signature)?;
+    daemon.event("for the refusal of the older", |event| {
+        is_policy(name, "refuse")(event)
+            && event["reason"]
+                .as_str()
+                .is_some_and(|why| why.contains("older"))
+    })?;
+    ensure!(talk.list()?.is_empty());
+    // The next session is told that the tool is not what was accepted.
+    place.talk(&[])?.list()?;
+    daemon.event("for the change", |event| {
+        event["type"] == "mcp_tool_changed" && is_read(event)
+    })?;
+    daemon.stop()?;
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use mcpinspectd::approvals::folder::{self as approvals, ApprovalFolder, News};
 use mcpinspectd::bell::Bell;
 use mcpinspectd::bus::Endpoint;
 use mcpinspectd::config::{Config, Tags};
@@ -146,7 +147,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         None
     });
     let metrics = config.metrics.clone();
+    let lists = approval_lists(&config);
     let host = DaemonHost {
+        lists,
         config,
         file: arguments.config.clone(),
         tags,
@@ -165,6 +168,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .context("cannot start a thread")?;
     pipeline.set_containment(containment);
     pipeline.set_policy(policy);
+    pipeline.look_at_approvals(Timestamp::now());
     let mut recorder = None;
     if let Some((messages, started)) = recording {
         pipeline = pipeline.with_messages(messages);
@@ -250,6 +254,12 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
+/// The signed lists of approved definitions.
+fn approval_lists(config: &Config) -> ApprovalFolder {
+    let kept = config.registry.path.with_file_name(approvals::KEPT);
+    ApprovalFolder::new(&config.approvals.path, &config.approvals.keys, &kept)
+}
+
 /// The registry's folder; made for root and the group that owns the parent, and nobody else.
 fn make_folder(registry: &Path) -> anyhow::Result<PathBuf> {
     let folder = registry.parent().unwrap_or(Path::new("."));
@@ -304,6 +314,7 @@ struct DaemonHost {
     tags: Arc<RwLock<Tags>>,
     rules: Rules,
     sinks: Sinks,
+    lists: ApprovalFolder,
 }
 
 impl Host for DaemonHost {
@@ -322,6 +333,7 @@ impl Host for DaemonHost {
         }
         *self.tags.write().unwrap_or_else(PoisonError::into_inner) = config.tags();
         self.rules.reload();
+        self.lists = approval_lists(&config);
         self.sinks.reopen();
         tracing::info!("configuration read again");
         Ok(Reloaded {
@@ -333,5 +345,9 @@ impl Host for DaemonHost {
 
     fn reload_rules(&mut self) {
         self.rules.reload();
+    }
+
+    fn approvals(&mut self, now: Timestamp) -> Option<News> {
+        self.lists.look(now)
     }
 }

@@ -6,6 +6,7 @@
 //! and the values that are allowed.
 //!
 //! - here: the settings, their defaults and how they are read
+//! - [`approvals`]: whose approvals count
 //! - [`size`]: sizes such as `16MiB`
 //! - [`tags`]: which processes are always watched, or never
 
@@ -21,9 +22,11 @@ use crate::keeping::{Content, Keep, KeepRule, KeepRules};
 use crate::model::ContainmentAction;
 use crate::registry::{RegistryLimits, Sharing};
 
+pub mod approvals;
 pub mod size;
 pub mod tags;
 
+pub use approvals::Approvals;
 pub use size::ByteSize;
 use tags::UserId;
 pub use tags::{Tag, TagAction, Tags};
@@ -46,6 +49,8 @@ pub struct Config {
     pub events: Events,
     /// What is remembered of tools.
     pub registry: Registry,
+    /// Which signed lists of approved definitions count.
+    pub approvals: Approvals,
     /// What is recorded of messages.
     pub store: Store,
     /// What findings lead to without a person's decision.
@@ -416,6 +421,7 @@ impl Config {
             discover: _,
             events,
             registry,
+            approvals: _,
             store,
             contain: _,
             policy: _,

@@ -46,6 +46,7 @@ fn the_packaged_file_says_what_the_defaults_are() {
         "share_pins",
         "items_per_user",
         "bytes_per_user",
+        "keys",
         "enabled",
         "content",
         "max_size",
@@ -136,7 +137,7 @@ fn mistakes_are_named_with_their_line() {
     insta::assert_snapshot!(error("[capture]\nring_size = '1MB'\n"), @r#"/etc/x.toml:2: invalid value: string "1MB", expected a size in bytes, such as 65536, "64KiB" or "16MiB""#);
     insta::assert_snapshot!(error("[limits]\n# x\nsessions = 0\n"), @r#"/etc/x.toml:3: sessions must be from 1 to 100000, and is 0"#);
     insta::assert_snapshot!(error("[limits]\nsessions = 'many'\n"), @r#"/etc/x.toml:2: expected a whole number"#);
-    insta::assert_snapshot!(error("[event]\n"), @r#"/etc/x.toml:1: unknown field `event`, expected one of `capture`, `discover`, `events`, `registry`, `store`, `contain`, `policy`, `metrics`, `limits`"#);
+    insta::assert_snapshot!(error("[event]\n"), @r#"/etc/x.toml:1: unknown field `event`, expected one of `capture`, `discover`, `events`, `registry`, `approvals`, `store`, `contain`, `policy`, `metrics`, `limits`"#);
     insta::assert_snapshot!(error("[[discover.tag]]\naction = 'exclude'\n"), @r#"/etc/x.toml:1: a tag needs at least one of `exe`, `command`, `user`, `cgroup`, `server`: without any it would fit every process"#);
     insta::assert_snapshot!(error("[[discover.tag]]\nexe = '/x'\n"), @r#"/etc/x.toml:1: missing field `action`"#);
     insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\nexe = '[x'\n"), @r#"/etc/x.toml:3: error parsing glob '[x': unclosed character class; missing ']'"#);

@@ -57,6 +57,6 @@ pub(super) fn taught(
             user,
             server: server.clone(),
         }),
-        DecisionKind::Unpin => None,
+        DecisionKind::Unpin | DecisionKind::Revoke => None,
     }
 }

@@ -1,8 +1,10 @@
 //! What the pipeline asks of the program around it.
 
 use super::shadow::ShadowPolicy;
+use crate::approvals::folder::News;
 use crate::contain::ContainmentPolicy;
 use crate::engine::AutoApproval;
+use crate::model::Timestamp;
 
 /// What of a configuration concerns the pipeline.
 #[derive(Clone, Debug, Default)]
@@ -27,4 +29,9 @@ pub trait Host {
 
     /// Reads rules and suppressions again.
     fn reload_rules(&mut self);
+
+    /// Looks at the signed lists of approved definitions, if that is due. Returns what is different.
+    fn approvals(&mut self, _now: Timestamp) -> Option<News> {
+        None
+    }
 }

@@ -29,6 +29,7 @@
 //! lead to the same events. People's requests are answered on that thread too, between two batches of
 //! records (`requests`).
 
+mod approvals;
 mod containment;
 mod host;
 mod leftovers;

@@ -71,6 +71,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
     /// Does what was asked since the last time. To be called often; `count` makes the account of the
     /// streams, if a caller asked for them.
     pub fn attend(&mut self, now: Timestamp, count: impl FnOnce() -> Account) {
+        self.look_at_approvals(now);
         let mut count = Some(count);
         let mut asking: Vec<SyncSender<CaptureStatus>> = Vec::new();
         while let Some(request) = self.requests.next() {

@@ -499,7 +499,10 @@ const TOOLS: View = View {
         text("kind", "item.kind", "`tool`, `instructions`, `server_info` or `program`").pushed(),
         text("tool", "item.name", "the tool's name; empty for other kinds").pushed(),
         text("status", "CASE WHEN item.removed_at IS NOT NULL THEN 'removed' WHEN item.pinned IS NULL THEN 'unpinned'
-              WHEN item.pinned <> item.current THEN 'changed' ELSE 'unchanged' END", "`unchanged`, `changed`, `removed` or `unpinned`"),
+              WHEN item.pinned <> item.current AND 'approve' IS NOT (SELECT said.decision FROM decision AS said
+                  WHERE said.item = item.id AND said.uid = -2 AND said.hash = item.current
+                  ORDER BY said.id DESC LIMIT 1) THEN 'changed'
+              ELSE 'unchanged' END", "`unchanged` (as pinned, or as a signed list approves), `changed`, `removed` or `unpinned`"),
         text("hash", "lower(hex(item.current))", "of the definition that was seen last"),
         text("pinned_hash", "nullif(lower(hex(item.pinned)), '')", "of the pinned definition"),
         time("pinned_at", "item.pinned_at", "when it was pinned"),
@@ -563,12 +566,12 @@ const DECISIONS: View = View {
         text(
             "decision",
             "decision.decision",
-            "what, such as `approve` or `reject`",
+            "what, such as `approve`, `reject` or `revoke`",
         ),
         integer(
             "decided_by",
             "decision.uid",
-            "the user who decided; -1 for a rule of the configuration",
+            "the user who decided; -1 for a rule of the configuration, -2 for a signed list",
         ),
         text("server", "item.server", "the server's name").pushed(),
         integer(

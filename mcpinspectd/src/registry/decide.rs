@@ -211,7 +211,7 @@ fn write(
     let pin = match kind {
         DecisionKind::Approve | DecisionKind::Pin => Some(Some(hash)),
         DecisionKind::Unpin | DecisionKind::Forget => Some(None),
-        DecisionKind::Reject => None,
+        DecisionKind::Reject | DecisionKind::Revoke => None,
     };
     DecisionWrite {
         owner: server.owner,

@@ -38,7 +38,7 @@ impl ItemKey {
 pub enum PinStatus {
     /// The item was never seen before; this definition is its pin now.
     New,
-    /// The definition is the pinned one.
+    /// The definition is the pinned one, or one that a signed list approves.
     AsPinned,
     /// The definition is not the pinned one.
     Changed {
@@ -52,7 +52,7 @@ pub enum PinStatus {
 /// How an item that was seen relates to what was accepted of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is what a person, or the configuration, decided on.
+    /// It is what a person, the configuration or a signed list decided on.
     Accepted,
     /// Nobody decided on it: it is what was seen first.
     FirstUse,
@@ -85,12 +85,14 @@ pub struct ItemView {
     pub last_seen: Timestamp,
     /// The last decision on it.
     pub last_decision: Option<Decision>,
+    /// By whom a signed list approves `current`, and why; `None` where none does.
+    pub listed: Option<String>,
 }
 
 impl ItemView {
-    /// Whether the definition seen last is not the accepted one.
+    /// Whether the definition seen last is not an accepted one.
     pub fn is_changed(&self) -> bool {
-        self.pinned.is_some_and(|pinned| pinned != self.current)
+        self.listed.is_none() && self.pinned.is_some_and(|pinned| pinned != self.current)
     }
 }
 
@@ -122,16 +124,19 @@ pub enum DecisionKind {
     Unpin,
     /// Remove the item with its pin and its definitions: when it is seen again, it is new.
     Forget,
+    /// Withdraw the approval of a list: the pin stays where it is.
+    Revoke,
 }
 
 impl DecisionKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Approve,
         Self::Reject,
         Self::Pin,
         Self::Unpin,
         Self::Forget,
+        Self::Revoke,
     ];
 
     /// The word used in the database and in events.
@@ -142,6 +147,7 @@ impl DecisionKind {
             Self::Pin => "pin",
             Self::Unpin => "unpin",
             Self::Forget => "forget",
+            Self::Revoke => "revoke",
         }
     }
 
@@ -158,6 +164,8 @@ pub enum DecidedBy {
     Person(u32),
     /// The configuration, which a person wrote before.
     Policy,
+    /// A signed list, which a person wrote elsewhere. The reason says who.
+    List,
 }
 
 impl DecidedBy {
@@ -165,7 +173,7 @@ impl DecidedBy {
     pub fn uid(self) -> Option<u32> {
         match self {
             Self::Person(uid) => Some(uid),
-            Self::Policy => None,
+            Self::Policy | Self::List => None,
         }
     }
 
@@ -174,6 +182,7 @@ impl DecidedBy {
         match self {
             Self::Person(_) => "person",
             Self::Policy => "policy",
+            Self::List => "list",
         }
     }
 }
@@ -182,7 +191,7 @@ impl fmt::Display for DecidedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Person(uid) => write!(f, "uid {uid}"),
-            Self::Policy => f.write_str("policy"),
+            Self::Policy | Self::List => f.write_str(self.as_str()),
         }
     }
 }
@@ -198,7 +207,7 @@ pub struct Decision {
     pub by: DecidedBy,
     /// When.
     pub time: Timestamp,
-    /// Why, in that person's words; for a policy, the condition that was met.
+    /// Why, in that person's words; for a policy, the condition that was met; for a list, who and why.
     pub reason: String,
 }
 

@@ -128,7 +128,7 @@ impl MemoryStorage {
             }
             Write::Evicted { owner, server, key } => {
                 let place = place(ServerOf::new(owner, &server), &key);
-                let goes = |item: &Item| item.decisions.is_empty() || owner == Owner::Earlier;
+                let goes = |item: &Item| !item.is_decided() || owner == Owner::Earlier;
                 if self.items.get(&place).is_some_and(goes) {
                     self.items.remove(&place);
                 }
@@ -317,6 +317,30 @@ impl Item {
         });
     }
 
+    /// Whether there is a decision on it, of a person or the policy.
+    fn is_decided(&self) -> bool {
+        let mut decisions = self.decisions.iter();
+        decisions.any(|one| one.decision.by != DecidedBy::List)
+    }
+
+    /// The standing approval of a definition by a list.
+    fn listing(&self, hash: DefinitionHash) -> Option<&Decision> {
+        let decisions = self.decisions.iter().map(|one| &one.decision);
+        let mut by_list = decisions.filter(|decision| decision.by == DecidedBy::List);
+        let last = by_list.rfind(|decision| decision.hash == Some(hash))?;
+        (last.kind == DecisionKind::Approve).then_some(last)
+    }
+
+    fn listed(&self) -> Vec<DefinitionHash> {
+        let hashes = self.decisions.iter().filter_map(|one| one.decision.hash);
+        let mut listed: Vec<_> = hashes
+            .filter(|hash| self.listing(*hash).is_some())
+            .collect();
+        listed.sort_unstable();
+        listed.dedup();
+        listed
+    }
+
     fn stored(&self, server: &Arc<str>, owner: Owner) -> StoredItem {
         let current = self.versions.iter().find(|one| one.hash == self.current);
         let texts = self.versions.iter();
@@ -330,7 +354,8 @@ impl Item {
             removed: self.removed_at.is_some(),
             last_seen: current.map(|version| version.last_seen).unwrap_or_default(),
             forgotten: self.forgotten,
-            decided: !self.decisions.is_empty(),
+            decided: self.is_decided(),
+            listed: self.listed(),
             texts: texts.collect(),
         }
     }
@@ -349,6 +374,7 @@ impl Item {
             first_seen: first_seen.unwrap_or_default(),
             last_seen: self.stored(server, owner).last_seen,
             last_decision: self.decisions.last().map(|one| one.decision.clone()),
+            listed: self.listing(self.current).map(|one| one.reason.clone()),
         }
     }
 }
@@ -488,7 +514,7 @@ impl Storage for MemoryStorage {
                 owner,
                 server: server.to_string(),
                 items: 1,
-                decided: u64::from(!item.decisions.is_empty()),
+                decided: u64::from(item.is_decided()),
                 versions: item.versions.len() as u64,
                 definition_bytes: seen.map(|version| version.definition.len() as u64).sum(),
                 first_seen: first_seen.unwrap_or_default(),

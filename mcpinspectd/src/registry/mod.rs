@@ -13,6 +13,7 @@
 //! - `pins`: the registry, and what it makes of a definition
 //! - `decide`: what people and the policy decide about items
 //! - `query`: reading the registry
+//! - `listed`, `follow_lists`: what signed lists approve for many machines, and what follows from it here
 //! - `room`: how much is kept of each owner, and what goes first
 //! - `names`: which name belongs to which server
 //! - `replaced`: when a name has gone over to another server
@@ -23,10 +24,12 @@
 pub mod canonical;
 mod decide;
 pub mod diff;
+mod follow_lists;
 mod hashes;
 mod item;
 mod kept_text;
 mod limits;
+mod listed;
 mod memory;
 mod names;
 pub mod owner;
@@ -43,6 +46,7 @@ pub use self::item::{
 };
 pub use self::kept_text::KeptText;
 pub use self::limits::{RegistryLimits, Shortage};
+pub use self::listed::Listed;
 pub use self::memory::MemoryStorage;
 pub use self::names::ServerNames;
 pub use self::owner::{Owner, ServerOf, Sharing};

@@ -10,6 +10,7 @@ use super::hashes::HashMemory;
 use super::item::{ItemKey, PinStatus, Standing};
 use super::kept_text::{KeptText, not_kept};
 use super::limits::{RegistryLimits, Shortage};
+use super::listed::Listed;
 use super::memory::MemoryStorage;
 use super::names::ServerNames;
 use super::owner::{Owner, ServerOf, Sharing};
@@ -70,6 +71,8 @@ pub struct Registry {
     pub(super) owners: BTreeMap<Owner, Holdings>,
     pub(super) items: usize,
     pub(super) limits: RegistryLimits,
+    /// What signed lists approve.
+    pub(super) listed: Listed,
     hashes: HashMemory,
     /// Names that were assigned, with their fingerprints.
     names: ServerNames,
@@ -106,6 +109,8 @@ pub(super) struct Item {
     removed: bool,
     pub(super) last_seen: Timestamp,
     pub(super) decided: bool,
+    /// Definitions that were recorded as approved by a list.
+    pub(super) listed: Vec<DefinitionHash>,
     /// Its texts, those not seen for longest first.
     pub(super) texts: Vec<KeptText>,
 }
@@ -147,6 +152,7 @@ impl Registry {
             owners: BTreeMap::new(),
             items: 0,
             limits: RegistryLimits::default(),
+            listed: Listed::default(),
             hashes: HashMemory::default(),
             names: ServerNames::known(names, Sharing::default()),
             writes: Vec::new(),
@@ -192,6 +198,7 @@ impl Registry {
             last_seen,
             forgotten,
             decided,
+            listed,
             texts,
         } = stored;
         if forgotten {
@@ -203,6 +210,7 @@ impl Registry {
             removed,
             last_seen,
             decided,
+            listed,
             texts,
         };
         let holdings = self.owners.entry(owner).or_default();
@@ -251,7 +259,7 @@ impl Registry {
             match self.item_mut(server, &stored.key) {
                 Some(item) => {
                     item.pinned = stored.pinned;
-                    item.decided = true;
+                    item.decided |= stored.decided;
                 }
                 // Another process added it.
                 None => self.insert(stored),
@@ -408,6 +416,7 @@ impl Registry {
                 forgotten: false,
                 // The decisions stay with the former name.
                 decided: false,
+                listed: Vec::new(),
                 texts: item.texts,
             });
         }
@@ -453,6 +462,7 @@ impl Registry {
             return;
         };
         let (pinned, decided) = (item.pinned, item.decided);
+        let listed = item.listed.clone();
         let name = Arc::clone(&sighting.server.0);
         self.insert(StoredItem {
             owner: server.owner,
@@ -464,6 +474,7 @@ impl Registry {
             last_seen: sighting.time,
             forgotten: false,
             decided,
+            listed,
             texts: Vec::new(),
         });
         self.writes.push(Write::Adopted {
@@ -515,12 +526,15 @@ impl Registry {
                 last_seen: sighting.time,
                 forgotten: false,
                 decided: false,
+                listed: Vec::new(),
                 texts: Vec::new(),
             });
+            let shortage = self.record_seen(sighting, key.clone(), hash, definition, true);
+            self.meet(server, &key, hash, sighting.time);
             return Observation {
                 hash,
                 status: PinStatus::New,
-                shortage: self.record_seen(sighting, key, hash, definition, true),
+                shortage,
             };
         };
         let pin = item.pinned.is_none();
@@ -534,11 +548,15 @@ impl Registry {
             item.current = hash;
             item.removed = false;
             item.last_seen = sighting.time;
-            shortage = self.record_seen(sighting, key, hash, definition, pin);
+            shortage = self.record_seen(sighting, key.clone(), hash, definition, pin);
         }
+        let is_listed = self.meet(server, &key, hash, sighting.time);
         Observation {
             hash,
-            status: status_of(hash, pinned),
+            status: match is_listed {
+                true => PinStatus::AsPinned,
+                false => status_of(hash, pinned),
+            },
             shortage,
         }
     }
@@ -553,10 +571,16 @@ impl Registry {
         hash: Option<DefinitionHash>,
     ) -> Option<Standing> {
         let key = key_of(ItemKind::Tool, tool);
+        if hash.is_some_and(|hash| self.is_listed(server, &key, hash)) {
+            return Some(Standing::Accepted);
+        }
         let item = self.item(server, &key);
         let item = item.or_else(|| Some(self.adoptable(server, &key, hash?)?.1))?;
         item.pinned?;
-        Some(item.standing(hash.unwrap_or(item.current)))
+        match hash {
+            Some(hash) => Some(item.standing(hash)),
+            None => self.standing(server, &key),
+        }
     }
 
     fn record_seen(
@@ -646,7 +670,10 @@ impl Registry {
     /// How the definition of a tool that was seen last relates to what was accepted of it.
     pub fn standing(&self, server: ServerOf<'_>, key: &ItemKey) -> Option<Standing> {
         let item = self.item(server, key)?;
-        Some(item.standing(item.current))
+        Some(match self.is_listed(server, key, item.current) {
+            true => Standing::Accepted,
+            false => item.standing(item.current),
+        })
     }
 
     /// The number of known servers and items. A server that two users have counts twice.

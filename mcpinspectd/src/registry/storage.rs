@@ -105,7 +105,7 @@ pub enum Write {
         /// The item.
         key: ItemKey,
     },
-    /// The policy decided something, or a person about several items at once.
+    /// The policy or a list decided something, or a person about several items at once.
     Decided(DecisionWrite),
     /// An event told of a decision. Must not be written before that event was told.
     Told {
@@ -172,8 +172,10 @@ pub struct StoredItem {
     pub last_seen: Timestamp,
     /// Whether it was forgotten: it is gone until it is seen again.
     pub forgotten: bool,
-    /// Whether there is a decision on it.
+    /// Whether there is a decision on it, of a person or the policy.
     pub decided: bool,
+    /// The definitions that were recorded as approved by a list.
+    pub listed: Vec<DefinitionHash>,
     /// The texts that are kept of it, those not seen for longest first. Empty where only its pin is
     /// asked for.
     pub texts: Vec<KeptText>,

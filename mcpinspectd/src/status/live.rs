@@ -259,7 +259,12 @@ impl Live {
             Body::Policy(policy) => match policy.decision {
                 PolicyDecision::Pause => self.set_paused(subject, true, time),
                 PolicyDecision::Resume => self.set_paused(subject, false, time),
-                PolicyDecision::Pin(_) | PolicyDecision::Suppress | PolicyDecision::Reload => {}
+                PolicyDecision::Pin(_)
+                | PolicyDecision::Suppress
+                | PolicyDecision::Reload
+                | PolicyDecision::Accept
+                | PolicyDecision::Refuse
+                | PolicyDecision::Withdraw => {}
             },
             Body::Contained(contained) => {
                 for place in self.concerned(subject) {

@@ -53,7 +53,7 @@ macro_rules! is_shown {
 macro_rules! stored_item {
     () => {
         "server, kind, item.name, pinned, current, removed_at, version.last_seen, forgotten_at, owner,
-         EXISTS (SELECT 1 FROM decision WHERE decision.item = item.id)"
+         EXISTS (SELECT 1 FROM decision AS made WHERE made.item = item.id AND made.uid <> -2)"
     };
 }
 
@@ -69,6 +69,7 @@ fn stored_item(row: &Row<'_>, at: usize) -> rusqlite::Result<StoredItem> {
         forgotten: row.get::<_, Option<Timestamp>>(at + 7)?.is_some(),
         owner: row.get(at + 8)?,
         decided: row.get(at + 9)?,
+        listed: Vec::new(),
         texts: Vec::new(),
     })
 }
@@ -91,6 +92,7 @@ impl Database {
         // One snapshot for all three.
         let transaction = self.connection.transaction()?;
         let mut texts = texts(&transaction)?;
+        let mut listed = listed(&transaction)?;
         let items = transaction
             .prepare(concat!(
                 "SELECT item.id, ",
@@ -102,6 +104,7 @@ impl Database {
                 let id: i64 = row.get(0)?;
                 Ok(StoredItem {
                     texts: texts.remove(&id).unwrap_or_default(),
+                    listed: listed.remove(&id).unwrap_or_default(),
                     ..stored_item(row, 1)?
                 })
             })?
@@ -240,7 +243,10 @@ impl Database {
             .prepare_cached(&format!(
                 "SELECT server, kind, name, pinned, pinned_at, pinned_by, current, removed_at,
                         (SELECT min(first_seen) FROM version WHERE version.item = item.id),
-                        version.last_seen, decision, decision.hash, uid, time, reason, owner
+                        version.last_seen, decision, decision.hash, uid, time, reason, owner,
+                        (SELECT iif(said.decision = 'approve', said.reason, NULL) FROM decision AS said
+                         WHERE said.item = item.id AND said.uid = -2 AND said.hash = item.current
+                         ORDER BY said.id DESC LIMIT 1)
                  FROM item
                  LEFT JOIN version ON version.item = item.id AND version.hash = item.current
                  LEFT JOIN decision ON decision.id =
@@ -264,6 +270,7 @@ impl Database {
                         ValueRef::Null => None,
                         _ => Some(decision(row, 10)?),
                     },
+                    listed: row.get(16)?,
                 })
             })?
             .collect()
@@ -277,7 +284,7 @@ impl Database {
                         coalesce(sum(length(CAST(definition AS BLOB))), 0),
                         min(first_seen), max(last_seen),
                         count(DISTINCT iif(EXISTS (
-                            SELECT 1 FROM decision WHERE decision.item = item.id), item.id, NULL)),
+                            SELECT 1 FROM decision WHERE decision.item = item.id AND uid <> -2), item.id, NULL)),
                         owner
                  FROM item LEFT JOIN version ON version.item = item.id
                  WHERE ",
@@ -332,6 +339,22 @@ impl Commit for Database {
         transaction.commit()?;
         Ok(is_known)
     }
+}
+
+/// The definitions of each item that a list approves: those for which the last that a list said is that.
+fn listed(transaction: &Transaction<'_>) -> rusqlite::Result<HashMap<i64, Vec<DefinitionHash>>> {
+    let mut listed: HashMap<i64, Vec<DefinitionHash>> = HashMap::new();
+    let mut statement = transaction.prepare(
+        "SELECT item, hash FROM (
+             SELECT item, hash, decision, max(id) FROM decision
+             WHERE uid = ?1 AND hash IS NOT NULL GROUP BY item, hash)
+         WHERE decision = ?2 ORDER BY item, hash",
+    )?;
+    let mut rows = statement.query(params![DecidedBy::List, DecisionKind::Approve.as_str()])?;
+    while let Some(row) = rows.next()? {
+        listed.entry(row.get(0)?).or_default().push(row.get(1)?);
+    }
+    Ok(listed)
 }
 
 /// The texts that are kept of each item, those not seen for longest first.
@@ -423,14 +446,16 @@ fn execute(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()>
             transaction
                 .prepare_cached(
                     "DELETE FROM item WHERE owner = ?1 AND server = ?2 AND kind = ?3 AND name = ?4
-                     AND (?1 = ?5 OR NOT EXISTS (SELECT 1 FROM decision WHERE decision.item = item.id))",
+                     AND (?1 = ?5 OR NOT EXISTS (
+                         SELECT 1 FROM decision WHERE decision.item = item.id AND decision.uid <> ?6))",
                 )?
                 .execute(params![
                     owner,
                     server,
                     key.kind.as_str(),
                     key.name,
-                    Owner::Earlier
+                    Owner::Earlier,
+                    DecidedBy::List
                 ])?;
         }
         Write::Told { decision } => {

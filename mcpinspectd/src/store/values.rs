@@ -30,12 +30,18 @@ impl FromSql for DefinitionHash {
     }
 }
 
-/// Stands in the place of a user id for decisions of a policy.
+/// Stand in the place of a user id for decisions of a policy, and of a list.
 const POLICY: i64 = -1;
+const LIST: i64 = -2;
 
 impl ToSql for DecidedBy {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(self.uid().map_or(POLICY, i64::from).into())
+        Ok(match self {
+            Self::Person(uid) => i64::from(*uid),
+            Self::Policy => POLICY,
+            Self::List => LIST,
+        }
+        .into())
     }
 }
 
@@ -43,6 +49,7 @@ impl FromSql for DecidedBy {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         match value.as_i64()? {
             POLICY => Ok(Self::Policy),
+            LIST => Ok(Self::List),
             uid => u32::try_from(uid)
                 .map(Self::Person)
                 .map_err(|_| FromSqlError::OutOfRange(uid)),

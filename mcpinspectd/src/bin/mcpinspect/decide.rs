@@ -122,6 +122,7 @@ impl Rest {
             DecisionKind::Pin => "pinned",
             DecisionKind::Unpin => "unpinned",
             DecisionKind::Forget => "forgot",
+            DecisionKind::Revoke => "revoked",
         };
         let before = match item.pinned {
             Some(pinned) if kind != DecisionKind::Reject && pinned != decided => {
@@ -155,7 +156,11 @@ pub fn person() -> u32 {
 }
 
 /// The definition whose hash starts with `digits`.
-fn resolve(registry: &Registry, item: &ItemView, digits: &str) -> anyhow::Result<DefinitionHash> {
+pub fn resolve(
+    registry: &Registry,
+    item: &ItemView,
+    digits: &str,
+) -> anyhow::Result<DefinitionHash> {
     if digits.len() < 8 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         bail!("--hash takes at least 8 hexadecimal digits of a definition's hash");
     }

@@ -186,18 +186,28 @@ pub struct Item {
 }
 
 impl Item {
+    /// The server, as it was named.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The item, as it was named.
+    pub fn key(&self) -> ItemKey {
+        match &self.tool {
+            Some(tool) => ItemKey::tool(tool),
+            None if self.instructions => ItemKey::only(ItemKind::Instructions),
+            None if self.program => ItemKey::only(ItemKind::Program),
+            None => ItemKey::only(ItemKind::ServerInfo),
+        }
+    }
+
     /// Finds the item.
     pub fn find(&self, registry: &Registry) -> anyhow::Result<ItemView> {
         let mut items = of_server(registry, &self.server)?;
         if let Some(owner) = self.whose.named() {
             items.retain(|item| item.owner == owner);
         }
-        let wanted = match &self.tool {
-            Some(tool) => ItemKey::tool(tool),
-            None if self.instructions => ItemKey::only(ItemKind::Instructions),
-            None if self.program => ItemKey::only(ItemKind::Program),
-            None => ItemKey::only(ItemKind::ServerInfo),
-        };
+        let wanted = self.key();
         let mut found: Vec<&ItemView> = items.iter().filter(|item| item.key == wanted).collect();
         if found.is_empty() {
             // A name that cannot be typed may be given in its escaped form.

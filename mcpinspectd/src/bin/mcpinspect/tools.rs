@@ -26,7 +26,7 @@ const WIDTH: usize = 40;
 /// List the tools of all servers and compare them with their pins
 ///
 /// A `new` tool was first seen and pinned within the last day, and no one has decided on it yet;
-/// `unchanged` matches its pin; `changed` does not; `removed` is no longer offered; `unpinned` is pinned
+/// `unchanged` matches its pin; `changed` does not; `approved` is on a signed list of approvals; `removed` is no longer offered; `unpinned` is pinned
 /// when it is next seen. A server's own metadata is listed as (instructions) and (server info).
 #[derive(clap::Args)]
 pub struct Tools {
@@ -56,6 +56,7 @@ enum Status {
     Changed,
     Removed,
     Unpinned,
+    Approved,
 }
 
 impl Status {
@@ -64,6 +65,13 @@ impl Status {
         match item.pinned {
             _ if item.removed_at.is_some() => Self::Removed,
             None => Self::Unpinned,
+            // Not the pin, or one that nobody here decided on.
+            Some(pinned)
+                if item.listed.is_some()
+                    && (pinned != item.current || item.pinned_by.is_none()) =>
+            {
+                Self::Approved
+            }
             Some(pinned) if pinned != item.current => Self::Changed,
             Some(_) if undecided && now.nanos_since(item.first_seen) < NEW_FOR => Self::New,
             Some(_) => Self::Unchanged,
@@ -77,6 +85,7 @@ impl Status {
             Self::Changed => "changed",
             Self::Removed => "removed",
             Self::Unpinned => "unpinned",
+            Self::Approved => "approved",
         }
     }
 
@@ -85,7 +94,7 @@ impl Status {
             Self::Changed => AnsiColor::Red.on_default().bold(),
             Self::Removed | Self::Unpinned => AnsiColor::Yellow.on_default(),
             Self::New => AnsiColor::Green.on_default(),
-            Self::Unchanged => Style::new(),
+            Self::Approved | Self::Unchanged => Style::new(),
         }
     }
 
@@ -114,6 +123,9 @@ struct Listed<'a> {
     last_seen: Timestamp,
     removed_at: Option<Timestamp>,
     decision: Option<LastDecision<'a>>,
+    /// Who put the current definition on a signed list, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listed: Option<&'a str>,
     verdict: Action,
     max_severity: Option<Severity>,
     category: Option<&'a str>,
@@ -216,6 +228,7 @@ impl Row<'_> {
                 timestamp: decision.time,
                 reason: &decision.reason,
             }),
+            listed: item.listed.as_deref(),
             verdict: self.outcome.verdict,
             max_severity: self.outcome.max_severity,
             category: worst(self.outcome).map(|detection| detection.category.as_str()),
@@ -229,6 +242,10 @@ impl Row<'_> {
         });
         match (self.status, rejected) {
             (Status::Changed, true) => "changed, rejected".to_owned(),
+            (Status::Approved, _) => {
+                let why = item.listed.as_deref().unwrap_or_default();
+                format!("approved by {}", escape::printable(why, WIDTH))
+            }
             (status, _) => status.word().to_owned(),
         }
     }

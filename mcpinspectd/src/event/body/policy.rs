@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use crate::event::vocabulary::{Describe, Details, Sentence, name};
-use crate::model::{DefinitionHash, ItemKind};
+use crate::model::{DefinitionHash, ItemKind, Severity};
 use crate::registry::DecisionKind;
 
 /// What a decision is about.
@@ -17,6 +17,8 @@ pub enum PolicyItem {
     Monitoring,
     /// The daemon's configuration.
     Configuration,
+    /// A signed list of approved definitions.
+    ApprovalList,
 }
 
 impl PolicyItem {
@@ -27,6 +29,7 @@ impl PolicyItem {
             Self::Rule => "rule",
             Self::Monitoring => "monitoring",
             Self::Configuration => "configuration",
+            Self::ApprovalList => "approval_list",
         }
     }
 }
@@ -50,6 +53,12 @@ pub enum PolicyDecision {
     Resume,
     /// The configuration was read again.
     Reload,
+    /// An approval list was taken in.
+    Accept,
+    /// An approval list was refused.
+    Refuse,
+    /// An approval list is gone.
+    Withdraw,
 }
 
 impl PolicyDecision {
@@ -61,6 +70,9 @@ impl PolicyDecision {
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::Reload => "reload",
+            Self::Accept => "accept",
+            Self::Refuse => "refuse",
+            Self::Withdraw => "withdraw",
         }
     }
 }
@@ -83,20 +95,32 @@ pub struct Policy {
     pub hash: Option<DefinitionHash>,
     /// What was decided.
     pub decision: PolicyDecision,
-    /// `person`, or `policy` where the configuration's rules for changes did it.
+    /// `person`, `policy` where the configuration's rules for changes did it, or `list` where a signed
+    /// list of approvals did.
     pub by: &'static str,
-    /// Which person; `null` for a policy.
+    /// Which person; `null` for a policy and a list.
     pub uid: Option<u32>,
     /// The user whose server it is about; absent where several users or none are concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_uid: Option<u32>,
-    /// Why, in that person's words, or what the policy was satisfied with; redacted and bounded.
+    /// Why, in that person's words, what the policy was satisfied with, or who put it on the list and why;
+    /// redacted and bounded.
     pub reason: String,
 }
 
 impl Describe for Policy {
+    fn severity(&self) -> Option<Severity> {
+        (self.decision == PolicyDecision::Refuse).then_some(Severity::Medium)
+    }
+
     fn title(&self, server: &str) -> String {
         let decision = self.decision.as_str();
+        match self.decision {
+            PolicyDecision::Accept => return "Approval list taken in".to_owned(),
+            PolicyDecision::Refuse => return "Approval list refused".to_owned(),
+            PolicyDecision::Withdraw => return "Approval list withdrawn".to_owned(),
+            _ => {}
+        }
         match &self.tool_name {
             Some(tool) => format!("{decision} for tool {} of {server}", name(tool)),
             None => format!("{decision} for {} of {server}", self.item.as_str()),

@@ -19,6 +19,7 @@ macro_rules! cases {
 
 mod decisions;
 mod limits;
+mod listed;
 mod pinning;
 mod renaming;
 mod users;
@@ -28,6 +29,7 @@ pub(crate) fn cases() -> impl Iterator<Item = (&'static str, Case)> {
     let topics = [
         pinning::CASES,
         decisions::CASES,
+        listed::CASES,
         limits::CASES,
         renaming::CASES,
         users::CASES,
