@@ -15,13 +15,15 @@
 //! - [`run`]: sorted rows in memory or on disk, and the merge of many to one;
 //! - [`row`] and [`value`]: what a row is, and how two become one;
 //! - [`state`]: rows of earlier runs, and how far each input was read;
-//! - [`report`]: the answers, from rows in their order.
+//! - [`report`]: the answers, from rows in their order;
+//! - [`engine`]: rows that ClickHouse keeps and puts together.
 //!
 //! A collection cannot check what a machine's root writes into its journal or how the machine names
 //! itself. Entries by other users of a machine are left out.
 
 mod bytes;
 pub mod collect;
+pub mod engine;
 pub mod entry;
 pub mod fields;
 pub mod framing;

@@ -15,6 +15,12 @@ use super::row::KEY_MAX;
 
 /// Longest value.
 const VALUE_MAX: usize = 8 << 10;
+/// Longest key or value.
+pub const KEY_AND_VALUE_MAX: usize = if KEY_MAX > VALUE_MAX {
+    KEY_MAX
+} else {
+    VALUE_MAX
+};
 /// Longest row.
 const ROW_MAX: usize = KEY_MAX + VALUE_MAX + 4 * NUMBER_MAX;
 /// What is read at once.

@@ -138,6 +138,12 @@ impl Positions {
         self.0.insert(journal_key(id), Position { path, at });
     }
 
+    /// A name for this state of things: another one has another.
+    pub fn name(&self) -> String {
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        hex::encode(Sha256::digest(&text).get(..16).unwrap_or_default())
+    }
+
     /// Takes over what another run has read, and forgets inputs that are gone.
     pub fn update(&mut self, new: Self) {
         self.0.retain(|_, position| position.path.exists());

@@ -1,0 +1,91 @@
+//! What is read, and with how much memory: options that commands share.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use mcpinspectd::fleet::collect::{self, Collected, Input, Options, Progress};
+use mcpinspectd::fleet::state::StateDirectory;
+
+use super::progress;
+
+/// Where systemd-journal-remote stores what it receives.
+const COLLECTION: &str = "/var/log/journal/remote";
+
+/// What is read, and how.
+#[derive(clap::Args)]
+pub struct Reading {
+    /// Exported journals, journal files, or directories of journal files; `-` is standard input.
+    /// Default: read the directory.
+    pub files: Vec<PathBuf>,
+    /// Directory with collected journals.
+    #[arg(long, value_name = "DIR", default_value = COLLECTION)]
+    directory: PathBuf,
+    /// Stop reading journals after this many seconds and report on what was read.
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Directory for what does not fit in memory [default: $TMPDIR, or /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    temporary: Option<PathBuf>,
+    /// Keep up to this many MiB of rows in memory.
+    #[arg(long, value_name = "MIB", default_value_t = 144, value_parser = clap::value_parser!(u32).range(1..))]
+    memory: u32,
+}
+
+impl Reading {
+    /// Reads: what is new since `state`, where there is one, and of journals what is new since then.
+    pub fn collect(
+        &self,
+        state: Option<&StateDirectory>,
+        since: Option<&str>,
+        progress: &Progress,
+    ) -> anyhow::Result<Collected> {
+        let inputs = self.inputs(since)?;
+        anyhow::ensure!(
+            state.is_none() || !inputs.contains(&Input::Standard),
+            "--state needs inputs that can be read on from where they were; write standard input to a file"
+        );
+        let mut options = Options {
+            memory: (self.memory as usize) << 20,
+            since: since.map(str::to_owned),
+            deadline: self
+                .timeout
+                .map(|seconds| Instant::now() + Duration::from_secs(seconds)),
+            ..Options::default()
+        };
+        if let Some(temporary) = &self.temporary {
+            options.temporary.clone_from(temporary);
+        }
+        let collected = progress::shown(progress, || {
+            collect::collect(inputs, state, &options, progress)
+        })?;
+        Ok(collected)
+    }
+
+    fn inputs(&self, since: Option<&str>) -> anyhow::Result<Vec<Input>> {
+        let cannot_read = |path: &Path| format!("cannot read {}", path.display());
+        if self.files.is_empty() {
+            let directory = &self.directory;
+            anyhow::ensure!(
+                directory.is_dir(),
+                "no collected journals in {}; set up systemd-journal-remote, or use --directory",
+                directory.display()
+            );
+            return Input::at(directory).with_context(|| cannot_read(directory));
+        }
+        let mut inputs = Vec::new();
+        for path in &self.files {
+            if path == Path::new("-") {
+                inputs.push(Input::Standard);
+            } else {
+                inputs.extend(Input::at(path).with_context(|| cannot_read(path))?);
+            }
+        }
+        let is_file = |input: &Input| !matches!(input, Input::Journal(_));
+        anyhow::ensure!(
+            since.is_none() || !inputs.iter().any(is_file),
+            "--since is for journals; `journalctl --since` selects what it exports"
+        );
+        Ok(inputs)
+    }
+}

@@ -1,0 +1,85 @@
+//! Fleets that outgrow one machine: the same rows, kept and put together by ClickHouse.
+//!
+//! A collector turns what it reads into [rows](super::row::Row) and sends those, so the engine holds what is
+//! known, not what was said: it grows with hosts, servers, tools and definitions, and hardly with
+//! time. Two halves of a collection meet in the engine as they would in [`merge`](super::run::merge): the
+//! earliest, the latest, a sum. Therefore the report over the engine's rows is the report over the files.
+//!
+//! - [`schema`]: the tables
+//! - [`columns`]: a row as columns, and back
+//! - [`load`]: sending rows, each exactly once
+//! - [`ask`]: rows from the engine, in their order
+//!
+//! How statements reach the engine is up to the one who calls: see [`Engine`].
+
+pub mod ask;
+pub mod columns;
+pub mod load;
+pub mod schema;
+
+use std::io::{self, Read};
+
+use thiserror::Error;
+
+/// Codes of errors that pass: overload, timeouts, too many parts that were not merged yet.
+const PASSING: &[u32] = &[
+    159, 160, 164, 202, 209, 210, 236, 241, 242, 243, 252, 285, 319, 999,
+];
+
+/// Why the engine did not do something.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// It cannot be reached, or the connection broke.
+    #[error("cannot reach ClickHouse: {0}")]
+    Unreachable(String),
+    /// It refused.
+    #[error("ClickHouse refused: {text}")]
+    Refused {
+        /// Its code, if it named one.
+        code: Option<u32>,
+        /// What it said.
+        text: String,
+    },
+    /// It has no tables, or those of another version.
+    #[error(
+        "the database has the schema version {found}, and this program needs {needed}; run `mcpinspect fleet schema --clickhouse URL`"
+    )]
+    Schema {
+        /// The version that was found; 0 for none.
+        found: u64,
+        /// The version that is needed.
+        needed: u64,
+    },
+    /// Rows cannot be read or written on this side.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl EngineError {
+    /// Whether it is worth trying again.
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::Unreachable(_) => true,
+            Self::Refused { code, .. } => code.is_some_and(|code| PASSING.contains(&code)),
+            Self::Schema { .. } | Self::Io(_) => false,
+        }
+    }
+}
+
+/// Carries statements to the engine.
+pub trait Engine {
+    /// What is read of an answer.
+    type Answer: Read;
+
+    /// Carries out a statement with these bytes as its data.
+    ///
+    /// # Errors
+    /// See [`EngineError`].
+    fn send(&self, statement: &str, data: Vec<u8>) -> Result<(), EngineError>;
+
+    /// Asks, and returns the answer as it comes.
+    ///
+    /// # Errors
+    /// See [`EngineError`].
+    fn ask(&self, question: &str) -> Result<Self::Answer, EngineError>;
+}

@@ -1,0 +1,411 @@
+//! A fleet in ClickHouse: the same answers as from the files, and every entry once, whatever happens to the
+//! loader and to the connection.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failing test may panic"
+)]
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+#[path = "support/mod.rs"]
+mod support;
+
+const START: u64 = 1_760_000_000_000_000;
+const NOW: &str = "2025-10-09T10:00:00Z";
+
+/// Numbers that are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[usize::try_from(self.below(of.len() as u64)).unwrap()]
+    }
+}
+
+/// A line of a collection, forged or damaged in some cases.
+fn line(n: &mut Numbers) -> String {
+    let mut entry = Map::new();
+    let mut set = |name: &str, value: String| {
+        entry.insert(name.to_owned(), Value::String(value));
+    };
+    let (host, second) = (n.below(6), n.below(9_000));
+    set("_HOSTNAME", format!("host{}", host.min(4)));
+    set("_MACHINE_ID", format!("{host:02x}{}", "0".repeat(30)));
+    set(
+        "__REALTIME_TIMESTAMP",
+        (START + second * 1_000_000 + n.below(3)).to_string(),
+    );
+    set(
+        "_UID",
+        if n.below(10) == 0 { "1000" } else { "0" }.to_owned(),
+    );
+    let kind = n.one(&[
+        "mcp_tool_seen",
+        "mcp_tool_seen",
+        "mcp_tool_seen",
+        "mcp_tool_changed",
+        "mcp_policy",
+        "mcp_detection",
+        "mcp_capture_gap",
+        "mcp_blind_spot",
+        "mcp_session_started",
+        "mcp_session_identified",
+        "mcp_events_dropped",
+        "",
+        "systemd",
+    ]);
+    match kind {
+        "" => {}
+        "systemd" => {
+            set("_PID", "1".to_owned());
+            set("UNIT", "mcpinspectd.service".to_owned());
+            let ids = [
+                "39f53479d3a045ac8e11786248231fbf",
+                "9d1aaa27d60140bd96365438aad20286",
+                "be02cf6855d2428ba40df7e9d022f03d",
+            ];
+            set("MESSAGE_ID", n.one(&ids).to_owned());
+        }
+        event => {
+            set("MCPINSPECT_EVENT", event.to_owned());
+            set(
+                "MCPINSPECT_SERVER",
+                n.one(&["notes", "note", "ü s", "a\u{1}b\nc'\\"]).to_owned(),
+            );
+            if n.below(5) > 0 {
+                set(
+                    "MCPINSPECT_TOOL",
+                    n.one(&["", "read", "write", "\u{202e}x"]).to_owned(),
+                );
+            }
+            let hash = n.below(5);
+            if hash > 0 {
+                set(
+                    "MCPINSPECT_HASH",
+                    format!("{hash:02x}").repeat(if hash == 4 { 3 } else { 32 }),
+                );
+            }
+            if n.below(2) == 0 {
+                set(
+                    "MCPINSPECT_PREVIOUS_HASH",
+                    format!("{:02x}", n.below(3)).repeat(32),
+                );
+            }
+            set("MCPINSPECT_FINGERPRINT", n.one(&["f1", "f2"]).to_owned());
+            set(
+                "MCPINSPECT_DECISION",
+                n.one(&["approve", "approve", "reject", "revoke"])
+                    .to_owned(),
+            );
+            set(
+                "MCPINSPECT_DECIDED_BY",
+                n.one(&["person", "list"]).to_owned(),
+            );
+            set(
+                "MCPINSPECT_REASON",
+                n.one(&["", "read it", "tab\there"]).to_owned(),
+            );
+            set("MCPINSPECT_BYTES_LOST", n.below(1_000).to_string());
+            set("MCPINSPECT_DROPPED", n.below(50).to_string());
+            if matches!(
+                event,
+                "mcp_detection" | "mcp_capture_gap" | "mcp_tool_changed"
+            ) {
+                set(
+                    "MCPINSPECT_SEVERITY",
+                    n.one(&["low", "medium", "high", "critical"]).to_owned(),
+                );
+                set(
+                    "MCPINSPECT_CATEGORY",
+                    n.one(&["exfiltration", "secret_exposure"]).to_owned(),
+                );
+            }
+            let text = json!({
+                "description": format!("as of {}", n.below(7)),
+                "changes": [{"field": n.one(&["title", "description"])}],
+                "server_info": {"version": n.one(&["1.0", "2.0"])},
+            });
+            set("MCPINSPECT_JSON", text.to_string());
+        }
+    }
+    let line = Value::Object(entry).to_string();
+    match n.below(25) {
+        0 => line.get(..line.len() / 3).unwrap_or("{").to_owned(),
+        1 => "{}".to_owned(),
+        _ => line,
+    }
+}
+
+fn collection(path: &Path, seed: u64, lines: u64) {
+    let mut n = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut text = String::new();
+    for _ in 0..lines {
+        text.push_str(&line(&mut n));
+        text.push('\n');
+    }
+    let mut file = std::fs::OpenOptions::new();
+    let mut file = file.append(true).create(true).open(path).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+}
+
+fn fleet(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mcpinspect"));
+    command.arg("fleet").args(arguments).stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+/// The report as JSON.
+fn report(from: &[&str]) -> Value {
+    let mut arguments = vec![
+        "--json",
+        "--now",
+        NOW,
+        "--silent-after=1h",
+        "--new-within=1h",
+    ];
+    arguments.extend(from);
+    let output = fleet(&arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_ne!(output.status.code(), Some(2), "{error}");
+    serde_json::from_slice(&output.stdout).expect(&error)
+}
+
+/// A server of its own.
+struct ClickHouse {
+    child: Child,
+    directory: tempfile::TempDir,
+    port: u16,
+}
+
+impl ClickHouse {
+    fn start() -> Self {
+        support::require(&["clickhouse-server"]);
+        let directory = tempfile::tempdir().unwrap();
+        let ports: Vec<u16> = (0..2)
+            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+            .collect::<Vec<_>>()
+            .iter()
+            .map(|listener| listener.local_addr().unwrap().port())
+            .collect();
+        let path = directory.path().display();
+        let configuration = format!(
+            "<yandex><logger><level>error</level><console>1</console></logger>\
+             <http_port>{}</http_port><tcp_port>{}</tcp_port><listen_host>127.0.0.1</listen_host>\
+             <path>{path}/data/</path><tmp_path>{path}/tmp/</tmp_path>\
+             <mark_cache_size>16777216</mark_cache_size><users_config>users.xml</users_config>\
+             <default_profile>default</default_profile><default_database>default</default_database></yandex>",
+            ports[0], ports[1]
+        );
+        let users = "<yandex><profiles><default></default></profiles><users><default><password></password>\
+             <networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota>\
+             </default></users><quotas><default></default></quotas></yandex>";
+        std::fs::write(directory.path().join("config.xml"), configuration).unwrap();
+        std::fs::write(directory.path().join("users.xml"), users).unwrap();
+        let log = std::fs::File::create(directory.path().join("log")).unwrap();
+        let child = Command::new("clickhouse-server")
+            .arg("--config-file=config.xml")
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let server = Self {
+            child,
+            directory,
+            port: ports[0],
+        };
+        let begin = Instant::now();
+        while TcpStream::connect(("127.0.0.1", server.port)).is_err() {
+            let log = || std::fs::read_to_string(server.directory.path().join("log"));
+            assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+
+    fn url(&self, database: &str) -> String {
+        format!("http://127.0.0.1:{}/{database}", self.port)
+    }
+}
+
+impl Drop for ClickHouse {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One fleet: files, a database, and a loader's state.
+struct Place {
+    directory: tempfile::TempDir,
+    url: String,
+}
+
+impl Place {
+    fn new(server: &ClickHouse, database: &str) -> Self {
+        let place = Self {
+            directory: tempfile::tempdir().unwrap(),
+            url: server.url(database),
+        };
+        let made = fleet(&["schema", "--clickhouse", &place.url]);
+        assert!(made.status.success(), "{made:?}");
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The loader of these files.
+    fn loader(&self, url: &str, files: &[PathBuf]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mcpinspect"));
+        command.args([
+            "fleet",
+            "load",
+            "--clickhouse",
+            url,
+            "--memory=1",
+            "--state",
+        ]);
+        command
+            .arg(self.path("state"))
+            .arg("--temporary")
+            .arg(self.directory.path());
+        command
+            .args(files)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        command
+    }
+
+    fn load(&self, files: &[PathBuf]) {
+        let output = self.loader(&self.url, files).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    fn is_equal(&self, files: &[PathBuf]) {
+        let names: Vec<&str> = files.iter().map(|path| path.to_str().unwrap()).collect();
+        let (expected, loaded) = (report(&names), report(&["--clickhouse", &self.url]));
+        assert_eq!(loaded, expected);
+        // Neither is empty.
+        assert!(!expected["servers"].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn the_engine_gives_the_same_report_as_the_files() {
+    let server = ClickHouse::start();
+    for seed in 0..20 {
+        let place = Place::new(&server, &format!("fleet{seed}"));
+        let files = [place.path("one"), place.path("other")];
+        collection(&files[0], 2 * seed, 40 + seed * 20);
+        collection(&files[1], 2 * seed + 1, 60);
+        place.load(&files);
+        place.is_equal(&files);
+        // What is new since then, and then nothing.
+        collection(&files[1], seed + 100, 50);
+        place.load(&files);
+        place.load(&files);
+        place.is_equal(&files);
+    }
+}
+
+/// Passes bytes on to a server, and cuts every connection after some of them.
+fn cutting(port: u16, budget: &Arc<AtomicU64>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().port();
+    let budget = Arc::clone(budget);
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else {
+                continue;
+            };
+            let left = Arc::new(AtomicU64::new(budget.load(Ordering::Relaxed)));
+            for (from, to) in [(&client, &server), (&server, &client)] {
+                let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                let left = Arc::clone(&left);
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 512];
+                    while let Ok(read @ 1..) = from.read(&mut bytes) {
+                        let before = left.fetch_sub(read as u64, Ordering::Relaxed);
+                        if before < read as u64 || to.write_all(&bytes[..read]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = from.shutdown(std::net::Shutdown::Both);
+                    let _ = to.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        }
+    });
+    own
+}
+
+#[test]
+fn kills_and_cuts_lose_nothing_and_count_nothing_twice() {
+    let server = ClickHouse::start();
+    let place = Place::new(&server, "cut");
+    let file = [place.path("journal")];
+    let budget = Arc::new(AtomicU64::new(0));
+    let cut = format!("http://127.0.0.1:{}/cut", cutting(server.port, &budget));
+    let mut n = Numbers(77);
+    let (mut killed, mut failed) = (0, 0);
+    for round in 0..50 {
+        collection(&file[0], 1_000 + round, 60);
+        let mut loader = match round % 2 {
+            0 => place.loader(&place.url, &file),
+            _ => {
+                budget.store(300 + n.below(60_000), Ordering::Relaxed);
+                place.loader(&cut, &file)
+            }
+        };
+        let mut child = loader
+            .arg("--tries=1")
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        if round % 2 == 0 {
+            std::thread::sleep(Duration::from_millis(n.below(60)));
+            let _ = child.kill();
+        }
+        let status = child.wait().unwrap();
+        killed += u32::from(status.code().is_none());
+        failed += u32::from(status.code() == Some(2));
+    }
+    assert!(killed > 2 && failed > 2, "{killed} kills, {failed} cuts");
+    place.load(&file);
+    place.is_equal(&file);
+}
+
+#[test]
+fn a_database_without_tables_says_what_to_do() {
+    let server = ClickHouse::start();
+    let url = server.url("nothing");
+    let output = fleet(&["--clickhouse", &url]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("mcpinspect fleet schema"), "{error}");
+    let printed = fleet(&["schema", "--database=other"]);
+    let printed = String::from_utf8_lossy(&printed.stdout);
+    assert!(
+        printed.contains("CREATE TABLE IF NOT EXISTS other.sights"),
+        "{printed}"
+    );
+}
