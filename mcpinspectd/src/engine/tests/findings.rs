@@ -134,13 +134,13 @@ fn rules_read_anew_count_in_sessions_under_way() {
 fn findings_of_a_kind_are_told_together() {
     let folder = tempfile::tempdir().unwrap();
     let rules = [
-        ("one", "exfiltration", "warn", "zebra-7"),
-        ("two", "exfiltration", "block", "zebra-8"),
-        ("three", "credential_access", "alert", "zebra-9"),
+        ("one", "exfiltration", "low", "zebra-7"),
+        ("two", "exfiltration", "high", "zebra-8"),
+        ("three", "credential_access", "medium", "zebra-9"),
     ]
-    .map(|(id, category, decides, word)| {
+    .map(|(id, category, severity, word)| {
         format!(
-            "[[rule]]\nid = \"{id}\"\ncategory = \"{category}\"\ndecides = \"{decides}\"\nliterals = [\"{word}\"]\n"
+            "[[rule]]\nid = \"{id}\"\ncategory = \"{category}\"\nseverity = \"{severity}\"\ndecides = \"alert\"\nliterals = [\"{word}\"]\n"
         )
     });
     std::fs::write(folder.path().join("own.toml"), rules.concat()).unwrap();
