@@ -109,7 +109,10 @@ fn build(root: &Path, out: &Path) -> Result<PathBuf, String> {
         // Instruction set v3 (kernel 5.12): atomics that give the value before.
         .env(
             "CARGO_ENCODED_RUSTFLAGS",
-            format!("-Cdebuginfo=2\x1f-Clink-arg=--btf\x1f-Ctarget-cpu=v3\x1f--cfg=bpf_target_arch=\"{arch}\""),
+            format!(
+                "-Cdebuginfo=2\x1f-Clink-arg=--btf\x1f-Ctarget-cpu=v3\x1f--cfg=bpf_target_arch=\"{arch}\"{}",
+                same_everywhere(root, &sysroot)
+            ),
         )
         .output()
         .map_err(|error| format!("cannot run cargo: {error}"))?;
@@ -121,6 +124,22 @@ fn build(root: &Path, out: &Path) -> Result<PathBuf, String> {
         return Err("the probes do not compile (see above)".into());
     }
     Ok(folder.join(target).join("release/mcpinspectd-ebpf"))
+}
+
+/// Flags that keep the places of the sources out of the probes' debug information: two builds of the
+/// same sources are equal.
+fn same_everywhere(root: &Path, sysroot: &Path) -> String {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| env::home_dir().map(|home| home.join(".cargo")));
+    [
+        (Some(root.to_owned()), "/mcpinspectd"),
+        (home, "/cargo"),
+        (Some(sysroot.to_owned()), "/rust"),
+    ]
+    .into_iter()
+    .filter_map(|(from, to)| Some((from?, to)))
+    .map(|(from, to)| format!("\x1f--remap-path-prefix={}={to}", from.display()))
+    .collect()
 }
 
 /// The folder that cargo builds into.

@@ -81,6 +81,14 @@ pub fn package(part: &str, ending: &str) -> Result<PathBuf> {
     Ok(newest)
 }
 
+/// The repository of the packages that tests install.
+pub fn package_repository() -> Result<PathBuf> {
+    existing(
+        built()?.join("package/dev/repository"),
+        "`cargo xtask test` makes it",
+    )
+}
+
 /// Where `cargo xtask` installs peers from other ecosystems.
 pub fn peers() -> PathBuf {
     repository().join("target/peers")

@@ -7,6 +7,7 @@ mod fleet;
 mod privileges;
 mod readme;
 mod removal;
+mod repository;
 mod service;
 mod upgrade;
 

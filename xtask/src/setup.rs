@@ -52,34 +52,41 @@ fn rust_source() -> Result<()> {
 }
 
 fn bpf_linker() -> Result<()> {
-    let have = Command::new("bpf-linker")
+    cargo_program("bpf-linker", BPF_LINKER, "it links the probes")
+}
+
+/// Builds a program of crates.io for this project alone, unless that version is there.
+pub fn cargo_program(name: &str, version: &str, purpose: &str) -> Result<()> {
+    let mut have = Command::new(name);
+    // Cargo's own commands expect their name once more.
+    have.args(name.strip_prefix("cargo-"));
+    let have = have
         .arg("--version")
         .env("PATH", shell::path())
         .stderr(Stdio::null())
         .output();
     let have = have.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    if have.is_ok_and(|version| version.split_whitespace().nth(1) == Some(BPF_LINKER)) {
+    if have.is_ok_and(|said| said.split_whitespace().nth(1) == Some(version)) {
         return Ok(());
     }
     let tools = shell::target().join("tools");
     say(&format!(
-        "building bpf-linker {BPF_LINKER}, which links the probes, in {}",
+        "building {name} {version} in {}: {purpose}",
         tools.display()
     ));
     let mut install = shell::cargo();
     install
-        .args(["install", "--locked", "bpf-linker"])
-        .args(["--version", BPF_LINKER])
+        .args(["install", "--locked", name, "--version", version])
         .arg("--root")
         .arg(&tools)
-        // The linking itself is LLVM's work, which is optimised already. The rest of the program
-        // takes as long without optimisations, and compiles in less than half the time.
+        // The work is done by what these programs call, which is optimised already: LLVM, cargo. The
+        // rest takes as long without optimisations, and compiles in less than half the time.
         .arg("--debug")
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         // Built by itself: nothing of it is shared with this workspace.
         .env("CARGO_TARGET_DIR", shell::target().join("tools/build"));
-    shell::run(&mut install).with_context(|| format!("bpf-linker {BPF_LINKER} is needed"))?;
+    shell::run(&mut install).with_context(|| format!("{name} {version} is needed"))?;
     // Hundreds of megabytes that are not needed again.
     let _ = std::fs::remove_dir_all(shell::target().join("tools/build"));
     Ok(())

@@ -1,8 +1,8 @@
 //! The lists of this machine: files in a directory, read again when they change.
 //!
-//! Whoever brings the files (configuration management, a package, `scp`) needs no way to the daemon. A
+//! What brings the files (configuration management, a package, `scp`) needs no way to the daemon. A
 //! file that is refused is an event, and the last good list of that file goes on to count: a broken
-//! copy must not withdraw approvals, and whoever breaks it must not gain by it. A file that is removed
+//! copy must not withdraw approvals, and an attacker must not gain by breaking it. A file that is removed
 //! withdraws its list.
 
 use std::collections::BTreeMap;

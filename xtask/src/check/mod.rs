@@ -37,7 +37,7 @@ struct Check {
     run: fn(&Options) -> Result<Outcome>,
 }
 
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 12] = [
     Check {
         name: "format",
         quick: true,
@@ -72,6 +72,11 @@ const CHECKS: [Check; 11] = [
         name: "workflows",
         quick: false,
         run: |_| tools::workflows(),
+    },
+    Check {
+        name: "recipes",
+        quick: false,
+        run: |_| tools::recipes(),
     },
     Check {
         name: "library",

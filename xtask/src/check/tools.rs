@@ -1,7 +1,7 @@
 //! Checks by other projects' programs.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
@@ -9,6 +9,16 @@ use super::outcome::{Outcome, in_public_ci};
 use super::sources::{OUTSIDE, manifest};
 use crate::shell;
 use crate::{python, setup};
+
+/// Shell scripts below `packaging`.
+const SCRIPTS: [&str; 6] = [
+    "arch/PKGBUILD",
+    "arch/mcpinspectd.install",
+    "deb/postinst",
+    "deb/postrm",
+    "deb/prerm",
+    "restart-backoff",
+];
 
 /// A program of the tools' environment.
 fn tool(name: &str) -> Result<Command> {
@@ -45,6 +55,23 @@ pub(super) fn dependencies() -> Result<Outcome> {
         let mut check = deny(manifest)?;
         shell::run(check.args(["check", "--disable-fetch", "advisories"]))
             .with_context(|| manifest.display().to_string())?;
+    }
+    Ok(Outcome::Passed)
+}
+
+/// The recipes for Arch and Nix, and the scripts that packages run.
+pub(super) fn recipes() -> Result<Outcome> {
+    setup::programs(&[("shellcheck", "shellcheck"), ("nix-instantiate", "nix-bin")])?;
+    let folder = shell::root().join("packaging");
+    let mut scripts = Command::new("shellcheck");
+    for script in SCRIPTS {
+        scripts.arg(folder.join(script));
+    }
+    shell::run(&mut scripts)?;
+    for entry in std::fs::read_dir(folder.join("nix"))? {
+        let mut parse = Command::new("nix-instantiate");
+        parse.arg("--parse").arg(entry?.path());
+        shell::run(parse.stdout(Stdio::null()))?;
     }
     Ok(Outcome::Passed)
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::build::Build;
+
 /// The programs in every package.
 pub(super) const PROGRAMS: &[&str] = &["mcpinspectd", "mcpinspect", "mcpinspect-notify"];
 
@@ -10,16 +12,14 @@ pub(super) struct Package {
     /// The version that the programs report.
     pub(super) version: String,
     pub(super) revision: u32,
-    /// The machine's name for its architecture, such as `x86_64`.
-    pub(super) architecture: String,
+    /// How its programs were built, and for which machine.
+    pub(super) build: Build,
     /// The oldest GNU C library that the programs run with.
     pub(super) glibc: String,
     /// Whether it is for tests: packed fast rather than small.
     pub(super) quick: bool,
     /// The folder for the packages and their intermediate files.
     pub(super) folder: PathBuf,
-    /// The folder with the built programs.
-    pub(super) programs: PathBuf,
     /// Man pages and completions, as the programs wrote them.
     pub(super) manual: PathBuf,
 }

@@ -36,7 +36,7 @@ pub(super) fn build(package: &Package) -> Result<PathBuf> {
             Ok(fs::metadata(root.join(below))?.len().div_ceil(1024))
         })
         .sum::<Result<u64>>()?;
-    let architecture = architecture(&package.architecture);
+    let architecture = package.build.machine.debian();
     let version = format!("{}-{}", package.version, package.revision);
     let control = fs::read_to_string(source.join("control"))?
         .replace("@VERSION@", &version)
@@ -70,15 +70,6 @@ pub(super) fn build(package: &Package) -> Result<PathBuf> {
     }
     shell::run(pack.stdout(Stdio::null()))?;
     Ok(made)
-}
-
-/// Debian's name for an architecture.
-fn architecture(machine: &str) -> &str {
-    match machine {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
 }
 
 /// Formats text as the continuation of a field: lines indented, empty ones as a dot.

@@ -1,16 +1,21 @@
-//! `cargo xtask package`: a `.deb` and an `.rpm`.
+//! `cargo xtask package`: a `.deb` and an `.rpm`, and what belongs to a release.
 //!
 //! Both contain the same tree of files. The distributions' own `dpkg-deb` and `rpmbuild` pack it:
 //! they write exactly what their package managers read, one `apt-get install` provides them, and
 //! unlike crates for the same purpose they need not be compiled.
 
+mod archive;
+mod build;
 mod contents;
 mod deb;
 mod documents;
 mod files;
 mod page;
+mod repository;
 mod rpm;
+mod sbom;
 mod tree;
+mod twice;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -18,10 +23,11 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::run::built;
 use crate::setup;
 use crate::shell::{self, say};
+use build::{Build, Libc, Machine};
 use contents::{PROGRAMS, Package};
+use repository::Key;
 
 /// The command line of `cargo xtask package`.
 #[derive(clap::Args)]
@@ -32,13 +38,31 @@ pub struct Options {
     /// Which packages to build
     #[arg(long, value_enum, default_values_t = [Format::Deb, Format::Rpm])]
     format: Vec<Format>,
+    /// Which machines they are for; others than this one are built by a cross compiler and run by qemu
+    #[arg(long, value_enum, default_value_t = Machine::host())]
+    machine: Machine,
     /// Revision of the package, to tell packages of one version apart
     #[arg(long, default_value_t = 1)]
     revision: u32,
-    /// The programs are built already, together with others. Building them alone would select other
-    /// features and compile all dependencies again.
+    /// Also list the components of the programs (SBOM), in CycloneDX's format
+    #[arg(long)]
+    sbom: bool,
+    /// Also add the packages to a repository for apt and dnf in this folder
+    #[arg(long, value_name = "DIR")]
+    repository: Option<PathBuf>,
+    /// Sign the repository by this key of GnuPG's
+    #[arg(long, value_name = "KEY", requires = "repository")]
+    sign: Option<String>,
+    /// Build everything twice, in two folders, and fail if a package differs
+    #[arg(long)]
+    twice: bool,
+    /// Pack the programs as they are. Where they were built together with others, building them alone would
+    /// select other features and compile all dependencies again.
+    #[arg(long, conflicts_with = "twice")]
+    no_build: bool,
+    /// Sign by this key instead.
     #[arg(skip)]
-    built: bool,
+    key: Option<Key>,
 }
 
 /// A package manager's format.
@@ -48,6 +72,10 @@ enum Format {
     Deb,
     /// Fedora, RHEL, openSUSE
     Rpm,
+    /// The same files as an archive, for recipes of other distributions
+    Archive,
+    /// `mcpinspect` alone, static, as an archive for any Linux
+    Static,
 }
 
 impl Format {
@@ -55,7 +83,32 @@ impl Format {
         match self {
             Self::Deb => &[("dpkg-deb", "dpkg")],
             Self::Rpm => &[("rpmbuild", "rpm")],
+            Self::Archive | Self::Static => &[],
         }
+    }
+}
+
+impl Options {
+    /// The arguments that make the same packages elsewhere.
+    fn again(&self) -> Vec<String> {
+        let mut arguments = vec![
+            format!("--profile={}", self.profile),
+            format!("--machine={}", self.machine),
+            format!("--revision={}", self.revision),
+        ];
+        for format in &self.format {
+            let name = match format {
+                Format::Deb => "deb",
+                Format::Rpm => "rpm",
+                Format::Archive => "archive",
+                Format::Static => "static",
+            };
+            arguments.push(format!("--format={name}"));
+        }
+        if self.sbom {
+            arguments.push("--sbom".to_owned());
+        }
+        arguments
     }
 }
 
@@ -63,32 +116,57 @@ impl Format {
 pub fn run(options: &Options) -> Result<()> {
     setup::toolchain()?;
     let packers = options.format.iter().flat_map(|format| format.programs());
+    let [strip, objdump] = ["strip", "objdump"].map(|name| options.machine.tool(name));
     let tools = [
-        ("strip", "binutils"),
-        ("objdump", "binutils"),
+        (strip.as_str(), options.machine.tools()),
+        (objdump.as_str(), options.machine.tools()),
         ("gzip", "gzip"),
     ];
     let needed: Vec<_> = tools.iter().chain(packers).copied().collect();
     setup::programs(&needed)?;
     let package = prepare(options)?;
+    let mut made = Vec::new();
     for format in &options.format {
-        let made = match format {
+        made.push(match format {
             Format::Deb => deb::build(&package)?,
             Format::Rpm => rpm::build(&package)?,
-        };
-        println!("{}", made.display());
+            Format::Archive => archive::tree(&package)?,
+            Format::Static => archive::single(&package)?,
+        });
+    }
+    if options.sbom {
+        made.push(sbom::write(&package)?);
+    }
+    for path in &made {
+        println!("{}", path.display());
+    }
+    if let Some(place) = &options.repository {
+        let named = options.sign.as_deref().map(Key::of_the_user);
+        repository::add(&made, place, options.key.as_ref().or(named.as_ref()))?;
+    }
+    if options.twice {
+        twice::compare(&made, &options.again())?;
     }
     Ok(())
 }
 
-/// Packs what the tests install, as one package and its successor.
+/// Packs what the tests install, as one package and its successor, and a repository of both.
 pub fn for_tests() -> Result<()> {
+    let repository = shell::target().join("package/dev/repository");
+    let _ = std::fs::remove_dir_all(&repository);
+    let key = Key::for_tests()?;
     for (revision, formats) in [(1, &[Format::Deb, Format::Rpm][..]), (2, &[Format::Deb])] {
         run(&Options {
             profile: "dev".to_owned(),
             format: formats.to_vec(),
+            machine: Machine::host(),
             revision,
-            built: true,
+            sbom: false,
+            repository: Some(repository.clone()),
+            sign: None,
+            twice: false,
+            no_build: true,
+            key: Some(key.clone()),
         })?;
     }
     Ok(())
@@ -96,55 +174,49 @@ pub fn for_tests() -> Result<()> {
 
 /// Builds the programs and has them write their man pages and completions.
 fn prepare(options: &Options) -> Result<Package> {
-    if !options.built {
-        let commit = shell::commit();
-        say(&format!(
-            "building the {} profile of {}",
-            options.profile,
-            commit.as_deref().unwrap_or("an unknown commit")
-        ));
-        let mut build = shell::cargo();
-        build.args(["build", "--locked", "--package", "mcpinspectd", "--bins"]);
-        build.args(["--profile", &options.profile]);
-        shell::run(&mut build)?;
-    }
-    let profile = match options.profile.as_str() {
-        "dev" | "test" => "debug",
-        "bench" => "release",
-        other => other,
+    let build = Build {
+        machine: options.machine,
+        libc: Libc::Gnu,
+        profile: options.profile.clone(),
     };
-    let daemon = built(profile, "mcpinspectd");
-    has_probes(&daemon)?;
+    build.prepare()?;
+    if !options.no_build {
+        let commit = shell::commit();
+        let commit = commit.as_deref().unwrap_or("an unknown commit");
+        say(&format!("packing {commit}"));
+        build.run(&["--bins"])?;
+    }
+    has_probes(&build)?;
     // Keep packages for tests apart from those for people.
     let mut folder = shell::target().join("package");
-    if profile != "release" {
+    if options.profile != "release" {
         folder.push(&options.profile);
     }
     std::fs::create_dir_all(&folder)?;
     let manual = folder.join("manual");
     let _ = std::fs::remove_dir_all(&manual);
     for program in PROGRAMS {
-        let mut write = Command::new(built(profile, program));
+        let mut write = build.program(program);
         write.arg("--write-manual").arg(&manual);
         shell::run(&mut write)?;
     }
-    let said = shell::output(Command::new(&daemon).arg("--version"))?;
+    let said = shell::output(build.program("mcpinspectd").arg("--version"))?;
     let version = said.split_whitespace().nth(1).context("no version")?;
     Ok(Package {
         version: version.to_owned(),
         revision: options.revision,
-        architecture: std::env::consts::ARCH.to_owned(),
-        glibc: glibc(&daemon)?,
-        quick: profile == "debug",
-        programs: daemon.parent().context("no folder")?.to_owned(),
+        glibc: glibc(&build)?,
+        quick: options.profile == "dev",
+        build,
         folder,
         manual,
     })
 }
 
 /// Fails if the daemon was built without its probes.
-fn has_probes(daemon: &PathBuf) -> Result<()> {
-    let said = Command::new(daemon)
+fn has_probes(build: &Build) -> Result<()> {
+    let said = build
+        .program("mcpinspectd")
         .args(["check", "--json"])
         .stderr(Stdio::inherit())
         // Its exit code is about this machine, which need not be able to watch.
@@ -159,8 +231,10 @@ fn has_probes(daemon: &PathBuf) -> Result<()> {
 }
 
 /// The newest GNU C library symbol version that a program requires.
-fn glibc(program: &PathBuf) -> Result<String> {
-    let symbols = shell::output(Command::new("objdump").arg("-T").arg(program))?;
+fn glibc(build: &Build) -> Result<String> {
+    let program = build.folder().join("mcpinspectd");
+    let mut dump = Command::new(build.machine.tool("objdump"));
+    let symbols = shell::output(dump.arg("-T").arg(program))?;
     newest_glibc(&symbols).context("the programs are not linked to the GNU C library")
 }
 

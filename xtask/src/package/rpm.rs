@@ -25,6 +25,7 @@ pub(super) fn build(package: &Package) -> Result<PathBuf> {
     fs::write(&files, listing(&files::installed(&root)?))?;
     let mut pack = Command::new("rpmbuild");
     pack.arg("-bb").arg("--quiet");
+    pack.arg("--target").arg(package.build.machine.name());
     for (name, value) in [
         (
             "_topdir",
@@ -60,7 +61,7 @@ pub(super) fn build(package: &Package) -> Result<PathBuf> {
     shell::run(pack.stdout(Stdio::null()))?;
     Ok(package.folder.join(format!(
         "mcpinspectd-{}-{}.{}.rpm",
-        package.version, package.revision, package.architecture
+        package.version, package.revision, package.build.machine
     )))
 }
 
