@@ -61,6 +61,8 @@ const NEED_ROOT: &[(&str, Root)] = &[
     ("bus", Root::Everything),
     // Makes control groups.
     ("contain", Root::Module),
+    // Makes a process namespace.
+    ("contain_storms", Root::Everything),
     // Loads probes.
     ("daemon", Root::Everything),
     ("e2e", Root::Everything),

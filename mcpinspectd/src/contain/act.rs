@@ -1,12 +1,15 @@
 //! Doing what was planned: by descriptor, so that no stranger is hit.
 //!
-//! A process that forks while its family is being stopped may have a child that was not seen. So
-//! the table is read again until nothing new turns up. For the same reason everything is stopped
-//! before anything is killed: the children of a process that is gone cannot be told from others.
+//! A process that forks while its family is being stopped may have a child that was not seen, and
+//! what goes on may wake up what was stopped. So the table is read, and signals are repeated, until
+//! nothing new turns up and everything stands: a fork that was under way completes before its process
+//! stops, so from then on nobody is left who could start or wake another. What does not come to rest is
+//! reported. For the same reason everything is stopped before anything is killed: the children of a
+//! process that is gone cannot be told from others.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -17,15 +20,18 @@ use super::{Contained, cgroup};
 use crate::model::{ContainmentAction, Pid, Process};
 use crate::process::{self, ProcessHandle, ProcessRow, table};
 
-/// Looks at the process table; a family that grows for longer than that is told as missed.
-const ROUNDS: usize = 12;
+/// How long a family may take to come to rest; on a busy machine, a process has to wait for its turn to
+/// stop.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How long between two looks: longer than a fork takes.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(2);
-/// Looks in a row that find nobody new, after which nobody is expected.
+/// Looks in a row that find nobody new and everybody at rest, after which nobody is expected.
 const QUIET_ENOUGH: usize = 2;
 
 /// Processes of one server at the most: beyond it, something is wrong with the picture.
-const FAMILY_MAX: usize = 4096;
+const FAMILY_MAX: usize = 65_536;
+/// Processes that are held by a descriptor at the most; there are limits to those.
+const HANDLES_MAX: usize = 4096;
 
 /// Why nothing was done.
 #[derive(Debug, thiserror::Error)]
@@ -69,12 +75,13 @@ pub fn contain(
     if !any {
         return Err(refused.map_or(ContainError::Nobody, ContainError::Refused));
     }
-    // Whom the first look missed. A group that was taken as a whole needs no second look. A fork that
-    // was nearly done when its process got the signal shows a moment later: one quiet look is not enough.
+    // Whom the first look missed. A group that was taken as a whole needs no second look.
+    let begun = Instant::now();
     let mut quiet = 0;
-    for _ in 1..ROUNDS {
+    while quiet < QUIET_ENOUGH && begun.elapsed() < PATIENCE {
         let known = family.members.len();
         std::thread::sleep(BETWEEN_ROUNDS);
+        family.unsettled = false;
         let rows = table();
         for target in targets {
             match family.take(&rows, target, clients, measure) {
@@ -82,29 +89,21 @@ pub fn contain(
                 Err(error) => return Err(error),
             }
         }
-        quiet = if family.members.len() == known {
-            quiet + 1
-        } else {
-            0
-        };
-        if quiet == QUIET_ENOUGH {
-            break;
-        }
+        let at_rest = measure == ContainmentAction::Thaw || family.still(&rows).is_empty();
+        let is_quiet = at_rest && !family.unsettled && family.members.len() == known;
+        quiet = if is_quiet { quiet + 1 } else { 0 };
     }
-    if quiet < QUIET_ENOUGH {
-        let missed = "processes that are started faster than they can be stopped";
-        family.missed.push(missed.to_owned());
-    }
-    if measure != ContainmentAction::Thaw {
-        family.miss_holders(targets, clients);
-    }
-    family.finish(measure)
+    family.finish(targets, clients, measure, quiet >= QUIET_ENOUGH)
 }
 
-/// The processes of a server, each held by a descriptor.
+/// The processes of a server.
 #[derive(Debug, Default)]
 struct Family {
     members: HashMap<Process, Member>,
+    handles: usize,
+    /// Whether the last look met a process that has got another parent since: the next one will tell whose it
+    /// is.
+    unsettled: bool,
     cgroups: Vec<String>,
     missed: Vec<String>,
 }
@@ -113,9 +112,9 @@ struct Family {
 enum Member {
     /// In a control group that was taken as a whole.
     InGroup,
-    /// Held, and signalled.
-    Held(ProcessHandle),
-    /// Gone by itself before it could be held.
+    /// Signalled. Held, if there were not too many.
+    Signalled(Option<ProcessHandle>),
+    /// Gone by itself before it could be signalled.
     Gone,
     /// Not ours to signal.
     Refused,
@@ -146,17 +145,24 @@ impl Family {
             return Err(ContainError::TooMany);
         }
         let by_group = self.take_group(rows, target, cgroup, measure);
+        let by_pid: HashMap<Pid, &ProcessRow> = rows.iter().map(|row| (row.pid, row)).collect();
         for process in processes {
             if self.members.contains_key(&process) {
                 continue;
             }
-            let row = rows.iter().find(|row| row.pid == process.pid);
+            let row = by_pid.get(&process.pid);
             let in_group = by_group
                 .as_deref()
                 .is_some_and(|group| row.is_some_and(|row| super::plan::is_in(row, group)));
             let member = match in_group {
                 true => Member::InGroup,
-                false => self.hold(process, row.map_or('S', |row| row.state), measure),
+                false => match row.and_then(|row| self.hold(process, row, measure)) {
+                    Some(member) => member,
+                    None => {
+                        self.unsettled = true;
+                        continue;
+                    }
+                },
             };
             self.members.insert(process, member);
         }
@@ -200,37 +206,78 @@ impl Family {
         }
     }
 
-    /// Takes hold of one process and gives it the first signal.
-    fn hold(&mut self, process: Process, state: char, measure: ContainmentAction) -> Member {
-        let held = match hold(process) {
+    /// Takes hold of one process, and gives it the first signal. `None` if it is another process than its row
+    /// says, or has another parent.
+    fn hold(
+        &mut self,
+        process: Process,
+        row: &ProcessRow,
+        measure: ContainmentAction,
+    ) -> Option<Member> {
+        let held = match ProcessHandle::open(process.pid) {
             Ok(Some(held)) => held,
-            Ok(None) => return Member::Gone,
-            Err(error) => return self.miss(process, error),
+            Ok(None) => return Some(Member::Gone),
+            Err(error) => return Some(self.miss(process, error)),
         };
+        // Start times are hundredths of a second, in which a number may come back. It is not a stranger's if
+        // the parent is the same.
+        match held.start() {
+            None => return Some(Member::Gone),
+            Some(start) if start != (process.start_time, row.parent) => return None,
+            Some(_) => {}
+        }
         let signal = match measure {
             // One that is not stopped needs no push, and may be under a debugger.
-            ContainmentAction::Thaw if state != 'T' => return Member::Held(held),
+            ContainmentAction::Thaw if row.state != 'T' => {
+                return Some(Member::Signalled(None));
+            }
             ContainmentAction::Thaw => libc::SIGCONT,
             ContainmentAction::Freeze | ContainmentAction::Kill => libc::SIGSTOP,
         };
-        match held.signal(signal) {
-            Ok(()) => Member::Held(held),
+        Some(match held.signal(signal) {
+            Ok(()) => {
+                self.handles += 1;
+                Member::Signalled((self.handles <= HANDLES_MAX).then_some(held))
+            }
             Err(Errno::ESRCH) => Member::Gone,
             Err(error) => self.miss(process, error),
+        })
+    }
+
+    /// The members that do not stand, in a table that was read after they were signalled. They are
+    /// signalled once more: whoever still ran may have had them continue.
+    fn still(&self, rows: &[ProcessRow]) -> Vec<Process> {
+        let restless = super::rest::restless(rows, |row| {
+            let process = Process {
+                pid: row.pid,
+                start_time: row.start_time,
+            };
+            matches!(self.members.get(&process), Some(Member::Signalled(_)))
+        });
+        for process in &restless {
+            if let Some(Member::Signalled(held)) = self.members.get(process) {
+                // One that is gone by now is at rest.
+                let _ = signal(*process, held.as_ref(), libc::SIGSTOP);
+            }
         }
+        restless
     }
 
     /// Reports the processes that can go on serving the session: those that hold the server's end of it,
     /// and are not of the family as far as can be shown.
     fn miss_holders(&mut self, targets: &[Target], clients: &[Process]) {
-        let known: HashSet<Pid> = (self.members.keys())
-            .chain(clients)
-            .chain(targets.iter().filter_map(|target| target.client.as_ref()))
-            .map(|process| process.pid)
-            .chain([process::own()])
-            .collect();
+        let of_targets = targets.iter().filter_map(|target| target.client.as_ref());
+        let mut known: HashMap<Pid, Vec<u64>> = HashMap::new();
+        for process in self.members.keys().chain(clients).chain(of_targets) {
+            let known = known.entry(process.pid).or_default();
+            known.push(process.start_time);
+        }
         for pid in left_holding(targets) {
-            if !known.contains(&pid) {
+            // A number alone says nothing: a process may have got that of a member that is gone.
+            let is_known = known.get(&pid).is_some_and(|known| {
+                process::start_time(pid).is_none_or(|start_time| known.contains(&start_time))
+            });
+            if !is_known && pid != process::own() {
                 self.missed.push(format!(
                     "process {pid}: it holds the server's end of the session"
                 ));
@@ -244,14 +291,31 @@ impl Family {
         Member::Refused
     }
 
-    fn finish(mut self, measure: ContainmentAction) -> Result<Contained, ContainError> {
+    /// Completes the measure, and reports what was not reached. `at_rest` says that everything that is
+    /// known stands.
+    fn finish(
+        mut self,
+        targets: &[Target],
+        clients: &[Process],
+        measure: ContainmentAction,
+        at_rest: bool,
+    ) -> Result<Contained, ContainError> {
+        if measure == ContainmentAction::Freeze && !at_rest {
+            for process in self.still(&table()) {
+                let missed = format!("process {}: it does not stay stopped", process.pid);
+                self.missed.push(missed);
+            }
+        }
+        if measure != ContainmentAction::Thaw {
+            self.miss_holders(targets, clients);
+        }
         let mut reached: Vec<Pid> = Vec::new();
         for (process, member) in &self.members {
             match member {
                 Member::InGroup => reached.push(process.pid),
-                Member::Held(held) => {
+                Member::Signalled(held) => {
                     let killed = match measure {
-                        ContainmentAction::Kill => held.signal(libc::SIGKILL),
+                        ContainmentAction::Kill => signal(*process, held.as_ref(), libc::SIGKILL),
                         ContainmentAction::Freeze | ContainmentAction::Thaw => Ok(()),
                     };
                     match killed {
@@ -265,6 +329,12 @@ impl Family {
                 Member::Gone | Member::Refused => {}
             }
         }
+        if measure != ContainmentAction::Thaw && !at_rest {
+            // Whoever was started meanwhile.
+            self.miss_holders(targets, clients);
+            let missed = "processes that are started faster than they can be stopped";
+            self.missed.push(missed.to_owned());
+        }
         if reached.is_empty() {
             return Err(match self.missed.is_empty() {
                 true => ContainError::Nobody,
@@ -273,6 +343,7 @@ impl Family {
         }
         reached.sort_unstable();
         self.missed.sort_unstable();
+        self.missed.dedup();
         Ok(Contained {
             cgroups: self.cgroups,
             processes: reached,
@@ -281,8 +352,19 @@ impl Family {
     }
 }
 
-/// A hold on exactly this process; `None` where it is gone.
-fn hold(process: Process) -> Result<Option<ProcessHandle>, Errno> {
-    let held = ProcessHandle::open(process.pid)?;
-    Ok(held.filter(|held| held.start_time() == Some(process.start_time)))
+/// Signals exactly this process, by `held` if there is that; one that is gone is `ESRCH`, whoever has its
+/// number now.
+fn signal(
+    process: Process,
+    held: Option<&ProcessHandle>,
+    signal: libc::c_int,
+) -> Result<(), Errno> {
+    match held {
+        Some(held) => held.signal(signal),
+        None => {
+            let held = ProcessHandle::open(process.pid)?;
+            let held = held.filter(|held| held.start_time() == Some(process.start_time));
+            held.ok_or(Errno::ESRCH)?.signal(signal)
+        }
+    }
 }

@@ -2,13 +2,18 @@
 //!
 //! A server may have detached a child, or passed its streams to another process. Such a process cannot
 //! be shown to be the server's own, so it is not touched; but a reader who learns that a server is
-//! frozen must learn of it too.
+//! frozen must learn of it too. It may also be on the run: a process that keeps handing over to a child is
+//! gone before a walk through the process table comes to its number. So those who have come meanwhile
+//! are looked at again and again, until nobody comes.
 
 use std::collections::BTreeSet;
 
 use super::plan::Target;
 use crate::model::Pid;
-use crate::process::fds::holders_snapshot;
+use crate::process::fds::HoldersWalk;
+
+/// Looks at who has come meanwhile, at the most.
+const LOOKS: usize = 40;
 
 /// The processes that can read what the clients write, or write what they read. Walks the descriptor
 /// tables of all processes. Descriptors that are in flight are not found.
@@ -17,7 +22,13 @@ pub(super) fn left_holding(targets: &[Target]) -> BTreeSet<Pid> {
     if !targets.iter().any(is_known) {
         return BTreeSet::new();
     }
-    let holders = holders_snapshot();
+    let mut walk = HoldersWalk::default();
+    for _ in 0..LOOKS {
+        if walk.look() == 0 {
+            break;
+        }
+    }
+    let holders = walk.holders();
     let holders_of = |stream| holders.get(&stream).into_iter().flatten();
     let mut found = BTreeSet::new();
     for side in targets.iter().map(|target| &target.side) {

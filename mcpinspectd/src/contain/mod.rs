@@ -25,6 +25,7 @@ mod find;
 mod holders;
 mod plan;
 mod policy;
+mod rest;
 #[cfg(feature = "bus")]
 mod service_manager;
 

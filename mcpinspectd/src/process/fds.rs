@@ -8,8 +8,8 @@
 //! Nothing here waits for a file system: the only inodes that are examined are those of named pipes,
 //! without synchronising with a file server that may not answer.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::libc;
@@ -121,18 +121,41 @@ pub fn target(pid: Pid, fd: u32) -> Option<FdTarget> {
 /// that start or end meanwhile may be included or not; none makes it fail. Threads' own descriptor tables
 /// are included.
 pub fn holders_snapshot() -> Holders {
-    let mut holders = Holders::new();
-    let Ok(proc) = Proc::system() else {
-        return holders;
-    };
-    let mut reader = DescriptorReader::default();
-    for pid in proc.pids().unwrap_or_default() {
-        if let Ok(dir) = proc.open(pid) {
-            // One that is gone by now holds nothing.
-            let _ = reader.process(pid, &dir, &mut holders);
+    let mut walk = HoldersWalk::default();
+    walk.look();
+    walk.holders
+}
+
+/// A walk through the process table that can be continued with the processes that have come since.
+#[derive(Default)]
+pub struct HoldersWalk {
+    holders: Holders,
+    reader: DescriptorReader,
+    seen: HashSet<Pid>,
+}
+
+impl HoldersWalk {
+    /// Looks at the processes that the looks before did not see, the youngest first. Returns how many there
+    /// were.
+    pub fn look(&mut self) -> usize {
+        let Ok(proc) = Proc::system() else {
+            return 0;
+        };
+        let mut new = proc.pids().unwrap_or_default();
+        new.retain(|pid| self.seen.insert(*pid));
+        for pid in new.iter().rev() {
+            if let Ok(dir) = proc.open(*pid) {
+                // One that is gone by now holds nothing.
+                let _ = self.reader.process(*pid, &dir, &mut self.holders);
+            }
         }
+        new.len()
     }
-    holders
+
+    /// Who held what when it was looked at.
+    pub fn holders(&self) -> &Holders {
+        &self.holders
+    }
 }
 
 /// The pipes, named pipes and Unix sockets that one process holds.

@@ -36,13 +36,19 @@ impl ProcessHandle {
 
     /// When it started, in clock ticks since boot; `None` if it is gone.
     pub fn start_time(&self) -> Option<u64> {
+        self.start().map(|(start_time, _)| start_time)
+    }
+
+    /// When it started, in clock ticks since boot, and its parent now; `None` if it is gone.
+    pub fn start(&self) -> Option<(u64, Pid)> {
         use std::io::Read as _;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let stat = openat(&self.0, "stat", flags, Mode::empty()).ok()?;
         let mut line = Vec::new();
         let mut stat = std::fs::File::from(stat).take(4096);
         stat.read_to_end(&mut line).ok()?;
-        Some(Stat::parse(&line)?.start_time)
+        let stat = Stat::parse(&line)?;
+        Some((stat.start_time, stat.parent))
     }
 
     /// Sends it a signal.

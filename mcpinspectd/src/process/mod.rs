@@ -39,4 +39,4 @@ mod walk;
 pub use handle::ProcessHandle;
 pub use info::{ProcessInfo, ProcessSnapshot, snapshot, start_time};
 pub use launches::Launches;
-pub use table::{ProcessRow, own, pids, table};
+pub use table::{ProcessRow, own, pids, table, tracer};

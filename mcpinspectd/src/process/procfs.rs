@@ -158,6 +158,15 @@ pub(super) fn real_uid(status: &[u8]) -> Option<u32> {
         .and_then(|ids| ids.split_ascii_whitespace().next()?.parse().ok())
 }
 
+/// The process that debugs this one, from `/proc/pid/status`.
+pub(super) fn tracer(status: &[u8]) -> Option<Pid> {
+    let line = status
+        .split(|&b| b == b'\n')
+        .find_map(|line| line.strip_prefix(b"TracerPid:"))?;
+    let pid: u32 = std::str::from_utf8(line).ok()?.trim().parse().ok()?;
+    (pid != 0).then_some(Pid(pid))
+}
+
 /// The real group id and the supplementary groups from `/proc/pid/status`.
 pub(super) fn groups(status: &[u8]) -> Vec<u32> {
     let line = |name: &[u8]| {

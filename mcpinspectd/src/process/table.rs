@@ -1,6 +1,6 @@
 //! All processes at one moment: parents, states and cgroups.
 
-use super::procfs::{Proc, ProcDir, Stat, real_uid};
+use super::procfs::{self, Proc, ProcDir, Stat, real_uid};
 use crate::model::Pid;
 
 /// One process.
@@ -69,6 +69,12 @@ pub fn table() -> Vec<ProcessRow> {
             })
         })
         .collect()
+}
+
+/// The process that debugs another one now, if any does.
+pub fn tracer(pid: Pid) -> Option<Pid> {
+    let dir = Proc::system().ok()?.open(pid).ok()?;
+    procfs::tracer(&dir.read("status", 4096).ok()?)
 }
 
 /// The state of a process's first thread that is not a zombie.
