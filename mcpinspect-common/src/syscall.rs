@@ -52,6 +52,11 @@ pub enum Operation {
     Accept = 20,
     /// A connection that was not looked at, because its user had too many. Not in user space's table.
     ConnectionBudget = 21,
+    /// `io_submit(context, …)`: submits any number of other operations.
+    Aio = 22,
+    /// A call whose number is that of a 32-bit call that carries bytes (x86-64). Of interest only where it
+    /// is made through that table.
+    PerhapsCompat = 23,
 }
 
 impl Operation {
@@ -79,6 +84,8 @@ impl Operation {
             19 => Self::Socket,
             20 => Self::Accept,
             21 => Self::ConnectionBudget,
+            22 => Self::Aio,
+            23 => Self::PerhapsCompat,
             _ => Self::None,
         }
     }

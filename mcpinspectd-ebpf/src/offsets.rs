@@ -22,6 +22,7 @@ offsets!(
     OFF_REGS_ARG2,
     OFF_REGS_ARG3,
     OFF_REGS_CS,
+    OFF_TASK_STATUS,
     // struct task_struct and what hangs on it
     OFF_TASK_FILES,
     OFF_TASK_TGID,
@@ -107,8 +108,8 @@ pub static CONNECTIONS: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static CONNECTIONS_MAX: Global<u32> = Global::new(0);
 
-/// 1 if the architecture also runs programs of another system call table, and `cs` tells them apart
-/// (x86-64).
+/// 1 if the architecture has another system call table beside its own (x86-64): `cs` tells the programs that
+/// use it, and the task's status the calls.
 #[unsafe(no_mangle)]
 pub static COMPAT_BY_CS: Global<u32> = Global::new(0);
 

@@ -3,6 +3,8 @@
 //! Cost to other processes, in the order in which they leave:
 //! - by the tracepoint, a call that carries no bytes: one load and one array look-up (about 25
 //!   instructions); by function exits, nothing;
+//! - on x86-64, 22 calls whose numbers carry bytes in the 32-bit table (of the usual ones `close` alone): two
+//!   loads more;
 //! - a call that carries bytes, of an untracked process: two more array look-ups, and for `recvmsg`
 //!   what [`crate::fd_passing`] reads;
 //! - a process that has had an internet socket: what [`crate::connection`] says;
@@ -22,6 +24,8 @@ use crate::{
 const MSG_PEEK: u64 = 2;
 /// `cs` of 64-bit user code on x86-64.
 const USER_CS: u64 = 0x33;
+/// In a task's status while it makes a 32-bit call, whatever code it is in (`TS_COMPAT`, x86-64).
+const IN_COMPAT_CALL: u32 = 2;
 
 /// Handles a call that returns `result`, at the tracepoint.
 #[inline(always)]
@@ -30,6 +34,12 @@ pub fn on_exit<A: Access>(regs: u64, result: i64) {
     let Some(operation) = OPERATIONS.get(number as u32) else {
         return;
     };
+    if *operation == Operation::PerhapsCompat as u8 {
+        if result > 0 && is_compat::<A>(regs) {
+            on_compat_exit();
+        }
+        return;
+    }
     if returned::<A>(*operation, regs, result, switchover::is_unclaimed) {
         // The tracepoint is also passed by a call that a filter kept from happening.
         supervision::report::<A>();
@@ -49,6 +59,14 @@ pub fn on_compat_exit() {
     if tracked::is_tracked(tgid) {
         blind_spot::report_process(Operation::Compat, tgid);
     }
+}
+
+/// Whether a call was made through the 32-bit table. A 64-bit program can do that too (`int 0x80`).
+#[inline(always)]
+fn is_compat<A: Access>(regs: u64) -> bool {
+    COMPAT_BY_CS.load() == 1
+        && (A::load::<u64>(regs, OFF_REGS_CS.load()) != USER_CS
+            || A::load::<u32>(A::current_task(), OFF_TASK_STATUS.load()) & IN_COMPAT_CALL != 0)
 }
 
 /// `is_ours` tells whether this program, and not the other hook, handles the call; it is asked only
@@ -76,7 +94,8 @@ fn returned<A: Access>(
     if !has_streams && !has_connections {
         return false;
     }
-    if COMPAT_BY_CS.load() == 1 && A::load::<u64>(regs, OFF_REGS_CS.load()) != USER_CS {
+    // Its number and arguments mean something else than they seem to.
+    if is_compat::<A>(regs) {
         blind_spot::report_process(Operation::Compat, tgid);
         return false;
     }
@@ -116,6 +135,7 @@ fn capture<A: Access>(
     const RECEIVE_MESSAGES: u8 = Operation::ReceiveMessages as u8;
     const SEND_MESSAGES: u8 = Operation::SendMessages as u8;
     const IO_URING: u8 = Operation::IoUring as u8;
+    const AIO: u8 = Operation::Aio as u8;
     const TAKE_DESCRIPTOR: u8 = Operation::TakeDescriptor as u8;
 
     let end = match operation {
@@ -123,6 +143,10 @@ fn capture<A: Access>(
         WRITE | WRITE_VECTOR | SEND_TO | SEND_MESSAGE | SEND_MESSAGES => End::Writer,
         IO_URING => {
             blind_spot::report_process(Operation::IoUring, process.tgid);
+            return false;
+        }
+        AIO => {
+            blind_spot::report_process(Operation::Aio, process.tgid);
             return false;
         }
         TAKE_DESCRIPTOR => return false,

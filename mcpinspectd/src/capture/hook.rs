@@ -39,7 +39,7 @@ pub enum Hook {
 }
 
 /// The programs on function exits, and their functions without the architecture's prefix.
-const EXITS: [(&str, &str); 21] = [
+const EXITS: [(&str, &str); 23] = [
     ("exit_read", "read"),
     ("exit_write", "write"),
     ("exit_readv", "readv"),
@@ -56,7 +56,9 @@ const EXITS: [(&str, &str); 21] = [
     ("exit_tee", "tee"),
     ("exit_vmsplice", "vmsplice"),
     ("exit_sendfile64", "sendfile64"),
+    ("exit_io_uring_setup", "io_uring_setup"),
     ("exit_io_uring_enter", "io_uring_enter"),
+    ("exit_io_submit", "io_submit"),
     ("exit_pidfd_getfd", "pidfd_getfd"),
     ("exit_socket", "socket"),
     ("exit_accept", "accept"),

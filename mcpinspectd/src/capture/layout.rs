@@ -85,13 +85,14 @@ const fn size(global: &'static str, field: &'static str) -> Entry {
 }
 
 #[cfg(target_arch = "x86_64")]
-const REGISTERS: [Entry; 6] = [
+const REGISTERS: [Entry; 7] = [
     offset("OFF_REGS_NUMBER", "pt_regs.orig_ax"),
     offset("OFF_REGS_ARG0", "pt_regs.di"),
     offset("OFF_REGS_ARG1", "pt_regs.si"),
     offset("OFF_REGS_ARG2", "pt_regs.dx"),
     offset("OFF_REGS_ARG3", "pt_regs.r10"),
     offset("OFF_REGS_CS", "pt_regs.cs"),
+    offset("OFF_TASK_STATUS", "task_struct.thread_info.status"),
 ];
 
 #[cfg(target_arch = "aarch64")]

@@ -212,11 +212,13 @@ fn mechanism(operation: u64) -> Option<BlindMechanism> {
         Operation::VmSplice => BlindMechanism::VmSplice,
         Operation::SendFile => BlindMechanism::SendFile,
         Operation::IoUring => BlindMechanism::IoUring,
+        Operation::Aio => BlindMechanism::Aio,
         Operation::TakeDescriptor => BlindMechanism::TakeDescriptor,
         Operation::Compat => BlindMechanism::Compat,
         Operation::Supervised => BlindMechanism::Supervised,
         Operation::ConnectionBudget => BlindMechanism::ConnectionBudget,
         Operation::None
+        | Operation::PerhapsCompat
         | Operation::Socket
         | Operation::Accept
         | Operation::Read

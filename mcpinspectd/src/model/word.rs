@@ -106,6 +106,8 @@ words! {
         SendFile = "sendfile",
         /// `io_uring`: by a queue that the kernel works off.
         IoUring = "io_uring",
+        /// `io_submit`: by the kernel's older queue of operations.
+        Aio = "io_submit",
         /// `pidfd_getfd`: through a descriptor taken from another process.
         TakeDescriptor = "pidfd_getfd",
         /// The 32-bit system call table, which the probes do not decode.
@@ -197,6 +199,7 @@ mod tests {
                 "vmsplice",
                 "sendfile",
                 "io_uring",
+                "io_submit",
                 "pidfd_getfd",
                 "32bit_syscall",
                 "seccomp_notify",

@@ -37,8 +37,7 @@ fn evasions() -> Vec<Evasion> {
         all.push(told("splice-in", wire, &["splice"]));
         all.push(told("uring-in", wire, &["io_uring"]));
         if cfg!(target_arch = "x86_64") {
-            // A 64-bit program's 32-bit call is not recognised as one; what was never seen being read is reported.
-            all.push(told("compat-in", wire, &["never_read"]));
+            all.push(told("compat-in", wire, &["32bit_syscall"]));
         }
     }
     all

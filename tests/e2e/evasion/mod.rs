@@ -7,6 +7,7 @@
 //! A family of evasions is a Python program (`peers/python/evasion`) that knows several of them by name. Each
 //! is started under a file name of its own, which is the name that the server must have.
 
+mod buffers;
 mod calls;
 mod descriptors;
 mod exclusion;

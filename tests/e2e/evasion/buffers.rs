@@ -1,0 +1,46 @@
+//! Servers whose bytes are in unusual memory, are asked for in unusual ways, or are moved by somebody else.
+
+use anyhow::Result;
+
+use super::server::Wire;
+use super::{Evasion, Family, each_is_seen_or_told, on_both, seen, told};
+
+fn evasions() -> Vec<Evasion> {
+    let mut all = on_both(&[
+        "polled-out",
+        "queued-out",
+        "dropped-in",
+        "served-out",
+        "many-vectors",
+        "impatient",
+        "interrupted",
+        "twins",
+        "table-of-its-own",
+    ]);
+    all.extend(["resizing", "gifts"].map(|how| seen(how, Wire::Pipes)));
+    all.extend(["flags", "many-messages"].map(|how| seen(how, Wire::Socket)));
+    if cfg!(target_arch = "x86_64") {
+        all.extend(on_both(&["fabricated"]));
+    }
+    for wire in [Wire::Pipes, Wire::Socket] {
+        // As with other queues, the requests around the first one are missing.
+        all.push(told("polled-in", wire, &["io_uring"]));
+        all.push(told("queued-in", wire, &["io_submit"]));
+    }
+    all
+}
+
+fn hold(busy: usize) -> Result<()> {
+    let family = Family::new("buffers.py")?;
+    each_is_seen_or_told(&evasions(), &|evasion| family.start(evasion), busy)
+}
+
+#[test]
+fn bytes_that_are_hard_to_find() -> Result<()> {
+    hold(0)
+}
+
+#[test]
+fn bytes_that_are_hard_to_find_beside_busy_loops() -> Result<()> {
+    hold(6)
+}
