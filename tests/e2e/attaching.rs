@@ -197,7 +197,7 @@ fn fault(capture: &Capture, server: u32) -> Option<String> {
         (Err(fault), _) | (_, Err(fault)) => return Some(fault),
     };
     let apart = requests.0.abs_diff(answers.0) > 1 || requests.1.abs_diff(answers.1) > 1;
-    apart.then(|| format!("requests {requests:?}, answers {answers:?}"))
+    apart.then(|| format!("requests {requests:?}, answers {answers:?}, {gaps:?}"))
 }
 
 fn attach_again_and_again(busy: usize) -> Result<()> {
