@@ -100,6 +100,8 @@ fn evidence_is_for_root_the_group_and_the_owner() {
         let events = text(&bus.call_as(uid, &["ListEvents", "su", "", "0"]));
         assert!(events.contains("mcp_session_started") && events.contains("mcp_detection"));
         assert!(text(&bus.call_as(uid, &["ListServers"])).contains("files"));
+        let signals = text(&bus.call_as(uid, &["ListSignals", "s", ""]));
+        assert!(signals.contains("files"), "{signals}");
         assert!(text(&bus.call_as(uid, &["ListSessions"])).contains("/usr/bin/node"));
     }
     let limited = text(&bus.call_as(0, &["ListEvents", "su", "", "1"]));
@@ -121,8 +123,12 @@ fn evidence_is_for_root_the_group_and_the_owner() {
         text(&bus.call_as(STRANGER, &["ListEvents", "su", "", "0"])).trim(),
         nothing
     );
-    for list in ["ListServers", "ListSessions"] {
-        let rows = text(&bus.call_as(STRANGER, &[list]));
+    for list in [
+        &["ListServers"][..],
+        &["ListSessions"],
+        &["ListSignals", "s", ""],
+    ] {
+        let rows = text(&bus.call_as(STRANGER, list));
         assert!(!rows.contains("files"), "{rows}");
     }
     assert!(

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use mcpinspectd::contain::{Contained, Target, contain};
 use mcpinspectd::model::{ContainmentAction, Pid, Process, ServerSide};
 use mcpinspectd::process::fds::stdio;
-use mcpinspectd::process::{ProcessRow, own, start_time, table};
-use nix::sys::signal::{Signal, kill};
+use mcpinspectd::process::{ProcessHandle, ProcessRow, own, start_time, table};
+use nix::sys::signal::Signal;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -92,14 +92,15 @@ struct Storm {
 impl Storm {
     /// Its processes that are not zombies.
     fn family(&self) -> Vec<ProcessRow> {
-        let is_marked = |row: &ProcessRow| {
-            let environment = fs::read(format!("/proc/{}/environ", row.pid)).unwrap_or_default();
-            let mut variables = environment.split(|byte| *byte == 0);
-            variables.any(|variable| variable == self.marker.as_bytes())
-        };
         let mut rows = table();
-        rows.retain(|row| row.state != 'Z' && is_marked(row));
+        rows.retain(|row| row.state != 'Z' && self.is_marked(row.pid));
         rows
+    }
+
+    fn is_marked(&self, pid: Pid) -> bool {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let mut variables = environment.split(|byte| *byte == 0);
+        variables.any(|variable| variable == self.marker.as_bytes())
     }
 
     /// Runs it; returns what was reported, or what is wrong.
@@ -138,8 +139,11 @@ impl Storm {
         eventually("it is over", || {
             let rows = self.family();
             for row in &rows {
-                let pid = nix::unistd::Pid::from_raw(row.pid.0.try_into().unwrap());
-                let _ = kill(pid, Signal::SIGKILL);
+                // The number may be another's by now, and what is held is not.
+                let held = ProcessHandle::open(row.pid).unwrap();
+                if let Some(held) = held.filter(|_| self.is_marked(row.pid)) {
+                    let _ = held.signal(Signal::SIGKILL as i32);
+                }
             }
             let _ = server.0.try_wait();
             rows.is_empty().then_some(())
