@@ -21,10 +21,10 @@ use crate::{SESSION, verdict};
 const USER: u32 = 65_534;
 /// Another one: daemon.
 const OTHER_USER: u32 = 1;
-/// Processes that hold sockets and pipes.
-const HOLDERS: usize = 3;
-/// Sockets and pipes that they hold together. `MCPINSPECT_HELD` sets another number.
+/// Sockets and pipes that a user's processes hold together. `MCPINSPECT_HELD` sets another number.
 const HELD: usize = 27_000;
+/// Those of one process: limits on descriptors allow no more everywhere.
+const HELD_BY_ONE: usize = 9_000;
 /// Servers of another user.
 const SERVERS: usize = 20;
 
@@ -135,8 +135,8 @@ fn servers_beside_holders(busy: usize) -> Result<()> {
     };
     let tap = Tap::start()?;
     let mut holders = Vec::new();
-    for _ in 0..HOLDERS {
-        holders.push(hold(held / HOLDERS / 2)?);
+    for first in (0..held).step_by(HELD_BY_ONE) {
+        holders.push(hold((held - first).min(HELD_BY_ONE) / 2)?);
     }
     for holder in &mut holders {
         wait_until_held(holder)?;
