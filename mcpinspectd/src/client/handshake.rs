@@ -118,11 +118,12 @@ fn is_puzzled(failure: &Failure) -> bool {
         )
 }
 
-/// Whether the result of `server/discover` is that of a server of the modern era.
+/// Whether the result of `server/discover` is that of a server of the modern era. Some of the other era answer
+/// every method that they do not know with an empty result.
 fn is_modern(result: &Value) -> bool {
     match result.get("supportedVersions").and_then(Value::as_array) {
         Some(versions) => versions.contains(&json!(STATELESS)),
-        None => true,
+        None => result.get("capabilities").is_some_and(Value::is_object),
     }
 }
 

@@ -101,6 +101,21 @@ fn each_era_is_greeted_in_its_own_way() {
 }
 
 #[test]
+fn an_empty_answer_to_the_first_question_is_none() {
+    let mut yes = Fake::new(|message: &Value| match message["method"].as_str() {
+        Some("initialize") => vec![result(
+            message,
+            json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}),
+        )],
+        _ => vec![result(message, json!({}))],
+    });
+    let mut connection = Connection::new(&mut yes, settings());
+    let greeting = connection.greet(Offer::Either).unwrap();
+    assert_eq!(greeting.era, Era::Legacy);
+    assert_eq!(greeting.capabilities(), &json!({"tools": {}}));
+}
+
+#[test]
 fn an_era_that_the_server_does_not_speak_is_a_failure() {
     let mut old = Fake::new(legacy(|_| Vec::new()));
     let failure = Connection::new(&mut old, settings())
