@@ -173,11 +173,13 @@ impl Reader {
             conditions.add("substr(session_id, 1, length(?)) = ?", session.to_owned());
             conditions.values.push(session.to_owned().into());
         }
+        // Of all that begin so, the one whose id it is comes first.
+        let first = session.map_or("", |_| "length(session_id), ");
         let sql = format!(
             "SELECT session_id, server, fingerprint, name_source, transport, uid, server_pid, server_exe,
                  client_pid, client_exe, protocol_version, server_info, client_info, joined_midstream, imported,
                  started, ended, end_reason, last, messages, errors, in_flight, bytes
-             FROM session {} ORDER BY started DESC, id DESC LIMIT {}",
+             FROM session {} ORDER BY {first}started DESC, id DESC LIMIT {}",
             conditions.text(),
             limit.min(MAX_ROWS)
         );

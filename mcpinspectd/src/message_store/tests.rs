@@ -184,6 +184,26 @@ fn noise(seed: u64, letters: usize) -> String {
     (0..letters).map(letter).collect()
 }
 
+/// `s-2` is found among `s-20` to `s-29`, which came later.
+#[test]
+fn an_id_that_others_begin_with_names_one_session() {
+    let place = Place::new();
+    let mut recording = Recording::start(settings(&place.path()));
+    for number in 1..30 {
+        let mut script = recording.session("files", &format!("s-{number}"), 1000);
+        recording.call(&mut script, 1, "read", "x", "y");
+    }
+    recording.finish();
+    let found = place.ask(&Question::Sessions {
+        server: None,
+        since: None,
+        session: Some("s-2".to_owned()),
+        limit: 10,
+    });
+    assert_eq!((found.len(), &found[0]["session_id"]), (10, &"s-2".into()));
+    assert_eq!(found[1]["session_id"], "s-29");
+}
+
 #[test]
 fn what_was_said_is_found_again() {
     let place = Place::new();
