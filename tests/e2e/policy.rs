@@ -60,6 +60,15 @@ impl Place {
         ]
     }
 
+    /// The server, with a guard in front of it.
+    fn guarded(&self) -> Result<Vec<OsString>> {
+        let mut command: Vec<OsString> =
+            vec![places::program("mcpinspect")?.into(), "guard".into()];
+        command.extend(["--policy".into(), self.policy().into(), "--".into()]);
+        command.extend(self.server());
+        Ok(command)
+    }
+
     fn talk(&self, plan: &str) -> Result<Talk> {
         Talk::start(oddclient(&[], plan, &self.server())?)
     }
@@ -151,6 +160,56 @@ fn a_rule_has_a_server_killed() -> Result<()> {
     Ok(())
 }
 
+/// What passes a guard is told once, under the server's name.
+#[test]
+fn a_server_behind_a_guard_is_told_once() -> Result<()> {
+    let place = Place::new("once")?;
+    let blocked = "[[rule]]\nid = \"no-echo\"\nwhen = { method = \"tools/call\", tool = \"echo\" }\naction = \"block\"\n";
+    let state = State::new()?;
+    let mut daemon = Daemon::start(&state)?;
+    let sessions = [
+        ("", "handshake; list; call 300; call 100000; list"),
+        (blocked, "handshake; list; sleep 100"),
+    ];
+    for (before, (policy, plan)) in sessions.into_iter().enumerate() {
+        std::fs::write(place.policy(), policy)?;
+        let command = oddclient(&[], plan, &place.guarded()?)?;
+        Talk::start(command)?.end(SESSION)?;
+        let ended = |_: &Value| {
+            let events = state.events().unwrap_or_default();
+            let ended = events.iter().filter(|event| {
+                event["type"] == "mcp_session_ended" && event["server_id"] == json!(place.name)
+            });
+            ended.count() == before + 1
+        };
+        daemon.event("for the server's side", ended)?;
+    }
+    // Longer than anything waits.
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    let in_front = json!(format!("{}-guard", place.name));
+    let events = state.events()?;
+    let told = events.iter().find(|event| event["server_id"] == in_front);
+    ensure!(told.is_none(), "{told:?}");
+
+    // What the guard answers in the server's place, the server did not say.
+    let command = oddclient(&[], "handshake; list; call 300", &place.guarded()?)?;
+    let mut talk = Talk::start(command)?;
+    // The peer takes the refusal for a fault.
+    let _ = talk.end(SESSION);
+    let started = daemon.event("for the guard's side", |event| {
+        event["type"] == "mcp_session_started" && event["server_id"] == in_front
+    })?;
+    let ended = daemon.event("for its end", |event| {
+        event["type"] == "mcp_session_ended" && event["session_id"] == started["session_id"]
+    })?;
+    ensure!(
+        ended["messages"] == 2 && ended["unanswered"] == 0,
+        "{ended}"
+    );
+    daemon.stop()?;
+    Ok(())
+}
+
 /// The server keeps its name and its pins, and what the guard says to its client is pinned apart.
 #[test]
 fn a_server_behind_a_guard_has_its_name_and_its_pins() -> Result<()> {
@@ -172,11 +231,7 @@ fn a_server_behind_a_guard_has_its_name_and_its_pins() -> Result<()> {
     })?;
 
     for round in 1..=2 {
-        let mut guarded: Vec<OsString> =
-            vec![places::program("mcpinspect")?.into(), "guard".into()];
-        guarded.extend(["--policy".into(), place.policy().into(), "--".into()]);
-        guarded.extend(place.server());
-        let command = oddclient(&[], "handshake; list; sleep 100", &guarded)?;
+        let command = oddclient(&[], "handshake; list; sleep 100", &place.guarded()?)?;
         Talk::start(command)?.end(SESSION)?;
         let ended = |server: &Value| {
             let events = state.events().unwrap_or_default();

@@ -11,6 +11,7 @@
 //! | stage | what it does | where |
 //! |---|---|---|
 //! | source | finds sessions, and turns what happens in them into inputs | [`source`](crate::source) |
+//! | guarded | leaves out of a guard's side what the server's side says | `guarded` |
 //! | programs | has the program behind each server examined, beside the way | `programs` |
 //! | sessions | knows the parties of each session; holds back what a paused server says | [`sessions`] |
 //! | engine: observe | bytes become frames, messages, and calls with their answers | [`wire`](crate::wire), [`mcp`](crate::mcp), [`session`](crate::session) |
@@ -31,6 +32,7 @@
 
 mod approvals;
 mod containment;
+mod guarded;
 mod host;
 mod leftovers;
 mod lessons;
@@ -47,6 +49,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use self::containment::Containment;
+use self::guarded::Guarded;
 use self::leftovers::Leftovers;
 use self::programs::ProgramLookup;
 use self::sessions::SessionTable;
@@ -65,6 +68,7 @@ pub use tap::{Flush, TapPipeline};
 
 /// The daemon's pipeline, from a source's inputs to an output. Its fields are its stages, in order.
 pub struct Pipeline<O, H> {
+    guarded: Guarded,
     programs: ProgramLookup,
     sessions: SessionTable,
     engine: Engine,
@@ -97,6 +101,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         suppressions: PathBuf,
     ) -> std::io::Result<Self> {
         Ok(Self {
+            guarded: Guarded::default(),
             programs: ProgramLookup::start()?,
             sessions: SessionTable::new(|pid: Pid| process::start_time(pid)),
             engine,
@@ -128,8 +133,9 @@ impl<O: Output, H: Host> Pipeline<O, H> {
     }
 }
 
-impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
-    fn input(&mut self, input: Input<'_>) {
+impl<O: Output, H: Host> Pipeline<O, H> {
+    /// Takes an input through the stages behind the first.
+    fn take(&mut self, input: Input<'_>) {
         self.programs.look_up(&input);
         let mut requested = Vec::new();
         let mut ended = None;
@@ -173,17 +179,31 @@ impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
             self.contain(request);
         }
     }
+}
+
+impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
+    fn input(&mut self, input: Input<'_>) {
+        if !self.guarded.concerns(&input) {
+            return self.take(input);
+        }
+        let mut guarded = std::mem::take(&mut self.guarded);
+        guarded.pass(input, &mut |input| self.take(input));
+        self.guarded = guarded;
+    }
 
     fn idle(&mut self) {
         let found: Vec<_> = self.programs.found().collect();
         for (session, program) in found {
-            self.input(Input::Program {
+            self.take(Input::Program {
                 session: Cow::Borrowed(&session),
                 definition: program.definition().into(),
                 time: Timestamp::now(),
             });
         }
         let now = Timestamp::now();
+        let mut guarded = std::mem::take(&mut self.guarded);
+        guarded.pass_time(now, &mut |input| self.take(input));
+        self.guarded = guarded;
         let copies = Tee(self.messages.as_mut(), &mut self.calls);
         let copies = Tee(copies, &mut self.shadow);
         let mut outputs = Tee(&mut self.output, copies);

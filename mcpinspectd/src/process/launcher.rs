@@ -47,6 +47,11 @@ pub(super) fn behind_guard<W: AsRef<str>>(words: &[W]) -> Option<usize> {
     (dashes + 1 < rest.len()).then_some(dashes + 3)
 }
 
+/// Whether a command is our own guard in front of another.
+pub fn is_guard<W: AsRef<str>>(command: &[W]) -> bool {
+    behind_guard(command).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,5 +38,6 @@ mod walk;
 
 pub use handle::ProcessHandle;
 pub use info::{ProcessInfo, ProcessSnapshot, snapshot, start_time};
+pub use launcher::is_guard;
 pub use launches::Launches;
 pub use table::{ProcessRow, own, pids, table, tracer};
