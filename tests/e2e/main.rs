@@ -3,6 +3,7 @@
 mod approvals;
 mod attaching;
 mod calling;
+mod conformance;
 mod crashes;
 mod errors;
 mod evasion;
