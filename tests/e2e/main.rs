@@ -9,6 +9,7 @@ mod errors;
 mod evasion;
 mod framing;
 mod fullness;
+mod guarded;
 mod honesty;
 mod http;
 mod identity;
