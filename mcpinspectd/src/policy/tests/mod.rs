@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
 mod asking;
+mod bypass;
 mod conditions;
 mod doubts;
 mod files;
