@@ -153,6 +153,9 @@ fn a_client_goes_through_the_guard_while_it_is_installed() -> Result<()> {
     ensure!(!listed.contains("get-env"), "{listed}");
     guard(&["uninstall".as_ref(), configuration.as_os_str()])?;
     ensure!(lists()?.contains("get-env"), "it is hidden still");
-    ensure!(std::fs::read_to_string(&configuration)? == before, "the file is another");
+    ensure!(
+        std::fs::read_to_string(&configuration)? == before,
+        "the file is another"
+    );
     Ok(())
 }

@@ -86,10 +86,12 @@ impl Reader {
 
     fn member(self, object: &str, name: &str) -> Option<String> {
         let Members(members) = serde_json::from_str(object).ok()?;
-        let mut values = members.into_iter().filter(|(key, _)| match self.ignores_case {
-            true => key.eq_ignore_ascii_case(name),
-            false => key == name,
-        });
+        let mut values = members
+            .into_iter()
+            .filter(|(key, _)| match self.ignores_case {
+                true => key.eq_ignore_ascii_case(name),
+                false => key == name,
+            });
         let value = match self.takes_first {
             true => values.next(),
             false => values.next_back(),
@@ -146,11 +148,17 @@ fn member(
 
 fn message() -> impl Strategy<Value = String> {
     let params = object(
-        member(&["name", "name", "name", "Name", "x"], one_of(&["write", "read"])),
+        member(
+            &["name", "name", "name", "Name", "x"],
+            one_of(&["write", "read"]),
+        ),
         0..3,
     );
     let result = object(
-        member(&["content", "content", "Content"], one_of(&["hunter2", "fine"])),
+        member(
+            &["content", "content", "Content"],
+            one_of(&["hunter2", "fine"]),
+        ),
         0..3,
     );
     let methods = one_of(&["tools/call", "tools/call", "sampling/createMessage", "ping"]);
@@ -207,14 +215,25 @@ proptest! {
 fn each_reader_meets_what_is_written_for_it() {
     for (line, meets) in [
         (r#"{"method":"tools/call","params":{"name":"write"}}"#, 8),
-        (r#"{"method":"tools/call","params":{"name":"read","n\u0061me":"write"}}"#, 4),
-        (r#"[{"method":"tools/call","params":{"name":"read","NAME":"write"}}]"#, 2),
-        ("1\r{\"method\":\"tools/call\",\"params\":{\"name\":\"write\"}}", 4),
+        (
+            r#"{"method":"tools/call","params":{"name":"read","n\u0061me":"write"}}"#,
+            4,
+        ),
+        (
+            r#"[{"method":"tools/call","params":{"name":"read","NAME":"write"}}]"#,
+            2,
+        ),
+        (
+            "1\r{\"method\":\"tools/call\",\"params\":{\"name\":\"write\"}}",
+            4,
+        ),
         (r#"{"method":"ping","params":{"name":"write"}}"#, 0),
     ] {
         let met = Reader::all().filter(|reader| {
             let messages = reader.messages(line.as_bytes());
-            messages.iter().any(|message| reader.calls(message, "tools/call", Some("write")))
+            messages
+                .iter()
+                .any(|message| reader.calls(message, "tools/call", Some("write")))
         });
         assert_eq!(met.count(), meets, "{line}");
     }
