@@ -19,6 +19,7 @@ mod order;
 mod policy;
 mod processes;
 mod recording;
+mod replaying;
 mod rugpull;
 mod scale;
 mod scanning;

@@ -17,7 +17,7 @@ use crate::SESSION;
 const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ456789";
 
 /// `mcpinspect`, with this daemon's configuration.
-fn mcpinspect(state: &State, arguments: &[&str]) -> Result<Output> {
+pub fn mcpinspect(state: &State, arguments: &[&str]) -> Result<Output> {
     Ok(Command::new(places::program("mcpinspect")?)
         .args(arguments)
         .arg("--config")
@@ -27,7 +27,7 @@ fn mcpinspect(state: &State, arguments: &[&str]) -> Result<Output> {
 }
 
 /// The rows that a command prints.
-fn rows(state: &State, arguments: &[&str]) -> Result<Vec<Value>> {
+pub fn rows(state: &State, arguments: &[&str]) -> Result<Vec<Value>> {
     let output = mcpinspect(state, &[arguments, &["--json"]].concat())?;
     let error = String::from_utf8_lossy(&output.stderr);
     ensure!(error.is_empty(), "{arguments:?}: {error}");
@@ -52,7 +52,7 @@ pub fn client(files: &Path, calls: &str, server: &[&OsStr]) -> Result<Command> {
 }
 
 /// A session of it.
-fn session(files: &Path, calls: &str, server: &[&OsStr]) -> Result<Truth> {
+pub fn session(files: &Path, calls: &str, server: &[&OsStr]) -> Result<Truth> {
     Talk::start(client(files, calls, server)?)?.finish(SESSION)
 }
 
