@@ -1,4 +1,4 @@
-//! `mcpinspect report`, and what a browser makes of the page.
+//! `mcpinspect report` and `mcpinspect fleet --html`, and what a browser makes of their pages.
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use std::path::Path;
@@ -132,6 +132,90 @@ fn a_browser_shows_a_hostile_session_and_runs_nothing_of_it() {
     ] {
         assert!(shown.contains(part), "{part}");
     }
+}
+
+/// The journals of forty hosts, two days apart, on which all that others can write is hostile.
+fn journals(path: &Path, evil: &str) {
+    let mut lines = Vec::new();
+    for host in 0..40_u64 {
+        let mut entry = |hour: u64, event: &str, more: Value| {
+            let micros = 1_760_000_000_000_000 + hour * 3_600_000_000 + host;
+            let mut entry = json!({"_HOSTNAME": format!("{evil}{host}"), "_MACHINE_ID": format!("{host:032x}"),
+                "_UID": if host == 7 { "1000" } else { "0" }, "__REALTIME_TIMESTAMP": micros.to_string(),
+                "MCPINSPECT_EVENT": event, "MCPINSPECT_SERVER": format!("files {}", &evil[..20])});
+            for (name, value) in more.as_object().unwrap() {
+                entry[name] = value.clone();
+            }
+            lines.push(entry.to_string());
+        };
+        let seen = |hash: &str, text: &str| {
+            json!({"MCPINSPECT_TOOL": evil, "MCPINSPECT_HASH": hash.repeat(32),
+                "MCPINSPECT_JSON": json!({"description": text}).to_string()})
+        };
+        entry(host % 3 * 24, "mcp_tool_seen", seen("aa", evil));
+        if host % 4 == 0 {
+            entry(
+                60 + host,
+                "mcp_tool_seen",
+                seen("bb", &format!("Poisoned. {evil}")),
+            );
+            entry(
+                61,
+                "mcp_detection",
+                json!({"MCPINSPECT_SEVERITY": "high", "MCPINSPECT_CATEGORY": evil, "MCPINSPECT_PATTERN": evil}),
+            );
+        }
+        for server in ["search", "git", "time"] {
+            if host % 5 != server.len() as u64 % 5 {
+                let tool = json!({"MCPINSPECT_SERVER": server, "MCPINSPECT_TOOL": "read", "MCPINSPECT_HASH": "cc".repeat(32)});
+                entry(2, "mcp_tool_seen", tool);
+            }
+        }
+        entry(
+            70,
+            "mcp_policy",
+            json!({"MCPINSPECT_DECISION": "approve", "MCPINSPECT_TOOL": evil, "MCPINSPECT_HASH": "aa".repeat(32),
+                "MCPINSPECT_DECIDED_BY_UID": "0", "MCPINSPECT_REASON": evil}),
+        );
+    }
+    std::fs::write(path, lines.join("\n")).unwrap();
+}
+
+#[test]
+fn a_browser_shows_a_hostile_fleet_and_runs_nothing_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, page) = (folder.path().join("j.json"), folder.path().join("f.html"));
+    journals(&source, EVIL);
+    let (source, path) = (source.to_str().unwrap(), page.to_str().unwrap());
+    let make = || mcpinspect(&["fleet", "--html", path, source]);
+    let output = make();
+    // It needs attention.
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let shown = in_browser(&page, &folder.path().join("profile"));
+    assert!(shown.contains("<title>MCP servers of 40 hosts</title>"));
+    for tag in ["<script", "<img", "<base", "http-equiv=\"refresh\""] {
+        assert!(!shown.contains(tag), "{tag}");
+    }
+    assert_eq!(shown.matches("<style").count(), 1);
+    // What is ours is all there: both drawings, the other definition, who decided, what was found.
+    for part in [
+        "<svg class=\"grid\"",
+        "<svg class=\"spread\"",
+        "<rect class=\"differs\"",
+        "<path class=\"d1\"",
+        "Poisoned.",
+        "user 0",
+        "forged entries",
+        "By kind",
+    ] {
+        assert!(shown.contains(part), "{part}");
+    }
+    // Made anew every hour, it takes the place of the last one.
+    let before = std::fs::read_to_string(path).unwrap();
+    assert_eq!(make().status.code(), Some(1));
+    assert_eq!(std::fs::read_to_string(path).unwrap(), before);
+    let nowhere = mcpinspect(&["fleet", "--html", "/no/such/folder/page.html", source]);
+    assert_eq!(nowhere.status.code(), Some(2));
 }
 
 #[test]

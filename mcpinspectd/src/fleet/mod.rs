@@ -15,7 +15,8 @@
 //! - [`run`]: sorted rows in memory or on disk, and the merge of many to one;
 //! - [`row`] and [`value`]: what a row is, and how two become one;
 //! - [`state`]: rows of earlier runs, and how far each input was read;
-//! - [`report`]: the answers, from rows in their order;
+//! - [`report`]: the answers, from rows in their order; [`digest`]: as much of them as people read;
+//!   [`page`]: that as one page of HTML;
 //! - [`engine`]: rows that ClickHouse keeps and puts together.
 //!
 //! A collection cannot check what a machine's root writes into its journal or how the machine names
@@ -23,12 +24,14 @@
 
 mod bytes;
 pub mod collect;
+pub mod digest;
 pub mod engine;
 pub mod entry;
 pub mod fields;
 pub mod framing;
 pub mod gather;
 pub mod journal;
+pub mod page;
 pub mod report;
 pub mod row;
 pub mod run;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::html::{Text, put};
 use super::indent::indented;
+use crate::html::{Text, put};
 use crate::mcp::json::cut;
 use crate::model::Direction;
 use crate::tape::Entry;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::html::{Text, put};
+use crate::html::{Text, put};
 use crate::mcp::json::cut;
 use crate::session::latency::Histogram;
 use crate::tape::Entry;

@@ -12,12 +12,10 @@
 //! - `latency`: how long answers took
 //! - `page`: all of it, as HTML
 //! - `indent`: JSON with line breaks
-//! - `html`: escaping
 
 mod collect;
 mod definitions;
 mod found;
-mod html;
 mod indent;
 mod latency;
 mod page;

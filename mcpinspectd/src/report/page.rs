@@ -2,19 +2,14 @@
 
 use std::collections::HashMap;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 use super::collect::{Body, Noted, Report, Shown};
-use super::html::{Text, put};
 use super::picture;
+use crate::html::{self, Text, put};
 use crate::mcp::json::cut;
 use crate::model::Direction;
 use crate::text::human::{duration, moment, size};
-
-const STYLE: &str = include_str!("style.css");
 
 /// Bytes of an explanation or quotation.
 const QUOTED: usize = 600;
@@ -46,16 +41,8 @@ impl Report {
 }
 
 fn head(report: &Report, out: &mut String) {
-    let hash = BASE64_STANDARD.encode(Sha256::digest(STYLE));
-    let server = Text(&report.header.server_id);
-    put!(
-        out,
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'\">\n\
-         <meta name=\"referrer\" content=\"no-referrer\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>MCP session with {server}</title>\n<style>{STYLE}</style></head><body>\n\
-         <h1>MCP session with {server}</h1>\n"
-    );
+    let title = format!("MCP session with {}", report.header.server_id);
+    html::begin(out, &title, "");
 }
 
 fn summary(report: &Report, out: &mut String) {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::collect::Shown;
-use super::html::{Text, put};
+use crate::html::{Text, put};
 use crate::mcp::json::cut;
 use crate::model::Direction;
 use crate::text::human::duration;

@@ -65,6 +65,23 @@ impl HostReport {
     pub fn wants_a_look(&self) -> bool {
         self.state != State::Watched || !self.lost.is_nothing() || self.forged > 0
     }
+
+    /// What is missing from its record, or should not be there, in words; `None` if nothing.
+    pub fn losses(&self) -> Option<String> {
+        let lost = self.lost;
+        let parts: Vec<String> = [
+            (lost.bytes, "bytes on the wire"),
+            (lost.blind_spots, "blind spots"),
+            (lost.events, "events"),
+            (lost.by_journald, "times by journald"),
+            (self.forged, "forged entries"),
+        ]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
 }
 
 /// A definition of a tool, and who sees it.

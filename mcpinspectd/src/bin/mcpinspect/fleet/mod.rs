@@ -14,8 +14,9 @@ mod signing;
 mod text;
 mod times;
 
-use std::io::{self, IsTerminal as _};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use mcpinspectd::fleet::engine::ask::{self, Part};
 #[cfg(feature = "tools")]
 use mcpinspectd::fleet::engine::schema;
 use mcpinspectd::fleet::journal::Extent;
+use mcpinspectd::fleet::page::Page;
 use mcpinspectd::fleet::report::{self, RowSource, Settings};
 use mcpinspectd::fleet::state::StateDirectory;
 use mcpinspectd::model::Timestamp;
@@ -79,6 +81,10 @@ pub struct FleetCommand {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    /// Write the report as one page to this file, which is replaced if it is there. The page loads nothing and
+    /// runs no script.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    html: Option<PathBuf>,
 }
 
 #[cfg(feature = "tools")]
@@ -90,6 +96,30 @@ enum Action {
     Approvals(approvals::Approvals),
     Schema(load::Schema),
     Load(load::Load),
+}
+
+/// Hosts of a server that the page looks at: its drawing has to find those that need attention.
+const PAGE_HOSTS: usize = 20_000;
+
+/// Writes a file in one step, so that nobody meets half of a page that is made anew every hour.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let named = |error: io::Error| {
+        let message = format!("cannot write {}: {error}", path.display());
+        io::Error::new(error.kind(), message)
+    };
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    // As any other file: the umask decides.
+    let everyone = std::fs::Permissions::from_mode(0o666);
+    let mut file = tempfile::Builder::new()
+        .permissions(everyone)
+        .tempfile_in(directory)
+        .map_err(named)?;
+    file.write_all(text.as_bytes()).map_err(named)?;
+    file.persist(path).map_err(|failed| named(failed.error))?;
+    Ok(())
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -153,7 +183,10 @@ impl FleetCommand {
             now: self.now.or(present),
             patience: nanos(self.silent_after),
             new_within: nanos(self.new_within),
-            list_max: self.list,
+            list_max: match self.html {
+                Some(_) => self.list.max(PAGE_HOSTS),
+                None => self.list,
+            },
         }
     }
 
@@ -163,6 +196,17 @@ impl FleetCommand {
         settings: &Settings,
         complete: bool,
     ) -> anyhow::Result<ExitCode> {
+        let code = |wants_a_look: bool| match wants_a_look || !complete {
+            true => ExitCode::from(1),
+            false => ExitCode::SUCCESS,
+        };
+        if let Some(path) = &self.html {
+            let mut page = Page::default();
+            let summary = report::report(open, settings, &mut page)?;
+            replace(path, &page.html(&summary, settings, complete))?;
+            terminal::print(|out| writeln!(out, "wrote {}", path.display()))?;
+            return Ok(code(summary.wants_a_look));
+        }
         let mut wants_a_look = false;
         terminal::print(|out| {
             if self.json {
@@ -172,7 +216,7 @@ impl FleetCommand {
                 return shown.finish(&summary, complete);
             }
             let mut shown = text::Text::default();
-            let summary = report::report(open, settings, &mut shown)?;
+            let summary = report::report(open, settings, shown.digest())?;
             wants_a_look = summary.wants_a_look;
             let colour = wants_colour(io::stdout().is_terminal());
             shown.print(out, &summary, settings, colour)?;
@@ -184,10 +228,6 @@ impl FleetCommand {
             }
             Ok(())
         })?;
-        Ok(if wants_a_look || !complete {
-            ExitCode::from(1)
-        } else {
-            ExitCode::SUCCESS
-        })
+        Ok(code(wants_a_look))
     }
 }

@@ -1,15 +1,12 @@
-//! The report for people: the beginning of each answer, and how long it goes on.
+//! The report on a terminal.
 //!
 //! Text from hosts was escaped when it was read.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use mcpinspectd::fleet::report::{
-    AlertReport, DecisionReport, Definition, FindingReport, HostReport, Output, ServerReport,
-    Settings, State, Summary, ToolReport,
-};
+use mcpinspectd::fleet::digest::{Defined, Digest, First};
+use mcpinspectd::fleet::report::{Definition, FindingReport, Settings, State, Summary, ToolReport};
 use mcpinspectd::model::{Severity, Timestamp};
 use mcpinspectd::terminal::table::aligned;
 
@@ -22,149 +19,20 @@ const NAMED: usize = 8;
 /// Longest quoted description, characters.
 const QUOTED: usize = 90;
 
-/// The first of many.
-struct First<T> {
-    shown: Vec<T>,
-    count: u64,
+/// Says how many rows are not shown.
+fn more<T>(list: &First<T>, out: &mut dyn Write) -> io::Result<()> {
+    match list.more() {
+        0 => Ok(()),
+        more => writeln!(out, "… and {more} more; --json has them"),
+    }
 }
 
-impl<T> Default for First<T> {
+/// The lists that are shown.
+pub struct Text(Digest);
+
+impl Default for Text {
     fn default() -> Self {
-        Self {
-            shown: Vec::new(),
-            count: 0,
-        }
-    }
-}
-
-impl<T> First<T> {
-    fn add(&mut self, one: T) {
-        if self.shown.len() < SHOWN {
-            self.shown.push(one);
-        }
-        self.count += 1;
-    }
-
-    fn more(&self, out: &mut dyn Write) -> io::Result<()> {
-        match self.count - self.shown.len() as u64 {
-            0 => Ok(()),
-            more => writeln!(out, "… and {more} more; --json has them"),
-        }
-    }
-}
-
-/// A server with the names of its tools.
-struct Server {
-    head: ServerReport,
-    tools: Vec<String>,
-    tool_count: u64,
-}
-
-/// Collects what is shown.
-#[derive(Default)]
-pub struct Text {
-    hosts: First<HostReport>,
-    conspicuous: First<HostReport>,
-    differences: First<(String, bool, ToolReport)>,
-    servers: First<Server>,
-    server: Option<Server>,
-    new_servers: First<(String, Timestamp, String)>,
-    new_definitions: First<(String, String, Definition)>,
-    not_approved: First<(String, String, Definition)>,
-    nobody_approved: First<(String, u64)>,
-    decisions: First<DecisionReport>,
-    /// By severity and time, the least first.
-    alerts: BTreeSet<(Severity, Timestamp, String, String)>,
-    alert_count: u64,
-}
-
-impl Output for Text {
-    fn host(&mut self, host: HostReport) -> io::Result<()> {
-        if host.wants_a_look() {
-            self.conspicuous.add(host.clone());
-        }
-        self.hosts.add(host);
-        Ok(())
-    }
-
-    fn server(&mut self, head: ServerReport) -> io::Result<()> {
-        if head.is_new {
-            self.new_servers.add((
-                head.server.clone(),
-                head.first_seen,
-                head.first_host.clone(),
-            ));
-        }
-        self.server = Some(Server {
-            head,
-            tools: Vec::new(),
-            tool_count: 0,
-        });
-        Ok(())
-    }
-
-    fn tool(&mut self, tool: ToolReport) -> io::Result<()> {
-        let Some(server) = &mut self.server else {
-            return Ok(());
-        };
-        let name = &server.head.server;
-        if server.tools.len() < NAMED {
-            server.tools.push(tool.tool.clone());
-        }
-        server.tool_count += 1;
-        for definition in &tool.definitions {
-            let named = || (name.clone(), tool.tool.clone(), definition.clone());
-            if definition.is_new && definition.hash.is_some() && !server.head.is_new {
-                self.new_definitions.add(named());
-            }
-            if definition.is_not_approved_by_some() {
-                self.not_approved.add(named());
-            }
-        }
-        if !tool.agreed {
-            let is_one = server.head.fingerprints.len() < 2;
-            self.differences.add((name.clone(), is_one, tool));
-        }
-        Ok(())
-    }
-
-    fn server_end(&mut self, is_approved: bool) -> io::Result<()> {
-        if let Some(server) = self.server.take() {
-            if !is_approved {
-                let head = &server.head;
-                self.nobody_approved
-                    .add((head.server.clone(), head.host_count));
-            }
-            self.servers.add(server);
-        }
-        Ok(())
-    }
-
-    fn decision(&mut self, decision: DecisionReport) -> io::Result<()> {
-        self.decisions.add(decision);
-        Ok(())
-    }
-
-    fn alert(&mut self, alert: AlertReport) -> io::Result<()> {
-        let what = alert.what;
-        let times = if alert.count > 1 {
-            format!(" ({} times)", alert.count)
-        } else {
-            String::new()
-        };
-        let sentence = format!(
-            "{} {} {}{times}",
-            what.server,
-            what.tool.as_deref().unwrap_or(""),
-            what.category.as_deref().unwrap_or(&what.event),
-        );
-        self.alert_count += 1;
-        self.alerts
-            .insert((what.severity, alert.time, alert.host, sentence));
-        if self.alerts.len() > SHOWN {
-            self.alerts.pop_first();
-        }
-        Ok(())
+        Self(Digest::new(SHOWN))
     }
 }
 
@@ -193,6 +61,11 @@ impl Paint {
 }
 
 impl Text {
+    /// What gathers the lists.
+    pub fn digest(&mut self) -> &mut Digest {
+        &mut self.0
+    }
+
     /// Prints everything.
     pub fn print(
         &self,
@@ -202,7 +75,7 @@ impl Text {
         colour: bool,
     ) -> io::Result<()> {
         let paint = Paint { colour };
-        if self.hosts.count == 0 {
+        if self.0.hosts.count == 0 {
             writeln!(out, "The journals contain no entries of any host.")?;
             return left_out(out, summary);
         }
@@ -217,20 +90,20 @@ impl Text {
     }
 
     fn hosts(&self, out: &mut dyn Write, summary: &Summary, paint: &Paint) -> io::Result<()> {
-        let is_small = self.hosts.count <= SHOWN as u64;
+        let is_small = self.0.hosts.count <= SHOWN as u64;
         let shown = if is_small {
-            &self.hosts
+            &self.0.hosts
         } else {
             let states = summary.states.iter();
             let states: Vec<String> = states
                 .map(|(state, count)| format!("{count} {}", word(*state)))
                 .collect();
-            writeln!(out, "{} hosts: {}.", self.hosts.count, states.join(", "))?;
-            if self.conspicuous.count == 0 {
+            writeln!(out, "{} hosts: {}.", self.0.hosts.count, states.join(", "))?;
+            if self.0.conspicuous.count == 0 {
                 return Ok(());
             }
             writeln!(out)?;
-            &self.conspicuous
+            &self.0.conspicuous
         };
         aligned(out, |out| {
             paint.head(out, "HOST\tSTATE\tLAST ENTRY\tSERVERS\tLOST")?;
@@ -247,23 +120,24 @@ impl Text {
                     word(host.state),
                     minute(host.last_entry),
                     host.servers,
-                    lost(host)
+                    host.losses().unwrap_or_else(|| "-".to_owned())
                 )?;
             }
             Ok(())
         })?;
-        shown.more(out)
+        more(shown, out)
     }
 
     fn differences(&self, out: &mut dyn Write, paint: &Paint) -> io::Result<()> {
-        if self.differences.count == 0 {
+        if self.0.differences.count == 0 {
             return writeln!(out, "\nAll hosts see the same definitions of shared tools.");
         }
         writeln!(out)?;
         paint.head(out, "DIFFERENT BETWEEN HOSTS")?;
         let red = paint.of(AnsiColor::Red);
-        for (server, is_one, tool) in &self.differences.shown {
-            writeln!(out, "{red}{server} / {}{red:#}", tool.tool)?;
+        for differing in &self.0.differences.shown {
+            let tool = &differing.tool;
+            writeln!(out, "{red}{} / {}{red:#}", differing.server, tool.tool)?;
             for seen in tool.definitions.iter().take(NAMED) {
                 definition(out, tool, seen)?;
             }
@@ -271,14 +145,14 @@ impl Text {
             if more > 0 {
                 writeln!(out, "  … and {more} more definitions; --json has them")?;
             }
-            if !is_one {
+            if !differing.is_one {
                 writeln!(
                     out,
                     "  It is launched in different ways and may not be the same server."
                 )?;
             }
         }
-        self.differences.more(out)
+        more(&self.0.differences, out)
     }
 
     fn news(
@@ -288,7 +162,7 @@ impl Text {
         settings: &Settings,
         paint: &Paint,
     ) -> io::Result<()> {
-        if self.new_servers.count + self.new_definitions.count == 0 {
+        if self.0.new_servers.count + self.0.new_definitions.count == 0 {
             return Ok(());
         }
         let hours = settings.new_within / 3_600_000_000_000;
@@ -296,11 +170,13 @@ impl Text {
         writeln!(out)?;
         paint.head(out, &format!("FIRST SEEN IN THE LAST {hours} HOURS"))?;
         writeln!(out, "The collection begins at {begin}.")?;
-        for (server, time, host) in &self.new_servers.shown {
-            writeln!(out, "{}  server {server}, first on {host}", minute(*time))?;
+        for server in &self.0.new_servers.shown {
+            let (name, host) = (&server.server, &server.first_host);
+            let time = minute(server.first_seen);
+            writeln!(out, "{time}  server {name}, first on {host}")?;
         }
-        self.new_servers.more(out)?;
-        for (server, tool, seen) in &self.new_definitions.shown {
+        more(&self.0.new_servers, out)?;
+        for Defined { server, tool, seen } in &self.0.new_definitions.shown {
             let hash = seen.hash.as_deref().map_or("", short);
             writeln!(
                 out,
@@ -310,13 +186,13 @@ impl Text {
                 counted(seen.host_count)
             )?;
         }
-        self.new_definitions.more(out)
+        more(&self.0.new_definitions, out)
     }
 
     fn servers(&self, out: &mut dyn Write, paint: &Paint) -> io::Result<()> {
         writeln!(out)?;
         paint.head(out, "SERVERS")?;
-        for server in &self.servers.shown {
+        for server in &self.0.servers.shown {
             let head = &server.head;
             let mut line = named(&head.hosts, head.host_count);
             let versions: Vec<String> = head
@@ -333,14 +209,14 @@ impl Text {
                 writeln!(out, "  {}", named(&server.tools, server.tool_count))?;
             }
         }
-        self.servers.more(out)
+        more(&self.0.servers, out)
     }
 
     fn approvals(&self, out: &mut dyn Write, paint: &Paint) -> io::Result<()> {
-        if self.not_approved.count > 0 {
+        if self.0.not_approved.count > 0 {
             writeln!(out)?;
             paint.head(out, "APPROVED ON MOST HOSTS, BUT NOT ON ALL")?;
-            for (server, tool, seen) in &self.not_approved.shown {
+            for Defined { server, tool, seen } in &self.0.not_approved.shown {
                 let lacking = seen.host_count - seen.approved_count;
                 writeln!(
                     out,
@@ -351,26 +227,26 @@ impl Text {
                     named(&seen.not_approved, lacking)
                 )?;
             }
-            self.not_approved.more(out)?;
+            more(&self.0.not_approved, out)?;
         }
-        if self.nobody_approved.count > 0 {
+        if self.0.nobody_approved.count > 0 {
             writeln!(out)?;
             paint.head(out, "SERVERS OF WHICH NOBODY APPROVED ANYTHING")?;
-            for (server, hosts) in &self.nobody_approved.shown {
+            for (server, hosts) in &self.0.nobody_approved.shown {
                 writeln!(out, "{server} on {}", counted(*hosts))?;
             }
-            self.nobody_approved.more(out)?;
+            more(&self.0.nobody_approved, out)?;
         }
         Ok(())
     }
 
     fn decisions(&self, out: &mut dyn Write, paint: &Paint) -> io::Result<()> {
-        if self.decisions.count == 0 {
+        if self.0.decisions.count == 0 {
             return Ok(());
         }
         writeln!(out)?;
         paint.head(out, "DECISIONS")?;
-        for decided in &self.decisions.shown {
+        for decided in &self.0.decisions.shown {
             let who = match (decided.uid, &decided.by) {
                 (Some(uid), _) => format!("user {uid}"),
                 (None, Some(by)) => by.clone(),
@@ -392,7 +268,7 @@ impl Text {
                     .unwrap_or_default()
             )?;
         }
-        self.decisions.more(out)
+        more(&self.0.decisions, out)
     }
 
     fn alerts(&self, out: &mut dyn Write, summary: &Summary, paint: &Paint) -> io::Result<()> {
@@ -407,7 +283,7 @@ impl Text {
             .collect();
         writeln!(out)?;
         paint.head(out, &format!("ALERTS: {}", counts.join(", ")))?;
-        for (severity, time, host, sentence) in self.alerts.iter().rev() {
+        for (severity, time, host, sentence) in self.0.alerts.iter().rev() {
             let style = paint.of(if *severity >= Severity::High {
                 AnsiColor::Red
             } else {
@@ -420,7 +296,7 @@ impl Text {
                 severity.as_str(),
             )?;
         }
-        let more = self.alert_count - self.alerts.len() as u64;
+        let more = self.0.alert_count - self.0.alerts.len() as u64;
         if more > 0 {
             writeln!(out, "… and {more} more; --json has them")?;
         }
@@ -527,26 +403,6 @@ fn word(state: State) -> &'static str {
         State::Stopped => "STOPPED",
         State::Failed => "FAILED",
         State::Silent => "SILENT",
-    }
-}
-
-fn lost(host: &HostReport) -> String {
-    let lost = host.lost;
-    let parts: Vec<String> = [
-        (lost.bytes, "bytes on the wire"),
-        (lost.blind_spots, "blind spots"),
-        (lost.events, "events"),
-        (lost.by_journald, "times by journald"),
-        (host.forged, "forged entries"),
-    ]
-    .into_iter()
-    .filter(|(count, _)| *count > 0)
-    .map(|(count, what)| format!("{count} {what}"))
-    .collect();
-    if parts.is_empty() {
-        "-".to_owned()
-    } else {
-        parts.join(", ")
     }
 }
 
