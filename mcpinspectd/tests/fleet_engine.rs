@@ -1,12 +1,12 @@
 //! A fleet in ClickHouse: the same answers as from the files, and every entry once, whatever happens to the
-//! loader and to the connection.
+//! loader and to the connection. With the oldest engine that is said to do, Debian's, and with a current one.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a failing test may panic"
 )]
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -195,7 +195,7 @@ struct ClickHouse {
 
 impl ClickHouse {
     fn start() -> Self {
-        support::require(&["clickhouse-server"]);
+        support::require(&["/usr/sbin/clickhouse-server"]);
         let directory = tempfile::tempdir().unwrap();
         let ports: Vec<u16> = (0..2)
             .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
@@ -218,7 +218,7 @@ impl ClickHouse {
         std::fs::write(directory.path().join("config.xml"), configuration).unwrap();
         std::fs::write(directory.path().join("users.xml"), users).unwrap();
         let log = std::fs::File::create(directory.path().join("log")).unwrap();
-        let child = Command::new("clickhouse-server")
+        let child = Command::new("/usr/sbin/clickhouse-server")
             .arg("--config-file=config.xml")
             .current_dir(directory.path())
             .stdin(Stdio::null())
@@ -238,6 +238,61 @@ impl ClickHouse {
             std::thread::sleep(Duration::from_millis(20));
         }
         server
+    }
+
+    /// A current one.
+    fn current() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let python = root.join("target/peers/clickhouse/bin/python");
+        assert!(
+            python.is_file(),
+            "the Python package chdb-core-lite is missing: run `cargo xtask test`, which installs what tests need"
+        );
+        let directory = tempfile::tempdir().unwrap();
+        let log = std::fs::File::create(directory.path().join("log")).unwrap();
+        let mut child = Command::new(python)
+            .arg(root.join("tests/peers/clickhouse/server.py"))
+            .arg(directory.path().join("data"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = child.stdout.take().unwrap();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        let log = std::fs::read_to_string(directory.path().join("log"));
+        let port = line.trim().parse().unwrap_or_else(|_| panic!("{log:?}"));
+        Self {
+            child,
+            directory,
+            port,
+        }
+    }
+
+    /// What it answers.
+    fn ask(&self, question: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let head = "POST / HTTP/1.1\r\nHost: clickhouse\r\nConnection: close\r\nContent-Length:";
+        let question = format!("{question} FORMAT TabSeparated");
+        write!(stream, "{head} {}\r\n\r\n{question}", question.len()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+        // An old server sends its answers in chunks.
+        let is_chunked = head.to_lowercase().contains("chunked");
+        let mut lines = body.split("\r\n");
+        match is_chunked {
+            false => body.trim().to_owned(),
+            true => {
+                let mut whole = String::new();
+                while lines.next().is_some_and(|size| size != "0") {
+                    whole.push_str(lines.next().unwrap());
+                }
+                whole.trim().to_owned()
+            }
+        }
     }
 
     fn url(&self, database: &str) -> String {
@@ -275,6 +330,11 @@ impl Place {
 
     /// The loader of these files.
     fn loader(&self, url: &str, files: &[PathBuf]) -> Command {
+        self.loader_of("state", url, files)
+    }
+
+    /// One with a state of this name.
+    fn loader_of(&self, state: &str, url: &str, files: &[PathBuf]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mcpinspect"));
         command.args([
             "fleet",
@@ -285,7 +345,7 @@ impl Place {
             "--state",
         ]);
         command
-            .arg(self.path("state"))
+            .arg(self.path(state))
             .arg("--temporary")
             .arg(self.directory.path());
         command
@@ -311,9 +371,17 @@ impl Place {
 
 #[test]
 fn the_engine_gives_the_same_report_as_the_files() {
-    let server = ClickHouse::start();
-    for seed in 0..20 {
-        let place = Place::new(&server, &format!("fleet{seed}"));
+    equality(&ClickHouse::start(), 20);
+}
+
+#[test]
+fn a_current_engine_gives_the_same_report_as_the_files() {
+    equality(&ClickHouse::current(), 5);
+}
+
+fn equality(server: &ClickHouse, collections: u64) {
+    for seed in 0..collections {
+        let place = Place::new(server, &format!("fleet{seed}"));
         let files = [place.path("one"), place.path("other")];
         collection(&files[0], 2 * seed, 40 + seed * 20);
         collection(&files[1], 2 * seed + 1, 60);
@@ -325,6 +393,64 @@ fn the_engine_gives_the_same_report_as_the_files() {
         place.load(&files);
         place.is_equal(&files);
     }
+}
+
+/// Each event is one line, however often it was sent, and months go when they are old.
+fn events(server: &ClickHouse) {
+    let place = Place::new(server, "events");
+    let file = place.path("journal");
+    let entry = |month: u64, tool: &str, uid: &str| {
+        let micros = START + month * 30 * 86_400_000_000;
+        let entry = json!({"_HOSTNAME": "oslo", "_MACHINE_ID": "ab".repeat(16), "_UID": uid,
+            "__REALTIME_TIMESTAMP": micros.to_string(), "MCPINSPECT_EVENT": "mcp_detection",
+            "MCPINSPECT_SERVER": "notes", "MCPINSPECT_TOOL": tool, "MCPINSPECT_SEVERITY": "high"});
+        format!("{entry}\n")
+    };
+    // More months than one part of an answer may have, one entry twice, and one that is forged.
+    let mut text: String = (0..150).map(|month| entry(month, "read", "0")).collect();
+    text.push_str(&entry(0, "read", "0"));
+    text.push_str(&entry(0, "read", "1000"));
+    text.push_str(&entry(149, "it's", "0"));
+    std::fs::write(&file, text).unwrap();
+    let load = |state: &str, more: &[&str]| {
+        let mut loader = place.loader_of(state, &place.url, std::slice::from_ref(&file));
+        let output = loader.args(more).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    load("one", &["--events"]);
+    // Another loader sends the same once more.
+    load("two", &["--events"]);
+    let count = || server.ask("SELECT count(), uniqExact(toYYYYMM(time)) FROM events.events FINAL");
+    assert_eq!(count(), "151\t147");
+    let row = server.ask(
+        "SELECT toUInt32(time), micros, machine, host, event, severity, server, tool = 'it\\'s' FROM events.events FINAL \
+         ORDER BY micros DESC, tool LIMIT 1",
+    );
+    let micros = START + 149 * 30 * 86_400_000_000;
+    let (second, machine) = (micros / 1_000_000, "ab".repeat(16));
+    assert_eq!(
+        row,
+        format!("{second}\t{micros}\t{machine}\toslo\tmcp_detection\thigh\tnotes\t1")
+    );
+    // Most entries are of the future, and stay.
+    let removed = load("one", &["--events", "--keep=0d"]);
+    assert!(
+        removed.contains("removed the events of 202510"),
+        "{removed}"
+    );
+    let left = server.ask("SELECT toYYYYMM(min(time)) >= toYYYYMM(now()) FROM events.events FINAL");
+    assert_eq!(left, "1");
+}
+
+#[test]
+fn events_are_kept_once_and_removed_in_time() {
+    events(&ClickHouse::start());
+}
+
+#[test]
+fn a_current_engine_keeps_events_once_and_removes_them_in_time() {
+    events(&ClickHouse::current());
 }
 
 /// Passes bytes on to a server, and cuts every connection after some of them.

@@ -14,7 +14,13 @@ use crate::{python, setup};
 const PROGRAMS: &[(&str, &str)] = include!("../../mcpinspectd/tests/support/programs.in");
 
 /// Programs of the tests that run without privileges.
-const UNPRIVILEGED: &[&str] = &["chromium", "python3", "systemd-analyze"];
+const UNPRIVILEGED: &[&str] = &[
+    "/usr/lib/systemd/systemd-journal-remote",
+    "chromium",
+    "/usr/sbin/clickhouse-server",
+    "python3",
+    "systemd-analyze",
+];
 
 /// Makes sure of what the tests without privileges start.
 pub fn unprivileged() -> Result<()> {
@@ -22,12 +28,14 @@ pub fn unprivileged() -> Result<()> {
         .iter()
         .filter(|(program, _)| UNPRIVILEGED.contains(program));
     setup::programs(&needed.copied().collect::<Vec<_>>())?;
+    clickhouse()?;
     python()
 }
 
 /// Installs all peers.
 pub fn install() -> Result<()> {
     setup::programs(PROGRAMS)?;
+    clickhouse()?;
     python()?;
     node()
 }
@@ -41,6 +49,14 @@ fn python() -> Result<()> {
     let source = shell::root().join("tests/peers/python/requirements.txt");
     let wanted = std::fs::read_to_string(&source).context("the Python requirements")?;
     python::environment(&shell::target().join("peers/python"), &wanted)
+}
+
+/// A current ClickHouse, which Debian does not have: the engine is a library for Python. It is apart from the
+/// other packages because it is large.
+fn clickhouse() -> Result<()> {
+    let source = shell::root().join("tests/peers/clickhouse/requirements.txt");
+    let wanted = std::fs::read_to_string(&source).context("the requirements of ClickHouse")?;
+    python::environment(&shell::target().join("peers/clickhouse"), &wanted)
 }
 
 fn node() -> Result<()> {

@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -18,7 +18,8 @@ use thiserror::Error;
 
 use super::framing::{self, Chunk, Unfinished};
 use super::gather::Gatherer;
-use super::journal::{self, Extent, Header, JournalError};
+use super::journal::{self, Extent, Header, JournalError, Verify};
+use super::origin;
 use super::run::{Run, RunWriter, merge};
 use super::state::{Positions, StateDirectory, StateError};
 
@@ -85,6 +86,12 @@ pub struct Options {
     pub since: Option<String>,
     /// When to stop reading journals.
     pub deadline: Option<Instant>,
+    /// Whether each event is a row of its own too.
+    pub events: bool,
+    /// Whether journal files are named after the certificates of those who sent them.
+    pub certified: bool,
+    /// Whether journal files are verified before they are read, and with which key.
+    pub verify: Option<Verify>,
 }
 
 impl Default for Options {
@@ -96,6 +103,9 @@ impl Default for Options {
             threads: thread::available_parallelism().map_or(1, std::num::NonZero::get),
             since: None,
             deadline: None,
+            events: false,
+            certified: false,
+            verify: None,
         }
     }
 }
@@ -350,6 +360,27 @@ impl Shared<'_> {
             return Ok(());
         }
         let options = self.options;
+        if let Some(verify) = &options.verify {
+            match journal::verify(path, verify, options.deadline) {
+                Ok(Extent::Whole) => {}
+                Ok(Extent::Cut) => {
+                    self.is_cut.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Err(JournalError::Tool { said, .. }) => {
+                    let reason = format!("is damaged or was changed: {said}");
+                    lock(&self.unreadable).push((path.to_owned(), reason));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let origin = options.certified.then(|| origin::of_file(path)).flatten();
+        let origin: Option<Arc<str>> = origin.map(Into::into);
+        let mut send = |mut chunk: Chunk| {
+            chunk.set_origin(origin.clone());
+            send(chunk)
+        };
         let read = journal::read(
             path,
             cursor,
@@ -363,7 +394,7 @@ impl Shared<'_> {
             },
         );
         let read = match read {
-            Ok(Extent::Whole) => journal::last_words(path, options.deadline, send),
+            Ok(Extent::Whole) => journal::last_words(path, options.deadline, &mut send),
             other => other,
         };
         let mut entries = header.as_ref().map(|header| header.entries);
@@ -388,7 +419,10 @@ impl Shared<'_> {
 
     /// Gathers rows until there are no more chunks.
     fn gather(&self, chunks: &Mutex<Receiver<Chunk>>) {
-        let mut rows = Gatherer::new(self.options.memory / self.options.threads.max(1));
+        let mut rows = Gatherer::new(
+            self.options.memory / self.options.threads.max(1),
+            self.options.events,
+        );
         loop {
             // One thread waits at the queue, the others for it.
             let Ok(chunk) = lock(chunks).recv() else {
@@ -400,7 +434,7 @@ impl Shared<'_> {
             let mut taken = 0;
             let mut outcome = Ok(());
             chunk.entries(&mut |fields| {
-                rows.take(fields);
+                rows.take(fields, chunk.origin());
                 taken += 1;
                 if rows.is_full() && outcome.is_ok() {
                     outcome = self.spill(&mut rows);

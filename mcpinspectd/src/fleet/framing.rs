@@ -4,6 +4,7 @@
 //! chunks apart. An entry without an end costs no more memory than a chunk.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::sync::Arc;
 
 use super::fields::{Field, Fields};
 
@@ -18,9 +19,21 @@ pub struct Chunk {
     ends: Option<Vec<usize>>,
     /// Entries that were too long.
     too_long: u64,
+    /// Who sent it, where that is known for certain.
+    origin: Option<Arc<str>>,
 }
 
 impl Chunk {
+    /// Who sent it, where that is known for certain.
+    pub fn origin(&self) -> Option<&str> {
+        self.origin.as_deref()
+    }
+
+    /// Says who sent it.
+    pub fn set_origin(&mut self, origin: Option<Arc<str>>) {
+        self.origin = origin;
+    }
+
     /// Calls `each` with each entry; with `None` for what is not one.
     pub fn entries(&self, each: &mut impl FnMut(Option<&Fields<'_>>)) {
         for _ in 0..self.too_long {
@@ -127,6 +140,7 @@ pub fn lines(
             bytes,
             ends: None,
             too_long: std::mem::take(&mut too_long),
+            origin: None,
         };
         let mut more = 0;
         if at_end && !rest.is_empty() {

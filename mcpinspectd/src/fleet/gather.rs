@@ -13,11 +13,12 @@ use foldhash::fast::RandomState;
 
 use super::entry::{Entry, Event, Kind, Machine};
 use super::fields::{Field, Fields};
-use super::row::{Decision, Definition, Finding, key};
+use super::origin;
+use super::row::{Decision, Definition, Finding, Happened, key};
 use super::run::RunWriter;
 use super::value::{Decided, Host, Sight, Told, Value};
 use crate::event::kind::EventKind;
-use crate::model::Timestamp;
+use crate::model::{Severity, Timestamp};
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
@@ -28,6 +29,9 @@ const SIGHT_COST: usize = 96;
 const HOST_COST: usize = 320;
 /// What a kept text costs beside its bytes.
 const TEXT_COST: usize = 96;
+
+/// What a finding about entries is called that one host sent in another's name. No daemon says this.
+const FOREIGN: &str = "foreign_entries";
 
 /// Rows that one thread has gathered.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ pub struct Gatherer {
     used: usize,
     sights_max: usize,
     used_max: usize,
+    /// Whether each event is a row too.
+    with_events: bool,
     scratch: Vec<u8>,
 }
 
@@ -93,8 +99,8 @@ impl From<&Machine> for Machine {
 }
 
 impl Gatherer {
-    /// An empty one that takes up to `budget` bytes.
-    pub fn new(budget: usize) -> Self {
+    /// An empty one that takes up to `budget` bytes, and also keeps each event if that is wanted.
+    pub fn new(budget: usize, with_events: bool) -> Self {
         // A table has a power of two of places, of which seven eighths are used.
         let places = (budget * 3 / 4 / SIGHT_COST).max(8);
         let places = 1_usize << places.ilog2();
@@ -109,6 +115,7 @@ impl Gatherer {
             used: 0,
             sights_max: places / 8 * 7,
             used_max: budget / 4,
+            with_events,
             scratch: Vec::new(),
         }
     }
@@ -123,12 +130,37 @@ impl Gatherer {
         self.unreadable == 0 && self.hosts.things.is_empty()
     }
 
-    /// Takes an entry in.
-    pub fn take(&mut self, fields: Option<&Fields<'_>>) {
-        match fields.and_then(Entry::of) {
-            Some(entry) => self.entry(&entry),
-            None => self.unreadable += 1,
+    /// Takes an entry in, which this sender sent, if that is known for certain.
+    pub fn take(&mut self, fields: Option<&Fields<'_>>, sender: Option<&str>) {
+        let Some(entry) = fields.and_then(Entry::of) else {
+            self.unreadable += 1;
+            return;
+        };
+        match sender.filter(|sender| !origin::is_from(sender, &entry.host)) {
+            Some(sender) => self.foreign(&entry, sender),
+            None => self.entry(&entry),
         }
+    }
+
+    /// An entry of one host that another one sent. Nothing of it is believed, but that it was sent.
+    fn foreign(&mut self, entry: &Entry<'_>, sender: &str) {
+        let (host, is_new) = self.hosts.number(&entry.machine);
+        if is_new {
+            self.known.push(None);
+            self.used += HOST_COST;
+        }
+        let category = format!("entries of {} sent by {sender}", entry.host);
+        let finding = Finding {
+            severity: Severity::High,
+            event: FOREIGN,
+            server: "",
+            tool: None,
+            category: Some(&category),
+            pattern: None,
+        };
+        self.sight(|key| key::finding(key, &finding), host, |_| {}, entry.time);
+        let behind = |key: &mut Vec<u8>| key::host_alerts(key, finding.severity);
+        self.sight(key::of_host, host, behind, entry.time);
     }
 
     fn entry(&mut self, entry: &Entry<'_>) {
@@ -164,9 +196,35 @@ impl Gatherer {
                     }
                     _ => {}
                 }
+                if self.with_events {
+                    self.happened(entry, event);
+                }
                 self.event(host, entry.machine, time, event);
             }
         }
+    }
+
+    fn happened(&mut self, entry: &Entry<'_>, event: &Event<'_>) {
+        let server = event.text(Field::Server).unwrap_or_default();
+        let (tool, hash) = (event.text(Field::Tool), event.text(Field::Hash));
+        let (category, pattern) = (event.text(Field::Category), event.text(Field::Pattern));
+        let key = key::event(&Happened {
+            time: entry.time,
+            machine: entry.machine,
+            event: event.kind.name(),
+            server: &server,
+            tool: tool.as_deref(),
+            definition: Definition::of(hash.as_deref()),
+            severity: event.severity(),
+            category: category.as_deref(),
+            pattern: pattern.as_deref(),
+        });
+        let told = Told {
+            time: entry.time,
+            machine: entry.machine,
+            text: entry.host.clone().into_owned(),
+        };
+        self.row(key, Value::Told(told));
     }
 
     fn event(&mut self, host: u32, machine: Machine, time: Timestamp, event: &Event<'_>) {

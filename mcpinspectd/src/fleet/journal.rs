@@ -186,6 +186,33 @@ pub fn last_words(
     Ok(Extent::Whole)
 }
 
+/// How journal files are verified.
+#[derive(Clone, Debug)]
+pub struct Verify {
+    /// The verification key of Forward Secure Sealing, for files that are sealed.
+    pub key: Option<String>,
+}
+
+/// Verifies a journal file: its structure, and its seals where there is a key.
+///
+/// # Errors
+/// See [`JournalError`]; one of the tool says that the file is not as it was written.
+pub fn verify(
+    path: &Path,
+    verify: &Verify,
+    deadline: Option<Instant>,
+) -> Result<Extent, JournalError> {
+    let mut query = journalctl(path);
+    match &verify.key {
+        None => query.arg("--verify"),
+        // journalctl overwrites this argument in its memory at once.
+        Some(key) => query.arg(format!("--verify-key={key}")),
+    };
+    output(&mut query, deadline, &mut |output| {
+        io::copy(output, &mut io::sink()).map(|_| ())
+    })
+}
+
 fn journalctl(path: &Path) -> Command {
     let mut command = Command::new("journalctl");
     command.args(["--no-pager", "--quiet"]);

@@ -19,8 +19,8 @@
 //!   [`page`]: that as one page of HTML;
 //! - [`engine`]: rows that ClickHouse keeps and puts together.
 //!
-//! A collection cannot check what a machine's root writes into its journal or how the machine names
-//! itself. Entries by other users of a machine are left out.
+//! A collection cannot check what a machine's root writes into its journal. Entries by other users of a machine are
+//! left out, and, where [certificates](origin) say who sent them, those in the name of another machine.
 
 mod bytes;
 pub mod collect;
@@ -31,6 +31,7 @@ pub mod fields;
 pub mod framing;
 pub mod gather;
 pub mod journal;
+pub mod origin;
 pub mod page;
 pub mod report;
 pub mod row;

@@ -2,7 +2,7 @@
 //!
 //! The report is a function of these rows in their order, however they were computed. The order is that of
 //! the report: hosts; each server with its hosts, then its tools, each of them host by host; decisions,
-//! the newest first; findings, the worst first. So the report is written as the rows pass, and
+//! the newest first; findings, the worst first; events, where they were asked for. So the report is written as the rows pass, and
 //! needs memory for one server or tool at a time.
 //!
 //! Text in keys ends with a zero byte, which escaped text never contains.
@@ -20,6 +20,7 @@ const HOST: u8 = 1;
 const SERVER: u8 = 2;
 const DECISION: u8 = 3;
 const FINDING: u8 = 4;
+const EVENT: u8 = 5;
 /// Stands for text that is not there, sorts before any and is in none.
 const NO_TEXT: u8 = 1;
 
@@ -108,6 +109,8 @@ pub enum Row<'a> {
     Decision(Decision<'a>),
     /// A finding on a host.
     Finding(Finding<'a>, Machine, Sight),
+    /// One event, and what its host was called. The report does without.
+    Event(Happened<'a>, Told),
 }
 
 /// Something that was decided.
@@ -144,6 +147,29 @@ pub struct Finding<'a> {
     pub server: &'a str,
     /// In which tool.
     pub tool: Option<&'a str>,
+    /// What kind of attack.
+    pub category: Option<&'a str>,
+    /// By which rule.
+    pub pattern: Option<&'a str>,
+}
+
+/// An event. Two that are the same in all of this are one that was sent twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Happened<'a> {
+    /// When.
+    pub time: Timestamp,
+    /// Where.
+    pub machine: Machine,
+    /// What.
+    pub event: &'a str,
+    /// About which server.
+    pub server: &'a str,
+    /// About which tool.
+    pub tool: Option<&'a str>,
+    /// About which definition.
+    pub definition: Definition<'a>,
+    /// How bad it is.
+    pub severity: Option<Severity>,
     /// What kind of attack.
     pub category: Option<&'a str>,
     /// By which rule.
@@ -278,6 +304,21 @@ pub mod key {
         put_some(key, finding.pattern);
     }
 
+    /// Of an event.
+    pub fn event(event: &Happened<'_>) -> Vec<u8> {
+        let mut key = vec![EVENT];
+        key.extend_from_slice(&event.time.0.to_be_bytes());
+        key.extend_from_slice(&event.machine.0);
+        put(&mut key, event.event);
+        put(&mut key, event.server);
+        put_some(&mut key, event.tool);
+        event.definition.put(&mut key);
+        key.push(event.severity.map_or(u8::MAX, rank));
+        put_some(&mut key, event.category);
+        put_some(&mut key, event.pattern);
+        key
+    }
+
     fn of_server(key: &mut Vec<u8>, server: &str, part: u8) {
         key.push(SERVER);
         put(key, server);
@@ -352,6 +393,10 @@ impl<'a> Row<'a> {
                     _ => None,
                 }
             }
+            EVENT => match value {
+                Value::Told(told) => event(&mut key).map(|event| Self::Event(event, told)),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -406,6 +451,20 @@ fn decision<'a>(key: &mut Reader<'a>) -> Option<Decision<'a>> {
             _ => Some(u64::from_be_bytes(key.array()?)),
         },
         reason: some_text(key)?,
+    })
+}
+
+fn event<'a>(key: &mut Reader<'a>) -> Option<Happened<'a>> {
+    Some(Happened {
+        time: Timestamp(u64::from_be_bytes(key.array()?)),
+        machine: machine(key)?,
+        event: key.ended_text()?,
+        server: key.ended_text()?,
+        tool: some_text(key)?,
+        definition: Definition::read(key)?,
+        severity: SEVERITIES.get(usize::from(key.byte()?)).copied(),
+        category: some_text(key)?,
+        pattern: some_text(key)?,
     })
 }
 

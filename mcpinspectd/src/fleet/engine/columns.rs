@@ -8,7 +8,7 @@ use std::io::{self, Read};
 
 use super::super::bytes::{Reader, put_text};
 use super::super::entry::{Machine, Sign};
-use super::super::row::Row;
+use super::super::row::{Happened, Row};
 use super::super::run::{KEY_AND_VALUE_MAX, Rows};
 use super::super::value::{Decided, Host, Lost, Sight, Told, Value};
 use crate::model::Timestamp;
@@ -23,6 +23,12 @@ pub struct Batch {
     pub sights: Vec<u8>,
     /// For `counts`.
     pub counts: Vec<u8>,
+    /// For `events`.
+    pub events: Vec<u8>,
+    /// In how many months these are.
+    pub months: usize,
+    /// The last of them.
+    month: Option<u64>,
     /// How many rows there are.
     pub rows: u64,
 }
@@ -48,6 +54,10 @@ impl Batch {
         let value = Value::read(rows.value()).ok_or_else(damaged)?;
         let columns = Columns::of(&value);
         let row = Row::read(rows.key(), value).ok_or_else(damaged)?;
+        if let Row::Event(event, host) = &row {
+            self.event(event, &host.text);
+            return Ok(());
+        }
         let names = names(&row);
         let is_counted = matches!(
             row,
@@ -82,7 +92,36 @@ impl Batch {
 
     /// Bytes that it has.
     pub fn size(&self) -> usize {
-        self.sights.len() + self.counts.len()
+        self.sights.len() + self.counts.len() + self.events.len()
+    }
+
+    fn event(&mut self, event: &Happened<'_>, host: &str) {
+        let micros = micros(event.time);
+        let second = u32::try_from(micros / 1_000_000).unwrap_or(u32::MAX);
+        // Events come in the order of time, so each month comes once. Months are told apart roughly:
+        // what counts is that they are not too many.
+        let month = u64::from(second) / (28 * 86_400);
+        if self.month.replace(month) != Some(month) {
+            self.months += 1;
+        }
+        let out = &mut self.events;
+        out.extend_from_slice(&second.to_le_bytes());
+        put_u64(out, micros);
+        put_text(out, &event.machine.to_string());
+        let hash = event.definition.shown().unwrap_or_default();
+        for text in [
+            host,
+            event.event,
+            event.severity.map_or("", |severity| severity.as_str()),
+            event.server,
+            event.tool.unwrap_or_default(),
+            &hash,
+            event.category.unwrap_or_default(),
+            event.pattern.unwrap_or_default(),
+        ] {
+            put_text(out, text);
+        }
+        self.rows += 1;
     }
 }
 
@@ -310,6 +349,8 @@ fn names<'a>(row: &Row<'a>) -> Names<'a> {
             text(decision.decision),
             Some(&decision.machine),
         ),
+        // These have columns of their own.
+        Row::Event(..) => of("event", "", "", None, None),
         Row::Finding(finding, host, _) => of(
             "finding",
             finding.server,

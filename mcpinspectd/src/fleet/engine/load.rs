@@ -19,6 +19,9 @@ use thiserror::Error;
 /// Rows that are sent at once, and their bytes.
 const ROWS_MAX: u64 = 250_000;
 const BYTES_MAX: usize = 24 << 20;
+/// Spans of four weeks whose events are sent at once. Each month is a part of its own in the engine, which
+/// takes a hundred.
+const MONTHS_MAX: usize = 45;
 /// The longest pause before the next try.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
@@ -92,11 +95,17 @@ fn send(
         if is_more {
             batch.add(&rows, name)?;
         }
-        let is_full = batch.rows >= ROWS_MAX || batch.size() >= BYTES_MAX;
+        let is_full =
+            batch.rows >= ROWS_MAX || batch.size() >= BYTES_MAX || batch.months >= MONTHS_MAX;
         if is_full || (!is_more && batch.rows > 0) {
             sent += batch.rows;
-            let Batch { sights, counts, .. } = std::mem::take(&mut batch);
-            for (table, data) in [("incoming", sights), ("counts", counts)] {
+            let Batch {
+                sights,
+                counts,
+                events,
+                ..
+            } = std::mem::take(&mut batch);
+            for (table, data) in [("incoming", sights), ("counts", counts), ("events", events)] {
                 if data.is_empty() {
                     continue;
                 }

@@ -1,7 +1,7 @@
 //! Fleets that outgrow one machine: the same rows, kept and put together by ClickHouse.
 //!
 //! A collector turns what it reads into [rows](super::row::Row) and sends those, so the engine holds what is
-//! known, not what was said: it grows with hosts, servers, tools and definitions, and hardly with
+//! known, not what was said, unless it is asked to keep events too: it grows with hosts, servers, tools and definitions, and hardly with
 //! time. Two halves of a collection meet in the engine as they would in [`merge`](super::run::merge): the
 //! earliest, the latest, a sum. Therefore the report over the engine's rows is the report over the files.
 //!
@@ -9,11 +9,13 @@
 //! - [`columns`]: a row as columns, and back
 //! - [`load`]: sending rows, each exactly once
 //! - [`ask`]: rows from the engine, in their order
+//! - [`keep`]: removing old events
 //!
 //! How statements reach the engine is up to the one who calls: see [`Engine`].
 
 pub mod ask;
 pub mod columns;
+pub mod keep;
 pub mod load;
 pub mod schema;
 

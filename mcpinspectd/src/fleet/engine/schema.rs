@@ -5,6 +5,9 @@
 //! that it came with, and a batch that is sent again replaces itself. Columns beside the key are for
 //! people's own questions, and so are the views.
 //!
+//! `events` has each event of the daemon, if the loader is asked to send them: by hour and host, and by month to be
+//! removed. One that is sent again replaces itself.
+//!
 //! Only what ClickHouse 18.16 has is used, the version in Debian, so that it runs on any.
 
 use super::{Engine, EngineError};
@@ -46,7 +49,7 @@ const TABLES: &[&str] = &[
     newest AggregateFunction(max, String),
     service AggregateFunction(max, String),
     event AggregateFunction(max, UInt64)
-) ENGINE = AggregatingMergeTree PARTITION BY tuple() ORDER BY key",
+) ENGINE = AggregatingMergeTree PARTITION BY tuple() PRIMARY KEY key ORDER BY (key, part, server, tool, detail, machine)",
     "CREATE TABLE IF NOT EXISTS {db}.incoming (
     key String,
     part String,
@@ -76,6 +79,20 @@ FROM {db}.incoming GROUP BY key, part, server, tool, detail, machine",
     n4 UInt64,
     n5 UInt64
 ) ENGINE = ReplacingMergeTree PARTITION BY tuple() ORDER BY (key, batch)",
+    "CREATE TABLE IF NOT EXISTS {db}.events (
+    time DateTime,
+    micros UInt64,
+    machine String,
+    host String,
+    event String,
+    severity String,
+    server String,
+    tool String,
+    hash String,
+    category String,
+    pattern String
+) ENGINE = ReplacingMergeTree PARTITION BY toYYYYMM(time) PRIMARY KEY (toStartOfHour(time), machine)
+ORDER BY (toStartOfHour(time), machine, micros, event, severity, server, tool, hash, category, pattern)",
     "CREATE VIEW IF NOT EXISTS {db}.definitions AS
 SELECT server, tool, detail AS hash, machine,
     toDateTime(intDiv(minMerge(first), 1000000)) AS first_seen,

@@ -150,9 +150,11 @@ impl<O: Output> Builder<'_, O> {
                     host.servers += 1;
                 }
             }
-            Row::HostAlerts(_, severity, sight) => {
+            Row::HostAlerts(machine, severity, sight) => {
                 *self.summary.alert_counts.entry(severity).or_default() += sight.count;
-                if let Some(host) = &mut self.host {
+                // A host that only others speak of has no entry of its own.
+                let id = machine.to_string();
+                if let Some(host) = self.host.as_mut().filter(|host| host.machine_id == id) {
                     host.alerts.insert(severity, sight.count);
                 }
             }
@@ -208,6 +210,7 @@ impl<O: Output> Builder<'_, O> {
                 self.end_server()?;
                 self.finding(&finding, machine, sight)?;
             }
+            Row::Event(..) => {}
         }
         Ok(())
     }

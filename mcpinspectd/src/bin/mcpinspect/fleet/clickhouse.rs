@@ -78,7 +78,10 @@ pub fn open(url: &str) -> anyhow::Result<(ClickHouse, Database)> {
     };
     let clickhouse = ClickHouse {
         runtime: Rc::new(runtime),
-        client: legacy::Client::builder(TokioExecutor::new()).build(connector(CONNECT)?),
+        // A part takes longer to put together than servers keep a connection that is not in use.
+        client: legacy::Client::builder(TokioExecutor::new())
+            .pool_max_idle_per_host(0)
+            .build(connector(CONNECT)?),
         base,
         user: header(user)?,
         password: header(&password)?,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use mcpinspectd::fleet::collect::{self, Collected, Input, Options, Progress};
+use mcpinspectd::fleet::journal::Verify;
 use mcpinspectd::fleet::state::StateDirectory;
 
 use super::progress;
@@ -27,17 +28,29 @@ pub struct Reading {
     /// Directory for what does not fit in memory [default: $TMPDIR, or /var/tmp]
     #[arg(long, value_name = "DIR")]
     temporary: Option<PathBuf>,
+    /// The journals came over TLS, so that `remote-NAME.journal` is named after the certificate of who sent it:
+    /// believe no entry of a host with another name.
+    #[arg(long)]
+    certified: bool,
+    /// Have journalctl verify each journal before it is read, and leave out those that are damaged.
+    #[arg(long)]
+    verify: bool,
+    /// Verify the seals of sealed journals too, with the key in this file.
+    #[arg(long, value_name = "FILE", requires = "verify")]
+    verify_key: Option<PathBuf>,
     /// Keep up to this many MiB of rows in memory.
     #[arg(long, value_name = "MIB", default_value_t = 144, value_parser = clap::value_parser!(u32).range(1..))]
     memory: u32,
 }
 
 impl Reading {
-    /// Reads: what is new since `state`, where there is one, and of journals what is new since then.
+    /// Reads: what is new since `state`, where there is one, and of journals what is new since `since`. With
+    /// `events`, each event is a row too.
     pub fn collect(
         &self,
         state: Option<&StateDirectory>,
         since: Option<&str>,
+        events: bool,
         progress: &Progress,
     ) -> anyhow::Result<Collected> {
         let inputs = self.inputs(since)?;
@@ -48,6 +61,9 @@ impl Reading {
         let mut options = Options {
             memory: (self.memory as usize) << 20,
             since: since.map(str::to_owned),
+            events,
+            certified: self.certified,
+            verify: self.verify()?,
             deadline: self
                 .timeout
                 .map(|seconds| Instant::now() + Duration::from_secs(seconds)),
@@ -60,6 +76,18 @@ impl Reading {
             collect::collect(inputs, state, &options, progress)
         })?;
         Ok(collected)
+    }
+
+    fn verify(&self) -> anyhow::Result<Option<Verify>> {
+        let key = match &self.verify_key {
+            None => None,
+            Some(path) => {
+                let text = std::fs::read_to_string(path);
+                let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+                Some(text.trim().to_owned())
+            }
+        };
+        Ok(self.verify.then_some(Verify { key }))
     }
 
     fn inputs(&self, since: Option<&str>) -> anyhow::Result<Vec<Input>> {

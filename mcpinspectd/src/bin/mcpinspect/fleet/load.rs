@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use mcpinspectd::fleet::collect::Progress;
 use mcpinspectd::fleet::engine::EngineError;
+use mcpinspectd::fleet::engine::keep;
 use mcpinspectd::fleet::engine::load::{self, Patience};
 use mcpinspectd::fleet::engine::schema::{self, Database};
 use mcpinspectd::fleet::journal::Extent;
 use mcpinspectd::fleet::state::StateDirectory;
+use mcpinspectd::model::Timestamp;
 use mcpinspectd::terminal::{self, complain};
 use mcpinspectd::text::escape::plain;
 
-use super::clickhouse::{self, Location};
+use super::clickhouse::{self, ClickHouse, Location};
 use super::inputs::Reading;
 use super::times::duration;
 
@@ -52,6 +54,12 @@ pub struct Load {
     /// and alerts count twice.
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
+    /// Send each event too, to the table `events`, for questions of your own about single moments.
+    #[arg(long)]
+    events: bool,
+    /// Remove events that are older, such as `365d`, by whole months.
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "events")]
+    keep: Option<Duration>,
     /// Go on for ever, and look for new entries this often, such as `1m`.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     every: Option<Duration>,
@@ -85,6 +93,27 @@ impl Schema {
 }
 
 impl Load {
+    /// Removes what is older than wanted. What cannot be removed now is removed in the next round.
+    fn remove(
+        &self,
+        server: &ClickHouse,
+        database: &Database,
+        told: &mut dyn FnMut(&EngineError),
+    ) -> anyhow::Result<()> {
+        let Some(keep) = self.keep else { return Ok(()) };
+        let keep = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
+        let oldest = Timestamp(Timestamp::now().0.saturating_sub(keep));
+        match keep::remove_before(server, database, oldest) {
+            Err(error) if error.passes() && self.every.is_some() => told(&error),
+            removed => {
+                for month in removed? {
+                    complain(format_args!("mcpinspect: removed the events of {month}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let (server, database) = self.location.open()?;
         let patience = Patience {
@@ -100,7 +129,9 @@ impl Load {
             // What an earlier run has read and not sent.
             let mut sent = load::pending(&server, &database, &state, patience, &mut told)?;
             let progress = Progress::default();
-            let collected = self.reading.collect(Some(&state), None, &progress)?;
+            let collected = self
+                .reading
+                .collect(Some(&state), None, self.events, &progress)?;
             for (path, reason) in &collected.unreadable {
                 let path = path.display().to_string();
                 complain(format_args!("{}: {reason}", plain(&path)));
@@ -108,6 +139,7 @@ impl Load {
             let complete = collected.extent == Extent::Whole && collected.unreadable.is_empty();
             drop(collected);
             sent += load::pending(&server, &database, &state, patience, &mut told)?;
+            self.remove(&server, &database, &mut told)?;
             let entries = progress.entries.load(Ordering::Relaxed);
             let Some(every) = self.every else {
                 terminal::print(|out| writeln!(out, "{entries} entries read, {sent} rows sent"))?;

@@ -166,7 +166,9 @@ impl FleetCommand {
             .transpose()?;
         let progress = Progress::default();
         let since = self.since.as_deref();
-        let collected = self.reading.collect(state.as_ref(), since, &progress)?;
+        let collected = self
+            .reading
+            .collect(state.as_ref(), since, false, &progress)?;
         for (path, reason) in &collected.unreadable {
             let path = path.display().to_string();
             complain(format_args!("{}: {reason}", plain(&path)));
