@@ -77,8 +77,9 @@ impl Help {
             command = longer;
         }
         let help = self.of(&command).ok_or("there is no such program")?;
-        let has_commands = help.contains("\nCommands:\n");
-        if has_commands
+        // Some have commands and take arguments too.
+        let only_commands = help.contains("\nCommands:\n") && !help.contains("\nArguments:\n");
+        if only_commands
             && let Some(word) = words.get(command.len())
             && !word.starts_with('-')
         {
