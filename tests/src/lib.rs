@@ -17,6 +17,7 @@
 //! * [`bus`] is a system bus of its own;
 //! * [`screen`] is a terminal with a program on it;
 //! * [`schema`] checks JSON lines against the schemas that the manual publishes;
+//! * [`training`] fits the model of what sentences ask;
 //! * [`container`] boots a clean Debian with systemd, for tests of the package.
 
 pub mod bus;
@@ -30,5 +31,6 @@ pub mod screen;
 pub mod talk;
 pub mod tap;
 pub mod threads;
+pub mod training;
 pub mod verify;
 pub mod wirelog;

@@ -6,6 +6,9 @@ use anyhow::{Result, ensure};
 
 use crate::shell;
 
+/// Where the model's examples are.
+const EXAMPLES: &str = "mcpinspectd/training";
+
 /// The command line of `cargo xtask eval`.
 #[derive(clap::Args)]
 pub struct Options {
@@ -27,6 +30,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut eval = shell::cargo();
     eval.args(["run", "--release", "--locked"]);
     eval.args(["--package", "mcpinspect-tests", "--bin", "evaluate", "--"]);
+    eval.args(["--training", EXAMPLES]);
     eval.arg(directory).args(&options.arguments);
     shell::run(&mut eval)
 }

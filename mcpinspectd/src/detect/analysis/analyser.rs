@@ -15,6 +15,7 @@ use crate::detect::cross_server::{ToolProfile, similarities};
 use crate::detect::json::Json;
 use crate::detect::matching::{KnownNames, Matcher, RuleMatch};
 use crate::detect::meaning::features::words_of;
+use crate::detect::meaning::model::Model;
 use crate::detect::meaning::{self, Listener, Meaning};
 use crate::detect::probes::annotations;
 use crate::detect::rules::{Probe, RuleId, RuleSet, Suppression};
@@ -44,6 +45,8 @@ pub struct Analyser {
     features: Features,
     /// The text of the last subject, for its memory.
     spare: SubjectText<'static>,
+    /// What reads sentences, if it is not the built-in model.
+    model: Option<Arc<Model<'static>>>,
     keeps_sentences: bool,
     /// The sentences of the last definition of a tool, if they are kept.
     sentences: Vec<ReadSentence>,
@@ -59,10 +62,18 @@ impl Analyser {
             matcher: Matcher::default(),
             features: Features::default(),
             spare: SubjectText::new(),
+            model: None,
             keeps_sentences: false,
             sentences: Vec::new(),
             topic: Vec::new(),
         }
+    }
+
+    /// Reads sentences with another model than the built-in one, to measure it.
+    #[must_use]
+    pub fn with_model(mut self, model: Arc<Model<'static>>) -> Self {
+        self.model = Some(model);
+        self
     }
 
     /// The rules in use.
@@ -164,7 +175,10 @@ impl Analyser {
             return None;
         }
         self.topic = topic(context);
-        let mut listener = Listener::new(meaning::builtin());
+        let mut listener = Listener::new(match &self.model {
+            Some(model) => model,
+            None => meaning::builtin(),
+        });
         let mut telling = None;
         for sentence in reading::sentences(rules, text, &self.matcher, names) {
             let worse = listener.hear(&sentence.seen(&self.topic));

@@ -4,6 +4,8 @@
 //! which every part can be shown, because it is the same on every machine, and because nothing larger that was
 //! tried did better on authors that it had not seen. Weights are bytes with a scale for each act.
 
+use std::borrow::Cow;
+
 use super::act::ACTS;
 use super::features::{BUCKETS, Features};
 
@@ -35,7 +37,7 @@ pub struct Model<'a> {
     bias: [f32; ANSWERS],
     scale: [f32; ANSWERS],
     /// [`BUCKETS`] rows of [`ROW`] signed bytes.
-    rows: &'a [u8],
+    rows: Cow<'a, [u8]>,
 }
 
 impl<'a> Model<'a> {
@@ -44,17 +46,28 @@ impl<'a> Model<'a> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (bias, rest) = numbers(rest)?;
         let (scale, rows) = numbers(rest)?;
+        let rows = Cow::Borrowed(rows);
         (rows.len() == BUCKETS * ROW).then_some(Self { bias, scale, rows })
+    }
+
+    /// The same model with bytes of its own.
+    pub fn into_owned(self) -> Model<'static> {
+        Model {
+            bias: self.bias,
+            scale: self.scale,
+            rows: Cow::Owned(self.rows.into_owned()),
+        }
     }
 
     /// Log odds of every answer for a sentence.
     pub fn answers(&self, features: &Features) -> [f32; ANSWERS] {
+        let rows: &[u8] = &self.rows;
         let mut out = self.bias;
         for (list, value) in weighted(features) {
             let mut sums = [0i32; ANSWERS];
             for bucket in list {
                 let from = *bucket as usize * ROW;
-                for (sum, byte) in sums.iter_mut().zip(&self.rows[from..from + ROW]) {
+                for (sum, byte) in sums.iter_mut().zip(&rows[from..from + ROW]) {
                     *sum += i32::from(byte.cast_signed());
                 }
             }

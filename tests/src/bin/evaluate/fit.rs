@@ -127,6 +127,19 @@ pub fn fit(rules: &RuleSet, examples: &[&Example], bias: f32, settings: Settings
     };
     let (mut best, mut buffer) = (Vec::new(), Vec::new());
     let importance = importance(examples, settings.benign);
+    // Where nothing was found, only the bias counts: those examples are one.
+    let (telling, silent): (Vec<_>, Vec<_>) =
+        examples.iter().zip(&importance).partition(|(example, _)| {
+            example
+                .features
+                .windows
+                .iter()
+                .any(|window| !window.is_empty())
+        });
+    let silent = [false, true].map(|malicious| {
+        let of_class = silent.iter().filter(|one| one.0.malicious == malicious);
+        of_class.map(|one| one.1).sum::<f32>()
+    });
     let mut gradient = vec![0f32; prior.len()];
     let mut squares = vec![0f32; prior.len() + 1];
     for _ in 0..settings.steps {
@@ -135,11 +148,12 @@ pub fn fit(rules: &RuleSet, examples: &[&Example], bias: f32, settings: Settings
             .zip(&fitted.weights)
             .zip(&prior)
             .for_each(|((slope, weight), prior)| *slope = settings.prior * (weight - prior));
-        let mut bias_slope = 0.0;
-        for (example, importance) in examples.iter().zip(&importance) {
+        let likely = 1.0 / (1.0 + (-fitted.bias).exp());
+        let mut bias_slope = silent[0] * likely + silent[1] * (likely - 1.0);
+        for (example, importance) in &telling {
             let (window, sum) = worst(rules, &fitted, &example.features, &mut best, &mut buffer);
             let likely = 1.0 / (1.0 + (-sum).exp());
-            let slope = importance * (likely - f32::from(u8::from(example.malicious)));
+            let slope = *importance * (likely - f32::from(u8::from(example.malicious)));
             bias_slope += slope;
             for (id, share) in window.iter().zip(&best) {
                 gradient[id.0 as usize] += share * slope;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcpinspectd::detect::WeightedRules;
 use mcpinspectd::detect::analysis::{Analyser, AnalysisContext, Report, message};
 use mcpinspectd::detect::category::Surface;
 use mcpinspectd::detect::cross_server::{ToolIndex, ToolProfile};
@@ -45,31 +44,16 @@ fn desktops(rows: &[Row]) -> BTreeMap<String, ToolIndex> {
 }
 
 /// Judges every row. Also returns how long that took.
-pub fn judge(rules: &Arc<WeightedRules>, rows: Vec<Row>) -> (Vec<Judged>, Duration) {
-    let mut analyser = Analyser::new(Arc::clone(rules));
+pub fn judge(mut analyser: Analyser, rows: Vec<Row>) -> (Vec<Judged>, Duration) {
     let desktops = desktops(&rows);
     let mut spent = Duration::ZERO;
     let mut judged = Vec::with_capacity(rows.len());
     for row in rows {
         let begin = Instant::now();
-        let context = AnalysisContext {
-            server: row.server.as_deref(),
-            tools: desktops.get(row.tier()),
-            ..AnalysisContext::default()
-        };
-        let mut features = Default::default();
-        let report = match (&row.tool, &row.message) {
-            (Some(tool), _) => {
-                let report = analyser.tool(&Json::from(tool), context);
-                features = analyser.features().clone();
-                report
-            }
-            (None, Some(message)) => {
-                let report = message::report(&mut analyser, &Json::from(message), context);
-                features = analyser.features().clone();
-                report
-            }
-            (None, None) => Report::clean(),
+        let report = self::row(&mut analyser, &row, desktops.get(row.tier()));
+        let features = match row.tool.is_some() || row.message.is_some() {
+            true => analyser.features().clone(),
+            false => Default::default(),
         };
         spent += begin.elapsed();
         let example = Example {
@@ -85,4 +69,18 @@ pub fn judge(rules: &Arc<WeightedRules>, rows: Vec<Row>) -> (Vec<Judged>, Durati
         });
     }
     (judged, spent)
+}
+
+/// Judges one row, beside the servers of a desktop.
+pub fn row(analyser: &mut Analyser, row: &Row, tools: Option<&ToolIndex>) -> Report {
+    let context = AnalysisContext {
+        server: row.server.as_deref(),
+        tools,
+        ..AnalysisContext::default()
+    };
+    match (&row.tool, &row.message) {
+        (Some(tool), _) => analyser.tool(&Json::from(tool), context),
+        (None, Some(message)) => message::report(analyser, &Json::from(message), context),
+        (None, None) => Report::clean(),
+    }
 }

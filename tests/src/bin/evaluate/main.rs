@@ -3,17 +3,21 @@
 //! This is a tool for the people who write rules; it is not shipped. It judges labelled definitions
 //! and messages with the same code as the daemon and prints recall and false alerts per group. With
 //! `--fit` it also fits the weights of the rules to the labels. Figures on the rows that were
-//! fitted to flatter; `--cross-validate` leaves out one group after the other, fits without it and
-//! measures on it, which says more about attacks that nobody has seen yet. Whole sessions are judged too.
+//! fitted to flatter, so each family of attacks is also judged by weights that were fitted without it, and
+//! each author's definitions among the model's own examples by a model that was fitted without that author:
+//! that says more about attacks that nobody has seen yet. Whole sessions are judged too, and copies of tools.
 
 mod bars;
+mod copies;
 mod examples;
+mod families;
 mod fit;
 mod judge;
 mod rows;
 mod sessions;
 mod tables;
 mod train;
+mod wording;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,7 +27,8 @@ use anyhow::Context as _;
 use clap::Parser;
 use fit::Settings;
 use judge::Judged;
-use mcpinspectd::detect::category::Surface;
+use mcpinspectd::detect::analysis::Analyser;
+use mcpinspectd::detect::meaning::model::Model;
 use mcpinspectd::detect::rules::RuleSet;
 use mcpinspectd::detect::score::Weights;
 use mcpinspectd::detect::{BUILTIN_RULES, BUILTIN_WEIGHTS, WeightedRules};
@@ -41,9 +46,12 @@ struct Options {
     /// Fit weights to these files, write them to FILE, and measure with them.
     #[arg(long, value_name = "FILE")]
     fit: Option<PathBuf>,
-    /// Fit without each group in turn, and measure on that group.
+    /// Directory with the model's examples: fit it without each author in turn.
+    #[arg(long, value_name = "DIRECTORY")]
+    training: Option<PathBuf>,
+    /// Leave out what takes minutes: fitting without each family and each author.
     #[arg(long)]
-    cross_validate: bool,
+    quick: bool,
     /// How many of the worst mistakes to show.
     #[arg(long, default_value_t = 10)]
     worst: usize,
@@ -53,6 +61,9 @@ struct Options {
     /// Use this weights file instead of the built-in one.
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
+    /// Read sentences with the model in this file instead of the built-in one.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
     /// Show how often each rule matches, in attacks and in benign rows.
     #[arg(long)]
     by_rule: bool,
@@ -98,13 +109,13 @@ fn run(options: &Options) -> anyhow::Result<()> {
     }
     let count = rows.len();
     let mut active = Arc::new(load(options)?);
-    let (mut judged, mut spent) = judge::judge(&active, rows);
+    let (mut judged, mut spent) = judge::judge(analyser(options, &active)?, rows);
     if let Some(file) = &options.fit {
         let text = train::weights_file(&active.rules, &judged, settings);
         std::fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))?;
         active = Arc::new(with_weights(load(options)?.rules, &text)?);
         let rows = judged.into_iter().map(|one| one.row).collect();
-        (judged, spent) = judge::judge(&active, rows);
+        (judged, spent) = judge::judge(analyser(options, &active)?, rows);
     }
     print!("{}", tables::groups(&judged));
     print!("\nhonest definitions:\n{}", bars::honest(&judged));
@@ -117,12 +128,13 @@ fn run(options: &Options) -> anyhow::Result<()> {
     if options.by_rule {
         print!("\n{}", tables::rules(&active, &judged));
     }
-    if options.cross_validate {
-        for surface in [Surface::Definition, Surface::Content] {
-            let lines = train::cross_validate(&active.rules, &judged, surface, settings);
-            println!("\nwithout the group ({surface}):");
-            print!("{}", tables::left_out(&lines));
-        }
+    print!("{}", copies::report(&active, &judged));
+    if !options.quick {
+        let report = families::report(options, &active, &judged, settings)?;
+        print!("{report}");
+    }
+    if let Some(directory) = options.training.as_ref().filter(|_| !options.quick) {
+        print!("{}", wording::report(&active, directory)?);
     }
     for directory in &options.paths {
         let sessions = sessions::read(directory)?;
@@ -142,6 +154,18 @@ fn run(options: &Options) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// An analyser with these rules, and the model to measure.
+fn analyser(options: &Options, rules: &Arc<WeightedRules>) -> anyhow::Result<Analyser> {
+    let analyser = Analyser::new(Arc::clone(rules));
+    let Some(file) = &options.model else {
+        return Ok(analyser);
+    };
+    let place = || file.display().to_string();
+    let bytes = std::fs::read(file).with_context(place)?;
+    let model = Model::read(&bytes).with_context(place)?;
+    Ok(analyser.with_model(Arc::new(model.into_owned())))
 }
 
 /// The rules and weights to measure.
@@ -175,4 +199,26 @@ const TEXT_TIERS: &[&str] = &["hidden_text", "schema_param", ""];
 /// away.
 fn counts_for_fitting(one: &Judged) -> bool {
     !one.row.malicious() || TEXT_TIERS.contains(&one.row.tier())
+}
+
+/// What `work` makes of each item, in their order; two at a time.
+fn parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    const AT_ONCE: usize = 2;
+    let every = |first: usize| -> Vec<R> {
+        let items = items.iter().skip(first).step_by(AT_ONCE);
+        items.map(&work).collect()
+    };
+    let halves: Vec<Vec<R>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE)
+            .map(|first| scope.spawn(move || every(first)))
+            .collect();
+        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        joined
+            .map(|half| half.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    let mut halves: Vec<_> = halves.into_iter().map(Vec::into_iter).collect();
+    (0..items.len())
+        .filter_map(|index| halves[index % AT_ONCE].next())
+        .collect()
 }

@@ -9,7 +9,6 @@ use mcpinspectd::model::Action;
 
 use super::TEXT_TIERS;
 use super::judge::Judged;
-use super::train::LeftOut;
 
 /// How many rows were judged how.
 #[derive(Debug, Default)]
@@ -31,6 +30,14 @@ impl Count {
         self.warn += usize::from(action >= Action::Warn);
         self.alert += usize::from(action >= Action::Alert);
         self.block += usize::from(action >= Action::Block);
+    }
+
+    /// Adds the rows of another count.
+    pub fn merge(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.warn += other.warn;
+        self.alert += other.alert;
+        self.block += other.block;
     }
 
     /// Its cells: the rows, and the share at each action or above.
@@ -140,19 +147,6 @@ pub fn rules(active: &WeightedRules, judged: &[Judged]) -> String {
             "{:<30} {attacks:>7} {honest:>7} {:>10.2} {:>8.2}",
             rule.id, active.weights.definition.rules[index], active.weights.content.rules[index]
         );
-    }
-    out
-}
-
-/// The table of a cross-validation.
-pub fn left_out(lines: &[LeftOut]) -> String {
-    let mut out = format!(
-        "{:<10} {:<34} {:>6} {:>7} {:>7} {:>7}\n",
-        "class", "group left out", "rows", "warn%", "alert%", "block%"
-    );
-    for line in lines {
-        let class = class(line.malicious);
-        let _ = writeln!(out, "{class:<10} {:<34} {}", line.group, line.count.cells());
     }
     out
 }

@@ -8,12 +8,11 @@ use std::fmt::Write as _;
 
 use mcpinspectd::detect::category::Surface;
 use mcpinspectd::detect::rules::RuleSet;
-use mcpinspectd::detect::score::{SurfaceWeights, weigh};
+use mcpinspectd::detect::score::SurfaceWeights;
 
 use super::counts_for_fitting;
 use super::fit::{Example, Fitted, Settings, fit};
 use super::judge::Judged;
-use super::tables::Count;
 
 /// The tier of benign rows that were written to look like attacks. They help to fit weights, but say
 /// nothing about how many everyday definitions raise an alert.
@@ -52,7 +51,7 @@ impl FalseAlertRates {
 }
 
 /// Fits the weights of one surface to its rows, without the group `leave_out`.
-fn fit_surface(
+pub fn fit_surface(
     rules: &RuleSet,
     judged: &[Judged],
     surface: Surface,
@@ -135,51 +134,4 @@ pub fn weights_file(rules: &RuleSet, judged: &[Judged], settings: Settings) -> S
         }
     }
     out
-}
-
-/// One line of a cross-validation.
-#[derive(Debug)]
-pub struct LeftOut {
-    /// The group that was left out.
-    pub group: String,
-    /// Whether its rows are attacks.
-    pub malicious: bool,
-    /// How its rows are judged by weights that never saw the group.
-    pub count: Count,
-}
-
-/// Leaves out each group in turn, fits without it, and measures on it.
-pub fn cross_validate(
-    rules: &RuleSet,
-    judged: &[Judged],
-    surface: Surface,
-    settings: Settings,
-) -> Vec<LeftOut> {
-    let rows = || {
-        judged
-            .iter()
-            .filter(|one| one.surface == surface && counts_for_fitting(one))
-    };
-    let mut groups: Vec<(&str, bool)> = rows()
-        .map(|one| (one.row.group.as_str(), one.row.malicious()))
-        .collect();
-    groups.sort_unstable();
-    groups.dedup();
-    groups
-        .into_iter()
-        .map(|(group, malicious)| {
-            let weights = fit_surface(rules, judged, surface, Some(group), settings);
-            let mut count = Count::default();
-            for one in
-                rows().filter(|one| one.row.group == group && one.row.malicious() == malicious)
-            {
-                count.add(weigh(rules, &weights, &one.example.features).action);
-            }
-            LeftOut {
-                group: group.to_owned(),
-                malicious,
-                count,
-            }
-        })
-        .collect()
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use mcpinspectd::detect::WeightedRules;
-use mcpinspectd::detect::analysis::{Analyser, AnalysisContext, ReadSentence};
+use mcpinspectd::detect::analysis::{Analyser, AnalysisContext, ReadSentence, Report};
 use mcpinspectd::detect::cross_server::{Offer, ToolIndex};
 use mcpinspectd::detect::json::Json;
 use mcpinspectd::detect::meaning::act::ACTS;
@@ -43,6 +43,10 @@ pub struct Definition {
     pub attack: bool,
     /// What counts of its sentences.
     pub sentences: Vec<Features>,
+    /// The definition itself.
+    pub tool: Value,
+    /// The names of its server's tools.
+    pub own_tools: Vec<String>,
 }
 
 /// A line of a training file.
@@ -110,6 +114,25 @@ pub fn read(
     Ok((reader.examples, reader.definitions))
 }
 
+/// What is found in a tool whose server offers `own` tools.
+pub fn report(analyser: &mut Analyser, tool: &Value, own: &[String]) -> Report {
+    let mut tools = ToolIndex::new();
+    let names: Vec<&str> = own.iter().map(String::as_str).collect();
+    let offer = Offer {
+        names: &names,
+        publisher: None,
+        first: true,
+        last: true,
+    };
+    tools.offer("own", &offer);
+    let context = AnalysisContext {
+        server: Some("own"),
+        tools: Some(&tools),
+        ..AnalysisContext::default()
+    };
+    analyser.tool(&Json::from(tool), context)
+}
+
 impl Reader {
     fn line(&mut self, line: Line) {
         match &line.text {
@@ -121,21 +144,7 @@ impl Reader {
 
     /// The sentences of a tool whose server offers `own` tools, and what counts of each.
     fn sentences(&mut self, tool: &Value, own: &[String]) -> Vec<(ReadSentence, Features)> {
-        let mut tools = ToolIndex::new();
-        let names: Vec<&str> = own.iter().map(String::as_str).collect();
-        let offer = Offer {
-            names: &names,
-            publisher: None,
-            first: true,
-            last: true,
-        };
-        tools.offer("own", &offer);
-        let context = AnalysisContext {
-            server: Some("own"),
-            tools: Some(&tools),
-            ..AnalysisContext::default()
-        };
-        self.analyser.tool(&Json::from(tool), context);
+        report(&mut self.analyser, tool, own);
         let topic = self.analyser.topic();
         let read = self.analyser.sentences().iter();
         read.map(|one| (one.clone(), features(&one.seen(topic))))
@@ -208,6 +217,8 @@ impl Reader {
             lang: line.lang.clone(),
             attack,
             sentences: read.iter().map(|(_, features)| features.clone()).collect(),
+            tool: line.tool.clone(),
+            own_tools: line.own_tools.clone(),
         });
         for (sentence, features) in read {
             let text = &*sentence.text;

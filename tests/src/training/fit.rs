@@ -7,7 +7,7 @@
 use mcpinspectd::detect::meaning::features::BUCKETS;
 use mcpinspectd::detect::meaning::model::{ANSWERS, Model, weighted};
 
-use crate::examples::Example;
+use super::examples::Example;
 
 /// Rounds over all examples.
 const ROUNDS: usize = 12;

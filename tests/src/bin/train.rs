@@ -4,16 +4,14 @@
 //! honest twin each. With `--measure`, nothing is written: the model is fitted without a fifth of the pairs,
 //! without each author and without each language in turn, and asked about those.
 
-mod examples;
-mod fit;
-
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
-use examples::{Definition, Example};
+use mcpinspect_tests::training::examples::{self, Definition, Example};
+use mcpinspect_tests::training::fit;
 use mcpinspectd::detect::meaning::act::ACTS;
 use mcpinspectd::detect::meaning::in_definition;
 use mcpinspectd::detect::meaning::model::Model;
