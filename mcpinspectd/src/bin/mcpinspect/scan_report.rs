@@ -36,20 +36,19 @@ pub fn human(out: &mut dyn Write, outcomes: &[LineReport], colour: bool) -> io::
         .filter(|outcome| outcome.verdict != Action::None)
     {
         let (word, style) = verdict(outcome.verdict);
-        let name = outcome
-            .tool
-            .as_deref()
-            .or_else(|| outcome.id.as_str())
-            .unwrap_or("message");
+        let name = name(outcome);
         writeln!(
             out,
             "{} line {}: {}  (score {:.2})",
             paint(style, word),
             outcome.line,
-            escape::printable(name, 80),
+            escape::printable(&name, 80),
             outcome.score
         )?;
-        for detection in outcome.detections.iter().take(SHOWN) {
+        // What matters most is seen first: in a session it may have happened last.
+        let mut worst_first: Vec<&Detection> = outcome.detections.iter().collect();
+        worst_first.sort_by_key(|one| std::cmp::Reverse(one.severity));
+        for detection in worst_first.into_iter().take(SHOWN) {
             finding(out, detection, &paint)?;
         }
         if outcome.detections.len() > SHOWN {
@@ -75,6 +74,26 @@ pub fn human(out: &mut dyn Write, outcomes: &[LineReport], colour: bool) -> io::
         count(Action::Warn),
         count(Action::None)
     )
+}
+
+/// What people know a line by: its tool, its id, or the server with the tools that stand out.
+fn name(outcome: &LineReport) -> String {
+    if let Some(name) = outcome.tool.as_deref().or_else(|| outcome.id.as_str()) {
+        return name.to_owned();
+    }
+    let Some(server) = outcome.extra.get("server").and_then(Value::as_str) else {
+        return "message".to_owned();
+    };
+    let tools = outcome.tools.iter();
+    let worst: Vec<&str> = tools
+        .filter(|tool| tool.verdict == outcome.verdict)
+        .map(|tool| tool.name.as_str())
+        .take(3)
+        .collect();
+    match worst.is_empty() {
+        true => server.to_owned(),
+        false => format!("{server}: {}", worst.join(", ")),
+    }
 }
 
 /// Writes one finding, with its place.
@@ -181,7 +200,7 @@ fn result(outcome: &LineReport, detection: &Detection, source: &str) -> Value {
         .matches
         .first()
         .map_or("", |place| place.context.as_str());
-    let name = outcome.tool.as_deref().unwrap_or("message");
+    let name = name(outcome);
     json!({
         "ruleId": detection.pattern,
         "level": match (outcome.verdict, detection.severity) {
@@ -189,7 +208,7 @@ fn result(outcome: &LineReport, detection: &Detection, source: &str) -> Value {
             (Action::None, _) => "note",
             _ => "warning",
         },
-        "message": { "text": format!("{}: {} ({})", escape::printable(name, 80), detection.explanation, context) },
+        "message": { "text": format!("{}: {} ({})", escape::printable(&name, 80), detection.explanation, context) },
         "locations": [{
             "physicalLocation": { "artifactLocation": { "uri": uri(source) }, "region": { "startLine": outcome.line } },
             "logicalLocations": [{ "fullyQualifiedName": detection.field }],

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use memchr::memmem;
 use serde_json::{Map, Value};
 
+use super::servers::Servers;
 use crate::detect::analysis::{Subject, message};
 use crate::detect::json::Json;
 
@@ -73,6 +74,12 @@ pub fn split(text: impl Into<Bytes>) -> Result<Vec<Line>, InputTooLarge> {
         .find(|line| !line.trim_ascii().is_empty())
         .is_some_and(|line| serde_json::from_slice::<serde::de::IgnoredAny>(line).is_err());
     let whole = opens_alone || (lines.len() <= 2 && holds_servers(&text));
+    if whole && let Some(servers) = Servers::read(&text) {
+        let contents = (1..).zip(servers);
+        return Ok(contents
+            .map(|(number, (name, server))| Line::new(number, Content::named(name, server)))
+            .collect());
+    }
     if whole && let Ok(value) = serde_json::from_slice::<Value>(&text) {
         let contents = (1..).zip(Content::many(value));
         return Ok(contents
@@ -111,7 +118,7 @@ impl Line {
     /// Whether it may be a whole session.
     pub(super) fn may_be_session(&self) -> bool {
         match &self.body {
-            Body::Content(_) => false,
+            Body::Content(content) => content.value.get("messages").is_some(),
             Body::Text(text) => memmem::find(text, b"\"messages\"").is_some(),
         }
     }
@@ -192,22 +199,25 @@ fn holds_servers(text: &[u8]) -> bool {
     memmem::find(text, b"\"servers\"").is_some() || text.trim_ascii_start().starts_with(b"[")
 }
 
+/// Whether an item of an array is a server or a session, and not one of several JSON-RPC messages.
+fn stands_alone(item: &Value) -> bool {
+    item.get("server").is_some() || item.get("messages").is_some()
+}
+
 impl Content<'static> {
-    /// The content of a whole file: one line's, or several servers.
-    fn many(mut value: Value) -> Vec<Self> {
-        let named = value.get_mut("servers").and_then(Value::as_object_mut);
-        if let Some(servers) = named.map(std::mem::take) {
-            let whole = servers.into_iter().map(|(name, mut server)| {
-                if let Some(members) = server.as_object_mut() {
-                    members.insert("server".to_owned(), name.into());
-                }
-                Self::from(Json::from(server))
-            });
-            return whole.collect();
+    /// A server by its name in a file.
+    fn named(name: String, mut server: Value) -> Self {
+        if let Some(members) = server.as_object_mut() {
+            members.insert("server".to_owned(), name.into());
         }
+        Self::from(Json::from(server))
+    }
+
+    /// The content of a whole file: one line's, or several servers or sessions.
+    fn many(value: Value) -> Vec<Self> {
         match value {
             // An array of JSON-RPC messages is a batch.
-            Value::Array(items) if items.iter().any(|item| item.get("server").is_some()) => items
+            Value::Array(items) if items.iter().any(stands_alone) => items
                 .into_iter()
                 .map(|item| Self::from(Json::from(item)))
                 .collect(),

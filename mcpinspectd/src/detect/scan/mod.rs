@@ -11,6 +11,7 @@
 //! had a name first. A server's name may show its publisher: `npm:@scope/name`, `owner/name`.
 
 mod line;
+mod servers;
 mod session;
 
 use std::sync::Arc;
