@@ -15,6 +15,9 @@ pub(super) const RELATED_TEXT: f32 = 0.3;
 const TEXT_COPIED: usize = 8;
 /// The fewest word pairs of a description that is recognised inside a longer one.
 const TEXT_QUOTED: usize = 14;
+/// The fewest words of a description that is equal in a copied tool: with a telling name, and with any.
+const EQUAL_TEXT: usize = 3;
+const EQUAL_TEXT_OF_ANY: usize = 6;
 
 /// Most bytes of a parameter's name, and of a description, that are compared.
 const KEY_LIMIT: usize = 1024;
@@ -85,11 +88,23 @@ impl ToolProfile {
     /// Whether this tool copies another one of the same name, and was not named alike by chance. `few` says
     /// whether few servers are known.
     pub(super) fn copies(&self, other: &Self, few: bool) -> bool {
+        let least = match distinctive(&self.name) {
+            true => EQUAL_TEXT,
+            false => EQUAL_TEXT_OF_ANY,
+        };
         self.same_text(other, few)
+            || (few && self.description.len() >= least && self.is_equal(other))
             || (few
                 && distinctive(&self.name)
                 && self.same_parameters(other)
                 && self.shares_text(other, RELATED_TEXT))
+    }
+
+    /// Whether name, description and parameters are the same.
+    pub(super) fn is_equal(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.parameters == other.parameters
+            && self.description.equal(&other.description)
     }
 
     /// Whether the descriptions are the same text, and long enough not to be a commonplace.

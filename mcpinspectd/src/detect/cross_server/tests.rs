@@ -63,3 +63,24 @@ fn the_same_server_twice_is_not_an_impostor() {
         "the first server owns the name"
     );
 }
+
+#[test]
+fn a_short_description_is_copied_too() {
+    let tool = |name: &str, description: &str| json!({ "name": name, "description": description });
+    let original = tool("list_album_photos", "List photos of an album");
+    let mut index = ToolIndex::new();
+    insert(
+        &mut index,
+        "gallery",
+        &[original.clone(), tool("open_album", "Opens it")],
+    );
+    insert(&mut index, "helper", std::slice::from_ref(&original));
+    let probes = |index: &ToolIndex, tool: &Value| -> Vec<Probe> {
+        let found = similar(index, "helper", tool).into_iter();
+        found.map(|one| one.probe).collect()
+    };
+    assert_eq!(probes(&index, &original), [Probe::CopiedTool]);
+    let other = tool("list_album_photos", "Shows pictures by month");
+    insert(&mut index, "helper", std::slice::from_ref(&other));
+    assert_eq!(probes(&index, &other), [Probe::SameName], "a name alone");
+}
