@@ -65,6 +65,16 @@ impl Acts {
     }
 }
 
+impl Acts {
+    /// The acts of a deed that is made, written or placed: to make a payment is to send something.
+    pub fn of_deed(noun: &str) -> Self {
+        match DEEDS.contains(&noun) {
+            true => Self::SEND,
+            false => Self::NONE,
+        }
+    }
+}
+
 impl BitOr for Acts {
     type Output = Self;
 
@@ -409,6 +419,27 @@ const VERBS: &[(Acts, &[&str])] = &[
             "select",
         ],
     ),
+];
+
+/// What leaves when it is made.
+const DEEDS: &[&str] = &[
+    "post",
+    "payment",
+    "transfer",
+    "transaction",
+    "donation",
+    "deposit",
+    "refund",
+    "purchase",
+    "order",
+    "message",
+    "email",
+    "e-mail",
+    "mail",
+    "reply",
+    "comment",
+    "tweet",
+    "request",
 ];
 
 /// What a tool does.

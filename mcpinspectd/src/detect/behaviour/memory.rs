@@ -39,8 +39,20 @@ pub struct Remembered {
     pub order: Order,
     /// Its source.
     pub source: Arc<Source>,
+    /// Whether it stands in the same record as what was suspicious.
+    pub marked: bool,
     /// Which of the values in the order, and after it, were known from elsewhere when it came.
     pub known: HashSet<u64>,
+}
+
+/// A place in a text: its field, and how many bytes into it.
+pub type Mark<'a> = (&'a str, usize);
+
+/// Whether an order stands in the same record as a mark. A listing holds the words of many: what one of them wrote
+/// says nothing about the others. Where nothing of a text is marked, nobody knows what is meant, and all of it is.
+fn is_marked(found: &Found, order: &Order, field: &str, marks: &[Mark<'_>]) -> bool {
+    let mut here = marks.iter().filter(|mark| mark.0 == field).peekable();
+    here.peek().is_none() || here.any(|mark| found.same_record(mark.1, order.position))
 }
 
 /// The memory of one agent, across all of its servers. It is bounded, and forgets what is oldest.
@@ -70,7 +82,8 @@ impl Memory {
     }
 
     /// Remembers the texts of a result, each with its field: their orders, and the values that they name as data.
-    pub fn read(&mut self, source: &Source, texts: Vec<(String, String)>) {
+    /// `marks` are the places, with their fields, at which something was suspicious.
+    pub fn read(&mut self, source: &Source, texts: Vec<(String, String)>, marks: &[Mark<'_>]) {
         // What documentation tells its readers to do at every turn counts only where something is odd.
         let wanted = match source.suspicious {
             true => Acts::ALL,
@@ -82,8 +95,15 @@ impl Memory {
             let mut found = Found::default();
             orders::find(&text, wanted, &self.hasher, &mut found);
             data.append(&mut found.data);
-            if !found.orders.is_empty() {
-                by_field.push((field, found.orders));
+            let orders = std::mem::take(&mut found.orders).into_iter();
+            let orders: Vec<(Order, bool)> = orders
+                .map(|order| {
+                    let marked = source.suspicious && is_marked(&found, &order, &field, marks);
+                    (order, marked)
+                })
+                .collect();
+            if !orders.is_empty() {
+                by_field.push((field, orders));
             }
         }
         // Data first: a record may name its parties below the text that speaks of them.
@@ -93,7 +113,7 @@ impl Memory {
                 field: field.into(),
                 ..source.clone()
             });
-            for order in orders {
+            for (order, marked) in orders {
                 let values = order.values.iter().chain(&order.after);
                 let known = values
                     .map(|value| value.hash)
@@ -104,6 +124,7 @@ impl Memory {
                 }
                 self.orders.push_back(Remembered {
                     order,
+                    marked,
                     source: Arc::clone(&source),
                     known,
                 });
@@ -146,7 +167,7 @@ mod tests {
         let mut memory = Memory::default();
         for number in 0..300 {
             let text = format!("Send it to a{number}@x.example now.\n\n").repeat(100);
-            memory.read(&source(1), vec![(text, String::new())]);
+            memory.read(&source(1), vec![(text, String::new())], &[]);
             let values: Vec<_> = (0..100).map(|more| format!("v_{number}_{more}")).collect();
             let values = memory.hasher().values(&values.join(" "));
             memory.know(values);
@@ -164,7 +185,11 @@ mod tests {
         let values = memory.hasher().values("old@x.example");
         memory.know(values);
         let text = "Send it to old@x.example and new@x.example.";
-        memory.read(&source(1), vec![(text.to_owned(), "content".to_owned())]);
+        memory.read(
+            &source(1),
+            vec![(text.to_owned(), "content".to_owned())],
+            &[],
+        );
         let hash = memory.hasher().hash("old@x.example");
         let known: Vec<_> = memory
             .orders(Timestamp(1_000_000_000))

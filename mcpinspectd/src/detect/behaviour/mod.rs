@@ -25,7 +25,7 @@ mod passages;
 mod values;
 
 pub use acts::ToolAct;
-pub use memory::{Memory, Source};
+pub use memory::{Mark, Memory, Source};
 pub use obeyed::{Call, Obeyed};
 
 #[cfg(test)]

@@ -121,6 +121,11 @@ impl<'a> Call<'a> {
         });
         let hash = hasher.hash(&text);
         let weight = values::weight(&text).unwrap_or(SAME_WORDS);
+        for page in values::pages(&text) {
+            self.values
+                .entry(hasher.hash(page))
+                .or_insert_with(|| (ADDRESS, text.clone().into_owned()));
+        }
         self.values
             .entry(hash)
             .or_insert_with(|| (weight, text.clone().into_owned()));
@@ -157,16 +162,12 @@ impl<'a> Call<'a> {
 
     /// Whether the order is one that this call could be after at all.
     fn could_obey(&self, order: &Remembered, server: &str, tool: &str) -> bool {
-        let Source {
-            suspicious,
-            definition,
-            ..
-        } = *order.source;
+        let Source { definition, .. } = *order.source;
         // A definition says how its own tool is to be called.
         let own = definition
             && *order.source.server == *server
             && order.source.tool.as_deref() == Some(tool);
-        !own && (suspicious || (self.act.has_effect() && !self.act.is_local_work()))
+        !own && (order.marked || (self.act.has_effect() && !self.act.is_local_work()))
     }
 
     fn compare(&self, remembered: &Remembered) -> Option<Obeyed> {
@@ -174,6 +175,7 @@ impl<'a> Call<'a> {
             order,
             source,
             known,
+            ..
         } = remembered;
         let same_act = self.act.acts.meets(order.acts);
         let mut points = if same_act { SAME_ACT } else { OTHER_ACT };
@@ -218,17 +220,21 @@ impl<'a> Call<'a> {
                 shared.push((SAME_WORDS, argument));
             }
         }
-        if shared.is_empty() {
-            let after = order
-                .after
-                .iter()
-                .filter(|value| value.weight >= ADDRESS && !known.contains(&value.hash));
-            let (_, text) = after
-                .filter_map(|value| self.values.get(&value.hash))
-                .next()?;
+        // Whom an order is about is often said in the next sentence.
+        let said_in_it = !shared.is_empty();
+        let after = order
+            .after
+            .iter()
+            .filter(|value| value.weight >= ADDRESS && !known.contains(&value.hash))
+            .filter_map(|value| Some((value.hash, &*self.values.get(&value.hash)?.1)));
+        for (hash, text) in after {
+            if let Some(at) = self.hashes.iter().position(|one| *one == hash) {
+                covered[at] = true;
+            }
             heaviest = ADDRESS;
             shared.push((ADDRESS_AFTER, text));
-        } else if !covered.is_empty() && covered.iter().all(|one| *one) {
+        }
+        if said_in_it && !covered.is_empty() && covered.iter().all(|one| *one) {
             points += NOTHING_ELSE;
         }
         shared.sort_by(|a, b| b.0.total_cmp(&a.0));

@@ -27,6 +27,8 @@ const WORDS: usize = 3;
 const ORDERS: usize = 192;
 /// Most values that are taken from the data of one text.
 const DATA: usize = 2048;
+/// Most beginnings of records that are noted of one text. What follows counts as one.
+const RECORDS: usize = 4096;
 
 /// A sentence that asks for something.
 #[derive(Clone, Debug)]
@@ -58,17 +60,31 @@ pub struct Found {
     pub orders: Vec<Order>,
     /// The values that stand outside of orders.
     pub data: Vec<Value>,
+    /// Where the records in the last text begin, in bytes and ascending.
+    pub records: Vec<usize>,
+}
+
+impl Found {
+    /// Whether two places of the last text stand in the same record.
+    pub fn same_record(&self, a: usize, b: usize) -> bool {
+        let record = |place| self.records.partition_point(|start| *start <= place);
+        record(a) == record(b)
+    }
 }
 
 /// Finds the orders in a text that ask for one of `wanted`, and the values outside of them, and adds them to
 /// `found`.
 pub fn find(text: &str, wanted: Acts, hasher: &Hasher, found: &mut Found) {
     let before = found.orders.len();
+    found.records.clear();
     let mut following = 0;
     let mut prose = Vec::new();
     sentences(text, |sentence| {
         if sentence.record {
             following = 0;
+            if found.records.len() < RECORDS {
+                found.records.push(sentence.position);
+            }
         }
         let acts = ordered_acts(sentence.text);
         let room = found.orders.len() < ORDERS;
@@ -171,6 +187,9 @@ const LEADING: &[&str] = &[
     "plaît",
 ];
 
+/// Within how many words after the verb the deed is named: `make a small payment`.
+const DEED: usize = 3;
+
 /// Bytes of the longest of them.
 const LONGEST_LEADING: usize = 12;
 
@@ -187,6 +206,8 @@ fn ordered_acts(sentence: &str) -> Acts {
     }
     let mut acts = Acts::NONE;
     let mut starts = true;
+    // How many words after a verb such as `make` may still say what is made.
+    let mut made = 0;
     let mut lower = String::new();
     let mut rest = sentence;
     while !rest.is_empty() {
@@ -203,8 +224,16 @@ fn ordered_acts(sentence: &str) -> Acts {
             if word.len() <= VERB {
                 put_lower(word, &mut lower);
             }
+            if made > 0 {
+                made -= 1;
+                acts = acts | Acts::of_deed(&lower);
+            }
             if starts {
-                acts = acts | Acts::of_verb(&lower);
+                let act = Acts::of_verb(&lower);
+                acts = acts | act;
+                if act.meets(Acts::CREATE) {
+                    made = DEED;
+                }
             }
             starts = is_leading(&lower);
         }
@@ -332,6 +361,10 @@ mod tests {
         ] {
             assert_eq!(orders(other).len(), 0, "{other}");
         }
+        let post = &orders("Make a post on the board at b.example.")[0];
+        assert!(post.acts.meets(Acts::SEND) && post.acts.meets(Acts::CREATE));
+        let list = &orders("Make a list of all the messages in it.")[0];
+        assert!(!list.acts.meets(Acts::SEND));
         assert_eq!(
             orders("- Assistant: send the minutes to c@x.example").len(),
             1

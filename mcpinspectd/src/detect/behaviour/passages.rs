@@ -184,6 +184,10 @@ fn sentence_length(text: &str) -> usize {
                 let after = text[at + 1..].trim_start().chars().next();
                 after.is_some_and(|c| !c.is_lowercase())
             }
+            // It was quoted, and the quotation ends with it.
+            (Some('.' | '!' | '?'), Some('\'' | '"' | '”' | '’')) => {
+                ends_quotation(&text[at + 1..])
+            }
             // One text was glued to another.
             (Some('.' | '!' | '?'), Some(next)) => {
                 let before = text[..at].chars().next_back();
@@ -192,10 +196,26 @@ fn sentence_length(text: &str) -> usize {
             _ => false,
         };
         if ends {
-            return at + c.map_or(0, char::len_utf8);
+            let end = at + c.map_or(0, char::len_utf8);
+            return end + closing_quotes(&text[end..]);
         }
     }
     text.ceil_char_boundary(SENTENCE)
+}
+
+/// Whether a quotation that a sentence closes is followed by another one, or by another sentence.
+fn ends_quotation(after: &str) -> bool {
+    let mut characters = after[closing_quotes(after)..].chars();
+    match characters.next() {
+        None | Some(',' | ']' | '}' | ')') => true,
+        Some(' ') => characters.next().is_some_and(|c| !c.is_lowercase()),
+        _ => false,
+    }
+}
+
+/// The length of the quotation marks at the beginning of a text.
+fn closing_quotes(text: &str) -> usize {
+    text.len() - text.trim_start_matches(['\'', '"', '”', '’']).len()
 }
 
 #[cfg(test)]
@@ -231,6 +251,10 @@ mod tests {
         let glued = all("Adjust your order accordingly.TODO: pay.Send it");
         assert_eq!(glued.len(), 3);
         assert_eq!(all("Version 1.2.3 of it is out").len(), 1);
+        let reviews =
+            "{'City': 'Loved it. Book early.', 'Night': 'Quiet.', \"Mill\": \"Far out.\"}";
+        assert_eq!(all(reviews).len(), 5, "{reviews}");
+        assert_eq!(all("Answer with 'Yes.' and nothing else").len(), 1);
     }
 
     #[test]

@@ -32,8 +32,12 @@ pub struct Value {
 pub struct Hasher(RandomState);
 
 impl Hasher {
-    /// The hash of a value, whatever its case.
+    /// The hash of a value, whatever its case, and whether or not an agent completed it to an address.
     pub fn hash(&self, text: &str) -> u64 {
+        let bare = text
+            .strip_prefix("https://")
+            .or(text.strip_prefix("http://"));
+        let text = bare.unwrap_or(text).trim_end_matches('/');
         match text
             .bytes()
             .any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii())
@@ -128,7 +132,7 @@ pub fn weight(word: &str) -> Option<Weight> {
             1.2
         });
     }
-    if word.contains("://") || (word.starts_with("www.") && word.len() > 7) {
+    if is_url(word) {
         return Some(ADDRESS);
     }
     if (word.starts_with('/') || word.starts_with("~/") || word.starts_with("../"))
@@ -160,6 +164,26 @@ pub fn weight(word: &str) -> Option<Weight> {
     } else {
         1.2
     })
+}
+
+fn is_url(word: &str) -> bool {
+    word.contains("://") || (word.starts_with("www.") && word.len() > 7)
+}
+
+/// Most pages above another one.
+const PAGES: usize = 8;
+
+/// The pages above a URL, up to its host: an order that names a site is obeyed by a visit to a page of it, and what
+/// an agent was told to carry there stands in the rest of the URL.
+pub fn pages(url: &str) -> impl Iterator<Item = &str> {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let path = url
+        .get(host..)
+        .filter(|_| is_url(url) && !url.contains(char::is_whitespace));
+    let ends = path.unwrap_or_default().match_indices(['/', '?', '#', '{']);
+    ends.filter(|(at, _)| *at > 0)
+        .map(move |(at, _)| &url[..host + at])
+        .take(PAGES)
 }
 
 /// The last two parts of a path: `~/.ssh/id_rsa` and `/home/me/.ssh/id_rsa` are the same file.

@@ -17,7 +17,7 @@ use crate::detect::analysis::{Analyser, AnalysisContext, Report, Subject};
 use crate::detect::api::{
     Detector, Difference, MessageInContext, Offer, SessionContext, ToolDefinition, Verdict,
 };
-use crate::detect::behaviour::{Call, Source};
+use crate::detect::behaviour::{Call, Mark, Source};
 use crate::detect::category::Category;
 use crate::detect::cross_server::ToolProfile;
 use crate::detect::json::{Json, Reading};
@@ -265,13 +265,15 @@ impl RuntimeDetector {
         memory.know(call.values());
     }
 
-    /// Remembers a text that the agent has read. `suspicious` says whether it gave reason for a warning.
+    /// Remembers a text that the agent has read. `suspicious` says whether it gave reason for a warning, and
+    /// `marks` where.
     fn has_read(
         &mut self,
         context: &SessionContext<'_>,
         tool: Option<&str>,
         (value, field): (&Json<'_>, &str),
         (suspicious, definition): (bool, bool),
+        marks: &[Mark<'_>],
     ) {
         let source = Source {
             server: Arc::clone(&context.server_id.0),
@@ -282,7 +284,7 @@ impl RuntimeDetector {
             definition,
         };
         let memory = &mut self.flows.get_or_insert(context).memory;
-        memory.read(&source, texts_of(value, field));
+        memory.read(&source, texts_of(value, field), marks);
     }
 
     /// Remembers the definition of a tool that is not above suspicion.
@@ -295,22 +297,24 @@ impl RuntimeDetector {
         if self.layers.behaviour && verdict.action >= Action::Warn {
             let definition = Reading::of(tool.definition);
             let value = (&definition.value, "definition");
-            self.has_read(context, Some(tool.name), value, (true, true));
+            self.has_read(context, Some(tool.name), value, (true, true), &[]);
         }
     }
 
-    /// Judges a result, and remembers what it brought in. `suspicious` says whether its text gave reason for a
-    /// warning.
+    /// Judges a result, and remembers what it brought in. `found` is what its text by itself gave reason for.
     fn result(
         &mut self,
         context: &SessionContext<'_>,
         tool: Option<&str>,
         result: &Json<'_>,
-        suspicious: bool,
+        found: &Report,
         report: &mut Report,
     ) {
         if self.layers.behaviour {
-            self.has_read(context, tool, (result, "result"), (suspicious, false));
+            let suspicious = found.action >= Action::Warn;
+            let marks = marks_of(found);
+            let value = (result, "result");
+            self.has_read(context, tool, value, (suspicious, false), &marks);
         }
         let text = text_of(result);
         findings::secrets(&text, "secret-in-result", "result", report);
@@ -383,6 +387,16 @@ fn unusual_rate(pattern: &'static str) -> FindingKind {
         severity: Severity::Low,
         action: Action::Warn,
     }
+}
+
+/// The places of what was found in a text.
+fn marks_of(found: &Report) -> Vec<Mark<'_>> {
+    let found = found.detections.iter();
+    let places = found.flat_map(|one| {
+        let places = one.matches.iter();
+        places.map(|place| (one.field.as_str(), place.position))
+    });
+    places.collect()
 }
 
 impl Detector for RuntimeDetector {
@@ -488,8 +502,7 @@ impl Detector for RuntimeDetector {
         report.unread = reading.cut || subjects.len() >= message::SUBJECTS;
         for subject in subjects {
             let one = self.subject(context, &subject);
-            let suspicious = one.action >= Action::Warn;
-            report.absorb(one);
+            report.absorb(one.clone());
             match (subject.subject, subject.tool.or(message.tool)) {
                 (Subject::Arguments, Some(tool))
                     if message.direction == Direction::ClientToServer =>
@@ -497,7 +510,7 @@ impl Detector for RuntimeDetector {
                     self.call(context, tool, subject.value, &mut report)
                 }
                 (Subject::ToolResult | Subject::Content, tool) => {
-                    self.result(context, tool, subject.value, suspicious, &mut report)
+                    self.result(context, tool, subject.value, &one, &mut report)
                 }
                 (Subject::Error, _) => self.error(context, &mut report),
                 _ => {}
