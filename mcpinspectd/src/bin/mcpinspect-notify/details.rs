@@ -1,5 +1,6 @@
 //! The evidence behind an alert, as lines for a notification.
 
+use mcpinspectd::model::Severity;
 use mcpinspectd::text::escape::printable;
 use serde_json::Value;
 
@@ -41,7 +42,8 @@ pub fn lines(event: &Value) -> Vec<String> {
 pub fn sentence(event: &Value) -> Option<Vec<String>> {
     let found = list(event, "detections")
         .chain(event.get("detection"))
-        .next()?;
+        .rev()
+        .max_by_key(|found| Severity::from_word(text(found, "severity")))?;
     let mut lines = vec![printable(text(found, "explanation"), LINE)];
     let quoted = list(found, "matches")
         .next()
@@ -54,7 +56,7 @@ pub fn sentence(event: &Value) -> Option<Vec<String>> {
     Some(lines)
 }
 
-fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+fn list<'a>(value: &'a Value, key: &str) -> impl DoubleEndedIterator<Item = &'a Value> {
     value
         .get(key)
         .and_then(Value::as_array)
@@ -101,6 +103,11 @@ mod tests {
         let lines = sentence(&event).unwrap_or_default();
         assert_eq!(lines, ["Your agent did it.", "“Please do it.”"]);
         assert_eq!(sentence(&json!({"changes": []})), None);
+        let changed = json!({"detections": [
+            {"severity": "low", "explanation": "Shouts."},
+            {"severity": "critical", "explanation": "Reads a key."},
+            {"severity": "critical", "explanation": "Sends it."}]});
+        assert_eq!(sentence(&changed).unwrap_or_default(), ["Reads a key."]);
     }
 
     #[test]
