@@ -13,6 +13,9 @@ use crate::model::Action;
 
 /// Log odds of the model from which a definition is an alert.
 const ALERT: f32 = -0.25;
+/// The same for a definition that is not in English: no rule backs the model there, and honest ones are further
+/// below it.
+const ALERT_FOREIGN: f32 = -1.4;
 /// Log odds of the model from which it is a warning.
 const WARN: f32 = -1.6;
 /// Log odds of the model below which it contradicts the rules, and by how much for each unit.
@@ -85,7 +88,11 @@ pub(super) fn combine(score: Score, meaning: Option<Meaning>, lenience: Lenience
     };
     let both = (rules - BOTH_RULES - lenience.rules)
         .min(meaning.log_odds - BOTH_MEANING - lenience.meaning);
-    let meant = if meaning.log_odds >= ALERT + lenience.meaning || both >= 0.0 {
+    let alert = match meaning.foreign {
+        true => ALERT_FOREIGN,
+        false => ALERT,
+    };
+    let meant = if meaning.log_odds >= alert + lenience.meaning || both >= 0.0 {
         Action::Alert
     } else if meaning.log_odds >= WARN {
         Action::Warn
@@ -98,7 +105,7 @@ pub(super) fn combine(score: Score, meaning: Option<Meaning>, lenience: Lenience
     };
     // From an alert of either on, an attack is more likely than not.
     let odds = (rules - RULES_ALERT)
-        .max(meaning.log_odds - ALERT)
+        .max(meaning.log_odds - alert)
         .max(both);
     let action = weighed.max(decided).max(meant);
     let raised_by = match action {
@@ -141,6 +148,7 @@ mod tests {
             sentence: 0,
             sentences,
             act: 0,
+            foreign: false,
         };
         combine(score, Some(meaning), Lenience::default()).action
     }
@@ -178,12 +186,37 @@ mod tests {
     }
 
     #[test]
+    fn the_model_counts_for_more_where_no_rule_backs_it() {
+        let mut meaning = Meaning {
+            log_odds: ALERT_FOREIGN,
+            sentence: 0,
+            sentences: 4,
+            act: 0,
+            foreign: false,
+        };
+        let score = Score {
+            action: Action::None,
+            decided: Action::None,
+            proven: Action::None,
+            log_odds: -3.0,
+        };
+        let found = |meaning| combine(score, Some(meaning), Lenience::default());
+        assert_eq!(found(meaning).action, Action::Warn);
+        meaning.foreign = true;
+        assert_eq!(found(meaning).action, Action::Alert);
+        assert!(found(meaning).probability >= 0.5);
+        meaning.log_odds -= 0.1;
+        assert_eq!(found(meaning).action, Action::Warn);
+    }
+
+    #[test]
     fn lessons_raise_the_limits_of_sums_alone() {
         let mut meaning = Meaning {
             log_odds: ALERT,
             sentence: 0,
             sentences: 4,
             act: 0,
+            foreign: false,
         };
         let mut score = Score {
             action: Action::None,

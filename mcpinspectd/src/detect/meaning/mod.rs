@@ -10,11 +10,13 @@
 //! - [`features`](mod@features): what of a sentence counts
 //! - [`model`]: the weights
 //! - [`act`]: what may be asked
+//! - [`language`]: whether it is English
 //!
 //! It runs on definitions alone, once for each new one.
 
 pub mod act;
 pub mod features;
+pub mod language;
 pub mod model;
 pub mod token;
 
@@ -22,6 +24,7 @@ use std::sync::LazyLock;
 
 use self::act::{ACTS, Act};
 use self::features::{Sentence, features};
+use self::language::Words;
 use self::model::{ANSWERS, Model};
 
 /// The built-in model, as `cargo xtask train` writes it.
@@ -49,6 +52,8 @@ pub struct Meaning {
     pub sentences: usize,
     /// Which act it most likely is, by its index in [`ACTS`].
     pub act: usize,
+    /// Whether the definition is in another language than English.
+    pub foreign: bool,
 }
 
 impl Meaning {
@@ -74,6 +79,7 @@ pub fn builtin() -> &'static Model<'static> {
 pub struct Listener<'m> {
     model: &'m Model<'m>,
     heard: usize,
+    words: Words,
     /// Log odds, which sentence, and all answers about it.
     worst: Option<(f32, usize, [f32; ANSWERS])>,
 }
@@ -84,6 +90,7 @@ impl<'m> Listener<'m> {
         Self {
             model,
             heard: 0,
+            words: Words::default(),
             worst: None,
         }
     }
@@ -91,6 +98,7 @@ impl<'m> Listener<'m> {
     /// Takes in a sentence. Returns whether it is the most telling so far.
     pub fn hear(&mut self, sentence: &Sentence<'_>) -> bool {
         let answers = self.model.answers(&features(sentence));
+        self.words.hear(sentence.tokens);
         let worse = self
             .worst
             .is_none_or(|(log_odds, ..)| answers[0] > log_odds);
@@ -113,6 +121,7 @@ impl<'m> Listener<'m> {
             sentence,
             sentences: self.heard,
             act,
+            foreign: self.words.is_foreign(),
         })
     }
 }

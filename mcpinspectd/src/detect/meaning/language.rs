@@ -1,0 +1,153 @@
+//! Whether a definition is written in English.
+//!
+//! The rules know English phrases and little else, so in other languages the model is alone: nothing backs it, and
+//! what it hears has to count for more. Which language it is does not matter, only that it is another one, and that
+//! terse English is not taken for it. So there has to be evidence of another language: its script, or several of
+//! its commonest words and hardly any English ones.
+
+use super::token::{Class, Token};
+
+/// From how many common words of another language on it may be that one.
+const LEAST: usize = 3;
+/// How many more of them there have to be than English ones.
+const MORE: usize = 2;
+/// The share of words in another script that shows another language: one in so many.
+const SCRIPT: usize = 3;
+
+/// Common words of English.
+const ENGLISH: &[&str] = &[
+    "a", "an", "and", "are", "as", "at", "be", "by", "can", "for", "from", "get", "if", "in", "is",
+    "it", "list", "must", "not", "of", "on", "or", "that", "the", "this", "to", "use", "used",
+    "when", "will", "with", "you", "your",
+];
+
+/// Common words of other languages in Latin letters.
+const OTHERS: [&[&str]; 12] = [
+    &[
+        "aus", "auch", "auf", "bei", "das", "dem", "den", "der", "des", "die", "ein", "eine",
+        "einen", "für", "ist", "mit", "nicht", "nur", "oder", "sich", "und", "von", "wenn",
+        "werden", "wird", "zu", "zum", "zur",
+    ],
+    &[
+        "au", "avec", "ce", "cette", "dans", "de", "des", "du", "est", "et", "la", "le", "les",
+        "ou", "par", "pas", "pour", "que", "qui", "sont", "sur", "un", "une",
+    ],
+    &[
+        "al", "como", "con", "de", "del", "el", "en", "es", "la", "las", "lo", "los", "no", "para",
+        "por", "que", "se", "si", "su", "un", "una", "y",
+    ],
+    &[
+        "ao", "as", "com", "da", "das", "de", "do", "dos", "e", "em", "na", "no", "não", "o", "os",
+        "ou", "para", "por", "que", "se", "um", "uma", "é",
+    ],
+    &[
+        "al", "alla", "che", "con", "degli", "dei", "del", "della", "delle", "di", "e", "gli",
+        "il", "la", "lo", "nel", "non", "per", "si", "sono", "un", "una", "è",
+    ],
+    &[
+        "aan", "bij", "dat", "de", "die", "een", "en", "het", "is", "met", "naar", "niet", "of",
+        "ook", "op", "te", "van", "voor", "wordt", "zijn",
+    ],
+    &[
+        "dla", "do", "i", "jak", "jest", "które", "lub", "na", "nie", "od", "oraz", "po", "przez",
+        "się", "w", "z", "za", "że",
+    ],
+    &[
+        "att", "av", "de", "den", "det", "en", "ett", "för", "inte", "med", "och", "om", "på",
+        "som", "till", "är",
+    ],
+    &[
+        "bir", "bu", "da", "daha", "de", "değil", "gibi", "göre", "her", "için", "ile", "ise",
+        "kadar", "olan", "olarak", "önce", "sonra", "ve", "veya", "ya",
+    ],
+    &[
+        "akan", "atau", "dan", "dari", "dengan", "di", "ini", "itu", "jika", "ke", "oleh", "pada",
+        "sebelum", "tidak", "untuk", "yang",
+    ],
+    &[
+        "cho", "các", "của", "không", "khi", "là", "một", "này", "theo", "trong", "từ", "và", "về",
+        "với", "được", "để",
+    ],
+    &[
+        "a", "az", "csak", "egy", "ez", "hogy", "ha", "is", "kell", "meg", "nem", "vagy", "és",
+    ],
+];
+
+/// Counts the words of a text by what they say about its language.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Words {
+    all: usize,
+    other_script: usize,
+    english: usize,
+    others: [usize; OTHERS.len()],
+}
+
+impl Words {
+    /// Takes in the tokens of a sentence.
+    pub fn hear(&mut self, tokens: &[Token]) {
+        for token in tokens {
+            if !matches!(token.class, Class::Word | Class::Character) {
+                continue;
+            }
+            let text = token.text.as_str();
+            self.all += 1;
+            // Latin letters with all their marks end here.
+            self.other_script +=
+                usize::from(text.starts_with(|c: char| c > '\u{2ff}' && c.is_alphabetic()));
+            self.english += usize::from(ENGLISH.contains(&text));
+            for (count, words) in self.others.iter_mut().zip(OTHERS) {
+                *count += usize::from(words.contains(&text));
+            }
+        }
+    }
+
+    /// Whether the text is in another language than English.
+    pub fn is_foreign(&self) -> bool {
+        let most = self.others.iter().copied().max().unwrap_or_default();
+        self.other_script * SCRIPT > self.all || (most >= LEAST && most > MORE * self.english)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::meaning::token::{Names, tokens};
+
+    struct Nobodys;
+
+    impl Names for Nobodys {
+        fn class(&self, _: &str, _: bool) -> Option<Class> {
+            None
+        }
+    }
+
+    fn is_foreign(text: &str) -> bool {
+        let mut words = Words::default();
+        words.hear(&tokens(text, &Nobodys));
+        words.is_foreign()
+    }
+
+    #[test]
+    fn other_languages_are_told_from_terse_english() {
+        for text in [
+            "Liefert den Wetterbericht für eine Stadt und die Tage danach.",
+            "Renvoie la météo d'une ville et des jours qui suivent.",
+            "Devuelve el tiempo de una ciudad y de los días que siguen.",
+            "Zwraca pogodę dla miasta oraz na kolejne dni, jeśli jest znana; nie działa w nocy.",
+            "Возвращает погоду в городе.",
+            "指定した都市の天気を返します。",
+            "Trả về thời tiết của một thành phố và các ngày tiếp theo.",
+        ] {
+            assert!(is_foreign(text), "{text}");
+        }
+        for text in [
+            "Search flights. Origin airport. Destination airport. Date.",
+            "Gets the weather of São Paulo, El Paso, La Paz or Den Haag.",
+            "Translates to 日本語 or any other language that you name.",
+            "lookup(q) -> rows",
+            "",
+        ] {
+            assert!(!is_foreign(text), "{text}");
+        }
+    }
+}
