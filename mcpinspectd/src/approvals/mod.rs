@@ -8,7 +8,7 @@
 //! - [`list`]: the list and its text
 //! - [`keys`]: whose signatures count
 //! - [`folder`]: the lists of this machine, read again when they change
-//! - [`kept`]: the lists that were taken in, so that no older one follows
+//! - `kept`: the lists that were taken in, so that no older one follows
 //!
 //! What a list means for a definition is the registry's: see [`crate::registry::Listed`].
 
