@@ -24,6 +24,10 @@ pub struct ConnectionReport {
     pub requests_at: u32,
     /// See [`LeftAlone::requests`].
     pub requests: u32,
+    /// 1 if this is the plain text of a connection that carries TLS: positions count from its first byte.
+    pub is_tls: u32,
+    /// Always 0.
+    pub reserved: u32,
 }
 
 /// A socket whose bytes are of no interest, until further notice.
@@ -38,6 +42,16 @@ pub struct LeftAlone {
     pub requests: u32,
     /// Other requests since then. The first, the second, the fourth… is looked through for a word of events.
     pub pages: u32,
+}
+
+/// The key by which a connection is remembered as left alone: the bytes of a socket and the plain text in
+/// them are two things.
+pub const fn left_alone_key(key: &crate::EndpointKey) -> u64 {
+    if key.kind == crate::EndpointKind::TlsSocket as u32 {
+        key.ino | 1 << 63
+    } else {
+        key.ino
+    }
 }
 
 /// A value of [`LeftAlone::requests_at`]: nowhere.

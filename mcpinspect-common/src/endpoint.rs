@@ -36,6 +36,8 @@ pub enum EndpointKind {
     UnixSocket = 2,
     /// One end of a TCP connection, see [`crate::ConnectionReport`].
     TcpSocket = 3,
+    /// The plain text of one end of a TCP connection that carries TLS. The inode is the socket's.
+    TlsSocket = 4,
 }
 
 impl EndpointKind {
@@ -45,6 +47,7 @@ impl EndpointKind {
             1 => Some(Self::Pipe),
             2 => Some(Self::UnixSocket),
             3 => Some(Self::TcpSocket),
+            4 => Some(Self::TlsSocket),
             _ => None,
         }
     }

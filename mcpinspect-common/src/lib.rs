@@ -15,7 +15,7 @@ mod syscall;
 
 pub use connection::{
     CONNECTION_BUDGET, CONNECTION_POST_BUDGET, CONNECTIONS_SHARE, ConnectionReport, LEFT_ALONE_MAX,
-    LOOK_AT_BOTH, LeftAlone, NO_REQUESTS,
+    LOOK_AT_BOTH, LeftAlone, NO_REQUESTS, left_alone_key,
 };
 pub use endpoint::{End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch, REGISTERING};
 pub use exec::{

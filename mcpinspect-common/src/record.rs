@@ -22,6 +22,9 @@ pub enum RecordKind {
     /// [`crate::ConnectionReport`]; `end`: where its first bytes crossed; `aux`: the real user id of the
     /// process.
     Connected = 7,
+    /// A process that may speak TLS has a library for it, or may have one by now; `aux`: 1 if it has begun a
+    /// TLS connection.
+    Library = 8,
 }
 
 impl RecordKind {
@@ -35,6 +38,7 @@ impl RecordKind {
             5 => Some(Self::Registered),
             6 => Some(Self::BlindSpot),
             7 => Some(Self::Connected),
+            8 => Some(Self::Library),
             _ => None,
         }
     }

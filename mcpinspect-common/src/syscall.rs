@@ -57,6 +57,10 @@ pub enum Operation {
     /// A call whose number is that of a 32-bit call that carries bytes (x86-64). Of interest only where it
     /// is made through that table.
     PerhapsCompat = 23,
+    /// `mmap(addr, len, prot, flags, fd, …)`: may map a library.
+    Map = 24,
+    /// Plain text of a TLS connection that is not known. Not in user space's table.
+    TlsUnpaired = 25,
 }
 
 impl Operation {
@@ -86,6 +90,8 @@ impl Operation {
             21 => Self::ConnectionBudget,
             22 => Self::Aio,
             23 => Self::PerhapsCompat,
+            24 => Self::Map,
+            25 => Self::TlsUnpaired,
             _ => Self::None,
         }
     }

@@ -40,4 +40,10 @@ impl Arguments {
     pub fn fourth<A: Access>(&self) -> u64 {
         A::load(self.regs, OFF_REGS_ARG3.load())
     }
+
+    /// The fifth argument.
+    #[inline(always)]
+    pub fn fifth<A: Access>(&self) -> u64 {
+        A::load(self.regs, OFF_REGS_ARG4.load())
+    }
 }

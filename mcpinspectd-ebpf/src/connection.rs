@@ -29,8 +29,9 @@ use aya_ebpf::{
 };
 use mcpinspect_common::{
     CONNECTION_BUDGET, CONNECTION_POST_BUDGET, ConnectionReport, End, EndpointCounters,
-    EndpointKey, EndpointWatch, LOOK_AT_BOTH, LeftAlone, NO_REQUESTS, Operation, RecordKind,
-    SHIP_REGARDLESS, Stat, connection_bit, ring_share_slot, tracked_slot,
+    EndpointKey, EndpointKind, EndpointWatch, LOOK_AT_BOTH, LeftAlone, NO_REQUESTS, Operation,
+    RecordKind, SHIP_REGARDLESS, Stat, connection_bit, left_alone_key, ring_share_slot,
+    tracked_slot,
 };
 
 use crate::{
@@ -41,6 +42,8 @@ use crate::{
     ledger,
     maps::{CONNECTIONS_CLOSED, CONNECTIONS_OPENED, COUNTERS, LEFT_ALONE, TRACKED, WATCHES, count},
     offsets::*,
+    tls_library,
+    tls_pairing::{self, Crossing, Socket},
     user_buffers::{self, IoVec, Shape, UserBuffers},
     watch,
 };
@@ -101,7 +104,11 @@ pub fn opened<A: Access>(operation: u8, arguments: &Arguments, result: u64) -> b
         _ => return false,
     };
     if is_tcp && CONNECTIONS.load() == 1 {
-        mark((bpf_get_current_pid_tgid() >> 32) as u32, true);
+        let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+        if !is_marked(tgid) {
+            mark(tgid, true);
+            tls_library::may_be_there::<A>();
+        }
     }
     true
 }
@@ -152,7 +159,12 @@ pub fn watched<A: Access>(
         if total == 0 {
             return None;
         }
-        requests = next_request(left, end, buffers, total)?;
+        requests = next_request(
+            left,
+            end,
+            first_piece(buffers, total),
+            http_head::may_ask_for_events,
+        )?;
         is_known = true;
     } else if let Some(is_counted) = watch::is_counted(key) {
         return is_counted.then_some(key);
@@ -168,6 +180,7 @@ pub fn watched<A: Access>(
         inode,
         ino,
         word,
+        address: piece.address,
         length: piece.length,
         total,
         end: end as u64,
@@ -183,24 +196,28 @@ pub fn watched<A: Access>(
     (look.is_registered != 0).then_some(key)
 }
 
-/// Counts what crosses a socket that was left alone. Returns the number of the request that it is to be
+/// Counts what crosses a connection that was left alone. Returns the number of the request that it is to be
 /// looked at again for.
 #[inline(always)]
-fn next_request(left: *mut LeftAlone, end: End, buffers: UserBuffers, total: u64) -> Option<u32> {
+pub fn next_request(
+    left: *mut LeftAlone,
+    end: End,
+    piece: Piece,
+    may_ask_for_events: impl FnOnce(Piece) -> bool,
+) -> Option<u32> {
     // SAFETY: aligned words of a map entry, which stays allocated while the program runs.
     unsafe {
         let at = (&raw const (*left).requests_at).read_volatile();
         if at != end as u32 && at != LOOK_AT_BOTH {
             return None;
         }
-        let piece = first_piece(buffers, total);
         let word = first_word(piece);
         if !is_post(word, piece.length) {
             if !is_page_request(word, piece.length) {
                 return None;
             }
             next_of(&raw mut (*left).pages)?;
-            if !http_head::may_ask_for_events(piece) {
+            if !may_ask_for_events(piece) {
                 return None;
             }
         }
@@ -221,7 +238,8 @@ unsafe fn next_of(counter: *mut u32) -> Option<u32> {
     (number & number.wrapping_sub(1) == 0).then_some(number)
 }
 
-/// What is too large for a program's stack. One slot per CPU is enough, see [`crate::copy`].
+/// What is too large for a program's stack. At system calls, one slot per CPU is enough, see
+/// [`crate::copy`].
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Scratch {
@@ -239,6 +257,8 @@ struct Look {
     ino: u64,
     /// The first bytes of the call's first buffer, as far as there are so many.
     word: u64,
+    /// Where they are.
+    address: u64,
     /// How many there are.
     length: u64,
     /// How many bytes the call moved.
@@ -290,9 +310,28 @@ fn look_at(look: &Look) -> bool {
     let is_post = is_post(word, length);
     let requests_at = if is_post || is_request(word, length) {
         look.end as u32
-    } else if begins(word, length, b"HTTP/1.") {
+    } else if is_response(word, length) {
         1 - (look.end as u32 & 1)
     } else {
+        let before = if look.end == End::Reader as u64 {
+            position[0]
+        } else {
+            position[1]
+        };
+        let is_coming = tls_pairing::greeting(&Crossing {
+            socket: Socket {
+                ino: look.ino,
+                inode: look.inode,
+            },
+            end: look.end as u32,
+            address: look.address,
+            length,
+            word,
+            before,
+        });
+        if is_coming {
+            return false;
+        }
         // Of one that was in use before, this may be any part.
         let was_used = position[0] | position[1] != 0;
         leave(
@@ -302,10 +341,53 @@ fn look_at(look: &Look) -> bool {
         );
         return false;
     };
+    let Some(scratch) = SCRATCH.get_ptr_mut(0) else {
+        return false;
+    };
+    let found = Found {
+        key: descriptor::connection_key(look.ino),
+        inode: look.inode,
+        position,
+        end: look.end as u8,
+        requests_at,
+        requests: look.requests as u32,
+        is_post,
+    };
+    // SAFETY: this CPU's slot; no other program uses it meanwhile.
+    register(&found, unsafe { &mut *scratch })
+}
+
+/// A connection whose first bytes are HTTP.
+pub struct Found {
+    pub key: EndpointKey,
+    /// The address of its inode.
+    pub inode: u64,
+    /// By [`End`]: bytes that crossed it before.
+    pub position: [u64; 2],
+    /// The [`End`] that its first bytes cross.
+    pub end: u8,
+    pub requests_at: u32,
+    pub requests: u32,
+    /// It begins with a request for a message.
+    pub is_post: bool,
+}
+
+/// Registers a connection, and tells user space of it. Returns whether it is registered.
+#[inline(always)]
+pub fn register(found: &Found, scratch: &mut Scratch) -> bool {
+    let Found {
+        key,
+        inode,
+        position,
+        end,
+        requests_at,
+        requests,
+        is_post,
+    } = *found;
     let uid = bpf_get_current_uid_gid() as u32;
     if !has_room(uid) {
         count(Stat::ConnectionsRefused, 1);
-        leave(look.ino, requests_at, look.requests as u32);
+        leave(left_alone_key(&key), requests_at, requests);
         blind_spot::report_process(
             Operation::ConnectionBudget,
             (bpf_get_current_pid_tgid() >> 32) as u32,
@@ -317,46 +399,46 @@ fn look_at(look: &Look) -> bool {
     } else {
         CONNECTION_BUDGET
     };
-    let Some(scratch) = SCRATCH.get_ptr_mut(0) else {
-        return false;
-    };
-    // SAFETY: this CPU's slot; no other program uses it meanwhile.
-    let Scratch { counters, report } = unsafe { &mut *scratch };
-    let key = descriptor::connection_key(look.ino);
-    if !insert(key, look.inode, position, budget, counters) {
+    let Scratch { counters, report } = scratch;
+    if !insert(key, inode, position, budget, counters) {
         // Another thread was faster, or there is no room.
         // SAFETY: only the entry's presence is checked.
         return unsafe { WATCHES.get(key) }.is_some();
     }
+    let socket = inode - u64::from(OFF_SOCKET_ALLOC_INODE.load());
+    let sock: u64 = probe(socket, OFF_SOCKET_SK.load());
+    let family: u16 = probe(sock, OFF_SOCK_FAMILY.load());
     report.position = position;
     report.network = probe(probe(sock, OFF_SOCK_NET.load()), OFF_NET_INUM.load());
     report.local_port = probe(sock, OFF_SOCK_NUM.load());
     report.remote_port = u16::from_be(probe(sock, OFF_SOCK_DPORT.load()));
     report.requests_at = requests_at;
-    report.requests = look.requests as u32;
+    report.requests = requests;
+    report.is_tls = u32::from(key.kind == EndpointKind::TlsSocket as u32);
+    report.reserved = 0;
     addresses(sock, family, report);
-    let mut header = emit::header(RecordKind::Connected, look.end as u8, key, 0);
+    let mut header = emit::header(RecordKind::Connected, end, key, 0);
     header.aux = u64::from(uid);
     if !emit::with_copy_of(header, report) {
         let _ = WATCHES.remove(key);
         let _ = COUNTERS.remove(key);
-        leave(look.ino, requests_at, look.requests as u32);
+        leave(left_alone_key(&key), requests_at, requests);
         return false;
     }
     opened_by(uid);
-    let _ = LEFT_ALONE.remove(look.ino);
+    let _ = LEFT_ALONE.remove(left_alone_key(&key));
     true
 }
 
 #[inline(always)]
-fn leave(ino: u64, requests_at: u32, requests: u32) {
+fn leave(key: u64, requests_at: u32, requests: u32) {
     let left = LeftAlone {
         requests_at,
         requests,
         pages: 0,
     };
     // Where there is no room, it is looked at again.
-    let _ = LEFT_ALONE.insert(ino, left, 0);
+    let _ = LEFT_ALONE.insert(key, left, 0);
 }
 
 /// Inserts counters, made in a place for them, and a watch. Returns whether both are new.
@@ -504,7 +586,7 @@ fn first_piece(buffers: UserBuffers, total: u64) -> Piece {
 
 /// The first eight bytes of a piece, zeroes behind its end; 0 if they cannot be read.
 #[inline(always)]
-fn first_word(piece: Piece) -> u64 {
+pub fn first_word(piece: Piece) -> u64 {
     let word = user::<u64>(piece.address).unwrap_or(0);
     if piece.length < 8 {
         word & ((1 << (piece.length * 8)) - 1)
@@ -529,20 +611,25 @@ fn begins<const N: usize>(word: u64, length: u64, text: &[u8; N]) -> bool {
 }
 
 #[inline(always)]
-fn is_post(word: u64, length: u64) -> bool {
+pub fn is_post(word: u64, length: u64) -> bool {
     begins(word, length, b"POST ")
 }
 
 #[inline(always)]
-fn is_request(word: u64, length: u64) -> bool {
+pub fn is_request(word: u64, length: u64) -> bool {
     is_page_request(word, length)
         || begins(word, length, b"DELETE ")
         || begins(word, length, b"PRI * HT")
 }
 
+#[inline(always)]
+pub fn is_response(word: u64, length: u64) -> bool {
+    begins(word, length, b"HTTP/1.")
+}
+
 /// A request that MCP does not know, or only for events.
 #[inline(always)]
-fn is_page_request(word: u64, length: u64) -> bool {
+pub fn is_page_request(word: u64, length: u64) -> bool {
     begins(word, length, b"GET ")
         || begins(word, length, b"OPTIONS ")
         || begins(word, length, b"HEAD ")

@@ -210,7 +210,7 @@ unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
 
 /// Ships one piece.
 #[inline(always)]
-fn ship(key: &EndpointKey, end: u8, position: u64, address: u64, length: u32) {
+pub fn ship(key: &EndpointKey, end: u8, position: u64, address: u64, length: u32) {
     const C: [u32; 5] = PAYLOAD_CLASSES;
     let header = emit::header(RecordKind::Data, end, *key, position);
     let shipped = if length <= C[0] {

@@ -16,6 +16,8 @@ use aya_ebpf::{
     maps::PerCpuArray,
 };
 
+use crate::kernel::user;
+
 /// Heads that are longer are not looked through.
 const LONGEST: usize = 4096;
 /// Bytes that one step of the search looks at.
@@ -49,6 +51,63 @@ pub fn may_ask_for_events(piece: Piece) -> bool {
         Some(found) => found || !ends(piece.length as usize),
         None => true,
     }
+}
+
+/// The same for a program that the kernel may preempt, and which therefore reads the head step by step from
+/// the process's memory.
+#[inline(always)]
+pub fn may_ask_for_events_preempted(piece: Piece) -> bool {
+    if piece.length > LONGEST as u64 || piece.length < 4 {
+        return true;
+    }
+    let end = piece.address + piece.length - 4;
+    if user::<[u8; 4]>(end) != Some(*b"\r\n\r\n") {
+        return true;
+    }
+    let mut search = UserSearch {
+        address: piece.address,
+        length: piece.length,
+        found: 0,
+    };
+    // SAFETY: `user_step` has the signature of a loop callback, and `search` outlives the loop.
+    unsafe {
+        bpf_loop(
+            (LONGEST / STEP) as u32,
+            user_step as *mut c_void,
+            (&raw mut search).cast(),
+            0,
+        );
+    }
+    search.found != 0
+}
+
+/// A search in the process's memory.
+#[repr(C)]
+struct UserSearch {
+    address: u64,
+    length: u64,
+    found: u64,
+}
+
+unsafe extern "C" fn user_step(index: u32, search: *mut c_void) -> i64 {
+    // SAFETY: what `may_ask_for_events_preempted` passes to the loop.
+    let search = unsafe { &mut *search.cast::<UserSearch>() };
+    let at = u64::from(index) * STEP as u64;
+    if at + 8 > search.length {
+        return 1;
+    }
+    for word in 0..STEP / 8 {
+        let at = at + word as u64 * 8;
+        // What follows the head is not part of it, and does no harm: it is looked at once more.
+        let Some(word) = user::<u64>(search.address + at) else {
+            continue;
+        };
+        if is_part(word | LOWER) {
+            search.found = 1;
+            return 1;
+        }
+    }
+    0
 }
 
 /// Looks for the media type in at most [`LONGEST`] bytes. `None` if they cannot be read.

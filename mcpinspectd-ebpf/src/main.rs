@@ -13,12 +13,14 @@
 //!
 //! ```text
 //! main ─┬─▶ syscall ─┬─▶ fd_passing ──▶ tracked
-//!       │            ├─▶ connection ─▶ endpoint, http_head
+//!       │            ├─▶ connection ─▶ endpoint, http_head, tls_library, tls_pairing
 //!       │            ├─▶ blind_spot ─┬─▶ ledger ─▶ watch ─▶ descriptor
 //!       │            └─▶ copy ───────┴─▶ emit
 //!       ├─▶ lifecycle ─┬─▶ endpoint ─▶ descriptor, ledger
 //!       │              ├─▶ program ─▶ emit
 //!       ├─▶ iterator ──┘
+//!       ├─▶ tls ─┬─────▶ connection, http_head, tls_pairing
+//!       │        └─▶ tls_copy ─▶ copy, tls_place
 //!       └─▶ survey ────▶ descriptor
 //! ```
 #![no_std]
@@ -50,16 +52,23 @@ mod supervision;
 mod survey;
 mod switchover;
 mod syscall;
+mod tls;
+mod tls_copy;
+mod tls_library;
+mod tls_pairing;
+mod tls_place;
 mod tracked;
 mod user_buffers;
 mod watch;
 
 use aya_ebpf::{
     EbpfContext as _,
-    macros::{btf_tracepoint, fexit, kprobe, raw_tracepoint},
-    programs::{BtfTracePointContext, FExitContext, ProbeContext, RawTracePointContext},
+    macros::{btf_tracepoint, fexit, kprobe, raw_tracepoint, uprobe, uretprobe},
+    programs::{
+        BtfTracePointContext, FExitContext, ProbeContext, RawTracePointContext, RetProbeContext,
+    },
 };
-use mcpinspect_common::Operation;
+use mcpinspect_common::{End, Operation};
 
 /// System call exit, with arguments typed by the kernel's BTF. Minimum kernel version: 5.11.
 #[btf_tracepoint(function = "sys_exit")]
@@ -130,6 +139,7 @@ wrappers!(
     exit_socket: Socket,
     exit_accept: Accept,
     exit_accept4: Accept,
+    exit_mmap: Map,
 );
 
 /// Exits of the functions behind calls of another system call table. The probes do not decode these
@@ -145,6 +155,57 @@ macro_rules! compat_wrappers {
 }
 
 compat_wrappers!(exit_compat_read, exit_compat_write);
+
+/// A TLS library is called to move bytes, and will return how many.
+#[uprobe]
+pub fn tls_entry(ctx: ProbeContext) -> u32 {
+    tls::on_entry(&ctx);
+    0
+}
+
+/// The same for a function that writes the number where its fourth argument says.
+#[uprobe]
+pub fn tls_entry_counted(ctx: ProbeContext) -> u32 {
+    tls::on_entry_counted(&ctx);
+    0
+}
+
+/// It has decrypted bytes.
+#[uretprobe]
+pub fn tls_read(ctx: RetProbeContext) -> u32 {
+    tls::on_exit(&ctx, End::Reader);
+    0
+}
+
+/// It has encrypted bytes.
+#[uretprobe]
+pub fn tls_written(ctx: RetProbeContext) -> u32 {
+    tls::on_exit(&ctx, End::Writer);
+    0
+}
+
+/// It returns a new object.
+#[uretprobe]
+pub fn tls_new(ctx: RetProbeContext) -> u32 {
+    tls::on_new(ctx.ret::<u64>());
+    0
+}
+
+/// It returns, and has written the address of a new object where its first argument says.
+#[uretprobe]
+pub fn tls_new_at(_ctx: RetProbeContext) -> u32 {
+    tls::on_new_at();
+    0
+}
+
+/// It is called to make an object as good as new.
+#[uprobe]
+pub fn tls_clear(ctx: ProbeContext) -> u32 {
+    if let Some(object) = ctx.arg::<u64>(0) {
+        tls::on_new(object);
+    }
+    0
+}
 
 /// A process was forked: it inherits its parent's descriptors.
 #[raw_tracepoint(tracepoint = "sched_process_fork")]

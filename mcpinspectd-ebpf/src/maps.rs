@@ -39,7 +39,7 @@ pub static OPERATIONS: Array<u8> = Array::with_max_entries(SYSCALL_TABLE_LEN, 0)
 #[map]
 pub static TRACKED: Array<[u64; 2]> = Array::with_max_entries(TRACKED_SLOTS, BPF_F_MMAPABLE);
 
-/// Sockets that are left alone, by inode number. Both sides insert and remove entries.
+/// Connections that are left alone, by [`mcpinspect_common::left_alone_key`]. Both sides insert and remove entries.
 #[map]
 pub static LEFT_ALONE: LruHashMap<u64, LeftAlone> = LruHashMap::with_max_entries(LEFT_ALONE_MAX, 0);
 

@@ -21,6 +21,7 @@ offsets!(
     OFF_REGS_ARG1,
     OFF_REGS_ARG2,
     OFF_REGS_ARG3,
+    OFF_REGS_ARG4,
     OFF_REGS_CS,
     OFF_TASK_STATUS,
     // struct task_struct and what hangs on it
@@ -103,6 +104,10 @@ offsets!(
 /// 1 if TCP connections are looked at.
 #[unsafe(no_mangle)]
 pub static CONNECTIONS: Global<u32> = Global::new(0);
+
+/// 1 if the plain text of TLS connections is looked at.
+#[unsafe(no_mangle)]
+pub static TLS: Global<u32> = Global::new(0);
 
 /// Connections that are known at a time.
 #[unsafe(no_mangle)]

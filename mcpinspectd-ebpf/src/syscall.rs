@@ -17,8 +17,8 @@ use mcpinspect_common::{End, Operation, RecordKind};
 
 use crate::{
     arguments::Arguments, blind_spot, connection, copy, emit, fd_passing, kernel::Access,
-    maps::OPERATIONS, offsets::*, supervision, switchover, tracked, user_buffers::UserBuffers,
-    watch::watched,
+    maps::OPERATIONS, offsets::*, supervision, switchover, tls_library, tracked,
+    user_buffers::UserBuffers, watch::watched,
 };
 
 const MSG_PEEK: u64 = 2;
@@ -82,6 +82,10 @@ fn returned<A: Access>(
         return false;
     }
     let arguments = Arguments::new(regs);
+    if operation == Operation::Map as u8 {
+        tls_library::mapped::<A>(&arguments);
+        return false;
+    }
     if connection::opened::<A>(operation, &arguments, result as u64) {
         return false;
     }

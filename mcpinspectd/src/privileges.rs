@@ -6,7 +6,9 @@
 //! own.
 //!
 //! Each thread has capabilities of its own and passes them on to the threads that it starts. So call
-//! [`drop_unneeded`] when the probes are attached and before any other thread is started.
+//! [`drop_unneeded`] when the probes are attached and before any other thread is started. One thread is
+//! started before and keeps what attaching takes ([`keep_attaching`]): TLS libraries are found while the
+//! daemon runs.
 
 use rustix::io::{self, Errno};
 use rustix::thread::{
@@ -43,6 +45,16 @@ fn kept(permitted: CapabilitySet) -> CapabilitySet {
     permitted.intersection(keep)
 }
 
+/// What the thread takes that attaches probes to TLS libraries as they appear: beside reading other processes'
+/// files, `CAP_PERFMON`, and since Linux 6.16 `CAP_SYS_ADMIN`, without which kernels no longer let anyone put a
+/// breakpoint into a program. It starts no other thread, and reads nothing that a process has written but
+/// the tables of its programs and libraries.
+const ATTACHING: CapabilitySet = CapabilitySet::SYS_PTRACE
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::SYS_ADMIN);
+
 /// Drops all capabilities but those that running takes, for this thread and those that it starts from
 /// now on. Returns the remaining ones.
 ///
@@ -50,7 +62,19 @@ fn kept(permitted: CapabilitySet) -> CapabilitySet {
 /// The kernel refuses; it is then unknown which capabilities remain.
 pub fn drop_unneeded() -> io::Result<CapabilitySet> {
     let permitted = capabilities(None)?.permitted;
-    let keep = kept(permitted);
+    drop_all_but(kept(permitted))
+}
+
+/// The same for the thread that attaches probes to TLS libraries, to be called by itself.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn keep_attaching() -> io::Result<CapabilitySet> {
+    let permitted = capabilities(None)?.permitted;
+    drop_all_but(permitted.intersection(ATTACHING))
+}
+
+fn drop_all_but(keep: CapabilitySet) -> io::Result<CapabilitySet> {
     set_no_new_privs(true)?;
     Priority::HIGHEST.claim();
     for capability in CapabilitySet::all().difference(keep).iter() {

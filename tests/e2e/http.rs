@@ -19,14 +19,14 @@ use crate::{BEHIND, SESSION, verdict};
 const START: Duration = Duration::from_secs(20);
 
 /// A server that listens on this machine.
-struct Server {
+pub struct Server {
     child: Child,
     port: u16,
 }
 
 impl Server {
     /// Starts what `command` describes for a free port, and waits until it listens.
-    fn start(command: impl FnOnce(u16) -> Result<Command>) -> Result<Self> {
+    pub fn start(command: impl FnOnce(u16) -> Result<Command>) -> Result<Self> {
         let free = TcpListener::bind("127.0.0.1:0")?;
         let port = free.local_addr()?.port();
         drop(free);
@@ -74,7 +74,11 @@ impl Server {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    fn pid(&self) -> u32 {
+    pub fn secure_url(&self, path: &str) -> String {
+        format!("https://127.0.0.1:{}{path}", self.port)
+    }
+
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 }
@@ -87,7 +91,7 @@ impl Drop for Server {
 }
 
 /// A client that calls `echo` with so many letters, one call after the other.
-fn client(url: &str, sizes: &[usize], words: &[&str]) -> Result<Command> {
+pub fn client(url: &str, sizes: &[usize], words: &[&str]) -> Result<Command> {
     let sizes: Vec<String> = sizes.iter().map(usize::to_string).collect();
     let mut command = Command::new(places::python()?);
     command
@@ -99,7 +103,7 @@ fn client(url: &str, sizes: &[usize], words: &[&str]) -> Result<Command> {
 }
 
 /// Waits for as many messages as the peers exchanged. What is missing then, the verdict says.
-fn await_all(tap: &mut Tap, truths: &[Truth]) {
+pub fn await_all(tap: &mut Tap, truths: &[Truth]) {
     let frames = truths
         .iter()
         .map(|truth| truth.to_server.len() + truth.to_client.len())
@@ -126,14 +130,14 @@ fn session<'a>(truth: &Truth, server: &Server, capture: &'a Capture) -> Result<R
 }
 
 /// Every message once, in order, in the right direction.
-fn in_order(truth: &Truth, server: &Server, capture: &Capture) -> Result<()> {
+pub fn in_order(truth: &Truth, server: &Server, capture: &Capture) -> Result<()> {
     let session = session(truth, server, capture)?;
     verify::same(&truth.to_server, &session.to_server).context("to the server")?;
     verify::same(&truth.to_client, &session.to_client).context("to the client")
 }
 
 /// Every message once, in the right direction; what goes over several connections has no order.
-fn complete(truth: &Truth, server: &Server, capture: &Capture) -> Result<()> {
+pub fn complete(truth: &Truth, server: &Server, capture: &Capture) -> Result<()> {
     let session = session(truth, server, capture)?;
     for (direction, expected, reported) in [
         ("to the server", &truth.to_server, &session.to_server),

@@ -26,6 +26,7 @@ mod scanning;
 mod sdks;
 mod syscalls;
 mod tampering;
+mod tls;
 mod top;
 
 use std::process::Command;

@@ -39,7 +39,7 @@ pub enum Hook {
 }
 
 /// The programs on function exits, and their functions without the architecture's prefix.
-const EXITS: [(&str, &str); 23] = [
+const EXITS: [(&str, &str); 24] = [
     ("exit_read", "read"),
     ("exit_write", "write"),
     ("exit_readv", "readv"),
@@ -63,6 +63,7 @@ const EXITS: [(&str, &str); 23] = [
     ("exit_socket", "socket"),
     ("exit_accept", "accept"),
     ("exit_accept4", "accept4"),
+    ("exit_mmap", "mmap"),
 ];
 /// The programs that notice calls of another system call table, where the architecture has one beside
 /// its own. Kernels may be built without it.

@@ -85,24 +85,26 @@ const fn size(global: &'static str, field: &'static str) -> Entry {
 }
 
 #[cfg(target_arch = "x86_64")]
-const REGISTERS: [Entry; 7] = [
+const REGISTERS: [Entry; 8] = [
     offset("OFF_REGS_NUMBER", "pt_regs.orig_ax"),
     offset("OFF_REGS_ARG0", "pt_regs.di"),
     offset("OFF_REGS_ARG1", "pt_regs.si"),
     offset("OFF_REGS_ARG2", "pt_regs.dx"),
     offset("OFF_REGS_ARG3", "pt_regs.r10"),
+    offset("OFF_REGS_ARG4", "pt_regs.r8"),
     offset("OFF_REGS_CS", "pt_regs.cs"),
     offset("OFF_TASK_STATUS", "task_struct.thread_info.status"),
 ];
 
 #[cfg(target_arch = "aarch64")]
-const REGISTERS: [Entry; 5] = [
+const REGISTERS: [Entry; 6] = [
     offset("OFF_REGS_NUMBER", "pt_regs.syscallno"),
     // At the exit, the first argument's register holds the result.
     offset("OFF_REGS_ARG0", "pt_regs.orig_x0"),
     element("OFF_REGS_ARG1", "pt_regs.regs", 8),
     element("OFF_REGS_ARG2", "pt_regs.regs", 16),
     element("OFF_REGS_ARG3", "pt_regs.regs", 24),
+    element("OFF_REGS_ARG4", "pt_regs.regs", 32),
 ];
 
 #[cfg(target_arch = "aarch64")]

@@ -45,6 +45,10 @@ mod switchover;
 #[cfg(feature = "kernel")]
 mod tables;
 #[cfg(feature = "kernel")]
+mod tls;
+#[cfg(feature = "kernel")]
+mod tls_file;
+#[cfg(feature = "kernel")]
 mod tracked;
 
 #[cfg(feature = "kernel")]
@@ -66,5 +70,9 @@ pub use record::{DecodeError, KernelRecord, Origin, decode};
 pub use ring::{Batch, Drain, Ring, start};
 #[cfg(feature = "kernel")]
 pub use survey::Survey;
+#[cfg(feature = "kernel")]
+pub use tls::{Attached, TlsProbes};
+#[cfg(feature = "kernel")]
+pub use tls_file::{OtherTls, other_tls, tls_functions, tls_places};
 #[cfg(feature = "kernel")]
 pub use tracked::TrackedProcesses;

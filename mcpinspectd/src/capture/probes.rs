@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::Iter;
 use aya::{Ebpf, EbpfLoader};
 use mcpinspect_common::{
     CONNECTIONS_SHARE, EndpointCounters, EndpointKey, EndpointWatch, LeftAlone, RING_SHARES, Stat,
-    ring_share_slot,
+    left_alone_key, ring_share_slot,
 };
 
 use super::choice::HookChoice;
@@ -24,6 +25,7 @@ use super::ring::Ring;
 use super::survey::Survey;
 use super::switchover::Switchover;
 use super::tables;
+use super::tls::TlsProbes;
 use super::tracked::TrackedProcesses;
 use crate::process;
 
@@ -53,14 +55,18 @@ pub struct Options {
     pub hook: HookChoice,
     /// Whether TCP connections are looked at.
     pub connections: bool,
+    /// Whether the plain text of those that carry TLS is looked at.
+    pub tls: bool,
     /// Whether the probes log their decisions.
     pub diagnostics: bool,
 }
 
 /// The running probes, and the daemon's side of what they share. Dropping this value detaches them.
 pub struct Probes {
-    ebpf: Ebpf,
+    ebpf: Arc<Mutex<Ebpf>>,
     hook: Hook,
+    /// Whether the plain text of TLS connections is looked at.
+    is_tls: bool,
     /// Present until the tracepoint is detached.
     switchover: Option<Switchover>,
     /// Missed calls that the log has reported, and when to look again.
@@ -137,9 +143,26 @@ impl Probes {
             candidates: map(&mut ebpf, "CANDIDATES")?,
             stats: map(&mut ebpf, "STATS")?,
             logger,
-            ebpf,
+            is_tls: options.connections && options.tls && !types_from_file,
+            ebpf: Arc::new(Mutex::new(ebpf)),
         };
         Ok((probes, ring))
+    }
+
+    /// Attaches probes to TLS libraries, on another thread; `None` if that is not wanted.
+    ///
+    /// # Errors
+    /// The kernel refuses the programs.
+    pub fn tls(&self) -> Result<Option<TlsProbes>, ProbeError> {
+        if !self.is_tls {
+            return Ok(None);
+        }
+        TlsProbes::load(Arc::clone(&self.ebpf)).map(Some)
+    }
+
+    /// The loaded object. Whoever attaches probes to a library holds it for some milliseconds.
+    fn object(&self) -> MutexGuard<'_, Ebpf> {
+        self.ebpf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How system calls are hooked.
@@ -149,9 +172,9 @@ impl Probes {
 
     /// Stops the flow of records. What is in the ring can still be read.
     pub fn detach(&mut self) {
-        self.hook.detach(&mut self.ebpf);
+        self.hook.detach(&mut self.object());
         if self.switchover.take().is_some() {
-            Hook::TypedTracepoint.detach(&mut self.ebpf);
+            Hook::TypedTracepoint.detach(&mut self.object());
         }
     }
 
@@ -168,7 +191,7 @@ impl Probes {
         if switchover.is_awaiting_calls(&self.tracked, &self.watched_inodes()) {
             return;
         }
-        Hook::TypedTracepoint.detach(&mut self.ebpf);
+        Hook::TypedTracepoint.detach(&mut self.object());
         if let Some(mut switchover) = self.switchover.take()
             && let Err(error) = switchover.set(false)
         {
@@ -183,7 +206,7 @@ impl Probes {
     /// Calls that went unseen because a probe was already running on the same CPU. More than 0 only
     /// where [`Hook::warning`] has something to say.
     pub fn calls_missed(&self) -> u64 {
-        self.hook.calls_missed(&self.ebpf)
+        self.hook.calls_missed(&self.object())
     }
 
     /// Logs missed calls, at most once a minute. `now` is in nanoseconds since boot.
@@ -241,7 +264,7 @@ impl Probes {
     /// registered.
     pub fn leave_connection(&mut self, key: EndpointKey, left: LeftAlone, uid: u32) {
         // First: between the two, nothing is looked at.
-        if let Err(error) = self.left_alone.insert(key.ino, left, 0) {
+        if let Err(error) = self.left_alone.insert(left_alone_key(&key), left, 0) {
             tracing::debug!(?key, %error, "a connection cannot be left alone");
         }
         self.forget_connection(key, uid);
@@ -320,7 +343,8 @@ impl Probes {
     /// A file that runs the iterator `name` when it is read.
     fn open_iterator(&mut self, name: &'static str) -> Result<File, ProbeError> {
         let refused = |error| ProbeError::refused(name, error);
-        let iterator: &mut Iter = program(&mut self.ebpf, name)?;
+        let mut object = self.object();
+        let iterator: &mut Iter = program(&mut object, name)?;
         let link = iterator.attach().map_err(refused)?;
         let link = iterator.take_link(link).map_err(refused)?;
         Ok(link.into_file().map_err(std::io::Error::other)?)
@@ -348,6 +372,7 @@ fn load_object(options: &Options, layout: &Layout, endpoints: u32) -> Result<Ebp
     let connections_max = endpoints / CONNECTIONS_SHARE;
     // Without iterators, nothing tells when a connection is gone.
     let connections = u32::from(options.connections && layout.connections && options.btf.is_none());
+    let tls = u32::from(connections == 1 && options.tls);
     let log_level = if options.diagnostics {
         aya_log::Level::Trace as u8
     } else {
@@ -363,6 +388,7 @@ fn load_object(options: &Options, layout: &Layout, endpoints: u32) -> Result<Ebp
         .override_global("COMPAT_BY_CS", &compat_by_cs, true)
         .override_global("SNIFF_BUDGET", &options.sniff_budget, true)
         .override_global("CONNECTIONS", &connections, true)
+        .override_global("TLS", &tls, true)
         .override_global("CONNECTIONS_MAX", &connections_max, true)
         .override_global(aya_log::LEVEL, &log_level, true);
     for (name, value) in &layout.globals {

@@ -61,6 +61,11 @@ pub enum KernelRecord<'a> {
     },
     /// A tracked process has exited.
     Exit,
+    /// A process may have a TLS library that is not known yet.
+    Library {
+        /// It has begun a TLS connection.
+        greets: bool,
+    },
     /// An endpoint was registered on request.
     Registered(EndpointReport),
     /// A TCP connection is counted from now on; its first bytes crossed `end`.
@@ -129,6 +134,7 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
             executed: executed(payload, aux as u32).map(Arc::new),
         },
         RecordKind::Exit => KernelRecord::Exit,
+        RecordKind::Library => KernelRecord::Library { greets: aux == 1 },
         RecordKind::Registered => KernelRecord::Registered(plain(payload)?),
         RecordKind::Connected => KernelRecord::Connected {
             key,
@@ -217,8 +223,10 @@ fn mechanism(operation: u64) -> Option<BlindMechanism> {
         Operation::Compat => BlindMechanism::Compat,
         Operation::Supervised => BlindMechanism::Supervised,
         Operation::ConnectionBudget => BlindMechanism::ConnectionBudget,
+        Operation::TlsUnpaired => BlindMechanism::TlsUnpaired,
         Operation::None
         | Operation::PerhapsCompat
+        | Operation::Map
         | Operation::Socket
         | Operation::Accept
         | Operation::Read

@@ -25,6 +25,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if preflight::first_failure(&checks).is_none() {
         checks.push(preflight::attach(&super::session::probes(&config, false)));
     }
+    if config.capture.http && config.capture.tls {
+        checks.extend(preflight::tls_libraries());
+    }
     let failed = preflight::first_failure(&checks).is_some();
     terminal::print(|out| match arguments.json {
         true => json(out, &checks, failed),

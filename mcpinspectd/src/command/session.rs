@@ -73,6 +73,7 @@ pub fn probes(config: &Config, diagnostics: bool) -> Options {
         btf: config.capture.btf.clone(),
         hook: config.capture.hook,
         connections: config.capture.http,
+        tls: config.capture.tls,
         diagnostics,
     }
 }
@@ -137,7 +138,8 @@ pub fn start(
     };
     let mut left = Ok(CapabilitySet::empty());
     let source = KernelSource::start(&options, |probes| {
-        // No other thread has been started yet: each will have as little as this one.
+        // No other thread has been started yet, but for the one that attaches probes to TLS libraries: each
+        // will have as little as this one.
         left = privileges::drop_unneeded();
         KernelEnvironment::new(probes, Box::new(policy), Box::new(identity))
     })

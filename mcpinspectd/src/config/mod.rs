@@ -85,6 +85,8 @@ pub struct Capture {
     pub compare_ends: bool,
     /// Whether MCP over HTTP is watched too.
     pub http: bool,
+    /// Whether that includes HTTP that is encrypted by TLS.
+    pub tls: bool,
 }
 
 impl Default for Capture {
@@ -97,6 +99,7 @@ impl Default for Capture {
             hook: HookChoice::Auto,
             compare_ends: true,
             http: true,
+            tls: true,
         }
     }
 }

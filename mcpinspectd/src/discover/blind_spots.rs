@@ -76,6 +76,17 @@ pub fn report_user(step: &mut Step<'_>, budget: BlindMechanism, user: Uid, origi
     });
 }
 
+/// Reports that a process which is known to speak MCP does so in a way that cannot be followed.
+pub fn report_party(step: &mut Step<'_>, mechanism: BlindMechanism, origin: Origin) {
+    step.sink.input(Input::BlindSpot {
+        session: std::borrow::Cow::Owned(SessionId::none()),
+        mechanism,
+        pid: Pid(origin.tgid),
+        uid: None,
+        time: step.clock.at(origin.time),
+    });
+}
+
 /// Reports what was noted of a session's streams before it was announced.
 pub fn report_suspicions(step: &mut Step<'_>, index: SessionIndex, time: u64) {
     let Some(session) = step.sessions.get_mut(index) else {

@@ -60,6 +60,10 @@ pub trait Environment {
     fn holds(&self, pid: u32, endpoint: EndpointKey, end: End) -> bool;
     /// Marks a process, so that its calls are captured.
     fn mark(&mut self, pid: u32);
+    /// A process may have a TLS library that is not known yet. `greets`: it has begun a TLS connection.
+    fn library(&mut self, pid: u32, greets: bool);
+    /// Returns processes that have, and whose library is none that can be looked into.
+    fn unseen_tls(&mut self) -> Vec<u32>;
     /// Returns the user that a process runs as.
     fn user(&self, pid: u32) -> Option<Uid>;
     /// Describes a process: as it was when the kernel saw it start its program (`launches`), or else as

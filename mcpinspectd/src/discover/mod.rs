@@ -68,6 +68,7 @@ mod tracker;
 mod turns;
 mod unrouted;
 mod unseen;
+mod unseen_tls;
 mod waiting;
 
 pub use environment::{Environment, Readers, WatchPolicy};

@@ -19,6 +19,7 @@ use super::shares::{NOBODY_KNOWN, Uid};
 use super::step::Step;
 use super::streams::StreamTable;
 use super::unrouted::{UnroutedData, UnroutedPiece};
+use super::unseen_tls::UnseenTls;
 use super::waiting::Waiting;
 use super::{
     admission, arrival, blind_spots, delivery, eviction, exclusion, following, lifecycle,
@@ -46,6 +47,7 @@ pub struct Tracker<E> {
     blind: BlindProcesses,
     /// What was written to sockets whose peer is not known yet.
     unrouted: UnroutedData,
+    unseen_tls: UnseenTls,
     waiting: Waiting,
     notices: Notices,
     connections: Connections,
@@ -69,6 +71,7 @@ impl<E: Environment> Tracker<E> {
             accounts: ClosedAccounts::new(settings.max_accounts),
             blind: BlindProcesses::default(),
             unrouted: UnroutedData::default(),
+            unseen_tls: UnseenTls::default(),
             waiting: Waiting::default(),
             notices: Notices::default(),
             next_sweep: now.saturating_add(SWEEP_INTERVAL),
@@ -146,6 +149,7 @@ impl<E: Environment> Tracker<E> {
                 executed,
             } => self.exec(origin, uid, [input, output], executed, sink),
             KernelRecord::Exit => self.exit(origin),
+            KernelRecord::Library { greets } => self.environment.library(origin.tgid, greets),
             KernelRecord::Registered(report) => {
                 self.streams.join(report);
                 let user = self.environment.user(origin.tgid).unwrap_or(NOBODY_KNOWN);
@@ -166,6 +170,15 @@ impl<E: Environment> Tracker<E> {
                 let user = self.environment.user(origin.tgid).unwrap_or(NOBODY_KNOWN);
                 blind_spots::report_user(&mut self.step(sink), budget, user, origin);
             }
+            KernelRecord::BlindSpot {
+                mechanism: unpaired @ BlindMechanism::TlsUnpaired,
+                ..
+            } => {
+                // Others may encrypt what they like.
+                if self.is_party(origin.tgid) {
+                    blind_spots::report_party(&mut self.step(sink), unpaired, origin);
+                }
+            }
             // A record of a connection.
             KernelRecord::Connected { .. } => {}
             KernelRecord::BlindSpot {
@@ -174,6 +187,31 @@ impl<E: Environment> Tracker<E> {
                 mechanism,
             } => unseen::moved(&mut self.step(sink), stream, mechanism, origin),
         }
+    }
+
+    /// Tells of processes that speak MCP, and TLS by a library that is not looked into.
+    fn tell_unseen_tls(&mut self, now: u64, sink: &mut dyn InputSink) {
+        for pid in self.environment.unseen_tls() {
+            self.unseen_tls.add(pid, now);
+        }
+        for pid in self.unseen_tls.pids() {
+            if self.is_party(pid) {
+                self.unseen_tls.remove(pid);
+                let origin = Origin {
+                    tgid: pid,
+                    time: now,
+                };
+                let library = BlindMechanism::TlsLibrary;
+                blind_spots::report_party(&mut self.step(sink), library, origin);
+            }
+        }
+    }
+
+    /// Whether a process is known to speak MCP.
+    fn is_party(&self, pid: u32) -> bool {
+        let mut sessions = self.sessions.iter();
+        sessions.any(|(_, session)| [session.server, session.client].contains(&Some(pid)))
+            || self.connections.is_party(pid)
     }
 
     /// Takes in a record about a TCP connection.
@@ -208,6 +246,7 @@ impl<E: Environment> Tracker<E> {
             KernelRecord::BlindSpot { stream: None, .. }
             | KernelRecord::Exec { .. }
             | KernelRecord::Exit
+            | KernelRecord::Library { .. }
             | KernelRecord::Registered(_) => {}
         }
     }
@@ -262,6 +301,7 @@ impl<E: Environment> Tracker<E> {
 
     /// Lets time pass. Call this about ten times a second, when all records so far are taken in.
     pub fn tick(&mut self, now: u64, sink: &mut dyn InputSink) {
+        self.tell_unseen_tls(now, sink);
         let (next_sweep, last_survey) = (self.next_sweep, self.surveyed);
         let has_connections = !self.connections.is_empty();
         let step = &mut self.step(sink);
@@ -447,7 +487,10 @@ fn is_of_connection(record: &KernelRecord<'_>) -> bool {
         KernelRecord::BlindSpot { stream: None, .. }
         | KernelRecord::Exec { .. }
         | KernelRecord::Exit
+        | KernelRecord::Library { .. }
         | KernelRecord::Registered(_) => return false,
     };
-    key.kind == EndpointKind::TcpSocket as u32
+    [EndpointKind::TcpSocket, EndpointKind::TlsSocket]
+        .into_iter()
+        .any(|kind| key.kind == kind as u32)
 }

@@ -128,6 +128,10 @@ words! {
         SessionBudget = "session_budget",
         /// A user has more connections that speak HTTP than there is room for; some are not looked at.
         ConnectionBudget = "connection_budget",
+        /// Plain text of a TLS connection that is not known.
+        TlsUnpaired = "tls_unpaired",
+        /// A library for TLS that is not looked into.
+        TlsLibrary = "tls_library",
         /// A connection went on as something else than HTTP.
         HttpUpgraded = "http_upgraded",
         /// Two readers of a connection may find different messages in it from here on.
@@ -210,6 +214,8 @@ mod tests {
                 "endpoint_budget",
                 "session_budget",
                 "connection_budget",
+                "tls_unpaired",
+                "tls_library",
                 "http_upgraded",
                 "http_ambiguous",
             ],

@@ -8,6 +8,7 @@ mod check;
 mod kernel;
 mod pid_namespace;
 mod privilege;
+mod tls;
 
 use std::path::{Path, PathBuf};
 
@@ -46,6 +47,11 @@ pub fn run(requirements: &Requirements) -> Vec<Check> {
 /// when none of them has failed.
 pub fn attach(options: &Options) -> Check {
     kernel::attach(options)
+}
+
+/// The TLS libraries of this machine. What is not looked into keeps nothing from running.
+pub fn tls_libraries() -> Vec<Check> {
+    tls::libraries()
 }
 
 /// The first check that keeps the daemon from running.

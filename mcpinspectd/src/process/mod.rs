@@ -11,6 +11,7 @@
 //! - [`info`]: one process and its ancestors
 //! - `launches`, `started`: what the kernel saw processes start, which decides over `/proc`
 //! - `launcher`: programs by the last part of their paths
+//! - `mapped`: the program and the libraries of a process
 //! - [`fds`]: which processes hold which pipe or socket
 //! - [`calls`]: the system call that a thread is in
 //! - [`cgroup`]: the unit or container that a cgroup path names
@@ -28,6 +29,7 @@ pub mod identity;
 pub mod info;
 mod launcher;
 mod launches;
+mod mapped;
 mod procfs;
 pub mod program;
 mod reader;
@@ -40,4 +42,5 @@ pub use handle::ProcessHandle;
 pub use info::{ProcessInfo, ProcessSnapshot, snapshot, start_time};
 pub use launcher::is_guard;
 pub use launches::Launches;
+pub use mapped::Mapped;
 pub use table::{ProcessRow, own, pids, table, tracer};

@@ -1,10 +1,14 @@
 """A server on the Python SDK over HTTP: http_serve.py PORT [sse|json|stateless]
 
-It has the tool `echo`, and a plain page beside MCP's path.
+It has the tool `echo`, and a plain page beside MCP's path. Where TLS_CERTIFICATE and TLS_KEY name files, it
+speaks HTTPS.
 """
 
+import functools
+import os
 import sys
 
+import uvicorn
 from mcp.server import MCPServer
 
 server = MCPServer("http-echo")
@@ -16,6 +20,9 @@ def echo(message: str, size: int = 0) -> str:
     return message + "x" * size
 
 
+if certificate := os.environ.get("TLS_CERTIFICATE"):
+    key = os.environ["TLS_KEY"]
+    uvicorn.Config = functools.partial(uvicorn.Config, ssl_certfile=certificate, ssl_keyfile=key)
 port, words = int(sys.argv[1]), sys.argv[2:]
 if "sse" in words:
     server.run("sse", port=port)

@@ -106,6 +106,7 @@ impl Connection {
         };
         connection.link.parties[side.index()] = Some(socket.pid);
         connection.link.owner = socket.uid;
+        connection.link.is_tls = socket.report.is_tls != 0;
         connection
     }
 

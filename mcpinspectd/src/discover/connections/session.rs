@@ -72,6 +72,8 @@ pub struct Session {
     pub address: Address,
     /// It is the transport of 2024-11-05: all responses come over one stream.
     pub is_sse: bool,
+    /// It is encrypted on its way.
+    pub is_tls: bool,
     /// It was under way before it was seen.
     pub is_joined: bool,
     /// By what requests find it.
@@ -101,6 +103,7 @@ impl Session {
             target,
             address,
             is_sse: false,
+            is_tls: false,
             is_joined: false,
             names: Vec::new(),
             parties: [None; 2],
@@ -149,10 +152,11 @@ impl Session {
 
     /// The server's URL, without a query.
     pub fn url(&self) -> String {
+        let scheme = if self.is_tls { "https" } else { "http" };
         let path = self.target.path.as_deref().unwrap_or_default();
         match self.target.authority.as_deref() {
-            Some(authority) if !authority.is_empty() => format!("http://{authority}{path}"),
-            _ => format!("http://{}{path}", self.address),
+            Some(authority) if !authority.is_empty() => format!("{scheme}://{authority}{path}"),
+            _ => format!("{scheme}://{}{path}", self.address),
         }
     }
 

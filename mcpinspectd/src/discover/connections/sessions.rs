@@ -30,6 +30,8 @@ pub struct Link {
     pub parties: [Option<u32>; 2],
     /// The user who is charged for it.
     pub owner: u32,
+    /// Whether it is encrypted on its way.
+    pub is_tls: bool,
     /// Whether there was MCP in it.
     pub is_mcp: bool,
     /// Why no more comes of it.
@@ -59,6 +61,7 @@ impl Link {
             pair,
             parties: [None; 2],
             owner: 0,
+            is_tls: false,
             is_mcp: false,
             left: None,
             exchanges: BTreeMap::new(),
@@ -99,6 +102,12 @@ impl Sessions {
             max,
             refused: 0,
         }
+    }
+
+    /// Whether a process is a party of one.
+    pub fn is_party(&self, pid: u32) -> bool {
+        let mut sessions = self.by_number.values();
+        sessions.any(|session| session.parties.contains(&Some(pid)))
     }
 
     /// Sessions under way.
@@ -444,7 +453,8 @@ impl Sessions {
         let number = self.next;
         self.next += 1;
         let id = SessionId(format!("{}-h{number}", self.run).into());
-        let session = Session::new(id, link.pair.server, target.clone(), link.owner, now);
+        let mut session = Session::new(id, link.pair.server, target.clone(), link.owner, now);
+        session.is_tls = link.is_tls;
         self.by_number.insert(number, session);
         number
     }

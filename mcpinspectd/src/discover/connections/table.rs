@@ -53,6 +53,11 @@ impl Connections {
         self.by_number.is_empty() && self.sessions.len() == 0
     }
 
+    /// Whether a process is a party of a session.
+    pub fn is_party(&self, pid: u32) -> bool {
+        self.sessions.is_party(pid)
+    }
+
     /// Sessions under way.
     pub fn sessions(&self) -> usize {
         self.sessions.len()

@@ -37,6 +37,7 @@ fn connect(fixture: &mut Fixture, key: EndpointKey, port: u16, is_client: bool) 
         remote_port,
         network: 1,
         requests_at: requests_at as u32,
+        is_tls: u32::from(key.kind == EndpointKind::TlsSocket as u32),
         ..ConnectionReport::default()
     };
     fixture.hold(key, CLIENT, Access::Both);
@@ -120,6 +121,43 @@ fn a_session_spans_connections() {
         fixture.collected.lines.last().map(String::as_str),
         Some("ended deleted")
     );
+}
+
+#[test]
+fn what_was_encrypted_goes_the_same_way() {
+    let mut fixture = Fixture::new();
+    let one = EndpointKey {
+        kind: EndpointKind::TlsSocket as u32,
+        ..socket(1)
+    };
+    connect(&mut fixture, one, 5000, true);
+    fixture.moves(CLIENT, one, End::Writer, post("", INITIALIZE).as_bytes());
+    fixture.moves(CLIENT, one, End::Reader, ok(ID, ANSWER).as_bytes());
+    let url = "https://h/mcp".to_owned();
+    assert_eq!(
+        fixture.collected.starts[0].endpoint,
+        ServerEndpoint::Http { url }
+    );
+    assert_eq!(told(&fixture), [INITIALIZE, ANSWER]);
+}
+
+#[test]
+fn another_library_for_tls_is_told_of_who_speaks_mcp() {
+    let told = |fixture: &Fixture| {
+        let lines = fixture.collected.lines.iter();
+        lines.filter(|line| *line == "blind tls_library").count()
+    };
+    let mut fixture = Fixture::new();
+    fixture.world.borrow_mut().unseen_tls = vec![CLIENT, SERVER + 1000];
+    fixture.wait(1_000_000_000);
+    assert_eq!(told(&fixture), 0, "others may encrypt as they like");
+    let one = socket(1);
+    connect(&mut fixture, one, 5000, true);
+    fixture.moves(CLIENT, one, End::Writer, post("", INITIALIZE).as_bytes());
+    fixture.moves(CLIENT, one, End::Reader, ok(ID, ANSWER).as_bytes());
+    fixture.wait(1_000_000_000);
+    fixture.wait(1_000_000_000);
+    assert_eq!(told(&fixture), 1, "once");
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub(super) struct World {
     pub(super) forgotten: HashSet<EndpointKey>,
     pub(super) policy: WatchPolicy,
     pub(super) left_alone: HashMap<EndpointKey, LeftAlone>,
+    pub(super) unseen_tls: Vec<u32>,
 }
 
 /// The user whose programs are started unless a test says otherwise.
@@ -85,6 +86,16 @@ impl Environment for Fake {
         false
     }
     fn mark(&mut self, _pid: u32) {}
+    fn library(&mut self, pid: u32, greets: bool) {
+        if greets {
+            self.0.borrow_mut().unseen_tls.push(pid);
+        }
+    }
+
+    fn unseen_tls(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.0.borrow_mut().unseen_tls)
+    }
+
     fn user(&self, _pid: u32) -> Option<u32> {
         Some(USER)
     }

@@ -89,6 +89,8 @@ impl Describe for BlindSpot {
             (None, BlindMechanism::HttpAmbiguous) => {
                 format!("A connection with {server} can be read in two ways")
             }
+            (None, BlindMechanism::TlsUnpaired) => "A TLS connection cannot be followed".to_owned(),
+            (None, BlindMechanism::TlsLibrary) => "A TLS library is not looked into".to_owned(),
             (None, _) => format!("{server} moves data by {mechanism}"),
         }
     }
@@ -105,6 +107,12 @@ impl Describe for BlindSpot {
                 }
                 BlindMechanism::HttpUpgraded | BlindMechanism::HttpAmbiguous => {
                     format!("pid {}; what follows on it is not seen", self.pid)
+                }
+                BlindMechanism::TlsUnpaired => {
+                    format!("pid {}; it is seen when it is opened anew", self.pid)
+                }
+                BlindMechanism::TlsLibrary => {
+                    format!("pid {}; what it says over TLS is not seen", self.pid)
                 }
                 _ => format!("pid {}; its bytes are not seen", self.pid),
             },

@@ -8,6 +8,7 @@ use mcpinspect_common::{
     End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch, LeftAlone,
 };
 
+use super::libraries::Libraries;
 use super::surveyor::{Found, Request, Surveyor};
 use crate::capture::Probes;
 use crate::discover::{Environment, Readers, WatchPolicy};
@@ -45,6 +46,7 @@ pub struct KernelEnvironment {
     /// Processes (by slot and mark) that held nothing of interest at the last look.
     idle: HashMap<u32, u64>,
     surveyor: Surveyor,
+    libraries: Option<Libraries>,
     /// What the last survey found.
     found: Option<Found>,
 }
@@ -63,8 +65,14 @@ impl KernelEnvironment {
             own: HashSet::new(),
             idle: HashMap::new(),
             surveyor: Surveyor::start()?,
+            libraries: None,
             found: None,
         })
+    }
+
+    /// Has TLS libraries attached to that processes are found to have.
+    pub(super) fn attach_to(&mut self, libraries: Option<Libraries>) {
+        self.libraries = libraries;
     }
 
     /// The probes.
@@ -203,6 +211,18 @@ impl Environment for KernelEnvironment {
 
     fn mark(&mut self, pid: u32) {
         self.probes.tracked.mark(pid);
+    }
+
+    fn library(&mut self, pid: u32, greets: bool) {
+        if let Some(libraries) = &self.libraries {
+            libraries.look_at(Pid(pid), greets);
+        }
+    }
+
+    fn unseen_tls(&mut self) -> Vec<u32> {
+        self.libraries
+            .as_ref()
+            .map_or_else(Vec::new, Libraries::unseen)
     }
 
     fn user(&self, pid: u32) -> Option<u32> {

@@ -4,6 +4,7 @@
 //! and whatever is behind it: the one that polls this source.
 
 mod environment;
+mod libraries;
 mod memory;
 mod running;
 mod surveyor;
@@ -25,6 +26,7 @@ use crate::model::{Account, CaptureTotals, InputSink, StreamLedger};
 use crate::priority::Priority;
 
 pub use environment::{Asked, KernelEnvironment};
+use libraries::Libraries;
 use memory::Memory;
 use running::{Running, RunningProgram};
 
@@ -89,7 +91,10 @@ impl KernelSource {
         let (probes, ring) = Probes::load(&options.probes)?;
         let clock = BootClock::measure().map_err(std::io::Error::from)?;
         let now = BootClock::now_boot().map_err(std::io::Error::from)?;
+        // Before this thread gives up its privileges: the other one needs some of them.
+        let libraries = probes.tls()?.map(Libraries::start).transpose()?;
         let mut environment = environment(probes)?;
+        environment.attach_to(libraries);
         environment.exclude_own_output();
         let (drain, records) = capture::start(ring, options.bell.clone())?;
         // A socket pair is two streams on two endpoints; one may be known without the other.

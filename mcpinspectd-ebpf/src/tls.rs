@@ -1,0 +1,374 @@
+//! The plain text of TLS connections, at the boundary of the library that encrypts it.
+//!
+//! Probes at the library's own functions see what a program hands over to be encrypted and what it gets
+//! back. What crosses one TLS object is counted and shipped like what crosses a socket ([`crate::connection`]),
+//! under the key of that socket; user space cannot tell the two apart. No key, certificate or cipher text is
+//! touched.
+//!
+//! An object is only followed if it was seen when it was made, because its bytes are counted from the first
+//! one. Its first bytes decide, as with a socket: requests for pages are counted, and what is no HTTP is left
+//! alone. Which socket it belongs to is found out by [`crate::tls_pairing`] when the first bytes of interest
+//! cross it.
+//!
+//! The kernel may preempt these programs, unlike all others. So nothing here uses the per-CPU scratch of
+//! other files, see [`crate::tls_place`].
+//!
+//! Cost to other processes:
+//! - none that does not call a TLS library;
+//! - one that does: the trap at the entry and the exit of each call (about a microsecond each), one
+//!   insertion and three look-ups.
+//!
+//! Minimum kernel version: 5.17 (`bpf_loop`).
+
+use core::ffi::c_void;
+
+use aya_ebpf::{
+    helpers::{bpf_get_current_pid_tgid, generated::bpf_loop},
+    macros::map,
+    maps::LruHashMap,
+    programs::{ProbeContext, RetProbeContext},
+};
+use mcpinspect_common::{
+    End, EndpointKey, EndpointKind, LeftAlone, NO_REQUESTS, Operation, left_alone_key,
+};
+
+use crate::{
+    blind_spot,
+    connection::{self, Found},
+    http_head::{self, Piece},
+    kernel::user,
+    maps::LEFT_ALONE,
+    offsets::OWN_TGID,
+    tls_copy, tls_pairing, tls_place, watch,
+};
+
+/// Calls under way.
+const CALLS_MAX: u32 = 16_384;
+/// Objects that are known. One that is forgotten is not followed any more.
+const OBJECTS_MAX: u32 = 32_768;
+
+/// Nothing has crossed it.
+const NEW: u32 = 0;
+/// Pages cross it; requests are counted.
+const PAGES: u32 = 1;
+/// It belongs to a socket, under whose key it was registered.
+const PAIRED: u32 = 2;
+/// It carries something else, or its socket is not known.
+const LEFT: u32 = 3;
+
+/// A call under way.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Call {
+    object: u64,
+    buffer: u64,
+    /// Where the number of bytes will be; 0 if the call returns it.
+    count_at: u64,
+}
+
+/// By thread. A thread that is in a call of a TLS library is in no other.
+#[map]
+static TLS_CALLS: LruHashMap<u64, Call> = LruHashMap::with_max_entries(CALLS_MAX, 0);
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct ObjectKey {
+    address: u64,
+    tgid: u64,
+}
+
+/// A TLS object.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Object {
+    /// By [`End`]: bytes that have crossed it.
+    position: [u64; 2],
+    /// Its socket's inode number, once it is known.
+    ino: u64,
+    state: u32,
+    /// What is counted while pages cross it.
+    left: LeftAlone,
+}
+
+#[map]
+static TLS_OBJECTS: LruHashMap<ObjectKey, Object> = LruHashMap::with_max_entries(OBJECTS_MAX, 0);
+
+#[inline(always)]
+fn key_of(address: u64) -> ObjectKey {
+    ObjectKey {
+        address,
+        tgid: bpf_get_current_pid_tgid() >> 32,
+    }
+}
+
+/// A call begins whose result is the number of bytes.
+#[inline(always)]
+pub fn on_entry(ctx: &ProbeContext) {
+    begin(ctx, 0);
+}
+
+/// A call begins whose fourth argument says where the number of bytes is to be written.
+#[inline(always)]
+pub fn on_entry_counted(ctx: &ProbeContext) {
+    if let Some(count_at) = ctx.arg::<u64>(3) {
+        begin(ctx, count_at);
+    }
+}
+
+#[inline(always)]
+fn begin(ctx: &ProbeContext, count_at: u64) {
+    let (Some(object), Some(buffer)) = (ctx.arg::<u64>(0), ctx.arg::<u64>(1)) else {
+        return;
+    };
+    let call = Call {
+        object,
+        buffer,
+        count_at,
+    };
+    let _ = TLS_CALLS.insert(bpf_get_current_pid_tgid(), call, 0);
+}
+
+/// A call ends that moved bytes.
+#[inline(always)]
+pub fn on_exit(ctx: &RetProbeContext, end: End) {
+    let thread = bpf_get_current_pid_tgid();
+    // SAFETY: entries belong to one thread, which is here.
+    let Some(call) = (unsafe { TLS_CALLS.get(thread) }).copied() else {
+        return;
+    };
+    let _ = TLS_CALLS.remove(thread);
+    let result = ctx.ret::<u64>() as u32 as i32;
+    if result <= 0 {
+        return;
+    }
+    let total = if call.count_at == 0 {
+        result as u64
+    } else {
+        user::<u64>(call.count_at).unwrap_or(0)
+    };
+    if total != 0 {
+        transferred(call.object, end, call.buffer, total);
+    }
+}
+
+/// A call ends whose first argument said where to write the address of a new object.
+#[inline(always)]
+pub fn on_new_at() {
+    let thread = bpf_get_current_pid_tgid();
+    // SAFETY: entries belong to one thread, which is here.
+    let Some(call) = (unsafe { TLS_CALLS.get(thread) }).copied() else {
+        return;
+    };
+    let _ = TLS_CALLS.remove(thread);
+    if let Some(object) = user::<u64>(call.object) {
+        on_new(object);
+    }
+}
+
+/// An object is made, or made anew.
+#[inline(always)]
+pub fn on_new(address: u64) {
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    if address == 0 || tgid == OWN_TGID.load() {
+        return;
+    }
+    let object = Object {
+        position: [0; 2],
+        ino: 0,
+        state: NEW,
+        left: LeftAlone {
+            requests_at: NO_REQUESTS,
+            requests: 0,
+            pages: 0,
+        },
+    };
+    let _ = TLS_OBJECTS.insert(key_of(address), object, 0);
+}
+
+/// Accounts for plain text that crossed an object.
+#[inline(always)]
+fn transferred(address: u64, end: End, buffer: u64, total: u64) {
+    let piece = Piece {
+        address: buffer,
+        length: total,
+    };
+    let Some(object) = TLS_OBJECTS.get_ptr_mut(key_of(address)) else {
+        // It is older than the probe, so nobody knows how much has crossed it, nor its socket.
+        if connection::is_post(connection::first_word(piece), total) {
+            let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+            blind_spot::report_process(Operation::TlsUnpaired, tgid);
+        }
+        return;
+    };
+    // SAFETY: aligned words of a map entry, which stays allocated while the program runs. A library lets
+    // one thread at a time use an object in one direction.
+    let (before, state, ino) = unsafe {
+        let before = (&raw const (*object).position).read_volatile();
+        // Constant indices: older verifiers cannot bound a variable one.
+        if end as u8 == End::Reader as u8 {
+            (&raw mut (*object).position[0]).write_volatile(before[0].wrapping_add(total));
+        } else {
+            (&raw mut (*object).position[1]).write_volatile(before[1].wrapping_add(total));
+        }
+        (
+            before,
+            (&raw const (*object).state).read_volatile(),
+            (&raw const (*object).ino).read_volatile(),
+        )
+    };
+    if state == LEFT {
+        return;
+    }
+    let key = EndpointKey {
+        ino,
+        dev: 0,
+        kind: EndpointKind::TlsSocket as u32,
+    };
+    let mut requests = 0;
+    if state == PAIRED {
+        if let Some(left) = LEFT_ALONE.get_ptr_mut(left_alone_key(&key)) {
+            let Some(number) = connection::next_request(left, end, piece, is_events) else {
+                return;
+            };
+            requests = number;
+        } else if let Some(is_counted) = watch::is_counted(key) {
+            if is_counted {
+                tls_copy::transferred(key, end, buffer, total);
+            }
+            return;
+        }
+    } else if state == PAGES {
+        // SAFETY: part of a map entry.
+        let left = unsafe { &raw mut (*object).left };
+        let Some(number) = connection::next_request(left, end, piece, is_events) else {
+            return;
+        };
+        requests = number;
+    }
+    let mut look = Look {
+        address,
+        end: end as u64,
+        buffer,
+        total,
+        before,
+        object: object as u64,
+        requests: u64::from(requests),
+        is_first: u64::from(state == NEW),
+        ino,
+        is_registered: 0,
+    };
+    // A loop for the verifier: it checks the callback once.
+    // SAFETY: `look_step` has the signature of a loop callback, and `look` outlives the loop.
+    unsafe {
+        bpf_loop(1, look_step as *mut c_void, (&raw mut look).cast(), 0);
+    }
+    if look.is_registered != 0 {
+        let key = EndpointKey {
+            ino: look.ino,
+            ..key
+        };
+        tls_copy::transferred(key, end, buffer, total);
+    }
+}
+
+/// A look at an object's bytes.
+#[repr(C)]
+struct Look {
+    address: u64,
+    end: u64,
+    buffer: u64,
+    total: u64,
+    /// By [`End`]: bytes that crossed it before.
+    before: [u64; 2],
+    object: u64,
+    requests: u64,
+    is_first: u64,
+    ino: u64,
+    is_registered: u64,
+}
+
+unsafe extern "C" fn look_step(_index: u32, context: *mut c_void) -> i64 {
+    // SAFETY: the context that `transferred` passes to the loop.
+    let look = unsafe { &mut *context.cast::<Look>() };
+    let piece = Piece {
+        address: look.buffer,
+        length: look.total,
+    };
+    let Some(object) = TLS_OBJECTS.get_ptr_mut(key_of(look.address)) else {
+        return 1;
+    };
+    let word = connection::first_word(piece);
+    let is_post = connection::is_post(word, look.total);
+    let is_request = is_post || connection::is_request(word, look.total);
+    let requests_at = if is_request {
+        look.end as u32
+    } else if look.is_first != 0 && connection::is_response(word, look.total) {
+        1 - (look.end as u32 & 1)
+    } else {
+        set_state(object, LEFT);
+        return 1;
+    };
+    if look.is_first != 0 && look.total >= 8 && connection::is_page_request(word, look.total) {
+        let left = LeftAlone {
+            requests_at,
+            requests: 0,
+            pages: 0,
+        };
+        if !is_events(piece) {
+            // SAFETY: part of a map entry.
+            unsafe { (&raw mut (*object).left).write_volatile(left) };
+            set_state(object, PAGES);
+            return 1;
+        }
+    }
+    let is_client = requests_at == End::Writer as u32;
+    let Some(socket) = tls_pairing::socket_of(look.address, look.ino, is_client) else {
+        set_state(object, LEFT);
+        if is_post {
+            let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+            blind_spot::report_process(Operation::TlsUnpaired, tgid);
+        }
+        return 1;
+    };
+    // SAFETY: an aligned word of a map entry.
+    unsafe { (&raw mut (*object).ino).write_volatile(socket.ino) };
+    set_state(object, PAIRED);
+    look.ino = socket.ino;
+    let found = Found {
+        key: EndpointKey {
+            ino: socket.ino,
+            dev: 0,
+            kind: EndpointKind::TlsSocket as u32,
+        },
+        inode: socket.inode,
+        position: look.before,
+        end: look.end as u8,
+        requests_at,
+        requests: look.requests as u32,
+        is_post,
+    };
+    let Some(place) = tls_place::take() else {
+        return 1;
+    };
+    if let Some(place) = tls_place::at(place) {
+        // SAFETY: a place that this program has taken.
+        let scratch = unsafe { &mut (*place).scratch };
+        if connection::register(&found, scratch) {
+            look.is_registered = 1;
+        }
+    }
+    tls_place::give_back(place);
+    1
+}
+
+#[inline(always)]
+fn set_state(object: *mut Object, state: u32) {
+    // SAFETY: an aligned word of a map entry, which stays allocated while the program runs.
+    unsafe { (&raw mut (*object).state).write_volatile(state) };
+}
+
+/// Whether a request may ask for events.
+#[inline(always)]
+fn is_events(piece: Piece) -> bool {
+    http_head::may_ask_for_events_preempted(piece)
+}

@@ -1,0 +1,246 @@
+//! Which socket a TLS object belongs to.
+//!
+//! A library need not touch the socket: Node, and Python's asyncio, hand it the cipher text in memory, and
+//! may do so long after they have read it, in any order. What both sides share is the greeting: a TLS
+//! connection begins with 32 bytes that its client chose at random. They cross the socket in the clear
+//! ([`greeting`] notes them when the first bytes of a socket are looked at), and the library keeps them in the
+//! object. So the object's memory is searched for the greetings that this process has sent or received. A
+//! match of 64 random bits is no coincidence, whichever thread did what in which order.
+//!
+//! Where in the object they are depends on the library. It is found once and remembered for each process.
+//!
+//! Cost: one insertion for each TLS connection of the machine; some 700 reads of a process's memory and
+//! as many look-ups for its first one that carries HTTP, and one of each for every other.
+//!
+//! Minimum kernel version: 5.17 (`bpf_loop`).
+
+use core::ffi::c_void;
+
+use aya_ebpf::{
+    helpers::{bpf_get_current_pid_tgid, generated::bpf_loop},
+    macros::map,
+    maps::LruHashMap,
+};
+use mcpinspect_common::End;
+
+use crate::{
+    kernel::{probe, user},
+    offsets::{OFF_INODE_INO, TLS},
+    tls_library,
+};
+
+/// Greetings that are remembered.
+const GREETINGS_MAX: u32 = 16_384;
+/// Words of an object that are searched.
+const OBJECT_WORDS: u32 = 512;
+/// Words that are searched of what it points to.
+const STATE_WORDS: u32 = 96;
+/// Where an object may point to the part that has the random bytes: OpenSSL 1.1, BoringSSL.
+const STATE_AT: [u64; 2] = [0xa8, 0x30];
+
+/// A record of the handshake, version 3.x.
+const HANDSHAKE: u64 = 0x0316;
+const CLIENT_HELLO: u64 = 1;
+/// Bytes of a record's head.
+const RECORD_HEAD: u64 = 5;
+/// Bytes of a greeting from its type to the end of the random ones.
+const GREETING: u64 = 38;
+/// Where the last 24 of these begin: the first may be a clock.
+const RANDOM_AT: u64 = 6 + 8;
+
+/// What a process has sent or received.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct GreetingKey {
+    random: u64,
+    tgid: u32,
+    end: u32,
+}
+
+/// A socket.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Socket {
+    pub ino: u64,
+    /// The address of the inode.
+    pub inode: u64,
+}
+
+#[map]
+static TLS_GREETINGS: LruHashMap<GreetingKey, Socket> =
+    LruHashMap::with_max_entries(GREETINGS_MAX, 0);
+
+/// By process: where the random bytes are in an object.
+#[map]
+static TLS_LAYOUTS: LruHashMap<u32, Layout> = LruHashMap::with_max_entries(4096, 0);
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Layout {
+    /// Where the pointer to the part is that has them; 0 if they are in the object itself.
+    state_at: u64,
+    offset: u64,
+}
+
+/// What crosses a socket for the first time, or next.
+pub struct Crossing {
+    pub socket: Socket,
+    pub end: u32,
+    /// Where it is.
+    pub address: u64,
+    pub length: u64,
+    /// Its first eight bytes.
+    pub word: u64,
+    /// Bytes that crossed the same end before.
+    pub before: u64,
+}
+
+/// Takes note of a greeting. Returns whether its greater part is still to come.
+#[inline(always)]
+pub fn greeting(crossing: &Crossing) -> bool {
+    if TLS.load() == 0 {
+        return false;
+    }
+    let Crossing {
+        socket,
+        end,
+        address,
+        length,
+        word,
+        before,
+    } = *crossing;
+    let at = if word & 0xffff == HANDSHAKE {
+        if length == RECORD_HEAD {
+            // A library that reads from the socket itself reads the head first.
+            return before == 0;
+        }
+        if length < RECORD_HEAD + GREETING || (word >> 40) & 0xff != CLIENT_HELLO {
+            return false;
+        }
+        address + RECORD_HEAD
+    } else if before == RECORD_HEAD && word & 0xff == CLIENT_HELLO && length >= GREETING {
+        address
+    } else {
+        return false;
+    };
+    if let Some(random) = user::<u64>(at + RANDOM_AT) {
+        let key = GreetingKey {
+            random,
+            tgid: (bpf_get_current_pid_tgid() >> 32) as u32,
+            end,
+        };
+        let _ = TLS_GREETINGS.insert(key, socket, 0);
+        if end == End::Writer as u32 {
+            tls_library::greets();
+        }
+    }
+    false
+}
+
+/// The socket of an object, which is known to have the inode number `ino` if that is not 0. `is_client`: the
+/// process has sent the greeting.
+#[inline(always)]
+pub fn socket_of(object: u64, ino: u64, is_client: bool) -> Option<Socket> {
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let mut search = Search {
+        at: 0,
+        tgid,
+        end: if is_client {
+            End::Writer as u32
+        } else {
+            End::Reader as u32
+        },
+        socket: Socket { ino: 0, inode: 0 },
+        offset: 0,
+    };
+    // SAFETY: entries are replaced whole, and stay allocated while the program runs.
+    if let Some(layout) = unsafe { TLS_LAYOUTS.get(tgid) }.copied() {
+        search.at = part(object, layout.state_at) + layout.offset;
+        run(&mut search, 1);
+    }
+    let mut state_at = 0;
+    if search.socket.ino == 0 {
+        search.at = object;
+        run(&mut search, OBJECT_WORDS);
+    }
+    // Constant indices: older verifiers cannot bound a variable one.
+    if search.socket.ino == 0 {
+        state_at = STATE_AT[0];
+        search.at = part(object, state_at);
+        run(&mut search, STATE_WORDS);
+    }
+    if search.socket.ino == 0 {
+        state_at = STATE_AT[1];
+        search.at = part(object, state_at);
+        run(&mut search, STATE_WORDS);
+    }
+    let found = search.socket;
+    if found.ino == 0
+        || (ino != 0 && ino != found.ino)
+        || probe::<u64>(found.inode, OFF_INODE_INO.load()) != found.ino
+    {
+        return None;
+    }
+    let layout = Layout {
+        state_at,
+        offset: search.offset,
+    };
+    if search.offset != 0 {
+        let _ = TLS_LAYOUTS.insert(tgid, layout, 0);
+    }
+    Some(found)
+}
+
+/// The part of an object that the pointer at `state_at` points to; the object itself if that is 0.
+#[inline(always)]
+fn part(object: u64, state_at: u64) -> u64 {
+    if state_at == 0 {
+        object
+    } else {
+        user::<u64>(object + state_at).unwrap_or(0)
+    }
+}
+
+/// A search for a greeting.
+#[repr(C)]
+struct Search {
+    at: u64,
+    tgid: u32,
+    end: u32,
+    socket: Socket,
+    /// Where it was found.
+    offset: u64,
+}
+
+#[inline(always)]
+fn run(search: &mut Search, words: u32) {
+    let context: *mut Search = search;
+    // SAFETY: `word_step` has the signature of a loop callback, and the search outlives the loop.
+    unsafe {
+        bpf_loop(words, word_step as *mut c_void, context.cast(), 0);
+    }
+}
+
+unsafe extern "C" fn word_step(index: u32, context: *mut c_void) -> i64 {
+    // SAFETY: the context that `run` passes to the loop.
+    let search = unsafe { &mut *context.cast::<Search>() };
+    let offset = u64::from(index) * 8;
+    let Some(random) = user::<u64>(search.at + offset) else {
+        return 1;
+    };
+    if random == 0 {
+        return 0;
+    }
+    let key = GreetingKey {
+        random,
+        tgid: search.tgid,
+        end: search.end,
+    };
+    // SAFETY: entries are replaced whole, and stay allocated while the program runs.
+    let Some(socket) = (unsafe { TLS_GREETINGS.get(key) }) else {
+        return 0;
+    };
+    search.socket = *socket;
+    search.offset = offset;
+    1
+}

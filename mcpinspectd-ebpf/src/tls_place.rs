@@ -1,0 +1,73 @@
+//! Places for what is too large for the stack, in programs that the kernel may preempt: each belongs to who
+//! has taken it.
+//!
+//! Minimum kernel version: 5.12 (atomic operations that return the previous value).
+
+use core::intrinsics::{AtomicOrdering, atomic_cxchg};
+
+use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::map, maps::Array};
+use mcpinspect_common::EndpointKey;
+
+use crate::connection::Scratch;
+
+/// A power of two.
+const PLACES: u32 = 64;
+/// Places that are tried. A program that is preempted keeps its place for a while.
+const ATTEMPTS: u32 = 8;
+
+/// A place.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// 1 while a program has it.
+    taken: u64,
+    pub scratch: Scratch,
+    pub buffer: Buffer,
+}
+
+/// What is left of a buffer to ship.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Buffer {
+    pub key: EndpointKey,
+    pub end: u64,
+    pub position: u64,
+    pub address: u64,
+    pub left: u64,
+}
+
+#[map]
+static TLS_PLACES: Array<Place> = Array::with_max_entries(PLACES, 0);
+
+/// Takes a place that nobody has, if there is one.
+#[inline(always)]
+pub fn take() -> Option<u32> {
+    const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
+    let first = bpf_get_current_pid_tgid() as u32;
+    for attempt in 0..ATTEMPTS {
+        let index = first.wrapping_add(attempt) & (PLACES - 1);
+        let place = TLS_PLACES.get_ptr_mut(index)?;
+        // SAFETY: an aligned word of an array's value.
+        let (found, _) =
+            unsafe { atomic_cxchg::<u64, ORDER, ORDER>(&raw mut (*place).taken, 0, 1) };
+        if found == 0 {
+            return Some(index);
+        }
+    }
+    None
+}
+
+/// The place of this number.
+#[inline(always)]
+pub fn at(index: u32) -> Option<*mut Place> {
+    TLS_PLACES.get_ptr_mut(index)
+}
+
+/// Lets others have a place.
+#[inline(always)]
+pub fn give_back(index: u32) {
+    if let Some(place) = at(index) {
+        // SAFETY: an aligned word of an array's value.
+        unsafe { (&raw mut (*place).taken).write_volatile(0) };
+    }
+}

@@ -1,0 +1,64 @@
+//! Processes that speak TLS by a library that is not looked into.
+//!
+//! Most of them have nothing to do with MCP: browsers, package managers. One that does is reported, also
+//! if that shows only later.
+
+use std::collections::HashMap;
+
+/// Processes that are remembered.
+const PROCESSES_MAX: usize = 1024;
+/// Nanoseconds that one is.
+const REMEMBERED: u64 = 600_000_000_000;
+
+/// The processes of which nothing was reported.
+#[derive(Debug, Default)]
+pub struct UnseenTls {
+    by_pid: HashMap<u32, u64>,
+}
+
+impl UnseenTls {
+    /// Notes a process. Where there is no room, the ones before make some.
+    pub fn add(&mut self, pid: u32, now: u64) {
+        if self.by_pid.len() >= PROCESSES_MAX {
+            self.by_pid
+                .retain(|_, since| now.saturating_sub(*since) < REMEMBERED);
+        }
+        if self.by_pid.len() >= PROCESSES_MAX
+            && let Some(oldest) = self
+                .by_pid
+                .iter()
+                .min_by_key(|(pid, since)| (**since, **pid))
+        {
+            let oldest = *oldest.0;
+            self.by_pid.remove(&oldest);
+        }
+        self.by_pid.insert(pid, now);
+    }
+
+    /// All of them.
+    pub fn pids(&self) -> Vec<u32> {
+        self.by_pid.keys().copied().collect()
+    }
+
+    /// One was reported.
+    pub fn remove(&mut self, pid: u32) {
+        self.by_pid.remove(&pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_processes_are_remembered() {
+        let mut unseen = UnseenTls::default();
+        for pid in 0..2000 {
+            unseen.add(pid, u64::from(pid));
+        }
+        assert_eq!(unseen.pids().len(), PROCESSES_MAX);
+        assert!(unseen.pids().contains(&1999) && !unseen.pids().contains(&0));
+        unseen.remove(1999);
+        assert!(!unseen.pids().contains(&1999));
+    }
+}

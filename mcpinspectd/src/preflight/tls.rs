@@ -1,0 +1,67 @@
+//! Which TLS libraries are on this machine, and which of them will be looked into.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use super::check::Check;
+use crate::capture::{OtherTls, other_tls, tls_functions, tls_places};
+use crate::model::Pid;
+use crate::process::Mapped;
+use crate::text::escape::printable;
+
+const NAME: &str = "TLS library";
+/// Characters of a path that are shown.
+const PATH_MAX: usize = 200;
+const ADVICE: &str =
+    "what it encrypts is not seen; `mcpinspect guard --listen` can stand before a server";
+
+/// A library, and a process that has mapped it.
+struct Library {
+    path: PathBuf,
+    user: Option<Pid>,
+}
+
+/// One check for each library in the usual places, and for each that a running process has.
+pub fn libraries() -> Vec<Check> {
+    let mut libraries: BTreeMap<(u64, u64), Library> = BTreeMap::new();
+    for path in tls_places() {
+        use std::os::unix::fs::MetadataExt as _;
+        if let Ok(about) = fs::metadata(&path) {
+            let library = Library { path, user: None };
+            libraries.insert((about.dev(), about.ino()), library);
+        }
+    }
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    for pid in pids.map(Pid) {
+        for Mapped { dev, ino, path } in Mapped::of(pid) {
+            libraries.entry((dev, ino)).or_insert(Library {
+                path,
+                user: Some(pid),
+            });
+        }
+    }
+    libraries.into_values().filter_map(check).collect()
+}
+
+fn check(library: Library) -> Option<Check> {
+    let about = fs::metadata(&library.path).ok()?;
+    if !about.is_file() {
+        return None;
+    }
+    let file = File::open(&library.path).ok()?;
+    let path = printable(&library.path.to_string_lossy(), PATH_MAX);
+    let used = library
+        .user
+        .map_or_else(String::new, |pid| format!(", which process {pid} has"));
+    if !tls_functions(&file).is_empty() {
+        return Some(Check::ok(NAME, format!("{path}{used}: looked into")));
+    }
+    let kind = match other_tls(&file)? {
+        OtherTls::Nss => "NSS",
+        OtherTls::Go => "Go's crypto/tls",
+    };
+    let found = format!("{path}{used}: {kind}, not looked into");
+    Some(Check::warning(NAME, found, ADVICE))
+}

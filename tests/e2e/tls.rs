@@ -1,0 +1,273 @@
+//! MCP over HTTPS: real servers and clients on this machine, found without any configuration.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use mcpinspect_tests::busy::Busy;
+use mcpinspect_tests::places;
+use mcpinspect_tests::talk::{Talk, Truth};
+use mcpinspect_tests::tap::Tap;
+use tempfile::TempDir;
+
+use crate::http::{Server, await_all, client, complete, in_order};
+use crate::{SESSION, verdict};
+
+/// A certificate for this machine, which signs itself.
+struct Certificate {
+    folder: TempDir,
+}
+
+impl Certificate {
+    fn new() -> Result<Self> {
+        let certificate = Self {
+            folder: tempfile::tempdir()?,
+        };
+        let made = Command::new("openssl")
+            .args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1".split(' '))
+            .args(["-addext", "subjectAltName=IP:127.0.0.1", "-keyout"])
+            .arg(certificate.key())
+            .arg("-out")
+            .arg(certificate.path())
+            .stderr(Stdio::null())
+            .status()
+            .context("openssl makes the certificates: install the package `openssl`")?;
+        ensure!(made.success(), "openssl makes no certificate: {made}");
+        Ok(certificate)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("certificate.pem")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.folder.path().join("key.pem")
+    }
+
+    /// Lets a peer serve with it, or trust it.
+    fn give(&self, command: &mut Command) {
+        command
+            .env("TLS_CERTIFICATE", self.path())
+            .env("TLS_KEY", self.key())
+            .env("SSL_CERT_FILE", self.path())
+            .env("NODE_EXTRA_CA_CERTS", self.path());
+    }
+
+    /// The Python SDK's server (uvicorn, asyncio: the cipher text is in memory).
+    fn python(&self, words: &[&str]) -> Result<Server> {
+        Server::start(|port| {
+            let mut command = Command::new(places::python()?);
+            command
+                .arg(places::script("python/http_serve.py")?)
+                .arg(port.to_string())
+                .args(words);
+            self.give(&mut command);
+            Ok(command)
+        })
+    }
+
+    /// The official one that has everything, on the TypeScript SDK (Node, whose binary has OpenSSL inside).
+    fn everything(&self) -> Result<Server> {
+        let package = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+        let script = places::node_directory()?.join(package);
+        let preload = places::node_directory()?.join("https.cjs");
+        Server::start(|port| {
+            let mut command = Command::new("node");
+            command
+                .arg("--require")
+                .arg(preload)
+                .arg(script)
+                .arg("streamableHttp")
+                .env("PORT", port.to_string());
+            self.give(&mut command);
+            Ok(command)
+        })
+    }
+
+    /// The Python SDK's client (httpx, anyio).
+    fn client(&self, server: &Server, sizes: &[usize], words: &[&str]) -> Result<Command> {
+        let mut command = client(&server.secure_url("/mcp"), sizes, words)?;
+        self.give(&mut command);
+        Ok(command)
+    }
+
+    /// A client on Node's own `fetch`.
+    fn node_client(&self, server: &Server, sizes: &[usize]) -> Result<Command> {
+        let sizes: Vec<String> = sizes.iter().map(usize::to_string).collect();
+        let mut command = Command::new("node");
+        command
+            .arg(places::node_directory()?.join("https_client.mjs"))
+            .arg(server.secure_url("/mcp"))
+            .arg(sizes.join(","));
+        self.give(&mut command);
+        Ok(command)
+    }
+
+    /// A client on OpenSSL's blocking calls, on the socket itself.
+    fn blocking_client(&self, server: &Server, sizes: &[usize]) -> Result<Command> {
+        let sizes: Vec<String> = sizes.iter().map(usize::to_string).collect();
+        let mut command = Command::new(places::python()?);
+        command
+            .arg(places::script("python/https_blocking.py")?)
+            .arg(server.secure_url("/mcp"))
+            .arg(sizes.join(","));
+        self.give(&mut command);
+        Ok(command)
+    }
+}
+
+/// The sessions of these clients, one after another, each in order.
+fn one_by_one(server: &Server, clients: Vec<Command>) -> Result<()> {
+    let mut tap = Tap::start()?;
+    let mut truths = Vec::new();
+    for client in clients {
+        truths.push(Talk::start(client)?.finish(SESSION)?);
+        await_all(&mut tap, &truths);
+    }
+    let capture = tap.finish()?.capture;
+    verdict(
+        truths.len(),
+        truths
+            .iter()
+            .filter_map(|truth| Some(format!("{:#}", in_order(truth, server, &capture).err()?))),
+    )
+}
+
+#[test]
+fn python_on_both_sides() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let server = certificate.python(&[])?;
+    let clients = [&[5][..], &[5, 300_000, 5], &[400_000, 5, 400_000]]
+        .into_iter()
+        .map(|sizes| certificate.client(&server, sizes, &[]))
+        .collect::<Result<_>>()?;
+    one_by_one(&server, clients)
+}
+
+#[test]
+fn large_answers() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let server = certificate.python(&["json"])?;
+    let client = certificate.client(&server, &[5, 3 << 20], &["large"])?;
+    one_by_one(&server, vec![client])
+}
+
+#[test]
+fn node_on_both_sides() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let server = certificate.everything()?;
+    let clients = vec![
+        certificate.client(&server, &[5, 200_000], &[])?,
+        certificate.node_client(&server, &[5, 200_000, 5])?,
+    ];
+    one_by_one(&server, clients)?;
+    let server = certificate.python(&["json"])?;
+    let client = certificate.node_client(&server, &[5, 3 << 20, 5])?;
+    one_by_one(&server, vec![client])
+}
+
+#[test]
+fn blocking_calls() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let server = certificate.python(&["json", "stateless"])?;
+    let client = certificate.blocking_client(&server, &[5, 300_000, 8 << 20, 5])?;
+    one_by_one(&server, vec![client])
+}
+
+/// So many clients at once, each with calls at once.
+fn crowd(clients: usize) -> Result<()> {
+    let certificate = Certificate::new()?;
+    let server = certificate.python(&[])?;
+    let mut tap = Tap::start()?;
+    let sizes: Vec<usize> = (0..10).map(|call| 10 + call * 3000).collect();
+    let talks: Result<Vec<Talk>> = (0..clients)
+        .map(|_| Talk::start(certificate.client(&server, &sizes, &["together"])?))
+        .collect();
+    let truths: Result<Vec<Truth>> = talks?
+        .into_iter()
+        .map(|talk| talk.finish(SESSION))
+        .collect();
+    let truths = truths?;
+    await_all(&mut tap, &truths);
+    let capture = tap.finish()?.capture;
+    verdict(
+        clients,
+        truths
+            .iter()
+            .filter_map(|truth| Some(format!("{:#}", complete(truth, &server, &capture).err()?))),
+    )
+}
+
+#[test]
+fn many_clients_over_many_connections() -> Result<()> {
+    crowd(8)
+}
+
+#[test]
+fn on_a_busy_machine() -> Result<()> {
+    let _busy: Vec<Busy> = (0..6).map(|_| Busy::start()).collect::<Result<_>>()?;
+    crowd(3)
+}
+
+#[test]
+fn other_servers_are_not_reported() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let files = tempfile::tempdir()?;
+    std::fs::write(files.path().join("page.html"), "x".repeat(100_000))?;
+    let web = Server::start(|port| {
+        let mut command = Command::new(places::python()?);
+        command
+            .arg(places::script("python/https_pages.py")?)
+            .arg(port.to_string())
+            .current_dir(files.path());
+        certificate.give(&mut command);
+        Ok(command)
+    })?;
+    let server = certificate.python(&[])?;
+    let mut tap = Tap::start()?;
+    for _ in 0..20 {
+        for words in [
+            &[][..],
+            &["--data", r#"{"jsonrpc":"2.0","id":1,"method":"eth_call"}"#],
+        ] {
+            let output = Command::new("curl")
+                .args(["--silent", "--cacert"])
+                .arg(certificate.path())
+                .args(words)
+                .arg(web.secure_url("/page.html"))
+                .output()
+                .context("curl loads the pages: install the package `curl`")?;
+            ensure!(output.status.success(), "{output:?}");
+        }
+    }
+    let talk = Talk::start(certificate.client(&server, &[5], &[])?)?;
+    let truth = talk.finish(SESSION)?;
+    await_all(&mut tap, std::slice::from_ref(&truth));
+    let capture = tap.finish()?.capture;
+    in_order(&truth, &server, &capture)?;
+    let others = capture.messages.iter();
+    let others: Vec<_> = others
+        .filter(|message| message.server_pid == Some(web.pid()))
+        .collect();
+    ensure!(others.is_empty(), "{others:?}");
+    Ok(())
+}
+
+#[test]
+fn it_can_be_turned_off() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let folder = tempfile::tempdir()?;
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, "[capture]\ntls = false\n")?;
+    let server = certificate.python(&[])?;
+    let tap = Tap::start_with(&["--config", &config.to_string_lossy()])?;
+    Talk::start(certificate.client(&server, &[5], &[])?)?.finish(SESSION)?;
+    // Nothing can show that nothing comes.
+    std::thread::sleep(Duration::from_secs(1));
+    let capture = tap.finish()?.capture;
+    let reported = capture.messages.iter();
+    let reported = reported.filter(|message| message.server_pid == Some(server.pid()));
+    ensure!(reported.count() == 0, "reported all the same");
+    Ok(())
+}
