@@ -117,9 +117,17 @@ impl Certificate {
     }
 }
 
+/// A tap that looks into TLS, which is not the default.
+fn watching() -> Result<Tap> {
+    let folder = tempfile::tempdir()?;
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, "[capture]\ntls = true\n")?;
+    Tap::start_with(&["--config", &config.to_string_lossy()])
+}
+
 /// The sessions of these clients, one after another, each in order.
 fn one_by_one(server: &Server, clients: Vec<Command>) -> Result<()> {
-    let mut tap = Tap::start()?;
+    let mut tap = watching()?;
     let mut truths = Vec::new();
     for client in clients {
         truths.push(Talk::start(client)?.finish(SESSION)?);
@@ -179,7 +187,7 @@ fn blocking_calls() -> Result<()> {
 fn crowd(clients: usize) -> Result<()> {
     let certificate = Certificate::new()?;
     let server = certificate.python(&[])?;
-    let mut tap = Tap::start()?;
+    let mut tap = watching()?;
     let sizes: Vec<usize> = (0..10).map(|call| 10 + call * 3000).collect();
     let talks: Result<Vec<Talk>> = (0..clients)
         .map(|_| Talk::start(certificate.client(&server, &sizes, &["together"])?))
@@ -225,7 +233,7 @@ fn other_servers_are_not_reported() -> Result<()> {
         Ok(command)
     })?;
     let server = certificate.python(&[])?;
-    let mut tap = Tap::start()?;
+    let mut tap = watching()?;
     for _ in 0..20 {
         for words in [
             &[][..],
@@ -255,11 +263,11 @@ fn other_servers_are_not_reported() -> Result<()> {
 }
 
 #[test]
-fn it_can_be_turned_off() -> Result<()> {
+fn it_has_to_be_turned_on() -> Result<()> {
     let certificate = Certificate::new()?;
     let folder = tempfile::tempdir()?;
     let config = folder.path().join("config.toml");
-    std::fs::write(&config, "[capture]\ntls = false\n")?;
+    std::fs::write(&config, "")?;
     let server = certificate.python(&[])?;
     let tap = Tap::start_with(&["--config", &config.to_string_lossy()])?;
     Talk::start(certificate.client(&server, &[5], &[])?)?.finish(SESSION)?;

@@ -85,7 +85,8 @@ pub struct Capture {
     pub compare_ends: bool,
     /// Whether MCP over HTTP is watched too.
     pub http: bool,
-    /// Whether that includes HTTP that is encrypted by TLS.
+    /// Whether that includes HTTP that is encrypted by TLS. Off by default: each call of a TLS library pays
+    /// for it, also in processes that have nothing to do with MCP.
     pub tls: bool,
 }
 
@@ -99,7 +100,7 @@ impl Default for Capture {
             hook: HookChoice::Auto,
             compare_ends: true,
             http: true,
-            tls: true,
+            tls: false,
         }
     }
 }
