@@ -154,10 +154,10 @@ fn python_on_both_sides() -> Result<()> {
 }
 
 #[test]
-fn large_answers() -> Result<()> {
+fn large_messages() -> Result<()> {
     let certificate = Certificate::new()?;
     let server = certificate.python(&["json"])?;
-    let client = certificate.client(&server, &[5, 3 << 20], &["large"])?;
+    let client = certificate.client(&server, &[5, 3 << 20], &[])?;
     one_by_one(&server, vec![client])
 }
 
@@ -179,7 +179,7 @@ fn node_on_both_sides() -> Result<()> {
 fn blocking_calls() -> Result<()> {
     let certificate = Certificate::new()?;
     let server = certificate.python(&["json", "stateless"])?;
-    let client = certificate.blocking_client(&server, &[5, 300_000, 8 << 20, 5])?;
+    let client = certificate.blocking_client(&server, &[5, 300_000, 2 << 20, 5])?;
     one_by_one(&server, vec![client])
 }
 

@@ -249,6 +249,10 @@ impl Environment for Machine {
         false
     }
     fn mark(&mut self, _pid: u32) {}
+    fn library(&mut self, _pid: u32, _greets: bool) {}
+    fn unseen_tls(&mut self) -> Vec<u32> {
+        Vec::new()
+    }
     fn user(&self, _pid: u32) -> Option<u32> {
         Some(USER)
     }
