@@ -8,7 +8,6 @@ use crate::{event, installed};
 /// By `linux/capability.h`: what loading takes, and running does not.
 const PERFMON: u64 = 1 << 38;
 const SYS_ADMIN: u64 = 1 << 21;
-const KILL: u64 = 1 << 5;
 
 #[test]
 fn the_thread_that_drains_the_ring_has_priority() -> Result<()> {
@@ -20,19 +19,12 @@ fn the_thread_that_drains_the_ring_has_priority() -> Result<()> {
         let expected = match name.as_str() {
             "drain" => -15,
             "messages" => -9,
-            "libraries" | "memory" | "programs" | "survey" => 0,
+            "memory" | "programs" | "survey" => 0,
             _ => -10,
         };
         ensure!(*nice == expected, "{name}: {threads:?}");
     }
-    for name in [
-        "drain",
-        "libraries",
-        "memory",
-        "messages",
-        "programs",
-        "survey",
-    ] {
+    for name in ["drain", "memory", "messages", "programs", "survey"] {
         ensure!(threads.iter().any(|thread| thread.0 == name), "{threads:?}");
     }
     Ok(())
@@ -50,15 +42,9 @@ fn every_thread_gives_up_what_loading_took() -> Result<()> {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             Ok(line.with_context(|| format!("no {name}"))?.trim())
         };
-        // This one attaches probes to TLS libraries as they appear.
-        let given_up = if value("Name:")? == "libraries" {
-            SYS_ADMIN | KILL
-        } else {
-            PERFMON | SYS_ADMIN
-        };
         for set in ["CapEff:", "CapPrm:"] {
             let bits = u64::from_str_radix(value(set)?, 16)?;
-            ensure!(bits & given_up == 0, "{set} of {status}");
+            ensure!(bits & (PERFMON | SYS_ADMIN) == 0, "{set} of {status}");
         }
         ensure!(value("CapInh:")? == "0000000000000000", "{status}");
         ensure!(value("NoNewPrivs:")? == "1", "{status}");
