@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 /// Rounds of which the best counts.
 const ROUNDS: usize = 5;
 /// Definitions on a page.
-const PAGE: usize = 100;
+const PAGE: usize = 80;
 
 /// Counts what the engine says.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,6 +18,7 @@ use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::places;
 use serde_json::{Value, json};
 
+use super::Ended;
 use super::stats::{Samples, head, row};
 
 /// Between two calls: an agent's pace, at which nothing waits for the one before.
@@ -179,16 +180,6 @@ fn talk(calls: usize) -> Result<Vec<u64>> {
         );
     }
     Ok(written)
-}
-
-/// Ends a program with its measurement.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 struct Bus {

@@ -7,6 +7,7 @@
 mod calls;
 mod daemon;
 mod day;
+mod guard;
 mod kernel;
 mod latency;
 mod stats;
@@ -19,6 +20,10 @@ use mcpinspect_tests::places;
 
 /// Findings whose way is timed: as many as no limit on a server's events holds back.
 const CALLS: usize = 240;
+/// Rounds of each measurement.
+const ROUNDS: usize = 10;
+/// Rounds where rough figures do.
+const QUICK_ROUNDS: usize = 3;
 /// Days of traffic.
 const DAYS: usize = 2;
 
@@ -33,6 +38,15 @@ struct Options {
     /// Answer calls with poisoned results (used by this program itself)
     #[arg(long, hide = true)]
     latency_server: bool,
+    /// Answer calls, and do nothing else (used by this program itself)
+    #[arg(long, hide = true)]
+    echo_stdio: bool,
+    /// Answer calls over HTTP, and do nothing else (used by this program itself)
+    #[arg(long, hide = true)]
+    echo_http: bool,
+    /// Only what a guard costs
+    #[arg(long)]
+    guard: bool,
     /// Only how long it takes from a server's write to the journal and the bus
     #[arg(long)]
     latency: bool,
@@ -46,6 +60,9 @@ fn main() -> ExitCode {
     let result = match (options.part, options.days) {
         (Some(part), _) => kernel::work(part),
         _ if options.latency_server => latency::serve(),
+        _ if options.echo_stdio => guard::serve_stdio(),
+        _ if options.echo_http => guard::serve_http(),
+        _ if options.guard => guard::measure(ROUNDS),
         _ if options.latency => latency::measure(CALLS),
         (None, Some(days)) => day::measure(days),
         (None, None) => measure(options.quick),
@@ -63,12 +80,24 @@ fn measure(quick: bool) -> Result<()> {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let cores = std::thread::available_parallelism()?;
     println!("\nLinux {}, {cores} cores\n", kernel.trim());
-    let rounds = if quick { 3 } else { 10 };
+    let rounds = if quick { QUICK_ROUNDS } else { ROUNDS };
     kernel::measure(rounds)?;
     calls::measure(rounds)?;
     latency::measure(CALLS)?;
-    daemon::measure(if quick { 3 } else { 10 })?;
+    daemon::measure(rounds)?;
+    guard::measure(rounds)?;
     if quick { Ok(()) } else { day::measure(DAYS) }
+}
+
+/// Ends a program with its measurement.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may be gone already; then there is nothing to end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// A daemon that watches while this value lives; its messages go nowhere.
