@@ -272,9 +272,28 @@ impl ClickHouse {
 
     /// What it answers.
     fn ask(&self, question: &str) -> String {
+        self.say(&format!("{question} FORMAT TabSeparated"))
+    }
+
+    /// Sends rows, as a shipper does.
+    fn insert(&self, statement: &str, rows: &str) {
+        let statement = statement.replace(' ', "%20");
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        write!(
+            stream,
+            "POST /?query={statement} HTTP/1.1\r\nHost: clickhouse\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{rows}",
+            rows.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    /// Carries out a statement.
+    fn say(&self, question: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let head = "POST / HTTP/1.1\r\nHost: clickhouse\r\nConnection: close\r\nContent-Length:";
-        let question = format!("{question} FORMAT TabSeparated");
         write!(stream, "{head} {}\r\n\r\n{question}", question.len()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -453,6 +472,122 @@ fn a_current_engine_keeps_events_once_and_removes_them_in_time() {
     events(&ClickHouse::current());
 }
 
+/// What a shipper of whole entries put into the table is the collection, once.
+fn shipped(server: &ClickHouse, formats: &[&str]) {
+    let place = Place::new(server, "shipped");
+    let file = place.path("journal");
+    collection(&file, 7, 300);
+    let text = std::fs::read_to_string(&file).unwrap();
+    // A shipper reads entries that are whole.
+    let mut lines: Vec<&str> = text
+        .lines()
+        .filter(|line| serde_json::from_str::<Value>(line).is_ok())
+        .collect();
+    lines.sort_unstable();
+    lines.dedup();
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let expected = report(&[file.to_str().unwrap()]);
+    assert!(!expected["servers"].as_array().unwrap().is_empty());
+    for format in formats {
+        let rows: Vec<String> = lines
+            .iter()
+            .map(|line| match *format {
+                "JSONEachRow" => json!({ "entry": line }).to_string(),
+                _ => (*line).to_owned(),
+            })
+            .collect();
+        server.insert(
+            &format!("INSERT INTO shipped.journal (entry) FORMAT {format}"),
+            &rows.join("\n"),
+        );
+        let entries =
+            server.say("SELECT DISTINCT entry FROM shipped.journal FORMAT TabSeparatedRaw");
+        let back = place.path("back");
+        std::fs::write(&back, entries).unwrap();
+        assert_eq!(report(&[back.to_str().unwrap()]), expected, "{format}");
+    }
+}
+
+#[test]
+fn entries_that_shippers_send_are_the_collection() {
+    shipped(&ClickHouse::start(), &["JSONEachRow"]);
+}
+
+#[test]
+fn a_current_engine_takes_entries_from_shippers() {
+    // The second way sends everything once more.
+    shipped(&ClickHouse::current(), &["JSONEachRow", "JSONAsString"]);
+}
+
+/// Tables of version 1 become those of this version, also if that is broken off and done again.
+fn migration(server: &ClickHouse) {
+    let columns =
+        "key String, part String, server String, tool String, detail String, machine String";
+    server.say("CREATE DATABASE old");
+    server.say(&format!(
+        "CREATE TABLE old.sights ({columns}, first AggregateFunction(min, UInt64), \
+         last AggregateFunction(max, UInt64), said AggregateFunction(min, String), \
+         newest AggregateFunction(max, String), service AggregateFunction(max, String), \
+         event AggregateFunction(max, UInt64)) ENGINE = AggregatingMergeTree PARTITION BY tuple() \
+         PRIMARY KEY key ORDER BY (key, part, server, tool, detail, machine)"
+    ));
+    server.say("CREATE TABLE old.schema (version UInt64) ENGINE = ReplacingMergeTree PARTITION BY tuple() ORDER BY version");
+    let machine = "ab".repeat(16);
+    let hash = "01".repeat(32);
+    let seconds = START / 1_000_000;
+    let host = format!("01{machine}00");
+    for (key, part, tool, detail) in [
+        (host.as_str(), "host", "", ""),
+        ("02", "server", "", ""),
+        ("03", "tool", "read", hash.as_str()),
+        ("04", "tool", "write", ""),
+        ("05", "version", "", "1.0"),
+        ("06", "host_server", "", ""),
+    ] {
+        server.say(&format!(
+            "INSERT INTO old.sights SELECT unhex('{key}'), '{part}', 'notes', '{tool}', '{detail}', '{machine}', \
+             minState(toUInt64({START})), maxState(toUInt64({START})), minState(''), \
+             maxState(concat(unhex('{START:016x}'), 'oslo')), maxState(''), maxState(toUInt64(0))"
+        ));
+    }
+    server.say("INSERT INTO old.schema SELECT toUInt64(1)");
+    let url = server.url("old");
+    let output = fleet(&["--clickhouse", &url]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("mcpinspect fleet schema"), "{error}");
+    for _ in 0..2 {
+        let made = fleet(&["schema", "--clickhouse", &url]);
+        assert!(made.status.success(), "{made:?}");
+    }
+    let rows = server.ask("SELECT tool, hash, machine, toUInt32(first_seen), toUInt32(last_seen) FROM old.definitions ORDER BY tool");
+    assert_eq!(
+        rows,
+        format!(
+            "read\t{hash}\t{machine}\t{seconds}\t{seconds}\nwrite\t\t{machine}\t{seconds}\t{seconds}"
+        )
+    );
+    assert_eq!(server.ask("SELECT host FROM old.hosts"), "oslo");
+    assert_eq!(server.ask("SELECT version FROM old.versions"), "1.0");
+    let left = "SELECT count() FROM system.tables WHERE database = 'old' AND name = 'sights'";
+    assert_eq!(server.ask(left), "0");
+    let report = report(&["--clickhouse", &url]);
+    let server = &report["servers"][0];
+    assert_eq!(server["server"], "notes");
+    assert_eq!(server["versions"][0]["hosts"][0], "oslo");
+    assert_eq!(server["tools"].as_array().unwrap().len(), 2, "{report:#}");
+    assert_eq!(report["hosts"][0]["servers"], 1);
+}
+
+#[test]
+fn tables_of_an_earlier_version_are_brought_up_to_date() {
+    migration(&ClickHouse::start());
+}
+
+#[test]
+fn a_current_engine_brings_tables_up_to_date() {
+    migration(&ClickHouse::current());
+}
+
 /// Passes bytes on to a server, and cuts every connection after some of them.
 fn cutting(port: u16, budget: &Arc<AtomicU64>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -531,7 +666,7 @@ fn a_database_without_tables_says_what_to_do() {
     let printed = fleet(&["schema", "--database=other"]);
     let printed = String::from_utf8_lossy(&printed.stdout);
     assert!(
-        printed.contains("CREATE TABLE IF NOT EXISTS other.sights"),
+        printed.contains("CREATE TABLE IF NOT EXISTS other.seen"),
         "{printed}"
     );
 }

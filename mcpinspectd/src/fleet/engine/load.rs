@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::super::run::Run;
 use super::super::state::{StateDirectory, StateError};
-use super::columns::Batch;
+use super::batch::Batch;
 use super::schema::Database;
 use super::{Engine, EngineError};
 use thiserror::Error;
@@ -100,12 +100,18 @@ fn send(
         if is_full || (!is_more && batch.rows > 0) {
             sent += batch.rows;
             let Batch {
-                sights,
+                seen,
+                facts,
                 counts,
                 events,
                 ..
             } = std::mem::take(&mut batch);
-            for (table, data) in [("incoming", sights), ("counts", counts), ("events", events)] {
+            for (table, data) in [
+                ("seen", seen),
+                ("incoming", facts),
+                ("counts", counts),
+                ("events", events),
+            ] {
                 if data.is_empty() {
                     continue;
                 }

@@ -6,18 +6,25 @@
 //! earliest, the latest, a sum. Therefore the report over the engine's rows is the report over the files.
 //!
 //! - [`schema`]: the tables
-//! - [`columns`]: a row as columns, and back
-//! - [`load`]: sending rows, each exactly once
-//! - [`ask`]: rows from the engine, in their order
+//! - [`columns`]: a value as columns, and back; [`place`]: what was seen, as columns, and back
+//! - [`batch`] and [`load`]: sending rows, each exactly once
+//! - [`ask`]: rows from the engine, in their order, from the answers to three questions: [`facts`],
+//!   [`inventory`] and [`sighted`]; [`sorted`]: what these have in common
 //! - [`keep`]: removing old events
 //!
 //! How statements reach the engine is up to the one who calls: see [`Engine`].
 
 pub mod ask;
+pub mod batch;
 pub mod columns;
+pub mod facts;
+pub mod inventory;
 pub mod keep;
 pub mod load;
+pub mod place;
 pub mod schema;
+pub mod sighted;
+pub mod sorted;
 
 use std::io::{self, Read};
 

@@ -1,12 +1,13 @@
 //! The tables.
 //!
-//! `sights` has a line for each row: when it was first and last true, in an engine that merges lines of one
-//! key by itself. `counts` has numbers that must be added up exactly once, so each line carries the batch
+//! `seen` says when each host first and last saw each server, version and tool, in an engine that merges lines
+//! that are about the same by itself. It has most of the lines, and questions about one server read only
+//! that server's. `facts` has everything else, by the key of the row. `counts` has numbers that must be added up exactly once, so each line carries the batch
 //! that it came with, and a batch that is sent again replaces itself. Columns beside the key are for
 //! people's own questions, and so are the views.
 //!
 //! `events` has each event of the daemon, if the loader is asked to send them: by hour and host, and by month to be
-//! removed. One that is sent again replaces itself.
+//! removed. One that is sent again replaces itself. `journal` is for shippers that send whole entries.
 //!
 //! Only what ClickHouse 18.16 has is used, the version in Debian, so that it runs on any.
 
@@ -14,7 +15,7 @@ use super::{Engine, EngineError};
 use std::io::Read as _;
 
 /// Counts up when tables change.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// The name of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +37,16 @@ impl Database {
 
 const TABLES: &[&str] = &[
     "CREATE DATABASE IF NOT EXISTS {db}",
-    "CREATE TABLE IF NOT EXISTS {db}.sights (
+    "CREATE TABLE IF NOT EXISTS {db}.seen (
+    server String,
+    part UInt8,
+    tool String,
+    detail String,
+    machine FixedString(16),
+    first AggregateFunction(min, UInt64),
+    last AggregateFunction(max, UInt64)
+) ENGINE = AggregatingMergeTree PARTITION BY tuple() ORDER BY (server, part, tool, detail, machine)",
+    "CREATE TABLE IF NOT EXISTS {db}.facts (
     key String,
     part String,
     server String,
@@ -64,7 +74,7 @@ const TABLES: &[&str] = &[
     service String,
     event UInt64
 ) ENGINE = Null",
-    "CREATE MATERIALIZED VIEW IF NOT EXISTS {db}.incoming_to_sights TO {db}.sights AS
+    "CREATE MATERIALIZED VIEW IF NOT EXISTS {db}.incoming_to_facts TO {db}.facts AS
 SELECT key, part, server, tool, detail, machine,
     minState(first) AS first, maxState(last) AS last, minState(said) AS said,
     maxState(newest) AS newest, maxState(service) AS service, maxState(event) AS event
@@ -93,41 +103,106 @@ FROM {db}.incoming GROUP BY key, part, server, tool, detail, machine",
     pattern String
 ) ENGINE = ReplacingMergeTree PARTITION BY toYYYYMM(time) PRIMARY KEY (toStartOfHour(time), machine)
 ORDER BY (toStartOfHour(time), machine, micros, event, severity, server, tool, hash, category, pattern)",
-    "CREATE VIEW IF NOT EXISTS {db}.definitions AS
-SELECT server, tool, detail AS hash, machine,
+    "CREATE TABLE IF NOT EXISTS {db}.journal (
+    received DateTime DEFAULT now(),
+    entry String
+) ENGINE = MergeTree PARTITION BY toYYYYMM(received) ORDER BY received",
+    "CREATE TABLE IF NOT EXISTS {db}.schema (version UInt64) ENGINE = ReplacingMergeTree PARTITION BY tuple() ORDER BY version",
+];
+
+/// Views, which hold nothing and are made anew.
+const VIEWS: &[(&str, &str)] = &[
+    (
+        "definitions",
+        "SELECT server, tool, hash, lower(hex(id)) AS machine,
     toDateTime(intDiv(minMerge(first), 1000000)) AS first_seen,
     toDateTime(intDiv(maxMerge(last), 1000000)) AS last_seen
-FROM {db}.sights WHERE part = 'tool' GROUP BY server, tool, detail, machine",
-    "CREATE VIEW IF NOT EXISTS {db}.servers AS
-SELECT server, machine,
+FROM (SELECT server, tool, detail AS hash, machine AS id, first, last FROM {db}.seen WHERE part = 3)
+GROUP BY server, tool, hash, id",
+    ),
+    (
+        "servers",
+        "SELECT server, lower(hex(id)) AS machine,
     toDateTime(intDiv(minMerge(first), 1000000)) AS first_seen,
     toDateTime(intDiv(maxMerge(last), 1000000)) AS last_seen
-FROM {db}.sights WHERE part = 'server' GROUP BY server, machine",
-    "CREATE VIEW IF NOT EXISTS {db}.hosts AS
-SELECT machine, substring(maxMerge(newest), 9) AS host,
+FROM (SELECT server, machine AS id, first, last FROM {db}.seen WHERE part = 0)
+GROUP BY server, id",
+    ),
+    (
+        "versions",
+        "SELECT server, version, lower(hex(id)) AS machine,
+    toDateTime(intDiv(minMerge(first), 1000000)) AS first_seen,
+    toDateTime(intDiv(maxMerge(last), 1000000)) AS last_seen
+FROM (SELECT server, detail AS version, machine AS id, first, last FROM {db}.seen WHERE part = 2)
+GROUP BY server, version, id",
+    ),
+    (
+        "hosts",
+        "SELECT machine, substring(maxMerge(newest), 9) AS host,
     toDateTime(intDiv(minMerge(first), 1000000)) AS first_entry,
     toDateTime(intDiv(maxMerge(last), 1000000)) AS last_entry
-FROM {db}.sights WHERE part = 'host' GROUP BY machine",
-    "CREATE TABLE IF NOT EXISTS {db}.schema (version UInt64) ENGINE = ReplacingMergeTree PARTITION BY tuple() ORDER BY version",
+FROM {db}.facts WHERE part = 'host' GROUP BY machine",
+    ),
+];
+
+/// From version 1, which had one table for everything. What is copied twice is the same, so this can be
+/// carried out again after it was broken off.
+const FROM_1: &[&str] = &[
+    "INSERT INTO {db}.seen SELECT server,
+    toUInt8(multiIf(part = 'server', 0, part = 'fingerprint', 1, part = 'version', 2, 3)),
+    tool, detail, toFixedString(unhex(machine), 16), first, last
+FROM {db}.sights WHERE part IN ('server', 'fingerprint', 'version', 'tool')",
+    "INSERT INTO {db}.facts SELECT key, part, server, tool, detail, machine, first, last, said, newest, service, event
+FROM {db}.sights WHERE part NOT IN ('server', 'fingerprint', 'version', 'tool', 'host_server')",
+];
+
+/// What earlier versions had.
+const OLD: &[&str] = &[
+    "DROP TABLE IF EXISTS {db}.incoming_to_sights",
+    "DROP TABLE IF EXISTS {db}.sights",
 ];
 
 /// The statements that make the tables.
 pub fn statements(database: &Database) -> impl Iterator<Item = String> {
-    let version = format!("INSERT INTO {{db}}.schema VALUES ({VERSION})");
-    let all = TABLES.iter().map(|text| (*text).to_owned());
-    all.chain([version])
-        .map(|text| text.replace("{db}", database.name()))
+    let tables = TABLES.iter().map(|text| (*text).to_owned());
+    let all = tables.chain(views()).chain([version()]);
+    all.map(|text| text.replace("{db}", database.name()))
 }
 
-/// Makes the tables that are not there.
+fn views() -> impl Iterator<Item = String> {
+    VIEWS.iter().flat_map(|(name, text)| {
+        [
+            format!("DROP TABLE IF EXISTS {{db}}.{name}"),
+            format!("CREATE VIEW {{db}}.{name} AS\n{text}"),
+        ]
+    })
+}
+
+fn version() -> String {
+    format!("INSERT INTO {{db}}.schema VALUES ({VERSION})")
+}
+
+/// Makes the tables that are not there, and brings those of an earlier version up to date. No loader may run
+/// meanwhile.
 ///
 /// # Errors
 /// See [`EngineError`].
 pub fn apply(engine: &impl Engine, database: &Database) -> Result<(), EngineError> {
-    for statement in statements(database) {
-        engine.send(&statement, Vec::new())?;
+    let found = found(engine, database)?;
+    if found > VERSION {
+        return Err(EngineError::Schema {
+            found,
+            needed: VERSION,
+        });
     }
-    Ok(())
+    let send = |text: &str| engine.send(&text.replace("{db}", database.name()), Vec::new());
+    TABLES.iter().try_for_each(|text| send(text))?;
+    if found == 1 {
+        FROM_1.iter().try_for_each(|text| send(text))?;
+    }
+    views().try_for_each(|text| send(&text))?;
+    send(&version())?;
+    OLD.iter().try_for_each(|text| send(text))
 }
 
 /// Checks that the tables are those that this program knows.
@@ -135,6 +210,17 @@ pub fn apply(engine: &impl Engine, database: &Database) -> Result<(), EngineErro
 /// # Errors
 /// See [`EngineError`].
 pub fn check(engine: &impl Engine, database: &Database) -> Result<(), EngineError> {
+    match found(engine, database)? {
+        VERSION => Ok(()),
+        found => Err(EngineError::Schema {
+            found,
+            needed: VERSION,
+        }),
+    }
+}
+
+/// The version of the tables; 0 if there are none.
+fn found(engine: &impl Engine, database: &Database) -> Result<u64, EngineError> {
     let question = format!("SELECT max(version) FROM {}.schema", database.name());
     let mut answer = String::new();
     match engine.ask(&question) {
@@ -146,11 +232,5 @@ pub fn check(engine: &impl Engine, database: &Database) -> Result<(), EngineErro
         }) => 0,
         Err(error) => return Err(error),
     };
-    match answer.trim().parse().unwrap_or(0) {
-        VERSION => Ok(()),
-        found => Err(EngineError::Schema {
-            found,
-            needed: VERSION,
-        }),
-    }
+    Ok(answer.trim().parse().unwrap_or(0))
 }

@@ -22,9 +22,11 @@ use std::time::Duration;
 
 use mcpinspectd::fleet::collect::Progress;
 #[cfg(feature = "tools")]
-use mcpinspectd::fleet::engine::ask::{self, Part};
+use mcpinspectd::fleet::engine::ask;
 #[cfg(feature = "tools")]
 use mcpinspectd::fleet::engine::schema;
+#[cfg(feature = "tools")]
+use mcpinspectd::fleet::engine::sorted::Part;
 use mcpinspectd::fleet::journal::Extent;
 use mcpinspectd::fleet::page::Page;
 use mcpinspectd::fleet::report::{self, RowSource, Settings};

@@ -1,0 +1,180 @@
+//! A part of what a loader has to send: rows as columns, by the table that they go to.
+
+use std::io;
+
+use super::super::bytes::put_text;
+use super::super::entry::Machine;
+use super::super::row::{Happened, Row};
+use super::super::run::Rows;
+use super::super::value::Value;
+use super::columns::{Columns, NUMBERS, damaged, micros, put_bytes, put_u64};
+use super::place::Place;
+
+/// Rows for the engine.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// For `seen`.
+    pub seen: Vec<u8>,
+    /// For `incoming`.
+    pub facts: Vec<u8>,
+    /// For `counts`.
+    pub counts: Vec<u8>,
+    /// For `events`.
+    pub events: Vec<u8>,
+    /// In how many months these are.
+    pub months: usize,
+    /// The last of them.
+    month: Option<u64>,
+    /// How many rows there are.
+    pub rows: u64,
+}
+
+impl Batch {
+    /// Adds the row at which `rows` is.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn add(&mut self, rows: &Rows, batch: &str) -> io::Result<()> {
+        let value = Value::read(rows.value()).ok_or_else(damaged)?;
+        let columns = Columns::of(&value);
+        let row = Row::read(rows.key(), value).ok_or_else(damaged)?;
+        if let Row::Event(event, host) = &row {
+            self.event(event, &host.text);
+            return Ok(());
+        }
+        // The same as `Server`, in another order.
+        if matches!(row, Row::HostServer(..)) {
+            return Ok(());
+        }
+        self.rows += 1;
+        if let Some((place, machine, sight)) = Place::of(&row) {
+            place.put(&mut self.seen).ok_or_else(damaged)?;
+            self.seen.extend_from_slice(&machine.0);
+            for time in [sight.first, sight.last] {
+                // The state of `min` or `max`: that there is a number, and the number.
+                self.seen.push(1);
+                put_u64(&mut self.seen, micros(time));
+            }
+            return Ok(());
+        }
+        let names = names(&row);
+        let is_counted = matches!(
+            row,
+            Row::Unreadable(_) | Row::Host(..) | Row::HostAlerts(..) | Row::Finding(..)
+        );
+        put_bytes(&mut self.facts, rows.key());
+        for name in [
+            names.part,
+            names.server,
+            names.tool,
+            &names.detail,
+            &names.machine,
+        ] {
+            put_text(&mut self.facts, name);
+        }
+        put_u64(&mut self.facts, columns.first);
+        put_u64(&mut self.facts, columns.last);
+        put_bytes(&mut self.facts, &columns.said);
+        put_bytes(&mut self.facts, &columns.newest);
+        put_bytes(&mut self.facts, &columns.service);
+        put_u64(&mut self.facts, columns.event);
+        let is_some = |numbers: &[u64; NUMBERS]| is_counted && *numbers != [0; NUMBERS];
+        if let Some(numbers) = columns.numbers.filter(is_some) {
+            put_bytes(&mut self.counts, rows.key());
+            put_text(&mut self.counts, batch);
+            for number in numbers {
+                put_u64(&mut self.counts, number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that it has.
+    pub fn size(&self) -> usize {
+        self.seen.len() + self.facts.len() + self.counts.len() + self.events.len()
+    }
+
+    fn event(&mut self, event: &Happened<'_>, host: &str) {
+        let micros = micros(event.time);
+        let second = u32::try_from(micros / 1_000_000).unwrap_or(u32::MAX);
+        // Events come in the order of time, so each month comes once. Months are told apart roughly:
+        // what counts is that they are not too many.
+        let month = u64::from(second) / (28 * 86_400);
+        if self.month.replace(month) != Some(month) {
+            self.months += 1;
+        }
+        let out = &mut self.events;
+        out.extend_from_slice(&second.to_le_bytes());
+        put_u64(out, micros);
+        put_text(out, &event.machine.to_string());
+        let hash = event.definition.shown().unwrap_or_default();
+        for text in [
+            host,
+            event.event,
+            event.severity.map_or("", |severity| severity.as_str()),
+            event.server,
+            event.tool.unwrap_or_default(),
+            &hash,
+            event.category.unwrap_or_default(),
+            event.pattern.unwrap_or_default(),
+        ] {
+            put_text(out, text);
+        }
+        self.rows += 1;
+    }
+}
+
+/// What a row is about, for people's own questions.
+struct Names<'a> {
+    part: &'static str,
+    server: &'a str,
+    tool: &'a str,
+    detail: String,
+    machine: String,
+}
+
+fn names<'a>(row: &Row<'a>) -> Names<'a> {
+    let of = |part, server, tool, detail: Option<String>, machine: Option<&Machine>| Names {
+        part,
+        server,
+        tool,
+        detail: detail.unwrap_or_default(),
+        machine: machine.map(Machine::to_string).unwrap_or_default(),
+    };
+    let text = |text: &str| Some(text.to_owned());
+    match row {
+        Row::Unreadable(_) => of("unreadable", "", "", None, None),
+        Row::Host(host, _) => of("host", "", "", None, Some(host)),
+        Row::HostAlerts(host, severity, _) => {
+            of("host_alerts", "", "", text(severity.as_str()), Some(host))
+        }
+        Row::Description(server, tool, hash, _) => {
+            of("description", server, tool, hash.shown(), None)
+        }
+        Row::Change(server, tool, hash, _, _) => of("change", server, tool, hash.shown(), None),
+        Row::Decided(server, tool, host, hash, _) => {
+            of("decided", server, tool, hash.shown(), Some(host))
+        }
+        Row::Decision(decision) => of(
+            "decision",
+            decision.server,
+            decision.item,
+            text(decision.decision),
+            Some(&decision.machine),
+        ),
+        // These have tables of their own.
+        Row::HostServer(..)
+        | Row::Server(..)
+        | Row::Fingerprint(..)
+        | Row::Version(..)
+        | Row::Tool(..)
+        | Row::Event(..) => of("", "", "", None, None),
+        Row::Finding(finding, host, _) => of(
+            "finding",
+            finding.server,
+            finding.tool.unwrap_or_default(),
+            text(finding.category.unwrap_or(finding.event)),
+            Some(host),
+        ),
+    }
+}
