@@ -21,6 +21,9 @@ const PAPERS: [&str; 3] = ["README.md", "SECURITY.md", "CHANGELOG.md"];
 /// The chapters.
 const CHAPTERS: &str = "mcpinspectd/docs";
 
+/// Examples of how a fleet's events are shipped.
+const EXAMPLES: &str = "packaging/fleet";
+
 /// Writes the manual below `root`.
 pub(super) fn stage(root: &Path) -> Result<()> {
     let places = places()?;
@@ -56,6 +59,11 @@ fn places() -> Result<BTreeMap<PathBuf, PathBuf>> {
                 places.insert(from, to);
             }
         }
+    }
+    for path in files::listed(&root.join(EXAMPLES))? {
+        let from = path.strip_prefix(&root)?.to_owned();
+        let to = Path::new("fleet").join(from.strip_prefix(EXAMPLES)?);
+        places.insert(from, to);
     }
     Ok(places)
 }

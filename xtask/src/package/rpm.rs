@@ -77,6 +77,7 @@ fn listing(files: &[PathBuf]) -> String {
         "/usr/share/doc/mcpinspectd/docs",
         "/usr/share/doc/mcpinspectd/docs/pictures",
         "/usr/share/doc/mcpinspectd/docs/policies",
+        "/usr/share/doc/mcpinspectd/fleet",
         "/usr/share/licenses/mcpinspectd",
     ] {
         let _ = writeln!(list, "%dir {directory}");
