@@ -106,6 +106,10 @@ pub struct Digest {
     pub alerts: BTreeSet<(Severity, Timestamp, String, String)>,
     /// How many alerts there are.
     pub alert_count: u64,
+    /// Hosts by how many alerts they have, the least first, and how many of them a day.
+    pub alerting: BTreeSet<(u64, String, u64)>,
+    /// How many hosts have alerts.
+    pub alerting_count: u64,
     server: Option<Server>,
     max: usize,
 }
@@ -126,6 +130,8 @@ impl Digest {
             decisions: First::new(max),
             alerts: BTreeSet::new(),
             alert_count: 0,
+            alerting: BTreeSet::new(),
+            alerting_count: 0,
             server: None,
             max,
         }
@@ -134,6 +140,15 @@ impl Digest {
 
 impl Output for Digest {
     fn host(&mut self, host: HostReport) -> io::Result<()> {
+        let alerts = host.alerts.values().sum();
+        if alerts > 0 {
+            self.alerting_count += 1;
+            self.alerting
+                .insert((alerts, host.host.clone(), host.alerts_per_day));
+            if self.alerting.len() > self.max {
+                self.alerting.pop_first();
+            }
+        }
         if host.wants_a_look() {
             self.conspicuous.add(host.clone());
         }
@@ -143,6 +158,9 @@ impl Output for Digest {
 
     fn server(&mut self, mut head: ServerReport) -> io::Result<()> {
         head.hosts.truncate(NAMED);
+        for version in &mut head.versions {
+            version.hosts.truncate(NAMED);
+        }
         if head.is_new {
             self.new_servers.add(head.clone());
         }

@@ -50,7 +50,10 @@ pub(super) fn servers(digest: &Digest, out: &mut String) {
         let head = &server.head;
         let versions = head.versions.iter();
         let versions: Vec<String> = versions
-            .map(|version| format!("{} on {}", version.version, version.host_count))
+            .map(|version| {
+                let hosts = named(&version.hosts, version.host_count);
+                format!("{} on {hosts}", version.version)
+            })
             .collect();
         put!(
             out,
@@ -150,6 +153,17 @@ pub(super) fn alerts(digest: &Digest, summary: &Summary, out: &mut String) {
             "<p class=\"note\">… and {more} more; --json has them</p>\n"
         );
     }
+    out.push_str(
+        "<h3>By host</h3>\n<table><tr><th>host</th><th>times</th><th>a day</th></tr>\n",
+    );
+    for (count, host, per_day) in digest.alerting.iter().rev() {
+        put!(
+            out,
+            "<tr><td>{}</td><td>{count}</td><td>{per_day}</td></tr>\n",
+            Text(host)
+        );
+    }
+    out.push_str("</table>\n");
     findings("By kind", &summary.findings, out);
     if !summary.secrets.is_empty() {
         findings("Secrets that were seen", &summary.secrets, out);

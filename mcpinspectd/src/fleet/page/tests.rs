@@ -26,6 +26,7 @@ fn host(name: &str, state: State) -> HostReport {
         last_event: Some(NOW),
         servers: 1,
         alerts: BTreeMap::new(),
+        alerts_per_day: 0,
         lost: Lost::default(),
         forged: 0,
     }

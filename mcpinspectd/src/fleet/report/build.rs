@@ -94,6 +94,7 @@ pub fn report<S: RowSource>(
             ..Summary::default()
         },
         host: None,
+        alerts: None,
         server: None,
         finding: None,
         frequent: BTreeSet::new(),
@@ -114,6 +115,8 @@ struct Builder<'a, O> {
     out: &'a mut O,
     summary: Summary,
     host: Option<HostReport>,
+    /// When the first and the last alert on it was.
+    alerts: Option<Sight>,
     server: Option<ServerBuilder>,
     finding: Option<FindingReport>,
     frequent: BTreeSet<Ranked>,
@@ -130,7 +133,7 @@ struct ServerBuilder {
     host_count: u64,
     hosts: Vec<Machine>,
     fingerprints: Vec<String>,
-    versions: Vec<Version>,
+    versions: Vec<(Version, Vec<Machine>)>,
     /// Whether its head was reported.
     is_open: bool,
     is_approved: bool,
@@ -156,6 +159,9 @@ impl<O: Output> Builder<'_, O> {
                 let id = machine.to_string();
                 if let Some(host) = self.host.as_mut().filter(|host| host.machine_id == id) {
                     host.alerts.insert(severity, sight.count);
+                    self.alerts
+                        .get_or_insert(Sight { count: 0, ..sight })
+                        .and(sight);
                 }
             }
             Row::Server(name, machine, sight) => {
@@ -168,20 +174,29 @@ impl<O: Output> Builder<'_, O> {
                     known.push(fingerprint.to_owned());
                 }
             }
-            Row::Version(name, version, _, sight) => {
+            Row::Version(name, version, machine, sight) => {
+                let list_max = self.settings.list_max;
                 let known = &mut self.at_server(name)?.versions;
                 let has_room = known.len() < WAYS_MAX;
                 match known.last_mut() {
-                    Some(last) if last.version == version => {
+                    Some((last, hosts)) if last.version == version => {
                         last.host_count += 1;
                         last.last_seen = last.last_seen.max(sight.last);
+                        if hosts.len() < list_max {
+                            hosts.push(machine);
+                        }
                     }
                     _ if !has_room => {}
-                    _ => known.push(Version {
-                        version: version.to_owned(),
-                        host_count: 1,
-                        last_seen: sight.last,
-                    }),
+                    _ => {
+                        let version = Version {
+                            version: version.to_owned(),
+                            host_count: 1,
+                            hosts: Vec::new(),
+                            last_seen: sight.last,
+                        };
+                        let hosts = [machine].into_iter().take(list_max);
+                        known.push((version, hosts.collect()));
+                    }
                 }
             }
             Row::Description(server, tool, definition, told) => {
@@ -228,15 +243,18 @@ impl<O: Output> Builder<'_, O> {
             last_event: host.last_event,
             servers: 0,
             alerts: BTreeMap::new(),
+            alerts_per_day: 0,
             lost: host.lost,
             forged: host.forged,
         }
     }
 
     fn end_host(&mut self) -> io::Result<()> {
-        let Some(host) = self.host.take() else {
+        let alerts = self.alerts.take();
+        let Some(mut host) = self.host.take() else {
             return Ok(());
         };
+        host.alerts_per_day = alerts.map_or(0, per_day);
         self.summary.wants_a_look |= host.wants_a_look();
         self.out.host(host)
     }
@@ -277,12 +295,17 @@ impl<O: Output> Builder<'_, O> {
         };
         server.is_open = true;
         let (first_seen, first) = server.first.unwrap_or_default();
+        let versions = std::mem::take(&mut server.versions).into_iter();
+        let versions = versions.map(|(version, hosts)| Version {
+            hosts: self.names.names(&hosts),
+            ..version
+        });
         let report = ServerReport {
             server: server.name.clone(),
             host_count: server.host_count,
             hosts: self.names.names(&server.hosts),
             fingerprints: std::mem::take(&mut server.fingerprints),
-            versions: std::mem::take(&mut server.versions),
+            versions: versions.collect(),
             first_seen,
             first_host: self.names.name(first),
             is_new: first_seen >= self.new,
@@ -364,6 +387,7 @@ impl<O: Output> Builder<'_, O> {
             time: sight.last,
             first: sight.first,
             count: sight.count,
+            per_day: per_day(sight),
             host: self.names.name(machine),
             what,
         })
@@ -409,12 +433,17 @@ fn keep(best: &mut BTreeSet<Ranked>, one: Ranked) {
     }
 }
 
+/// How often a day something was seen, from the first to the last time.
+fn per_day(sight: Sight) -> u64 {
+    sight.count / (sight.last.nanos_since(sight.first) / DAY + 1)
+}
+
 fn listed(best: BTreeSet<Ranked>) -> Vec<FindingReport> {
     let best = best.into_iter().rev();
     best.map(|(_, count, host_count, what, first, last)| FindingReport {
         count,
         host_count,
-        per_day: count / (last.nanos_since(first) / DAY + 1),
+        per_day: per_day(Sight { first, last, count }),
         first,
         last,
         what,

@@ -54,6 +54,8 @@ pub struct HostReport {
     pub servers: u64,
     /// Alerts there, by severity.
     pub alerts: BTreeMap<Severity, u64>,
+    /// How many of them there were a day, from the first to the last.
+    pub alerts_per_day: u64,
     /// Gaps in its record.
     pub lost: Lost,
     /// Entries that claim to be the daemon's but were not written by root.
@@ -158,6 +160,8 @@ pub struct Version {
     pub version: String,
     /// On how many hosts it was seen.
     pub host_count: u64,
+    /// Those hosts.
+    pub hosts: Vec<String>,
     /// When it was last seen.
     pub last_seen: Timestamp,
 }
@@ -217,6 +221,8 @@ pub struct AlertReport {
     pub first: Timestamp,
     /// How many there were.
     pub count: u64,
+    /// How many there were a day, from the first to the last.
+    pub per_day: u64,
     /// Where.
     pub host: String,
     /// What.

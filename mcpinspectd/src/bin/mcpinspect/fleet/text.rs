@@ -199,10 +199,13 @@ impl Text {
                 .versions
                 .iter()
                 .take(NAMED)
-                .map(|version| format!("{} on {}", version.version, version.host_count))
+                .map(|version| {
+                    let hosts = named(&version.hosts, version.host_count);
+                    format!("{} on {hosts}", version.version)
+                })
                 .collect();
             if !versions.is_empty() {
-                line.push_str(&format!("; versions: {}", versions.join(", ")));
+                line.push_str(&format!("; versions: {}", versions.join("; ")));
             }
             writeln!(out, "{} on {line}", head.server)?;
             if server.tool_count > 0 {
@@ -300,11 +303,27 @@ impl Text {
         if more > 0 {
             writeln!(out, "… and {more} more; --json has them")?;
         }
+        self.alerting(out, paint)?;
         findings(out, "ALERTS BY KIND", &summary.findings, paint)?;
         if !summary.secrets.is_empty() {
             findings(out, "SECRETS SEEN", &summary.secrets, paint)?;
         }
         Ok(())
+    }
+
+    fn alerting(&self, out: &mut dyn Write, paint: &Paint) -> io::Result<()> {
+        writeln!(out)?;
+        aligned(out, |out| {
+            paint.head(out, "ALERTS BY HOST\tCOUNT\tA DAY")?;
+            for (count, host, per_day) in self.0.alerting.iter().rev() {
+                writeln!(out, "{host}\t{count}\t{per_day}")?;
+            }
+            Ok(())
+        })?;
+        match self.0.alerting_count - self.0.alerting.len() as u64 {
+            0 => Ok(()),
+            more => writeln!(out, "… and {more} more; --json has them"),
+        }
     }
 }
 
