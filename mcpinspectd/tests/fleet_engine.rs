@@ -414,6 +414,58 @@ fn equality(server: &ClickHouse, collections: u64) {
     }
 }
 
+/// A server and a tool that do not fit in memory at once are asked for in parts, and line by line.
+fn large(server: &ClickHouse) {
+    let place = Place::new(server, "large");
+    let file = [place.path("journal")];
+    let mut text = String::new();
+    let mut line = |host: u64, event: &str, server: &str, tool: &str, number: u64| {
+        let hash = match number % 7 {
+            0 => format!("v{number}"),
+            _ => format!("{number:064x}"),
+        };
+        let entry = json!({"_HOSTNAME": format!("host{host}"), "_MACHINE_ID": format!("{host:032x}"), "_UID": "0",
+            "__REALTIME_TIMESTAMP": (START + (number * 31 + host * 7) % 9_000 * 1_000_000).to_string(),
+            "MCPINSPECT_EVENT": event, "MCPINSPECT_SERVER": server, "MCPINSPECT_TOOL": tool, "MCPINSPECT_HASH": hash,
+            "MCPINSPECT_FINGERPRINT": "f", "MCPINSPECT_DECISION": "approve",
+            "MCPINSPECT_JSON": json!({"server_info": {"version": format!("{number}")}}).to_string()});
+        text.push_str(&format!("{entry}\n"));
+    };
+    for host in 0..300 {
+        for number in 0..30 {
+            line(host, "mcp_tool_seen", "many", "definitions", number);
+            line(host, "mcp_session_identified", "many", "", number);
+            line(host, "mcp_tool_seen", "tools", &format!("tool{number}"), 5);
+        }
+        line(host, "mcp_tool_seen", "a", "read", 1);
+        line(host, "mcp_tool_seen", "z", "read", 1);
+        line(host, "mcp_session_started", "many", "", 1);
+        if host % 3 == 0 {
+            line(host, "mcp_policy", "many", "definitions", host % 30);
+        }
+    }
+    std::fs::write(&file[0], text).unwrap();
+    place.load(&file);
+    let expected = report(&[file[0].to_str().unwrap()]);
+    let servers = expected["servers"].as_array().unwrap();
+    assert_eq!(servers.len(), 4);
+    assert!(servers.iter().all(|server| server["host_count"] == 300));
+    for memory in ["--memory=1", "--memory=144"] {
+        let loaded = report(&["--clickhouse", &place.url, memory]);
+        assert!(loaded == expected, "{memory}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_in_memory_is_asked_for_in_parts() {
+    large(&ClickHouse::start());
+}
+
+#[test]
+fn a_current_engine_is_asked_in_parts() {
+    large(&ClickHouse::current());
+}
+
 /// Each event is one line, however often it was sent, and months go when they are old.
 fn events(server: &ClickHouse) {
     let place = Place::new(server, "events");
@@ -559,7 +611,7 @@ fn migration(server: &ClickHouse) {
         let made = fleet(&["schema", "--clickhouse", &url]);
         assert!(made.status.success(), "{made:?}");
     }
-    let rows = server.ask("SELECT tool, hash, machine, toUInt32(first_seen), toUInt32(last_seen) FROM old.definitions ORDER BY tool");
+    let rows = server.ask("SELECT tool, hash, host_id, toUInt32(first_seen), toUInt32(last_seen) FROM old.definitions ORDER BY tool");
     assert_eq!(
         rows,
         format!(

@@ -31,7 +31,7 @@ impl fmt::Debug for EngineRows<'_> {
     }
 }
 
-/// Asks for rows.
+/// Asks for rows, which may take so many bytes of memory.
 ///
 /// # Errors
 /// See [`EngineError`].
@@ -39,6 +39,7 @@ pub fn rows<'a, E: Engine>(
     engine: &'a E,
     database: &'a Database,
     part: Part,
+    memory: usize,
 ) -> Result<EngineRows<'a>, EngineError>
 where
     E::Answer: 'a,
@@ -46,7 +47,7 @@ where
     let mut parts: Vec<Box<dyn Sorted + 'a>> = vec![Box::new(Facts::ask(engine, database, part)?)];
     if part == Part::All {
         parts.push(Box::new(Inventory::ask(engine, database)?));
-        parts.push(Box::new(Sighted::ask(engine, database)?));
+        parts.push(Box::new(Sighted::ask(engine, database, memory)?));
     }
     for part in &mut parts {
         part.advance()?;

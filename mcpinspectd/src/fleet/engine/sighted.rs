@@ -17,8 +17,8 @@ use super::sorted::{BLOCK, Sorted, broken};
 use super::{Engine, EngineError};
 use crate::model::Timestamp;
 
-/// Rows in one answer with lists.
-const ROWS_MAX: u64 = 1 << 20;
+/// What a row costs while it is sorted, in bytes, with room for rows that come more than once.
+const ROW_COST: usize = 128;
 /// Longest list that is taken for one: rows that were not merged yet come more than once.
 const LIST_MAX: usize = 1 << 24;
 /// Sorts behind every name: the answer is complete.
@@ -58,6 +58,8 @@ struct Line {
 pub struct Sighted<'a, E: Engine> {
     engine: &'a E,
     database: &'a Database,
+    /// Rows in one answer with lists.
+    rows_max: u64,
     spans: VecDeque<Span>,
     answer: Option<Answer<E::Answer>>,
     /// What is known of one tool.
@@ -71,19 +73,22 @@ pub struct Sighted<'a, E: Engine> {
 }
 
 impl<'a, E: Engine> Sighted<'a, E> {
-    /// Asks how many there are.
+    /// Asks how many there are, to take them in so many bytes of memory.
     ///
     /// # Errors
     /// See [`EngineError`].
-    pub fn ask(engine: &'a E, database: &'a Database) -> Result<Self, EngineError> {
+    pub fn ask(engine: &'a E, database: &'a Database, memory: usize) -> Result<Self, EngineError> {
+        let rows_max = (memory / ROW_COST) as u64;
         let counts = Counts::ask(engine, database, "server", "")?;
-        let spans = spans(counts)?.into_iter().map(|span| match span {
-            (from, _, false) => Span::Server(from),
-            (from, to, true) => Span::Servers(from, to),
+        let ranges = ranges(counts, rows_max)?.into_iter();
+        let spans = ranges.map(|range| match range.rows <= rows_max {
+            false => Span::Server(range.from),
+            true => Span::Servers(range.from, range.to),
         });
         Ok(Self {
             engine,
             database,
+            rows_max,
             spans: spans.collect(),
             answer: None,
             before: Vec::new(),
@@ -152,11 +157,11 @@ impl<'a, E: Engine> Sighted<'a, E> {
         for part in 0..=3 {
             let wanted = format!("WHERE server = {} AND part = {part}", literal(server));
             let counts = Counts::ask(self.engine, self.database, "tool", &wanted)?;
-            for (from, to, fits) in spans(counts)? {
+            for range in ranges(counts, self.rows_max)? {
                 let server = server.to_vec();
-                parts.push(match fits {
-                    true => Span::Tools(server, part, from, to),
-                    false => Span::Lines(server, part, from),
+                parts.push(match range.rows <= self.rows_max {
+                    true => Span::Tools(server, part, range.from, range.to),
+                    false => Span::Lines(server, part, range.from),
                 });
             }
         }
@@ -322,22 +327,29 @@ impl<R: Read> Counts<R> {
     }
 }
 
-/// Neighbours that fit in one answer together, and those that do not fit even alone.
-fn spans<R: Read>(mut counts: Counts<R>) -> io::Result<Vec<(Vec<u8>, Vec<u8>, bool)>> {
-    let mut spans: Vec<(Vec<u8>, Vec<u8>, u64)> = Vec::new();
+/// Neighbours that fit in one answer together, or one that does not fit even alone.
+struct Range {
+    from: Vec<u8>,
+    to: Vec<u8>,
+    rows: u64,
+}
+
+fn ranges<R: Read>(mut counts: Counts<R>, rows_max: u64) -> io::Result<Vec<Range>> {
+    let mut ranges: Vec<Range> = Vec::new();
     while let Some((name, rows)) = counts.next()? {
-        match spans.last_mut() {
-            Some((_, to, sum)) if sum.saturating_add(rows) <= ROWS_MAX => {
-                *to = name;
-                *sum += rows;
+        match ranges.last_mut() {
+            Some(last) if last.rows.saturating_add(rows) <= rows_max => {
+                last.to = name;
+                last.rows += rows;
             }
-            _ => spans.push((name.clone(), name, rows)),
+            _ => ranges.push(Range {
+                from: name.clone(),
+                to: name,
+                rows,
+            }),
         }
     }
-    let spans = spans.into_iter();
-    Ok(spans
-        .map(|(from, to, rows)| (from, to, rows <= ROWS_MAX))
-        .collect())
+    Ok(ranges)
 }
 
 /// Reads the lists of hosts and times of one thing.

@@ -153,9 +153,7 @@ pub(super) fn alerts(digest: &Digest, summary: &Summary, out: &mut String) {
             "<p class=\"note\">… and {more} more; --json has them</p>\n"
         );
     }
-    out.push_str(
-        "<h3>By host</h3>\n<table><tr><th>host</th><th>times</th><th>a day</th></tr>\n",
-    );
+    out.push_str("<h3>By host</h3>\n<table><tr><th>host</th><th>times</th><th>a day</th></tr>\n");
     for (count, host, per_day) in digest.alerting.iter().rev() {
         put!(
             out,

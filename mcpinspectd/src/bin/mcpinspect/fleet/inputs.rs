@@ -44,6 +44,11 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// Bytes that rows may take.
+    pub fn memory(&self) -> usize {
+        (self.memory as usize) << 20
+    }
+
     /// Reads: what is new since `state`, where there is one, and of journals what is new since `since`. With
     /// `events`, each event is a row too.
     pub fn collect(
@@ -59,7 +64,7 @@ impl Reading {
             "--state needs inputs that can be read on from where they were; write standard input to a file"
         );
         let mut options = Options {
-            memory: (self.memory as usize) << 20,
+            memory: self.memory(),
             since: since.map(str::to_owned),
             events,
             certified: self.certified,

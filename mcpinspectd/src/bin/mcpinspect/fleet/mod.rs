@@ -157,7 +157,7 @@ impl FleetCommand {
             let mut parts = [Part::Hosts, Part::All].into_iter();
             let open = || {
                 let part = parts.next().unwrap_or(Part::All);
-                ask::rows(&server, &database, part).map_err(io::Error::other)
+                ask::rows(&server, &database, part, self.reading.memory()).map_err(io::Error::other)
             };
             return self.report(open, &settings, true);
         }
