@@ -346,7 +346,7 @@ fn definitions() {
         count,
         judged(&pages),
         "definitions/s",
-        Some(50_000.0),
+        Some(20_000.0),
     );
     told(
         "with hashes and pins on disk",
@@ -401,7 +401,7 @@ fn messages() {
         lines.len() as f64,
         took,
         "messages/s",
-        Some(10_000.0),
+        Some(50_000.0),
     );
 }
 

@@ -9,6 +9,7 @@
 //! - `questions`: what a person is asked first
 
 mod frame;
+mod judge;
 mod questions;
 
 use std::borrow::Cow;

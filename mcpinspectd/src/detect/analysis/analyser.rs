@@ -14,8 +14,8 @@ use crate::detect::category::Category;
 use crate::detect::cross_server::{ToolProfile, similarities};
 use crate::detect::json::Json;
 use crate::detect::matching::{KnownNames, Matcher, RuleMatch};
-use crate::detect::meaning::features::words_of;
 use crate::detect::meaning::model::Model;
+use crate::detect::meaning::topic::Topic;
 use crate::detect::meaning::{self, Listener, Meaning};
 use crate::detect::probes::annotations;
 use crate::detect::rules::{Probe, RuleId, RuleSet, Suppression};
@@ -50,8 +50,8 @@ pub struct Analyser {
     keeps_sentences: bool,
     /// The sentences of the last definition of a tool, if they are kept.
     sentences: Vec<ReadSentence>,
-    /// The words that it is about.
-    topic: Vec<String>,
+    /// What its server is about.
+    topic: Topic,
 }
 
 impl Analyser {
@@ -65,7 +65,7 @@ impl Analyser {
             model: None,
             keeps_sentences: false,
             sentences: Vec::new(),
-            topic: Vec::new(),
+            topic: Topic::default(),
         }
     }
 
@@ -103,8 +103,8 @@ impl Analyser {
         &self.sentences
     }
 
-    /// The words that the last definition is about.
-    pub fn topic(&self) -> &[String] {
+    /// What the server of the last definition is about.
+    pub fn topic(&self) -> &Topic {
         &self.topic
     }
 
@@ -346,23 +346,20 @@ impl Analyser {
     }
 }
 
-/// The words of the names of a tool and of its neighbours, if these are few: a server with hundreds of tools is
-/// about everything.
-fn topic(context: AnalysisContext<'_>) -> Vec<String> {
-    let neighbours = context.tools.zip(context.server);
-    let neighbours: Vec<&str> = neighbours
-        .into_iter()
-        .flat_map(|(tools, server)| tools.names_of(server).take(NEIGHBOURS + 1))
-        .collect();
-    let neighbours = match neighbours.len() <= NEIGHBOURS {
-        true => neighbours,
-        false => Vec::new(),
+/// What a server is about by the names of a tool and of its neighbours, if these are few: a server with hundreds
+/// of tools is about everything.
+fn topic(context: AnalysisContext<'_>) -> Topic {
+    let neighbours = || {
+        let neighbours = context.tools.zip(context.server);
+        neighbours
+            .into_iter()
+            .flat_map(|(tools, server)| tools.names_of(server))
     };
-    let names = context.tool.into_iter().chain(neighbours);
-    let mut words: Vec<String> = names.flat_map(words_of).collect();
-    words.sort_unstable();
-    words.dedup();
-    words
+    let shown = match neighbours().take(NEIGHBOURS + 1).count() {
+        0..=NEIGHBOURS => NEIGHBOURS,
+        _ => 0,
+    };
+    Topic::of(context.tool.into_iter().chain(neighbours().take(shown)))
 }
 
 /// A match that has a position but no length.

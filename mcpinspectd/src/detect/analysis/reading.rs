@@ -4,6 +4,7 @@ use crate::detect::category::Part;
 use crate::detect::matching::{KnownNames, Matcher};
 use crate::detect::meaning::features::{Sentence, hash};
 use crate::detect::meaning::token::{Token, tokens};
+use crate::detect::meaning::topic::Topic;
 use crate::detect::rules::RuleSet;
 use crate::detect::text::SubjectText;
 
@@ -35,8 +36,8 @@ pub struct ReadSentence {
 }
 
 impl ReadSentence {
-    /// The sentence as the model sees it. `topic` are the words of the names of the server's tools.
-    pub fn seen<'a>(&'a self, topic: &'a [String]) -> Sentence<'a> {
+    /// The sentence as the model sees it, of a server that is about `topic`.
+    pub fn seen<'a>(&'a self, topic: &'a Topic) -> Sentence<'a> {
         Sentence {
             tokens: &self.tokens,
             aside: self.aside,
@@ -83,13 +84,21 @@ pub(super) fn sentences<'a>(
                 .then(|| parameter(&text.path(piece.path)).map(str::to_owned))
                 .flatten(),
             signs: rules.signs(seen.concepts).collect(),
-            rules: inside
-                .filter(|rule| rule.builtin)
-                .map(|rule| hash(rule.id.as_bytes()))
-                .collect(),
+            rules: distinct(
+                inside
+                    .filter(|rule| rule.builtin)
+                    .map(|rule| hash(rule.id.as_bytes()))
+                    .collect(),
+            ),
         })
     });
     read.take(SENTENCES)
+}
+
+fn distinct(mut hashes: Vec<u64>) -> Vec<u64> {
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes
 }
 
 /// The parameter that the text at `path` describes: `city` for `inputSchema.properties.city.description`.

@@ -9,13 +9,12 @@
 //! new rule does not shift the others.
 
 use super::token::{CLASSES, Class, TOKENS, Token};
+use super::topic::{Topic, for_each_word};
 
 /// How many buckets there are.
 pub const BUCKETS: usize = 1 << 17;
 /// Most signs of a sentence that are combined.
 const SIGNS: usize = 28;
-/// Beginnings of words that are compared with the tool's name, in bytes.
-const STEM: usize = 5;
 
 /// A sentence as it stands in a definition.
 #[derive(Clone, Copy, Debug)]
@@ -26,15 +25,15 @@ pub struct Sentence<'a> {
     pub aside: bool,
     /// The parameter that it describes.
     pub parameter: Option<&'a str>,
-    /// The words of the names of the server's tools, in lower case.
-    pub topic: &'a [String],
-    /// The signs in it, as hashes of their names.
+    /// What the server is about.
+    pub topic: &'a Topic,
+    /// The signs in it, as hashes of their names, each once.
     pub signs: &'a [u64],
-    /// The rules that match in it, as hashes of their ids.
+    /// The rules that match in it, as hashes of their ids, each once.
     pub rules: &'a [u64],
 }
 
-/// The features of a sentence by kind: buckets, ascending and without repeats.
+/// The features of a sentence by kind, as buckets. None counts twice, but for those that share a bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// Sequences of words, and parts of words.
@@ -60,13 +59,16 @@ fn extend(hash: u64, bytes: &[u8]) -> u64 {
 
 /// The bucket of a feature of some kind.
 fn bucket(kind: u8, feature: u64) -> u32 {
-    let hash = extend(extend(SEED, &[kind]), &feature.to_le_bytes());
-    // The low bits of this hash are its weakest.
-    ((hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32 % BUCKETS as u32
+    // Mixed until every bit of the feature has its say in the highest ones.
+    let mut hash = feature ^ u64::from(kind).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    (hash >> 40) as u32 % BUCKETS as u32
 }
 
 fn pair(a: u64, b: u64) -> u64 {
-    extend(a, &b.to_le_bytes())
+    let hash = (a.rotate_left(25) ^ b).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^ (hash >> 32)
 }
 
 /// The features of a sentence.
@@ -81,9 +83,8 @@ pub fn features(sentence: &Sentence<'_>) -> Features {
         out.shape.extend(others.map(|b| bucket(21, a << 8 | b)));
     }
     if let Some(name) = sentence.parameter {
-        let words = words_of(name);
-        out.shape
-            .extend(words.iter().map(|word| bucket(22, hash(word.as_bytes()))));
+        let shape = &mut out.shape;
+        for_each_word(name, |word| shape.push(bucket(22, hash(word.as_bytes()))));
     }
     let signs = &sentence.signs[..sentence.signs.len().min(SIGNS)];
     for (index, a) in signs.iter().enumerate() {
@@ -96,10 +97,9 @@ pub fn features(sentence: &Sentence<'_>) -> Features {
     }
     out.signs
         .extend(sentence.rules.iter().map(|rule| bucket(32, *rule)));
-    for list in [&mut out.words, &mut out.shape, &mut out.signs] {
-        list.sort_unstable();
-        list.dedup();
-    }
+    // Words repeat; flags, signs and rules do not.
+    out.words.sort_unstable();
+    out.words.dedup();
     out
 }
 
@@ -154,13 +154,14 @@ fn parts(tokens: &[Token], out: &mut Vec<u32>) {
         letters.extend(token.text.chars());
         letters.push('$');
         let shortest = if token.text.is_ascii() { 4 } else { 3 };
-        for length in shortest..=5 {
-            out.extend(letters.windows(length).map(|part| {
-                let part = part.iter().fold(SEED, |hash, letter| {
-                    extend(hash, &u32::from(*letter).to_le_bytes())
-                });
-                bucket(6, part)
-            }));
+        for start in 0..letters.len() {
+            let mut part = SEED;
+            for (length, letter) in (1..=5).zip(&letters[start..]) {
+                part = pair(part, u64::from(*letter));
+                if length >= shortest {
+                    out.push(bucket(6, part));
+                }
+            }
         }
     }
 }
@@ -187,37 +188,12 @@ fn flags(sentence: &Sentence<'_>) -> Vec<u64> {
         _ => 74,
     });
     // How much of it is about what the server is about.
-    let stems: Vec<&str> = sentence.topic.iter().map(|word| stem(word)).collect();
     let words = tokens.iter().filter(|token| token.class == Class::Word);
     let about = words
-        .filter(|token| stems.contains(&stem(&token.text)))
+        .filter(|token| sentence.topic.has(&token.text))
         .take(3)
         .count();
     flags.push(80 + about as u64);
     flags.extend(tokens.first().map(|first| 90 + first.class as u64));
     flags
-}
-
-/// The beginning of a word.
-fn stem(word: &str) -> &str {
-    &word[..word.floor_char_boundary(STEM)]
-}
-
-/// The words of a name of more than two letters, in lower case.
-pub fn words_of(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut lower = false;
-    for letter in name.chars().take(96) {
-        if !letter.is_alphanumeric() || (letter.is_uppercase() && lower) {
-            words.push(String::new());
-        }
-        lower = letter.is_lowercase();
-        if letter.is_alphanumeric()
-            && let Some(word) = words.last_mut()
-        {
-            word.extend(letter.to_lowercase());
-        }
-    }
-    words.retain(|word| word.len() > 2);
-    words
 }

@@ -5,6 +5,9 @@
 //! terse English is not taken for it. So there has to be evidence of another language: its script, or several of
 //! its commonest words and hardly any English ones.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::token::{Class, Token};
 
 /// From how many common words of another language on it may be that one.
@@ -73,6 +76,20 @@ const OTHERS: [&[&str]; 12] = [
     ],
 ];
 
+/// Whether a common word is English, and the other languages that have it, as indices into [`OTHERS`].
+static COMMON: LazyLock<HashMap<&str, (bool, Vec<usize>)>> = LazyLock::new(|| {
+    let mut common: HashMap<&str, (bool, Vec<usize>)> = HashMap::new();
+    for word in ENGLISH {
+        common.entry(word).or_default().0 = true;
+    }
+    for (language, words) in OTHERS.iter().enumerate() {
+        for word in *words {
+            common.entry(word).or_default().1.push(language);
+        }
+    }
+    common
+});
+
 /// Counts the words of a text by what they say about its language.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Words {
@@ -94,9 +111,11 @@ impl Words {
             // Latin letters with all their marks end here.
             self.other_script +=
                 usize::from(text.starts_with(|c: char| c > '\u{2ff}' && c.is_alphabetic()));
-            self.english += usize::from(ENGLISH.contains(&text));
-            for (count, words) in self.others.iter_mut().zip(OTHERS) {
-                *count += usize::from(words.contains(&text));
+            if let Some((english, others)) = COMMON.get(text) {
+                self.english += usize::from(*english);
+                others
+                    .iter()
+                    .for_each(|language| self.others[*language] += 1);
             }
         }
     }

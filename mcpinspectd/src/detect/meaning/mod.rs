@@ -8,6 +8,7 @@
 //!
 //! - [`token`]: words, and what takes the place of a word
 //! - [`features`](mod@features): what of a sentence counts
+//! - [`topic`]: what the server is about
 //! - [`model`]: the weights
 //! - [`act`]: what may be asked
 //! - [`language`]: whether it is English
@@ -19,6 +20,7 @@ pub mod features;
 pub mod language;
 pub mod model;
 pub mod token;
+pub mod topic;
 
 use std::sync::LazyLock;
 

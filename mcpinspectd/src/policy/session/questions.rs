@@ -5,7 +5,7 @@
 //! answers before it judges.
 
 use super::Session;
-use super::frame::{Judge, Member};
+use super::judge::{Judge, Member};
 use crate::mcp::message::{self, Message, Parsed, Payload};
 use crate::mcp::{json, view};
 use crate::model::{Direction, Timestamp};
