@@ -167,6 +167,17 @@ impl Container {
         command
     }
 
+    /// A program of this machine's in the container's network.
+    pub fn command_beside(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "nsenter", "--target"])
+            .arg(self.leader.to_string())
+            .args(["--net", "--"])
+            .arg(program);
+        command
+    }
+
     /// A shell command's output, which has to succeed.
     pub fn shell(&self, line: &str) -> Result<String> {
         let (success, out, error) = self.try_shell(line)?;

@@ -2,6 +2,7 @@
 //! system bus, and taken away again.
 
 mod access;
+mod chapter;
 mod contain;
 mod fleet;
 mod privileges;

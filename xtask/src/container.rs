@@ -14,8 +14,7 @@ use crate::shell::{self, say};
 const RELEASE: &str = "bookworm";
 
 /// What a small server installation has, and the standard tools that ship journals.
-const PACKAGES: &str =
-    "systemd,systemd-sysv,dbus,polkitd,libpam-systemd,systemd-journal-remote,rpm";
+const PACKAGES: &str = "systemd,systemd-sysv,dbus,polkitd,libpam-systemd,systemd-journal-remote,rpm,openssl,rsyslog,rsyslog-gnutls";
 
 /// Programs that create and boot it, and their Debian packages.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -59,6 +58,10 @@ pub fn install() -> Result<()> {
         )
     })?;
     anonymous(&place)?;
+    // The test that ships with it starts it.
+    let mut disable = shell::as_root("systemctl", &[])?;
+    disable.arg(format!("--root={}", place.display()));
+    shell::run(disable.args(["disable", "--quiet", "rsyslog.service"]))?;
     fs::write(stamp, PACKAGES)?;
     Ok(())
 }
