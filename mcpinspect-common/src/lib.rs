@@ -12,6 +12,7 @@ mod record;
 mod stats;
 mod survey;
 mod syscall;
+mod tls;
 
 pub use connection::{
     CONNECTION_BUDGET, CONNECTION_POST_BUDGET, CONNECTIONS_SHARE, ConnectionReport, LEFT_ALONE_MAX,
@@ -31,6 +32,7 @@ pub use record::{EndpointReport, RecordFlags, RecordHeader, RecordKind};
 pub use stats::Stat;
 pub use survey::SurveyRow;
 pub use syscall::Operation;
+pub use tls::{TlsEntry, TlsExit, TlsNews, tls_scope};
 
 #[cfg(feature = "user")]
 mod pod {

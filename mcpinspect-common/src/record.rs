@@ -22,8 +22,7 @@ pub enum RecordKind {
     /// [`crate::ConnectionReport`]; `end`: where its first bytes crossed; `aux`: the real user id of the
     /// process.
     Connected = 7,
-    /// A process that may speak TLS has a library for it, or may have one by now; `aux`: 1 if it has begun a
-    /// TLS connection.
+    /// Something about a process and TLS; `aux`: a [`crate::TlsNews`].
     Library = 8,
 }
 

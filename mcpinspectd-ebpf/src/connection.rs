@@ -322,6 +322,7 @@ fn look_at(look: &Look) -> bool {
             socket: Socket {
                 ino: look.ino,
                 inode: look.inode,
+                greeted: 0,
             },
             end: look.end as u32,
             address: look.address,

@@ -2,7 +2,7 @@
 //!
 //! Cost to other processes:
 //! - fork: two reads, and two array look-ups unless the child is a thread;
-//! - exec: one array look-up, and up to ten reads for each of descriptors 0 and 1. If one is a pipe or a socket, the probe
+//! - exec: one array look-up, what [`crate::tls_library`] says, and up to ten reads for each of descriptors 0 and 1. If one is a pipe or a socket, the probe
 //!   also marks the process and up to eight ancestors, sums up the unread bytes, and writes one
 //!   record (see [`crate::program`]);
 //! - exit of a thread: one read and one array look-up.
@@ -23,7 +23,7 @@ use crate::{
     kernel::{Access as _, Probed, probe},
     offsets::*,
     program::{self, Program},
-    tracked,
+    tls_library, tracked,
 };
 
 /// Ancestors to mark at an exec: a launcher such as `npx` puts three processes between a client and
@@ -56,6 +56,7 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64, binprm: u64) {
         return;
     }
     connection::on_exec(task, tgid(task));
+    tls_library::executed(task);
     let mut stdio = Stdio {
         files: [
             descriptor::file::<Probed>(task, 0),

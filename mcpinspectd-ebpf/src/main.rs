@@ -16,10 +16,10 @@
 //!       │            ├─▶ connection ─▶ endpoint, http_head, tls_library, tls_pairing
 //!       │            ├─▶ blind_spot ─┬─▶ ledger ─▶ watch ─▶ descriptor
 //!       │            └─▶ copy ───────┴─▶ emit
-//!       ├─▶ lifecycle ─┬─▶ endpoint ─▶ descriptor, ledger
+//!       ├─▶ lifecycle ─┬─▶ endpoint ─▶ descriptor, ledger; tls_library
 //!       │              ├─▶ program ─▶ emit
 //!       ├─▶ iterator ──┘
-//!       ├─▶ tls ─┬─────▶ connection, http_head, tls_pairing
+//!       ├─▶ tls ─┬─────▶ connection, http_head, tls_library, tls_pairing
 //!       │        └─▶ tls_copy ─▶ copy, tls_place
 //!       └─▶ survey ────▶ descriptor
 //! ```
@@ -156,54 +156,31 @@ macro_rules! compat_wrappers {
 
 compat_wrappers!(exit_compat_read, exit_compat_write);
 
-/// A TLS library is called to move bytes, and will return how many.
+/// A function of a TLS library is called. The cookie of the place tells which kind it is.
 #[uprobe]
-pub fn tls_entry(ctx: ProbeContext) -> u32 {
+pub fn tls_enter(ctx: ProbeContext) -> u32 {
     tls::on_entry(&ctx);
-    0
-}
-
-/// The same for a function that writes the number where its fourth argument says.
-#[uprobe]
-pub fn tls_entry_counted(ctx: ProbeContext) -> u32 {
-    tls::on_entry_counted(&ctx);
     0
 }
 
 /// It has decrypted bytes.
 #[uretprobe]
 pub fn tls_read(ctx: RetProbeContext) -> u32 {
-    tls::on_exit(&ctx, End::Reader);
+    tls::moved(&ctx, End::Reader);
     0
 }
 
-/// It has encrypted bytes.
+/// It has encrypted bytes. Together with the one before, this is more than the verifier takes.
 #[uretprobe]
 pub fn tls_written(ctx: RetProbeContext) -> u32 {
-    tls::on_exit(&ctx, End::Writer);
+    tls::moved(&ctx, End::Writer);
     0
 }
 
-/// It returns a new object.
+/// It has made an object. The cookie of the place tells where that is.
 #[uretprobe]
-pub fn tls_new(ctx: RetProbeContext) -> u32 {
-    tls::on_new(ctx.ret::<u64>());
-    0
-}
-
-/// It returns, and has written the address of a new object where its first argument says.
-#[uretprobe]
-pub fn tls_new_at(_ctx: RetProbeContext) -> u32 {
-    tls::on_new_at();
-    0
-}
-
-/// It is called to make an object as good as new.
-#[uprobe]
-pub fn tls_clear(ctx: ProbeContext) -> u32 {
-    if let Some(object) = ctx.arg::<u64>(0) {
-        tls::on_new(object);
-    }
+pub fn tls_made(ctx: RetProbeContext) -> u32 {
+    tls::on_made(&ctx);
     0
 }
 

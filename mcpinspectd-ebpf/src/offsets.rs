@@ -105,7 +105,7 @@ offsets!(
 #[unsafe(no_mangle)]
 pub static CONNECTIONS: Global<u32> = Global::new(0);
 
-/// 1 if the plain text of TLS connections is looked at.
+/// A [`mcpinspect_common::tls_scope`].
 #[unsafe(no_mangle)]
 pub static TLS: Global<u32> = Global::new(0);
 

@@ -2,21 +2,25 @@
 //!
 //! A library is mapped a while before its first connection: user space is told as soon as a file is mapped
 //! for execution whose name begins like one of theirs. A program that has a library inside itself is noticed
-//! when it opens its first internet socket.
+//! when it opens its first internet socket, and when it is executed, once user space knows that program.
+//!
+//! A probe costs the process that meets it, so a process that meets very many of them is left alone for a
+//! while ([`calls`]): what it pays stays below some hundredth of a processor.
 //!
 //! Cost to other processes:
+//! - an exec: four reads and a look-up;
 //! - a mapping: one array look-up, and two loads; one that is for execution also about ten reads;
 //! - the first internet socket of a process: one look-up and perhaps a record;
-//! - a TLS connection that a process begins: one look-up, and for the first one a record.
+//! - a TLS connection that a process begins or accepts: one look-up, and for the first one a record.
 //!
 //! Minimum kernel version: 5.8 (`bpf_ktime_get_boot_ns`).
 
 use aya_ebpf::{
     helpers::{bpf_get_current_pid_tgid, generated::bpf_ktime_get_boot_ns},
     macros::map,
-    maps::LruHashMap,
+    maps::{HashMap, LruHashMap},
 };
-use mcpinspect_common::{EndpointKey, RecordKind};
+use mcpinspect_common::{EndpointKey, RecordKind, TlsNews, tls_scope};
 
 use crate::{
     arguments::Arguments,
@@ -31,6 +35,15 @@ const TOLD_MAX: u32 = 4096;
 const AGAIN: u64 = 1_000_000_000;
 const PROT_EXEC: u64 = 4;
 
+/// Programs with a library inside that are known.
+const PROGRAMS_MAX: u32 = 1024;
+/// Processes with probes of their own.
+const ATTACHED_MAX: u32 = 256;
+/// Calls of a library within [`PERIOD`] that a process may make.
+const CALLS_MAX: u64 = 1000;
+/// In nanoseconds.
+const PERIOD: u64 = 1_000_000_000;
+
 /// When a file was told of.
 #[map]
 static TLS_TOLD: LruHashMap<u64, u64> = LruHashMap::with_max_entries(TOLD_MAX, 0);
@@ -39,10 +52,32 @@ static TLS_TOLD: LruHashMap<u64, u64> = LruHashMap::with_max_entries(TOLD_MAX, 0
 #[map]
 static TLS_GREETED: LruHashMap<u32, u64> = LruHashMap::with_max_entries(TOLD_MAX, 0);
 
+/// Inode numbers of programs with a library inside. Another file with the same number costs a look at its
+/// process, and nothing else. User space fills it.
+#[map]
+static TLS_PROGRAMS: HashMap<u64, u8> = HashMap::with_max_entries(PROGRAMS_MAX, 0);
+
+/// By process with probes of its own: when it got the first and the last of them, in nanoseconds since boot.
+/// User space fills it.
+#[map]
+static TLS_ATTACHED: HashMap<u32, [u64; 2]> = HashMap::with_max_entries(ATTACHED_MAX, 0);
+
+/// How often a process calls its library.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Pace {
+    since: u64,
+    calls: u64,
+}
+
+/// By process. Threads may miscount each other's calls, which matters to nobody.
+#[map]
+static TLS_PACES: LruHashMap<u32, Pace> = LruHashMap::with_max_entries(TOLD_MAX, 0);
+
 /// A file was mapped.
 #[inline(always)]
 pub fn mapped<A: Access>(arguments: &Arguments) {
-    if TLS.load() == 0 || arguments.third::<A>() & PROT_EXEC == 0 {
+    if TLS.load() == tls_scope::OFF || arguments.third::<A>() & PROT_EXEC == 0 {
         return;
     }
     let fd = arguments.fifth::<A>() as u32;
@@ -57,13 +92,30 @@ pub fn mapped<A: Access>(arguments: &Arguments) {
 /// A process has opened its first internet socket.
 #[inline(always)]
 pub fn may_be_there<A: Access>() {
-    if TLS.load() == 1 {
+    if TLS.load() != tls_scope::OFF {
         let mm: u64 = A::load(A::current_task(), OFF_TASK_MM.load());
         tell(probe(mm, OFF_MM_EXE_FILE.load()));
     }
 }
 
-/// A process has begun a TLS connection. User space is told once, unless it runs another program by now.
+/// A process runs a new program.
+#[inline(always)]
+pub fn executed(task: u64) {
+    if TLS.load() != tls_scope::PROCESSES {
+        return;
+    }
+    let mm: u64 = probe(task, OFF_TASK_MM.load());
+    let file: u64 = probe(mm, OFF_MM_EXE_FILE.load());
+    let inode: u64 = probe(file, OFF_FILE_INODE.load());
+    let ino: u64 = probe(inode, OFF_INODE_INO.load());
+    // SAFETY: only the entry's presence is checked.
+    if unsafe { TLS_PROGRAMS.get(ino) }.is_some() {
+        news(TlsNews::MayBeThere);
+    }
+}
+
+/// A process has begun or accepted a TLS connection. User space is told once, unless it runs another program
+/// by now.
 #[inline(always)]
 pub fn greets() {
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
@@ -75,14 +127,58 @@ pub fn greets() {
         return;
     }
     let _ = TLS_GREETED.insert(tgid, mm, 0);
-    let mut header = emit::header(RecordKind::Library, 0, EndpointKey::default(), 0);
-    header.aux = 1;
-    emit::header_only(header);
+    news(TlsNews::Greets);
 }
 
+/// When the running process got the first and the last of its probes; zeroes if it has none of its own.
+#[inline(always)]
+pub fn attached() -> [u64; 2] {
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    // SAFETY: entries are replaced whole, and stay allocated while the program runs.
+    unsafe { TLS_ATTACHED.get(tgid) }.copied().unwrap_or([0; 2])
+}
+
+/// A process calls its library.
+#[inline(always)]
+pub fn calls() {
+    if TLS.load() != tls_scope::PROCESSES {
+        return;
+    }
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let Some(pace) = TLS_PACES.get_ptr_mut(tgid) else {
+        // SAFETY: no arguments.
+        let since = unsafe { bpf_ktime_get_boot_ns() };
+        let _ = TLS_PACES.insert(tgid, Pace { since, calls: 1 }, 0);
+        return;
+    };
+    // SAFETY: aligned words of a map entry, which stays allocated while the program runs.
+    let (since, calls) = unsafe {
+        let calls = (&raw const (*pace).calls).read_volatile().wrapping_add(1);
+        (&raw mut (*pace).calls).write_volatile(calls);
+        ((&raw const (*pace).since).read_volatile(), calls)
+    };
+    if calls < CALLS_MAX {
+        return;
+    }
+    // SAFETY: no arguments.
+    let now = unsafe { bpf_ktime_get_boot_ns() };
+    // SAFETY: as above.
+    unsafe {
+        (&raw mut (*pace).since).write_volatile(now);
+        (&raw mut (*pace).calls).write_volatile(0);
+    }
+    if now.wrapping_sub(since) < PERIOD {
+        news(TlsNews::Busy);
+    }
+}
+
+/// Tells of the running process and a file: once in a while, and where processes matter, once for each.
 #[inline(always)]
 fn tell(file: u64) {
-    let inode: u64 = probe(file, OFF_FILE_INODE.load());
+    let mut inode: u64 = probe(file, OFF_FILE_INODE.load());
+    if TLS.load() == tls_scope::PROCESSES {
+        inode ^= bpf_get_current_pid_tgid() & !0xffff_ffff;
+    }
     // SAFETY: no arguments.
     let now = unsafe { bpf_ktime_get_boot_ns() };
     // SAFETY: entries are replaced whole, and stay allocated while the program runs.
@@ -92,12 +188,14 @@ fn tell(file: u64) {
         return;
     }
     let _ = TLS_TOLD.insert(inode, now, 0);
-    emit::header_only(emit::header(
-        RecordKind::Library,
-        0,
-        EndpointKey::default(),
-        0,
-    ));
+    news(TlsNews::MayBeThere);
+}
+
+#[inline(always)]
+fn news(news: TlsNews) {
+    let mut header = emit::header(RecordKind::Library, 0, EndpointKey::default(), 0);
+    header.aux = news as u64;
+    emit::header_only(header);
 }
 
 /// Whether a file's name begins like that of a library of interest.

@@ -17,11 +17,14 @@
 use core::ffi::c_void;
 
 use aya_ebpf::{
-    helpers::{bpf_get_current_pid_tgid, generated::bpf_loop},
+    helpers::{
+        bpf_get_current_pid_tgid,
+        generated::{bpf_ktime_get_boot_ns, bpf_loop},
+    },
     macros::map,
     maps::LruHashMap,
 };
-use mcpinspect_common::End;
+use mcpinspect_common::{End, tls_scope};
 
 use crate::{
     kernel::{probe, user},
@@ -64,6 +67,8 @@ pub struct Socket {
     pub ino: u64,
     /// The address of the inode.
     pub inode: u64,
+    /// When it was greeted at, in nanoseconds since boot.
+    pub greeted: u64,
 }
 
 #[map]
@@ -98,7 +103,7 @@ pub struct Crossing {
 /// Takes note of a greeting. Returns whether its greater part is still to come.
 #[inline(always)]
 pub fn greeting(crossing: &Crossing) -> bool {
-    if TLS.load() == 0 {
+    if TLS.load() == tls_scope::OFF {
         return false;
     }
     let Crossing {
@@ -129,10 +134,10 @@ pub fn greeting(crossing: &Crossing) -> bool {
             tgid: (bpf_get_current_pid_tgid() >> 32) as u32,
             end,
         };
-        let _ = TLS_GREETINGS.insert(key, socket, 0);
-        if end == End::Writer as u32 {
-            tls_library::greets();
-        }
+        // SAFETY: no arguments.
+        let greeted = unsafe { bpf_ktime_get_boot_ns() };
+        let _ = TLS_GREETINGS.insert(key, Socket { greeted, ..socket }, 0);
+        tls_library::greets();
     }
     false
 }
@@ -150,7 +155,11 @@ pub fn socket_of(object: u64, ino: u64, is_client: bool) -> Option<Socket> {
         } else {
             End::Reader as u32
         },
-        socket: Socket { ino: 0, inode: 0 },
+        socket: Socket {
+            ino: 0,
+            inode: 0,
+            greeted: 0,
+        },
         offset: 0,
     };
     // SAFETY: entries are replaced whole, and stay allocated while the program runs.

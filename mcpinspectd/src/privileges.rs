@@ -7,8 +7,8 @@
 //!
 //! Each thread has capabilities of its own and passes them on to the threads that it starts. So call
 //! [`drop_unneeded`] when the probes are attached and before any other thread is started. One thread is
-//! started before and keeps what attaching takes ([`keep_attaching`]): TLS libraries are found while the
-//! daemon runs.
+//! started before and keeps what attaching to TLS libraries takes ([`keep_attaching`]), which since Linux 6.6
+//! is less than the others keep.
 
 use rustix::io::{self, Errno};
 use rustix::thread::{
@@ -45,13 +45,13 @@ fn kept(permitted: CapabilitySet) -> CapabilitySet {
     permitted.intersection(keep)
 }
 
-/// What the thread takes that attaches probes to TLS libraries as they appear: beside reading other processes'
-/// files, `CAP_PERFMON`, and since Linux 6.16 `CAP_SYS_ADMIN`, without which kernels no longer let anyone put a
-/// breakpoint into a program. It starts no other thread, and reads nothing that a process has written but
-/// the tables of its programs and libraries.
-const ATTACHING: CapabilitySet = CapabilitySet::SYS_PTRACE
-    .union(CapabilitySet::DAC_READ_SEARCH)
-    .union(CapabilitySet::BPF)
+/// What the thread takes that finds TLS libraries as they appear: to read other processes' lists of mapped
+/// files, and these. Since Linux 6.6, attaching a program that is loaded takes nothing.
+const LOOKING: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
+
+/// What it takes beside that where probes are attached one by one: `CAP_PERFMON`, and since Linux 6.16
+/// `CAP_SYS_ADMIN`. It reads nothing that a process has written but the tables of its programs and libraries.
+const ATTACHING: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::SYS_ADMIN);
 
@@ -65,13 +65,19 @@ pub fn drop_unneeded() -> io::Result<CapabilitySet> {
     drop_all_but(kept(permitted))
 }
 
-/// The same for the thread that attaches probes to TLS libraries, to be called by itself.
+/// The same for the thread that attaches probes to TLS libraries, to be called by itself. `is_privileged`:
+/// whether that takes privileges.
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn keep_attaching() -> io::Result<CapabilitySet> {
+pub fn keep_attaching(is_privileged: bool) -> io::Result<CapabilitySet> {
     let permitted = capabilities(None)?.permitted;
-    drop_all_but(permitted.intersection(ATTACHING))
+    let keep = if is_privileged {
+        LOOKING.union(ATTACHING)
+    } else {
+        LOOKING
+    };
+    drop_all_but(permitted.intersection(keep))
 }
 
 fn drop_all_but(keep: CapabilitySet) -> io::Result<CapabilitySet> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::busy::Busy;
@@ -12,7 +12,7 @@ use mcpinspect_tests::tap::Tap;
 use tempfile::TempDir;
 
 use crate::http::{Server, await_all, client, complete, in_order};
-use crate::{SESSION, verdict};
+use crate::{BEHIND, SESSION, verdict};
 
 /// A certificate for this machine, which signs itself.
 struct Certificate {
@@ -117,17 +117,35 @@ impl Certificate {
     }
 }
 
-/// A tap that looks into TLS, which is not the default.
-fn watching() -> Result<Tap> {
+/// A tap with `tls` set so.
+fn watching(tls: &str) -> Result<Tap> {
+    configured(&format!("[capture]\ntls = {tls}\n"))
+}
+
+/// A tap with this configuration.
+fn configured(text: &str) -> Result<Tap> {
     let folder = tempfile::tempdir()?;
     let config = folder.path().join("config.toml");
-    std::fs::write(&config, "[capture]\ntls = true\n")?;
+    std::fs::write(&config, text)?;
     Tap::start_with(&["--config", &config.to_string_lossy()])
+}
+
+/// One that looks into processes one by one.
+fn by_process() -> Result<Tap> {
+    watching("true")
+}
+
+/// One that looks into every process.
+fn machine_wide() -> Result<Tap> {
+    watching("\"machine\"")
 }
 
 /// The sessions of these clients, one after another, each in order.
 fn one_by_one(server: &Server, clients: Vec<Command>) -> Result<()> {
-    let mut tap = watching()?;
+    one_by_one_under(by_process()?, server, clients)
+}
+
+fn one_by_one_under(mut tap: Tap, server: &Server, clients: Vec<Command>) -> Result<()> {
     let mut truths = Vec::new();
     for client in clients {
         truths.push(Talk::start(client)?.finish(SESSION)?);
@@ -175,19 +193,36 @@ fn node_on_both_sides() -> Result<()> {
     one_by_one(&server, vec![client])
 }
 
+/// A client that connects a moment after it has mapped its library.
 #[test]
 fn blocking_calls() -> Result<()> {
     let certificate = Certificate::new()?;
     let server = certificate.python(&["json", "stateless"])?;
     let client = certificate.blocking_client(&server, &[5, 300_000, 2 << 20, 5])?;
-    one_by_one(&server, vec![client])
+    one_by_one_under(machine_wide()?, &server, vec![client])
 }
 
-/// So many clients at once, each with calls at once.
-fn crowd(clients: usize) -> Result<()> {
+/// The same, where it may be faster than the probes: then the server's end has all of it, and nothing says who
+/// the client was.
+#[test]
+fn blocking_calls_of_a_client_that_is_in_a_hurry() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let server = certificate.python(&["json", "stateless"])?;
+    let mut tap = by_process()?;
+    let client = certificate.blocking_client(&server, &[5, 300_000, 2 << 20, 5])?;
+    let mut truth = Talk::start(client)?.finish(SESSION)?;
+    // There is one session of this server, so it can be told by that.
+    truth.server_pid = Some(server.pid());
+    await_all(&mut tap, std::slice::from_ref(&truth));
+    in_order(&truth, &server, &tap.finish()?.capture)
+}
+
+/// So many clients at once, each with calls at once, beside so many programs that only compute.
+fn crowd(clients: usize, busy: usize) -> Result<()> {
     let certificate = Certificate::new()?;
     let server = certificate.python(&[])?;
-    let mut tap = watching()?;
+    let mut tap = by_process()?;
+    let _busy: Vec<Busy> = (0..busy).map(|_| Busy::start()).collect::<Result<_>>()?;
     let sizes: Vec<usize> = (0..10).map(|call| 10 + call * 3000).collect();
     let talks: Result<Vec<Talk>> = (0..clients)
         .map(|_| Talk::start(certificate.client(&server, &sizes, &["together"])?))
@@ -209,13 +244,12 @@ fn crowd(clients: usize) -> Result<()> {
 
 #[test]
 fn many_clients_over_many_connections() -> Result<()> {
-    crowd(8)
+    crowd(8, 0)
 }
 
 #[test]
 fn on_a_busy_machine() -> Result<()> {
-    let _busy: Vec<Busy> = (0..6).map(|_| Busy::start()).collect::<Result<_>>()?;
-    crowd(3)
+    crowd(3, 6)
 }
 
 #[test]
@@ -233,7 +267,7 @@ fn other_servers_are_not_reported() -> Result<()> {
         Ok(command)
     })?;
     let server = certificate.python(&[])?;
-    let mut tap = watching()?;
+    let mut tap = by_process()?;
     for _ in 0..20 {
         for words in [
             &[][..],
@@ -263,13 +297,67 @@ fn other_servers_are_not_reported() -> Result<()> {
 }
 
 #[test]
+fn every_process_that_has_a_library() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let server = certificate.python(&[])?;
+    let client = certificate.client(&server, &[5, 300_000], &[])?;
+    one_by_one_under(machine_wide()?, &server, vec![client])
+}
+
+/// Whether the tap has probes in a library of this process, by what the kernel says of its links.
+fn is_attached(tap: &Tap, pid: u32) -> Result<bool> {
+    let folder = format!("/proc/{}/fdinfo", tap.pid());
+    let line = format!("pid:\t{pid}");
+    for entry in std::fs::read_dir(folder)? {
+        // It may be closed by now.
+        let text = std::fs::read_to_string(entry?.path()).unwrap_or_default();
+        if text.contains("uprobe_multi") && text.lines().any(|known| known == line) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Waits for probes in a process's library to come or go.
+fn await_attached(tap: &Tap, pid: u32, attached: bool) -> Result<()> {
+    let until = Instant::now() + BEHIND;
+    while is_attached(tap, pid)? != attached {
+        ensure!(Instant::now() < until, "attached: {}", !attached);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_process_that_calls_its_library_too_often_is_left_alone() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let server = certificate.python(&[])?;
+    let tap = by_process()?;
+    await_attached(&tap, server.pid(), true)?;
+    let mut command = Command::new(places::python()?);
+    command
+        .arg(places::script("python/https_busy.py")?)
+        .stdin(Stdio::piped());
+    certificate.give(&mut command);
+    let mut busy = command.spawn()?;
+    let verdict = await_attached(&tap, busy.id(), true)
+        .context("in the beginning")
+        .and_then(|()| await_attached(&tap, busy.id(), false));
+    drop(busy.stdin.take());
+    let ended = busy.wait()?;
+    verdict?;
+    ensure!(ended.success(), "{ended}");
+    ensure!(is_attached(&tap, server.pid())?, "the quiet one as well");
+    drop(server);
+    tap.finish()?;
+    Ok(())
+}
+
+#[test]
 fn it_has_to_be_turned_on() -> Result<()> {
     let certificate = Certificate::new()?;
-    let folder = tempfile::tempdir()?;
-    let config = folder.path().join("config.toml");
-    std::fs::write(&config, "")?;
     let server = certificate.python(&[])?;
-    let tap = Tap::start_with(&["--config", &config.to_string_lossy()])?;
+    let tap = configured("")?;
     Talk::start(certificate.client(&server, &[5], &[])?)?.finish(SESSION)?;
     // Nothing can show that nothing comes.
     std::thread::sleep(Duration::from_secs(1));

@@ -250,6 +250,8 @@ impl Environment for Machine {
     }
     fn mark(&mut self, _pid: u32) {}
     fn library(&mut self, _pid: u32, _greets: bool) {}
+    fn leave_library(&mut self, _pid: u32) {}
+    fn want_library(&mut self, _pid: u32) {}
     fn unseen_tls(&mut self) -> Vec<u32> {
         Vec::new()
     }

@@ -16,3 +16,37 @@ pub enum HookChoice {
     /// A kprobe on the function that calls the tracepoint; fails if there are no kprobes.
     Kprobe,
 }
+
+/// Where TLS is to be looked into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Words")]
+pub enum TlsChoice {
+    /// Nowhere.
+    #[default]
+    Off,
+    /// In processes, one by one, as long as they do not call their library too often.
+    Processes,
+    /// In every process that has mapped a library, whatever it costs it.
+    Machine,
+}
+
+/// How that is written.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Words {
+    Switch(bool),
+    Name(String),
+}
+
+impl TryFrom<Words> for TlsChoice {
+    type Error = &'static str;
+
+    fn try_from(words: Words) -> Result<Self, Self::Error> {
+        match words {
+            Words::Switch(false) => Ok(Self::Off),
+            Words::Switch(true) => Ok(Self::Processes),
+            Words::Name(name) if name == "machine" => Ok(Self::Machine),
+            Words::Name(_) => Err("`tls` is true, false or \"machine\""),
+        }
+    }
+}

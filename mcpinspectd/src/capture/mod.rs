@@ -10,6 +10,7 @@
 //! - `layout`, `btf`, `operations`: what the probes must know about this kernel and architecture
 //! - `tables`: how many endpoints the kernel's tables have room for
 //! - `tracked`: the table of processes whose calls are captured
+//! - `tls`, `tls_file`, `uprobe_multi`: probes in TLS libraries, one process at a time or all
 //! - `ring`, `record`, `clock`: what comes back
 //!
 //! The module depends on `process` for one purpose: during a switchover from one hook to another,
@@ -50,10 +51,12 @@ mod tls;
 mod tls_file;
 #[cfg(feature = "kernel")]
 mod tracked;
+#[cfg(feature = "kernel")]
+mod uprobe_multi;
 
 #[cfg(feature = "kernel")]
 pub use btf::BtfError;
-pub use choice::HookChoice;
+pub use choice::{HookChoice, TlsChoice};
 pub use clock::BootClock;
 #[cfg(feature = "kernel")]
 pub use error::ProbeError;
@@ -76,3 +79,5 @@ pub use tls::{Attached, TlsProbes};
 pub use tls_file::{OtherTls, other_tls, tls_functions, tls_places};
 #[cfg(feature = "kernel")]
 pub use tracked::TrackedProcesses;
+#[cfg(feature = "kernel")]
+pub use uprobe_multi::is_supported as has_probes_by_process;

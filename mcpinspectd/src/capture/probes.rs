@@ -11,10 +11,10 @@ use aya::programs::Iter;
 use aya::{Ebpf, EbpfLoader};
 use mcpinspect_common::{
     CONNECTIONS_SHARE, EndpointCounters, EndpointKey, EndpointWatch, LeftAlone, RING_SHARES, Stat,
-    left_alone_key, ring_share_slot,
+    left_alone_key, ring_share_slot, tls_scope,
 };
 
-use super::choice::HookChoice;
+use super::choice::{HookChoice, TlsChoice};
 use super::error::ProbeError;
 use super::hook::Hook;
 use super::layout::Layout;
@@ -27,6 +27,7 @@ use super::switchover::Switchover;
 use super::tables;
 use super::tls::TlsProbes;
 use super::tracked::TrackedProcesses;
+use super::uprobe_multi;
 use crate::process;
 
 /// Where a kernel describes its own types.
@@ -56,7 +57,7 @@ pub struct Options {
     /// Whether TCP connections are looked at.
     pub connections: bool,
     /// Whether the plain text of those that carry TLS is looked at.
-    pub tls: bool,
+    pub tls: TlsChoice,
     /// Whether the probes log their decisions.
     pub diagnostics: bool,
 }
@@ -65,8 +66,10 @@ pub struct Options {
 pub struct Probes {
     ebpf: Arc<Mutex<Ebpf>>,
     hook: Hook,
-    /// Whether the plain text of TLS connections is looked at.
-    is_tls: bool,
+    /// Where the plain text of TLS connections is looked at.
+    tls: TlsChoice,
+    /// Until they are asked for. Where probes can be attached only one by one, they are loaded then.
+    together: Option<TlsProbes>,
     /// Present until the tracepoint is detached.
     switchover: Option<Switchover>,
     /// Missed calls that the log has reported, and when to look again.
@@ -101,7 +104,12 @@ impl Probes {
         })?;
         let layout = Layout::from_btf(&types)?;
         let endpoints = tables::endpoints();
-        let mut ebpf = load_object(options, &layout, endpoints)?;
+        let by_process = options.tls != TlsChoice::Off && uprobe_multi::is_supported();
+        let tls = tls_choice(options, &layout, by_process);
+        let mut ebpf = load_object(options, &layout, endpoints, tls)?;
+        let together = (tls != TlsChoice::Off && by_process)
+            .then(|| TlsProbes::load_together(OBJECT, &mut ebpf))
+            .transpose()?;
 
         let mut operations: Array<_, u8> = map(&mut ebpf, "OPERATIONS")?;
         for (number, operation) in operations::table() {
@@ -143,7 +151,8 @@ impl Probes {
             candidates: map(&mut ebpf, "CANDIDATES")?,
             stats: map(&mut ebpf, "STATS")?,
             logger,
-            is_tls: options.connections && options.tls && !types_from_file,
+            tls,
+            together,
             ebpf: Arc::new(Mutex::new(ebpf)),
         };
         Ok((probes, ring))
@@ -153,11 +162,13 @@ impl Probes {
     ///
     /// # Errors
     /// The kernel refuses the programs.
-    pub fn tls(&self) -> Result<Option<TlsProbes>, ProbeError> {
-        if !self.is_tls {
-            return Ok(None);
-        }
-        TlsProbes::load(Arc::clone(&self.ebpf)).map(Some)
+    pub fn tls(&mut self) -> Result<Option<(TlsProbes, TlsChoice)>, ProbeError> {
+        let probes = match (self.tls, self.together.take()) {
+            (TlsChoice::Off, _) => return Ok(None),
+            (_, Some(probes)) => probes,
+            (_, None) => TlsProbes::load_singly(Arc::clone(&self.ebpf))?,
+        };
+        Ok(Some((probes, self.tls)))
     }
 
     /// The loaded object. Whoever attaches probes to a library holds it for some milliseconds.
@@ -365,14 +376,41 @@ impl Probes {
     }
 }
 
+/// Whether TCP connections are looked at. Without iterators, nothing tells when one is gone.
+fn looks_at_connections(options: &Options, layout: &Layout) -> bool {
+    options.connections && layout.connections && options.btf.is_none()
+}
+
+/// Where TLS is looked into. `by_process`: whether probes can be attached for one process.
+fn tls_choice(options: &Options, layout: &Layout, by_process: bool) -> TlsChoice {
+    match options.tls {
+        _ if !looks_at_connections(options, layout) => TlsChoice::Off,
+        TlsChoice::Processes if !by_process => {
+            tracing::info!(
+                "this kernel cannot attach probes to a library for one process; TLS is not looked into"
+            );
+            TlsChoice::Off
+        }
+        choice => choice,
+    }
+}
+
 /// Creates the maps and relocates the programs for this kernel; nothing is attached yet.
-fn load_object(options: &Options, layout: &Layout, endpoints: u32) -> Result<Ebpf, ProbeError> {
+fn load_object(
+    options: &Options,
+    layout: &Layout,
+    endpoints: u32,
+    tls: TlsChoice,
+) -> Result<Ebpf, ProbeError> {
     let own_tgid = process::own().0;
     let compat_by_cs = u32::from(cfg!(target_arch = "x86_64"));
     let connections_max = endpoints / CONNECTIONS_SHARE;
-    // Without iterators, nothing tells when a connection is gone.
-    let connections = u32::from(options.connections && layout.connections && options.btf.is_none());
-    let tls = u32::from(connections == 1 && options.tls);
+    let connections = u32::from(looks_at_connections(options, layout));
+    let tls = match tls {
+        TlsChoice::Off => tls_scope::OFF,
+        TlsChoice::Processes => tls_scope::PROCESSES,
+        TlsChoice::Machine => tls_scope::MACHINE,
+    };
     let log_level = if options.diagnostics {
         aya_log::Level::Trace as u8
     } else {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcpinspect_common::{
     AncestorReport, ConnectionReport, End, EndpointKey, EndpointReport, ExecReport, Operation,
-    RecordFlags, RecordHeader, RecordKind,
+    RecordFlags, RecordHeader, RecordKind, TlsNews,
 };
 use thiserror::Error;
 
@@ -61,11 +61,8 @@ pub enum KernelRecord<'a> {
     },
     /// A tracked process has exited.
     Exit,
-    /// A process may have a TLS library that is not known yet.
-    Library {
-        /// It has begun a TLS connection.
-        greets: bool,
-    },
+    /// Something about a process and TLS.
+    Library { news: TlsNews },
     /// An endpoint was registered on request.
     Registered(EndpointReport),
     /// A TCP connection is counted from now on; its first bytes crossed `end`.
@@ -134,7 +131,9 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
             executed: executed(payload, aux as u32).map(Arc::new),
         },
         RecordKind::Exit => KernelRecord::Exit,
-        RecordKind::Library => KernelRecord::Library { greets: aux == 1 },
+        RecordKind::Library => KernelRecord::Library {
+            news: TlsNews::from_u64(aux).unwrap_or(TlsNews::MayBeThere),
+        },
         RecordKind::Registered => KernelRecord::Registered(plain(payload)?),
         RecordKind::Connected => KernelRecord::Connected {
             key,

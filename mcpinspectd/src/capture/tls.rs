@@ -1,103 +1,235 @@
 //! Probes in TLS libraries: which functions they belong at, and attaching them to a file.
 //!
-//! The programs are loaded once, at the start. Each is attached to a place in a file, by which the kernel
-//! finds it in every process that has mapped it.
+//! There are four programs: one for the beginning of a function, and three for its end, by what it did. A
+//! cookie tells them more of the function. They are loaded once, at the start. Each is attached to places in a file, by which the
+//! kernel finds them in the process that is meant, or in every one that has mapped it. Where the kernel can
+//! do that with one link for all places (`uprobe_multi`), it does.
 
 use std::fs::File;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aya::Ebpf;
+use aya::maps::{HashMap, MapData};
 use aya::programs::UProbe;
-use aya::programs::uprobe::{UProbeAttachLocation, UProbeLink, UProbeScope};
+use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope};
+use mcpinspect_common::{TlsEntry, TlsExit};
 
+use super::clock::BootClock;
 use super::error::ProbeError;
-use super::object::program;
+use super::object::{map, program};
+use super::uprobe_multi::{self, MultiProgram, Place, SharedMaps};
+use crate::model::Pid;
 
-const ENTRY: &str = "tls_entry";
-const ENTRY_COUNTED: &str = "tls_entry_counted";
-const READ: &str = "tls_read";
-const WRITTEN: &str = "tls_written";
-const NEW: &str = "tls_new";
-const NEW_AT: &str = "tls_new_at";
-const CLEAR: &str = "tls_clear";
+const ENTER: &str = "tls_enter";
+/// In the order in which they are attached: objects come last.
+const LEAVE: [&str; 3] = ["tls_read", "tls_written", "tls_made"];
 
-const PROGRAMS: [&str; 7] = [ENTRY, ENTRY_COUNTED, READ, WRITTEN, NEW, NEW_AT, CLEAR];
+/// A function, and what it means that it is called and returns.
+type Function = (&'static str, Option<TlsEntry>, Option<TlsExit>);
 
-/// A function, and the programs at it. Those that make an object come last: what they have seen is
-/// followed, so the others must be there by then.
-const FUNCTIONS: [(&str, &[&str]); 9] = [
-    ("SSL_read", &[ENTRY, READ]),
-    ("SSL_write", &[ENTRY, WRITTEN]),
-    ("SSL_read_ex", &[ENTRY_COUNTED, READ]),
-    ("SSL_write_ex", &[ENTRY_COUNTED, WRITTEN]),
-    ("gnutls_record_recv", &[ENTRY, READ]),
-    ("gnutls_record_send", &[ENTRY, WRITTEN]),
-    ("SSL_clear", &[CLEAR]),
-    ("SSL_new", &[NEW]),
-    ("gnutls_init", &[ENTRY, NEW_AT]),
-];
+/// All of them. Those that make an object come last: what they have seen is followed, so the others must be
+/// attached to by then.
+const FUNCTIONS: [Function; 9] = {
+    use TlsEntry::{Clears, Moves, MovesCounted};
+    use TlsExit::{Makes, MakesAt, Read, Written};
+    [
+        ("SSL_read", Some(Moves), Some(Read)),
+        ("SSL_write", Some(Moves), Some(Written)),
+        ("SSL_read_ex", Some(MovesCounted), Some(Read)),
+        ("SSL_write_ex", Some(MovesCounted), Some(Written)),
+        ("gnutls_record_recv", Some(Moves), Some(Read)),
+        ("gnutls_record_send", Some(Moves), Some(Written)),
+        ("SSL_clear", Some(Clears), None),
+        ("SSL_new", None, Some(Makes)),
+        ("gnutls_init", Some(Moves), Some(MakesAt)),
+    ]
+};
 
 /// The names of the functions that the probes belong at.
 pub fn functions() -> impl Iterator<Item = &'static str> {
-    FUNCTIONS.iter().map(|(name, _)| *name)
+    FUNCTIONS.iter().map(|(name, ..)| *name)
 }
 
 /// The programs.
 pub struct TlsProbes {
-    object: Arc<Mutex<Ebpf>>,
+    way: Way,
+    /// Inode numbers of programs with a library inside: the probes tell when one is executed.
+    programs: HashMap<MapData, u64, u8>,
+    /// By process: when it got its first probes, and when its last; in nanoseconds since boot.
+    attached: HashMap<MapData, u32, [u64; 2]>,
+}
+
+/// How they are attached.
+enum Way {
+    /// Each to all its places at once.
+    Together(Vec<MultiProgram>),
+    /// One by one.
+    Singly(Arc<Mutex<Ebpf>>),
 }
 
 /// Probes in one file. They are detached when this value is dropped, which may take a moment.
 pub struct Attached {
-    _links: Vec<UProbeLink>,
+    links: Vec<OwnedFd>,
+    single: Vec<UProbeLink>,
 }
 
 impl TlsProbes {
-    /// Loads the programs of the object.
+    /// Loads the programs, so that they are attached together. Call this before maps are taken out of the
+    /// object.
     ///
     /// # Errors
     /// The kernel refuses them.
-    pub(super) fn load(object: Arc<Mutex<Ebpf>>) -> Result<Self, ProbeError> {
-        {
+    pub(super) fn load_together(object: &[u8], ebpf: &mut Ebpf) -> Result<Self, ProbeError> {
+        let maps = SharedMaps::of(ebpf)?;
+        let programs = uprobe_multi::load(object, &maps, ENTER, &LEAVE)?;
+        Ok(Self {
+            way: Way::Together(programs),
+            programs: map(ebpf, "TLS_PROGRAMS")?,
+            attached: map(ebpf, "TLS_ATTACHED")?,
+        })
+    }
+
+    /// Loads the programs of the object, so that they are attached one by one.
+    ///
+    /// # Errors
+    /// The kernel refuses them.
+    pub(super) fn load_singly(object: Arc<Mutex<Ebpf>>) -> Result<Self, ProbeError> {
+        let (programs, attached) = {
             let mut object = object.lock().unwrap_or_else(PoisonError::into_inner);
-            for name in PROGRAMS {
+            for name in std::iter::once(ENTER).chain(LEAVE) {
                 let probe: &mut UProbe = program(&mut object, name)?;
                 probe
                     .load()
                     .map_err(|error| ProbeError::refused(name, error))?;
             }
-        }
-        Ok(Self { object })
+            (
+                map(&mut object, "TLS_PROGRAMS")?,
+                map(&mut object, "TLS_ATTACHED")?,
+            )
+        };
+        Ok(Self {
+            way: Way::Singly(object),
+            programs,
+            attached,
+        })
     }
 
-    /// Attaches the programs to a file. `offset` tells where a function is in it, if it has that function.
+    /// Whether attaching takes privileges.
+    pub fn is_privileged(&self) -> bool {
+        matches!(self.way, Way::Singly(_))
+    }
+
+    /// Attaches the programs to a file: for one process, or for all. `offset` tells where a function is in it,
+    /// if it has that function.
     ///
     /// # Errors
-    /// The kernel refuses; nothing stays attached.
+    /// The kernel refuses, or the process is gone; nothing stays attached.
     pub fn attach(
         &self,
         file: &File,
+        process: Option<Pid>,
         offset: impl Fn(&str) -> Option<u64>,
     ) -> Result<Attached, ProbeError> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let mut links = Vec::new();
-        for (function, programs) in FUNCTIONS {
-            let Some(offset) = offset(function) else {
-                continue;
-            };
-            for name in programs {
-                // Not for longer: the pipeline uses the object, too.
-                let mut object = self.object.lock().unwrap_or_else(PoisonError::into_inner);
-                let probe: &mut UProbe = program(&mut object, name)?;
-                let location = UProbeAttachLocation::AbsoluteOffset(offset);
-                let link = probe
-                    .attach(location, &path, UProbeScope::AllProcesses)
-                    .and_then(|link| probe.take_link(link))
-                    .map_err(|error| ProbeError::refused(name, error))?;
-                links.push(link);
+        let places = |kind: fn(&Function) -> Option<u64>| {
+            let places = FUNCTIONS.iter().filter_map(|function| {
+                Some(Place {
+                    offset: offset(function.0)?,
+                    cookie: kind(function)?,
+                })
+            });
+            places.collect::<Vec<_>>()
+        };
+        let entries = places(|(_, entry, _)| entry.map(|entry| entry as u64));
+        let exits = |at: fn(TlsExit) -> bool| {
+            let places = FUNCTIONS.iter().filter_map(|(name, _, exit)| {
+                let exit = exit.filter(|exit| at(*exit))?;
+                Some(Place {
+                    offset: offset(name)?,
+                    cookie: exit as u64,
+                })
+            });
+            places.collect::<Vec<_>>()
+        };
+        let places = [
+            entries,
+            exits(|exit| exit == TlsExit::Read),
+            exits(|exit| exit == TlsExit::Written),
+            exits(|exit| matches!(exit, TlsExit::Makes | TlsExit::MakesAt)),
+        ];
+        let mut attached = Attached {
+            links: Vec::new(),
+            single: Vec::new(),
+        };
+        match &self.way {
+            Way::Together(programs) => {
+                for (program, places) in programs.iter().zip(&places) {
+                    attached.links.push(program.attach(&path, places, process)?);
+                }
+            }
+            Way::Singly(object) => {
+                for (name, places) in std::iter::once(ENTER).chain(LEAVE).zip(places) {
+                    for place in places {
+                        // Not for longer: the pipeline uses the object, too.
+                        let mut object = object.lock().unwrap_or_else(PoisonError::into_inner);
+                        let probe: &mut UProbe = program(&mut object, name)?;
+                        let link = attach_one(probe, name, &path, place, process)?;
+                        attached.single.push(link);
+                    }
+                }
             }
         }
-        Ok(Attached { _links: links })
+        Ok(attached)
     }
+
+    /// Lets the probes know that a process is about to get some.
+    pub fn will_attach(&mut self, pid: Pid) {
+        self.note(pid, |first, _| [first, u64::MAX]);
+    }
+
+    /// It has them: a connection whose greeting comes from now on is seen from its first byte.
+    pub fn has_attached(&mut self, pid: Pid) {
+        self.note(pid, |first, now| [first, now]);
+    }
+
+    fn note(&mut self, pid: Pid, times: impl FnOnce(u64, u64) -> [u64; 2]) {
+        let Ok(now) = BootClock::now_boot() else {
+            return;
+        };
+        let known = self.attached.get(&pid.0, 0);
+        let first = known.map_or(now, |[first, _]| first);
+        // Without room, only objects count that were seen when they were made.
+        let _ = self.attached.insert(pid.0, times(first, now), 0);
+    }
+
+    /// It has none any more.
+    pub fn has_left(&mut self, pid: Pid) {
+        let _ = self.attached.remove(&pid.0);
+    }
+
+    /// Has the probes tell when a program is executed that has this inode number.
+    pub fn tell_of(&mut self, ino: u64) {
+        // Where there is no room, the program's first internet socket is the occasion.
+        let _ = self.programs.insert(ino, 1, 0);
+    }
+}
+
+fn attach_one(
+    probe: &mut UProbe,
+    name: &'static str,
+    path: &str,
+    place: Place,
+    process: Option<Pid>,
+) -> Result<UProbeLink, ProbeError> {
+    let point = UProbeAttachPoint {
+        location: UProbeAttachLocation::AbsoluteOffset(place.offset),
+        cookie: Some(place.cookie),
+    };
+    let process = process.and_then(|pid| std::num::NonZeroU32::new(pid.0));
+    let scope = process.map_or(UProbeScope::AllProcesses, UProbeScope::OneProcess);
+    probe
+        .attach(point, path, scope)
+        .and_then(|link| probe.take_link(link))
+        .map_err(|error| ProbeError::refused(name, error))
 }

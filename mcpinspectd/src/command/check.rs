@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 
+use mcpinspectd::capture::TlsChoice;
 use mcpinspectd::config::Config;
 use mcpinspectd::preflight::{self, Check, Outcome};
 use mcpinspectd::terminal::{self, wants_colour};
@@ -24,8 +25,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut checks = preflight::run(&super::session::requirements(&config));
     if preflight::first_failure(&checks).is_none() {
         checks.push(preflight::attach(&super::session::probes(&config, false)));
+        if config.capture.http {
+            checks.extend(preflight::tls_scope(config.capture.tls));
+        }
     }
-    if config.capture.http && config.capture.tls {
+    if config.capture.http && config.capture.tls != TlsChoice::Off {
         checks.extend(preflight::tls_libraries());
     }
     let failed = preflight::first_failure(&checks).is_some();

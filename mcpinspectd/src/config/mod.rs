@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::capture::HookChoice;
+use crate::capture::{HookChoice, TlsChoice};
 use crate::contain::ContainmentPolicy;
 use crate::engine::{ApprovalRule, AutoApproval, Vendor};
 use crate::keeping::{Content, Keep, KeepRule, KeepRules};
@@ -85,9 +85,9 @@ pub struct Capture {
     pub compare_ends: bool,
     /// Whether MCP over HTTP is watched too.
     pub http: bool,
-    /// Whether that includes HTTP that is encrypted by TLS. Off by default: each call of a TLS library pays
-    /// for it, also in processes that have nothing to do with MCP.
-    pub tls: bool,
+    /// Whether that includes HTTP that is encrypted by TLS, and in which processes. Off by default: who calls a
+    /// TLS library pays for it, also processes that have nothing to do with MCP.
+    pub tls: TlsChoice,
 }
 
 impl Default for Capture {
@@ -100,7 +100,7 @@ impl Default for Capture {
             hook: HookChoice::Auto,
             compare_ends: true,
             http: true,
-            tls: false,
+            tls: TlsChoice::default(),
         }
     }
 }

@@ -62,6 +62,10 @@ pub trait Environment {
     fn mark(&mut self, pid: u32);
     /// A process may have a TLS library that is not known yet. `greets`: it has begun a TLS connection.
     fn library(&mut self, pid: u32, greets: bool);
+    /// The probes in a process's TLS library cost it too much: it is left alone for a while.
+    fn leave_library(&mut self, pid: u32);
+    /// It is not left alone any more, because it speaks MCP.
+    fn want_library(&mut self, pid: u32);
     /// Returns processes that have, and whose library is none that can be looked into.
     fn unseen_tls(&mut self) -> Vec<u32>;
     /// Returns the user that a process runs as.

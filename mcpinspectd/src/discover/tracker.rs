@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport};
+use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, TlsNews};
 
 use super::accounts::ClosedAccounts;
 use super::blind_processes::BlindProcesses;
@@ -48,6 +48,8 @@ pub struct Tracker<E> {
     /// What was written to sockets whose peer is not known yet.
     unrouted: UnroutedData,
     unseen_tls: UnseenTls,
+    /// Processes whose TLS library is left alone, because they call it too often.
+    busy_tls: UnseenTls,
     waiting: Waiting,
     notices: Notices,
     connections: Connections,
@@ -72,6 +74,7 @@ impl<E: Environment> Tracker<E> {
             blind: BlindProcesses::default(),
             unrouted: UnroutedData::default(),
             unseen_tls: UnseenTls::default(),
+            busy_tls: UnseenTls::default(),
             waiting: Waiting::default(),
             notices: Notices::default(),
             next_sweep: now.saturating_add(SWEEP_INTERVAL),
@@ -149,7 +152,7 @@ impl<E: Environment> Tracker<E> {
                 executed,
             } => self.exec(origin, uid, [input, output], executed, sink),
             KernelRecord::Exit => self.exit(origin),
-            KernelRecord::Library { greets } => self.environment.library(origin.tgid, greets),
+            KernelRecord::Library { news } => self.library(origin, news),
             KernelRecord::Registered(report) => {
                 self.streams.join(report);
                 let user = self.environment.user(origin.tgid).unwrap_or(NOBODY_KNOWN);
@@ -189,6 +192,20 @@ impl<E: Environment> Tracker<E> {
         }
     }
 
+    /// Takes in news of a process and its TLS library.
+    fn library(&mut self, origin: Origin, news: TlsNews) {
+        let pid = origin.tgid;
+        match news {
+            TlsNews::MayBeThere => self.environment.library(pid, false),
+            TlsNews::Greets => self.environment.library(pid, true),
+            TlsNews::Busy if self.is_party(pid) => {}
+            TlsNews::Busy => {
+                self.environment.leave_library(pid);
+                self.busy_tls.add(pid, origin.time);
+            }
+        }
+    }
+
     /// Tells of processes that speak MCP, and TLS by a library that is not looked into.
     fn tell_unseen_tls(&mut self, now: u64, sink: &mut dyn InputSink) {
         for pid in self.environment.unseen_tls() {
@@ -203,6 +220,12 @@ impl<E: Environment> Tracker<E> {
                 };
                 let library = BlindMechanism::TlsLibrary;
                 blind_spots::report_party(&mut self.step(sink), library, origin);
+            }
+        }
+        for pid in self.busy_tls.pids() {
+            if self.is_party(pid) {
+                self.busy_tls.remove(pid);
+                self.environment.want_library(pid);
             }
         }
     }

@@ -12,7 +12,7 @@ mod tls;
 
 use std::path::{Path, PathBuf};
 
-use crate::capture::Options;
+use crate::capture::{Options, TlsChoice};
 
 pub use check::{Check, Outcome};
 
@@ -47,6 +47,11 @@ pub fn run(requirements: &Requirements) -> Vec<Check> {
 /// when none of them has failed.
 pub fn attach(options: &Options) -> Check {
     kernel::attach(options)
+}
+
+/// Whether TLS can be looked into as the configuration says. To be asked where probes can be loaded.
+pub fn tls_scope(choice: TlsChoice) -> Option<Check> {
+    tls::scope(choice)
 }
 
 /// The TLS libraries of this machine. What is not looked into keeps nothing from running.

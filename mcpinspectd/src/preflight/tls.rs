@@ -5,7 +5,9 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 
 use super::check::Check;
-use crate::capture::{OtherTls, other_tls, tls_functions, tls_places};
+use crate::capture::{
+    OtherTls, TlsChoice, has_probes_by_process, other_tls, tls_functions, tls_places,
+};
 use crate::model::Pid;
 use crate::process::Mapped;
 use crate::text::escape::printable;
@@ -15,6 +17,23 @@ const NAME: &str = "TLS library";
 const PATH_MAX: usize = 200;
 const ADVICE: &str =
     "what it encrypts is not seen; `mcpinspect guard --listen` can stand before a server";
+
+/// Where TLS is looked into.
+pub fn scope(choice: TlsChoice) -> Option<Check> {
+    const NAME: &str = "TLS";
+    match choice {
+        TlsChoice::Off => None,
+        TlsChoice::Machine => Some(Check::ok(NAME, "looked into in every process")),
+        TlsChoice::Processes if has_probes_by_process() => {
+            Some(Check::ok(NAME, "looked into process by process"))
+        }
+        TlsChoice::Processes => Some(Check::warning(
+            NAME,
+            "this kernel cannot attach probes to a library for one process: TLS is left alone",
+            "use Linux 6.10 or newer, or set `tls = \"machine\"` in the configuration's [capture] section",
+        )),
+    }
+}
 
 /// A library, and a process that has mapped it.
 struct Library {

@@ -1,6 +1,6 @@
 //! TCP connections that speak HTTP, without a kernel.
 
-use mcpinspect_common::{ConnectionReport, End, EndpointKey, EndpointKind, NO_REQUESTS};
+use mcpinspect_common::{ConnectionReport, End, EndpointKey, EndpointKind, NO_REQUESTS, TlsNews};
 
 use super::fixture::{Fixture, USER};
 use super::{CLIENT, SECOND, SERVER};
@@ -158,6 +158,28 @@ fn another_library_for_tls_is_told_of_who_speaks_mcp() {
     fixture.wait(1_000_000_000);
     fixture.wait(1_000_000_000);
     assert_eq!(told(&fixture), 1, "once");
+}
+
+#[test]
+fn a_process_that_pays_too_much_is_left_alone_until_it_speaks_mcp() {
+    let mut fixture = Fixture::new();
+    let busy = || KernelRecord::Library {
+        news: TlsNews::Busy,
+    };
+    fixture.record(CLIENT, busy());
+    fixture.record(SERVER + 1000, busy());
+    fixture.wait(1_000_000_000);
+    let left = [(CLIENT, false), (SERVER + 1000, false)];
+    assert_eq!(fixture.world.borrow().libraries, left);
+    let one = socket(1);
+    connect(&mut fixture, one, 5000, true);
+    fixture.moves(CLIENT, one, End::Writer, post("", INITIALIZE).as_bytes());
+    fixture.moves(CLIENT, one, End::Reader, ok(ID, ANSWER).as_bytes());
+    fixture.wait(1_000_000_000);
+    fixture.record(CLIENT, busy());
+    fixture.wait(1_000_000_000);
+    let wanted = [left[0], left[1], (CLIENT, true)];
+    assert_eq!(fixture.world.borrow().libraries, wanted);
 }
 
 #[test]

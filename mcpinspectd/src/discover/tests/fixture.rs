@@ -32,6 +32,8 @@ pub(super) struct World {
     pub(super) policy: WatchPolicy,
     pub(super) left_alone: HashMap<EndpointKey, LeftAlone>,
     pub(super) unseen_tls: Vec<u32>,
+    /// Processes whose library was left (`false`) or wanted (`true`).
+    pub(super) libraries: Vec<(u32, bool)>,
 }
 
 /// The user whose programs are started unless a test says otherwise.
@@ -90,6 +92,14 @@ impl Environment for Fake {
         if greets {
             self.0.borrow_mut().unseen_tls.push(pid);
         }
+    }
+
+    fn leave_library(&mut self, pid: u32) {
+        self.0.borrow_mut().libraries.push((pid, false));
+    }
+
+    fn want_library(&mut self, pid: u32) {
+        self.0.borrow_mut().libraries.push((pid, true));
     }
 
     fn unseen_tls(&mut self) -> Vec<u32> {

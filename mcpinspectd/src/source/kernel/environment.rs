@@ -219,6 +219,18 @@ impl Environment for KernelEnvironment {
         }
     }
 
+    fn leave_library(&mut self, pid: u32) {
+        if let Some(libraries) = &self.libraries {
+            libraries.leave(Pid(pid));
+        }
+    }
+
+    fn want_library(&mut self, pid: u32) {
+        if let Some(libraries) = &self.libraries {
+            libraries.want(Pid(pid));
+        }
+    }
+
     fn unseen_tls(&mut self) -> Vec<u32> {
         self.libraries
             .as_ref()

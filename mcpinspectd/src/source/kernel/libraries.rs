@@ -1,25 +1,24 @@
 //! TLS libraries: finding them as processes map them, and attaching probes to them.
 //!
 //! A library is a file, whatever its path, container or mount namespace: probes are attached to the inode. So
-//! the files that a process has mapped are reached through its own root. Those in the usual places are
-//! attached to at the start, because the first connection may follow soon after a program begins; the others
-//! when the probes tell that a process has mapped one or opened an internet socket.
+//! the files that a process has mapped are reached through its own root. Probes are attached for one process
+//! at a time ([`super::watched`]), or, where the configuration says so, for every process that maps the file.
+//! The occasion is that the probes tell of a process: it has mapped a library, runs a program that has one
+//! inside, opens its first internet socket, or begins a TLS connection.
 //!
-//! It happens on a thread of its own, which is the only one that keeps the right to attach. A file may be
-//! as large or as damaged as its owner likes: bounds apply to what is read of it, and to how many are
-//! attached to at a time.
+//! It happens on a thread of its own, which is the only one that keeps the right to attach where that takes
+//! one. A file may be as large or as damaged as its owner likes: bounds apply to what is read of it, and to
+//! how many are known at a time.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, OpenOptions};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use nix::libc;
-
-use crate::capture::{Attached, TlsProbes, tls_functions, tls_places};
+use super::tls_files::{FileKey, TlsFiles};
+use super::watched::Watched;
+use crate::capture::{Attached, TlsChoice, TlsProbes, tls_places};
 use crate::model::Pid;
 use crate::priority::Priority;
 use crate::privileges;
@@ -27,55 +26,80 @@ use crate::process::Mapped;
 
 /// Processes that wait to be looked at.
 const WAITING: usize = 1024;
-/// Files that are attached to at a time. Each takes up to 28 descriptors.
+/// Files that are attached to at a time for every process.
 const ATTACHED_MAX: usize = 32;
-/// Files that are remembered as not being TLS libraries.
-const OTHERS_MAX: usize = 65_536;
-/// How often files are detached from that nobody can map any more.
+/// How often processes that are gone are detached from, and rests end.
+const SWEEP: Duration = Duration::from_secs(2);
+/// How often files are given up that nobody can map any more.
 const CLEANING: Duration = Duration::from_secs(60);
-/// How long the start waits for the usual places.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the start waits for the processes that have a library already. One that connects while large files
+/// are looked into is attached to too late.
+const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A file, by device and inode number.
-type FileKey = (u64, u64);
+/// What is asked of the thread.
+enum Request {
+    /// A process may have a library. `greets`: it has begun a TLS connection.
+    LookAt { pid: Pid, greets: bool },
+    /// Probes cost a process too much.
+    Leave(Pid),
+    /// A process speaks MCP, so it is looked into whatever it costs.
+    Want(Pid),
+}
 
 /// The thread, as its user sees it. It ends when this value is dropped, and detaches everything.
 pub struct Libraries {
-    processes: SyncSender<(Pid, bool)>,
+    requests: SyncSender<Request>,
     unseen: Receiver<u32>,
 }
 
 impl Libraries {
-    /// Starts the thread, and waits until the usual places are attached to. To be called by a thread that
-    /// may attach.
-    pub(super) fn start(probes: TlsProbes) -> std::io::Result<Self> {
-        let (processes, queue) = sync_channel(WAITING);
+    /// Starts the thread, and waits until it has looked at all processes. To be called by a thread that may
+    /// attach.
+    pub(super) fn start(probes: TlsProbes, choice: TlsChoice) -> std::io::Result<Self> {
+        let (requests, queue) = sync_channel(WAITING);
         let (ready, is_ready) = sync_channel(1);
         let (found, unseen) = sync_channel(WAITING);
         std::thread::Builder::new()
             .name("libraries".into())
             .spawn(move || {
-                if let Err(error) = privileges::keep_attaching() {
+                if let Err(error) = privileges::keep_attaching(probes.is_privileged()) {
                     tracing::warn!(%error, "cannot give up privileges; TLS is not looked into");
                     return;
                 }
-                Priority::Background.claim();
-                let mut attacher = Attacher::new(probes);
+                // A program that connects soon after its start is attached to before, or not seen.
+                Priority::Pipeline.claim();
+                let mut attacher = Attacher::new(probes, choice);
                 for place in tls_places() {
                     attacher.look_at_path(&place);
                 }
+                attacher.look_at_known();
+                attacher.look_at_all(&queue, &found);
                 let _ = ready.send(());
-                attacher.look_at_all();
                 attacher.serve(&queue, &found);
             })?;
         let _ = is_ready.recv_timeout(PATIENCE);
-        Ok(Self { processes, unseen })
+        Ok(Self { requests, unseen })
     }
 
-    /// Has a process looked at soon. Where too many wait, its next library is the next occasion.
+    /// Has a process looked at soon.
     pub(super) fn look_at(&self, pid: Pid, greets: bool) {
-        if self.processes.try_send((pid, greets)).is_err() {
-            tracing::debug!(%pid, "not looked at for TLS libraries");
+        self.ask(Request::LookAt { pid, greets });
+    }
+
+    /// Has a process left alone for a while, which pays too much for the probes.
+    pub(super) fn leave(&self, pid: Pid) {
+        self.ask(Request::Leave(pid));
+    }
+
+    /// Ends a process's rest: it speaks MCP.
+    pub(super) fn want(&self, pid: Pid) {
+        self.ask(Request::Want(pid));
+    }
+
+    /// Where too many requests wait, the process's next news are the next occasion.
+    fn ask(&self, request: Request) {
+        if self.requests.try_send(request).is_err() {
+            tracing::debug!("too many processes have news of TLS libraries");
         }
     }
 
@@ -85,179 +109,175 @@ impl Libraries {
     }
 }
 
-/// A file that is attached to.
-struct Library {
-    path: PathBuf,
-    file: File,
-    _probes: Attached,
-}
-
 struct Attacher {
     probes: TlsProbes,
-    attached: HashMap<FileKey, Library>,
-    others: HashSet<FileKey>,
+    files: TlsFiles,
+    is_by_process: bool,
+    watched: Watched,
+    everywhere: HashMap<FileKey, Attached>,
     is_full: bool,
 }
 
 impl Attacher {
-    fn new(probes: TlsProbes) -> Self {
+    fn new(probes: TlsProbes, choice: TlsChoice) -> Self {
         Self {
             probes,
-            attached: HashMap::new(),
-            others: HashSet::new(),
+            files: TlsFiles::default(),
+            is_by_process: choice == TlsChoice::Processes,
+            watched: Watched::default(),
+            everywhere: HashMap::new(),
             is_full: false,
         }
     }
 
-    fn serve(&mut self, queue: &Receiver<(Pid, bool)>, unseen: &SyncSender<u32>) {
+    fn serve(&mut self, queue: &Receiver<Request>, unseen: &SyncSender<u32>) {
+        let mut cleaned = Instant::now();
+        let mut swept = Instant::now();
         loop {
-            match queue.recv_timeout(CLEANING) {
-                Ok((pid, greets)) => {
-                    let is_attached = self.look_at_process(pid);
-                    if greets && !is_attached {
-                        // Where nobody takes them, they are not asked for.
-                        let _ = unseen.try_send(pid.0);
-                    }
-                }
+            match queue.recv_timeout(SWEEP) {
+                Ok(request) => self.answer(request, unseen),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.detach_removed();
-        }
-    }
-
-    /// Looks at all processes that there are.
-    fn look_at_all(&mut self) {
-        let Ok(processes) = fs::read_dir("/proc") else {
-            return;
-        };
-        for entry in processes.flatten() {
-            if let Some(pid) = entry
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse().ok())
-            {
-                self.look_at_process(Pid(pid));
-            }
-        }
-    }
-
-    /// Returns whether it has a library that is attached to, or is gone.
-    fn look_at_process(&mut self, pid: Pid) -> bool {
-        let files = Mapped::of(pid);
-        let mut is_attached = files.is_empty();
-        for mapped in files {
-            let key = (mapped.dev, mapped.ino);
-            if !self.attached.contains_key(&key) && !self.others.contains(&key) {
-                match open(&mapped.path, Some(mapped.ino)) {
-                    Some(file) => self.look_at(key, file, &mapped.path),
-                    None => self.note_other(key),
+            if swept.elapsed() >= SWEEP {
+                swept = Instant::now();
+                for pid in self.watched.sweep(&mut self.probes) {
+                    self.look_at_process(pid);
                 }
             }
-            is_attached |= self.attached.contains_key(&key);
+            if cleaned.elapsed() >= CLEANING {
+                cleaned = Instant::now();
+                self.clean();
+            }
         }
-        is_attached
+    }
+
+    fn answer(&mut self, request: Request, unseen: &SyncSender<u32>) {
+        match request {
+            Request::LookAt { pid, greets } => {
+                let is_known = self.look_at_process(pid);
+                if greets && !is_known {
+                    // Where nobody takes them, they are not asked for.
+                    let _ = unseen.try_send(pid.0);
+                }
+            }
+            Request::Leave(pid) => self.watched.rest(pid, &mut self.probes),
+            Request::Want(pid) => {
+                self.watched.wake(pid);
+                self.look_at_process(pid);
+            }
+        }
+    }
+
+    /// Attaches for all processes that have a library that is known.
+    fn look_at_known(&mut self) {
+        for pid in processes() {
+            self.attach_known(pid, &Mapped::of(pid));
+        }
+    }
+
+    /// Looks at all processes that there are. Those that have news come first.
+    fn look_at_all(&mut self, queue: &Receiver<Request>, unseen: &SyncSender<u32>) {
+        for pid in processes() {
+            while let Ok(request) = queue.try_recv() {
+                self.answer(request, unseen);
+            }
+            self.look_at_process(pid);
+        }
+    }
+
+    /// Returns whether it has a library of a kind that is looked into, or is gone.
+    fn look_at_process(&mut self, pid: Pid) -> bool {
+        let mapped = Mapped::of(pid);
+        // What is known takes no time, and a connection may follow soon; looking into a large file takes some.
+        let mut is_known = self.attach_known(pid, &mapped) || mapped.is_empty();
+        for file in mapped {
+            let key = (file.dev, file.ino);
+            if !self.files.knows(key) && self.files.is_library(key, &file.path, &mut self.probes) {
+                is_known = true;
+                self.attach(key, pid);
+            }
+        }
+        is_known
+    }
+
+    /// Returns whether a process has a library that is known.
+    fn attach_known(&mut self, pid: Pid, mapped: &[Mapped]) -> bool {
+        let mut is_known = false;
+        for key in mapped.iter().map(|file| (file.dev, file.ino)) {
+            if self.files.knows(key) {
+                is_known = true;
+                self.attach(key, pid);
+            }
+        }
+        is_known
     }
 
     fn look_at_path(&mut self, path: &Path) {
-        let Some(file) = open(path, None) else { return };
-        let Ok(about) = file.metadata() else { return };
-        let key = (about.dev(), about.ino());
-        if !self.attached.contains_key(&key) && !self.others.contains(&key) {
-            self.look_at(key, file, path);
+        if let Some(key) = self.files.at(path, &mut self.probes)
+            && !self.is_by_process
+        {
+            self.attach_everywhere(key);
         }
     }
 
-    fn look_at(&mut self, key: FileKey, file: File, path: &Path) {
-        let functions = tls_functions(&file);
-        if functions.is_empty() {
-            return self.note_other(key);
+    fn attach(&mut self, key: FileKey, pid: Pid) {
+        if self.is_by_process {
+            self.watched.attach(key, pid, &self.files, &mut self.probes);
+        } else {
+            self.attach_everywhere(key);
         }
-        if self.attached.len() >= ATTACHED_MAX {
-            self.make_room();
+    }
+
+    fn attach_everywhere(&mut self, key: FileKey) {
+        if self.everywhere.contains_key(&key) {
+            return;
         }
-        if self.attached.len() >= ATTACHED_MAX {
+        if self.everywhere.len() >= ATTACHED_MAX {
+            let mapped = mapped_now();
+            self.everywhere.retain(|key, _| mapped.contains(key));
+        }
+        if self.everywhere.len() >= ATTACHED_MAX {
             if !self.is_full {
-                tracing::warn!(path = %path.display(), "too many TLS libraries; some are not looked into");
+                tracing::warn!("too many TLS libraries; some are not looked into");
             }
             self.is_full = true;
             return;
         }
-        match self
-            .probes
-            .attach(&file, |name| functions.get(name).copied())
-        {
-            Ok(probes) => {
-                tracing::debug!(path = %path.display(), functions = functions.len(), "attached to a TLS library");
-                let library = Library {
-                    path: path.to_owned(),
-                    file,
-                    _probes: probes,
-                };
-                self.attached.insert(key, library);
-            }
-            Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "cannot attach to a TLS library");
-                self.note_other(key);
-            }
-        }
-    }
-
-    fn note_other(&mut self, key: FileKey) {
-        if self.others.len() >= OTHERS_MAX {
-            self.others.clear();
-        }
-        self.others.insert(key);
-    }
-
-    /// Detaches from files that were removed, once nobody has them mapped: an update replaces a library.
-    fn detach_removed(&mut self) {
-        let is_removed = |library: &Library| {
-            let about = library.file.metadata();
-            about.map_or(true, |about| about.nlink() == 0)
-        };
-        if self.attached.values().any(is_removed) {
-            let mapped = mapped_now();
-            self.attached
-                .retain(|key, library| !is_removed(library) || mapped.contains(key));
-        }
-    }
-
-    /// Detaches from files that nobody has mapped.
-    fn make_room(&mut self) {
-        let mapped = mapped_now();
-        self.attached.retain(|key, library| {
-            let is_used = mapped.contains(key);
-            if !is_used {
-                tracing::debug!(path = %library.path.display(), "detached from a TLS library");
-            }
-            is_used
-        });
         self.is_full = false;
+        match self.files.attach(key, None, &self.probes) {
+            Some(Ok(attached)) => {
+                self.everywhere.insert(key, attached);
+            }
+            Some(Err(error)) => {
+                tracing::warn!(%error, "cannot attach to a TLS library");
+                self.files.give_up(key);
+            }
+            None => {}
+        }
     }
+
+    /// Gives up files that were removed, once nobody has them mapped: an update replaces a library.
+    fn clean(&mut self) {
+        if self.files.has_removed() {
+            let mapped = mapped_now();
+            for key in self.files.forget_removed(&mapped) {
+                self.everywhere.remove(&key);
+            }
+        }
+    }
+}
+
+/// All processes.
+fn processes() -> impl Iterator<Item = Pid> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid))
 }
 
 /// All files that processes have mapped.
 fn mapped_now() -> HashSet<FileKey> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .flat_map(|pid| Mapped::of(Pid(pid)))
+    processes()
+        .flat_map(Mapped::of)
         .map(|mapped| (mapped.dev, mapped.ino))
         .collect()
-}
-
-/// Opens a regular file, which has the inode number `ino` if that is known. Its path may lead to anything by
-/// now, so it is not opened before that is clear.
-fn open(path: &Path, ino: Option<u64>) -> Option<File> {
-    let place = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_PATH)
-        .open(path)
-        .ok()?;
-    let about = place.metadata().ok()?;
-    if !about.is_file() || ino.is_some_and(|ino| ino != about.ino()) {
-        return None;
-    }
-    File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()
 }

@@ -8,6 +8,8 @@ mod libraries;
 mod memory;
 mod running;
 mod surveyor;
+mod tls_files;
+mod watched;
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -88,11 +90,14 @@ impl KernelSource {
         options: &KernelOptions,
         environment: impl FnOnce(Probes) -> std::io::Result<KernelEnvironment>,
     ) -> Result<Self, ProbeError> {
-        let (probes, ring) = Probes::load(&options.probes)?;
+        let (mut probes, ring) = Probes::load(&options.probes)?;
         let clock = BootClock::measure().map_err(std::io::Error::from)?;
         let now = BootClock::now_boot().map_err(std::io::Error::from)?;
         // Before this thread gives up its privileges: the other one needs some of them.
-        let libraries = probes.tls()?.map(Libraries::start).transpose()?;
+        let tls = probes.tls()?;
+        let libraries = tls
+            .map(|(probes, choice)| Libraries::start(probes, choice))
+            .transpose()?;
         let mut environment = environment(probes)?;
         environment.attach_to(libraries);
         environment.exclude_own_output();

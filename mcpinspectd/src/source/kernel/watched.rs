@@ -1,0 +1,229 @@
+//! The processes whose TLS library has probes.
+//!
+//! A probe costs whoever meets it some microseconds, so a process that calls its library very often is left
+//! alone for a while, and then for longer: what it pays stays below a hundredth of a processor, whether it is
+//! a web server, a database or a download. One that speaks MCP is not left alone.
+//!
+//! Detaching takes the kernel a tenth of a second, and waits for nobody: it has a thread of its own. All
+//! that is attached when the daemon ends is detached before it is gone, which bounds how many there may be.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use super::tls_files::{FileKey, TlsFiles};
+use crate::capture::{Attached, TlsProbes};
+use crate::model::Pid;
+use crate::priority::Priority;
+use crate::process::ProcessHandle;
+
+/// Processes with probes at a time.
+const PROCESSES_MAX: usize = 64;
+/// Files of one process.
+const FILES_MAX: usize = 4;
+/// Libraries that wait to be detached from.
+const DETACHING_MAX: usize = 128;
+/// Processes that rest.
+const RESTING_MAX: usize = 1024;
+/// The first rest of a process. Each one after it is twice as long.
+const REST: Duration = Duration::from_secs(60);
+const REST_MAX: Duration = Duration::from_secs(3600);
+
+struct Process {
+    handle: ProcessHandle,
+    started: u64,
+    since: Instant,
+    attached: Vec<(FileKey, Attached)>,
+}
+
+/// A process that is left alone, or was.
+struct Rest {
+    started: u64,
+    until: Instant,
+    length: Duration,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Watched {
+    processes: HashMap<Pid, Process>,
+    resting: HashMap<Pid, Rest>,
+    detaching: Option<SyncSender<Attached>>,
+    is_full: bool,
+}
+
+impl Watched {
+    /// Attaches to the library of a process, unless it rests.
+    pub(super) fn attach(
+        &mut self,
+        key: FileKey,
+        pid: Pid,
+        files: &TlsFiles,
+        probes: &mut TlsProbes,
+    ) {
+        let Ok(Some(handle)) = ProcessHandle::open(pid) else {
+            return;
+        };
+        let Some(started) = handle.start_time() else {
+            return;
+        };
+        if self.is_resting(pid, started) {
+            return;
+        }
+        if self
+            .processes
+            .get(&pid)
+            .is_some_and(|process| process.started != started)
+        {
+            self.detach(pid, probes);
+        }
+        if !self.processes.contains_key(&pid) && !self.has_room(probes) {
+            return;
+        }
+        let process = self.processes.entry(pid).or_insert_with(|| Process {
+            handle,
+            started,
+            since: Instant::now(),
+            attached: Vec::new(),
+        });
+        let is_known = process.attached.iter().any(|(known, _)| *known == key);
+        if is_known || process.attached.len() >= FILES_MAX {
+            return;
+        }
+        probes.will_attach(pid);
+        match files.attach(key, Some(pid), probes) {
+            Some(Ok(attached)) => {
+                tracing::debug!(%pid, ino = key.1, "attached to a TLS library");
+                process.attached.push((key, attached));
+                probes.has_attached(pid);
+            }
+            // It may have ended meanwhile.
+            Some(Err(error)) => tracing::debug!(%pid, %error, "cannot attach to a TLS library"),
+            None => {}
+        }
+    }
+
+    /// Whether there is room for one more.
+    fn has_room(&mut self, probes: &mut TlsProbes) -> bool {
+        if self.processes.len() >= PROCESSES_MAX {
+            self.detach_ended(probes);
+        }
+        if self.processes.len() < PROCESSES_MAX {
+            return true;
+        }
+        if !self.is_full {
+            tracing::warn!(
+                PROCESSES_MAX,
+                "too many processes have a TLS library; what some encrypt is not seen"
+            );
+        }
+        self.is_full = true;
+        false
+    }
+
+    /// Leaves a process alone for a while.
+    pub(super) fn rest(&mut self, pid: Pid, probes: &mut TlsProbes) {
+        let Some(process) = self.processes.get(&pid) else {
+            return;
+        };
+        let started = process.started;
+        tracing::debug!(%pid, after = ?process.since.elapsed(), "calls its TLS library too often to be looked into");
+        self.detach(pid, probes);
+        let before = self
+            .resting
+            .get(&pid)
+            .filter(|rest| rest.started == started)
+            .map(|rest| rest.length);
+        let length = before.map_or(REST, |length| (length * 2).min(REST_MAX));
+        if self.resting.len() >= RESTING_MAX {
+            self.resting
+                .retain(|pid, rest| is_running(*pid, rest.started));
+        }
+        if self.resting.len() < RESTING_MAX {
+            let rest = Rest {
+                started,
+                until: Instant::now() + length,
+                length,
+            };
+            self.resting.insert(pid, rest);
+        }
+    }
+
+    /// Ends a process's rest.
+    pub(super) fn wake(&mut self, pid: Pid) {
+        self.resting.remove(&pid);
+    }
+
+    fn is_resting(&self, pid: Pid, started: u64) -> bool {
+        self.resting
+            .get(&pid)
+            .is_some_and(|rest| rest.started == started && rest.until > Instant::now())
+    }
+
+    /// Detaches from processes that are gone. Returns those whose rest is over.
+    pub(super) fn sweep(&mut self, probes: &mut TlsProbes) -> Vec<Pid> {
+        self.detach_ended(probes);
+        let now = Instant::now();
+        let rested: Vec<Pid> = self
+            .resting
+            .iter()
+            .filter(|(pid, rest)| rest.until <= now && !self.processes.contains_key(pid))
+            .map(|(pid, _)| *pid)
+            .collect();
+        let (alive, gone): (Vec<Pid>, Vec<Pid>) = rested.into_iter().partition(|pid| {
+            let rest = self.resting.get(pid);
+            rest.is_some_and(|rest| is_running(*pid, rest.started))
+        });
+        for pid in gone {
+            self.resting.remove(&pid);
+        }
+        alive
+    }
+
+    fn detach_ended(&mut self, probes: &mut TlsProbes) {
+        let ended: Vec<Pid> = self
+            .processes
+            .iter()
+            .filter(|(_, process)| process.handle.start_time().is_none())
+            .map(|(pid, _)| *pid)
+            .collect();
+        self.is_full &= ended.is_empty();
+        for pid in ended {
+            self.detach(pid, probes);
+        }
+    }
+
+    fn detach(&mut self, pid: Pid, probes: &mut TlsProbes) {
+        probes.has_left(pid);
+        for (_, attached) in self
+            .processes
+            .remove(&pid)
+            .into_iter()
+            .flat_map(|process| process.attached)
+        {
+            let detaching = self.detaching.get_or_insert_with(detach_aside);
+            // Where too many wait, or without that thread, it is detached here.
+            let _ = detaching.try_send(attached);
+        }
+    }
+}
+
+/// Starts the thread that detaches.
+fn detach_aside() -> SyncSender<Attached> {
+    let (sender, queue) = sync_channel(DETACHING_MAX);
+    let thread = std::thread::Builder::new()
+        .name("detaching".into())
+        .spawn(move || {
+            Priority::Background.claim();
+            queue.iter().for_each(drop::<Attached>);
+        });
+    if let Err(error) = thread {
+        tracing::debug!(%error, "no thread that detaches");
+    }
+    sender
+}
+
+fn is_running(pid: Pid, started: u64) -> bool {
+    let handle = ProcessHandle::open(pid).ok().flatten();
+    handle.and_then(|handle| handle.start_time()) == Some(started)
+}
