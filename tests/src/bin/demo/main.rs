@@ -1,8 +1,10 @@
 //! `cargo xtask run --demo`: a real client and real servers, a mail that tells the agent what to do, a tool that
-//! turns bad under its user, and the daemon that tells.
+//! turns bad under its user, a server that is reached over HTTP, and the daemon that tells.
 //!
 //! This program starts `mcpinspectd run` with a state of its own below a temporary folder, then
 //! itself as client and server, and prints what each does and what the daemon says about it.
+
+mod http;
 
 use std::io::{BufRead, BufReader, IsTerminal as _, Write};
 use std::path::Path;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         None => show(),
         Some("session") => session(&turn),
         Some("serve") => serve(&turn),
+        Some("listen") => http::listen(),
         Some(other) => Err(anyhow::anyhow!("no such part of the demo: {other}")),
     };
     match result {
@@ -321,6 +324,9 @@ fn tell(event: &Value) {
             println!("      {name}: {}", text(value));
         }
     };
+    if event["server_type"] != "stdio" {
+        line("transport", &event["server_type"]);
+    }
     line("tool", &event["tool_name"]);
     line("status", &event["status"]);
     line("pinned hash", &event["previous_hash"]);
@@ -354,12 +360,27 @@ fn injection(directory: &Path, narrator: &mut Narrator<'_>) -> Result<()> {
     narrator.until("mcp_session_ended")
 }
 
+/// A server that nobody starts over pipes: it listens, and is seen all the same.
+fn over_http(directory: &Path, narrator: &mut Narrator<'_>) -> Result<()> {
+    let mut client = http::Client::start(directory)?;
+    step(&format!(
+        "a third server, `weather-server`, listens on this machine; the agent asks it at {}",
+        client.url()
+    ));
+    client.talk()?;
+    narrator.until("mcp_tool_seen")?;
+    client.end()?;
+    narrator.until("mcp_session_ended")
+}
+
 fn show() -> Result<()> {
     let state = State::new()?;
     println!(
-        "This demo starts mcpinspectd, then an ordinary MCP client and server. Neither is told of"
+        "This demo starts mcpinspectd, then an ordinary MCP client and servers, over pipes and over HTTP."
     );
-    println!("the daemon, wrapped or configured: it sees their messages in the kernel.");
+    println!(
+        "None is told of the daemon, wrapped or configured: it sees their messages in the kernel."
+    );
     step("mcpinspectd starts");
     let daemon = match Daemon::start(&state) {
         Ok(daemon) => daemon,
@@ -397,6 +418,7 @@ fn show() -> Result<()> {
         println!("  {line}");
     }
     injection(directory.path(), &mut narrator)?;
+    over_http(directory.path(), &mut narrator)?;
     daemon.stop()?;
     println!(
         "\nThe mail was an injection: text from a stranger that the agent took for an order. Text alone is"
@@ -406,7 +428,11 @@ fn show() -> Result<()> {
     );
     println!("`mcpinspect explain injection_obeyed` says more.");
     println!(
-        "\nWhat came before was a rug pull: a definition that was approved once, replaced by one with hidden"
+        "\nThe server on HTTP was found by its connection, is named by the program that listens, and its tools are"
+    );
+    println!("pinned like the others'.");
+    println!(
+        "\nWhat came first was a rug pull: a definition that was approved once, replaced by one with hidden"
     );
     println!(
         "instructions. The daemon had pinned the first one by its hash, so the change shows, field by"
