@@ -45,19 +45,25 @@ impl Server {
     }
 
     /// The Python SDK's.
-    fn python(words: &[&str]) -> Result<Self> {
+    pub fn python(words: &[&str]) -> Result<Self> {
+        Self::prepared_python(words, |_| {})
+    }
+
+    /// The same, with its command prepared.
+    pub fn prepared_python(words: &[&str], prepare: impl FnOnce(&mut Command)) -> Result<Self> {
         Self::start(|port| {
             let mut command = Command::new(places::python()?);
             command
                 .arg(places::script("python/http_serve.py")?)
                 .arg(port.to_string())
                 .args(words);
+            prepare(&mut command);
             Ok(command)
         })
     }
 
-    /// The official one that has everything, on the TypeScript SDK.
-    fn everything(transport: &str) -> Result<Self> {
+    /// The official one that has everything, on the TypeScript SDK, with its command prepared.
+    pub fn everything(transport: &str, prepare: impl FnOnce(&mut Command)) -> Result<Self> {
         let package = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
         let script = places::node_directory()?.join(package);
         Self::start(|port| {
@@ -66,16 +72,21 @@ impl Server {
                 .arg(script)
                 .arg(transport)
                 .env("PORT", port.to_string());
+            prepare(&mut command);
             Ok(command)
         })
     }
 
-    fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
     pub fn secure_url(&self, path: &str) -> String {
         format!("https://127.0.0.1:{}{path}", self.port)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     pub fn pid(&self) -> u32 {
@@ -153,13 +164,11 @@ pub fn complete(truth: &Truth, server: &Server, capture: &Capture) -> Result<()>
     Ok(())
 }
 
-/// One session after another, each in order.
-fn one_by_one(server: &Server, path: &str, words: &[&str], calls: &[&[usize]]) -> Result<()> {
-    let mut tap = Tap::start()?;
+/// The sessions of these clients, one after another, each in order.
+pub fn one_after_another(mut tap: Tap, server: &Server, clients: Vec<Command>) -> Result<()> {
     let mut truths = Vec::new();
-    for calls in calls {
-        let talk = Talk::start(client(&server.url(path), calls, words)?)?;
-        truths.push(talk.finish(SESSION)?);
+    for client in clients {
+        truths.push(Talk::start(client)?.finish(SESSION)?);
         await_all(&mut tap, &truths);
     }
     let capture = tap.finish()?.capture;
@@ -169,6 +178,40 @@ fn one_by_one(server: &Server, path: &str, words: &[&str], calls: &[&[usize]]) -
             .iter()
             .filter_map(|truth| Some(format!("{:#}", in_order(truth, server, &capture).err()?))),
     )
+}
+
+/// The sessions of these clients, all at once, each complete.
+pub fn all_at_once(mut tap: Tap, server: &Server, clients: Vec<Command>) -> Result<()> {
+    let talks: Vec<Talk> = clients
+        .into_iter()
+        .map(Talk::start)
+        .collect::<Result<_>>()?;
+    let truths: Vec<Truth> = talks
+        .into_iter()
+        .map(|talk| talk.finish(SESSION))
+        .collect::<Result<_>>()?;
+    await_all(&mut tap, &truths);
+    let capture = tap.finish()?.capture;
+    verdict(
+        truths.len(),
+        truths
+            .iter()
+            .filter_map(|truth| Some(format!("{:#}", complete(truth, server, &capture).err()?))),
+    )
+}
+
+/// Sizes of ten calls that a client makes at once.
+pub fn calls_of_a_crowd() -> Vec<usize> {
+    (0..10).map(|call| 10 + call * 3000).collect()
+}
+
+/// One session after another, each in order.
+fn one_by_one(server: &Server, path: &str, words: &[&str], calls: &[&[usize]]) -> Result<()> {
+    let clients = calls
+        .iter()
+        .map(|calls| client(&server.url(path), calls, words))
+        .collect::<Result<_>>()?;
+    one_after_another(Tap::start()?, server, clients)
 }
 
 #[test]
@@ -202,32 +245,20 @@ fn python_over_the_transport_of_2024() -> Result<()> {
 
 #[test]
 fn the_everything_server() -> Result<()> {
-    let server = Server::everything("streamableHttp")?;
+    let server = Server::everything("streamableHttp", |_| {})?;
     one_by_one(&server, "/mcp", &[], &[&[5, 200_000]])?;
-    let server = Server::everything("sse")?;
+    let server = Server::everything("sse", |_| {})?;
     one_by_one(&server, "/sse", &["sse"], &[&[5, 200_000]])
 }
 
 /// So many clients at once, each with calls at once.
 fn crowd(clients: usize) -> Result<()> {
     let server = Server::python(&[])?;
-    let mut tap = Tap::start()?;
-    let sizes: Vec<usize> = (0..10).map(|call| 10 + call * 3000).collect();
-    let mut talks = Vec::new();
-    for _ in 0..clients {
-        let command = client(&server.url("/mcp"), &sizes, &["together"])?;
-        talks.push(Talk::start(command)?);
-    }
-    let truths: Result<Vec<Truth>> = talks.into_iter().map(|talk| talk.finish(SESSION)).collect();
-    let truths = truths?;
-    await_all(&mut tap, &truths);
-    let capture = tap.finish()?.capture;
-    verdict(
-        clients,
-        truths
-            .iter()
-            .filter_map(|truth| Some(format!("{:#}", complete(truth, &server, &capture).err()?))),
-    )
+    let sizes = calls_of_a_crowd();
+    let clients = (0..clients)
+        .map(|_| client(&server.url("/mcp"), &sizes, &["together"]))
+        .collect::<Result<_>>()?;
+    all_at_once(Tap::start()?, &server, clients)
 }
 
 #[test]

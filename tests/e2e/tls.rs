@@ -1,5 +1,6 @@
 //! MCP over HTTPS: real servers and clients on this machine, found without any configuration.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -7,26 +8,30 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::busy::Busy;
 use mcpinspect_tests::places;
-use mcpinspect_tests::talk::{Talk, Truth};
+use mcpinspect_tests::talk::Talk;
 use mcpinspect_tests::tap::Tap;
 use tempfile::TempDir;
 
-use crate::http::{Server, await_all, client, complete, in_order};
-use crate::{BEHIND, SESSION, verdict};
+use crate::http::{
+    Server, all_at_once, await_all, calls_of_a_crowd, client, in_order, one_after_another,
+};
+use crate::{BEHIND, SESSION};
 
 /// A certificate for this machine, which signs itself.
-struct Certificate {
+pub struct Certificate {
     folder: TempDir,
 }
 
 impl Certificate {
-    fn new() -> Result<Self> {
+    pub fn new() -> Result<Self> {
         let certificate = Self {
             folder: tempfile::tempdir()?,
         };
         let made = Command::new("openssl")
             .args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1".split(' '))
-            .args(["-addext", "subjectAltName=IP:127.0.0.1", "-keyout"])
+            .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+            // Some clients refuse an authority as a server.
+            .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
             .arg(certificate.key())
             .arg("-out")
             .arg(certificate.path())
@@ -46,7 +51,7 @@ impl Certificate {
     }
 
     /// Lets a peer serve with it, or trust it.
-    fn give(&self, command: &mut Command) {
+    pub fn give(&self, command: &mut Command) {
         command
             .env("TLS_CERTIFICATE", self.path())
             .env("TLS_KEY", self.key())
@@ -55,38 +60,21 @@ impl Certificate {
     }
 
     /// The Python SDK's server (uvicorn, asyncio: the cipher text is in memory).
-    fn python(&self, words: &[&str]) -> Result<Server> {
-        Server::start(|port| {
-            let mut command = Command::new(places::python()?);
-            command
-                .arg(places::script("python/http_serve.py")?)
-                .arg(port.to_string())
-                .args(words);
-            self.give(&mut command);
-            Ok(command)
-        })
+    pub fn python(&self, words: &[&str]) -> Result<Server> {
+        Server::prepared_python(words, |command| self.give(command))
     }
 
     /// The official one that has everything, on the TypeScript SDK (Node, whose binary has OpenSSL inside).
     fn everything(&self) -> Result<Server> {
-        let package = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-        let script = places::node_directory()?.join(package);
         let preload = places::node_directory()?.join("https.cjs");
-        Server::start(|port| {
-            let mut command = Command::new("node");
-            command
-                .arg("--require")
-                .arg(preload)
-                .arg(script)
-                .arg("streamableHttp")
-                .env("PORT", port.to_string());
-            self.give(&mut command);
-            Ok(command)
+        Server::everything("streamableHttp", |command| {
+            command.env("NODE_OPTIONS", format!("--require {}", preload.display()));
+            self.give(command);
         })
     }
 
     /// The Python SDK's client (httpx, anyio).
-    fn client(&self, server: &Server, sizes: &[usize], words: &[&str]) -> Result<Command> {
+    pub fn client(&self, server: &Server, sizes: &[usize], words: &[&str]) -> Result<Command> {
         let mut command = client(&server.secure_url("/mcp"), sizes, words)?;
         self.give(&mut command);
         Ok(command)
@@ -94,8 +82,18 @@ impl Certificate {
 
     /// A client on Node's own `fetch`.
     fn node_client(&self, server: &Server, sizes: &[usize]) -> Result<Command> {
+        self.script_client("node", server, sizes)
+    }
+
+    /// A client on the TypeScript SDK and the `fetch` of `runtime`.
+    pub fn script_client(
+        &self,
+        runtime: impl AsRef<OsStr>,
+        server: &Server,
+        sizes: &[usize],
+    ) -> Result<Command> {
         let sizes: Vec<String> = sizes.iter().map(usize::to_string).collect();
-        let mut command = Command::new("node");
+        let mut command = Command::new(runtime);
         command
             .arg(places::node_directory()?.join("https_client.mjs"))
             .arg(server.secure_url("/mcp"))
@@ -131,7 +129,7 @@ fn configured(text: &str) -> Result<Tap> {
 }
 
 /// One that looks into processes one by one.
-fn by_process() -> Result<Tap> {
+pub fn by_process() -> Result<Tap> {
     watching("true")
 }
 
@@ -142,22 +140,7 @@ fn machine_wide() -> Result<Tap> {
 
 /// The sessions of these clients, one after another, each in order.
 fn one_by_one(server: &Server, clients: Vec<Command>) -> Result<()> {
-    one_by_one_under(by_process()?, server, clients)
-}
-
-fn one_by_one_under(mut tap: Tap, server: &Server, clients: Vec<Command>) -> Result<()> {
-    let mut truths = Vec::new();
-    for client in clients {
-        truths.push(Talk::start(client)?.finish(SESSION)?);
-        await_all(&mut tap, &truths);
-    }
-    let capture = tap.finish()?.capture;
-    verdict(
-        truths.len(),
-        truths
-            .iter()
-            .filter_map(|truth| Some(format!("{:#}", in_order(truth, server, &capture).err()?))),
-    )
+    one_after_another(by_process()?, server, clients)
 }
 
 #[test]
@@ -199,7 +182,7 @@ fn blocking_calls() -> Result<()> {
     let certificate = Certificate::new()?;
     let server = certificate.python(&["json", "stateless"])?;
     let client = certificate.blocking_client(&server, &[5, 300_000, 2 << 20, 5])?;
-    one_by_one_under(machine_wide()?, &server, vec![client])
+    one_after_another(machine_wide()?, &server, vec![client])
 }
 
 /// The same, where it may be faster than the probes: then the server's end has all of it, and nothing says who
@@ -221,25 +204,13 @@ fn blocking_calls_of_a_client_that_is_in_a_hurry() -> Result<()> {
 fn crowd(clients: usize, busy: usize) -> Result<()> {
     let certificate = Certificate::new()?;
     let server = certificate.python(&[])?;
-    let mut tap = by_process()?;
+    let tap = by_process()?;
     let _busy: Vec<Busy> = (0..busy).map(|_| Busy::start()).collect::<Result<_>>()?;
-    let sizes: Vec<usize> = (0..10).map(|call| 10 + call * 3000).collect();
-    let talks: Result<Vec<Talk>> = (0..clients)
-        .map(|_| Talk::start(certificate.client(&server, &sizes, &["together"])?))
-        .collect();
-    let truths: Result<Vec<Truth>> = talks?
-        .into_iter()
-        .map(|talk| talk.finish(SESSION))
-        .collect();
-    let truths = truths?;
-    await_all(&mut tap, &truths);
-    let capture = tap.finish()?.capture;
-    verdict(
-        clients,
-        truths
-            .iter()
-            .filter_map(|truth| Some(format!("{:#}", complete(truth, &server, &capture).err()?))),
-    )
+    let sizes = calls_of_a_crowd();
+    let clients = (0..clients)
+        .map(|_| certificate.client(&server, &sizes, &["together"]))
+        .collect::<Result<_>>()?;
+    all_at_once(tap, &server, clients)
 }
 
 #[test]
@@ -301,7 +272,7 @@ fn every_process_that_has_a_library() -> Result<()> {
     let certificate = Certificate::new()?;
     let server = certificate.python(&[])?;
     let client = certificate.client(&server, &[5, 300_000], &[])?;
-    one_by_one_under(machine_wide()?, &server, vec![client])
+    one_after_another(machine_wide()?, &server, vec![client])
 }
 
 /// Whether the tap has probes in a library of this process, by what the kernel says of its links.
