@@ -27,6 +27,7 @@ mod sdks;
 mod syscalls;
 mod tampering;
 mod tls;
+mod tls_unseen;
 mod top;
 
 use std::process::Command;

@@ -185,8 +185,8 @@ fn blocking_calls() -> Result<()> {
     one_after_another(machine_wide()?, &server, vec![client])
 }
 
-/// The same, where it may be faster than the probes: then the server's end has all of it, and nothing says who
-/// the client was.
+/// The same, where it may be faster than the probes: then the server's end has all of it, and the socket's owner
+/// is the client.
 #[test]
 fn blocking_calls_of_a_client_that_is_in_a_hurry() -> Result<()> {
     let certificate = Certificate::new()?;
@@ -195,9 +195,16 @@ fn blocking_calls_of_a_client_that_is_in_a_hurry() -> Result<()> {
     let client = certificate.blocking_client(&server, &[5, 300_000, 2 << 20, 5])?;
     let mut truth = Talk::start(client)?.finish(SESSION)?;
     // There is one session of this server, so it can be told by that.
+    let client = truth.client_pid;
     truth.server_pid = Some(server.pid());
     await_all(&mut tap, std::slice::from_ref(&truth));
-    in_order(&truth, &server, &tap.finish()?.capture)
+    let capture = tap.finish()?.capture;
+    in_order(&truth, &server, &capture)?;
+    let mut messages = capture.messages.iter();
+    let nameless = messages
+        .find(|message| message.server_pid == Some(server.pid()) && message.client_pid != client);
+    ensure!(nameless.is_none(), "without its client: {nameless:?}");
+    Ok(())
 }
 
 /// So many clients at once, each with calls at once, beside so many programs that only compute.

@@ -19,12 +19,14 @@ fn the_thread_that_drains_the_ring_has_priority() -> Result<()> {
         let expected = match name.as_str() {
             "drain" => -15,
             "messages" => -9,
-            "memory" | "programs" | "survey" => 0,
+            "memory" | "owners" | "programs" | "survey" => 0,
             _ => -10,
         };
         ensure!(*nice == expected, "{name}: {threads:?}");
     }
-    for name in ["drain", "memory", "messages", "programs", "survey"] {
+    for name in [
+        "drain", "memory", "messages", "owners", "programs", "survey",
+    ] {
         ensure!(threads.iter().any(|thread| thread.0 == name), "{threads:?}");
     }
     Ok(())

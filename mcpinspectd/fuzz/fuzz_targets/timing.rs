@@ -14,7 +14,9 @@ use mcpinspect_common::{
 };
 use mcpinspectd::capture::{BootClock, KernelRecord, Origin};
 use mcpinspectd::detect::NoDetector;
-use mcpinspectd::discover::{Environment, Readers, Settings, Tracker, WatchPolicy};
+use mcpinspectd::discover::{
+    Environment, Readers, Settings, SoughtSocket, Tracker, UnseenLibrary, WatchPolicy,
+};
 use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::event::{Body, Event};
 use mcpinspectd::model::{
@@ -252,7 +254,14 @@ impl Environment for Machine {
     fn library(&mut self, _pid: u32, _greets: bool) {}
     fn leave_library(&mut self, _pid: u32) {}
     fn want_library(&mut self, _pid: u32) {}
-    fn unseen_tls(&mut self) -> Vec<u32> {
+    fn unseen_tls(&mut self) -> Vec<UnseenLibrary> {
+        Vec::new()
+    }
+    fn start_time(&self, _pid: u32) -> Option<u64> {
+        None
+    }
+    fn seek_owner(&mut self, _socket: SoughtSocket) {}
+    fn owners(&mut self) -> Vec<(u64, Option<u32>)> {
         Vec::new()
     }
     fn user(&self, _pid: u32) -> Option<u32> {

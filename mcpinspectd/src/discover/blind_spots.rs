@@ -35,6 +35,7 @@ pub fn report(
             mechanism,
             pid: Pid(origin.tgid),
             uid: None,
+            found: None,
             time: step.clock.at(origin.time),
         });
     }
@@ -72,17 +73,25 @@ pub fn report_user(step: &mut Step<'_>, budget: BlindMechanism, user: Uid, origi
         mechanism: budget,
         pid: Pid(origin.tgid),
         uid: (user != NOBODY_KNOWN).then_some(user),
+        found: None,
         time: step.clock.at(origin.time),
     });
 }
 
-/// Reports that a process which is known to speak MCP does so in a way that cannot be followed.
-pub fn report_party(step: &mut Step<'_>, mechanism: BlindMechanism, origin: Origin) {
+/// Reports that a process which is known to speak MCP does so in a way that cannot be followed, and what was
+/// found of it.
+pub fn report_party(
+    step: &mut Step<'_>,
+    mechanism: BlindMechanism,
+    origin: Origin,
+    found: Option<String>,
+) {
     step.sink.input(Input::BlindSpot {
         session: std::borrow::Cow::Owned(SessionId::none()),
         mechanism,
         pid: Pid(origin.tgid),
         uid: None,
+        found: found.map(std::borrow::Cow::Owned),
         time: step.clock.at(origin.time),
     });
 }

@@ -1,5 +1,6 @@
 //! What discovery asks of the machine, as a trait, so that tests can run without one.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointWatch, LeftAlone};
@@ -28,6 +29,30 @@ pub struct Readers {
     pub pids: Vec<u32>,
     /// Bytes that wait to be read; `None` where the kernel does not tell.
     pub unread: Option<u64>,
+}
+
+/// A process that speaks TLS by a library that is not looked into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnseenLibrary {
+    /// The process.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub started: u64,
+    /// What was found of the library: where none is known, or which one it is.
+    pub found: String,
+}
+
+/// A TCP socket of this machine whose process is sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoughtSocket {
+    /// What the answer is told by.
+    pub number: u64,
+    /// A process in the same network namespace.
+    pub near: u32,
+    /// The socket's own address.
+    pub local: SocketAddr,
+    /// The address of its peer.
+    pub remote: SocketAddr,
 }
 
 /// The kernel and the process table.
@@ -67,7 +92,13 @@ pub trait Environment {
     /// It is not left alone any more, because it speaks MCP.
     fn want_library(&mut self, pid: u32);
     /// Returns processes that have, and whose library is none that can be looked into.
-    fn unseen_tls(&mut self) -> Vec<u32>;
+    fn unseen_tls(&mut self) -> Vec<UnseenLibrary>;
+    /// Has the process sought that holds a socket. Where too many are sought, the answer may never come.
+    fn seek_owner(&mut self, socket: SoughtSocket);
+    /// Returns what was found since the last call: the number of a search, and the process.
+    fn owners(&mut self) -> Vec<(u64, Option<u32>)>;
+    /// When the process that has this number now was started, in clock ticks since boot.
+    fn start_time(&self, pid: u32) -> Option<u64>;
     /// Returns the user that a process runs as.
     fn user(&self, pid: u32) -> Option<Uid>;
     /// Describes a process: as it was when the kernel saw it start its program (`launches`), or else as

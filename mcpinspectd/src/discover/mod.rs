@@ -71,7 +71,7 @@ mod unseen;
 mod unseen_tls;
 mod waiting;
 
-pub use environment::{Environment, Readers, WatchPolicy};
+pub use environment::{Environment, Readers, SoughtSocket, UnseenLibrary, WatchPolicy};
 pub use remembered::{RememberedEndpoint, RememberedProgram, RememberedStream};
 pub use settings::Settings;
 pub use tracker::Tracker;

@@ -8,7 +8,7 @@ use super::accounts::ClosedAccounts;
 use super::blind_processes::BlindProcesses;
 use super::connections::{Connections, Context};
 use super::counts::counted;
-use super::environment::{Environment, WatchPolicy};
+use super::environment::{Environment, UnseenLibrary, WatchPolicy};
 use super::notices::Notices;
 use super::programs::{Programs, StartedProgram};
 use super::remembered::RememberedStream;
@@ -47,9 +47,9 @@ pub struct Tracker<E> {
     blind: BlindProcesses,
     /// What was written to sockets whose peer is not known yet.
     unrouted: UnroutedData,
-    unseen_tls: UnseenTls,
+    unseen_tls: UnseenTls<UnseenLibrary>,
     /// Processes whose TLS library is left alone, because they call it too often.
-    busy_tls: UnseenTls,
+    busy_tls: UnseenTls<()>,
     waiting: Waiting,
     notices: Notices,
     connections: Connections,
@@ -179,7 +179,7 @@ impl<E: Environment> Tracker<E> {
             } => {
                 // Others may encrypt what they like.
                 if self.is_party(origin.tgid) {
-                    blind_spots::report_party(&mut self.step(sink), unpaired, origin);
+                    blind_spots::report_party(&mut self.step(sink), unpaired, origin, None);
                 }
             }
             // A record of a connection.
@@ -201,25 +201,36 @@ impl<E: Environment> Tracker<E> {
             TlsNews::Busy if self.is_party(pid) => {}
             TlsNews::Busy => {
                 self.environment.leave_library(pid);
-                self.busy_tls.add(pid, origin.time);
+                self.busy_tls.add(pid, (), origin.time);
             }
         }
     }
 
     /// Tells of processes that speak MCP, and TLS by a library that is not looked into.
     fn tell_unseen_tls(&mut self, now: u64, sink: &mut dyn InputSink) {
-        for pid in self.environment.unseen_tls() {
-            self.unseen_tls.add(pid, now);
+        for unseen in self.environment.unseen_tls() {
+            self.unseen_tls.add(unseen.pid, unseen, now);
         }
         for pid in self.unseen_tls.pids() {
-            if self.is_party(pid) {
-                self.unseen_tls.remove(pid);
+            if self.is_party(pid)
+                && let Some(unseen) = self.unseen_tls.remove(pid)
+                // Another process may have its number by now.
+                && self
+                    .environment
+                    .start_time(pid)
+                    .is_none_or(|started| started == unseen.started)
+            {
                 let origin = Origin {
                     tgid: pid,
                     time: now,
                 };
                 let library = BlindMechanism::TlsLibrary;
-                blind_spots::report_party(&mut self.step(sink), library, origin);
+                blind_spots::report_party(
+                    &mut self.step(sink),
+                    library,
+                    origin,
+                    Some(unseen.found),
+                );
             }
         }
         for pid in self.busy_tls.pids() {

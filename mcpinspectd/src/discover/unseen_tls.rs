@@ -10,29 +10,37 @@ const PROCESSES_MAX: usize = 1024;
 /// Nanoseconds that one is.
 const REMEMBERED: u64 = 600_000_000_000;
 
-/// The processes of which nothing was reported.
-#[derive(Debug, Default)]
-pub struct UnseenTls {
-    by_pid: HashMap<u32, u64>,
+/// The processes of which nothing was reported, and what is known of each.
+#[derive(Debug)]
+pub struct UnseenTls<K> {
+    by_pid: HashMap<u32, (u64, K)>,
 }
 
-impl UnseenTls {
+impl<K> Default for UnseenTls<K> {
+    fn default() -> Self {
+        Self {
+            by_pid: HashMap::new(),
+        }
+    }
+}
+
+impl<K> UnseenTls<K> {
     /// Notes a process. Where there is no room, the ones before make some.
-    pub fn add(&mut self, pid: u32, now: u64) {
+    pub fn add(&mut self, pid: u32, known: K, now: u64) {
         if self.by_pid.len() >= PROCESSES_MAX {
             self.by_pid
-                .retain(|_, since| now.saturating_sub(*since) < REMEMBERED);
+                .retain(|_, (since, _)| now.saturating_sub(*since) < REMEMBERED);
         }
         if self.by_pid.len() >= PROCESSES_MAX
             && let Some(oldest) = self
                 .by_pid
                 .iter()
-                .min_by_key(|(pid, since)| (**since, **pid))
+                .min_by_key(|(pid, (since, _))| (*since, **pid))
         {
             let oldest = *oldest.0;
             self.by_pid.remove(&oldest);
         }
-        self.by_pid.insert(pid, now);
+        self.by_pid.insert(pid, (now, known));
     }
 
     /// All of them.
@@ -40,9 +48,9 @@ impl UnseenTls {
         self.by_pid.keys().copied().collect()
     }
 
-    /// One was reported.
-    pub fn remove(&mut self, pid: u32) {
-        self.by_pid.remove(&pid);
+    /// One was reported. Returns what is known of it.
+    pub fn remove(&mut self, pid: u32) -> Option<K> {
+        self.by_pid.remove(&pid).map(|(_, known)| known)
     }
 }
 
@@ -54,11 +62,11 @@ mod tests {
     fn the_latest_processes_are_remembered() {
         let mut unseen = UnseenTls::default();
         for pid in 0..2000 {
-            unseen.add(pid, u64::from(pid));
+            unseen.add(pid, pid + 1, u64::from(pid));
         }
         assert_eq!(unseen.pids().len(), PROCESSES_MAX);
         assert!(unseen.pids().contains(&1999) && !unseen.pids().contains(&0));
-        unseen.remove(1999);
+        assert_eq!(unseen.remove(1999), Some(2000));
         assert!(!unseen.pids().contains(&1999));
     }
 }

@@ -243,6 +243,7 @@ impl LiveSession {
             mechanism,
             pid,
             uid,
+            found: None,
             covered_by_other_end: false,
         };
         turn.report(Event::new(turn.time, self.state.subject(), body));

@@ -55,17 +55,19 @@ use self::turn::{Judges, Turn};
 use crate::detect::{Detector, Difference};
 use crate::event::body::{BlindSpot, RegistryFull};
 use crate::event::{Event, Subject};
-use crate::model::{
-    BlindMechanism, Direction, EVERY_SERVER, Input, Pid, ServerId, SessionId, Timestamp,
-};
+use crate::model::{Direction, EVERY_SERVER, Input, ServerId, SessionId, Timestamp};
 use crate::registry::Registry;
 use crate::session::PendingRequest;
+use crate::text::escape::printable;
 
 /// How often overdue calls are looked for, in nanoseconds.
 const SWEEP_EVERY: u64 = 1_000_000_000;
 
 /// How often decisions are looked for, in nanoseconds.
 const LOOK_EVERY: u64 = 100_000_000;
+
+/// Characters of what was found instead of something that can be looked into.
+const MAX_FOUND: usize = 512;
 
 /// Most lessons that wait to be taken.
 const LESSONS: usize = 256;
@@ -243,13 +245,23 @@ impl Engine {
             mechanism,
             pid,
             uid,
+            found,
             time,
             ..
         } = &input
             && *id == SessionId::none()
         {
             let mut turn = Turn::new(*time, &mut self.judges, output);
-            turn.report(unknown_blind_spot(*mechanism, *pid, *uid, *time));
+            let body = BlindSpot {
+                mechanism: *mechanism,
+                pid: *pid,
+                uid: *uid,
+                found: found.as_deref().map(|found| printable(found, MAX_FOUND)),
+                covered_by_other_end: false,
+            };
+            // It belongs to no session that is known.
+            let every_server = Subject::server(ServerId(EVERY_SERVER.into()));
+            turn.report(Event::new(*time, every_server, body));
             turn.tell();
             return;
         }
@@ -343,23 +355,6 @@ impl Engine {
             self.unfinished = self.unfinished - before + session.unfinished();
         }
     }
-}
-
-/// A blind spot that belongs to no session that is known.
-fn unknown_blind_spot(
-    mechanism: BlindMechanism,
-    pid: Pid,
-    uid: Option<u32>,
-    time: Timestamp,
-) -> Event {
-    let body = BlindSpot {
-        mechanism,
-        pid,
-        uid,
-        covered_by_other_end: false,
-    };
-    let every_server = ServerId(EVERY_SERVER.into());
-    Event::new(time, Subject::server(every_server), body)
 }
 
 #[cfg(test)]

@@ -205,6 +205,7 @@ pub fn examples() -> Vec<Event> {
                 mechanism: BlindMechanism::IoUring,
                 pid: Pid(4242),
                 uid: None,
+                found: None,
                 covered_by_other_end: false,
             },
         ),

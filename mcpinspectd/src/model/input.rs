@@ -159,6 +159,9 @@ pub enum Input<'a> {
         /// Whose process, where a user has used up what there is for one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         uid: Option<u32>,
+        /// What was found instead of something that can be looked into.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        found: Option<Cow<'a, str>>,
         /// When.
         #[serde(with = "exact")]
         time: Timestamp,
@@ -308,12 +311,14 @@ impl Input<'_> {
                 mechanism,
                 pid,
                 uid,
+                found,
                 time,
             } => Input::BlindSpot {
                 session: owned(session),
                 mechanism,
                 pid,
                 uid,
+                found: found.map(owned),
                 time,
             },
             Self::EndOfStream {

@@ -17,6 +17,7 @@
 //! - [`cgroup`]: the unit or container that a cgroup path names
 //! - [`program`]: the file and the package behind a server
 //! - `root`, `walk`: the files that a process names, looked up with no more rights than its user has
+//! - [`sockets`]: which process holds a TCP socket
 //! - `table`: parents, states and cgroups of all processes
 //! - [`identity`]: the stable name and fingerprint of a server
 
@@ -34,6 +35,7 @@ mod procfs;
 pub mod program;
 mod reader;
 mod root;
+pub mod sockets;
 mod started;
 mod table;
 mod walk;

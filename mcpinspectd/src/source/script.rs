@@ -240,6 +240,7 @@ impl Script {
             mechanism,
             pid,
             uid: None,
+            found: None,
             time: self.time,
         }
     }

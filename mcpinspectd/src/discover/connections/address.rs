@@ -1,7 +1,7 @@
 //! The two addresses of a connection: the same at both of its ends.
 
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{Ipv6Addr, SocketAddr};
 
 use mcpinspect_common::{ConnectionReport, End};
 
@@ -82,11 +82,31 @@ impl Pair {
     }
 }
 
+impl Pair {
+    /// Whether both ends are on this machine, in one network namespace.
+    pub fn is_within(self) -> bool {
+        self.client.ip == self.server.ip || is_loopback(self.client.ip)
+    }
+
+    /// The address of a side.
+    pub fn at(self, side: Side) -> Address {
+        match side {
+            Side::Client => self.client,
+            Side::Server => self.server,
+        }
+    }
+}
+
 fn is_loopback(ip: Ipv6Addr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
 impl Address {
+    /// As others write it.
+    pub fn socket(self) -> SocketAddr {
+        SocketAddr::new(self.ip.to_canonical(), self.port)
+    }
+
     /// The address without the port, which differs from connection to connection.
     pub fn host(self) -> (Ipv6Addr, u32) {
         (self.ip, self.network)
@@ -131,6 +151,11 @@ mod tests {
         let pair = Pair::of(&client, Side::Client);
         assert_eq!(pair, Pair::of(&server, Side::Server));
         assert_eq!(pair.server.to_string(), "127.0.0.2:80");
+        assert_eq!(
+            pair.at(Side::Client).socket().to_string(),
+            "127.0.0.1:40000"
+        );
+        assert!(pair.is_within());
         let elsewhere = ConnectionReport {
             network: 8,
             ..server
@@ -143,5 +168,6 @@ mod tests {
         let pair = Pair::of(&far, Side::Client);
         assert_eq!(pair, Pair::of(&seen_elsewhere, Side::Client));
         assert_eq!(pair.server.to_string(), "[2001:db8::2]:80");
+        assert!(!pair.is_within());
     }
 }

@@ -8,6 +8,7 @@ use mcpinspect_common::{
 use super::address::{Pair, Side};
 use super::session::index;
 use super::sessions::Link;
+use crate::discover::environment::SoughtSocket;
 use crate::http::{self, Event, Limits};
 use crate::model::Direction;
 
@@ -68,6 +69,8 @@ pub struct Connection {
     pub active: u64,
     /// Whether it was checked that nothing is missing since the last record.
     pub is_checked: bool,
+    /// Whether the process at its other end was sought.
+    pub is_sought: bool,
 }
 
 impl Connection {
@@ -103,6 +106,7 @@ impl Connection {
             since: now,
             active: now,
             is_checked: false,
+            is_sought: false,
         };
         connection.link.parties[side.index()] = Some(socket.pid);
         connection.link.owner = socket.uid;
@@ -125,6 +129,21 @@ impl Connection {
             self.source = Side::Client;
         }
         self.sockets[self.source.other().index()].map(|socket| socket.key)
+    }
+
+    /// The socket whose process is not known though it is on this machine.
+    pub fn sought(&self, number: u64) -> Option<SoughtSocket> {
+        let (side, near) = match self.link.parties {
+            [None, Some(server)] => (Side::Client, server),
+            [Some(client), None] => (Side::Server, client),
+            [Some(_), Some(_)] | [None, None] => return None,
+        };
+        self.pair.is_within().then(|| SoughtSocket {
+            number,
+            near,
+            local: self.pair.at(side).socket(),
+            remote: self.pair.at(side.other()).socket(),
+        })
     }
 
     /// The socket whose bytes count.

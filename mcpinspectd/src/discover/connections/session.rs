@@ -88,6 +88,8 @@ pub struct Session {
     pub pending: Vec<Pending>,
     /// The server has answered: whoever is on this machine has been seen by now.
     pub is_answered: bool,
+    /// A process at one end is on this machine, and is being sought.
+    pub awaits_party: bool,
     /// Connections that carry it.
     pub connections: usize,
     pub since: u64,
@@ -112,6 +114,7 @@ impl Session {
             positions: [0; 2],
             pending: Vec::new(),
             is_answered: false,
+            awaits_party: false,
             connections: 0,
             since: now,
             last_active: now,
@@ -136,7 +139,7 @@ impl Session {
         };
         self.stage == Stage::Waiting
             && !self.pending.is_empty()
-            && (self.is_answered
+            && (self.is_answered && !self.awaits_party
                 || self.parties.iter().all(Option::is_some)
                 || now.saturating_sub(self.since) > PATIENCE
                 || self.pending.iter().map(bytes).sum::<usize>() > PENDING_MAX)

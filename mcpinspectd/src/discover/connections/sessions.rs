@@ -226,6 +226,34 @@ impl Sessions {
         }
     }
 
+    /// The process at the other end of a connection was sought, and is known by now if it could be found.
+    pub fn sought(&mut self, link: &Link, context: &mut Context<'_>) {
+        for number in &link.sessions {
+            if let Some(session) = self.by_number.get_mut(number) {
+                session.awaits_party = false;
+            }
+        }
+        self.parties(link, context);
+        // Other connections of that process may be known to be its own from the first byte.
+        let Caller::Process(pid) = link.caller() else {
+            return;
+        };
+        for number in &link.sessions {
+            let name = self.by_number.get(number).and_then(|session| {
+                let mut names = session.names.iter();
+                names.find_map(|name| match name {
+                    Name::Client(address, key, Caller::Host(..)) => {
+                        Some(Name::Client(*address, *key, Caller::Process(pid)))
+                    }
+                    Name::Client(..) | Name::Id(..) | Name::Target(..) => None,
+                })
+            });
+            if let Some(name) = name.filter(|name| !self.by_name.contains_key(name)) {
+                self.add_name(*number, name);
+            }
+        }
+    }
+
     /// Reports that bytes of a connection moved unseen.
     pub fn blind(
         &mut self,
@@ -244,6 +272,7 @@ impl Sessions {
                     mechanism,
                     pid: Pid(pid),
                     uid: None,
+                    found: None,
                     time: context.clock.at(now),
                 });
             }
@@ -455,6 +484,7 @@ impl Sessions {
         let id = SessionId(format!("{}-h{number}", self.run).into());
         let mut session = Session::new(id, link.pair.server, target.clone(), link.owner, now);
         session.is_tls = link.is_tls;
+        session.awaits_party = link.is_tls && link.pair.is_within() && link.parties.contains(&None);
         self.by_number.insert(number, session);
         number
     }

@@ -16,6 +16,8 @@ use crate::model::{BlindMechanism, Direction};
 const STILL: u64 = 1_000_000_000;
 /// Nanoseconds after which a connection that shows nothing is left alone.
 const UNDECIDED: u64 = 60_000_000_000;
+/// Nanoseconds that the other end of a connection on this machine may take to show itself.
+const OTHER_END: u64 = 50_000_000;
 /// Bytes of memory that unfinished messages of all connections may take.
 const MEMORY_MAX: usize = 256 << 20;
 
@@ -210,10 +212,30 @@ impl Connections {
         for number in still {
             self.check(number, now, context);
         }
+        self.seek_owners(now, context);
         if is_sweep {
             self.sweep(context, now);
         }
         self.sessions.tick(context, now, is_sweep);
+    }
+
+    /// Has the processes sought whose end of a connection has not shown itself, and takes in who was found: the
+    /// probes in a program's TLS library may come later than its first connection, and in others there are none.
+    fn seek_owners(&mut self, now: u64, context: &mut Context<'_>) {
+        for (number, pid) in context.machine.owners() {
+            let Some(connection) = self.by_number.get_mut(&number) else {
+                continue;
+            };
+            for party in &mut connection.link.parties {
+                *party = party.or(pid);
+            }
+            self.sessions.sought(&connection.link, context);
+        }
+        for (number, connection) in &mut self.by_number {
+            if now.saturating_sub(connection.since) >= OTHER_END {
+                seek_owner(*number, connection, context);
+            }
+        }
     }
 
     /// Ends all sessions: the daemon stops.
@@ -282,6 +304,10 @@ impl Connections {
         if connection.is_over() || matches!(left, Some(Left::NotHttp | Left::NotMcp)) {
             self.close(number, Some(left.unwrap_or(Left::NotMcp)), context, now);
         } else if is_mcp != was_mcp || left != was_left {
+            if connection.link.is_tls {
+                // What the client sent came before it, if it comes at all; and a client may be short-lived.
+                seek_owner(number, connection, context);
+            }
             self.watch(number, context);
         }
         while self.memory > MEMORY_MAX && self.give_up_largest(context, now) {}
@@ -407,5 +433,16 @@ impl Connections {
                 context.machine.leave_connection(key, left, socket.uid);
             }
         }
+    }
+}
+
+/// Has the process at the other end of a connection sought, once, if it is not known and the connection carries MCP.
+fn seek_owner(number: ConnectionNumber, connection: &mut Connection, context: &mut Context<'_>) {
+    if !connection.link.is_mcp || connection.is_sought {
+        return;
+    }
+    connection.is_sought = true;
+    if let Some(socket) = connection.sought(number) {
+        context.machine.seek_owner(socket);
     }
 }

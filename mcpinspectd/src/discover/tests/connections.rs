@@ -133,6 +133,9 @@ fn what_was_encrypted_goes_the_same_way() {
     connect(&mut fixture, one, 5000, true);
     fixture.moves(CLIENT, one, End::Writer, post("", INITIALIZE).as_bytes());
     fixture.moves(CLIENT, one, End::Reader, ok(ID, ANSWER).as_bytes());
+    // The server's process is sought, and not found.
+    fixture.wait(100_000_000);
+    fixture.wait(100_000_000);
     let url = "https://h/mcp".to_owned();
     assert_eq!(
         fixture.collected.starts[0].endpoint,
@@ -142,10 +145,37 @@ fn what_was_encrypted_goes_the_same_way() {
 }
 
 #[test]
+fn who_holds_the_other_end_is_named() {
+    for kind in [EndpointKind::TcpSocket, EndpointKind::TlsSocket] {
+        let mut fixture = Fixture::new();
+        fixture.world.borrow_mut().owner = Some(CLIENT);
+        let server = EndpointKey {
+            kind: kind as u32,
+            ..socket(2)
+        };
+        connect(&mut fixture, server, 5000, false);
+        fixture.moves(SERVER, server, End::Reader, post("", INITIALIZE).as_bytes());
+        fixture.moves(SERVER, server, End::Writer, ok(ID, ANSWER).as_bytes());
+        fixture.wait(100_000_000);
+        let sought = fixture.world.borrow().sought.clone();
+        assert_eq!(sought.len(), 1);
+        assert_eq!(sought[0].near, SERVER);
+        assert_eq!(sought[0].local.to_string(), "127.0.0.1:5000");
+        assert_eq!(sought[0].remote.to_string(), "127.0.0.1:80");
+        fixture.wait(100_000_000);
+        assert_eq!(fixture.collected.client, Some(CLIENT));
+        assert_eq!(told(&fixture), [INITIALIZE, ANSWER]);
+        fixture.wait(1_000_000_000);
+        assert_eq!(fixture.world.borrow().sought.len(), 1, "once");
+    }
+}
+
+#[test]
 fn another_library_for_tls_is_told_of_who_speaks_mcp() {
     let told = |fixture: &Fixture| {
         let lines = fixture.collected.lines.iter();
-        lines.filter(|line| *line == "blind tls_library").count()
+        let expected = format!("blind tls_library: no known TLS library in /bin/{CLIENT}");
+        lines.filter(|line| **line == expected).count()
     };
     let mut fixture = Fixture::new();
     fixture.world.borrow_mut().unseen_tls = vec![CLIENT, SERVER + 1000];
@@ -158,6 +188,21 @@ fn another_library_for_tls_is_told_of_who_speaks_mcp() {
     fixture.wait(1_000_000_000);
     fixture.wait(1_000_000_000);
     assert_eq!(told(&fixture), 1, "once");
+}
+
+#[test]
+fn another_library_is_not_told_of_who_has_a_number_later() {
+    let mut fixture = Fixture::new();
+    fixture.world.borrow_mut().unseen_tls = vec![CLIENT];
+    fixture.wait(1_000_000_000);
+    fixture.world.borrow_mut().started = 7;
+    let one = socket(1);
+    connect(&mut fixture, one, 5000, true);
+    fixture.moves(CLIENT, one, End::Writer, post("", INITIALIZE).as_bytes());
+    fixture.moves(CLIENT, one, End::Reader, ok(ID, ANSWER).as_bytes());
+    fixture.wait(1_000_000_000);
+    let mut lines = fixture.collected.lines.iter();
+    assert!(!lines.any(|line| line.starts_with("blind")));
 }
 
 #[test]

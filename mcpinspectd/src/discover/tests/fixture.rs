@@ -11,7 +11,9 @@ use mcpinspect_common::{
 
 use super::SECOND;
 use crate::capture::{BootClock, KernelRecord, Origin};
-use crate::discover::{Environment, Readers, Settings, Tracker, WatchPolicy};
+use crate::discover::{
+    Environment, Readers, Settings, SoughtSocket, Tracker, UnseenLibrary, WatchPolicy,
+};
 
 use crate::model::{
     Direction, Executed, ExecutedBy, Input, InputSink, Pid, ServerId, ServerIdentity, SessionStart,
@@ -32,6 +34,12 @@ pub(super) struct World {
     pub(super) policy: WatchPolicy,
     pub(super) left_alone: HashMap<EndpointKey, LeftAlone>,
     pub(super) unseen_tls: Vec<u32>,
+    /// When the processes were started that have the numbers now.
+    pub(super) started: u64,
+    /// Sockets that were sought, how many of them were answered, and who holds any of them.
+    pub(super) sought: Vec<SoughtSocket>,
+    pub(super) answered: usize,
+    pub(super) owner: Option<u32>,
     /// Processes whose library was left (`false`) or wanted (`true`).
     pub(super) libraries: Vec<(u32, bool)>,
 }
@@ -102,8 +110,30 @@ impl Environment for Fake {
         self.0.borrow_mut().libraries.push((pid, true));
     }
 
-    fn unseen_tls(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.0.borrow_mut().unseen_tls)
+    fn unseen_tls(&mut self) -> Vec<UnseenLibrary> {
+        let pids = std::mem::take(&mut self.0.borrow_mut().unseen_tls);
+        let of = |pid| UnseenLibrary {
+            pid,
+            started: self.0.borrow().started,
+            found: format!("no known TLS library in /bin/{pid}"),
+        };
+        pids.into_iter().map(of).collect()
+    }
+
+    fn seek_owner(&mut self, socket: SoughtSocket) {
+        self.0.borrow_mut().sought.push(socket);
+    }
+
+    fn owners(&mut self) -> Vec<(u64, Option<u32>)> {
+        let mut world = self.0.borrow_mut();
+        let new = world.sought.iter().skip(world.answered);
+        let found = new.map(|one| (one.number, world.owner)).collect();
+        world.answered = world.sought.len();
+        found
+    }
+
+    fn start_time(&self, _pid: u32) -> Option<u64> {
+        Some(self.0.borrow().started)
     }
 
     fn user(&self, _pid: u32) -> Option<u32> {
@@ -208,6 +238,11 @@ impl InputSink for Collected {
                 uid: Some(uid),
                 ..
             } => self.lines.push(format!("blind {mechanism} of {uid}")),
+            Input::BlindSpot {
+                mechanism,
+                found: Some(found),
+                ..
+            } => self.lines.push(format!("blind {mechanism}: {found}")),
             Input::BlindSpot { mechanism, .. } => self.lines.push(format!("blind {mechanism}")),
             Input::EndOfStream { direction, .. } => {
                 self.lines.push(format!("end {}", direction.as_str()));

@@ -62,6 +62,9 @@ pub struct BlindSpot {
     /// The user whose budget is used up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
+    /// What was found of a library that is not looked into, escaped and bounded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
     /// Always false, and kept for the programs that read it: where the other end of the stream has the
     /// bytes, nothing is lost, and no event is made.
     pub covered_by_other_end: bool,
@@ -96,6 +99,9 @@ impl Describe for BlindSpot {
     }
 
     fn particulars(&self, sentence: &mut Sentence) {
+        if let Some(found) = &self.found {
+            sentence.add(found.clone());
+        }
         sentence.add(match self.uid {
             Some(_) => format!("pid {} was the latest; some of it is not seen", self.pid),
             None => match self.mechanism {
@@ -121,6 +127,7 @@ impl Describe for BlindSpot {
 
     fn details(&self, details: &mut Details) {
         details.add("MCPINSPECT_MECHANISM", self.mechanism.as_str());
+        details.add_some("MCPINSPECT_FOUND", self.found.as_deref());
     }
 }
 

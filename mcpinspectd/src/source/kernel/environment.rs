@@ -9,13 +9,14 @@ use mcpinspect_common::{
 };
 
 use super::libraries::Libraries;
+use super::owners::Owners;
 use super::surveyor::{Found, Request, Surveyor};
 use crate::capture::Probes;
-use crate::discover::{Environment, Readers, WatchPolicy};
+use crate::discover::{Environment, Readers, SoughtSocket, UnseenLibrary, WatchPolicy};
 use crate::model::{Executed, Pid, ServerIdentity};
 use crate::process::fds::{StreamKind, of_process};
 use crate::process::identity::Launched;
-use crate::process::{Launches, ProcessInfo, own};
+use crate::process::{Launches, ProcessHandle, ProcessInfo, own};
 
 /// Decides what the configuration says about a process.
 pub type PolicyOf = Box<dyn Fn(&ProcessInfo) -> WatchPolicy + Send>;
@@ -47,6 +48,7 @@ pub struct KernelEnvironment {
     idle: HashMap<u32, u64>,
     surveyor: Surveyor,
     libraries: Option<Libraries>,
+    owners: Owners,
     /// What the last survey found.
     found: Option<Found>,
 }
@@ -66,6 +68,7 @@ impl KernelEnvironment {
             idle: HashMap::new(),
             surveyor: Surveyor::start()?,
             libraries: None,
+            owners: Owners::start()?,
             found: None,
         })
     }
@@ -231,10 +234,22 @@ impl Environment for KernelEnvironment {
         }
     }
 
-    fn unseen_tls(&mut self) -> Vec<u32> {
+    fn unseen_tls(&mut self) -> Vec<UnseenLibrary> {
         self.libraries
             .as_ref()
             .map_or_else(Vec::new, Libraries::unseen)
+    }
+
+    fn seek_owner(&mut self, socket: SoughtSocket) {
+        self.owners.seek(socket);
+    }
+
+    fn owners(&mut self) -> Vec<(u64, Option<u32>)> {
+        self.owners.found()
+    }
+
+    fn start_time(&self, pid: u32) -> Option<u64> {
+        ProcessHandle::open(Pid(pid)).ok().flatten()?.start_time()
     }
 
     fn user(&self, pid: u32) -> Option<u32> {

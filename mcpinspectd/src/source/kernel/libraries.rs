@@ -17,8 +17,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use super::tls_files::{FileKey, TlsFiles};
+use super::uncovered::uncovered;
 use super::watched::Watched;
 use crate::capture::{Attached, TlsChoice, TlsProbes, tls_places};
+use crate::discover::UnseenLibrary;
 use crate::model::Pid;
 use crate::priority::Priority;
 use crate::privileges;
@@ -49,7 +51,7 @@ enum Request {
 /// The thread, as its user sees it. It ends when this value is dropped, and detaches everything.
 pub struct Libraries {
     requests: SyncSender<Request>,
-    unseen: Receiver<u32>,
+    unseen: Receiver<UnseenLibrary>,
 }
 
 impl Libraries {
@@ -104,7 +106,7 @@ impl Libraries {
     }
 
     /// Processes that have begun a TLS connection without a library that is attached to.
-    pub(super) fn unseen(&self) -> Vec<u32> {
+    pub(super) fn unseen(&self) -> Vec<UnseenLibrary> {
         self.unseen.try_iter().collect()
     }
 }
@@ -130,7 +132,7 @@ impl Attacher {
         }
     }
 
-    fn serve(&mut self, queue: &Receiver<Request>, unseen: &SyncSender<u32>) {
+    fn serve(&mut self, queue: &Receiver<Request>, unseen: &SyncSender<UnseenLibrary>) {
         let mut cleaned = Instant::now();
         let mut swept = Instant::now();
         loop {
@@ -152,13 +154,13 @@ impl Attacher {
         }
     }
 
-    fn answer(&mut self, request: Request, unseen: &SyncSender<u32>) {
+    fn answer(&mut self, request: Request, unseen: &SyncSender<UnseenLibrary>) {
         match request {
             Request::LookAt { pid, greets } => {
                 let is_known = self.look_at_process(pid);
                 if greets && !is_known {
                     // Where nobody takes them, they are not asked for.
-                    let _ = unseen.try_send(pid.0);
+                    let _ = uncovered(pid).map(|found| unseen.try_send(found));
                 }
             }
             Request::Leave(pid) => self.watched.rest(pid, &mut self.probes),
@@ -177,7 +179,7 @@ impl Attacher {
     }
 
     /// Looks at all processes that there are. Those that have news come first.
-    fn look_at_all(&mut self, queue: &Receiver<Request>, unseen: &SyncSender<u32>) {
+    fn look_at_all(&mut self, queue: &Receiver<Request>, unseen: &SyncSender<UnseenLibrary>) {
         for pid in processes() {
             while let Ok(request) = queue.try_recv() {
                 self.answer(request, unseen);

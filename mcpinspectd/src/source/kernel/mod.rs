@@ -6,9 +6,11 @@
 mod environment;
 mod libraries;
 mod memory;
+mod owners;
 mod running;
 mod surveyor;
 mod tls_files;
+mod uncovered;
 mod watched;
 
 use std::convert::Infallible;

@@ -1,0 +1,76 @@
+//! What can be said of a TLS library that is not looked into.
+//!
+//! A person who reads that something is not seen wants to know what it is. A library with a file of its own is
+//! named by its project. Whatever else a process speaks TLS with is inside its program: rustls, Go's own, or a
+//! BoringSSL without symbols look alike from outside, so the program is named.
+
+use std::path::Path;
+
+use crate::discover::UnseenLibrary;
+use crate::model::Pid;
+use crate::process::{Mapped, ProcessHandle};
+
+/// How the names of other libraries' files begin, and what they are.
+const OTHERS: [(&str, &str); 6] = [
+    ("libnss3", "NSS"),
+    ("libssl3.so", "NSS"),
+    ("libmbedtls", "Mbed TLS"),
+    ("libwolfssl", "wolfSSL"),
+    ("librustls", "rustls"),
+    ("libbotan", "Botan"),
+];
+
+/// Describes a process that speaks TLS without a library that is looked into; `None` if it is gone.
+pub(super) fn uncovered(pid: Pid) -> Option<UnseenLibrary> {
+    let started = ProcessHandle::open(pid).ok().flatten()?.start_time()?;
+    let mapped = Mapped::of(pid);
+    let found = mapped
+        .iter()
+        .find_map(|file| describe(file, pid))
+        .unwrap_or_else(|| {
+            let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+            let program = program.unwrap_or_default();
+            format!("no known TLS library in {}", program.display())
+        });
+    Some(UnseenLibrary {
+        pid: pid.0,
+        started,
+        found,
+    })
+}
+
+/// What a mapped file is, if it is another library for TLS.
+fn describe(file: &Mapped, pid: Pid) -> Option<String> {
+    let name = file.path.file_name()?.to_str()?;
+    let (_, project) = OTHERS
+        .into_iter()
+        .find(|(beginning, _)| name.starts_with(beginning))?;
+    let inside = file.path.strip_prefix(format!("/proc/{pid}/root"));
+    let path = inside.map_or(file.path.clone(), |inside| Path::new("/").join(inside));
+    Some(format!("{project} in {}", path.display()))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_named_by_its_project_and_any_other_by_its_program() {
+        let file = |path: &str| Mapped {
+            dev: 1,
+            ino: 1,
+            path: path.into(),
+        };
+        let nss = file("/proc/7/root/usr/lib/libssl3.so");
+        let expected = "NSS in /usr/lib/libssl3.so";
+        assert_eq!(describe(&nss, Pid(7)).as_deref(), Some(expected));
+        let other = file("/proc/7/root/usr/lib/libc.so.6");
+        assert_eq!(describe(&other, Pid(7)), None);
+
+        let own = uncovered(crate::process::own()).unwrap();
+        let program = std::env::current_exe().unwrap();
+        let expected = format!("no known TLS library in {}", program.display());
+        assert_eq!(own.found, expected);
+    }
+}

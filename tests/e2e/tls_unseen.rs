@@ -1,0 +1,191 @@
+//! Programs that encrypt by a library that is not looked into: they are named, and told of where they speak MCP.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use mcpinspect_tests::places;
+use mcpinspect_tests::talk::Talk;
+use mcpinspect_tests::tap::{Capture, Tap};
+use serde_json::Value;
+
+use crate::http::{Server, await_all, in_order};
+use crate::tls::{Certificate, by_process};
+use crate::{BEHIND, SESSION};
+
+/// How soon a blind spot is told of after its process speaks MCP.
+const SOON: Duration = Duration::from_secs(1);
+
+/// What is told of processes whose library is not looked into, by process.
+fn told(capture: &Capture) -> BTreeMap<u64, Vec<&Value>> {
+    let mut told: BTreeMap<u64, Vec<&Value>> = BTreeMap::new();
+    let events = capture.others.iter();
+    for event in events.filter(|event| event["mechanism"] == "tls_library") {
+        let pid = event["pid"].as_u64().unwrap_or_default();
+        told.entry(pid).or_default().push(event);
+    }
+    told
+}
+
+/// Waits until this is told of a process, once, and what was found names its program.
+fn is_told(tap: &mut Tap, pid: u32, program: &str) -> Result<()> {
+    let begun = Instant::now();
+    tap.wait_until(BEHIND, "the blind spot", |capture| {
+        told(capture).contains_key(&u64::from(pid))
+    })?;
+    let took = begun.elapsed();
+    ensure!(took <= SOON, "after {took:?}");
+    tap.wait_until(BEHIND, "the program's name, once", |capture| {
+        let events = told(capture).remove(&u64::from(pid)).unwrap_or_default();
+        let found = |event: &Value| {
+            let text = event["found"].as_str().unwrap_or_default();
+            text.starts_with("no known TLS library in /") && text.ends_with(program)
+        };
+        events.len() == 1 && found(events[0])
+    })
+}
+
+/// Bun has a BoringSSL without symbols inside. Its server's end has the bytes, and the owner of the socket says
+/// who the client is.
+#[test]
+fn bun_is_named_and_told_of() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let server = certificate.python(&["json"])?;
+    let mut tap = by_process()?;
+    let client = certificate.script_client(places::bun()?, &server, &[5, 300_000])?;
+    let talk = Talk::start(client)?;
+    let pid = talk.pid();
+    let truth = talk.finish(SESSION)?;
+    is_told(&mut tap, pid, "/bun.exe")?;
+    await_all(&mut tap, std::slice::from_ref(&truth));
+    let capture = tap.finish()?.capture;
+    in_order(&truth, &server, &capture)?;
+    let nameless = capture.messages.iter();
+    let nameless = nameless
+        .filter(|message| message.server_pid == Some(server.pid()))
+        .filter(|message| message.client_pid != Some(pid));
+    ensure!(nameless.count() == 0, "messages without their client");
+    Ok(())
+}
+
+/// `mcpinspect call` has rustls inside.
+#[test]
+fn rustls_is_named_and_told_of() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let server = certificate.python(&["json"])?;
+    let mut tap = by_process()?;
+    let mut command = Command::new(places::program("mcpinspect")?);
+    command
+        // One that is gone at once is found by nobody.
+        .args(["call", "tools/list", "--watch", "2s"])
+        .args(["--url", &server.secure_url("/mcp")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    certificate.give(&mut command);
+    let mut client = command.spawn()?;
+    let pid = client.id();
+    let has_spoken = tap.wait_until(BEHIND, "its messages", |capture| {
+        let mut messages = capture.messages.iter();
+        messages.any(|message| message.server_pid == Some(server.pid()))
+    });
+    let verdict = has_spoken.and_then(|()| is_told(&mut tap, pid, "/mcpinspect"));
+    let ended = client.wait()?;
+    verdict?;
+    ensure!(ended.success(), "{ended}");
+    tap.finish()?;
+    Ok(())
+}
+
+/// A web server over TLS with one page. It has nothing to do with MCP.
+struct Web {
+    server: Server,
+    _pages: tempfile::TempDir,
+}
+
+impl Web {
+    fn start(certificate: &Certificate) -> Result<Self> {
+        let pages = tempfile::tempdir()?;
+        std::fs::write(pages.path().join("page.html"), "a page")?;
+        let server = Server::start(|port| {
+            let mut command = Command::new(places::python()?);
+            command
+                .arg(places::script("python/https_pages.py")?)
+                .arg(port.to_string())
+                .current_dir(pages.path());
+            certificate.give(&mut command);
+            Ok(command)
+        })?;
+        Ok(Self {
+            server,
+            _pages: pages,
+        })
+    }
+
+    /// Loads the page, in a script for Bun.
+    fn load(&self) -> String {
+        let url = self.server.secure_url("/page.html");
+        format!(
+            "const page = await fetch('{url}'); if (await page.text() !== 'a page') process.exit(1);"
+        )
+    }
+}
+
+/// Runs a script on Bun.
+fn bun(certificate: &Certificate, script: &str) -> Result<Child> {
+    let mut command = Command::new(places::bun()?);
+    command.arg("-e").arg(script).stdin(Stdio::null());
+    certificate.give(&mut command);
+    Ok(command.spawn()?)
+}
+
+/// An agent that has a server on its pipes, and speaks TLS to somebody else, before or after.
+#[test]
+fn a_client_of_servers_on_pipes_is_told_of() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let web = Web::start(&certificate)?;
+    let python = places::python()?;
+    let server = places::script("python/echo.py")?;
+    let greeting = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"agent","version":"1"}}}"#;
+    let meet = format!(
+        "const server = Bun.spawn([{python:?}, {server:?}], {{stdin: 'pipe', stdout: 'pipe'}}); server.stdin.write({greeting:?} + '\\n'); server.stdin.flush(); await server.stdout.getReader().read();"
+    );
+    let load = web.load();
+    let mut tap = by_process()?;
+    for steps in [[&meet, &load], [&load, &meet]] {
+        let script = format!(
+            "{} {} await Bun.sleep(3000); server.kill();",
+            steps[0], steps[1]
+        );
+        let mut agent = bun(&certificate, &script)?;
+        let pid = agent.id();
+        let has_spoken = tap.wait_until(BEHIND, "its session", |capture| {
+            let mut messages = capture.messages.iter();
+            messages.any(|message| message.client_pid == Some(pid))
+        });
+        let verdict = has_spoken.and_then(|()| is_told(&mut tap, pid, "/bun.exe"));
+        let ended = agent.wait()?;
+        verdict?;
+        ensure!(ended.success(), "{ended}");
+    }
+    tap.finish()?;
+    Ok(())
+}
+
+/// Neither of them is told of where it has nothing to do with MCP.
+#[test]
+fn others_may_encrypt_by_what_they_like() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let web = Web::start(&certificate)?;
+    let tap = by_process()?;
+    for _ in 0..3 {
+        let ended = bun(&certificate, &web.load())?.wait()?;
+        ensure!(ended.success(), "{ended}");
+    }
+    // Nothing can show that nothing comes.
+    std::thread::sleep(SOON);
+    let capture = tap.finish()?.capture;
+    ensure!(told(&capture).is_empty(), "{:?}", told(&capture));
+    Ok(())
+}
