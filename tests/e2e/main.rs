@@ -12,6 +12,7 @@ mod fullness;
 mod guarded;
 mod honesty;
 mod http;
+mod http_exact;
 mod identity;
 mod naming;
 mod neighbours;
