@@ -331,6 +331,44 @@ fn a_process_that_calls_its_library_too_often_is_left_alone() -> Result<()> {
     Ok(())
 }
 
+/// What the manual says of capabilities, bits by `linux/capability.h`.
+#[test]
+fn no_thread_keeps_more_than_the_manual_says() -> Result<()> {
+    const DAC_READ_SEARCH: u64 = 1 << 2;
+    const KILL: u64 = 1 << 5;
+    const SYS_PTRACE: u64 = 1 << 19;
+    const BPF: u64 = 1 << 39;
+    const LOOKING: u64 = SYS_PTRACE | DAC_READ_SEARCH;
+
+    let tap = by_process()?;
+    let mut threads = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{}/task", tap.pid()))? {
+        let status = std::fs::read_to_string(entry?.path().join("status"))?;
+        let value = |name: &str| -> Result<&str> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            Ok(line.with_context(|| format!("no {name}"))?.trim())
+        };
+        let name = value("Name:")?.to_owned();
+        let kept = match name.as_str() {
+            "libraries" => LOOKING,
+            _ => LOOKING | KILL | BPF,
+        };
+        for set in ["CapEff:", "CapPrm:", "CapBnd:"] {
+            let bits = u64::from_str_radix(value(set)?, 16)?;
+            ensure!(bits & !kept == 0, "{name}: {set} {bits:x}");
+        }
+        ensure!(value("CapInh:")? == "0000000000000000", "{status}");
+        ensure!(value("NoNewPrivs:")? == "1", "{status}");
+        threads.push(name);
+    }
+    ensure!(
+        threads.iter().any(|name| name == "libraries"),
+        "{threads:?}"
+    );
+    tap.finish()?;
+    Ok(())
+}
+
 #[test]
 fn it_has_to_be_turned_on() -> Result<()> {
     let certificate = Certificate::new()?;
