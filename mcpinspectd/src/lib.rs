@@ -58,6 +58,7 @@ pub mod event;
 pub mod files;
 #[cfg(feature = "store")]
 pub mod fleet;
+pub mod golang;
 mod html;
 pub mod http;
 pub mod keeping;
