@@ -32,7 +32,7 @@ pub use record::{EndpointReport, RecordFlags, RecordHeader, RecordKind};
 pub use stats::Stat;
 pub use survey::SurveyRow;
 pub use syscall::Operation;
-pub use tls::{TlsEntry, TlsExit, TlsNews, tls_scope};
+pub use tls::{GoEntry, TlsEntry, TlsExit, TlsNews, tls_scope};
 
 #[cfg(feature = "user")]
 mod pod {

@@ -26,6 +26,18 @@ pub enum TlsExit {
     MakesAt = 3,
 }
 
+/// What it means that a function of Go's `crypto/tls` is called: the cookie of its place.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoEntry {
+    /// It will have decrypted bytes: the [`crate::End`] of the same number.
+    Reads = 0,
+    /// It will have encrypted bytes.
+    Writes = 1,
+    /// A connection begins.
+    Handshakes = 2,
+}
+
 /// Why user space is told of a process and TLS: `aux` of [`crate::RecordKind::Library`].
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

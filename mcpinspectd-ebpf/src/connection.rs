@@ -369,7 +369,7 @@ pub struct Found {
     pub end: u8,
     pub requests_at: u32,
     pub requests: u32,
-    /// It begins with a request for a message.
+    /// It begins with a request for a message, or may do so.
     pub is_post: bool,
 }
 
@@ -618,14 +618,26 @@ pub fn is_post(word: u64, length: u64) -> bool {
 
 #[inline(always)]
 pub fn is_request(word: u64, length: u64) -> bool {
-    is_page_request(word, length)
-        || begins(word, length, b"DELETE ")
-        || begins(word, length, b"PRI * HT")
+    is_page_request(word, length) || begins(word, length, b"DELETE ") || is_preface(word, length)
+}
+
+/// Whether a client of HTTP/2 begins like this.
+#[inline(always)]
+pub fn is_preface(word: u64, length: u64) -> bool {
+    begins(word, length, b"PRI * HT")
 }
 
 #[inline(always)]
 pub fn is_response(word: u64, length: u64) -> bool {
     begins(word, length, b"HTTP/1.")
+}
+
+/// Whether a server of HTTP/2 begins like this: with its settings, which need not wait for the client's.
+#[inline(always)]
+pub fn is_settings(word: u64, length: u64) -> bool {
+    /// Of a frame's head: its type, no flags, and the better part of the number 0.
+    const SETTINGS: u64 = 4;
+    length >= 9 && word & 0xff == 0 && word >> 24 == SETTINGS
 }
 
 /// A request that MCP does not know, or only for events.

@@ -19,7 +19,9 @@
 //!       ├─▶ lifecycle ─┬─▶ endpoint ─▶ descriptor, ledger; tls_library
 //!       │              ├─▶ program ─▶ emit
 //!       ├─▶ iterator ──┘
-//!       ├─▶ tls ─┬─────▶ connection, http_head, tls_library, tls_pairing
+//!       ├─▶ tls_go ─▶ descriptor, tls_object
+//!       │      ▼
+//!       ├─▶ tls ─┬─────▶ connection, http_head, tls_pairing, tls_object ─▶ tls_library
 //!       │        └─▶ tls_copy ─▶ copy, tls_place
 //!       └─▶ survey ────▶ descriptor
 //! ```
@@ -54,7 +56,9 @@ mod switchover;
 mod syscall;
 mod tls;
 mod tls_copy;
+mod tls_go;
 mod tls_library;
+mod tls_object;
 mod tls_pairing;
 mod tls_place;
 mod tracked;
@@ -181,6 +185,27 @@ pub fn tls_written(ctx: RetProbeContext) -> u32 {
 #[uretprobe]
 pub fn tls_made(ctx: RetProbeContext) -> u32 {
     tls::on_made(&ctx);
+    0
+}
+
+/// A function of Go's `crypto/tls` is called. The cookie of the place tells which kind it is.
+#[uprobe]
+pub fn go_enter(ctx: ProbeContext) -> u32 {
+    tls_go::on_entry(&ctx);
+    0
+}
+
+/// One is about to return that has decrypted bytes.
+#[uprobe]
+pub fn go_read(ctx: ProbeContext) -> u32 {
+    tls_go::moved(&ctx, End::Reader);
+    0
+}
+
+/// One is about to return that has encrypted bytes.
+#[uprobe]
+pub fn go_written(ctx: ProbeContext) -> u32 {
+    tls_go::moved(&ctx, End::Writer);
     0
 }
 

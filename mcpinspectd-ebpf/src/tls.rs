@@ -35,8 +35,7 @@ use aya_ebpf::{
     programs::{ProbeContext, RetProbeContext},
 };
 use mcpinspect_common::{
-    End, EndpointKey, EndpointKind, LeftAlone, NO_REQUESTS, Operation, TlsEntry, TlsExit,
-    left_alone_key,
+    End, EndpointKey, EndpointKind, LeftAlone, Operation, TlsEntry, TlsExit, left_alone_key,
 };
 
 use crate::{
@@ -45,23 +44,13 @@ use crate::{
     http_head::{self, Piece},
     kernel::user,
     maps::LEFT_ALONE,
-    offsets::OWN_TGID,
-    tls_copy, tls_library, tls_pairing, tls_place, watch,
+    tls_copy, tls_library,
+    tls_object::{self, LEFT, NEW, Object, PAGES, PAIRED, set_state},
+    tls_pairing, tls_place, watch,
 };
 
 /// Calls under way.
 const CALLS_MAX: u32 = 16_384;
-/// Objects that are known. One that is forgotten is not followed any more.
-const OBJECTS_MAX: u32 = 32_768;
-
-/// Nothing has crossed it.
-const NEW: u32 = 0;
-/// Pages cross it; requests are counted.
-const PAGES: u32 = 1;
-/// It belongs to a socket, under whose key it was registered.
-const PAIRED: u32 = 2;
-/// It carries something else, or its socket is not known.
-const LEFT: u32 = 3;
 
 /// A call under way.
 #[repr(C)]
@@ -76,41 +65,6 @@ struct Call {
 /// By thread. A thread that is in a call of a TLS library is in no other.
 #[map]
 static TLS_CALLS: LruHashMap<u64, Call> = LruHashMap::with_max_entries(CALLS_MAX, 0);
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct ObjectKey {
-    address: u64,
-    tgid: u64,
-}
-
-/// A TLS object.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Object {
-    /// By [`End`]: bytes that have crossed it.
-    position: [u64; 2],
-    /// Its socket's inode number, once it is known.
-    ino: u64,
-    state: u32,
-    /// What is counted while pages cross it.
-    left: LeftAlone,
-    /// 1 if it was not seen when it was made.
-    is_older: u64,
-    /// When its process got its probes: one that was without some for a while is no longer followed.
-    attached: u64,
-}
-
-#[map]
-static TLS_OBJECTS: LruHashMap<ObjectKey, Object> = LruHashMap::with_max_entries(OBJECTS_MAX, 0);
-
-#[inline(always)]
-fn key_of(address: u64) -> ObjectKey {
-    ObjectKey {
-        address,
-        tgid: bpf_get_current_pid_tgid() >> 32,
-    }
-}
 
 /// A function is called.
 #[inline(always)]
@@ -179,7 +133,7 @@ pub fn moved(ctx: &RetProbeContext, end: End) {
         user::<u64>(call.count_at).unwrap_or(0)
     };
     if total != 0 {
-        transferred(call.object, end, call.buffer, total);
+        transferred::<false>(call.object, end, call.buffer, total);
     }
 }
 
@@ -200,33 +154,13 @@ fn on_new_at() {
 /// An object is made, or made anew.
 #[inline(always)]
 fn on_new(address: u64) {
-    insert(address, 0);
+    tls_object::insert(address, 0, [0; 2]);
 }
 
+/// Accounts for plain text that crossed an object. `IS_GO`: it is one of Go's, which are known from their
+/// handshakes on, or not at all.
 #[inline(always)]
-fn insert(address: u64, is_older: u64) {
-    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    if address == 0 || tgid == OWN_TGID.load() {
-        return;
-    }
-    let object = Object {
-        position: [0; 2],
-        ino: 0,
-        state: NEW,
-        left: LeftAlone {
-            requests_at: NO_REQUESTS,
-            requests: 0,
-            pages: 0,
-        },
-        is_older,
-        attached: tls_library::attached()[0],
-    };
-    let _ = TLS_OBJECTS.insert(key_of(address), object, 0);
-}
-
-/// Accounts for plain text that crossed an object.
-#[inline(always)]
-fn transferred(address: u64, end: End, buffer: u64, total: u64) {
+pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total: u64) {
     let piece = Piece {
         address: buffer,
         length: total,
@@ -239,9 +173,14 @@ fn transferred(address: u64, end: End, buffer: u64, total: u64) {
     // A loop for the verifier: what follows is checked once, whatever was found.
     // SAFETY: `know_step` has the signature of a loop callback, and `known` outlives the loop.
     unsafe {
-        bpf_loop(1, know_step as *mut c_void, (&raw mut known).cast(), 0);
+        bpf_loop(
+            1,
+            know_step::<IS_GO> as *mut c_void,
+            (&raw mut known).cast(),
+            0,
+        );
     }
-    let Some(object) = TLS_OBJECTS.get_ptr_mut(key_of(address)) else {
+    let Some(object) = tls_object::get(address) else {
         // It is older than the probe, so nobody knows how much has crossed it, nor its socket.
         if connection::is_post(connection::first_word(piece), total) {
             let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
@@ -299,11 +238,21 @@ fn transferred(address: u64, end: End, buffer: u64, total: u64) {
         };
         requests = number;
     }
-    // SAFETY: as above. It is 0 or 1.
-    let is_older = unsafe { (&raw const (*object).is_older).read_volatile() };
+    // SAFETY: as above.
+    let since = unsafe { (&raw const (*object).since).read_volatile() };
+    let inode = if IS_GO {
+        // SAFETY: as above.
+        unsafe { (&raw const (*object).inode).read_volatile() }
+    } else {
+        0
+    };
     let mut look = Look {
         address,
-        since: known.last.wrapping_mul(is_older),
+        since: if IS_GO {
+            since
+        } else {
+            known.last.wrapping_mul(since)
+        },
         end: end as u64,
         buffer,
         total,
@@ -312,12 +261,18 @@ fn transferred(address: u64, end: End, buffer: u64, total: u64) {
         requests: u64::from(requests),
         is_first: u64::from(state == NEW),
         ino,
+        inode,
         is_registered,
     };
     // A loop for the verifier: it checks the callback once, and what follows for whatever it finds.
     // SAFETY: `look_step` has the signature of a loop callback, and `look` outlives the loop.
     unsafe {
-        bpf_loop(1, look_step as *mut c_void, (&raw mut look).cast(), 0);
+        bpf_loop(
+            1,
+            look_step::<IS_GO> as *mut c_void,
+            (&raw mut look).cast(),
+            0,
+        );
     }
     if look.is_registered != 0 {
         let key = EndpointKey {
@@ -339,14 +294,14 @@ struct Known {
 
 /// Takes note of an object that was not seen when it was made: its greeting will show whether something has
 /// crossed it before the probes were there.
-unsafe extern "C" fn know_step(_index: u32, context: *mut c_void) -> i64 {
+unsafe extern "C" fn know_step<const IS_GO: bool>(_index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context that `transferred` passes to the loop.
     let known = unsafe { &mut *context.cast::<Known>() };
     let [first, last] = tls_library::attached();
     known.first = first;
     known.last = last;
-    if first != 0 && TLS_OBJECTS.get_ptr(key_of(known.address)).is_none() {
-        insert(known.address, 1);
+    if !IS_GO && first != 0 && tls_object::get(known.address).is_none() {
+        tls_object::insert(known.address, 1, [0; 2]);
     }
     1
 }
@@ -366,10 +321,12 @@ struct Look {
     requests: u64,
     is_first: u64,
     ino: u64,
+    /// Of Go's alone.
+    inode: u64,
     is_registered: u64,
 }
 
-unsafe extern "C" fn look_step(_index: u32, context: *mut c_void) -> i64 {
+unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context that `transferred` passes to the loop.
     let look = unsafe { &mut *context.cast::<Look>() };
     if look.is_registered != 0 {
@@ -379,15 +336,26 @@ unsafe extern "C" fn look_step(_index: u32, context: *mut c_void) -> i64 {
         address: look.buffer,
         length: look.total,
     };
-    let Some(object) = TLS_OBJECTS.get_ptr_mut(key_of(look.address)) else {
+    let Some(object) = tls_object::get(look.address) else {
         return 1;
     };
+    if IS_GO && look.is_first != 0 {
+        if !tls_object::is_first_to_look(object) {
+            join(look, object);
+            return 1;
+        }
+        // Whoever waits for this has its own bytes counted in, which are still to be accounted for.
+        look.before = [0; 2];
+    }
     let word = connection::first_word(piece);
     let is_post = connection::is_post(word, look.total);
     let is_request = is_post || connection::is_request(word, look.total);
     let requests_at = if is_request {
         look.end as u32
-    } else if look.is_first != 0 && connection::is_response(word, look.total) {
+    } else if look.is_first != 0
+        && (connection::is_response(word, look.total)
+            || (IS_GO && connection::is_settings(word, look.total)))
+    {
         1 - (look.end as u32 & 1)
     } else {
         set_state(object, LEFT);
@@ -408,7 +376,11 @@ unsafe extern "C" fn look_step(_index: u32, context: *mut c_void) -> i64 {
     }
     let is_client = requests_at == End::Writer as u32;
     let since = look.since;
-    let socket = tls_pairing::socket_of(look.address, look.ino, is_client);
+    let socket = if IS_GO {
+        tls_pairing::greeted(look.ino, look.inode, is_client)
+    } else {
+        tls_pairing::socket_of(look.address, look.ino, is_client)
+    };
     let Some(socket) = socket.filter(|socket| socket.greeted >= since) else {
         set_state(object, LEFT);
         if is_post {
@@ -419,7 +391,6 @@ unsafe extern "C" fn look_step(_index: u32, context: *mut c_void) -> i64 {
     };
     // SAFETY: an aligned word of a map entry.
     unsafe { (&raw mut (*object).ino).write_volatile(socket.ino) };
-    set_state(object, PAIRED);
     look.ino = socket.ino;
     let found = Found {
         key: EndpointKey {
@@ -432,26 +403,44 @@ unsafe extern "C" fn look_step(_index: u32, context: *mut c_void) -> i64 {
         end: look.end as u8,
         requests_at,
         requests: look.requests as u32,
-        is_post,
+        // What the requests of HTTP/2 are for is not seen here, and a large one may follow at once. For other
+        // libraries, this would be more than the verifier takes.
+        is_post: is_post || (IS_GO && look.is_first != 0),
     };
-    let Some(place) = tls_place::take() else {
-        return 1;
-    };
-    if let Some(place) = tls_place::at(place) {
-        // SAFETY: a place that this program has taken.
-        let scratch = unsafe { &mut (*place).scratch };
-        if connection::register(&found, scratch) {
-            look.is_registered = 1;
-        }
+    if !IS_GO {
+        set_state(object, PAIRED);
     }
-    tls_place::give_back(place);
+    if let Some(index) = tls_place::take() {
+        if let Some(place) = tls_place::at(index) {
+            // SAFETY: a place that this program has taken.
+            let scratch = unsafe { &mut (*place).scratch };
+            if connection::register(&found, scratch) {
+                look.is_registered = 1;
+            }
+        }
+        tls_place::give_back(index);
+    }
+    if IS_GO {
+        tls_object::set_paired(object);
+    }
     1
 }
 
+/// Goes on where somebody else has looked at an object's first bytes.
 #[inline(always)]
-fn set_state(object: *mut Object, state: u32) {
-    // SAFETY: an aligned word of a map entry, which stays allocated while the program runs.
-    unsafe { (&raw mut (*object).state).write_volatile(state) };
+fn join(look: &mut Look, object: *mut Object) {
+    let state = tls_object::await_look(object, look.address);
+    let key = EndpointKey {
+        ino: look.ino,
+        dev: 0,
+        kind: EndpointKind::TlsSocket as u32,
+    };
+    if state == PAIRED && watch::is_counted(key) == Some(true) {
+        look.is_registered = 1;
+    } else if state == NEW {
+        let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+        blind_spot::report_process(Operation::TlsUnpaired, tgid);
+    }
 }
 
 /// Whether a request may ask for events.

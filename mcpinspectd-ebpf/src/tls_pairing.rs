@@ -9,7 +9,9 @@
 //!
 //! Where in the object they are depends on the library. It is found once and remembered for each process.
 //!
-//! Cost: one insertion for each TLS connection of the machine; some 700 reads of a process's memory and
+//! Objects of Go lead to their sockets ([`crate::tls_go`]). There the greeting shows that this has led right.
+//!
+//! Cost: two insertions for each TLS connection of the machine; some 700 reads of a process's memory and
 //! as many look-ups for its first one that carries HTTP, and one of each for every other.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`).
@@ -75,6 +77,20 @@ pub struct Socket {
 static TLS_GREETINGS: LruHashMap<GreetingKey, Socket> =
     LruHashMap::with_max_entries(GREETINGS_MAX, 0);
 
+/// By inode number: sockets that were greeted at, for libraries whose objects lead to the socket.
+#[map]
+static TLS_GREETED_AT: LruHashMap<u64, Greeted> = LruHashMap::with_max_entries(GREETINGS_MAX, 0);
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Greeted {
+    inode: u64,
+    /// In nanoseconds since boot.
+    at: u64,
+    tgid: u32,
+    end: u32,
+}
+
 /// By process: where the random bytes are in an object.
 #[map]
 static TLS_LAYOUTS: LruHashMap<u32, Layout> = LruHashMap::with_max_entries(4096, 0);
@@ -137,9 +153,38 @@ pub fn greeting(crossing: &Crossing) -> bool {
         // SAFETY: no arguments.
         let greeted = unsafe { bpf_ktime_get_boot_ns() };
         let _ = TLS_GREETINGS.insert(key, Socket { greeted, ..socket }, 0);
+        let value = Greeted {
+            inode: socket.inode,
+            at: greeted,
+            tgid: key.tgid,
+            end,
+        };
+        let _ = TLS_GREETED_AT.insert(socket.ino, value, 0);
         tls_library::greets();
     }
     false
+}
+
+/// The socket that an object leads to, if a greeting of this process has crossed it in the right direction.
+#[inline(always)]
+pub fn greeted(ino: u64, inode: u64, is_client: bool) -> Option<Socket> {
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let end = if is_client {
+        End::Writer as u32
+    } else {
+        End::Reader as u32
+    };
+    // SAFETY: entries are replaced whole, and stay allocated while the program runs.
+    let greeted = unsafe { TLS_GREETED_AT.get(ino) }.copied()?;
+    let is_it = greeted.inode == inode
+        && greeted.tgid == tgid
+        && greeted.end == end
+        && probe::<u64>(inode, OFF_INODE_INO.load()) == ino;
+    is_it.then_some(Socket {
+        ino,
+        inode,
+        greeted: greeted.at,
+    })
 }
 
 /// The socket of an object, which is known to have the inode number `ino` if that is not 0. `is_client`: the

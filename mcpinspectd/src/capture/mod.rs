@@ -13,6 +13,8 @@
 //! - `tls`, `tls_file`, `uprobe_multi`: probes in TLS libraries, one process at a time or all
 //! - `ring`, `record`, `clock`: what comes back
 //!
+//! It asks `golang` where the functions of programs in Go are.
+//!
 //! The module depends on `process` for one purpose: during a switchover from one hook to another,
 //! `/proc` shows which threads are still in a call that began before it.
 
@@ -74,7 +76,7 @@ pub use ring::{Batch, Drain, Ring, start};
 #[cfg(feature = "kernel")]
 pub use survey::Survey;
 #[cfg(feature = "kernel")]
-pub use tls::{Attached, TlsProbes};
+pub use tls::{Attached, TlsFunctions, TlsProbes};
 #[cfg(feature = "kernel")]
 pub use tls_file::{OtherTls, other_tls, tls_functions, tls_places};
 #[cfg(feature = "kernel")]

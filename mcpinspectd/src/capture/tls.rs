@@ -1,10 +1,12 @@
 //! Probes in TLS libraries: which functions they belong at, and attaching them to a file.
 //!
-//! There are four programs: one for the beginning of a function, and three for its end, by what it did. A
-//! cookie tells them more of the function. They are loaded once, at the start. Each is attached to places in a file, by which the
+//! There are four programs for libraries: one for the beginning of a function, and three for its end, by what
+//! it did. Programs in Go have three others, see [`crate::golang`]: their ends are places like beginnings. A
+//! cookie tells the programs more of the function. They are loaded once, at the start. Each is attached to places in a file, by which the
 //! kernel finds them in the process that is meant, or in every one that has mapped it. Where the kernel can
 //! do that with one link for all places (`uprobe_multi`), it does.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,17 +15,25 @@ use aya::Ebpf;
 use aya::maps::{HashMap, MapData};
 use aya::programs::UProbe;
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope};
-use mcpinspect_common::{TlsEntry, TlsExit};
+use mcpinspect_common::{GoEntry, TlsEntry, TlsExit};
 
 use super::clock::BootClock;
 use super::error::ProbeError;
 use super::object::{map, program};
-use super::uprobe_multi::{self, MultiProgram, Place, SharedMaps};
+use super::uprobe_multi::{self, Kind, MultiProgram, Place, SharedMaps};
+use crate::golang;
 use crate::model::Pid;
 
-const ENTER: &str = "tls_enter";
-/// In the order in which they are attached: objects come last.
-const LEAVE: [&str; 3] = ["tls_read", "tls_written", "tls_made"];
+/// The programs, in the order in which they are attached: what makes an object comes last.
+const PROGRAMS: [(&str, Kind); 7] = [
+    ("tls_enter", Kind::AtPlace),
+    ("tls_read", Kind::AtReturn),
+    ("tls_written", Kind::AtReturn),
+    ("tls_made", Kind::AtReturn),
+    ("go_read", Kind::AtPlace),
+    ("go_written", Kind::AtPlace),
+    ("go_enter", Kind::AtPlace),
+];
 
 /// A function, and what it means that it is called and returns.
 type Function = (&'static str, Option<TlsEntry>, Option<TlsExit>);
@@ -49,6 +59,22 @@ const FUNCTIONS: [Function; 9] = {
 /// The names of the functions that the probes belong at.
 pub fn functions() -> impl Iterator<Item = &'static str> {
     FUNCTIONS.iter().map(|(name, ..)| *name)
+}
+
+/// The functions for TLS that a file has, and where each is in the file.
+#[derive(Clone, Debug, Default)]
+pub struct TlsFunctions {
+    /// Those of libraries, by name.
+    pub(super) named: BTreeMap<&'static str, u64>,
+    /// Those of Go.
+    pub(super) go: Option<golang::TlsFunctions>,
+}
+
+impl TlsFunctions {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.named.is_empty() && self.go.is_none()
+    }
 }
 
 /// The programs.
@@ -82,7 +108,7 @@ impl TlsProbes {
     /// The kernel refuses them.
     pub(super) fn load_together(object: &[u8], ebpf: &mut Ebpf) -> Result<Self, ProbeError> {
         let maps = SharedMaps::of(ebpf)?;
-        let programs = uprobe_multi::load(object, &maps, ENTER, &LEAVE)?;
+        let programs = uprobe_multi::load(object, &maps, &PROGRAMS)?;
         Ok(Self {
             way: Way::Together(programs),
             programs: map(ebpf, "TLS_PROGRAMS")?,
@@ -97,7 +123,7 @@ impl TlsProbes {
     pub(super) fn load_singly(object: Arc<Mutex<Ebpf>>) -> Result<Self, ProbeError> {
         let (programs, attached) = {
             let mut object = object.lock().unwrap_or_else(PoisonError::into_inner);
-            for name in std::iter::once(ENTER).chain(LEAVE) {
+            for (name, _) in PROGRAMS {
                 let probe: &mut UProbe = program(&mut object, name)?;
                 probe
                     .load()
@@ -120,8 +146,7 @@ impl TlsProbes {
         matches!(self.way, Way::Singly(_))
     }
 
-    /// Attaches the programs to a file: for one process, or for all. `offset` tells where a function is in it,
-    /// if it has that function.
+    /// Attaches the programs to the functions of a file: for one process, or for all.
     ///
     /// # Errors
     /// The kernel refuses, or the process is gone; nothing stays attached.
@@ -129,47 +154,26 @@ impl TlsProbes {
         &self,
         file: &File,
         process: Option<Pid>,
-        offset: impl Fn(&str) -> Option<u64>,
+        functions: &TlsFunctions,
     ) -> Result<Attached, ProbeError> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let places = |kind: fn(&Function) -> Option<u64>| {
-            let places = FUNCTIONS.iter().filter_map(|function| {
-                Some(Place {
-                    offset: offset(function.0)?,
-                    cookie: kind(function)?,
-                })
-            });
-            places.collect::<Vec<_>>()
-        };
-        let entries = places(|(_, entry, _)| entry.map(|entry| entry as u64));
-        let exits = |at: fn(TlsExit) -> bool| {
-            let places = FUNCTIONS.iter().filter_map(|(name, _, exit)| {
-                let exit = exit.filter(|exit| at(*exit))?;
-                Some(Place {
-                    offset: offset(name)?,
-                    cookie: exit as u64,
-                })
-            });
-            places.collect::<Vec<_>>()
-        };
-        let places = [
-            entries,
-            exits(|exit| exit == TlsExit::Read),
-            exits(|exit| exit == TlsExit::Written),
-            exits(|exit| matches!(exit, TlsExit::Makes | TlsExit::MakesAt)),
-        ];
+        let [enter, read, written, made] = places_by_name(functions);
+        let [go_read, go_written, go_enter] =
+            functions.go.as_ref().map(go_places).unwrap_or_default();
+        let places = [enter, read, written, made, go_read, go_written, go_enter];
         let mut attached = Attached {
             links: Vec::new(),
             single: Vec::new(),
         };
         match &self.way {
             Way::Together(programs) => {
-                for (program, places) in programs.iter().zip(&places) {
+                let wanted = programs.iter().zip(&places);
+                for (program, places) in wanted.filter(|(_, places)| !places.is_empty()) {
                     attached.links.push(program.attach(&path, places, process)?);
                 }
             }
             Way::Singly(object) => {
-                for (name, places) in std::iter::once(ENTER).chain(LEAVE).zip(places) {
+                for ((name, _), places) in PROGRAMS.into_iter().zip(places) {
                     for place in places {
                         // Not for longer: the pipeline uses the object, too.
                         let mut object = object.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,6 +217,51 @@ impl TlsProbes {
         // Where there is no room, the program's first internet socket is the occasion.
         let _ = self.programs.insert(ino, 1, 0);
     }
+}
+
+/// Where the programs for libraries belong.
+fn places_by_name(functions: &TlsFunctions) -> [Vec<Place>; 4] {
+    let places = |kind: &dyn Fn(&Function) -> Option<u64>| {
+        let places = FUNCTIONS.iter().filter_map(|function| {
+            Some(Place {
+                offset: *functions.named.get(function.0)?,
+                cookie: kind(function)?,
+            })
+        });
+        places.collect::<Vec<_>>()
+    };
+    let exits = |at: fn(TlsExit) -> bool| {
+        places(&|(_, _, exit)| exit.filter(|exit| at(*exit)).map(|exit| exit as u64))
+    };
+    [
+        places(&|(_, entry, _)| entry.map(|entry| entry as u64)),
+        exits(|exit| exit == TlsExit::Read),
+        exits(|exit| exit == TlsExit::Written),
+        exits(|exit| matches!(exit, TlsExit::Makes | TlsExit::MakesAt)),
+    ]
+}
+
+/// Where the programs for Go belong: the ends of calls that read, of those that write, and beginnings. What
+/// begins a connection comes last, as its bytes are counted from then on.
+fn go_places(functions: &golang::TlsFunctions) -> [Vec<Place>; 3] {
+    let place = |cookie: u64| {
+        move |offset: &u64| Place {
+            offset: *offset,
+            cookie,
+        }
+    };
+    let entry = |kind: GoEntry| place(kind as u64);
+    let ends = |function: &golang::Function| function.returns.iter().map(place(0)).collect();
+    let calls = [
+        entry(GoEntry::Reads)(&functions.read.entry),
+        entry(GoEntry::Writes)(&functions.write.entry),
+    ];
+    let handshakes = functions.handshakes.iter().map(entry(GoEntry::Handshakes));
+    [
+        ends(&functions.read),
+        ends(&functions.write),
+        calls.into_iter().chain(handshakes).collect(),
+    ]
 }
 
 fn attach_one(

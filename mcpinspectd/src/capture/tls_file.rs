@@ -4,17 +4,27 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use object::elf::{FileHeader64, PF_X, PT_LOAD};
+use object::elf::{FileHeader64, PF_X, PT_LOAD, ProgramHeader64};
 use object::read::elf::{ElfFile, ProgramHeader as _};
-use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, ReadCache};
+use object::{
+    Architecture, Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, ReadCache,
+};
 
-use super::tls::functions;
+use super::tls::{TlsFunctions, functions};
+use crate::golang::{self, Image, Machine, Part, Refusal, Segment};
 
 /// Bytes of a table of symbols or their names. Larger ones are not read.
 const TABLE_MAX: u64 = 96 << 20;
 
-/// The functions of TLS libraries that a file has, and where each is in the file.
-pub fn tls_functions(file: &File) -> BTreeMap<&'static str, u64> {
+/// The functions for TLS that a file has, as far as they can be looked into.
+pub fn tls_functions(file: &File) -> TlsFunctions {
+    TlsFunctions {
+        named: named_functions(file),
+        go: go_functions(file).and_then(Result::ok),
+    }
+}
+
+fn named_functions(file: &File) -> BTreeMap<&'static str, u64> {
     let mut found = BTreeMap::new();
     each_function(file, |elf, name, address| {
         if let Some(name) = functions().find(|function| *function == name)
@@ -32,22 +42,76 @@ pub fn tls_functions(file: &File) -> BTreeMap<&'static str, u64> {
     }
 }
 
+/// The functions for TLS of a program in Go; `None` if the file is none for this machine.
+fn go_functions(file: &File) -> Option<Result<golang::TlsFunctions, Refusal>> {
+    let cache = ReadCache::new(file);
+    let elf = Elf::parse(&cache).ok()?;
+    let image = go_image(&elf)?;
+    Some(golang::tls_functions(file, &image))
+}
+
+/// Where the parts of a program in Go are.
+fn go_image(elf: &Elf<'_>) -> Option<Image> {
+    let machine = match elf.architecture() {
+        Architecture::X86_64 if cfg!(target_arch = "x86_64") => Machine::X86,
+        Architecture::Aarch64 if cfg!(target_arch = "aarch64") => Machine::Arm,
+        _ => return None,
+    };
+    let part = |name| {
+        let (offset, length) = elf.section_by_name(name)?.file_range()?;
+        Some(Part { offset, length })
+    };
+    // Programs that can be at any address had it elsewhere, up to Go 1.25.
+    let functions = part(".gopclntab").or_else(|| part(".data.rel.ro.gopclntab"))?;
+    let build_info = part(".go.buildinfo").unwrap_or_default();
+    // Go's code need not be the first where another linker has put the program together.
+    let is_small = !has_large_tables(elf);
+    let symbols = is_small.then(|| elf.symbols()).into_iter().flatten();
+    let start = symbols
+        .filter(|symbol| symbol.name() == Ok("runtime.text"))
+        .map(|symbol| symbol.address());
+    let text = elf.section_by_name(".text");
+    let text = text.map(|text| text.address());
+    let endian = elf.endian();
+    let code = elf
+        .elf_program_headers()
+        .iter()
+        .filter(|segment| is_code(endian, segment))
+        .map(|segment| Segment {
+            address: segment.p_vaddr(endian),
+            part: Part {
+                offset: segment.p_offset(endian),
+                length: segment.p_filesz(endian),
+            },
+        });
+    Some(Image {
+        machine,
+        code: code.collect(),
+        starts: start.take(1).chain(text).collect(),
+        functions,
+        build_info,
+    })
+}
+
 /// A TLS library that is not looked into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OtherTls {
     /// Mozilla's.
     Nss,
-    /// Inside a program in Go.
-    Go,
+    /// Inside a program in Go, and why.
+    Go(Refusal),
 }
 
 /// Which TLS library that is not looked into a file is, or has inside, as far as its symbols tell.
 pub fn other_tls(file: &File) -> Option<OtherTls> {
+    if let Some(Err(refusal)) = go_functions(file) {
+        return (refusal != Refusal::NoTls).then_some(OtherTls::Go(refusal));
+    }
     let mut found = None;
-    each_function(file, |_, name, _| match name {
-        "SSL_ImportFD" => found = Some(OtherTls::Nss),
-        "crypto/tls.(*Conn).Read" => found = Some(OtherTls::Go),
-        _ => {}
+    each_function(file, |_, name, _| {
+        if name == "SSL_ImportFD" {
+            found = Some(OtherTls::Nss);
+        }
     });
     found
 }
@@ -58,10 +122,7 @@ type Elf<'a> = ElfFile<'a, FileHeader64<Endianness>, &'a ReadCache<&'a File>>;
 fn each_function(file: &File, mut look: impl FnMut(&Elf<'_>, &str, u64)) {
     let cache = ReadCache::new(file);
     let Ok(elf) = Elf::parse(&cache) else { return };
-    if elf
-        .sections()
-        .any(|section| is_table(&section) && section.size() > TABLE_MAX)
-    {
+    if has_large_tables(&elf) {
         return;
     }
     for symbol in elf.dynamic_symbols().chain(elf.symbols()) {
@@ -70,13 +131,18 @@ fn each_function(file: &File, mut look: impl FnMut(&Elf<'_>, &str, u64)) {
         }
         // Most names differ in the first letters.
         if let Ok(name) = symbol.name()
-            && ["SSL_", "gnutls_", "crypto/tls."]
+            && ["SSL_", "gnutls_"]
                 .iter()
                 .any(|known| name.starts_with(known))
         {
             look(&elf, name, symbol.address());
         }
     }
+}
+
+fn has_large_tables(elf: &Elf<'_>) -> bool {
+    elf.sections()
+        .any(|section| is_table(&section) && section.size() > TABLE_MAX)
 }
 
 fn is_table<'a>(section: &impl object::ObjectSection<'a>) -> bool {
@@ -89,11 +155,14 @@ fn offset(elf: &Elf<'_>, address: u64) -> Option<u64> {
     let endian = elf.endian();
     elf.elf_program_headers().iter().find_map(|segment| {
         let start = segment.p_vaddr(endian);
-        let is_here = segment.p_type(endian) == PT_LOAD
-            && segment.p_flags(endian) & PF_X != 0
+        let is_here = is_code(endian, segment)
             && (start..start.checked_add(segment.p_filesz(endian))?).contains(&address);
         is_here.then(|| address - start + segment.p_offset(endian))
     })
+}
+
+fn is_code(endian: Endianness, segment: &ProgramHeader64<Endianness>) -> bool {
+    segment.p_type(endian) == PT_LOAD && segment.p_flags(endian) & PF_X != 0
 }
 
 /// Files that usually are TLS libraries, or have one inside.

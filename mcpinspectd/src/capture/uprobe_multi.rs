@@ -55,7 +55,16 @@ impl SharedMaps {
 /// A loaded program.
 pub(super) struct MultiProgram {
     program: OwnedFd,
-    at_return: bool,
+    kind: Kind,
+}
+
+/// When a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Before the instruction at its place.
+    AtPlace,
+    /// When the function returns that begins at its place.
+    AtReturn,
 }
 
 /// A place in a file, and what the program there is told.
@@ -67,15 +76,14 @@ pub(super) struct Place {
     pub(super) cookie: u64,
 }
 
-/// Loads programs of an object: one for beginnings of functions, the others for their ends.
+/// Loads programs of an object.
 ///
 /// # Errors
 /// The object has no such programs, or the kernel refuses them.
 pub(super) fn load(
     object: &[u8],
     maps: &SharedMaps,
-    enter: &str,
-    leave: &[&str],
+    programs: &[(&str, Kind)],
 ) -> io::Result<Vec<MultiProgram>> {
     let mut object = Object::parse(object).map_err(io::Error::other)?;
     let features = aya::features();
@@ -103,12 +111,12 @@ pub(super) fn load(
         .map_err(io::Error::other)?;
     object.relocate_calls(&sections).map_err(io::Error::other)?;
     object.sanitize_functions(features);
-    std::iter::once((enter, false))
-        .chain(leave.iter().map(|name| (*name, true)))
-        .map(|(name, at_return)| {
+    programs
+        .iter()
+        .map(|(name, kind)| {
             Ok(MultiProgram {
                 program: load_program(&object, name, types.as_ref())?,
-                at_return,
+                kind: *kind,
             })
         })
         .collect()
@@ -126,7 +134,7 @@ impl MultiProgram {
         process: Option<Pid>,
     ) -> io::Result<OwnedFd> {
         let pid = process.map_or(0, |pid| pid.0);
-        link(&self.program, path, places, self.at_return, pid)
+        link(&self.program, path, places, self.kind, pid)
     }
 }
 
@@ -158,7 +166,7 @@ pub fn is_supported() -> bool {
             offset: 0,
             cookie: 0,
         };
-        let refused = link(&program, "/", &[place], false, pid).err()?;
+        let refused = link(&program, "/", &[place], Kind::AtPlace, pid).err()?;
         refused.raw_os_error()
     };
     // The root directory is no program. A kernel that knows nothing of these links complains of something
@@ -237,7 +245,7 @@ fn link(
     program: &OwnedFd,
     path: &str,
     places: &[Place],
-    at_return: bool,
+    kind: Kind,
     pid: u32,
 ) -> io::Result<OwnedFd> {
     let path = CString::new(path)?;
@@ -254,10 +262,9 @@ fn link(
     multi.offsets = offsets.as_ptr() as u64;
     multi.cookies = cookies.as_ptr() as u64;
     multi.cnt = length(places);
-    multi.flags = if at_return {
-        BPF_F_UPROBE_MULTI_RETURN
-    } else {
-        0
+    multi.flags = match kind {
+        Kind::AtPlace => 0,
+        Kind::AtReturn => BPF_F_UPROBE_MULTI_RETURN,
     };
     multi.pid = pid;
     bpf(bpf_cmd::BPF_LINK_CREATE, &mut attr)

@@ -77,10 +77,9 @@ fn check(library: Library) -> Option<Check> {
     if !tls_functions(&file).is_empty() {
         return Some(Check::ok(NAME, format!("{path}{used}: looked into")));
     }
-    let kind = match other_tls(&file)? {
-        OtherTls::Nss => "NSS",
-        OtherTls::Go => "Go's crypto/tls",
+    let found = match other_tls(&file)? {
+        OtherTls::Nss => format!("{path}{used}: NSS, not looked into"),
+        OtherTls::Go(reason) => format!("{path}{used}: Go's crypto/tls, not looked into: {reason}"),
     };
-    let found = format!("{path}{used}: {kind}, not looked into");
     Some(Check::warning(NAME, found, ADVICE))
 }

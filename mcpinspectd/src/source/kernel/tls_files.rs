@@ -1,6 +1,6 @@
 //! The files that are TLS libraries, and where their functions are. Each is looked into once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use nix::libc;
 
-use crate::capture::{Attached, ProbeError, TlsProbes, tls_functions};
+use crate::capture::{Attached, ProbeError, TlsFunctions, TlsProbes, tls_functions};
 use crate::model::Pid;
 
 /// Libraries that are known at a time. Each takes a descriptor.
@@ -21,7 +21,7 @@ pub(super) type FileKey = (u64, u64);
 
 struct Library {
     file: File,
-    functions: BTreeMap<&'static str, u64>,
+    functions: TlsFunctions,
 }
 
 /// What is known of files.
@@ -72,7 +72,7 @@ impl TlsFiles {
             self.is_full = true;
             return;
         }
-        tracing::debug!(ino = key.1, functions = functions.len(), "a TLS library");
+        tracing::debug!(ino = key.1, ?functions, "a TLS library");
         // For those that are programs; a library is not executed.
         probes.tell_of(key.1);
         self.libraries.insert(key, Library { file, functions });
@@ -86,8 +86,7 @@ impl TlsFiles {
         probes: &TlsProbes,
     ) -> Option<Result<Attached, ProbeError>> {
         let library = self.libraries.get(&key)?;
-        let offset = |name: &str| library.functions.get(name).copied();
-        Some(probes.attach(&library.file, process, offset))
+        Some(probes.attach(&library.file, process, &library.functions))
     }
 
     /// Remembers a file as none that can be looked into.
