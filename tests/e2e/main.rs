@@ -28,6 +28,7 @@ mod sdks;
 mod syscalls;
 mod tampering;
 mod tls;
+mod tls_go;
 mod tls_unseen;
 mod top;
 

@@ -134,7 +134,7 @@ pub fn by_process() -> Result<Tap> {
 }
 
 /// One that looks into every process.
-fn machine_wide() -> Result<Tap> {
+pub fn machine_wide() -> Result<Tap> {
     watching("\"machine\"")
 }
 
@@ -282,18 +282,23 @@ fn every_process_that_has_a_library() -> Result<()> {
     one_after_another(machine_wide()?, &server, vec![client])
 }
 
-/// Whether the tap has probes in a library of this process, by what the kernel says of its links.
-fn is_attached(tap: &Tap, pid: u32) -> Result<bool> {
+/// How many links the tap has to a library of this process, by what the kernel says of them.
+pub fn links(tap: &Tap, pid: u32) -> Result<usize> {
     let folder = format!("/proc/{}/fdinfo", tap.pid());
     let line = format!("pid:\t{pid}");
+    let mut links = 0;
     for entry in std::fs::read_dir(folder)? {
         // It may be closed by now.
         let text = std::fs::read_to_string(entry?.path()).unwrap_or_default();
         if text.contains("uprobe_multi") && text.lines().any(|known| known == line) {
-            return Ok(true);
+            links += 1;
         }
     }
-    Ok(false)
+    Ok(links)
+}
+
+fn is_attached(tap: &Tap, pid: u32) -> Result<bool> {
+    Ok(links(tap, pid)? > 0)
 }
 
 /// Waits for probes in a process's library to come or go.

@@ -112,6 +112,15 @@ pub fn node_directory() -> Result<PathBuf> {
     Ok(directory)
 }
 
+/// The peer in Go, or the same without symbols.
+pub fn go_peer(is_stripped: bool) -> Result<PathBuf> {
+    let name = if is_stripped { "peer-stripped" } else { "peer" };
+    existing(
+        peers().join("go").join(name),
+        "`cargo xtask test` builds it",
+    )
+}
+
 /// The Bun runtime.
 pub fn bun() -> Result<PathBuf> {
     existing(

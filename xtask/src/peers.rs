@@ -37,7 +37,8 @@ pub fn install() -> Result<()> {
     setup::programs(PROGRAMS)?;
     clickhouse()?;
     python()?;
-    node()
+    node()?;
+    go()
 }
 
 /// Whether `stamp` says that `wanted` is installed already.
@@ -80,6 +81,47 @@ fn node() -> Result<()> {
     npm.args(["ci", "--silent", "--prefix"]).arg(&place);
     shell::run(&mut npm)?;
     bun(&place)?;
+    std::fs::write(stamp, wanted)?;
+    Ok(())
+}
+
+/// Builds the peers in Go, as they are and stripped. The compiler, and what it keeps, is not kept: it is large, and
+/// there soon.
+fn go() -> Result<()> {
+    let source = shell::root().join("tests/peers/go");
+    let place = shell::target().join("peers/go");
+    let mut wanted = String::new();
+    let mut files: Vec<_> = std::fs::read_dir(&source)?.collect::<Result<_, _>>()?;
+    files.sort_by_key(std::fs::DirEntry::file_name);
+    for file in files {
+        wanted += &std::fs::read_to_string(file.path())?;
+    }
+    let stamp = place.join("built.txt");
+    if installed(&stamp, &wanted) {
+        return Ok(());
+    }
+    std::fs::create_dir_all(&place)?;
+    let compiler = place.join("compiler");
+    let requirements = std::fs::read_to_string(source.join("requirements.txt"))?;
+    python::environment(&compiler, &requirements)?;
+    say(&format!("building the peers in Go in {}", place.display()));
+    for (name, flags) in [("peer", ""), ("peer-stripped", "-s -w")] {
+        let mut build = Command::new(compiler.join("bin/go"));
+        build.args(["build", "-trimpath", "-ldflags", flags, "-o"]);
+        build.arg(place.join(name)).arg(".").current_dir(&source);
+        // Nothing but its standard library, and nothing of this machine's settings.
+        build.env("GOCACHE", compiler.join("cache"));
+        build.env("GOPATH", compiler.join("path"));
+        build.envs([
+            ("CGO_ENABLED", "0"),
+            ("GOENV", "off"),
+            ("GOFLAGS", "-mod=mod"),
+            ("GOPROXY", "off"),
+            ("GOTOOLCHAIN", "local"),
+        ]);
+        shell::run(&mut build)?;
+    }
+    std::fs::remove_dir_all(compiler)?;
     std::fs::write(stamp, wanted)?;
     Ok(())
 }
