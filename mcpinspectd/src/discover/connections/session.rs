@@ -131,6 +131,12 @@ impl Session {
         displaced
     }
 
+    /// Whether requests name it.
+    pub fn is_named(&self) -> bool {
+        let mut names = self.names.iter();
+        names.any(|name| matches!(name, Name::Id(..) | Name::Target(..)))
+    }
+
     /// Whether it is time to announce it.
     pub fn is_ready(&self, now: u64) -> bool {
         let bytes = |pending: &Pending| match &pending.what {

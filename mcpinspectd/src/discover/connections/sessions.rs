@@ -227,10 +227,20 @@ impl Sessions {
     }
 
     /// The process at the other end of a connection was sought, and is known by now if it could be found.
-    pub fn sought(&mut self, link: &Link, context: &mut Context<'_>) {
-        for number in &link.sessions {
-            if let Some(session) = self.by_number.get_mut(number) {
-                session.awaits_party = false;
+    pub fn sought(&mut self, link: &mut Link, context: &mut Context<'_>) {
+        for number in link.sessions.clone() {
+            let Some(session) = self.by_number.get_mut(&number) else {
+                continue;
+            };
+            session.awaits_party = false;
+            let at = Side::Client.index();
+            let is_anothers = link.parties[at].is_some()
+                && session.parties[at].is_some_and(|known| link.parties[at] != Some(known));
+            if is_anothers && !session.is_named() {
+                // Two clients without a name, which were one as long as nothing told them apart.
+                session.connections = session.connections.saturating_sub(1);
+                link.sessions.remove(&number);
+                link.last = link.last.filter(|last| *last != number);
             }
         }
         self.parties(link, context);
@@ -438,9 +448,10 @@ impl Sessions {
         let known = match (begins, named) {
             (true, _) => None,
             (false, Some(_)) => self.by_name.get(&name).copied(),
-            (false, None) => self
-                .stateless_at(link, &target)
-                .or_else(|| self.by_name.get(&name).copied()),
+            (false, None) => self.stateless_at(link, &target).or_else(|| {
+                let known = self.by_name.get(&name).copied();
+                known.filter(|number| self.may_carry_on(*number, link, context))
+            }),
         };
         // Nothing begins with a loss.
         let number = match known {
@@ -463,11 +474,20 @@ impl Sessions {
     fn stateless_at(&self, link: &Link, target: &Target) -> Option<Number> {
         let number = link.last?;
         let session = self.by_number.get(&number)?;
-        let is_named = session
-            .names
-            .iter()
-            .any(|name| matches!(name, Name::Id(..) | Name::Target(..)));
-        (!is_named && session.target.key == target.key).then_some(number)
+        (!session.is_named() && session.target.key == target.key).then_some(number)
+    }
+
+    /// Whether a client may be the one of a session without a name: not if that process is gone.
+    fn may_carry_on(&self, number: Number, link: &Link, context: &Context<'_>) -> bool {
+        let at = Side::Client.index();
+        let session = self.by_number.get(&number);
+        match (
+            session.and_then(|session| session.parties[at]),
+            link.parties[at],
+        ) {
+            (Some(known), None) => context.machine.user(known).is_some(),
+            (None, _) | (Some(_), Some(_)) => true,
+        }
     }
 
     /// Begins a session.

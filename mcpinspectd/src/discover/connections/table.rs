@@ -229,7 +229,7 @@ impl Connections {
             for party in &mut connection.link.parties {
                 *party = party.or(pid);
             }
-            self.sessions.sought(&connection.link, context);
+            self.sessions.sought(&mut connection.link, context);
         }
         for (number, connection) in &mut self.by_number {
             if now.saturating_sub(connection.since) >= OTHER_END {

@@ -171,6 +171,36 @@ fn who_holds_the_other_end_is_named() {
 }
 
 #[test]
+fn clients_without_a_name_are_told_apart_once_they_are_known() {
+    let mut fixture = Fixture::new();
+    let socket = |ino| EndpointKey {
+        kind: EndpointKind::TlsSocket as u32,
+        ..socket(ino)
+    };
+    let exchange = |fixture: &mut Fixture, key| {
+        fixture.moves(SERVER, key, End::Reader, post("", LIST).as_bytes());
+        fixture.moves(SERVER, key, End::Writer, ok("", ANSWER).as_bytes());
+        fixture.wait(100_000_000);
+        fixture.wait(100_000_000);
+        fixture.collected.starts.len()
+    };
+    fixture.world.borrow_mut().owner = Some(CLIENT);
+    connect(&mut fixture, socket(2), 5000, false);
+    assert_eq!(exchange(&mut fixture, socket(2)), 1);
+    // Another process: until it is found, nothing tells it from the first.
+    fixture.world.borrow_mut().owner = Some(CLIENT + 1);
+    connect(&mut fixture, socket(3), 5001, false);
+    assert_eq!(exchange(&mut fixture, socket(3)), 1);
+    assert_eq!(fixture.collected.client, Some(CLIENT), "still its client");
+    assert_eq!(exchange(&mut fixture, socket(3)), 2);
+    // One that comes after both are gone is neither, also if it is never found.
+    fixture.world.borrow_mut().owner = None;
+    fixture.world.borrow_mut().gone.extend([CLIENT, CLIENT + 1]);
+    connect(&mut fixture, socket(4), 5002, false);
+    assert_eq!(exchange(&mut fixture, socket(4)), 3);
+}
+
+#[test]
 fn another_library_for_tls_is_told_of_who_speaks_mcp() {
     let told = |fixture: &Fixture| {
         let lines = fixture.collected.lines.iter();

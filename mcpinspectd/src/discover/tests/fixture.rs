@@ -39,6 +39,8 @@ pub(super) struct World {
     /// Sockets that were sought, how many of them were answered, and who holds any of them.
     pub(super) sought: Vec<SoughtSocket>,
     pub(super) answered: usize,
+    /// Processes that have ended.
+    pub(super) gone: HashSet<u32>,
     pub(super) owner: Option<u32>,
     /// Processes whose library was left (`false`) or wanted (`true`).
     pub(super) libraries: Vec<(u32, bool)>,
@@ -136,8 +138,8 @@ impl Environment for Fake {
         Some(self.0.borrow().started)
     }
 
-    fn user(&self, _pid: u32) -> Option<u32> {
-        Some(USER)
+    fn user(&self, pid: u32) -> Option<u32> {
+        (!self.0.borrow().gone.contains(&pid)).then_some(USER)
     }
     fn started(&mut self, pid: u32, executed: &Executed, _launches: &Launches) -> Arc<ProcessInfo> {
         Arc::new(ProcessInfo::recorded(Pid(pid), executed))
