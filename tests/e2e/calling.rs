@@ -1,13 +1,13 @@
 //! `mcpinspect call` on the official server that has everything: each method, and what it answers, on each
 //! transport that it has.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use mcpinspect_tests::listening::Listening;
 use mcpinspect_tests::places;
 use serde_json::Value;
 
@@ -102,12 +102,16 @@ impl Running {
     }
 
     fn call(&self, options: &str) -> Result<(Option<i32>, Value)> {
-        told(
-            Command::new(places::program("mcpinspect")?)
-                .args(["call", "--structured", "--url", &self.url])
-                .args(options.split(' ')),
-        )
+        call_at(&self.url, options)
     }
+}
+
+fn call_at(url: &str, options: &str) -> Result<(Option<i32>, Value)> {
+    told(
+        Command::new(places::program("mcpinspect")?)
+            .args(["call", "--structured", "--url", url])
+            .args(options.split(' ')),
+    )
 }
 
 impl Drop for Running {
@@ -165,38 +169,6 @@ fn the_everything_server_is_asked_everything_over_http() -> Result<()> {
     Ok(())
 }
 
-/// A guard in front of a server at a URL.
-struct Guarded {
-    running: Running,
-    _folder: tempfile::TempDir,
-}
-
-impl Guarded {
-    fn start(policy: &str, upstream: &Running) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("policy.toml");
-        std::fs::write(&path, policy)?;
-        let mut child = Command::new(places::program("mcpinspect")?)
-            .args(["guard", "--listen", "127.0.0.1:0", "--upstream"])
-            .arg(&upstream.url)
-            .arg("--policy")
-            .arg(path)
-            .arg("--log")
-            .arg(folder.path().join("decisions"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let stdout = child.stdout.take().context("no output")?;
-        let mut url = String::new();
-        BufReader::new(stdout).read_line(&mut url)?;
-        let url = url.trim().to_owned();
-        Ok(Self {
-            running: Running { child, url },
-            _folder: folder,
-        })
-    }
-}
-
 const POLICY: &str = r#"
 [[rule]]
 id = "no-environment"
@@ -218,28 +190,29 @@ action = "block"
 
 #[test]
 fn the_everything_server_is_asked_everything_through_a_guard() -> Result<()> {
-    for (transport, path) in [("streamableHttp", "/mcp"), ("sse", "/sse")] {
-        let server = Running::start(transport, path)?;
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("policy.toml");
+    for (transport, place) in [("streamableHttp", "/mcp"), ("sse", "/sse")] {
+        let server = Running::start(transport, place)?;
         for policy in ["", POLICY] {
-            let guarded = Guarded::start(policy, &server)?;
-            each_method(|options| guarded.running.call(options)).context(transport)?;
-            let (_, told) = guarded.running.call("tools/list")?;
+            std::fs::write(&path, policy)?;
+            let decisions = folder.path().join("decisions");
+            let guard = Listening::guard(&server.url, &path, decisions)?;
+            let call = |options: &str| call_at(&guard.url, options);
+            each_method(call).context(transport)?;
+            let (_, told) = call("tools/list")?;
             let is_hidden = !told.to_string().contains("get-env");
             ensure!(is_hidden == (policy == POLICY), "{transport}: {told}");
             let sample = "tools/call --tool trigger-sampling-request --arg prompt=hi";
-            let (_, told) = guarded.running.call(sample)?;
+            let (_, told) = call(sample)?;
             ensure!(
                 asked_for_a_sample(&told)? != is_hidden,
                 "{transport}: {told}"
             );
-            let (_, told) = guarded
-                .running
-                .call("tools/call --tool get-env --unchecked")?;
+            let (_, told) = call("tools/call --tool get-env --unchecked")?;
             let is_blocked = told.to_string().contains("The environment is private.");
             ensure!(is_blocked == is_hidden, "{transport}: {told}");
-            let (_, told) = guarded
-                .running
-                .call("tools/call --tool toggle-simulated-logging --watch 7s")?;
+            let (_, told) = call("tools/call --tool toggle-simulated-logging --watch 7s")?;
             let logs = told["logs"].as_array().map_or(0, Vec::len);
             ensure!(logs > 0 && told["success"] == true, "{transport}: {told}");
         }

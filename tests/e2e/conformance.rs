@@ -2,11 +2,11 @@
 //! front of it. The suite runs on Bun, because it needs a younger Node than some distributions have.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+use mcpinspect_tests::listening::Listening;
 use mcpinspect_tests::places;
 use serde_json::Value;
 
@@ -29,36 +29,6 @@ const ANSWERS: &str = r#"{"elicitation/create": {"action": "accept", "content":
 
 /// Asks about every message, and concerns none.
 const JUDGES: &str = "[[rule]]\nid = \"none\"\non = [\"request\", \"notification\", \"response\"]\nwhen = { tool = \"never\" }\naction = \"block\"\n";
-
-/// A program that prints its URL and is killed in the end.
-struct Listening {
-    child: Child,
-    url: String,
-}
-
-impl Listening {
-    fn start(command: &mut Command) -> Result<Self> {
-        let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.stderr(Stdio::null()).spawn()?;
-        let stdout = child.stdout.take().context("no output")?;
-        let mut url = String::new();
-        BufReader::new(stdout).read_line(&mut url)?;
-        let url = url.trim().to_owned();
-        let listening = Self { child, url };
-        ensure!(
-            listening.url.starts_with("http"),
-            "{command:?} did not start"
-        );
-        Ok(listening)
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// Runs the suite. Gives how each of its checks ended, by scenario.
 fn suite(arguments: &[&str]) -> Result<BTreeMap<String, Vec<(String, String)>>> {
@@ -125,10 +95,7 @@ fn a_guarded_server_is_the_server_that_it_was() -> Result<()> {
     for (name, policy) in [("empty.toml", ""), ("judges.toml", JUDGES)] {
         let path = files.path().join(name);
         std::fs::write(&path, policy)?;
-        let mut guard = Command::new(places::program("mcpinspect")?);
-        guard.args(["guard", "--listen", "127.0.0.1:0", "--upstream"]);
-        guard.arg(&server.url).arg("--policy").arg(path);
-        let guard = Listening::start(&mut guard)?;
+        let guard = Listening::guard(&server.url, &path, "/dev/null")?;
         let guarded = suite(&["server", "--suite", "all", "--url", &guard.url])?;
         ensure!(guarded == alone, "{name}: {guarded:#?}\nalone: {alone:#?}");
     }

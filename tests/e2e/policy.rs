@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use mcpinspect_tests::daemon::{Daemon, State};
+use mcpinspect_tests::listening::Listening;
 use mcpinspect_tests::places;
 use mcpinspect_tests::talk::{Talk, oddclient};
 use nix::sys::signal::{Signal, kill};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::SESSION;
+use crate::http::{Server, client};
 
 /// A server with a name of its own, and a policy.
 struct Place {
@@ -206,6 +208,54 @@ fn a_server_behind_a_guard_is_told_once() -> Result<()> {
         ended["messages"] == 2 && ended["unanswered"] == 0,
         "{ended}"
     );
+    daemon.stop()?;
+    Ok(())
+}
+
+/// So is one on HTTP, with several clients at once.
+#[test]
+fn an_http_server_behind_a_guard_is_told_once() -> Result<()> {
+    let state = State::new()?;
+    let mut daemon = Daemon::start(&state)?;
+    let server = Server::python(&[])?;
+    let folder = tempfile::tempdir()?;
+    let policy = folder.path().join("policy.toml");
+    let blocked = "[[rule]]\nid = \"no-echo\"\nwhen = { method = \"tools/call\", tool = \"echo\" }\naction = \"block\"\n";
+    let of = |kind: &str, pid: u32| -> Vec<Value> {
+        let events = state.events().unwrap_or_default().into_iter();
+        events
+            .filter(|event| event["type"] == kind && event["server"]["pid"] == json!(pid))
+            .collect()
+    };
+    for (round, rules) in ["", blocked].into_iter().enumerate() {
+        std::fs::write(&policy, rules)?;
+        let guard = Listening::guard(&server.url("/mcp"), &policy, "/dev/null")?;
+        let talks = [&[300, 20_000][..], &[300], &[5]];
+        let talks = talks.map(|sizes| client(&guard.url, sizes, &[]).and_then(Talk::start));
+        for talk in talks {
+            // A refused call is an error for the client.
+            let _ = talk?.end(SESSION);
+        }
+        let begun = |_: &Value| of("mcp_session_started", server.pid()).len() == 3 * (round + 1);
+        daemon.event("for the server's sessions", begun)?;
+        // Longer than anything waits.
+        std::thread::sleep(std::time::Duration::from_secs(5));
+        let in_front = of("mcp_session_started", guard.pid());
+        if round == 0 {
+            ensure!(in_front.is_empty(), "{in_front:?}");
+            continue;
+        }
+        // What the guard answers in the server's place, the server did not say.
+        ensure!(in_front.len() == 3, "{in_front:?}");
+        for started in in_front {
+            let ended = daemon.event("for its end", |event| {
+                event["type"] == "mcp_session_ended" && event["session_id"] == started["session_id"]
+            })?;
+            ensure!(ended["unanswered"] == 0, "{ended}");
+            let name = ended["server_id"].as_str().unwrap_or_default();
+            ensure!(name.ends_with("-guard"), "{ended}");
+        }
+    }
     daemon.stop()?;
     Ok(())
 }

@@ -13,6 +13,7 @@
 //! * [`busy`] keeps processors busy meanwhile;
 //! * [`threads`] tells the priorities of the daemon's threads;
 //! * [`verify`] compares the two;
+//! * [`listening`] is a program that says where it listens;
 //! * [`daemon`] runs `mcpinspectd run` and reads its events;
 //! * [`bus`] is a system bus of its own;
 //! * [`screen`] is a terminal with a program on it;
@@ -24,6 +25,7 @@ pub mod bus;
 pub mod busy;
 pub mod container;
 pub mod daemon;
+pub mod listening;
 pub mod peer;
 pub mod places;
 pub mod schema;

@@ -1,21 +1,24 @@
 //! A server behind a guard is told once.
 //!
 //! The kernel shows both sides of `mcpinspect guard`: the *front*, a session of the client with the guard, and
-//! the *back*, a session of the guard with the server. They say the same nearly always, and someone who reads of
-//! it wants to read it once, under the server's name. So the back goes on as any session, and of the front only
+//! the *back*, a session of the guard with the server. A guard of an HTTP server has a front and a back for each
+//! client. Both sides say the same nearly always, and someone who reads of it wants to read it once, under the
+//! server's name. So the back goes on as any session, and of the front only
 //! what the back did not say: what the guard answered, changed or kept back. A message of the front waits until
-//! the same bytes cross at the back. Those that do not within [`PATIENCE`] are told, as a session of
+//! the same bytes cross at a back. Those that do not within three seconds are told, as a session of
 //! `NAME-guard`, which starts with the first of them; a response comes with its request.
 //!
 //! Nothing rests on the guard being ours. Whatever calls itself `mcpinspect guard` and lets other words through
 //! than it was told has these words told and judged; what is left out has been told under the server's name.
 
 mod front;
+mod turns;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
-use self::front::{Front, Line};
+use self::front::{Front, Line, Told};
+use self::turns::Turns;
 use crate::mcp::message::parse;
 use crate::model::{
     Direction, EndReason, Input, Party, Process, SessionId, SessionStart, Timestamp,
@@ -23,12 +26,10 @@ use crate::model::{
 use crate::process::is_guard;
 use crate::wire::framing::{Framed, Framer};
 
-/// Nanoseconds that a message of a front waits for the same at the back. One stream may be held back for 1.5
-/// seconds longer than another, for the order of its messages.
-const PATIENCE: u64 = 3_000_000_000;
 /// Bytes of a line that is kept. Longer ones are compared by their length.
 const MAX_LINE: usize = 16 << 20;
-/// Messages of a back that are remembered in each direction until the front says the same.
+/// Messages of a guard's backs that are remembered in each direction until a front says the same, and what
+/// waits at its fronts.
 const MAX_HEARD: usize = 4096;
 /// Bytes of all fronts that wait. Beyond them, what waits for longest is told.
 const MAX_WAITING: usize = 64 << 20;
@@ -50,9 +51,13 @@ pub(super) struct Guarded {
 /// One process that stands between a client and a server.
 #[derive(Default)]
 struct Guard {
-    /// Its session with the client, and the messages that wait there.
-    front: Option<(SessionId, Front)>,
-    /// What its sessions with servers said, and the front did not yet. By [`Direction`].
+    /// Its sessions with clients, and the messages that wait there.
+    fronts: BTreeMap<SessionId, Front>,
+    /// Which of its fronts a message waits at.
+    turns: Turns,
+    /// How many messages and other things wait at its fronts.
+    waiting: usize,
+    /// What its sessions with servers said, and no front did yet. By [`Direction`].
     heard: [VecDeque<u64>; 2],
     /// How many sessions it has with servers.
     backs: usize,
@@ -111,9 +116,13 @@ impl Guarded {
 
     /// It is `now`: tells what has waited for long enough.
     pub(super) fn pass_time(&mut self, now: Timestamp, on: &mut dyn FnMut(Input<'_>)) {
-        let waiting: Vec<_> = self.guards.keys().copied().collect();
-        for guard in waiting {
-            self.tell_due(guard, now, on);
+        let mut due = Vec::new();
+        for (process, guard) in &self.guards {
+            let fronts = guard.fronts.iter().filter(|(_, front)| front.is_due(now));
+            due.extend(fronts.map(|(id, _)| (*process, id.clone())));
+        }
+        for (guard, front) in due {
+            self.tell_due(guard, &front, now, on);
         }
     }
 
@@ -131,11 +140,11 @@ impl Guarded {
             (None, None) => return,
         };
         let entry = self.guards.entry(guard).or_default();
-        match (is_front, &entry.front) {
-            (true, None) => entry.front = Some((start.id.clone(), Front::new(start.clone()))),
-            // A guard has one client. What looks like a second one is told as it is.
-            (true, Some(_)) => return,
-            (false, _) => entry.backs += 1,
+        if is_front {
+            let front = Front::new(start.clone());
+            entry.fronts.insert(start.id.clone(), front);
+        } else {
+            entry.backs += 1;
         }
         let side = Side {
             guard,
@@ -152,9 +161,10 @@ impl Guarded {
             return;
         };
         for line in &crossed.lines {
-            let front = guard.front.as_mut().map(|(_, front)| front);
-            if let Some(bytes) = front.and_then(|front| front.matched(line)) {
-                self.waiting -= bytes;
+            if let Some((turn, front)) = guard.turns.find(line.direction, line.hash) {
+                let front = guard.fronts.get_mut(&front);
+                self.waiting -= front.map_or(0, |front| front.matched(turn));
+                guard.waiting -= 1;
                 continue;
             }
             let heard = &mut guard.heard[line.direction as usize];
@@ -173,6 +183,7 @@ impl Guarded {
         on: &mut dyn FnMut(Input<'_>),
     ) {
         let now = input.time();
+        let session = input.session().clone();
         let is_last = matches!(
             input,
             Input::SessionEnded {
@@ -183,7 +194,7 @@ impl Guarded {
         let Some(entry) = self.guards.get_mut(&guard) else {
             return;
         };
-        let Some((_, front)) = &mut entry.front else {
+        let Some(front) = entry.fronts.get_mut(&session) else {
             return;
         };
         for line in crossed.lines {
@@ -193,64 +204,82 @@ impl Guarded {
                     heard.remove(at);
                     front.note_told(line);
                 }
-                None => self.waiting += front.wait(line),
+                None => {
+                    let turn = entry.turns.wait(line.direction, line.hash, &session);
+                    self.waiting += front.wait(turn, line);
+                    entry.waiting += 1;
+                }
             }
         }
-        front.happened(input);
-        if let Some(now) = now {
-            self.tell_due(guard, now, on);
+        if front.happened(entry.turns.take(), input) {
+            entry.waiting += 1;
         }
-        // Nothing is kept for later where there is no room for it, or no later.
-        while (is_last || self.waiting > MAX_WAITING || self.is_crowded(guard))
-            && self.tell_next(guard, on)
-        {}
-    }
-
-    fn is_crowded(&self, guard: Process) -> bool {
-        let guard = self.guards.get(&guard);
-        let front = guard.and_then(|guard| guard.front.as_ref());
-        front.is_some_and(|(_, front)| front.waiting() > MAX_HEARD)
-    }
-
-    fn tell_due(&mut self, guard: Process, now: Timestamp, on: &mut dyn FnMut(Input<'_>)) {
-        let due = |front: &Front| {
-            front
-                .oldest()
-                // A clock that was set back must not keep anything waiting.
-                .is_some_and(|time| now.nanos_since(time).max(time.nanos_since(now)) >= PATIENCE)
-        };
-        loop {
-            let front = self
-                .guards
-                .get(&guard)
-                .and_then(|guard| guard.front.as_ref());
-            let is_due = front.is_some_and(|(_, front)| front.is_free() || due(front));
-            if !is_due || !self.tell_next(guard, on) {
+        if let Some(now) = now {
+            self.tell_due(guard, &session, now, on);
+        }
+        // Nothing is kept for later where there is no later, or no room for it.
+        while is_last && self.tell_next(guard, &session, on) {}
+        while let Some(front) = self.crowded(guard) {
+            if !self.tell_next(guard, &front, on) {
                 return;
             }
         }
     }
 
-    /// Tells what waits for longest at a guard's front. Gives whether there was anything.
-    fn tell_next(&mut self, guard: Process, on: &mut dyn FnMut(Input<'_>)) -> bool {
+    /// The front of a guard to tell of, where too much waits.
+    fn crowded(&self, guard: Process) -> Option<SessionId> {
+        let entry = self.guards.get(&guard)?;
+        if self.waiting <= MAX_WAITING && entry.waiting <= MAX_HEARD {
+            return None;
+        }
+        let fronts = entry.fronts.iter();
+        let (id, _) = fronts.min_by_key(|(_, front)| front.next_turn().unwrap_or(u64::MAX))?;
+        Some(id.clone())
+    }
+
+    fn tell_due(
+        &mut self,
+        guard: Process,
+        front: &SessionId,
+        now: Timestamp,
+        on: &mut dyn FnMut(Input<'_>),
+    ) {
+        loop {
+            let entry = self.guards.get(&guard);
+            let found = entry.and_then(|guard| guard.fronts.get(front));
+            if !found.is_some_and(|front| front.is_due(now)) || !self.tell_next(guard, front, on) {
+                return;
+            }
+        }
+    }
+
+    /// Tells what waits for longest at a front. Gives whether there was anything.
+    fn tell_next(&mut self, guard: Process, id: &SessionId, on: &mut dyn FnMut(Input<'_>)) -> bool {
         let Some(entry) = self.guards.get_mut(&guard) else {
             return false;
         };
-        let Some((id, front)) = &mut entry.front else {
+        let front = entry.fronts.get_mut(id);
+        let Some((turn, told)) =
+            front.and_then(|front| Some((front.next_turn()?, front.tell_next(on)?)))
+        else {
             return false;
         };
-        let Some(told) = front.tell_next(on) else {
-            return false;
-        };
-        self.waiting -= told.bytes;
-        if told.ended {
-            if let Some(side) = self.sessions.remove(id) {
-                self.unfinished -= side.unfinished();
+        entry.waiting -= 1;
+        match told {
+            Told::Line(direction, hash, bytes) => {
+                self.waiting -= bytes;
+                entry.turns.end(direction, hash, turn);
             }
-            entry.front = None;
-            if entry.backs == 0 {
-                self.guards.remove(&guard);
+            Told::End => {
+                if let Some(side) = self.sessions.remove(id) {
+                    self.unfinished -= side.unfinished();
+                }
+                entry.fronts.remove(id);
+                if entry.is_over() {
+                    self.guards.remove(&guard);
+                }
             }
+            Told::Other => {}
         }
         true
     }
@@ -261,10 +290,16 @@ impl Guarded {
         }
         if let Some(entry) = self.guards.get_mut(&guard) {
             entry.backs -= 1;
-            if entry.backs == 0 && entry.front.is_none() {
+            if entry.is_over() {
                 self.guards.remove(&guard);
             }
         }
+    }
+}
+
+impl Guard {
+    fn is_over(&self) -> bool {
+        self.backs == 0 && self.fronts.is_empty()
     }
 }
 

@@ -35,21 +35,38 @@ pub(super) fn script_launcher(script: &str) -> Option<&'static str> {
     }
 }
 
-/// Where the command begins that our own guard stands in front of: `mcpinspect guard … -- COMMAND`.
-pub(super) fn behind_guard<W: AsRef<str>>(words: &[W]) -> Option<usize> {
+/// What follows `mcpinspect guard` in a command.
+fn of_guard<W: AsRef<str>>(words: &[W]) -> Option<&[W]> {
     let [first, second, rest @ ..] = words else {
         return None;
     };
-    if file_name(first.as_ref()) != "mcpinspect" || second.as_ref() != "guard" {
-        return None;
-    }
+    let is_guard = file_name(first.as_ref()) == "mcpinspect" && second.as_ref() == "guard";
+    is_guard.then_some(rest)
+}
+
+/// Where the command begins that our own guard stands in front of: `mcpinspect guard … -- COMMAND`.
+pub(super) fn behind_guard<W: AsRef<str>>(words: &[W]) -> Option<usize> {
+    let rest = of_guard(words)?;
     let dashes = rest.iter().position(|word| word.as_ref() == "--")?;
     (dashes + 1 < rest.len()).then_some(dashes + 3)
 }
 
-/// Whether a command is our own guard in front of another.
+/// The URL that our own guard stands in front of: `mcpinspect guard … --upstream URL`.
+pub(super) fn upstream_of_guard<W: AsRef<str>>(words: &[W]) -> Option<&str> {
+    let mut rest = of_guard(words)?.iter().map(AsRef::as_ref);
+    while let Some(word) = rest.next() {
+        match word.strip_prefix("--upstream") {
+            Some("") => return rest.next(),
+            Some(url) if url.starts_with('=') => return Some(&url[1..]),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether a command is our own guard in front of a server.
 pub fn is_guard<W: AsRef<str>>(command: &[W]) -> bool {
-    behind_guard(command).is_some()
+    behind_guard(command).is_some() || upstream_of_guard(command).is_some()
 }
 
 #[cfg(test)]
@@ -71,5 +88,31 @@ mod tests {
         }
         assert_eq!(script_launcher("/usr/bin/npx"), Some("npx"));
         assert_eq!(script_launcher("/x/index.js"), None);
+    }
+
+    #[test]
+    fn a_guard_is_known_by_its_command() {
+        let words = |text: &'static str| text.split(' ').collect::<Vec<_>>();
+        let behind = |text| behind_guard(&words(text));
+        let upstream = |text| upstream_of_guard(&words(text)).map(str::to_owned);
+        assert_eq!(
+            behind("/usr/bin/mcpinspect guard --policy p -- x y"),
+            Some(5)
+        );
+        assert_eq!(behind("mcpinspect guard --"), None);
+        let url = Some("http://127.0.0.1:1/mcp".to_owned());
+        let gateway = "mcpinspect guard --listen 127.0.0.1:0 --upstream http://127.0.0.1:1/mcp";
+        assert_eq!(upstream(gateway), url);
+        let gateway = "mcpinspect guard --upstream=http://127.0.0.1:1/mcp --server x";
+        assert_eq!(upstream(gateway), url);
+        assert!(is_guard(&words(gateway)) && is_guard(&words("mcpinspect guard -- x")));
+        for other in [
+            "mcpinspect call --upstream x",
+            "guard --upstream x",
+            "mcpinspect guard --upstream",
+            "mcpinspect",
+        ] {
+            assert!(!is_guard(&words(other)), "{other}");
+        }
     }
 }

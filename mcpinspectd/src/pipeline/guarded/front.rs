@@ -1,11 +1,14 @@
 //! The client's side of a guard: what waits to be told, and what was told as the server's.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::mcp::message::{Message, Payload, parse};
 use crate::model::{Direction, GapReason, Input, SessionStart, Timestamp};
 
+/// Nanoseconds that a message waits for the same at the back. One stream may be held back for 1.5
+/// seconds longer than another, for the order of its messages.
+const PATIENCE: u64 = 3_000_000_000;
 /// Requests that are remembered for their responses, and their bytes.
 const MAX_REQUESTS: usize = 256;
 const MAX_REQUEST_BYTES: usize = 1 << 20;
@@ -20,12 +23,14 @@ pub(super) struct Line {
     pub(super) time: Timestamp,
 }
 
-/// What was told, or left out.
-pub(super) struct Told {
-    /// Bytes that wait no longer.
-    pub(super) bytes: usize,
-    /// Whether it was the session's end.
-    pub(super) ended: bool,
+/// What was told, or left out, and waits no longer.
+pub(super) enum Told {
+    /// A message: which way it went, its hash, and the bytes that it took.
+    Line(Direction, u64, usize),
+    /// The session's end.
+    End,
+    /// What else happened.
+    Other,
 }
 
 /// See the module's text.
@@ -35,7 +40,8 @@ pub(super) struct Front {
     is_told: bool,
     /// Its processes, where they changed before it was told.
     parties: Option<Input<'static>>,
-    waiting: VecDeque<Waiting>,
+    /// By turn: see [`super::turns`].
+    waiting: BTreeMap<u64, Waiting>,
     /// Messages that were told as the server's: what a response that is told answers may be among them.
     requests: VecDeque<Line>,
     request_bytes: usize,
@@ -60,34 +66,29 @@ impl Front {
             start,
             is_told: false,
             parties: None,
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
             requests: VecDeque::new(),
             request_bytes: 0,
             positions: [0; 2],
         }
     }
 
-    /// Lets a message wait. Gives the bytes that it takes.
-    pub(super) fn wait(&mut self, line: Line) -> usize {
+    /// Lets a message wait for its turn. Gives the bytes that it takes.
+    pub(super) fn wait(&mut self, turn: u64, line: Line) -> usize {
         let memory = line.memory();
-        self.waiting.push_back(Waiting::Line(line));
+        self.waiting.insert(turn, Waiting::Line(line));
         memory
     }
 
-    /// Takes out the message that waits for this one. Gives the bytes that it took.
-    pub(super) fn matched(&mut self, line: &Line) -> Option<usize> {
-        let is_same = |waiting: &Waiting| {
-            matches!(waiting, Waiting::Line(other)
-                if other.direction == line.direction && other.hash == line.hash)
-        };
-        let at = self.waiting.iter().position(is_same)?;
-        match self.waiting.remove(at)? {
-            Waiting::Line(line) => {
+    /// Takes out a message: it was told as the server's. Gives the bytes that it took.
+    pub(super) fn matched(&mut self, turn: u64) -> usize {
+        match self.waiting.remove(&turn) {
+            Some(Waiting::Line(line)) => {
                 let memory = line.memory();
                 self.note_told(line);
-                Some(memory)
+                memory
             }
-            Waiting::Happened(_) => None,
+            _ => 0,
         }
     }
 
@@ -107,60 +108,58 @@ impl Front {
         }
     }
 
-    /// Takes note of what else happened at this side.
-    pub(super) fn happened(&mut self, input: Input<'_>) {
+    /// Takes note of what else happened at this side. Gives whether it waits for its turn.
+    pub(super) fn happened(&mut self, turn: u64, input: Input<'_>) -> bool {
         match input {
             // Lines come one by one, and the program is the guard.
             Input::SessionStarted(_)
             | Input::Bytes { .. }
             | Input::Message { .. }
             | Input::EndOfStream { .. }
-            | Input::Program { .. } => {}
+            | Input::Program { .. } => false,
             Input::PartiesChanged { .. } if !self.is_told => {
-                self.parties = Some(input.into_owned())
+                self.parties = Some(input.into_owned());
+                false
             }
             other => {
                 let happened = Box::new(other.into_owned());
-                self.waiting.push_back(Waiting::Happened(happened));
+                self.waiting.insert(turn, Waiting::Happened(happened));
+                true
             }
         }
     }
 
-    /// How many wait.
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+    /// The turn of what waits for longest.
+    pub(super) fn next_turn(&self) -> Option<u64> {
+        self.waiting.keys().next().copied()
     }
 
-    /// When the message crossed that waits for longest.
-    pub(super) fn oldest(&self) -> Option<Timestamp> {
-        match self.waiting.front()? {
-            Waiting::Line(line) => Some(line.time),
-            Waiting::Happened(input) => input.time(),
+    /// Whether what waits for longest is to be told now: it waits for nothing, or for too long.
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+        match self.waiting.values().next() {
+            // A clock that was set back must not keep anything waiting.
+            Some(Waiting::Line(line)) => {
+                let waited = now.nanos_since(line.time).max(line.time.nanos_since(now));
+                waited >= PATIENCE
+            }
+            Some(Waiting::Happened(_)) => true,
+            None => false,
         }
-    }
-
-    /// Whether what is next waits for nothing.
-    pub(super) fn is_free(&self) -> bool {
-        matches!(self.waiting.front(), Some(Waiting::Happened(_)))
     }
 
     /// Tells what waits for longest.
     pub(super) fn tell_next(&mut self, on: &mut dyn FnMut(Input<'_>)) -> Option<Told> {
-        let mut told = Told {
-            bytes: 0,
-            ended: false,
-        };
-        match self.waiting.pop_front()? {
+        match self.waiting.pop_first()?.1 {
             Waiting::Line(line) => {
-                told.bytes = line.memory();
                 self.tell_start(on);
                 if let Some(request) = self.request_of(&line) {
                     self.tell(&request, on);
                 }
                 self.tell(&line, on);
+                Some(Told::Line(line.direction, line.hash, line.memory()))
             }
             Waiting::Happened(input) => {
-                told.ended = matches!(*input, Input::SessionEnded { .. });
+                let ended = matches!(*input, Input::SessionEnded { .. });
                 match *input {
                     // The end of what was not told is nothing to tell.
                     Input::SessionEnded { .. } | Input::PartiesChanged { .. } if !self.is_told => {}
@@ -188,9 +187,9 @@ impl Front {
                         on(other);
                     }
                 }
+                Some(if ended { Told::End } else { Told::Other })
             }
         }
-        Some(told)
     }
 
     fn tell_start(&mut self, on: &mut dyn FnMut(Input<'_>)) {

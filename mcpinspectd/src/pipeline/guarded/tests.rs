@@ -213,7 +213,7 @@ fn little_waits() {
         both.back(TO_SERVER, "{}");
     }
     let front = both.guarded.guards.values().next().unwrap();
-    assert!(front.front.as_ref().unwrap().1.waiting() <= MAX_HEARD);
+    assert!(front.waiting <= MAX_HEARD);
     assert!(front.heard.iter().all(|heard| heard.len() <= MAX_HEARD));
 }
 
@@ -234,4 +234,53 @@ fn the_rest_of_a_message_is_none() {
     }
     guarded.pass_time(Timestamp(60 * SECOND), &mut |input| note(&mut told, &input));
     assert_eq!(told, ["front started", &format!("front 0 {LIST}")]);
+}
+
+/// A guard of an HTTP server has a front and a back for each client.
+#[test]
+fn each_client_of_one_guard_is_told_once() {
+    let mut guarded = Guarded::default();
+    let mut told = Vec::new();
+    let side = |name: String, server, client| {
+        let script = Script::new(&name).processes(Some(server), Some(client));
+        script.paced(Timestamp(SECOND), 1000)
+    };
+    let count = 50;
+    let mut fronts: Vec<_> = (0..count)
+        .map(|at| side(format!("front{at:02}"), guard(), party(100 + at, 1000)))
+        .collect();
+    let mut backs: Vec<_> = (0..count)
+        .map(|at| side(format!("back{at:02}"), party(11, 1000), guard()))
+        .collect();
+    let mut pass = |input: Input<'_>| guarded.pass(input, &mut |input| note(&mut told, &input));
+    for script in fronts.iter_mut().chain(&mut backs) {
+        pass(script.start());
+    }
+    let says = |at: u32| format!(r#"{{"jsonrpc":"2.0","id":{at},"method":"tools/list"}}"#);
+    for (at, front) in fronts.iter_mut().enumerate() {
+        // Every third client asks what others ask as well.
+        pass(front.line(TO_SERVER, says(at as u32 / 3)));
+    }
+    // The guard keeps one client's words back.
+    for (at, back) in backs
+        .iter_mut()
+        .enumerate()
+        .rev()
+        .filter(|(at, _)| *at != 31)
+    {
+        pass(back.line(TO_SERVER, says(at as u32 / 3)));
+    }
+    for script in fronts.iter_mut().chain(&mut backs) {
+        pass(script.end(EndReason::ClientClosed));
+    }
+    guarded.pass_time(Timestamp(60 * SECOND), &mut |input| note(&mut told, &input));
+    let of_fronts: Vec<_> = told
+        .iter()
+        .filter(|told| told.starts_with("front"))
+        .collect();
+    assert_eq!(of_fronts.len(), 3, "{of_fronts:?}");
+    assert!(of_fronts[1].contains(r#""id":10,"#), "{of_fronts:?}");
+    assert_eq!(told.len() - of_fronts.len(), 3 * count as usize - 1);
+    assert!(guarded.guards.is_empty() && guarded.sessions.is_empty());
+    assert_eq!((guarded.waiting, guarded.unfinished), (0, 0));
 }

@@ -47,7 +47,7 @@ use self::fingerprint::shortened;
 pub use self::launch::Launch;
 pub use self::url::{of_url, of_url_alone};
 use super::info::{ProcessInfo, ProcessSnapshot};
-use super::launcher::behind_guard;
+use super::launcher::{is_guard, upstream_of_guard};
 use crate::model::{FormerIdentity, Pid, ServerId, ServerIdentity, publisher};
 
 /// The name of a server of which nothing is known, and the source of that name.
@@ -159,8 +159,12 @@ fn with_name(
         }),
         ..identity
     };
-    let serving = launch.chain.first();
-    match serving.is_some_and(|process| behind_guard(&process.argv).is_some()) {
+    let serving = launch.chain.first().map(|process| &*process.argv);
+    let serving = serving.unwrap_or_default();
+    if let Some(upstream) = upstream_of_guard(serving) {
+        return of_guard(&of_url_alone(upstream));
+    }
+    match is_guard(serving) {
         true => of_guard(&identity),
         false => identity,
     }

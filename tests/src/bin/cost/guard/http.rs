@@ -2,15 +2,13 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use mcpinspect_tests::places;
+use mcpinspect_tests::listening::Listening;
 
 use super::{answer, call, id, policy};
-use crate::Ended;
 use crate::stats::{Samples, grouped, head, row};
 
 /// Connections that are open at once, each a session.
@@ -72,41 +70,10 @@ fn read_message(input: &mut impl BufRead) -> Result<Option<String>> {
     Ok(Some(String::from_utf8(body)?))
 }
 
-/// A program that says where it listens on its first line.
-struct Listening {
-    _program: Ended,
-    url: String,
-}
-
-impl Listening {
-    fn start(command: &mut Command) -> Result<Self> {
-        let mut program = Ended(command.stdout(Stdio::piped()).spawn()?);
-        let output = program.0.stdout.take().context("its output")?;
-        let mut url = String::new();
-        BufReader::new(output).read_line(&mut url)?;
-        let url = url.trim().to_owned();
-        ensure!(url.starts_with("http://"), "no place, but: {url}");
-        Ok(Self {
-            _program: program,
-            url,
-        })
-    }
-
-    fn gateway(policy: &Path, upstream: &str) -> Result<Self> {
-        let mut guard = Command::new(places::program("mcpinspect")?);
-        guard.args(["guard", "--listen", "127.0.0.1:0", "--upstream", upstream]);
-        guard
-            .arg("--policy")
-            .arg(policy)
-            .args(["--log", "/dev/null"]);
-        Self::start(&mut guard)
-    }
-
-    /// Host and port.
-    fn place(&self) -> &str {
-        let rest = self.url.trim_start_matches("http://");
-        rest.split('/').next().unwrap_or(rest)
-    }
+/// Host and port of a URL.
+fn place(url: &str) -> &str {
+    let rest = url.trim_start_matches("http://");
+    rest.split('/').next().unwrap_or(rest)
 }
 
 /// Some sessions of one client.
@@ -165,12 +132,15 @@ fn rate(place: &str, clients: &mut [Client]) -> Result<f64> {
 pub fn measure(rounds: usize) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let server = Listening::start(Command::new(std::env::current_exe()?).arg("--echo-http"))?;
-    let idle = Listening::gateway(&policy(directory.path(), false)?, &server.url)?;
-    let judging = Listening::gateway(&policy(directory.path(), true)?, &server.url)?;
+    let guard = |rules| -> Result<_> {
+        let policy = policy(directory.path(), rules)?;
+        Listening::guard(&server.url, &policy, "/dev/null")
+    };
+    let (idle, judging) = (guard(false)?, guard(true)?);
     let places = [
-        ("none", server.place()),
-        ("no rules", idle.place()),
-        ("100 rules", judging.place()),
+        ("none", place(&server.url)),
+        ("no rules", place(&idle.url)),
+        ("100 rules", place(&judging.url)),
     ];
     let mut rates: [Samples; 3] = Default::default();
     let mut trips: [Samples; 3] = Default::default();
