@@ -9,14 +9,16 @@
 
 use std::fmt::Write as _;
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
+use criterion::{Bencher, BenchmarkId, Criterion, Throughput, criterion_group};
 use mcpinspectd::detect::NoDetector;
 use mcpinspectd::engine::{Engine, Limits, MessageSeen, Output};
 use mcpinspectd::event::Event;
 use mcpinspectd::mcp;
 use mcpinspectd::model::{Direction, ItemKind, ServerId, SessionId, Timestamp};
+use mcpinspectd::pipeline::{MessageQueue, message_queue};
+use mcpinspectd::queue::{Arrival, Bounds};
 use mcpinspectd::registry::{Owner, Registry, Sighting};
 use mcpinspectd::source::script::Script;
 use mcpinspectd::wire::framing::{DEFAULT_MAX_FRAME, Framer};
@@ -28,12 +30,17 @@ use serde_json::value::RawValue;
 struct Count {
     messages: u64,
     events: u64,
+    /// Takes a copy, as for a store.
+    queue: Option<MessageQueue>,
 }
 
 impl Output for Count {
     fn message(&mut self, message: &MessageSeen<'_>) {
         black_box(message);
         self.messages += 1;
+        if let Some(queue) = &mut self.queue {
+            queue.message(message);
+        }
     }
 
     fn event(&mut self, event: Event) {
@@ -110,40 +117,88 @@ fn parsing(criterion: &mut Criterion) {
 /// Calls and answers, interleaved as an agent makes them, in chunks as the kernel hands them out.
 fn pipeline(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pipeline");
-    const PAIRS: usize = 5_000;
     for (name, size, per_chunk) in [
         ("300 B, a chunk each", 300, 1),
         ("300 B, ten to a chunk", 300, 10),
         ("4 KiB, a chunk each", 4 << 10, 1),
         ("64 KiB, a chunk each", 64 << 10, 1),
     ] {
-        let pairs = if size > 10_000 { PAIRS / 50 } else { PAIRS };
+        let session = Exchanges::new(size, per_chunk);
+        group.throughput(Throughput::Elements(session.messages()));
+        group.sample_size(20);
+        group.bench_function(name, |bencher| session.run(bencher, &mut Count::default()));
+        // The same where a store takes a copy of each message. How fast it is, the benchmark `store` says.
+        let (queue, mut records) = message_queue(Bounds {
+            items: 16_384,
+            bytes: 16 << 20,
+        });
+        let taking = std::thread::spawn(move || {
+            let batch = Bounds {
+                items: 4096,
+                bytes: 4 << 20,
+            };
+            while records.blocking_recv().is_some() {
+                records.gather(batch, Instant::now() + Duration::from_millis(250));
+                let now = Instant::now();
+                while let Arrival::Received(_) = records.recv_until(now) {}
+            }
+        });
+        let mut count = Count {
+            queue: Some(queue),
+            ..Count::default()
+        };
+        group.bench_function(format!("{name}, recorded"), |bencher| {
+            session.run(bencher, &mut count);
+        });
+        drop(count);
+        taking.join().unwrap();
+    }
+    group.finish();
+}
+
+/// What both sides of a session say.
+struct Exchanges {
+    chunks: Vec<(Direction, String)>,
+    pairs: usize,
+}
+
+impl Exchanges {
+    fn new(size: usize, per_chunk: usize) -> Self {
+        let pairs = if size > 10_000 { 100 } else { 5_000 };
         let chunks = |make: &dyn Fn(usize, usize) -> String| -> Vec<String> {
             let lines: Vec<String> = (0..pairs).map(|id| make(id, size - 1) + "\n").collect();
             lines.chunks(per_chunk).map(<[String]>::concat).collect()
         };
-        let (calls, answers) = (chunks(&call), chunks(&answer));
-        group.throughput(Throughput::Elements(2 * pairs as u64));
-        group.sample_size(20);
-        group.bench_function(name, |bencher| {
-            let (mut engine, mut script) = (engine(), Script::new("bench"));
-            let mut count = Count::default();
-            engine.handle(script.start(), &mut count);
-            bencher.iter(|| {
-                for (call, answer) in calls.iter().zip(&answers) {
-                    for (direction, text) in [
-                        (Direction::ClientToServer, call),
-                        (Direction::ServerToClient, answer),
-                    ] {
-                        engine.handle(script.bytes(direction, text.as_bytes()), &mut count);
-                        script.wait(1000);
-                    }
-                }
-            });
-            assert!(count.messages > 0 && count.events == 0);
+        let both = chunks(&call).into_iter().zip(chunks(&answer));
+        let both = both.flat_map(|(call, answer)| {
+            [
+                (Direction::ClientToServer, call),
+                (Direction::ServerToClient, answer),
+            ]
         });
+        Self {
+            chunks: both.collect(),
+            pairs,
+        }
     }
-    group.finish();
+
+    fn messages(&self) -> u64 {
+        2 * self.pairs as u64
+    }
+
+    fn run(&self, bencher: &mut Bencher<'_>, count: &mut Count) {
+        let (mut engine, mut script) = (engine(), Script::new("bench"));
+        engine.handle(script.start(), count);
+        let before = count.events;
+        bencher.iter(|| {
+            for (direction, text) in &self.chunks {
+                engine.handle(script.bytes(*direction, text.as_bytes()), count);
+                script.wait(1000);
+            }
+        });
+        assert!(count.messages > 0);
+        assert_eq!(count.events, before, "nothing is worth telling");
+    }
 }
 
 fn engine() -> Engine {

@@ -16,6 +16,9 @@ use std::time::Instant;
 /// A drained queue that has grown beyond this many items gives its memory back.
 const KEPT_CAPACITY: usize = 256;
 
+/// What a reader waits for that takes items one by one.
+const ANYTHING: Bounds = Bounds { items: 0, bytes: 0 };
+
 /// How much may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -108,8 +111,8 @@ struct State<T> {
     abandoned: bool,
     /// See [`Sender::wake`].
     woken: bool,
-    /// The reader waits on the condition.
-    sleeping: bool,
+    /// The reader waits on the condition, until so much is there.
+    sleeping: Option<Bounds>,
     /// The reader's task waits for this.
     waker: Option<Waker>,
 }
@@ -197,7 +200,7 @@ impl<T> Receiver<T> {
             if state.closed {
                 return None;
             }
-            state.sleeping = true;
+            state.sleeping = Some(ANYTHING);
             state = self
                 .0
                 .arrival
@@ -218,10 +221,32 @@ impl<T> Receiver<T> {
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                state.sleeping = false;
+                state.sleeping = None;
                 return Arrival::Late;
             }
-            state.sleeping = true;
+            state.sleeping = Some(ANYTHING);
+            let waited = self.0.arrival.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Waits until so much waits to be taken, and until `end` at most; less when the queue is closed, or the
+    /// reader is woken. Meanwhile the sender does not spend its time on waking the reader for each item. A queue
+    /// that is half full is enough in any case.
+    pub fn gather(&mut self, wanted: Bounds, end: Instant) {
+        let bounds = self.0.bounds;
+        let wanted = Bounds {
+            items: wanted.items.min(bounds.items / 2),
+            bytes: wanted.bytes.min(bounds.bytes / 2),
+        };
+        let mut state = self.0.lock();
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if state.is_enough(wanted) || left.is_zero() {
+                state.sleeping = None;
+                return;
+            }
+            state.sleeping = Some(wanted);
             let waited = self.0.arrival.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -263,10 +288,14 @@ impl<T> Shared<T> {
 
     /// Wakes the reader if it waits. The lock is released first, so that it does not wait again.
     fn notify(&self, mut state: MutexGuard<'_, State<T>>) {
-        let sleeping = std::mem::take(&mut state.sleeping);
+        let wanted = state.sleeping;
+        let is_enough = wanted.is_some_and(|wanted| state.is_enough(wanted));
+        if is_enough {
+            state.sleeping = None;
+        }
         let waker = state.waker.take();
         drop(state);
-        if sleeping {
+        if is_enough {
             self.arrival.notify_one();
         }
         if let Some(waker) = waker {
@@ -276,6 +305,12 @@ impl<T> Shared<T> {
 }
 
 impl<T> State<T> {
+    /// Whether the reader has so much to do, or something else.
+    fn is_enough(&self, wanted: Bounds) -> bool {
+        let Bounds { items, bytes } = wanted;
+        self.items >= items || self.bytes >= bytes || self.closed || self.woken
+    }
+
     fn has_room(&self, bytes: usize, bounds: Bounds) -> bool {
         let fits = self.bytes == 0 || self.bytes + bytes <= bounds.bytes;
         !self.abandoned && self.items < bounds.items.max(1) && fits
@@ -329,7 +364,7 @@ impl<T> Default for State<T> {
             closed: false,
             abandoned: false,
             woken: false,
-            sleeping: false,
+            sleeping: None,
             waker: None,
         }
     }

@@ -20,14 +20,16 @@ use crate::event::body::{StoreNotice, StoreTrouble};
 use crate::keeping::KeepRules;
 use crate::model::Timestamp;
 use crate::priority::Priority;
-use crate::queue::{Arrival, Dropped, Received, Receiver};
+use crate::queue::{Arrival, Bounds, Dropped, Received, Receiver};
 
 /// For how long records are gathered after the first.
 const GATHER: Duration = Duration::from_millis(250);
 
 /// Records of one batch, and their bytes.
-const MAX_BATCH: usize = 4096;
-const MAX_BATCH_BYTES: usize = 4 << 20;
+const MAX_BATCH: Bounds = Bounds {
+    items: 4096,
+    bytes: 4 << 20,
+};
 
 /// How long the disk is left alone after it failed.
 const REST: Duration = Duration::from_secs(5);
@@ -138,11 +140,13 @@ impl<T: Fn(Event)> Writing<T> {
             let mut bytes = 0;
             let mut until = wait;
             let mut closed = false;
-            while batch.len() < MAX_BATCH && bytes < MAX_BATCH_BYTES {
+            while batch.len() < MAX_BATCH.items && bytes < MAX_BATCH.bytes {
                 match records.recv_until(until) {
                     Arrival::Received(Received::Item(record)) => {
                         if batch.is_empty() {
-                            until = Instant::now() + GATHER;
+                            records.gather(MAX_BATCH, Instant::now() + GATHER);
+                            // What is there by now.
+                            until = Instant::now();
                         }
                         bytes += record.size();
                         batch.push(record);

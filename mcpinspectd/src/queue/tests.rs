@@ -259,3 +259,44 @@ fn a_wait_ends_with_an_item_the_end_or_its_time() {
     thread.join().unwrap();
     assert_eq!(receiver.recv_until(later), Arrival::Closed);
 }
+
+#[test]
+fn what_is_gathered_is_enough_in_time_or_all() {
+    const WANTED: Bounds = Bounds {
+        items: 3,
+        bytes: 100,
+    };
+    let later = Instant::now() + Duration::from_secs(60);
+    let bounds = Bounds {
+        items: 100,
+        bytes: 1000,
+    };
+    // Each of these ends the wait; what is less does not.
+    let enough: [fn(&Sender<u32>); 4] = [
+        |sender| (0..3).for_each(|item| assert!(sender.offer(1, || item))),
+        |sender| assert!(sender.offer(100, || 0)),
+        Sender::wake,
+        Sender::close,
+    ];
+    for enough in enough {
+        let (sender, mut receiver) = bounded(bounds, LossReport::InPlace);
+        sender.offer(1, || 7);
+        receiver.gather(WANTED, Instant::now() + Duration::from_millis(5));
+        let ended = thread::scope(|scope| {
+            let waiting = scope.spawn(|| receiver.gather(WANTED, later));
+            while sender.0.lock().sleeping.is_none() {
+                thread::yield_now();
+            }
+            sender.offer(1, || 8);
+            assert!(sender.0.lock().sleeping.is_some(), "two are not enough");
+            enough(&sender);
+            waiting.join()
+        });
+        ended.unwrap();
+        assert_eq!(receiver.blocking_recv(), Some(Received::Item(7)));
+    }
+    // More than half of the queue is not waited for.
+    let (sender, mut receiver) = bounded(Bounds { items: 2, ..bounds }, LossReport::InPlace);
+    sender.offer(1, || 7);
+    receiver.gather(WANTED, later);
+}
