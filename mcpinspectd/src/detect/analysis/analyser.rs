@@ -14,6 +14,7 @@ use crate::detect::category::Category;
 use crate::detect::cross_server::{ToolProfile, similarities};
 use crate::detect::json::Json;
 use crate::detect::matching::{KnownNames, Matcher, RuleMatch};
+use crate::detect::meaning::features::Extractor;
 use crate::detect::meaning::model::Model;
 use crate::detect::meaning::topic::Topic;
 use crate::detect::meaning::{self, Listener, Meaning};
@@ -47,6 +48,8 @@ pub struct Analyser {
     spare: SubjectText<'static>,
     /// What reads sentences, if it is not the built-in model.
     model: Option<Arc<Model<'static>>>,
+    /// What finds their features.
+    extractor: Extractor,
     keeps_sentences: bool,
     /// The sentences of the last definition of a tool, if they are kept.
     sentences: Vec<ReadSentence>,
@@ -63,6 +66,7 @@ impl Analyser {
             features: Features::default(),
             spare: SubjectText::new(),
             model: None,
+            extractor: Extractor::default(),
             keeps_sentences: false,
             sentences: Vec::new(),
             topic: Topic::default(),
@@ -175,10 +179,11 @@ impl Analyser {
             return None;
         }
         self.topic = topic(context);
-        let mut listener = Listener::new(match &self.model {
+        let model = match &self.model {
             Some(model) => model,
             None => meaning::builtin(),
-        });
+        };
+        let mut listener = Listener::new(model, &mut self.extractor);
         let mut telling = None;
         for sentence in reading::sentences(rules, text, &self.matcher, names) {
             let worse = listener.hear(&sentence.seen(&self.topic));

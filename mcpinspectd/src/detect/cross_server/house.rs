@@ -8,6 +8,9 @@
 //! things in the same words. They do not shadow each other.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
+
+use compact_str::CompactString;
 
 /// From how many common tools, and from which shares of the smaller and the larger server, two servers are
 /// the same server.
@@ -17,8 +20,10 @@ const TWINS_SHARE_OF_LARGER: f32 = 0.25;
 /// Most tools that one server announces. The registry keeps as many.
 const ANNOUNCED: usize = 4096;
 
-/// Most tools of a server whose names are compared one by one.
+/// Most tools of a server whose names are known in other spellings.
 const SPELLED: usize = 256;
+/// Most bytes of a name of which that is known.
+const SPELLED_NAME: usize = 128;
 
 /// A page of a listing.
 #[derive(Clone, Copy, Debug)]
@@ -37,12 +42,23 @@ pub struct Offer<'a> {
 #[derive(Debug, Default)]
 pub(super) struct House {
     /// The numbers of the tools that were examined, by name.
-    pub(super) tools: HashMap<Box<str>, u32>,
+    tools: HashMap<Box<str>, u32>,
     /// The names in the latest listing.
     offered: HashSet<Box<str>>,
     /// Whether a page of that listing is still to come.
     open: bool,
     pub(super) publisher: Option<Box<str>>,
+    /// How else its tools may be called. Found out when it is asked for.
+    spellings: OnceLock<Spellings>,
+}
+
+/// How else a server's tools may be called.
+#[derive(Debug, Default)]
+struct Spellings {
+    /// Their names without separators.
+    letters: HashSet<CompactString>,
+    /// What is left of them without a prefix, where that has a separator still.
+    rests: HashSet<CompactString>,
 }
 
 impl House {
@@ -51,6 +67,7 @@ impl House {
         if offer.first {
             self.offered.clear();
         }
+        self.spellings.take();
         self.open = !offer.last;
         let room = room.min(ANNOUNCED);
         for name in offer.names {
@@ -85,16 +102,33 @@ impl House {
             || ((self.open || self.offered.is_empty()) && self.tools.contains_key(name))
     }
 
+    /// The number of an examined tool of this name.
+    pub(super) fn number(&self, name: &str) -> Option<u32> {
+        self.tools.get(name).copied()
+    }
+
+    /// Takes note of a tool that was examined.
+    pub(super) fn examined(&mut self, name: Box<str>, number: u32) {
+        if self.tools.insert(name, number).is_none() && self.offered.is_empty() {
+            self.spellings.take();
+        }
+    }
+
+    /// Forgets a tool that was examined.
+    pub(super) fn forget(&mut self, name: &str) {
+        if self.tools.remove(name).is_some() && self.offered.is_empty() {
+            self.spellings.take();
+        }
+    }
+
     /// Whether a text may call one of its tools by this name: in another spelling (`readfile` for
     /// `read_file`), or without a prefix (`get_page` for `wiki_get_page`).
     pub(super) fn calls(&self, name: &str) -> bool {
-        let joined = name.contains(['_', '-']);
-        self.len() <= SPELLED
-            && self.names().any(|own| {
-                let short = own.strip_suffix(name);
-                (joined && short.is_some_and(|prefix| prefix.ends_with(['_', '-', '.'])))
-                    || same_letters(own, name)
-            })
+        if self.len() > SPELLED {
+            return false;
+        }
+        let spellings = self.spellings.get_or_init(|| Spellings::of(self.names()));
+        spellings.rests.contains(name) || spellings.letters.contains(&letters(name))
     }
 
     /// The names of its tools.
@@ -130,11 +164,25 @@ impl House {
     }
 }
 
-/// Whether two names differ in their separators at most.
-fn same_letters(a: &str, b: &str) -> bool {
-    fn letters(name: &str) -> impl Iterator<Item = u8> {
-        name.bytes()
-            .filter(|byte| !matches!(byte, b'_' | b'-' | b'.'))
+impl Spellings {
+    fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let mut spellings = Self::default();
+        for name in names {
+            let name = &name[..name.floor_char_boundary(SPELLED_NAME)];
+            let separators = name.match_indices(['_', '-', '.']);
+            let rests = separators.map(|(at, _)| &name[at + 1..]);
+            let rests = rests.filter(|rest| rest.contains(['_', '-']));
+            spellings.rests.extend(rests.map(CompactString::from));
+            spellings.letters.insert(letters(name));
+        }
+        spellings
     }
-    letters(a).eq(letters(b))
+}
+
+/// A name without separators.
+fn letters(name: &str) -> CompactString {
+    let letters = name.chars();
+    letters
+        .filter(|letter| !matches!(letter, '_' | '-' | '.'))
+        .collect()
 }

@@ -118,7 +118,7 @@ impl ToolIndex {
             return false;
         };
         let house = self.servers.entry(server).or_default();
-        house.tools.insert(profile.name.clone(), number);
+        house.examined(profile.name.clone(), number);
         add_to(&mut self.by_name, profile.name.clone(), number);
         add_to(&mut self.by_skeleton, profile.skeleton.clone(), number);
         for key in halves(&profile.skeleton, profile.skeleton.len()) {
@@ -153,7 +153,7 @@ impl ToolIndex {
             drop_from(&mut self.by_band, &band, number);
         }
         if let Some(house) = self.servers.get_mut(&server) {
-            house.tools.remove(&profile.name);
+            house.forget(&profile.name);
             if house.is_empty() {
                 self.servers.remove(&server);
             }
@@ -162,7 +162,7 @@ impl ToolIndex {
 
     /// The number of a server's tool. The name is in lower case.
     pub(super) fn find(&self, server: &str, name: &str) -> Option<u32> {
-        self.servers.get(server)?.tools.get(name).copied()
+        self.servers.get(server)?.number(name)
     }
 
     /// The tool of a number.

@@ -71,36 +71,75 @@ fn pair(a: u64, b: u64) -> u64 {
     hash ^ (hash >> 32)
 }
 
-/// The features of a sentence.
+/// The features of a sentence, the words in one order: fitting does not depend on how they are found.
 pub fn features(sentence: &Sentence<'_>) -> Features {
-    let mut out = Features::default();
-    sequences(sentence.tokens, &mut out.words);
-    parts(sentence.tokens, &mut out.words);
-    let flags = flags(sentence);
-    for (index, a) in flags.iter().enumerate() {
-        out.shape.push(bucket(20, *a));
-        let others = flags[index + 1..].iter();
-        out.shape.extend(others.map(|b| bucket(21, a << 8 | b)));
+    let mut extractor = Extractor::default();
+    extractor.extract(sentence);
+    extractor.features.words.sort_unstable();
+    extractor.features
+}
+
+/// Finds the features of one sentence after the other, in the same memory.
+#[derive(Debug)]
+pub struct Extractor {
+    features: Features,
+    /// A bit for each bucket: whether it is among the words.
+    seen: Vec<u64>,
+}
+
+impl Default for Extractor {
+    fn default() -> Self {
+        Self {
+            features: Features::default(),
+            seen: vec![0; BUCKETS / 64],
+        }
     }
-    if let Some(name) = sentence.parameter {
-        let shape = &mut out.shape;
-        for_each_word(name, |word| shape.push(bucket(22, hash(word.as_bytes()))));
-    }
-    let signs = &sentence.signs[..sentence.signs.len().min(SIGNS)];
-    for (index, a) in signs.iter().enumerate() {
-        out.signs.push(bucket(30, *a));
-        let others = signs[index + 1..].iter();
+}
+
+impl Extractor {
+    /// The features of a sentence.
+    pub fn extract(&mut self, sentence: &Sentence<'_>) -> &Features {
+        let out = &mut self.features;
+        out.words.clear();
+        sequences(sentence.tokens, &mut out.words);
+        parts(sentence.tokens, &mut out.words);
+        // Words repeat; flags, signs and rules do not.
+        let seen = &mut self.seen;
+        let bit = |bucket: u32| (bucket as usize / 64, 1u64 << (bucket % 64));
+        out.words.retain(|bucket| {
+            let (index, bit) = bit(*bucket);
+            let is_new = seen[index] & bit == 0;
+            seen[index] |= bit;
+            is_new
+        });
+        for bucket in &out.words {
+            seen[bit(*bucket).0] = 0;
+        }
+        let flags = flags(sentence);
+        out.shape.clear();
+        for (index, a) in flags.iter().enumerate() {
+            out.shape.push(bucket(20, *a));
+            let others = flags[index + 1..].iter();
+            out.shape.extend(others.map(|b| bucket(21, a << 8 | b)));
+        }
+        if let Some(name) = sentence.parameter {
+            let shape = &mut out.shape;
+            for_each_word(name, |word| shape.push(bucket(22, hash(word.as_bytes()))));
+        }
+        out.signs.clear();
+        let signs = &sentence.signs[..sentence.signs.len().min(SIGNS)];
+        for (index, a) in signs.iter().enumerate() {
+            out.signs.push(bucket(30, *a));
+            let others = signs[index + 1..].iter();
+            out.signs
+                .extend(others.map(|b| bucket(31, pair(*a.min(b), *a.max(b)))));
+            out.signs
+                .extend(flags.iter().map(|flag| bucket(33, pair(*a, *flag))));
+        }
         out.signs
-            .extend(others.map(|b| bucket(31, pair(*a.min(b), *a.max(b)))));
-        out.signs
-            .extend(flags.iter().map(|flag| bucket(33, pair(*a, *flag))));
+            .extend(sentence.rules.iter().map(|rule| bucket(32, *rule)));
+        out
     }
-    out.signs
-        .extend(sentence.rules.iter().map(|rule| bucket(32, *rule)));
-    // Words repeat; flags, signs and rules do not.
-    out.words.sort_unstable();
-    out.words.dedup();
-    out
 }
 
 /// What a token counts as in a sequence.

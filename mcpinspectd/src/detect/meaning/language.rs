@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use foldhash::fast::FixedState;
+
 use super::token::{Class, Token};
 
 /// From how many common words of another language on it may be that one.
@@ -77,8 +79,10 @@ const OTHERS: [&[&str]; 12] = [
 ];
 
 /// Whether a common word is English, and the other languages that have it, as indices into [`OTHERS`].
-static COMMON: LazyLock<HashMap<&str, (bool, Vec<usize>)>> = LazyLock::new(|| {
-    let mut common: HashMap<&str, (bool, Vec<usize>)> = HashMap::new();
+type Common = HashMap<&'static str, (bool, Vec<usize>), FixedState>;
+
+static COMMON: LazyLock<Common> = LazyLock::new(|| {
+    let mut common = Common::default();
     for word in ENGLISH {
         common.entry(word).or_default().0 = true;
     }

@@ -25,7 +25,7 @@ pub mod topic;
 use std::sync::LazyLock;
 
 use self::act::{ACTS, Act};
-use self::features::{Sentence, features};
+use self::features::{Extractor, Sentence};
 use self::language::Words;
 use self::model::{ANSWERS, Model};
 
@@ -80,6 +80,7 @@ pub fn builtin() -> &'static Model<'static> {
 #[derive(Debug)]
 pub struct Listener<'m> {
     model: &'m Model<'m>,
+    extractor: &'m mut Extractor,
     heard: usize,
     words: Words,
     /// Log odds, which sentence, and all answers about it.
@@ -88,9 +89,10 @@ pub struct Listener<'m> {
 
 impl<'m> Listener<'m> {
     /// A listener that has heard nothing.
-    pub fn new(model: &'m Model<'m>) -> Self {
+    pub fn new(model: &'m Model<'m>, extractor: &'m mut Extractor) -> Self {
         Self {
             model,
+            extractor,
             heard: 0,
             words: Words::default(),
             worst: None,
@@ -99,13 +101,12 @@ impl<'m> Listener<'m> {
 
     /// Takes in a sentence. Returns whether it is the most telling so far.
     pub fn hear(&mut self, sentence: &Sentence<'_>) -> bool {
-        let answers = self.model.answers(&features(sentence));
+        let features = self.extractor.extract(sentence);
         self.words.hear(sentence.tokens);
-        let worse = self
-            .worst
-            .is_none_or(|(log_odds, ..)| answers[0] > log_odds);
+        let attack = self.model.attack(features);
+        let worse = self.worst.is_none_or(|(log_odds, ..)| attack > log_odds);
         if worse {
-            self.worst = Some((answers[0], self.heard, answers));
+            self.worst = Some((attack, self.heard, self.model.answers(features)));
         }
         self.heard += 1;
         worse

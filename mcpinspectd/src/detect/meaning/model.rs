@@ -38,6 +38,8 @@ pub struct Model<'a> {
     scale: [f32; ANSWERS],
     /// [`BUCKETS`] rows of [`ROW`] signed bytes.
     rows: Cow<'a, [u8]>,
+    /// The first of each row once more, beside one another: most sentences are asked for no more than that.
+    attack: Vec<i8>,
 }
 
 impl<'a> Model<'a> {
@@ -46,8 +48,13 @@ impl<'a> Model<'a> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (bias, rest) = numbers(rest)?;
         let (scale, rows) = numbers(rest)?;
-        let rows = Cow::Borrowed(rows);
-        (rows.len() == BUCKETS * ROW).then_some(Self { bias, scale, rows })
+        let attack = rows.iter().step_by(ROW).map(|byte| byte.cast_signed());
+        (rows.len() == BUCKETS * ROW).then(|| Self {
+            bias,
+            scale,
+            rows: Cow::Borrowed(rows),
+            attack: attack.collect(),
+        })
     }
 
     /// The same model with bytes of its own.
@@ -56,7 +63,19 @@ impl<'a> Model<'a> {
             bias: self.bias,
             scale: self.scale,
             rows: Cow::Owned(self.rows.into_owned()),
+            attack: self.attack,
         }
+    }
+
+    /// Log odds that a sentence is an attack: the first of [`Self::answers`].
+    pub fn attack(&self, features: &Features) -> f32 {
+        let mut out = self.bias[0];
+        for (list, value) in weighted(features) {
+            let weights = list.iter().map(|bucket| self.attack[*bucket as usize]);
+            let sum: i32 = weights.map(i32::from).sum();
+            out += value * self.scale[0] * sum as f32;
+        }
+        out
     }
 
     /// Log odds of every answer for a sentence.
@@ -131,6 +150,7 @@ mod tests {
         let answers = model.answers(&features);
         let share = 1.0 / 61f32.sqrt();
         assert!((answers[0] - (2.0 * share - 0.5)).abs() < 1e-3);
+        assert_eq!(model.attack(&features), answers[0]);
         assert!((answers[3] + share).abs() < 1e-3);
         assert!(Model::read(&bytes[1..]).is_none() && Model::read(&bytes[..90]).is_none());
     }

@@ -4,6 +4,8 @@
 //! what they are (the server's own tool, a parameter, an identifier of unknown origin, an address), and only
 //! the other words as themselves. Scripts without blanks between words are read character by character.
 
+use compact_str::CompactString;
+
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -42,8 +44,8 @@ pub const CLASSES: usize = 13;
 /// A token of a sentence.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// In lower case.
-    pub text: String,
+    /// In lower case. Words are short: nearly none needs memory of its own.
+    pub text: CompactString,
     /// What it is.
     pub class: Class,
 }
@@ -120,13 +122,14 @@ pub fn tokens(text: &str, names: &dyn Names) -> Vec<Token> {
     out
 }
 
+/// Adds a token, whose text is in lower case.
 fn push(out: &mut Vec<Token>, text: &str, class: Class) {
     let mut end = text.len().min(LONGEST);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     out.push(Token {
-        text: text[..end].to_lowercase(),
+        text: text[..end].into(),
         class,
     });
 }
@@ -145,7 +148,7 @@ fn run(run: &str, names: &dyn Names, out: &mut Vec<Token>) {
     if bare.is_empty() {
         return;
     }
-    let lower = bare.to_lowercase();
+    let lower = lowercase(bare);
     let plain = bare.chars().all(char::is_lowercase);
     if let Some(class) = names.class(&lower, plain) {
         return push(out, &lower, class);
@@ -176,7 +179,7 @@ fn run(run: &str, names: &dyn Names, out: &mut Vec<Token>) {
     let dotted = ascii && bare.contains('.') && !bare.contains("..");
     if dotted || (ascii && (bare.contains('_') || camel(bare))) {
         let last = bare.rsplit(['.', '/', ':']).next().unwrap_or(bare);
-        if let Some(class) = names.class(&last.to_lowercase(), false) {
+        if let Some(class) = names.class(&lowercase(last), false) {
             return push(out, &lower, class);
         }
         if dotted && !bare.contains('_') && !camel(bare) {
@@ -236,6 +239,15 @@ fn run(run: &str, names: &dyn Names, out: &mut Vec<Token>) {
             push(out, word, Class::Word);
         }
     }
+}
+
+fn lowercase(text: &str) -> CompactString {
+    if !text.is_ascii() {
+        return CompactString::from_str_to_lowercase(text);
+    }
+    let mut lower = CompactString::from(text);
+    lower.make_ascii_lowercase();
+    lower
 }
 
 fn camel(name: &str) -> bool {
