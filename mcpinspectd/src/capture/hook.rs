@@ -16,6 +16,8 @@
 //! Minimum kernel versions: raw tracepoint 5.8 (ring buffer), typed tracepoint and function exits
 //! 5.11; the probes as a whole need 5.17.
 
+use std::path::Path;
+
 use aya::programs::{BtfTracePoint, FExit, KProbe};
 use aya::{Btf, Ebpf};
 
@@ -145,7 +147,7 @@ impl Hook {
         }
         let types = Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
         let preemptible = choice == HookChoice::Auto && preemption::is_possible();
-        if choice == HookChoice::Kprobe || preemptible {
+        if choice == HookChoice::Kprobe || (preemptible && has_kprobes()) {
             match attach_probe(ebpf) {
                 Ok(()) => return Ok((Self::Kprobe, None)),
                 Err(error) if choice == HookChoice::Kprobe => return Err(error),
@@ -216,6 +218,12 @@ fn misses(fdinfo: &str) -> Option<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("recursion_misses:"))?;
     line.trim().parse().ok()
+}
+
+/// Whether the kernel has kprobes at all (since 4.17, it says so). To find out by attaching, the kernel would
+/// have to examine the program first, which takes it a third of a second.
+fn has_kprobes() -> bool {
+    Path::new("/sys/bus/event_source/devices/kprobe").exists()
 }
 
 fn attach_probe(ebpf: &mut Ebpf) -> Result<(), ProbeError> {
