@@ -426,7 +426,7 @@ unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_v
     1
 }
 
-/// Goes on where somebody else has looked at an object's first bytes.
+/// Continues where another thread has looked at an object's first bytes.
 #[inline(always)]
 fn join(look: &mut Look, object: *mut Object) {
     let state = tls_object::await_look(object, look.address);

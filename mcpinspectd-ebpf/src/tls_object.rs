@@ -62,7 +62,7 @@ const UNSEEN: u64 = 0;
 const SEEN: u64 = 1;
 /// Somebody else has waited for that in vain.
 const MISSED: u64 = 2;
-/// How often somebody else looks whether it is over: one to three milliseconds.
+/// How often the other thread checks whether it is over: one to three milliseconds.
 const PATIENCE: u32 = 1 << 16;
 
 #[map]
@@ -124,7 +124,7 @@ pub fn is_first_to_look(object: *mut Object) -> bool {
     found == UNSEEN
 }
 
-/// Waits until somebody else has looked at an object's first bytes. Returns the state.
+/// Waits until another thread has looked at an object's first bytes. Returns the state.
 #[inline(always)]
 pub fn await_look(object: *mut Object, address: u64) -> u32 {
     let mut context = address;

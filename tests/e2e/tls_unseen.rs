@@ -77,7 +77,7 @@ fn rustls_is_named_and_told_of() -> Result<()> {
     let mut tap = by_process()?;
     let mut command = Command::new(places::program("mcpinspect")?);
     command
-        // One that is gone at once is found by nobody.
+        // One that ends at once cannot be found.
         .args(["call", "tools/list", "--watch", "2s"])
         .args(["--url", &server.secure_url("/mcp")])
         .stdin(Stdio::null())

@@ -87,7 +87,7 @@ fn socket_of(link: &Path) -> Option<u64> {
         .ok()
 }
 
-/// One line of the list. A socket without an inode number is nobody's any more.
+/// One line of the list. A socket without an inode number belongs to no process any more.
 fn parse(line: &str) -> Option<(Ends, u64)> {
     // NUMBER: LOCAL REMOTE STATE QUEUES TIMER RETRANSMITTED UID TIMEOUT INODE …
     let mut words = line.split_ascii_whitespace();

@@ -1,8 +1,8 @@
 //! Which messages wait at the fronts of a guard, found by what they say.
 //!
 //! A guard that stands between many clients and a server has a front for each client, and a message of the
-//! back may be that of any. Looking through all that waits would let a guard that is told many odd lines slow
-//! everybody down; a table of hashes finds the message at once.
+//! back may be that of any. Looking through all that waits would let a guard that passes on many odd lines slow
+//! down every session; a table of hashes finds the message at once.
 
 use std::collections::{HashMap, VecDeque};
 
