@@ -312,7 +312,7 @@ fn bodies_of_8_mib_in_both_directions() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let config = folder.path().join("config.toml");
     std::fs::write(&config, "[capture]\nring_size = \"64MiB\"\n")?;
-    let tap = Tap::start_with(&["--config", &config.to_string_lossy()])?;
+    let mut tap = Tap::start_with(&["--config", &config.to_string_lossy()])?;
     let mut ends = Ends::new()?;
     let kinds = ["application/json", "application/json", "text/event-stream"];
     for (at, kind) in kinds.into_iter().enumerate() {
@@ -323,6 +323,10 @@ fn bodies_of_8_mib_in_both_directions() -> Result<()> {
             _ => answer.clone(),
         };
         ends.carry(false, &chunked(kind, &body, 60_000), false)?;
+        if at == 0 {
+            // Of a connection of which nothing is known yet, only the first bytes are taken.
+            tap.wait_until(BEHIND, "the session", |capture| capture.messages.len() == 2)?;
+        }
     }
     // And it goes on.
     said.to_server.push(call(3, "small"));

@@ -151,12 +151,15 @@ fn crowd(clients: usize, busy: usize, words: &[&str]) -> Result<()> {
         .collect::<Result<_>>()?;
     await_all(&mut tap, &truths);
     let capture = tap.finish()?.capture;
-    verdict(
-        clients,
-        truths
-            .iter()
-            .filter_map(|truth| Some(format!("{:#}", complete(truth, &server, &capture).err()?))),
-    )
+    let faults = truths
+        .iter()
+        .filter_map(|truth| Some(format!("{:#}", complete(truth, &server, &capture).err()?)));
+    // Over HTTP/2, all calls of a client crowd at the beginning of one connection, of which little is taken until
+    // it is known. What is lost there is reported, and is no fault of how goroutines are told apart.
+    let (lost, wrong): (Vec<String>, Vec<String>) =
+        faults.partition(|fault| words.contains(&"two") && fault.starts_with("losses: "));
+    ensure!(3 * lost.len() <= clients, "{lost:?}");
+    verdict(clients, wrong.into_iter())
 }
 
 #[test]
