@@ -64,9 +64,12 @@ pub(super) fn upstream_of_guard<W: AsRef<str>>(words: &[W]) -> Option<&str> {
     None
 }
 
-/// Whether a command is our own guard in front of a server.
+/// Whether a command is our own guard in front of a server, or of all that its clients name.
 pub fn is_guard<W: AsRef<str>>(command: &[W]) -> bool {
-    behind_guard(command).is_some() || upstream_of_guard(command).is_some()
+    let forwards = |rest: &[W]| rest.iter().any(|word| word.as_ref() == "--forward");
+    behind_guard(command).is_some()
+        || upstream_of_guard(command).is_some()
+        || of_guard(command).is_some_and(forwards)
 }
 
 #[cfg(test)]
@@ -106,6 +109,9 @@ mod tests {
         let gateway = "mcpinspect guard --upstream=http://127.0.0.1:1/mcp --server x";
         assert_eq!(upstream(gateway), url);
         assert!(is_guard(&words(gateway)) && is_guard(&words("mcpinspect guard -- x")));
+        assert!(is_guard(&words(
+            "mcpinspect guard --listen 127.0.0.1:0 --forward"
+        )));
         for other in [
             "mcpinspect call --upstream x",
             "guard --upstream x",
