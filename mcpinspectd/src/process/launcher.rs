@@ -35,7 +35,7 @@ pub(super) fn script_launcher(script: &str) -> Option<&'static str> {
     }
 }
 
-/// What follows `mcpinspect guard` in a command.
+/// What follows `mcpinspect guard` in a command, the server's own command included.
 fn of_guard<W: AsRef<str>>(words: &[W]) -> Option<&[W]> {
     let [first, second, rest @ ..] = words else {
         return None;
@@ -51,9 +51,15 @@ pub(super) fn behind_guard<W: AsRef<str>>(words: &[W]) -> Option<usize> {
     (dashes + 1 < rest.len()).then_some(dashes + 3)
 }
 
+/// The options of our own guard. What follows `--` is the server's.
+fn options_of_guard<W: AsRef<str>>(words: &[W]) -> impl Iterator<Item = &str> {
+    let rest = of_guard(words).unwrap_or_default().iter();
+    rest.map(AsRef::as_ref).take_while(|word| *word != "--")
+}
+
 /// The URL that our own guard stands in front of: `mcpinspect guard … --upstream URL`.
 pub(super) fn upstream_of_guard<W: AsRef<str>>(words: &[W]) -> Option<&str> {
-    let mut rest = of_guard(words)?.iter().map(AsRef::as_ref);
+    let mut rest = options_of_guard(words);
     while let Some(word) = rest.next() {
         match word.strip_prefix("--upstream") {
             Some("") => return rest.next(),
@@ -66,10 +72,9 @@ pub(super) fn upstream_of_guard<W: AsRef<str>>(words: &[W]) -> Option<&str> {
 
 /// Whether a command is our own guard in front of a server, or of all that its clients name.
 pub fn is_guard<W: AsRef<str>>(command: &[W]) -> bool {
-    let forwards = |rest: &[W]| rest.iter().any(|word| word.as_ref() == "--forward");
     behind_guard(command).is_some()
         || upstream_of_guard(command).is_some()
-        || of_guard(command).is_some_and(forwards)
+        || options_of_guard(command).any(|word| word == "--forward")
 }
 
 #[cfg(test)]
@@ -112,6 +117,11 @@ mod tests {
         assert!(is_guard(&words(
             "mcpinspect guard --listen 127.0.0.1:0 --forward"
         )));
+        // The options of the server behind a guard are not the guard's.
+        assert_eq!(
+            upstream("mcpinspect guard -- proxy --upstream http://x"),
+            None
+        );
         for other in [
             "mcpinspect call --upstream x",
             "guard --upstream x",
