@@ -28,6 +28,19 @@ pub struct ConnectionReport {
     pub is_tls: u32,
     /// Always 0.
     pub reserved: u32,
+    /// With TLS: some of the random bytes by which the connection began, see [`TlsPartyKey`]. 0 otherwise.
+    pub greeting: u64,
+}
+
+/// An end of a connection that carries TLS: by it, the probes note which process was there when the connection
+/// began.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TlsPartyKey {
+    /// Some of the random bytes that its client chose.
+    pub greeting: u64,
+    /// The [`crate::End`] that they cross there: a client writes them.
+    pub end: u64,
 }
 
 /// A socket whose bytes are of no interest, until further notice.

@@ -16,7 +16,7 @@ mod tls;
 
 pub use connection::{
     CONNECTION_BUDGET, CONNECTION_POST_BUDGET, CONNECTIONS_SHARE, ConnectionReport, LEFT_ALONE_MAX,
-    LOOK_AT_BOTH, LeftAlone, NO_REQUESTS, left_alone_key,
+    LOOK_AT_BOTH, LeftAlone, NO_REQUESTS, TlsPartyKey, left_alone_key,
 };
 pub use endpoint::{End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch, REGISTERING};
 pub use exec::{
@@ -38,7 +38,7 @@ pub use tls::{GoEntry, TlsEntry, TlsExit, TlsNews, tls_scope};
 mod pod {
     //! Declares the map keys and values as plain data for aya.
 
-    use crate::{EndpointCounters, EndpointKey, EndpointWatch, LeftAlone};
+    use crate::{EndpointCounters, EndpointKey, EndpointWatch, LeftAlone, TlsPartyKey};
 
     // SAFETY: `repr(C)`, integers only, no padding, every bit pattern valid.
     unsafe impl aya::Pod for EndpointKey {}
@@ -48,4 +48,6 @@ mod pod {
     unsafe impl aya::Pod for EndpointCounters {}
     // SAFETY: as above.
     unsafe impl aya::Pod for LeftAlone {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for TlsPartyKey {}
 }

@@ -353,6 +353,7 @@ fn look_at(look: &Look) -> bool {
         requests_at,
         requests: look.requests as u32,
         is_post,
+        greeting: 0,
     };
     // SAFETY: this CPU's slot; no other program uses it meanwhile.
     register(&found, unsafe { &mut *scratch })
@@ -371,6 +372,8 @@ pub struct Found {
     pub requests: u32,
     /// It begins with a request for a message, or may do so.
     pub is_post: bool,
+    /// See [`ConnectionReport::greeting`].
+    pub greeting: u64,
 }
 
 /// Registers a connection, and tells user space of it. Returns whether it is registered.
@@ -384,6 +387,7 @@ pub fn register(found: &Found, scratch: &mut Scratch) -> bool {
         requests_at,
         requests,
         is_post,
+        greeting,
     } = *found;
     let uid = bpf_get_current_uid_gid() as u32;
     if !has_room(uid) {
@@ -415,8 +419,9 @@ pub fn register(found: &Found, scratch: &mut Scratch) -> bool {
     report.remote_port = u16::from_be(probe(sock, OFF_SOCK_DPORT.load()));
     report.requests_at = requests_at;
     report.requests = requests;
-    report.is_tls = u32::from(key.kind == EndpointKind::TlsSocket as u32);
+    report.greeting = greeting;
     report.reserved = 0;
+    report.is_tls = u32::from(key.kind == EndpointKind::TlsSocket as u32);
     addresses(sock, family, report);
     let mut header = emit::header(RecordKind::Connected, end, key, 0);
     header.aux = u64::from(uid);

@@ -381,7 +381,7 @@ unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_v
     } else {
         tls_pairing::socket_of(look.address, look.ino, is_client)
     };
-    let Some(socket) = socket.filter(|socket| socket.greeted >= since) else {
+    let Some((socket, greeting)) = socket.filter(|(socket, _)| socket.greeted >= since) else {
         set_state(object, LEFT);
         if is_post {
             let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
@@ -406,6 +406,7 @@ unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_v
         // What the requests of HTTP/2 are for is not seen here, and a large one may follow at once. For other
         // libraries, this would be more than the verifier takes.
         is_post: is_post || (IS_GO && look.is_first != 0),
+        greeting,
     };
     if !IS_GO {
         set_state(object, PAIRED);

@@ -11,7 +11,10 @@
 //!
 //! Objects of Go lead to their sockets ([`crate::tls_go`]). There the greeting shows that this has led right.
 //!
-//! Cost: two insertions for each TLS connection of the machine; some 700 reads of a process's memory and
+//! The same bytes tell which process is at the other end, if it is on this machine: probes may come to it later
+//! than its first connection is over.
+//!
+//! Cost: three insertions for each end of a TLS connection of the machine; some 700 reads of a process's memory and
 //! as many look-ups for its first one that carries HTTP, and one of each for every other.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`).
@@ -19,6 +22,7 @@
 use core::ffi::c_void;
 
 use aya_ebpf::{
+    bindings::BPF_NOEXIST,
     helpers::{
         bpf_get_current_pid_tgid,
         generated::{bpf_ktime_get_boot_ns, bpf_loop},
@@ -26,7 +30,7 @@ use aya_ebpf::{
     macros::map,
     maps::LruHashMap,
 };
-use mcpinspect_common::{End, tls_scope};
+use mcpinspect_common::{End, TlsPartyKey, tls_scope};
 
 use crate::{
     kernel::{probe, user},
@@ -77,6 +81,10 @@ pub struct Socket {
 static TLS_GREETINGS: LruHashMap<GreetingKey, Socket> =
     LruHashMap::with_max_entries(GREETINGS_MAX, 0);
 
+/// The process that was the first to send or receive a greeting: a relay does so later. User space reads it.
+#[map]
+static TLS_PARTIES: LruHashMap<TlsPartyKey, u32> = LruHashMap::with_max_entries(GREETINGS_MAX, 0);
+
 /// By inode number: sockets that were greeted at, for libraries whose objects lead to the socket.
 #[map]
 static TLS_GREETED_AT: LruHashMap<u64, Greeted> = LruHashMap::with_max_entries(GREETINGS_MAX, 0);
@@ -87,6 +95,7 @@ struct Greeted {
     inode: u64,
     /// In nanoseconds since boot.
     at: u64,
+    random: u64,
     tgid: u32,
     end: u32,
 }
@@ -153,9 +162,15 @@ pub fn greeting(crossing: &Crossing) -> bool {
         // SAFETY: no arguments.
         let greeted = unsafe { bpf_ktime_get_boot_ns() };
         let _ = TLS_GREETINGS.insert(key, Socket { greeted, ..socket }, 0);
+        let party = TlsPartyKey {
+            greeting: random,
+            end: u64::from(end),
+        };
+        let _ = TLS_PARTIES.insert(party, key.tgid, u64::from(BPF_NOEXIST));
         let value = Greeted {
             inode: socket.inode,
             at: greeted,
+            random,
             tgid: key.tgid,
             end,
         };
@@ -165,9 +180,10 @@ pub fn greeting(crossing: &Crossing) -> bool {
     false
 }
 
-/// The socket that an object leads to, if a greeting of this process has crossed it in the right direction.
+/// The socket that an object leads to, if a greeting of this process has crossed it in the right direction; and some
+/// random bytes of that.
 #[inline(always)]
-pub fn greeted(ino: u64, inode: u64, is_client: bool) -> Option<Socket> {
+pub fn greeted(ino: u64, inode: u64, is_client: bool) -> Option<(Socket, u64)> {
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     let end = if is_client {
         End::Writer as u32
@@ -180,21 +196,22 @@ pub fn greeted(ino: u64, inode: u64, is_client: bool) -> Option<Socket> {
         && greeted.tgid == tgid
         && greeted.end == end
         && probe::<u64>(inode, OFF_INODE_INO.load()) == ino;
-    is_it.then_some(Socket {
+    let socket = Socket {
         ino,
         inode,
         greeted: greeted.at,
-    })
+    };
+    is_it.then_some((socket, greeted.random))
 }
 
-/// The socket of an object, which is known to have the inode number `ino` if that is not 0. `is_client`: the
-/// process has sent the greeting.
+/// The socket of an object, which is known to have the inode number `ino` if that is not 0, and some random bytes of
+/// its greeting. `is_client`: the process has sent that.
 #[inline(always)]
-pub fn socket_of(object: u64, ino: u64, is_client: bool) -> Option<Socket> {
-    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+pub fn socket_of(object: u64, ino: u64, is_client: bool) -> Option<(Socket, u64)> {
     let mut search = Search {
+        object,
         at: 0,
-        tgid,
+        tgid: (bpf_get_current_pid_tgid() >> 32) as u32,
         end: if is_client {
             End::Writer as u32
         } else {
@@ -205,96 +222,98 @@ pub fn socket_of(object: u64, ino: u64, is_client: bool) -> Option<Socket> {
             inode: 0,
             greeted: 0,
         },
-        offset: 0,
+        random: 0,
     };
-    // SAFETY: entries are replaced whole, and stay allocated while the program runs.
-    if let Some(layout) = unsafe { TLS_LAYOUTS.get(tgid) }.copied() {
-        search.at = part(object, layout.state_at) + layout.offset;
-        run(&mut search, 1);
-    }
-    let mut state_at = 0;
-    if search.socket.ino == 0 {
-        search.at = object;
-        run(&mut search, OBJECT_WORDS);
-    }
-    // Constant indices: older verifiers cannot bound a variable one.
-    if search.socket.ino == 0 {
-        state_at = STATE_AT[0];
-        search.at = part(object, state_at);
-        run(&mut search, STATE_WORDS);
-    }
-    if search.socket.ino == 0 {
-        state_at = STATE_AT[1];
-        search.at = part(object, state_at);
-        run(&mut search, STATE_WORDS);
+    // A loop for the verifier: it checks the search once, wherever it begins.
+    // SAFETY: `part_step` has the signature of a loop callback, and the search outlives the loop.
+    unsafe {
+        bpf_loop(PARTS, part_step as *mut c_void, (&raw mut search).cast(), 0);
     }
     let found = search.socket;
-    if found.ino == 0
-        || (ino != 0 && ino != found.ino)
-        || probe::<u64>(found.inode, OFF_INODE_INO.load()) != found.ino
-    {
-        return None;
-    }
-    let layout = Layout {
-        state_at,
-        offset: search.offset,
-    };
-    if search.offset != 0 {
-        let _ = TLS_LAYOUTS.insert(tgid, layout, 0);
-    }
-    Some(found)
-}
-
-/// The part of an object that the pointer at `state_at` points to; the object itself if that is 0.
-#[inline(always)]
-fn part(object: u64, state_at: u64) -> u64 {
-    if state_at == 0 {
-        object
-    } else {
-        user::<u64>(object + state_at).unwrap_or(0)
-    }
+    let is_it = found.ino != 0
+        && (ino == 0 || ino == found.ino)
+        && probe::<u64>(found.inode, OFF_INODE_INO.load()) == found.ino;
+    is_it.then_some((found, search.random))
 }
 
 /// A search for a greeting.
 #[repr(C)]
 struct Search {
+    object: u64,
     at: u64,
     tgid: u32,
     end: u32,
     socket: Socket,
-    /// Where it was found.
-    offset: u64,
+    /// What was found, and then where.
+    random: u64,
 }
 
-#[inline(always)]
-fn run(search: &mut Search, words: u32) {
-    let context: *mut Search = search;
+/// Parts that are searched: where the last one of this process had it, the object itself, and two that it may point
+/// to.
+const PARTS: u32 = 4;
+
+unsafe extern "C" fn part_step(index: u32, context: *mut c_void) -> i64 {
+    // SAFETY: the context that `socket_of` passes to the loop.
+    let search = unsafe { &mut *context.cast::<Search>() };
+    let mut layout = Layout {
+        state_at: 0,
+        offset: 0,
+    };
+    let mut words = STATE_WORDS;
+    // Constant indices: older verifiers cannot bound a variable one.
+    if index == 0 {
+        // SAFETY: entries are replaced whole, and stay allocated while the program runs.
+        let Some(known) = (unsafe { TLS_LAYOUTS.get(search.tgid) }) else {
+            return 0;
+        };
+        layout = *known;
+        words = 1;
+    } else if index == 1 {
+        words = OBJECT_WORDS;
+    } else if index == 2 {
+        layout.state_at = STATE_AT[0];
+    } else {
+        layout.state_at = STATE_AT[1];
+    }
+    let part = if layout.state_at == 0 {
+        search.object
+    } else {
+        user::<u64>(search.object + layout.state_at).unwrap_or(0)
+    };
+    search.at = part + layout.offset;
     // SAFETY: `word_step` has the signature of a loop callback, and the search outlives the loop.
     unsafe {
-        bpf_loop(words, word_step as *mut c_void, context.cast(), 0);
+        bpf_loop(words, word_step as *mut c_void, context, 0);
     }
+    if search.socket.ino == 0 {
+        return 0;
+    }
+    if index != 0 {
+        layout.offset = search.at - part;
+        let _ = TLS_LAYOUTS.insert(search.tgid, layout, 0);
+    }
+    1
 }
 
-unsafe extern "C" fn word_step(index: u32, context: *mut c_void) -> i64 {
-    // SAFETY: the context that `run` passes to the loop.
+unsafe extern "C" fn word_step(_index: u32, context: *mut c_void) -> i64 {
+    // SAFETY: the context that `part_step` passes to the loop.
     let search = unsafe { &mut *context.cast::<Search>() };
-    let offset = u64::from(index) * 8;
-    let Some(random) = user::<u64>(search.at + offset) else {
+    let Some(random) = user::<u64>(search.at) else {
         return 1;
     };
-    if random == 0 {
-        return 0;
+    if random != 0 {
+        let key = GreetingKey {
+            random,
+            tgid: search.tgid,
+            end: search.end,
+        };
+        // SAFETY: entries are replaced whole, and stay allocated while the program runs.
+        if let Some(socket) = unsafe { TLS_GREETINGS.get(key) } {
+            search.socket = *socket;
+            search.random = random;
+            return 1;
+        }
     }
-    let key = GreetingKey {
-        random,
-        tgid: search.tgid,
-        end: search.end,
-    };
-    // SAFETY: entries are replaced whole, and stay allocated while the program runs.
-    let Some(socket) = (unsafe { TLS_GREETINGS.get(key) }) else {
-        return 0;
-    };
-    search.socket = *socket;
-    search.offset = offset;
-    1
+    search.at += 8;
+    0
 }

@@ -23,6 +23,7 @@ use aya::{Btf, Ebpf};
 
 use super::choice::HookChoice;
 use super::error::ProbeError;
+use super::loading::{Target, load};
 use super::object::{attach_raw, program};
 use super::preemption;
 use super::switchover::Switchover;
@@ -131,43 +132,72 @@ impl Hook {
             .chain(others.iter().copied())
     }
 
-    /// Loads and attaches the hook that `choice` means on this kernel. For function exits, returns the
-    /// switchover too: the tracepoint stays attached until it is complete.
+    /// The hook to begin with that `choice` means on this kernel. `has_types`: it describes its own types.
+    pub(super) fn first(choice: HookChoice, has_types: bool) -> Self {
+        if !has_types {
+            Self::RawTracepoint
+        } else if choice == HookChoice::Kprobe || (is_preempted(choice) && has_kprobes()) {
+            Self::Kprobe
+        } else {
+            Self::TypedTracepoint
+        }
+    }
+
+    /// What to use where the kernel refuses this one.
+    pub(super) fn fallback(self, choice: HookChoice) -> Option<Self> {
+        (self == Self::Kprobe && choice == HookChoice::Auto).then_some(Self::TypedTracepoint)
+    }
+
+    /// What is to be loaded before it is attached.
+    pub(super) fn targets(self) -> Vec<(&'static str, Target)> {
+        match self {
+            Self::Kprobe => vec![(PROBE, Target::Any), (WANTED, Target::Any)],
+            // Exits are loaded once the kernel has admitted the first of them.
+            Self::TypedTracepoint | Self::FunctionExit => {
+                vec![(TYPED, Target::Tracepoint("sys_exit"))]
+            }
+            Self::RawTracepoint => vec![(RAW, Target::Any)],
+        }
+    }
+
+    /// Attaches it, loaded as it is, or what `choice` means to follow it on this kernel: returns what is in use. For
+    /// function exits, returns the switchover too: the tracepoint stays attached until it is complete. `types`: as
+    /// the running kernel describes them.
     ///
     /// # Errors
     /// The kernel refuses the programs.
     pub(super) fn attach(
+        self,
         choice: HookChoice,
-        types_from_file: bool,
+        types: Option<&Btf>,
         ebpf: &mut Ebpf,
     ) -> Result<(Self, Option<Switchover>), ProbeError> {
-        if types_from_file {
+        let Some(types) = types else {
             attach_raw(ebpf, RAW, "sys_exit")?;
             return Ok((Self::RawTracepoint, None));
-        }
-        let types = Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
-        let preemptible = choice == HookChoice::Auto && preemption::is_possible();
-        if choice == HookChoice::Kprobe || (preemptible && has_kprobes()) {
-            match attach_probe(ebpf) {
+        };
+        if self == Self::Kprobe {
+            let error = match attach_probe(ebpf) {
                 Ok(()) => return Ok((Self::Kprobe, None)),
-                Err(error) if choice == HookChoice::Kprobe => return Err(error),
-                Err(error) => {
-                    tracing::debug!(%error, "no kprobe; using the tracepoint");
-                    Self::Kprobe.detach(ebpf);
-                }
-            }
+                Err(error) => error,
+            };
+            let Some(fallback) = self.fallback(choice) else {
+                return Err(error);
+            };
+            tracing::debug!(%error, "no kprobe; using the tracepoint");
+            self.detach(ebpf);
+            load(ebpf, &fallback.targets(), Some(types))?;
         }
         let tracepoint: &mut BtfTracePoint = program(ebpf, TYPED)?;
         tracepoint
-            .load("sys_exit", &types)
-            .and_then(|()| tracepoint.attach())
+            .attach()
             .map_err(|error| ProbeError::refused(TYPED, error))?;
-        if choice == HookChoice::Tracepoint || preemptible {
+        if choice == HookChoice::Tracepoint || is_preempted(choice) {
             return Ok((Self::TypedTracepoint, None));
         }
         let mut switchover = Switchover::new(ebpf)?;
         switchover.set(true)?;
-        match attach_exits(ebpf, &types) {
+        match attach_exits(ebpf, types) {
             Ok(()) => Ok((Self::FunctionExit, Some(switchover))),
             Err(error) if choice == HookChoice::Auto => {
                 tracing::debug!(%error, "cannot hook function exits; keeping the tracepoint");
@@ -226,36 +256,45 @@ fn has_kprobes() -> bool {
     Path::new("/sys/bus/event_source/devices/kprobe").exists()
 }
 
+/// Whether a choice that is left to the daemon has to do with a kernel that preempts itself.
+fn is_preempted(choice: HookChoice) -> bool {
+    choice == HookChoice::Auto && preemption::is_possible()
+}
+
 fn attach_probe(ebpf: &mut Ebpf) -> Result<(), ProbeError> {
     let probe: &mut KProbe = program(ebpf, PROBE)?;
     probe
-        .load()
-        .and_then(|()| probe.attach(CALLER, 0))
+        .attach(CALLER, 0)
         .map_err(|error| ProbeError::refused(PROBE, error))?;
     attach_raw(ebpf, WANTED, "sys_exit")
 }
 
 fn attach_exits(ebpf: &mut Ebpf, types: &Btf) -> Result<(), ProbeError> {
-    for (name, call) in EXITS {
-        attach_exit(ebpf, types, name, &format!("{PREFIX}{call}"))?;
+    let target = |(name, call): (&'static str, &str)| {
+        let function = format!("{PREFIX}{call}");
+        (name, Target::Exit(function))
+    };
+    // Where the kernel refuses the first, it need not examine the others.
+    for wanted in [&EXITS[..1], &EXITS[1..]] {
+        let targets: Vec<_> = wanted.iter().copied().map(target).collect();
+        load(ebpf, &targets, Some(types))?;
+        for (name, _) in targets {
+            attach_exit(ebpf, name)?;
+        }
     }
     for (name, function) in COMPAT_EXITS {
-        if let Err(error) = attach_exit(ebpf, types, name, function) {
+        let target = (*name, Target::Exit((*function).to_owned()));
+        let result = load(ebpf, &[target], Some(types)).and_then(|()| attach_exit(ebpf, name));
+        if let Err(error) = result {
             tracing::debug!(function, %error, "not hooked");
         }
     }
     Ok(())
 }
 
-fn attach_exit(
-    ebpf: &mut Ebpf,
-    types: &Btf,
-    name: &'static str,
-    function: &str,
-) -> Result<(), ProbeError> {
+fn attach_exit(ebpf: &mut Ebpf, name: &'static str) -> Result<(), ProbeError> {
     let exit: &mut FExit = program(ebpf, name)?;
-    exit.load(function, types)
-        .and_then(|()| exit.attach())
+    exit.attach()
         .map(|_| ())
         .map_err(|error| ProbeError::refused(name, error))
 }

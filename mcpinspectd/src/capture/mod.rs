@@ -4,13 +4,13 @@
 //! [`decode`] turns each record's bytes into a [`KernelRecord`]. In the other direction [`Probes`]
 //! sets how far each endpoint is watched and which processes are tracked. No other module uses aya.
 //!
-//! - `probes`, `object`, `error`: loading, and the maps that the probes share with the daemon
+//! - `probes`, `object`, `loading`, `error`: loading, and the maps that the probes share with the daemon
 //! - `hook`, `choice`, `preemption`, `switchover`: how the end of system calls is hooked, and which
 //!   hook is exact on this kernel
 //! - `layout`, `btf`, `operations`: what the probes must know about this kernel and architecture
 //! - `tables`: how many endpoints the kernel's tables have room for
 //! - `tracked`: the table of processes whose calls are captured
-//! - `tls`, `tls_file`, `uprobe_multi`: probes in TLS libraries, one process at a time or all
+//! - `tls`, `tls_file`, `uprobe_multi`, `return_probes`: probes in TLS libraries, one process at a time or all
 //! - `ring`, `record`, `clock`: what comes back
 //!
 //! It asks `golang` where the functions of programs in Go are.
@@ -29,6 +29,8 @@ mod hook;
 #[cfg(feature = "kernel")]
 mod layout;
 #[cfg(feature = "kernel")]
+mod loading;
+#[cfg(feature = "kernel")]
 mod mapped;
 #[cfg(feature = "kernel")]
 mod object;
@@ -39,6 +41,8 @@ mod preemption;
 #[cfg(feature = "kernel")]
 mod probes;
 mod record;
+#[cfg(feature = "kernel")]
+mod return_probes;
 #[cfg(feature = "kernel")]
 mod ring;
 #[cfg(feature = "kernel")]
@@ -72,11 +76,13 @@ pub use preemption::release_numbers;
 pub use probes::{KERNEL_BTF, Options, Probes, probes_missing};
 pub use record::{DecodeError, KernelRecord, Origin, decode};
 #[cfg(feature = "kernel")]
+pub use return_probes::are_harmless as are_return_probes_harmless;
+#[cfg(feature = "kernel")]
 pub use ring::{Batch, Drain, Ring, start};
 #[cfg(feature = "kernel")]
 pub use survey::Survey;
 #[cfg(feature = "kernel")]
-pub use tls::{Attached, TlsFunctions, TlsProbes};
+pub use tls::{Attached, TlsFunctions, TlsLoader, TlsProbes};
 #[cfg(feature = "kernel")]
 pub use tls_file::{OtherTls, other_tls, tls_functions, tls_places};
 #[cfg(feature = "kernel")]

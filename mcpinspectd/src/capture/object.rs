@@ -46,7 +46,7 @@ where
         })
 }
 
-/// Loads the program `name` and attaches it to a raw tracepoint.
+/// Attaches the program `name`, which is loaded, to a raw tracepoint.
 pub(super) fn attach_raw(
     ebpf: &mut Ebpf,
     name: &'static str,
@@ -54,8 +54,7 @@ pub(super) fn attach_raw(
 ) -> Result<(), ProbeError> {
     let program: &mut RawTracePoint = program(ebpf, name)?;
     program
-        .load()
-        .and_then(|()| program.attach(tracepoint))
+        .attach(tracepoint)
         .map(|_| ())
         .map_err(|error| ProbeError::refused(name, error))
 }

@@ -28,8 +28,13 @@ pub fn is_possible() -> bool {
 /// Whether programs on the tracepoints of system calls may be preempted as well (7.2 and later). Returns
 /// true if the version cannot be read.
 pub fn reaches_tracepoints() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    release_numbers(&release).is_none_or(|version| version >= (7, 2))
+    running_release().is_none_or(|version| version >= (7, 2))
+}
+
+/// The first two numbers of the running kernel's release.
+pub(super) fn running_release() -> Option<(u32, u32)> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    release_numbers(&release)
 }
 
 /// The first two numbers of a kernel release: `6.1.0-18-amd64` is (6, 1).

@@ -8,24 +8,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::Iter;
-use aya::{Ebpf, EbpfLoader};
+use aya::{Btf, Ebpf, EbpfLoader};
 use mcpinspect_common::{
-    CONNECTIONS_SHARE, EndpointCounters, EndpointKey, EndpointWatch, LeftAlone, RING_SHARES, Stat,
-    left_alone_key, ring_share_slot, tls_scope,
+    CONNECTIONS_SHARE, End, EndpointCounters, EndpointKey, EndpointWatch, LeftAlone, RING_SHARES,
+    Stat, TlsPartyKey, left_alone_key, ring_share_slot, tls_scope,
 };
 
 use super::choice::{HookChoice, TlsChoice};
 use super::error::ProbeError;
 use super::hook::Hook;
 use super::layout::Layout;
+use super::loading::{self, Target};
 use super::mapped::MappedWords;
 use super::object::{attach_raw, map, mapped, program};
 use super::operations;
+use super::return_probes;
 use super::ring::Ring;
 use super::survey::Survey;
 use super::switchover::Switchover;
 use super::tables;
-use super::tls::TlsProbes;
+use super::tls::{TlsLoader, TlsMaps};
 use super::tracked::TrackedProcesses;
 use super::uprobe_multi;
 use crate::process;
@@ -68,8 +70,8 @@ pub struct Probes {
     hook: Hook,
     /// Where the plain text of TLS connections is looked at.
     tls: TlsChoice,
-    /// Until they are asked for. Where probes can be attached only one by one, they are loaded then.
-    together: Option<TlsProbes>,
+    /// What the probes for that need, until they are asked for.
+    tls_maps: Option<TlsMaps>,
     /// Present until the tracepoint is detached.
     switchover: Option<Switchover>,
     /// Missed calls that the log has reported, and when to look again.
@@ -84,6 +86,7 @@ pub struct Probes {
     /// By share: connections that were forgotten.
     closed: MappedWords,
     candidates: HashMap<MapData, EndpointKey, u8>,
+    tls_parties: HashMap<MapData, TlsPartyKey, u32>,
     stats: PerCpuArray<MapData, u64>,
     logger: Option<aya_log::EbpfLogger<&'static dyn log::Log>>,
 }
@@ -106,9 +109,17 @@ impl Probes {
         let endpoints = tables::endpoints();
         let by_process = options.tls != TlsChoice::Off && uprobe_multi::is_supported();
         let tls = tls_choice(options, &layout, by_process);
-        let mut ebpf = load_object(options, &layout, endpoints, tls)?;
-        let together = (tls != TlsChoice::Off && by_process)
-            .then(|| TlsProbes::load_together(OBJECT, &mut ebpf))
+        // Those of a file are for the layout alone.
+        let types = options
+            .btf
+            .is_none()
+            .then(Btf::from_sys_fs)
+            .transpose()
+            .map_err(|error| ProbeError::Load(error.into()))?;
+        let mut ebpf = load_object(options, &layout, endpoints, tls, types.as_ref())?;
+        // Before any map is taken out of the object.
+        let tls_maps = (tls != TlsChoice::Off)
+            .then(|| TlsMaps::of(&mut ebpf, by_process))
             .transpose()?;
 
         let mut operations: Array<_, u8> = map(&mut ebpf, "OPERATIONS")?;
@@ -133,8 +144,7 @@ impl Probes {
                 tracing::warn!(%error, "no diagnostics from the probes");
                 None
             });
-        let types_from_file = options.btf.is_some();
-        let (hook, switchover) = attach(&mut ebpf, options.hook, types_from_file)?;
+        let (hook, switchover) = attach(&mut ebpf, options.hook, types.as_ref())?;
         let probes = Self {
             hook,
             switchover,
@@ -149,26 +159,20 @@ impl Probes {
                 MappedWords::new(array, RING_SHARES)
             })?,
             candidates: map(&mut ebpf, "CANDIDATES")?,
+            tls_parties: map(&mut ebpf, "TLS_PARTIES")?,
             stats: map(&mut ebpf, "STATS")?,
             logger,
             tls,
-            together,
+            tls_maps,
             ebpf: Arc::new(Mutex::new(ebpf)),
         };
         Ok((probes, ring))
     }
 
-    /// Attaches probes to TLS libraries, on another thread; `None` if that is not wanted.
-    ///
-    /// # Errors
-    /// The kernel refuses the programs.
-    pub fn tls(&mut self) -> Result<Option<(TlsProbes, TlsChoice)>, ProbeError> {
-        let probes = match (self.tls, self.together.take()) {
-            (TlsChoice::Off, _) => return Ok(None),
-            (_, Some(probes)) => probes,
-            (_, None) => TlsProbes::load_singly(Arc::clone(&self.ebpf))?,
-        };
-        Ok(Some((probes, self.tls)))
+    /// What loads the probes for TLS libraries, which is for another thread to do; `None` if they are not wanted.
+    pub fn tls(&mut self) -> Option<(TlsLoader, TlsChoice)> {
+        let loader = TlsLoader::new(OBJECT, self.tls_maps.take()?, Arc::clone(&self.ebpf));
+        Some((loader, self.tls))
     }
 
     /// The loaded object. Whoever attaches probes to a library holds it for some milliseconds.
@@ -361,6 +365,16 @@ impl Probes {
         Ok(link.into_file().map_err(std::io::Error::other)?)
     }
 
+    /// The process that a TLS connection's greeting was first seen to cross at an end; `None` if it was not, or
+    /// `greeting` is 0.
+    pub fn tls_party(&self, greeting: u64, end: End) -> Option<u32> {
+        if greeting == 0 {
+            return None;
+        }
+        let end = end as u64;
+        self.tls_parties.get(&TlsPartyKey { greeting, end }, 0).ok()
+    }
+
     /// A statistic of the probes, summed over all CPUs.
     pub fn stat(&self, stat: Stat) -> u64 {
         self.stats
@@ -391,6 +405,12 @@ fn tls_choice(options: &Options, layout: &Layout, by_process: bool) -> TlsChoice
             );
             TlsChoice::Off
         }
+        TlsChoice::Processes | TlsChoice::Machine if !return_probes::are_harmless() => {
+            tracing::error!(
+                "this kernel can end processes that filter their system calls where they meet return probes; TLS is not looked into"
+            );
+            TlsChoice::Off
+        }
         choice => choice,
     }
 }
@@ -401,6 +421,7 @@ fn load_object(
     layout: &Layout,
     endpoints: u32,
     tls: TlsChoice,
+    types: Option<&Btf>,
 ) -> Result<Ebpf, ProbeError> {
     let own_tgid = process::own().0;
     let compat_by_cs = u32::from(cfg!(target_arch = "x86_64"));
@@ -418,6 +439,7 @@ fn load_object(
     };
     let mut loader = EbpfLoader::new();
     loader
+        .btf(types)
         .map_max_entries("RECORDS", options.ring_size)
         .map_max_entries("WATCHES", endpoints)
         .map_max_entries("COUNTERS", endpoints)
@@ -439,23 +461,32 @@ fn load_object(
 fn attach(
     ebpf: &mut Ebpf,
     choice: HookChoice,
-    types_from_file: bool,
+    types: Option<&Btf>,
 ) -> Result<(Hook, Option<Switchover>), ProbeError> {
+    let mut hook = Hook::first(choice, types.is_some());
+    if let Err(error) = load_programs(ebpf, hook, types) {
+        hook = hook.fallback(choice).ok_or(error)?;
+        load_programs(ebpf, hook, types)?;
+    }
     // The programs that follow processes go first, so that no process makes calls before it is tracked.
     attach_raw(ebpf, "process_fork", "sched_process_fork")?;
     attach_raw(ebpf, "process_exit", "sched_process_exit")?;
-    let (hook, switchover) = Hook::attach(choice, types_from_file, ebpf)?;
+    let (hook, switchover) = hook.attach(choice, types, ebpf)?;
     attach_raw(ebpf, "process_exec", "sched_process_exec")?;
-    if hook != Hook::RawTracepoint {
-        let btf = aya::Btf::from_sys_fs().map_err(|error| ProbeError::Load(error.into()))?;
-        for (name, kind) in [(ITERATOR, "task_file"), (SURVEY, "task")] {
-            let iterator: &mut Iter = program(ebpf, name)?;
-            iterator
-                .load(kind, &btf)
-                .map_err(|error| ProbeError::refused(name, error))?;
-        }
-    }
     Ok((hook, switchover))
+}
+
+/// Loads all that is attached at once.
+fn load_programs(ebpf: &mut Ebpf, hook: Hook, types: Option<&Btf>) -> Result<(), ProbeError> {
+    let following = ["process_exec", "process_fork", "process_exit"];
+    let iterators = [(ITERATOR, "task_file"), (SURVEY, "task")]
+        .map(|(name, kind)| (name, Target::Iterator(kind)));
+    let mut wanted = hook.targets();
+    wanted.extend(following.map(|name| (name, Target::Any)));
+    if types.is_some() {
+        wanted.extend(iterators);
+    }
+    loading::load(ebpf, &wanted, types)
 }
 
 /// Why this program was built without probes; `None` if it has them.

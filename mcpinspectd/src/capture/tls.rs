@@ -100,47 +100,76 @@ pub struct Attached {
     single: Vec<UProbeLink>,
 }
 
-impl TlsProbes {
-    /// Loads the programs, so that they are attached together. Call this before maps are taken out of the
-    /// object.
+/// Maps of the loaded object that the programs and this side of them use.
+pub(super) struct TlsMaps {
+    programs: HashMap<MapData, u64, u8>,
+    attached: HashMap<MapData, u32, [u64; 2]>,
+    /// All of them, where the programs are attached together.
+    shared: Option<SharedMaps>,
+}
+
+impl TlsMaps {
+    /// Those of `ebpf`. Call this before others are taken out of it. `is_together`: the programs will be attached
+    /// together.
     ///
     /// # Errors
-    /// The kernel refuses them.
-    pub(super) fn load_together(object: &[u8], ebpf: &mut Ebpf) -> Result<Self, ProbeError> {
-        let maps = SharedMaps::of(ebpf)?;
-        let programs = uprobe_multi::load(object, &maps, &PROGRAMS)?;
+    /// One is missing, or there are no descriptors left.
+    pub(super) fn of(ebpf: &mut Ebpf, is_together: bool) -> Result<Self, ProbeError> {
+        let shared = is_together.then(|| SharedMaps::of(ebpf)).transpose()?;
         Ok(Self {
-            way: Way::Together(programs),
             programs: map(ebpf, "TLS_PROGRAMS")?,
             attached: map(ebpf, "TLS_ATTACHED")?,
+            shared,
         })
     }
+}
 
-    /// Loads the programs of the object, so that they are attached one by one.
+/// What loads the programs. The kernel takes more than a second to examine them, so it is for another thread than
+/// the one that the start waits for.
+pub struct TlsLoader {
+    object: &'static [u8],
+    maps: TlsMaps,
+    loaded: Arc<Mutex<Ebpf>>,
+}
+
+impl TlsLoader {
+    /// One for the programs of `object`, of which `loaded` is what is loaded.
+    pub(super) fn new(object: &'static [u8], maps: TlsMaps, loaded: Arc<Mutex<Ebpf>>) -> Self {
+        Self {
+            object,
+            maps,
+            loaded,
+        }
+    }
+
+    /// Loads them.
     ///
     /// # Errors
     /// The kernel refuses them.
-    pub(super) fn load_singly(object: Arc<Mutex<Ebpf>>) -> Result<Self, ProbeError> {
-        let (programs, attached) = {
-            let mut object = object.lock().unwrap_or_else(PoisonError::into_inner);
-            for (name, _) in PROGRAMS {
-                let probe: &mut UProbe = program(&mut object, name)?;
-                probe
-                    .load()
-                    .map_err(|error| ProbeError::refused(name, error))?;
+    pub fn load(self) -> Result<TlsProbes, ProbeError> {
+        let way = match self.maps.shared {
+            Some(maps) => Way::Together(uprobe_multi::load(self.object, &maps, &PROGRAMS)?),
+            None => {
+                for (name, _) in PROGRAMS {
+                    // One at a time: the pipeline uses the object, too.
+                    let mut object = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+                    let probe: &mut UProbe = program(&mut object, name)?;
+                    probe
+                        .load()
+                        .map_err(|error| ProbeError::refused(name, error))?;
+                }
+                Way::Singly(self.loaded)
             }
-            (
-                map(&mut object, "TLS_PROGRAMS")?,
-                map(&mut object, "TLS_ATTACHED")?,
-            )
         };
-        Ok(Self {
-            way: Way::Singly(object),
-            programs,
-            attached,
+        Ok(TlsProbes {
+            way,
+            programs: self.maps.programs,
+            attached: self.maps.attached,
         })
     }
+}
 
+impl TlsProbes {
     /// Whether attaching takes privileges.
     pub fn is_privileged(&self) -> bool {
         matches!(self.way, Way::Singly(_))

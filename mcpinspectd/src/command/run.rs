@@ -108,8 +108,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         &config,
         Arc::clone(&tags),
         names,
-        0,
-        session_memory(),
+        session::Usage {
+            memory: session_memory(),
+            ..session::Usage::default()
+        },
         diagnostics,
         bell.clone(),
     )?;

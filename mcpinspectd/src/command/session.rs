@@ -78,27 +78,37 @@ pub fn probes(config: &Config, diagnostics: bool) -> Options {
     }
 }
 
+/// What the source is used for.
+#[derive(Clone, Debug, Default)]
+pub struct Usage {
+    /// Accounts of ended streams that are kept for the end.
+    pub accounts: usize,
+    /// The file in which sessions under way are written down.
+    pub memory: Option<PathBuf>,
+    /// Whether the start lasts until TLS is looked into, if it is.
+    pub waits_for_tls: bool,
+}
+
 /// Loads the probes, gives up the privileges for that, and finds what runs already. Servers keep the
-/// names in `names`; `tags` may be replaced, and then hold for whatever starts next. So many `accounts`
-/// of ended streams are kept for the end. Sessions under way are written down in the file `memory`. `bell` is
+/// names in `names`; `tags` may be replaced, and then hold for whatever starts next. `bell` is
 /// the one that ends the source's waits. To be called before any thread is started.
 pub fn start(
     config: &Config,
     tags: Arc<RwLock<Tags>>,
     mut names: ServerNames,
-    accounts: usize,
-    memory: Option<PathBuf>,
+    usage: Usage,
     diagnostics: bool,
     bell: Bell,
 ) -> anyhow::Result<KernelSource> {
     heap::return_promptly();
     let options = KernelOptions {
         probes: probes(config, diagnostics),
+        waits_for_tls: usage.waits_for_tls,
         max_message: config.capture.max_message.0,
         compare_ends: config.capture.compare_ends,
         max_sessions: config.limits.sessions,
-        max_accounts: accounts,
-        memory,
+        max_accounts: usage.accounts,
+        memory: usage.memory,
         bell,
     };
     let run = format!("{:x}", Timestamp::now().0 / 1_000_000_000);

@@ -85,8 +85,11 @@ fn watch(
         config,
         Arc::new(RwLock::new(config.tags())),
         ServerNames::default(),
-        ACCOUNTS,
-        None,
+        session::Usage {
+            accounts: ACCOUNTS,
+            waits_for_tls: true,
+            ..session::Usage::default()
+        },
         arguments.log == "trace",
         bell.clone(),
     )?;

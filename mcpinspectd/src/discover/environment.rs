@@ -93,6 +93,8 @@ pub trait Environment {
     fn want_library(&mut self, pid: u32);
     /// Returns processes that have, and whose library is none that can be looked into.
     fn unseen_tls(&mut self) -> Vec<UnseenLibrary>;
+    /// Returns the process that a TLS connection's greeting was first seen to cross at an end.
+    fn greeted(&self, greeting: u64, end: End) -> Option<u32>;
     /// Has the process sought that holds a socket. Where too many are sought, the answer may never come.
     fn seek_owner(&mut self, socket: SoughtSocket);
     /// Returns what was found since the last call: the number of a search, and the process.

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use super::check::Check;
 use crate::capture::{
-    OtherTls, TlsChoice, has_probes_by_process, other_tls, tls_functions, tls_places,
+    OtherTls, TlsChoice, are_return_probes_harmless, has_probes_by_process, other_tls,
+    tls_functions, tls_places,
 };
 use crate::model::Pid;
 use crate::process::Mapped;
@@ -23,6 +24,11 @@ pub fn scope(choice: TlsChoice) -> Option<Check> {
     const NAME: &str = "TLS";
     match choice {
         TlsChoice::Off => None,
+        _ if !are_return_probes_harmless() => Some(Check::warning(
+            NAME,
+            "this kernel can end processes that filter their system calls where they meet return probes: TLS is left alone",
+            "use Linux 6.14 or newer, or an update of this kernel that lets `uretprobe` pass filters",
+        )),
         TlsChoice::Machine => Some(Check::ok(NAME, "looked into in every process")),
         TlsChoice::Processes if has_probes_by_process() => {
             Some(Check::ok(NAME, "looked into process by process"))

@@ -22,6 +22,8 @@ const UNFINISHED: usize = 16 << 20;
 pub struct Socket {
     pub key: EndpointKey,
     pub pid: u32,
+    /// The process at the other end, where the connection's beginning has shown it.
+    pub other_party: Option<u32>,
     pub uid: u32,
     pub report: ConnectionReport,
 }
@@ -109,6 +111,7 @@ impl Connection {
             is_sought: false,
         };
         connection.link.parties[side.index()] = Some(socket.pid);
+        connection.link.parties[side.other().index()] = socket.other_party;
         connection.link.owner = socket.uid;
         connection.link.is_tls = socket.report.is_tls != 0;
         connection
@@ -118,6 +121,8 @@ impl Connection {
     pub fn meet(&mut self, socket: Socket) -> Option<EndpointKey> {
         let side = socket.side();
         self.link.parties[side.index()] = Some(socket.pid);
+        let other = &mut self.link.parties[side.other().index()];
+        *other = other.or(socket.other_party);
         self.sockets[side.index()] = Some(socket);
         let is_complete = [Direction::ClientToServer, Direction::ServerToClient]
             .into_iter()

@@ -80,9 +80,15 @@ impl Connections {
         origin: Origin,
         context: &mut Context<'_>,
     ) {
+        let side = Side::of(report.requests_at);
+        let other_end = match side {
+            Side::Client => End::Reader,
+            Side::Server => End::Writer,
+        };
         let socket = Socket {
             key,
             pid: origin.tgid,
+            other_party: context.machine.greeted(report.greeting, other_end),
             uid,
             report,
         };
@@ -93,7 +99,6 @@ impl Connections {
             }
             self.close(number, None, context, origin.time);
         }
-        let side = socket.side();
         let pair = Pair::of(&report, side);
         if let Some(number) = self.by_pair.get(&pair).copied() {
             let known = self.by_number.get_mut(&number);

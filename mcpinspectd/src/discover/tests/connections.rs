@@ -28,6 +28,11 @@ fn ip(last: u8) -> [u8; 16] {
 /// What the kernel says of the client's end of a connection from a port; `end` is where its first bytes
 /// crossed.
 fn connect(fixture: &mut Fixture, key: EndpointKey, port: u16, is_client: bool) {
+    connect_to(0, fixture, key, port, is_client);
+}
+
+/// The same, with a greeting of TLS, if that is not 0.
+fn connect_to(greeting: u64, fixture: &mut Fixture, key: EndpointKey, port: u16, is_client: bool) {
     let requests_at = if is_client { End::Writer } else { End::Reader };
     let (local_port, remote_port) = if is_client { (port, 80) } else { (80, port) };
     let report = ConnectionReport {
@@ -38,6 +43,7 @@ fn connect(fixture: &mut Fixture, key: EndpointKey, port: u16, is_client: bool) 
         network: 1,
         requests_at: requests_at as u32,
         is_tls: u32::from(key.kind == EndpointKind::TlsSocket as u32),
+        greeting,
         ..ConnectionReport::default()
     };
     fixture.hold(key, CLIENT, Access::Both);
@@ -168,6 +174,26 @@ fn who_holds_the_other_end_is_named() {
         fixture.wait(1_000_000_000);
         assert_eq!(fixture.world.borrow().sought.len(), 1, "once");
     }
+}
+
+#[test]
+fn who_was_seen_at_the_other_end_is_not_sought() {
+    let mut fixture = Fixture::new();
+    let socket = |ino| EndpointKey {
+        kind: EndpointKind::TlsSocket as u32,
+        ..socket(ino)
+    };
+    fixture.world.borrow_mut().greeters = [(2, CLIENT), (3, CLIENT + 1)].into();
+    for (ino, client) in [(2, CLIENT), (3, CLIENT + 1)] {
+        let key = socket(ino);
+        connect_to(ino, &mut fixture, key, 5000 + ino as u16, false);
+        fixture.moves(SERVER, key, End::Reader, post("", LIST).as_bytes());
+        fixture.moves(SERVER, key, End::Writer, ok("", ANSWER).as_bytes());
+        assert_eq!(fixture.collected.client, Some(client), "from the first");
+    }
+    assert_eq!(fixture.collected.starts.len(), 2, "two clients");
+    fixture.wait(1_000_000_000);
+    assert!(fixture.world.borrow().sought.is_empty());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A tracker on a machine that exists only in the test: records in, inputs out.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -38,6 +38,8 @@ pub(super) struct World {
     pub(super) started: u64,
     /// Sockets that were sought, how many of them were answered, and who holds any of them.
     pub(super) sought: Vec<SoughtSocket>,
+    /// Who was seen to send greetings, by these.
+    pub(super) greeters: BTreeMap<u64, u32>,
     pub(super) answered: usize,
     /// Processes that have ended.
     pub(super) gone: HashSet<u32>,
@@ -122,6 +124,10 @@ impl Environment for Fake {
         pids.into_iter().map(of).collect()
     }
 
+    fn greeted(&self, greeting: u64, end: End) -> Option<u32> {
+        let greeter = self.0.borrow().greeters.get(&greeting).copied();
+        greeter.filter(|_| end == End::Writer)
+    }
     fn seek_owner(&mut self, socket: SoughtSocket) {
         self.0.borrow_mut().sought.push(socket);
     }

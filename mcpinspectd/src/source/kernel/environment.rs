@@ -240,6 +240,10 @@ impl Environment for KernelEnvironment {
             .map_or_else(Vec::new, Libraries::unseen)
     }
 
+    fn greeted(&self, greeting: u64, end: End) -> Option<u32> {
+        self.probes.tls_party(greeting, end)
+    }
+
     fn seek_owner(&mut self, socket: SoughtSocket) {
         self.owners.seek(socket);
     }

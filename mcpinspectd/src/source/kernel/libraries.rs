@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use super::tls_files::{FileKey, TlsFiles};
 use super::uncovered::uncovered;
 use super::watched::Watched;
-use crate::capture::{Attached, TlsChoice, TlsProbes, tls_places};
+use crate::capture::{Attached, TlsChoice, TlsLoader, TlsProbes, tls_places};
 use crate::discover::UnseenLibrary;
 use crate::model::Pid;
 use crate::priority::Priority;
@@ -34,9 +34,8 @@ const ATTACHED_MAX: usize = 32;
 const SWEEP: Duration = Duration::from_secs(2);
 /// How often files are given up that nobody can map any more.
 const CLEANING: Duration = Duration::from_secs(60);
-/// How long the start waits for the processes that have a library already. One that connects while large files
-/// are looked into is attached to too late.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long somebody waits at most who wants all processes to have been looked at.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What is asked of the thread.
 enum Request {
@@ -52,20 +51,29 @@ enum Request {
 pub struct Libraries {
     requests: SyncSender<Request>,
     unseen: Receiver<UnseenLibrary>,
+    is_ready: Receiver<()>,
 }
 
 impl Libraries {
-    /// Starts the thread, and waits until it has looked at all processes. To be called by a thread that may
-    /// attach.
-    pub(super) fn start(probes: TlsProbes, choice: TlsChoice) -> std::io::Result<Self> {
+    /// Starts the thread. To be called by a thread that may load programs and attach them. It takes some seconds
+    /// until the thread has looked at all processes, as it then says in the log.
+    pub(super) fn start(loader: TlsLoader, choice: TlsChoice) -> std::io::Result<Self> {
         let (requests, queue) = sync_channel(WAITING);
         let (ready, is_ready) = sync_channel(1);
         let (found, unseen) = sync_channel(WAITING);
         std::thread::Builder::new()
             .name("libraries".into())
             .spawn(move || {
+                let probes = match loader.load() {
+                    Ok(probes) => probes,
+                    Err(error) => {
+                        let advice = error.advice();
+                        tracing::error!(%error, "TLS is not looked into; {advice}");
+                        return;
+                    }
+                };
                 if let Err(error) = privileges::keep_attaching(probes.is_privileged()) {
-                    tracing::warn!(%error, "cannot give up privileges; TLS is not looked into");
+                    tracing::error!(%error, "cannot give up privileges; TLS is not looked into");
                     return;
                 }
                 // A program that connects soon after its start is attached to before, or not seen.
@@ -76,11 +84,20 @@ impl Libraries {
                 }
                 attacher.look_at_known();
                 attacher.look_at_all(&queue, &found);
+                tracing::info!("looking into TLS from now on");
                 let _ = ready.send(());
                 attacher.serve(&queue, &found);
             })?;
-        let _ = is_ready.recv_timeout(PATIENCE);
-        Ok(Self { requests, unseen })
+        Ok(Self {
+            requests,
+            unseen,
+            is_ready,
+        })
+    }
+
+    /// Waits until all processes have been looked at, or the thread has given up.
+    pub(super) fn wait(&self) {
+        let _ = self.is_ready.recv_timeout(PATIENCE);
     }
 
     /// Has a process looked at soon.

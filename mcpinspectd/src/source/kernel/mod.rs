@@ -54,6 +54,8 @@ const BUFFERED_MAX: usize = 32 << 20;
 pub struct KernelOptions {
     /// For the probes.
     pub probes: Options,
+    /// Whether the start lasts until TLS is looked into, which takes some seconds.
+    pub waits_for_tls: bool,
     /// Bytes that are kept of a message at most.
     pub max_message: u64,
     /// Whether the two ends of a stream are compared.
@@ -96,10 +98,13 @@ impl KernelSource {
         let clock = BootClock::measure().map_err(std::io::Error::from)?;
         let now = BootClock::now_boot().map_err(std::io::Error::from)?;
         // Before this thread gives up its privileges: the other one needs some of them.
-        let tls = probes.tls()?;
-        let libraries = tls
-            .map(|(probes, choice)| Libraries::start(probes, choice))
+        let libraries = probes
+            .tls()
+            .map(|(loader, choice)| Libraries::start(loader, choice))
             .transpose()?;
+        if let Some(libraries) = libraries.as_ref().filter(|_| options.waits_for_tls) {
+            libraries.wait();
+        }
         let mut environment = environment(probes)?;
         environment.attach_to(libraries);
         environment.exclude_own_output();
