@@ -41,6 +41,7 @@ mod descriptor;
 mod emit;
 mod endpoint;
 mod fd_passing;
+mod first_bytes;
 mod http_head;
 mod iterator;
 mod kernel;

@@ -41,6 +41,7 @@ use mcpinspect_common::{
 use crate::{
     blind_spot,
     connection::{self, Found},
+    first_bytes,
     http_head::{self, Piece},
     kernel::user,
     maps::LEFT_ALONE,
@@ -182,7 +183,7 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
     }
     let Some(object) = tls_object::get(address) else {
         // It is older than the probe, so nobody knows how much has crossed it, nor its socket.
-        if connection::is_post(connection::first_word(piece), total) {
+        if first_bytes::is_post(first_bytes::first_word(piece), total) {
             let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
             blind_spot::report_process(Operation::TlsUnpaired, tgid);
         }
@@ -347,21 +348,21 @@ unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_v
         // Whoever waits for this has its own bytes counted in, which are still to be accounted for.
         look.before = [0; 2];
     }
-    let word = connection::first_word(piece);
-    let is_post = connection::is_post(word, look.total);
-    let is_request = is_post || connection::is_request(word, look.total);
+    let word = first_bytes::first_word(piece);
+    let is_post = first_bytes::is_post(word, look.total);
+    let is_request = is_post || first_bytes::is_request(word, look.total);
     let requests_at = if is_request {
         look.end as u32
     } else if look.is_first != 0
-        && (connection::is_response(word, look.total)
-            || (IS_GO && connection::is_settings(word, look.total)))
+        && (first_bytes::is_response(word, look.total)
+            || (IS_GO && first_bytes::is_settings(word, look.total)))
     {
         1 - (look.end as u32 & 1)
     } else {
         set_state(object, LEFT);
         return 1;
     };
-    if look.is_first != 0 && look.total >= 8 && connection::is_page_request(word, look.total) {
+    if look.is_first != 0 && look.total >= 8 && first_bytes::is_page_request(word, look.total) {
         let left = LeftAlone {
             requests_at,
             requests: 0,

@@ -4,7 +4,8 @@
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Result, ensure};
 use mcpinspect_tests::daemon::{Daemon, State};
@@ -215,6 +216,30 @@ fn a_server_behind_a_guard_is_told_once() -> Result<()> {
 /// So is one on HTTP, with several clients at once.
 #[test]
 fn an_http_server_behind_a_guard_is_told_once() -> Result<()> {
+    told_once(
+        |server, policy| Listening::guard(&server.url("/mcp"), policy, "/dev/null"),
+        |_, guard, sizes| client(&guard.url, sizes, &[]),
+    )
+}
+
+/// And one that clients reach through a forward proxy.
+#[test]
+fn an_http_server_behind_a_forward_proxy_is_told_once() -> Result<()> {
+    told_once(
+        |_, policy| Listening::forward_proxy(policy, "/dev/null"),
+        |server, guard, sizes| {
+            let mut client = client(&server.url("/mcp"), sizes, &[])?;
+            client.env("http_proxy", &guard.url);
+            Ok(client)
+        },
+    )
+}
+
+/// Starts a guard without rules and one that blocks, and talks to a server through each.
+fn told_once(
+    guard: impl Fn(&Server, &Path) -> Result<Listening>,
+    client: impl Fn(&Server, &Listening, &[usize]) -> Result<Command>,
+) -> Result<()> {
     let state = State::new()?;
     let mut daemon = Daemon::start(&state)?;
     let server = Server::python(&[])?;
@@ -229,9 +254,9 @@ fn an_http_server_behind_a_guard_is_told_once() -> Result<()> {
     };
     for (round, rules) in ["", blocked].into_iter().enumerate() {
         std::fs::write(&policy, rules)?;
-        let guard = Listening::guard(&server.url("/mcp"), &policy, "/dev/null")?;
+        let guard = guard(&server, &policy)?;
         let talks = [&[300, 20_000][..], &[300], &[5]];
-        let talks = talks.map(|sizes| client(&guard.url, sizes, &[]).and_then(Talk::start));
+        let talks = talks.map(|sizes| client(&server, &guard, sizes).and_then(Talk::start));
         for talk in talks {
             // A refused call is an error for the client.
             let _ = talk?.end(SESSION);

@@ -46,9 +46,22 @@ impl Listening {
     ///
     /// If it does not start.
     pub fn guard(upstream: &str, policy: &Path, log: impl AsRef<OsStr>) -> Result<Self> {
+        Self::guard_of(&["--upstream", upstream], policy, log)
+    }
+
+    /// A guard that is a proxy of its clients.
+    ///
+    /// # Errors
+    ///
+    /// If it does not start.
+    pub fn forward_proxy(policy: &Path, log: impl AsRef<OsStr>) -> Result<Self> {
+        Self::guard_of(&["--forward"], policy, log)
+    }
+
+    fn guard_of(servers: &[&str], policy: &Path, log: impl AsRef<OsStr>) -> Result<Self> {
         let mut guard = Command::new(places::program("mcpinspect")?);
-        guard.args(["guard", "--listen", "127.0.0.1:0", "--upstream", upstream]);
-        guard.arg("--policy").arg(policy);
+        guard.args(["guard", "--listen", "127.0.0.1:0"]);
+        guard.args(servers).arg("--policy").arg(policy);
         Self::start(guard.arg("--log").arg(log))
     }
 

@@ -49,6 +49,9 @@ pub enum ProbeError {
         #[source]
         error: ProgramError,
     },
+    /// The kernel refuses a program for TLS libraries.
+    #[error("cannot load the probes for TLS: {0}")]
+    Tls(#[source] std::io::Error),
     /// A map cannot be used.
     #[error("cannot use the probes' map `{map}`: {error}")]
     Map {
@@ -88,6 +91,7 @@ impl ProbeError {
             Self::NoRingBuffer => "use Linux 5.8 or newer.",
             Self::Load(_)
             | Self::Program { .. }
+            | Self::Tls(_)
             | Self::Map { .. }
             | Self::Incomplete(_)
             | Self::Io(_) => "run `mcpinspectd check` to see what this kernel offers.",

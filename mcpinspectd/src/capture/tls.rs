@@ -148,7 +148,10 @@ impl TlsLoader {
     /// The kernel refuses them.
     pub fn load(self) -> Result<TlsProbes, ProbeError> {
         let way = match self.maps.shared {
-            Some(maps) => Way::Together(uprobe_multi::load(self.object, &maps, &PROGRAMS)?),
+            Some(maps) => {
+                let programs = uprobe_multi::load(self.object, &maps, &PROGRAMS);
+                Way::Together(programs.map_err(ProbeError::Tls)?)
+            }
             None => {
                 for (name, _) in PROGRAMS {
                     // One at a time: the pipeline uses the object, too.

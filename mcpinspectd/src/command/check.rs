@@ -24,10 +24,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let config = Config::load(arguments.config.as_deref())?;
     let mut checks = preflight::run(&super::session::requirements(&config));
     if preflight::first_failure(&checks).is_none() {
-        checks.push(preflight::attach(&super::session::probes(&config, false)));
-        if config.capture.http {
-            checks.extend(preflight::tls_scope(config.capture.tls));
-        }
+        checks.extend(preflight::attach(&super::session::probes(&config, false)));
     }
     if config.capture.http && config.capture.tls != TlsChoice::Off {
         checks.extend(preflight::tls_libraries());

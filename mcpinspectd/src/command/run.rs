@@ -3,6 +3,7 @@
 use mcpinspectd::model::Timestamp;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -98,23 +99,29 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     signal_hook::flag::register(SIGHUP, Arc::clone(&reopen)).context("cannot handle SIGHUP")?;
 
     let suppressions = folder.join(suppression::FILE);
-    let rules = Rules::load(Some(suppressions.clone()));
     let tags = Arc::new(RwLock::new(config.tags()));
     let bell = Bell::default();
     let (control, requests) = control::channel(bell.clone());
 
     let diagnostics = arguments.log.as_deref() == Some("trace");
-    let mut source = session::start(
-        &config,
-        Arc::clone(&tags),
-        names,
-        session::Usage {
-            memory: session_memory(),
-            ..session::Usage::default()
-        },
-        diagnostics,
-        bell.clone(),
-    )?;
+    // The rules are read while the kernel examines the probes. The thread that does it has ended before any other
+    // is started that stays.
+    let (mut source, rules) = std::thread::scope(|scope| {
+        let rules = scope.spawn(|| Rules::load(Some(suppressions.clone())));
+        let source = session::start(
+            &config,
+            Arc::clone(&tags),
+            names,
+            session::Usage {
+                memory: session_memory(),
+                ..session::Usage::default()
+            },
+            diagnostics,
+            bell.clone(),
+        );
+        let rules = rules.join().unwrap_or_else(|panic| resume_unwind(panic));
+        source.map(|source| (source, rules))
+    })?;
     session::wake_on_signals(&[SIGINT, SIGTERM, SIGHUP], bell)?;
     // Threads start here: what they may do was settled before.
     let runtime = tokio::runtime::Builder::new_multi_thread()

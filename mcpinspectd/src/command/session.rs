@@ -148,7 +148,7 @@ pub fn start(
     };
     let mut left = Ok(CapabilitySet::empty());
     let source = KernelSource::start(&options, |probes| {
-        // No other thread has been started yet, but for the one that attaches probes to TLS libraries: each
+        // No other thread has been started yet that stays, but for the one that attaches probes to TLS libraries: each
         // will have as little as this one.
         left = privileges::drop_unneeded();
         KernelEnvironment::new(probes, Box::new(policy), Box::new(identity))

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::check::Check;
+use super::tls;
 use crate::capture::{Hook, KERNEL_BTF, Layout, Options, Probes, probes_missing, release_numbers};
 
 /// The first kernel with everything that the probes use; loops with a callback (`bpf_loop`) came last.
@@ -136,21 +137,32 @@ pub fn probes() -> Check {
 }
 
 /// Loads and attaches the probes, and detaches them again.
-pub fn attach(options: &Options) -> Check {
-    const NAME: &str = "hook";
+pub fn attach(options: &Options) -> Vec<Check> {
     match Probes::load(options) {
-        Ok((probes, _ring)) => match probes.hook() {
-            hook @ Hook::RawTracepoint => Check::warning(
-                NAME,
-                hook.as_str(),
-                "servers that are already running are not found; that takes a kernel with BTF of its own",
-            ),
-            hook => match hook.warning() {
-                Some(warning) => Check::warning(NAME, hook.as_str(), warning),
-                None => Check::ok(NAME, hook.as_str()),
-            },
+        Ok((mut probes, _ring)) => {
+            let mut checks = vec![hook(&probes)];
+            if options.connections {
+                checks.extend(tls::scope(options.tls, &mut probes));
+            }
+            checks
+        }
+        Err(error) => vec![Check::failed(HOOK, error.to_string(), error.advice())],
+    }
+}
+
+const HOOK: &str = "hook";
+
+fn hook(probes: &Probes) -> Check {
+    match probes.hook() {
+        hook @ Hook::RawTracepoint => Check::warning(
+            HOOK,
+            hook.as_str(),
+            "servers that are already running are not found; that takes a kernel with BTF of its own",
+        ),
+        hook => match hook.warning() {
+            Some(warning) => Check::warning(HOOK, hook.as_str(), warning),
+            None => Check::ok(HOOK, hook.as_str()),
         },
-        Err(error) => Check::failed(NAME, error.to_string(), error.advice()),
     }
 }
 

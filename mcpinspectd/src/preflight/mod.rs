@@ -12,7 +12,7 @@ mod tls;
 
 use std::path::{Path, PathBuf};
 
-use crate::capture::{Options, TlsChoice};
+use crate::capture::Options;
 
 pub use check::{Check, Outcome};
 
@@ -43,15 +43,10 @@ pub fn run(requirements: &Requirements) -> Vec<Check> {
     ]
 }
 
-/// Loads and attaches the probes for a moment. This proves what the other checks only suggest; run it
-/// when none of them has failed.
-pub fn attach(options: &Options) -> Check {
+/// Loads and attaches the probes for a moment, those for TLS too where the configuration wants it looked into. This
+/// proves what the other checks only suggest; run it when none of them has failed.
+pub fn attach(options: &Options) -> Vec<Check> {
     kernel::attach(options)
-}
-
-/// Whether TLS can be looked into as the configuration says. To be asked where probes can be loaded.
-pub fn tls_scope(choice: TlsChoice) -> Option<Check> {
-    tls::scope(choice)
 }
 
 /// The TLS libraries of this machine. What is not looked into keeps nothing from running.

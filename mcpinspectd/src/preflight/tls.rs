@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::check::Check;
 use crate::capture::{
-    OtherTls, TlsChoice, are_return_probes_harmless, has_probes_by_process, other_tls,
+    OtherTls, Probes, TlsChoice, are_return_probes_harmless, has_probes_by_process, other_tls,
     tls_functions, tls_places,
 };
 use crate::model::Pid;
@@ -19,26 +19,32 @@ const PATH_MAX: usize = 200;
 const ADVICE: &str =
     "what it encrypts is not seen; `mcpinspect guard --listen` can stand before a server";
 
-/// Where TLS is looked into.
-pub fn scope(choice: TlsChoice) -> Option<Check> {
+/// Where TLS is looked into. Loads the probes for it.
+pub fn scope(choice: TlsChoice, probes: &mut Probes) -> Option<Check> {
     const NAME: &str = "TLS";
-    match choice {
-        TlsChoice::Off => None,
-        _ if !are_return_probes_harmless() => Some(Check::warning(
+    if choice == TlsChoice::Off {
+        return None;
+    }
+    if !are_return_probes_harmless() {
+        return Some(Check::warning(
             NAME,
             "this kernel can end processes that filter their system calls where they meet return probes: TLS is left alone",
             "use Linux 6.14 or newer, or an update of this kernel that lets `uretprobe` pass filters",
-        )),
-        TlsChoice::Machine => Some(Check::ok(NAME, "looked into in every process")),
-        TlsChoice::Processes if has_probes_by_process() => {
-            Some(Check::ok(NAME, "looked into process by process"))
-        }
-        TlsChoice::Processes => Some(Check::warning(
+        ));
+    }
+    if choice == TlsChoice::Processes && !has_probes_by_process() {
+        return Some(Check::warning(
             NAME,
             "this kernel cannot attach probes to a library for one process: TLS is left alone",
             "use Linux 6.10 or newer, or set `tls = \"machine\"` in the configuration's [capture] section",
-        )),
+        ));
     }
+    let (loader, choice) = probes.tls()?;
+    Some(match loader.load() {
+        Err(error) => Check::warning(NAME, error.to_string(), error.advice()),
+        Ok(_) if choice == TlsChoice::Machine => Check::ok(NAME, "looked into in every process"),
+        Ok(_) => Check::ok(NAME, "looked into process by process"),
+    })
 }
 
 /// A library, and a process that has mapped it.

@@ -6,8 +6,8 @@ use mcpinspect_common::{
 };
 
 use super::address::{Pair, Side};
+use super::link::Link;
 use super::session::index;
-use super::sessions::Link;
 use crate::discover::environment::SoughtSocket;
 use crate::http::{self, Event, Limits};
 use crate::model::Direction;

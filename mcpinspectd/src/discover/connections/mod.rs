@@ -15,6 +15,7 @@
 //! - `address`: the two addresses of a connection, by which its ends find each other
 //! - `table`: the connections that are known
 //! - `connection`: one of them, from bytes to what they mean
+//! - `link`: what joins it to sessions
 //! - `sessions`: sessions by their names, and their messages in order
 //! - `session`: one of them
 //! - `announcing`: what is said of its parties
@@ -23,6 +24,7 @@ mod address;
 mod announcing;
 mod connection;
 mod context;
+mod link;
 mod session;
 mod sessions;
 mod table;

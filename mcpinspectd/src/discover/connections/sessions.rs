@@ -5,11 +5,12 @@
 //! there, as since 2026-07-28, what a client says to one address is one session, from `initialize` to
 //! `initialize`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 
-use super::address::{Pair, Side};
+use super::address::Side;
 use super::announcing::{announce, note_parties, pass_on};
 use super::context::Context;
+use super::link::{Joined, Link};
 use super::session::{Caller, Name, Number, Pending, Session, Stage, What};
 use crate::http::{Event, Exchange, Left, Loss, Method, Target, TargetKey};
 use crate::mcp::{Message, Payload, parse};
@@ -21,65 +22,6 @@ const IDLE: u64 = 600_000_000_000;
 const IDLE_STATELESS: u64 = 60_000_000_000;
 /// Exchanges under way that are remembered of one connection.
 const EXCHANGES_MAX: usize = 1024;
-
-/// What joins a connection to sessions.
-#[derive(Debug)]
-pub struct Link {
-    pub pair: Pair,
-    /// The processes at its ends, as far as they are on this machine.
-    pub parties: [Option<u32>; 2],
-    /// The user who is charged for it.
-    pub owner: u32,
-    /// Whether it is encrypted on its way.
-    pub is_tls: bool,
-    /// Whether there was MCP in it.
-    pub is_mcp: bool,
-    /// Why no more comes of it.
-    pub left: Option<Left>,
-    exchanges: BTreeMap<Exchange, Joined>,
-    /// The sessions that it carries, and the one that it carried last.
-    sessions: BTreeSet<Number>,
-    last: Option<Number>,
-}
-
-/// An exchange, joined to a session.
-#[derive(Debug)]
-struct Joined {
-    session: Option<Number>,
-    method: Method,
-    target: Target,
-    /// The session that the answer names, until there is one.
-    named: Option<TargetKey>,
-    /// The server named an address for messages on it.
-    is_stream: bool,
-}
-
-impl Link {
-    /// What joins a connection of which nothing is known.
-    pub fn new(pair: Pair) -> Self {
-        Self {
-            pair,
-            parties: [None; 2],
-            owner: 0,
-            is_tls: false,
-            is_mcp: false,
-            left: None,
-            exchanges: BTreeMap::new(),
-            sessions: BTreeSet::new(),
-            last: None,
-        }
-    }
-
-    fn caller(&self) -> Caller {
-        match self.parties[Side::Client.index()] {
-            Some(pid) => Caller::Process(pid),
-            None => {
-                let (ip, network) = self.pair.client.host();
-                Caller::Host(ip, network)
-            }
-        }
-    }
-}
 
 /// All sessions over HTTP.
 pub struct Sessions {

@@ -7,6 +7,7 @@ use mcpinspect_common::{ConnectionReport, End, EndpointKey, LeftAlone, NO_REQUES
 use super::address::{Pair, Side};
 use super::connection::{Connection, Socket};
 use super::context::Context;
+use super::link::Link;
 use super::sessions::Sessions;
 use crate::capture::Origin;
 use crate::http::{Event, Left};
@@ -291,7 +292,7 @@ impl Connections {
         number: ConnectionNumber,
         now: u64,
         context: &mut Context<'_>,
-        act: impl FnOnce(&mut Connection, &mut dyn FnMut(&mut super::sessions::Link, Event<'_>)),
+        act: impl FnOnce(&mut Connection, &mut dyn FnMut(&mut Link, Event<'_>)),
     ) {
         let Some(connection) = self.by_number.get_mut(&number) else {
             return;
