@@ -13,9 +13,11 @@
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`).
 
-use core::{ffi::c_void, mem::MaybeUninit};
+use core::ffi::c_void;
 
-use aya_ebpf::{bindings::BPF_NOEXIST, helpers::generated::bpf_loop};
+use aya_ebpf::{
+    bindings::BPF_NOEXIST, helpers::generated::bpf_loop, macros::map, maps::PerCpuArray,
+};
 use mcpinspect_common::{
     End, EndpointCounters, EndpointKey, EndpointKind, EndpointReport, EndpointWatch, REGISTERING,
     Stat,
@@ -39,15 +41,26 @@ const QUEUE_LENGTH: u32 = 4096;
 /// How often the unread bytes are summed up while calls return in between.
 const ATTEMPTS: u32 = 16;
 
+/// Which program registers endpoints. One may interrupt the other.
+#[derive(Clone, Copy)]
+pub enum Registrar {
+    Exec = 0,
+    Iterator = 1,
+}
+
+/// Counters to insert: on the stack, there is no room for them. By [`Registrar`].
+#[map]
+static NEW_COUNTERS: PerCpuArray<EndpointCounters> = PerCpuArray::with_max_entries(2, 0);
+
 /// Registers the endpoint behind `file`, if it can carry MCP. Returns the report for user space.
 #[inline(always)]
-pub fn register(file: u64, fd: u32) -> EndpointReport {
+pub fn register(file: u64, fd: u32, registrar: Registrar) -> EndpointReport {
     let mut report = EndpointReport::default();
     let Some((key, inode)) = descriptor::endpoint(file) else {
         return report;
     };
     if key.kind == EndpointKind::Pipe as u32 {
-        let inserted = insert(key, inode, 0);
+        let inserted = insert(key, inode, 0, registrar);
         report.fresh = inserted.whole as u32;
         if inserted.counters {
             count_unread(key, key, inode);
@@ -58,8 +71,8 @@ pub fn register(file: u64, fd: u32) -> EndpointReport {
         };
         let peer_key = descriptor::key(pair.peer_inode, EndpointKind::UnixSocket);
         report.peer_ino = peer_key.ino;
-        let inserted = insert(key, inode, peer_key.ino);
-        let peer_inserted = insert(peer_key, pair.peer_inode, key.ino);
+        let inserted = insert(key, inode, peer_key.ino, registrar);
+        let peer_inserted = insert(peer_key, pair.peer_inode, key.ino, registrar);
         report.fresh = inserted.whole as u32;
         // What is unread at one socket was written at the other.
         if inserted.counters {
@@ -84,15 +97,23 @@ struct Inserted {
 
 /// Inserts an endpoint that is not known yet.
 #[inline(always)]
-fn insert(key: EndpointKey, inode: u64, peer_ino: u64) -> Inserted {
-    let mut counters = zeroed_counters();
-    counters.inode = inode;
-    counters.peer_ino = peer_ino;
-    counters.position[End::Writer as usize] = REGISTERING;
+fn insert(key: EndpointKey, inode: u64, peer_ino: u64, registrar: Registrar) -> Inserted {
+    let Some(new) = NEW_COUNTERS.get_ptr_mut(registrar as u32) else {
+        return Inserted {
+            counters: false,
+            whole: false,
+        };
+    };
+    // SAFETY: this CPU's entry, which no other program uses meanwhile.
+    let new = unsafe {
+        zero(new);
+        (*new).inode = inode;
+        (*new).peer_ino = peer_ino;
+        (*new).position[End::Writer as usize] = REGISTERING;
+        &*new
+    };
     // Counters first: a call that finds the watch must find them too.
-    let counters = COUNTERS
-        .insert(key, counters, u64::from(BPF_NOEXIST))
-        .is_ok();
+    let counters = COUNTERS.insert(key, new, u64::from(BPF_NOEXIST)).is_ok();
     if !counters && let Some(known) = COUNTERS.get_ptr_mut(key) {
         // A named pipe that was closed everywhere and opened again may have another place in memory.
         // SAFETY: an aligned word of a map entry.
@@ -187,17 +208,6 @@ fn unread(registration: &Registration) -> u64 {
         pipe_unread(registration.object)
     } else {
         queue_unread(registration.object)
-    }
-}
-
-/// Counters at zero.
-#[inline(always)]
-fn zeroed_counters() -> EndpointCounters {
-    let mut counters = MaybeUninit::<EndpointCounters>::uninit();
-    // SAFETY: a place for the value; zero is a valid value of every field.
-    unsafe {
-        zero(counters.as_mut_ptr());
-        counters.assume_init()
     }
 }
 

@@ -11,7 +11,12 @@
 use mcpinspect_common::{EndpointReport, RecordKind};
 
 use crate::{
-    connection, descriptor, emit, endpoint, kernel::probe, maps::CANDIDATES, offsets::*, tracked,
+    connection, descriptor, emit,
+    endpoint::{self, Registrar},
+    kernel::probe,
+    maps::CANDIDATES,
+    offsets::*,
+    tracked,
 };
 
 /// `struct bpf_iter__task_file`.
@@ -52,7 +57,7 @@ pub fn on_descriptor(context: *const DescriptorContext) {
         return;
     }
     tracked::mark(id);
-    let report: EndpointReport = endpoint::register(file, fd);
+    let report: EndpointReport = endpoint::register(file, fd, Registrar::Iterator);
     if report.fresh == 1 {
         let mut header = emit::header(RecordKind::Registered, 0, key, 0);
         header.tgid = id;

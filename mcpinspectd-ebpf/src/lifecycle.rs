@@ -19,7 +19,8 @@ use aya_log_ebpf::debug;
 use mcpinspect_common::{EndpointKey, EndpointReport, RecordKind};
 
 use crate::{
-    connection, descriptor, emit, endpoint,
+    connection, descriptor, emit,
+    endpoint::{self, Registrar},
     kernel::{Access as _, Probed, probe},
     offsets::*,
     program::{self, Program},
@@ -57,14 +58,16 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64, binprm: u64) {
     }
     connection::on_exec(task, tgid(task));
     tls_library::executed(task);
-    let mut stdio = Stdio {
+    let mut start = Start {
+        task,
+        binprm,
         files: [
             descriptor::file::<Probed>(task, 0),
             descriptor::file::<Probed>(task, 1),
         ],
         reports: [EndpointReport::default(); 2],
     };
-    let [input, output] = stdio.files;
+    let [input, output] = start.files;
     if descriptor::endpoint(input).is_none() && descriptor::endpoint(output).is_none() {
         return;
     }
@@ -81,11 +84,11 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64, binprm: u64) {
     }
     // The loop is for the verifier: of two calls in a row, older kernels explore every combination
     // of paths.
-    // SAFETY: `register_step` has the signature of a loop callback, and `stdio` outlives the loop.
+    // SAFETY: `register_step` has the signature of a loop callback, and `start` outlives the loop.
     unsafe {
-        bpf_loop(2, register_step as *mut c_void, (&raw mut stdio).cast(), 0);
+        bpf_loop(2, register_step as *mut c_void, (&raw mut start).cast(), 0);
     }
-    let [input, output] = stdio.reports;
+    let [input, output] = start.reports;
     if input.key.ino == 0 && output.key.ino == 0 {
         return;
     }
@@ -96,34 +99,47 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64, binprm: u64) {
         input.key.ino,
         output.key.ino,
     );
-    let mut header = emit::header(RecordKind::Exec, 0, EndpointKey::default(), 0);
-    // The lower half is the user, the upper half the group.
-    header.aux = bpf_get_current_uid_gid() & 0xffff_ffff;
-    let program = Program {
-        task,
-        binprm,
-        stdio: [input, output],
-    };
-    program::ship(header, program);
+    // A loop for the stack: what a callback needs is free again when it returns.
+    // SAFETY: `ship_step` has the signature of a loop callback, and `start` outlives the loop.
+    unsafe {
+        bpf_loop(1, ship_step as *mut c_void, (&raw mut start).cast(), 0);
+    }
 }
 
-/// Standard input and output of a program, and the reports on them.
+/// The start of a program, and the reports on its standard input and output.
 #[repr(C)]
-struct Stdio {
+struct Start {
+    task: u64,
+    binprm: u64,
     files: [u64; 2],
     reports: [EndpointReport; 2],
 }
 
 unsafe extern "C" fn register_step(index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context that `on_exec` passes to the loop.
-    let stdio = unsafe { &mut *context.cast::<Stdio>() };
+    let start = unsafe { &mut *context.cast::<Start>() };
     // Constant indices: older verifiers cannot bound a variable one.
     if index == 0 {
-        stdio.reports[0] = endpoint::register(stdio.files[0], 0);
+        start.reports[0] = endpoint::register(start.files[0], 0, Registrar::Exec);
     } else {
-        stdio.reports[1] = endpoint::register(stdio.files[1], 1);
+        start.reports[1] = endpoint::register(start.files[1], 1, Registrar::Exec);
     }
     0
+}
+
+unsafe extern "C" fn ship_step(_index: u32, context: *mut c_void) -> i64 {
+    // SAFETY: the context that `on_exec` passes to the loop.
+    let start = unsafe { &*context.cast::<Start>() };
+    let mut header = emit::header(RecordKind::Exec, 0, EndpointKey::default(), 0);
+    // The lower half is the user, the upper half the group.
+    header.aux = bpf_get_current_uid_gid() & 0xffff_ffff;
+    let program = Program {
+        task: start.task,
+        binprm: start.binprm,
+        stdio: start.reports,
+    };
+    program::ship(header, program);
+    1
 }
 
 /// Reports the end of a tracked process when its last thread exits.

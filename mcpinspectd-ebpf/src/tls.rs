@@ -254,15 +254,14 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
         } else {
             known.last.wrapping_mul(since)
         },
-        end: end as u64,
         buffer,
         total,
         before,
-        object: object as u64,
-        requests: u64::from(requests),
-        is_first: u64::from(state == NEW),
         ino,
         inode,
+        end: end as u32,
+        requests,
+        is_first: u32::from(state == NEW),
         is_registered,
     };
     // A loop for the verifier: it checks the callback once, and what follows for whatever it finds.
@@ -313,18 +312,17 @@ struct Look {
     address: u64,
     /// A greeting that is older leaves something unseen.
     since: u64,
-    end: u64,
     buffer: u64,
     total: u64,
     /// By [`End`]: bytes that crossed it before.
     before: [u64; 2],
-    object: u64,
-    requests: u64,
-    is_first: u64,
     ino: u64,
     /// Of Go's alone.
     inode: u64,
-    is_registered: u64,
+    end: u32,
+    requests: u32,
+    is_first: u32,
+    is_registered: u32,
 }
 
 unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_void) -> i64 {
@@ -352,12 +350,12 @@ unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_v
     let is_post = first_bytes::is_post(word, look.total);
     let is_request = is_post || first_bytes::is_request(word, look.total);
     let requests_at = if is_request {
-        look.end as u32
+        look.end
     } else if look.is_first != 0
         && (first_bytes::is_response(word, look.total)
             || (IS_GO && first_bytes::is_settings(word, look.total)))
     {
-        1 - (look.end as u32 & 1)
+        1 - (look.end & 1)
     } else {
         set_state(object, LEFT);
         return 1;
@@ -403,7 +401,7 @@ unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_v
         position: look.before,
         end: look.end as u8,
         requests_at,
-        requests: look.requests as u32,
+        requests: look.requests,
         // What the requests of HTTP/2 are for is not seen here, and a large one may follow at once. For other
         // libraries, this would be more than the verifier takes.
         is_post: is_post || (IS_GO && look.is_first != 0),

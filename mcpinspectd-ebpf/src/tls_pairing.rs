@@ -307,9 +307,14 @@ unsafe extern "C" fn word_step(_index: u32, context: *mut c_void) -> i64 {
             tgid: search.tgid,
             end: search.end,
         };
-        // SAFETY: entries are replaced whole, and stay allocated while the program runs.
-        if let Some(socket) = unsafe { TLS_GREETINGS.get(key) } {
-            search.socket = *socket;
+        if let Some(socket) = TLS_GREETINGS.get_ptr(key) {
+            // Word by word: what may overlap would be copied by a function, for which there is no stack left.
+            // SAFETY: aligned words of an entry that stays allocated while the program runs.
+            unsafe {
+                search.socket.ino = (&raw const (*socket).ino).read_volatile();
+                search.socket.inode = (&raw const (*socket).inode).read_volatile();
+                search.socket.greeted = (&raw const (*socket).greeted).read_volatile();
+            }
             search.random = random;
             return 1;
         }

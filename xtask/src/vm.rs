@@ -111,7 +111,8 @@ pub fn run(options: &Options) -> Result<()> {
     let archive = Archive::new(&place)?;
     let suite = test::end_to_end()?;
     let daemon = shell::target().join("debug/mcpinspectd");
-    let mut table = String::from("| kernel | hook | check | tests |\n|---|---|---|---|\n");
+    let mut table =
+        String::from("| kernel | hook | check | TLS | tests |\n|---|---|---|---|---|\n");
     for kernel in chosen {
         let image = archive.unpacked(kernel)?;
         for hook in &options.hooks {
@@ -121,14 +122,18 @@ pub fn run(options: &Options) -> Result<()> {
             let script = place.join("guest.sh");
             std::fs::write(&script, script_for(&daemon, &suite, hook, &options.tests))?;
             let said = boot(&virtme, &image, &script, &log)?;
-            let (check, tests) = verdict(&said);
+            let Verdict { check, tls, tests } = verdict(&said);
             say(&format!(
                 "{}, {hook}: {tests} ({} s, log in {})",
                 image.version,
                 begun.elapsed().as_secs(),
                 log.display()
             ));
-            writeln!(table, "| {} | {hook} | {check} | {tests} |", image.version)?;
+            writeln!(
+                table,
+                "| {} | {hook} | {check} | {tls} | {tests} |",
+                image.version
+            )?;
         }
     }
     println!("\n{table}");
@@ -292,9 +297,11 @@ fn script_for(daemon: &Path, suite: &test::Suite, hook: &str, tests: &[String]) 
         "mount -t debugfs none /sys/kernel/debug 2>/dev/null
 mount -t tracefs none /sys/kernel/tracing 2>/dev/null
 printf '[capture]\\nhook = \"{hook}\"\\n' > /tmp/config.toml
+printf '[capture]\\ntls = \"machine\"\\n' > /tmp/tls.toml
 export MCPINSPECT_CONFIG=/tmp/config.toml RUST_LIB_BACKTRACE=0 RUST_BACKTRACE=0
 if '{daemon}' check --config /tmp/config.toml; then
     echo check: ok
+    '{daemon}' check --config /tmp/tls.toml | sed -n 's/^ *[a-zA-Z]*  TLS   */tls: /p'
     cd '{folder}' && '{program}' --test-threads=1 {tests}
 else
     echo check: failed
@@ -312,7 +319,12 @@ fn boot(virtme: &Path, image: &Image, script: &Path, log: &Path) -> Result<Strin
     File::create(log).with_context(|| format!("writing {}", log.display()))?;
     // Append: two streams write to this file.
     let output = File::options().append(true).open(log)?;
+    // It finds its other programs there.
+    let beside = virtme.parent().map(Path::to_owned);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(beside.into_iter().chain(std::env::split_paths(&path)))?;
     let mut machine = Command::new(virtme)
+        .env("PATH", path)
         // Emulate: nested virtualisation is missing on some machines, and hangs on others.
         .args(["--disable-kvm", "--disable-microvm", "--force-9p"])
         .args(["--cpus", "2", "--memory", "3G"])
@@ -354,8 +366,17 @@ fn boot(virtme: &Path, image: &Image, script: &Path, log: &Path) -> Result<Strin
     Ok(said)
 }
 
-/// The results of the check and the tests.
-fn verdict(said: &str) -> (String, String) {
+/// What a machine said.
+struct Verdict {
+    /// Whether the daemon can run there.
+    check: String,
+    /// Whether the probes for TLS can be loaded.
+    tls: String,
+    tests: String,
+}
+
+/// The results of the checks and the tests.
+fn verdict(said: &str) -> Verdict {
     let check = if said.contains("check: ok") {
         "ok".to_owned()
     } else {
@@ -374,7 +395,12 @@ fn verdict(said: &str) -> (String, String) {
             let (passed, failed) = (test::count(result, "passed"), test::count(result, "failed"));
             format!("{passed} passed, {failed} failed")
         });
-    (check, tests)
+    let tls = said.lines().find_map(|line| line.strip_prefix("tls: "));
+    Verdict {
+        check,
+        tls: tls.unwrap_or("not checked").to_owned(),
+        tests,
+    }
 }
 
 #[cfg(test)]
@@ -391,8 +417,11 @@ mod tests {
     #[test]
     fn a_machines_words_are_understood() {
         let said = "FAIL  kernel version   5.10 is too old\ncheck: failed\ntest result: FAILED. 3 passed; 31 failed; 0 ignored; 0 measured\n";
-        let (check, tests) = verdict(said);
-        assert_eq!(check, "kernel version 5.10 is too old");
-        assert_eq!(tests, "3 passed, 31 failed");
+        let said = verdict(said);
+        assert_eq!(said.check, "kernel version 5.10 is too old");
+        assert_eq!(said.tls, "not checked");
+        assert_eq!(said.tests, "3 passed, 31 failed");
+        let said = verdict("check: ok\ntls: looked into in every process\n");
+        assert_eq!(said.tls, "looked into in every process");
     }
 }

@@ -45,6 +45,9 @@ mod record;
 mod return_probes;
 #[cfg(feature = "kernel")]
 mod ring;
+#[cfg(all(test, feature = "kernel"))]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod stack_depth;
 #[cfg(feature = "kernel")]
 mod survey;
 #[cfg(feature = "kernel")]

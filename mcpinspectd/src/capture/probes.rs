@@ -43,7 +43,8 @@ const ITERATOR: &str = "descriptors";
 /// The iterator over all threads.
 const SURVEY: &str = "survey_tasks";
 
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes.o"));
+pub(super) static OBJECT: &[u8] =
+    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes.o"));
 
 /// What the loader needs to know.
 #[derive(Clone, Debug)]
