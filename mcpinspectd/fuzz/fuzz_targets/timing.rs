@@ -260,6 +260,9 @@ impl Environment for Machine {
     fn start_time(&self, _pid: u32) -> Option<u64> {
         None
     }
+    fn greeted(&self, _greeting: u64, _end: End) -> Option<u32> {
+        None
+    }
     fn seek_owner(&mut self, _socket: SoughtSocket) {}
     fn owners(&mut self) -> Vec<(u64, Option<u32>)> {
         Vec::new()
