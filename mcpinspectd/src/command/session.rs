@@ -90,7 +90,7 @@ pub struct Usage {
 }
 
 /// Loads the probes, gives up the privileges for that, and finds what runs already. Servers keep the
-/// names in `names`; `tags` may be replaced, and then hold for whatever starts next. `bell` is
+/// names in `names`; `tags` may be replaced, and then hold for programs that start later. `bell` is
 /// the one that ends the source's waits. To be called before any thread is started.
 pub fn start(
     config: &Config,

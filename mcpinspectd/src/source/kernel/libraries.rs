@@ -34,7 +34,7 @@ const ATTACHED_MAX: usize = 32;
 const SWEEP: Duration = Duration::from_secs(2);
 /// How often files are given up that nobody can map any more.
 const CLEANING: Duration = Duration::from_secs(60);
-/// How long somebody waits at most who wants all processes to have been looked at.
+/// How long [`Libraries::wait`] waits at most.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What is asked of the thread.
