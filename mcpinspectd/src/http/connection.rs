@@ -4,7 +4,7 @@ use super::event::Event;
 use super::exchange::Exchanges;
 use super::limits::Limits;
 use super::one::{self, Waiting};
-use super::part::{Left, PREFACE_HEAD, Part, Role};
+use super::part::{Left, PREFACE, PREFACE_HEAD, Part, Role};
 use super::sniff::{self, Guess};
 use super::two;
 use crate::model::Direction;
@@ -214,7 +214,9 @@ impl Connection {
         start.extend_from_slice(taken);
         let side = &mut self.sides[index(direction)];
         let guess = sniff::guess(&start, role, side.is_joined);
-        side.reader = match (guess, side.is_joined) {
+        // What begins like that has not been under way before, whatever the other direction looked like.
+        let is_joined = side.is_joined && !start.starts_with(PREFACE);
+        side.reader = match (guess, is_joined) {
             (Guess::Undecided, _) => {
                 side.reader = Reader::Undecided(start);
                 return;

@@ -125,7 +125,7 @@ impl Connections {
         let number = self.next;
         self.next += 1;
         // A request begins something, whatever went by before.
-        let joined = report.requests_at != end as u32;
+        let joined = report.requests_at != end as u32 && report.position != [0; 2];
         let connection = Connection::new(pair, socket, joined, self.max_message, origin.time);
         self.by_number.insert(number, connection);
         self.by_socket.insert(key, (number, side));

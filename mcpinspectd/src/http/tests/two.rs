@@ -164,6 +164,25 @@ fn a_connection_joined_midway_says_what_it_knows() {
     assert!(text.contains(LIST) && text.contains(TOOLS), "{text}");
 }
 
+/// A server of HTTP/2 may send its settings before it has read anything, which looks like the middle of something.
+#[test]
+fn a_connection_on_which_the_server_speaks_first_is_read_from_its_beginning() {
+    let mut turns = h2_session();
+    turns.swap(0, 1);
+    let mut connection = Connection::joined(Limits::default());
+    let mut log = Log::default();
+    let mut positions = [0; 2];
+    for (direction, bytes) in &turns {
+        let position = &mut positions[usize::from(*direction == ServerToClient)];
+        connection.push(*direction, *position, bytes, &mut |event| log.take(&event));
+        *position += bytes.len() as u64;
+    }
+    let text = log.lines.join("\n");
+    for said in [INITIALIZE, HELLO, LIST, TOOLS, PROGRESS] {
+        assert!(text.contains(said), "no {said} in {text}");
+    }
+}
+
 #[test]
 fn an_upgrade_goes_on_with_the_same_exchange() {
     let (mut client, mut server) = (Peer::new(), Peer::new());
