@@ -37,7 +37,7 @@ use mcpinspect_common::{
 use crate::{
     arguments::Arguments,
     blind_spot, descriptor, emit, endpoint,
-    first_bytes::{first_word, is_page, is_page_request, is_post, is_request, is_response},
+    first_bytes::{self, first_word, is_page_request, is_post, is_request, is_response},
     http_head::{self, Piece},
     kernel::{self, Access, Probed, probe, user},
     ledger,
@@ -154,19 +154,10 @@ pub fn watched<A: Access>(
     let inode = descriptor::socket_inode(descriptor::file::<A>(A::current_task(), fd))?;
     let ino: u64 = probe(inode, OFF_INODE_INO.load());
     let key = descriptor::connection_key(ino);
-    let mut requests = 0;
-    let mut is_known = false;
     if let Some(left) = LEFT_ALONE.get_ptr_mut(ino) {
-        if total == 0 {
+        if !is_for(left, end as u32) {
             return None;
         }
-        requests = next_request(
-            left,
-            end,
-            first_piece(buffers, total),
-            http_head::may_ask_for_events,
-        )?;
-        is_known = true;
     } else if let Some(is_counted) = watch::is_counted(key) {
         return is_counted.then_some(key);
     }
@@ -174,27 +165,32 @@ pub fn watched<A: Access>(
     if total == 0 || buffers.shape == Shape::Messages {
         return None;
     }
-    let piece = first_piece(buffers, total);
-    let word = first_word(piece);
-    let is_page = !is_known && is_page(word, piece);
-    let mut look = Look {
-        inode,
-        ino,
-        word,
-        address: piece.address,
-        length: piece.length,
-        total,
-        end: end as u64,
-        requests: u64::from(requests),
-        is_page: u64::from(is_page),
-        is_registered: 0,
-    };
-    // A loop for the verifier: it checks the callback once.
-    // SAFETY: `look_step` has the signature of a loop callback, and `look` outlives the loop.
+    let look = LOOK.get_ptr_mut(0)?;
+    // SAFETY: this CPU's slot; no other program uses it meanwhile.
     unsafe {
-        bpf_loop(1, look_step as *mut c_void, (&raw mut look).cast(), 0);
+        (&raw mut (*look).inode).write(inode);
+        (&raw mut (*look).ino).write(ino);
+        (&raw mut (*look).shape).write(buffers.shape as u64);
+        (&raw mut (*look).address).write(buffers.address);
+        (&raw mut (*look).total).write(total);
+        (&raw mut (*look).end).write(end as u64);
+        (&raw mut (*look).is_registered).write(0);
     }
-    (look.is_registered != 0).then_some(key)
+    // SAFETY: `look_step` has the signature of a loop callback and uses no context.
+    unsafe {
+        bpf_loop(1, look_step as *mut c_void, core::ptr::null_mut(), 0);
+    }
+    // SAFETY: as above.
+    let is_registered = unsafe { (&raw const (*look).is_registered).read_volatile() };
+    (is_registered != 0).then_some(key)
+}
+
+/// Whether what crosses `end` may have a connection that was left alone looked at again.
+#[inline(always)]
+fn is_for(left: *const LeftAlone, end: u32) -> bool {
+    // SAFETY: an aligned word of a map entry, which stays allocated while the program runs.
+    let at = unsafe { (&raw const (*left).requests_at).read_volatile() };
+    at == end || at == LOOK_AT_BOTH
 }
 
 /// Counts what crosses a connection that was left alone. Returns the number of the request that it is to be
@@ -202,16 +198,15 @@ pub fn watched<A: Access>(
 #[inline(always)]
 pub fn next_request(
     left: *mut LeftAlone,
-    end: End,
+    end: u32,
     piece: Piece,
     may_ask_for_events: impl FnOnce(Piece) -> bool,
 ) -> Option<u32> {
+    if !is_for(left, end) {
+        return None;
+    }
     // SAFETY: aligned words of a map entry, which stays allocated while the program runs.
     unsafe {
-        let at = (&raw const (*left).requests_at).read_volatile();
-        if at != end as u32 && at != LOOK_AT_BOTH {
-            return None;
-        }
         let word = first_word(piece);
         if !is_post(word, piece.length) {
             if !is_page_request(word, piece.length) {
@@ -251,31 +246,32 @@ pub struct Scratch {
 #[map]
 static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 
-/// A look at a socket.
+/// A look at a socket. It lives in a map because the verifier does not track values through one: what it finds is
+/// checked once, and not for every kind of call.
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct Look {
     inode: u64,
     ino: u64,
-    /// The first bytes of the call's first buffer, as far as there are so many.
-    word: u64,
-    /// Where they are.
+    /// A [`Shape`].
+    shape: u64,
+    /// Where the call's buffers are.
     address: u64,
-    /// How many there are.
-    length: u64,
     /// How many bytes the call moved.
     total: u64,
     end: u64,
-    requests: u64,
-    /// Whether a request crosses it that is none of MCP.
-    is_page: u64,
     is_registered: u64,
 }
 
-unsafe extern "C" fn look_step(_index: u32, context: *mut c_void) -> i64 {
-    // SAFETY: the context that `watched` passes to the loop.
-    let look = unsafe { &mut *context.cast::<Look>() };
-    if look_at(look) {
-        look.is_registered = 1;
+/// The look under way. One slot per CPU is enough, see [`crate::copy`].
+#[map]
+static LOOK: PerCpuArray<Look> = PerCpuArray::with_max_entries(1, 0);
+
+unsafe extern "C" fn look_step(_index: u32, _context: *mut c_void) -> i64 {
+    if let Some(look) = LOOK.get_ptr_mut(0) {
+        // SAFETY: this CPU's slot; no other program uses it meanwhile.
+        let look = unsafe { &mut *look };
+        look.is_registered = u64::from(look_at(look));
     }
     1
 }
@@ -283,6 +279,22 @@ unsafe extern "C" fn look_step(_index: u32, context: *mut c_void) -> i64 {
 /// Registers a connection if its first bytes are HTTP; leaves it alone otherwise.
 #[inline(always)]
 fn look_at(look: &Look) -> bool {
+    let end = look.end as u32 & 1;
+    let piece = first_piece(look.shape, look.address, look.total);
+    let mut requests = 0;
+    let mut is_page = false;
+    let word = if let Some(left) = LEFT_ALONE.get_ptr_mut(look.ino) {
+        let next = next_request(left, end, piece, http_head::may_ask_for_events);
+        let Some(number) = next else {
+            return false;
+        };
+        requests = number;
+        first_word(piece)
+    } else {
+        let word = first_word(piece);
+        is_page = first_bytes::is_page(word, piece);
+        word
+    };
     let socket = look.inode - u64::from(OFF_SOCKET_ALLOC_INODE.load());
     let sock: u64 = probe(socket, OFF_SOCKET_SK.load());
     if sock == 0 {
@@ -296,25 +308,25 @@ fn look_at(look: &Look) -> bool {
         leave(look.ino, NO_REQUESTS, 0);
         return false;
     }
-    if look.is_page != 0 {
-        leave(look.ino, look.end as u32, 0);
+    if is_page {
+        leave(look.ino, end, 0);
         return false;
     }
     let mut position = crossed(sock);
     // What this call moved is counted next. Constant indices: older verifiers cannot bound a variable one.
-    if look.end == End::Reader as u64 {
+    if end == End::Reader as u32 {
         position[0] = position[0].saturating_sub(look.total);
     } else {
         position[1] = position[1].saturating_sub(look.total);
     }
-    let (word, length) = (look.word, look.length);
+    let length = piece.length;
     let is_post = is_post(word, length);
     let requests_at = if is_post || is_request(word, length) {
-        look.end as u32
+        end
     } else if is_response(word, length) {
-        1 - (look.end as u32 & 1)
+        1 - end
     } else {
-        let before = if look.end == End::Reader as u64 {
+        let before = if end == End::Reader as u32 {
             position[0]
         } else {
             position[1]
@@ -325,8 +337,8 @@ fn look_at(look: &Look) -> bool {
                 inode: look.inode,
                 greeted: 0,
             },
-            end: look.end as u32,
-            address: look.address,
+            end,
+            address: piece.address,
             length,
             word,
             before,
@@ -350,9 +362,9 @@ fn look_at(look: &Look) -> bool {
         key: descriptor::connection_key(look.ino),
         inode: look.inode,
         position,
-        end: look.end as u8,
+        end: end as u8,
         requests_at,
-        requests: look.requests as u32,
+        requests,
         is_post,
         greeting: 0,
     };
@@ -572,18 +584,17 @@ fn is_tcp(file: u64) -> bool {
 
 /// The first of a call's buffers, as far as the call used it.
 #[inline(always)]
-fn first_piece(buffers: UserBuffers, total: u64) -> Piece {
-    let vector = match buffers.shape {
-        Shape::Buffer => 0,
-        Shape::Vector => buffers.address,
-        Shape::Message | Shape::Messages => user_buffers::message_vector(buffers.address),
-    };
-    if vector == 0 {
+fn first_piece(shape: u64, address: u64, total: u64) -> Piece {
+    let vector = if shape == Shape::Buffer as u64 {
         return Piece {
-            address: buffers.address,
+            address,
             length: total,
         };
-    }
+    } else if shape == Shape::Vector as u64 {
+        address
+    } else {
+        user_buffers::message_vector(address)
+    };
     let first = user::<IoVec>(vector);
     Piece {
         address: first.map_or(0, |first| first.base),

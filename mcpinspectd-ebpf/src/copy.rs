@@ -26,14 +26,21 @@ use crate::{
 /// More steps than any call needs: 1,024 messages of 1,024 vector elements.
 const STEPS_MAX: u32 = 1 << 21;
 
-/// The state of the machine. It lives in a map because the verifier does not track values through
-/// one: a step looks the same to it whatever came before. One slot per CPU is enough, because the
-/// loader chooses a hook whose programs the kernel does not preempt (`capture::preemption`).
+/// The current call, and the state of the machine. They live in a map because the verifier does not track values
+/// through one: what follows looks the same to it whatever came before, so it is checked once and not for every kind of
+/// call. One slot per CPU is enough, because the loader chooses a hook whose programs the kernel does not preempt
+/// (`capture::preemption`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CopyState {
     key: EndpointKey,
     end: u64,
+    /// Bytes that the call moved.
+    total: u64,
+    /// A [`Shape`].
+    shape: u64,
+    address: u64,
+    count: u64,
     /// Stream position of the next byte.
     position: u64,
     /// Bytes of the current message that are still to be shipped.
@@ -61,80 +68,88 @@ static COPY: PerCpuArray<CopyState> = PerCpuArray::with_max_entries(1, 0);
 /// watch asks for.
 #[inline(always)]
 pub fn transferred(key: EndpointKey, end: End, buffers: UserBuffers, total: u64) {
-    let UserBuffers {
-        shape,
-        address,
-        count,
-    } = buffers;
+    let Some(copy) = COPY.get_ptr_mut(0) else {
+        return;
+    };
+    // SAFETY: this CPU's slot; no other program uses it meanwhile.
+    unsafe {
+        (&raw mut (*copy).key).write(key);
+        (&raw mut (*copy).end).write(end as u64);
+        (&raw mut (*copy).total).write(total);
+        (&raw mut (*copy).shape).write(buffers.shape as u64);
+        (&raw mut (*copy).address).write(buffers.address);
+        (&raw mut (*copy).count).write(buffers.count);
+    }
+    // SAFETY: `begin` has the signature of a loop callback and uses no context.
+    unsafe {
+        bpf_loop(1, begin as *mut c_void, core::ptr::null_mut(), 0);
+    }
+}
+
+/// Accounts for the current call, and ships what is wanted of it.
+unsafe extern "C" fn begin(_index: u32, _context: *mut c_void) -> i64 {
+    const BUFFER: u64 = Shape::Buffer as u64;
+    const VECTOR: u64 = Shape::Vector as u64;
+    const MESSAGE: u64 = Shape::Message as u64;
+    const MESSAGES: u64 = Shape::Messages as u64;
+    let Some(copy) = COPY.get_ptr_mut(0) else {
+        return 1;
+    };
+    // SAFETY: this CPU's slot; no other program uses it meanwhile.
+    let copy = unsafe { &mut *copy };
+    let (key, end) = (&copy.key, copy.end as usize & 1);
     let mut extent = Extent {
         position: 0,
         bytes: 0,
     };
-    if shape == Shape::Buffer {
-        ledger::note_first_byte(&key, end as usize, address);
+    if copy.shape == BUFFER {
+        ledger::note_first_byte(key, end, copy.address);
     }
-    if shape != Shape::Messages {
-        extent = ledger::account(&key, end as usize, total);
-        ledger::note_first_write(&key, end as usize, extent.position, total, false);
+    if copy.shape != MESSAGES {
+        extent = ledger::account(key, end, copy.total);
+        ledger::note_first_write(key, end, extent.position, copy.total, false);
         if extent.bytes == 0 {
-            return;
+            return 1;
         }
     }
-    let droppable = watch::is_compare_only(&key, end);
-    if shape == Shape::Buffer && extent.bytes <= u64::from(PAYLOAD_MAX) {
-        if droppable && emit::reader_is_behind() {
-            return;
+    let droppable = end == End::Writer as usize && watch::is_compare_only(key);
+    if copy.shape == BUFFER && extent.bytes <= u64::from(PAYLOAD_MAX) {
+        if !droppable || !emit::reader_is_behind() {
+            let length = extent.bytes as u32;
+            ship(key, end as u8, extent.position, copy.address, length);
         }
-        ship(
-            &key,
-            end as u8,
-            extent.position,
-            address,
-            extent.bytes as u32,
-        );
-        return;
+        return 1;
     }
-    let Some(copy) = COPY.get_ptr_mut(0) else {
-        return;
-    };
-    let mut state = CopyState {
-        key,
-        end: end as u64,
-        position: extent.position,
-        remaining: extent.bytes,
-        buffer: 0,
-        buffer_left: 0,
-        vector: 0,
-        vectors_left: 0,
-        message: 0,
-        messages_left: 0,
-        first: 0,
-        droppable: u64::from(droppable),
-    };
-    match shape {
-        Shape::Buffer => {
-            state.buffer = address;
-            state.buffer_left = extent.bytes;
+    copy.position = extent.position;
+    copy.remaining = extent.bytes;
+    copy.buffer_left = 0;
+    copy.vectors_left = 0;
+    copy.messages_left = 0;
+    copy.first = 0;
+    copy.droppable = u64::from(droppable);
+    match copy.shape {
+        BUFFER => {
+            copy.buffer = copy.address;
+            copy.buffer_left = extent.bytes;
         }
-        Shape::Vector => {
-            state.vector = address;
-            state.vectors_left = count;
+        VECTOR => {
+            copy.vector = copy.address;
+            copy.vectors_left = copy.count;
         }
-        Shape::Message => {
-            state.vector = user_buffers::message_vector(address);
-            state.vectors_left = user_buffers::message_vector_length(address);
+        MESSAGE => {
+            copy.vector = user_buffers::message_vector(copy.address);
+            copy.vectors_left = user_buffers::message_vector_length(copy.address);
         }
-        Shape::Messages => {
-            state.message = address;
-            state.messages_left = count;
+        _ => {
+            copy.message = copy.address;
+            copy.messages_left = copy.count;
         }
     }
-    // SAFETY: this CPU's slot; no other program uses it meanwhile.
-    unsafe { copy.write(state) };
     // SAFETY: `step` has the signature of a loop callback and uses no context.
     unsafe {
         bpf_loop(STEPS_MAX, step as *mut c_void, core::ptr::null_mut(), 0);
     }
+    1
 }
 
 /// Does one thing. Returns 1 when nothing is left to do.

@@ -72,6 +72,21 @@ pub fn probe<T: Copy + Default>(base: u64, offset: u32) -> T {
     }
 }
 
+/// Has the verifier forget what it knows of a value, which stays as it is. Of two ways that meet with different
+/// constants, the verifier checks all that follows twice; without them, once. What a helper writes, it does not know.
+#[inline(always)]
+pub fn forget<T: Copy>(value: &mut T) {
+    let address = core::ptr::from_mut(value);
+    // SAFETY: the value is copied onto itself, word by word; it stays valid.
+    unsafe {
+        bpf_probe_read_kernel(
+            address.cast(),
+            size_of::<T>() as u32,
+            address.cast_const().cast(),
+        );
+    }
+}
+
 /// Copies a `T` from `base + offset` to `target`; zeroes if the memory is not there.
 ///
 /// # Safety

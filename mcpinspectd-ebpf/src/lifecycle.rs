@@ -14,6 +14,8 @@ use core::ffi::c_void;
 use aya_ebpf::{
     EbpfContext,
     helpers::{bpf_get_current_uid_gid, generated::bpf_loop},
+    macros::map,
+    maps::PerCpuArray,
 };
 use aya_log_ebpf::debug;
 use mcpinspect_common::{EndpointKey, EndpointReport, RecordKind};
@@ -58,16 +60,8 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64, binprm: u64) {
     }
     connection::on_exec(task, tgid(task));
     tls_library::executed(task);
-    let mut start = Start {
-        task,
-        binprm,
-        files: [
-            descriptor::file::<Probed>(task, 0),
-            descriptor::file::<Probed>(task, 1),
-        ],
-        reports: [EndpointReport::default(); 2],
-    };
-    let [input, output] = start.files;
+    let input = descriptor::file::<Probed>(task, 0);
+    let output = descriptor::file::<Probed>(task, 1);
     if descriptor::endpoint(input).is_none() && descriptor::endpoint(output).is_none() {
         return;
     }
@@ -82,32 +76,49 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64, binprm: u64) {
         }
         tracked::mark(id);
     }
+    let Some(start) = START.get_ptr_mut(0) else {
+        return;
+    };
+    // SAFETY: this CPU's slot; no other program uses it meanwhile.
+    unsafe {
+        (&raw mut (*start).task).write(task);
+        (&raw mut (*start).binprm).write(binprm);
+        (&raw mut (*start).files).write([input, output]);
+    }
     // The loop is for the verifier: of two calls in a row, older kernels explore every combination
     // of paths.
-    // SAFETY: `register_step` has the signature of a loop callback, and `start` outlives the loop.
+    // SAFETY: `register_step` has the signature of a loop callback and uses no context.
     unsafe {
-        bpf_loop(2, register_step as *mut c_void, (&raw mut start).cast(), 0);
+        bpf_loop(2, register_step as *mut c_void, core::ptr::null_mut(), 0);
     }
-    let [input, output] = start.reports;
-    if input.key.ino == 0 && output.key.ino == 0 {
+    // SAFETY: as above.
+    let [input, output] = unsafe {
+        [
+            (&raw const (*start).reports[0].key.ino).read_volatile(),
+            (&raw const (*start).reports[1].key.ino).read_volatile(),
+        ]
+    };
+    if input == 0 && output == 0 {
         return;
     }
     debug!(
         context,
         "exec: process {} reads inode {} and writes inode {}",
         tgid(task),
-        input.key.ino,
-        output.key.ino,
+        input,
+        output,
     );
     // A loop for the stack: what a callback needs is free again when it returns.
-    // SAFETY: `ship_step` has the signature of a loop callback, and `start` outlives the loop.
+    // SAFETY: `ship_step` has the signature of a loop callback and uses no context.
     unsafe {
-        bpf_loop(1, ship_step as *mut c_void, (&raw mut start).cast(), 0);
+        bpf_loop(1, ship_step as *mut c_void, core::ptr::null_mut(), 0);
     }
 }
 
-/// The start of a program, and the reports on its standard input and output.
+/// The start of a program, and the reports on its standard input and output. It lives in a map because the verifier
+/// does not track values through one: registering is checked once, whatever came before.
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct Start {
     task: u64,
     binprm: u64,
@@ -115,9 +126,16 @@ struct Start {
     reports: [EndpointReport; 2],
 }
 
-unsafe extern "C" fn register_step(index: u32, context: *mut c_void) -> i64 {
-    // SAFETY: the context that `on_exec` passes to the loop.
-    let start = unsafe { &mut *context.cast::<Start>() };
+/// The start under way. One slot per CPU is enough, see [`crate::copy`].
+#[map]
+static START: PerCpuArray<Start> = PerCpuArray::with_max_entries(1, 0);
+
+unsafe extern "C" fn register_step(index: u32, _context: *mut c_void) -> i64 {
+    let Some(start) = START.get_ptr_mut(0) else {
+        return 1;
+    };
+    // SAFETY: this CPU's slot; no other program uses it meanwhile.
+    let start = unsafe { &mut *start };
     // Constant indices: older verifiers cannot bound a variable one.
     if index == 0 {
         start.reports[0] = endpoint::register(start.files[0], 0, Registrar::Exec);
@@ -127,9 +145,12 @@ unsafe extern "C" fn register_step(index: u32, context: *mut c_void) -> i64 {
     0
 }
 
-unsafe extern "C" fn ship_step(_index: u32, context: *mut c_void) -> i64 {
-    // SAFETY: the context that `on_exec` passes to the loop.
-    let start = unsafe { &*context.cast::<Start>() };
+unsafe extern "C" fn ship_step(_index: u32, _context: *mut c_void) -> i64 {
+    let Some(start) = START.get_ptr_mut(0) else {
+        return 1;
+    };
+    // SAFETY: this CPU's slot; no other program uses it meanwhile.
+    let start = unsafe { &*start };
     let mut header = emit::header(RecordKind::Exec, 0, EndpointKey::default(), 0);
     // The lower half is the user, the upper half the group.
     header.aux = bpf_get_current_uid_gid() & 0xffff_ffff;

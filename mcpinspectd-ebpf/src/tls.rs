@@ -43,7 +43,7 @@ use crate::{
     connection::{self, Found},
     first_bytes,
     http_head::{self, Piece},
-    kernel::user,
+    kernel::{self, user},
     maps::LEFT_ALONE,
     tls_copy, tls_library,
     tls_object::{self, LEFT, NEW, Object, PAGES, PAIRED, set_state},
@@ -221,7 +221,7 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
     let mut is_registered = 0;
     if state == PAIRED {
         if let Some(left) = LEFT_ALONE.get_ptr_mut(left_alone_key(&key)) {
-            let Some(number) = connection::next_request(left, end, piece, is_events) else {
+            let Some(number) = connection::next_request(left, end as u32, piece, is_events) else {
                 return;
             };
             requests = number;
@@ -234,7 +234,7 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
     } else if state == PAGES {
         // SAFETY: part of a map entry.
         let left = unsafe { &raw mut (*object).left };
-        let Some(number) = connection::next_request(left, end, piece, is_events) else {
+        let Some(number) = connection::next_request(left, end as u32, piece, is_events) else {
             return;
         };
         requests = number;
@@ -264,6 +264,7 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
         is_first: u32::from(state == NEW),
         is_registered,
     };
+    kernel::forget(&mut look);
     // A loop for the verifier: it checks the callback once, and what follows for whatever it finds.
     // SAFETY: `look_step` has the signature of a loop callback, and `look` outlives the loop.
     unsafe {
@@ -308,6 +309,7 @@ unsafe extern "C" fn know_step<const IS_GO: bool>(_index: u32, context: *mut c_v
 
 /// A look at an object's bytes.
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct Look {
     address: u64,
     /// A greeting that is older leaves something unseen.

@@ -6,7 +6,7 @@
 //! Cost to other processes: none. A tracked process pays for the way from the descriptor to the
 //! inode (see [`crate::descriptor`]) and one hash look-up for each call that carries bytes.
 
-use mcpinspect_common::{End, EndpointKey, EndpointWatch};
+use mcpinspect_common::{EndpointKey, EndpointWatch};
 
 use crate::{
     descriptor,
@@ -47,12 +47,11 @@ pub fn ship_limit(key: &EndpointKey, end: usize) -> u64 {
 
 /// Whether what is written at `key` is shipped only to be compared with what is read.
 #[inline(always)]
-pub fn is_compare_only(key: &EndpointKey, end: End) -> bool {
-    end == End::Writer
-        && WATCHES.get_ptr(key).is_some_and(|watch| {
-            // SAFETY: as in `limit`.
-            unsafe { (&raw const (*watch).compare_only).read_volatile() != 0 }
-        })
+pub fn is_compare_only(key: &EndpointKey) -> bool {
+    WATCHES.get_ptr(key).is_some_and(|watch| {
+        // SAFETY: as in `limit`.
+        unsafe { (&raw const (*watch).compare_only).read_volatile() != 0 }
+    })
 }
 
 #[inline(always)]
