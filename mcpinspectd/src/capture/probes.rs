@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::Iter;
@@ -101,23 +102,23 @@ impl Probes {
         if let Some(reason) = probes_missing() {
             return Err(ProbeError::NotBuilt(reason));
         }
-        let path = options.btf.as_deref().unwrap_or(Path::new(KERNEL_BTF));
-        let types = std::fs::read(path).map_err(|error| ProbeError::NoBtf {
-            path: path.to_owned(),
-            error,
-        })?;
-        let layout = Layout::from_btf(&types)?;
         let endpoints = tables::endpoints();
         let by_process = options.tls != TlsChoice::Off && uprobe_multi::is_supported();
-        let tls = tls_choice(options, &layout, by_process);
-        // Those of a file are for the layout alone.
-        let types = options
-            .btf
-            .is_none()
-            .then(Btf::from_sys_fs)
-            .transpose()
-            .map_err(|error| ProbeError::Load(error.into()))?;
-        let mut ebpf = load_object(options, &layout, endpoints, tls, types.as_ref())?;
+        // The kernel's types are read three times: for the layout, for what needs them here, and by the loader for
+        // itself. Each takes as long as a tenth of the start, so they are read side by side.
+        let (loaded, types) = thread::scope(|scope| {
+            let layout = scope.spawn(|| layout(options));
+            // Those of a file are for the layout alone.
+            let types = options.btf.is_none().then(|| scope.spawn(Btf::from_sys_fs));
+            let loaded = load_object(options, endpoints, || {
+                let layout = joined(layout)?;
+                let tls = tls_choice(options, &layout, by_process);
+                Ok((layout, tls))
+            });
+            (loaded, types.map(joined).transpose())
+        });
+        let (mut ebpf, tls) = loaded?;
+        let types = types.map_err(|error| ProbeError::Load(error.into()))?;
         // Before any map is taken out of the object.
         let tls_maps = (tls != TlsChoice::Off)
             .then(|| TlsMaps::of(&mut ebpf, by_process))
@@ -407,7 +408,7 @@ fn tls_choice(options: &Options, layout: &Layout, by_process: bool) -> TlsChoice
             TlsChoice::Off
         }
         TlsChoice::Processes | TlsChoice::Machine if !return_probes::are_harmless() => {
-            tracing::error!(
+            tracing::warn!(
                 "this kernel can end processes that filter their system calls where they meet return probes; TLS is not looked into"
             );
             TlsChoice::Off
@@ -419,28 +420,32 @@ fn tls_choice(options: &Options, layout: &Layout, by_process: bool) -> TlsChoice
 /// Creates the maps and relocates the programs for this kernel; nothing is attached yet.
 fn load_object(
     options: &Options,
-    layout: &Layout,
     endpoints: u32,
-    tls: TlsChoice,
-    types: Option<&Btf>,
-) -> Result<Ebpf, ProbeError> {
+    found: impl FnOnce() -> Result<(Layout, TlsChoice), ProbeError>,
+) -> Result<(Ebpf, TlsChoice), ProbeError> {
+    // These are borrowed for as long as the loader is there, and it reads the kernel's types when it is made.
+    let (layout, connections, tls);
     let own_tgid = process::own().0;
     let compat_by_cs = u32::from(cfg!(target_arch = "x86_64"));
     let connections_max = endpoints / CONNECTIONS_SHARE;
-    let connections = u32::from(looks_at_connections(options, layout));
-    let tls = match tls {
-        TlsChoice::Off => tls_scope::OFF,
-        TlsChoice::Processes => tls_scope::PROCESSES,
-        TlsChoice::Machine => tls_scope::MACHINE,
-    };
     let log_level = if options.diagnostics {
         aya_log::Level::Trace as u8
     } else {
         0
     };
     let mut loader = EbpfLoader::new();
+    if options.btf.is_some() {
+        loader.btf(None);
+    }
+    let choice;
+    (layout, choice) = found()?;
+    connections = u32::from(looks_at_connections(options, &layout));
+    tls = match choice {
+        TlsChoice::Off => tls_scope::OFF,
+        TlsChoice::Processes => tls_scope::PROCESSES,
+        TlsChoice::Machine => tls_scope::MACHINE,
+    };
     loader
-        .btf(types)
         .map_max_entries("RECORDS", options.ring_size)
         .map_max_entries("WATCHES", endpoints)
         .map_max_entries("COUNTERS", endpoints)
@@ -455,7 +460,25 @@ fn load_object(
     for (name, value) in &layout.globals {
         loader.override_global(name, value, true);
     }
-    loader.load(OBJECT).map_err(ProbeError::not_loaded)
+    let loaded = loader.load(OBJECT).map_err(ProbeError::not_loaded)?;
+    Ok((loaded, choice))
+}
+
+/// Where the fields are that the probes read.
+fn layout(options: &Options) -> Result<Layout, ProbeError> {
+    let path = options.btf.as_deref().unwrap_or(Path::new(KERNEL_BTF));
+    let types = std::fs::read(path).map_err(|error| ProbeError::NoBtf {
+        path: path.to_owned(),
+        error,
+    })?;
+    Ok(Layout::from_btf(&types)?)
+}
+
+/// What a thread returned.
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Attaches everything, and returns how system calls are hooked.

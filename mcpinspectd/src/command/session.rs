@@ -27,7 +27,7 @@ use super::heap;
 
 /// Refuses where the probes cannot run, with what to do about it.
 pub fn preflight(config: &Config) -> anyhow::Result<()> {
-    let checks = preflight::run(&requirements(config));
+    let checks = preflight::before_start(&requirements(config));
     if let Some(check) = preflight::first_failure(&checks) {
         bail!(
             "{}: {}. To fix it: {}.",

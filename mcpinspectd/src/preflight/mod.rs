@@ -1,7 +1,7 @@
 //! What the machine must offer for the probes to run, checked before anything is loaded.
 //!
 //! Each check has an outcome and, where something is missing, one sentence on what to do. The daemon
-//! runs the same checks at its start and stops at the first that fails: a user who is not root learns
+//! runs those that take no time at its start and stops at the first that fails: a user who is not root learns
 //! that from a sentence instead of a verifier's log.
 
 mod check;
@@ -27,6 +27,13 @@ pub struct Requirements {
 
 /// Runs all checks. A check comes before those that depend on it.
 pub fn run(requirements: &Requirements) -> Vec<Check> {
+    let mut checks = before_start(requirements);
+    checks.push(kernel::btf(requirements.btf.as_deref()));
+    checks
+}
+
+/// Runs those that take no time. What is left shows at once when the probes are loaded.
+pub fn before_start(requirements: &Requirements) -> Vec<Check> {
     vec![
         kernel::version(
             Path::new("/proc/sys/kernel/osrelease"),
@@ -36,7 +43,6 @@ pub fn run(requirements: &Requirements) -> Vec<Check> {
         privilege::capabilities(Path::new("/proc/self/status")),
         pid_namespace::check(Path::new("/proc")),
         kernel::lockdown(Path::new("/sys/kernel/security/lockdown")),
-        kernel::btf(requirements.btf.as_deref()),
         kernel::tracefs(),
         kernel::ring(requirements.ring_size),
         kernel::probes(),
