@@ -409,11 +409,8 @@ fn hostile_http_is_bounded_and_told() -> Result<()> {
 
 #[test]
 fn it_can_be_turned_off() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let config = folder.path().join("config.toml");
-    std::fs::write(&config, "[capture]\nhttp = false\n")?;
     let server = Server::python(&[])?;
-    let tap = Tap::start_with(&["--config", &config.to_string_lossy()])?;
+    let tap = Tap::configured("[capture]\nhttp = false\n")?;
     let talk = Talk::start(client(&server.url("/mcp"), &[5], &[])?)?;
     talk.finish(SESSION)?;
     // Nothing can show that nothing comes.

@@ -309,10 +309,7 @@ fn bodies_of_8_mib_in_both_directions() -> Result<()> {
         to_client: vec![initialized(), result(1, &large), result(2, &large)],
     };
     // All of it has room in the ring, however late the daemon's turn comes on a busy machine.
-    let folder = tempfile::tempdir()?;
-    let config = folder.path().join("config.toml");
-    std::fs::write(&config, "[capture]\nring_size = \"64MiB\"\n")?;
-    let mut tap = Tap::start_with(&["--config", &config.to_string_lossy()])?;
+    let mut tap = Tap::configured("[capture]\nring_size = \"64MiB\"\n")?;
     let mut ends = Ends::new()?;
     let kinds = ["application/json", "application/json", "text/event-stream"];
     for (at, kind) in kinds.into_iter().enumerate() {

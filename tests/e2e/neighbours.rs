@@ -202,7 +202,7 @@ fn only_the_server_asked_for() -> Result<()> {
     let mut wanted = Talk::start(oddpeers(&[], &plan, &[])?)?;
     wanted.wait_for(&ready, SESSION)?;
     let server = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", wanted.pid()))?;
-    let tap = Tap::start_with(&["--pid", server.trim()])?;
+    let tap = Tap::start_with("", &["--pid", server.trim()])?;
     std::fs::write(&go, "")?;
     let other = Talk::start(oddpeers(&[], "handshake; list", &[])?)?.finish(SESSION)?;
     let truth = wanted.finish(SESSION)?;

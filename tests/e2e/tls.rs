@@ -117,15 +117,7 @@ impl Certificate {
 
 /// A tap with `tls` set so.
 fn watching(tls: &str) -> Result<Tap> {
-    configured(&format!("[capture]\ntls = {tls}\n"))
-}
-
-/// A tap with this configuration.
-fn configured(text: &str) -> Result<Tap> {
-    let folder = tempfile::tempdir()?;
-    let config = folder.path().join("config.toml");
-    std::fs::write(&config, text)?;
-    Tap::start_with(&["--config", &config.to_string_lossy()])
+    Tap::configured(&format!("[capture]\ntls = {tls}\n"))
 }
 
 /// One that looks into processes one by one.
@@ -311,6 +303,45 @@ fn await_attached(tap: &Tap, pid: u32, attached: bool) -> Result<()> {
     Ok(())
 }
 
+/// Where more processes have a library than there is room for, probes come to those that need them; and the end does not
+/// take long for all that.
+#[test]
+fn more_processes_than_there_is_room_for() -> Result<()> {
+    const IDLE: &str = "import socket, ssl, sys\nheld = socket.socket()\nsys.stdin.read()";
+    /// A process keeps its probes for so long at least.
+    const GRACE: Duration = Duration::from_secs(10);
+    let certificate = Certificate::new()?;
+    let server = certificate.python(&[])?;
+    let mut tap = by_process()?;
+    let mut others = Vec::new();
+    for _ in 0..80 {
+        let mut other = Command::new(places::python()?);
+        let other = other.args(["-I", "-S", "-c", IDLE]).stdin(Stdio::piped());
+        others.push(other.spawn()?);
+    }
+    let attached = || {
+        let mut others = others.iter();
+        others.try_fold(0, |sum, other| {
+            Ok::<_, anyhow::Error>(sum + usize::from(is_attached(&tap, other.id())?))
+        })
+    };
+    let until = Instant::now() + BEHIND;
+    while attached()? < 60 {
+        ensure!(Instant::now() < until, "attached to {}", attached()?);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    std::thread::sleep(GRACE);
+    let talk = Talk::start(certificate.client(&server, &[5, 300_000, 5], &[])?)?;
+    let truth = talk.finish(SESSION)?;
+    await_all(&mut tap, std::slice::from_ref(&truth));
+    let capture = tap.finish()?.capture;
+    for other in &mut others {
+        drop(other.stdin.take());
+        other.wait()?;
+    }
+    in_order(&truth, &server, &capture)
+}
+
 #[test]
 fn a_process_that_calls_its_library_too_often_is_left_alone() -> Result<()> {
     let certificate = Certificate::new()?;
@@ -375,10 +406,10 @@ fn no_thread_keeps_more_than_the_manual_says() -> Result<()> {
 }
 
 #[test]
-fn it_has_to_be_turned_on() -> Result<()> {
+fn it_can_be_turned_off() -> Result<()> {
     let certificate = Certificate::new()?;
     let server = certificate.python(&[])?;
-    let tap = configured("")?;
+    let tap = watching("false")?;
     Talk::start(certificate.client(&server, &[5], &[])?)?.finish(SESSION)?;
     // Nothing can show that nothing comes.
     std::thread::sleep(Duration::from_secs(1));

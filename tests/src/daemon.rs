@@ -40,7 +40,7 @@ impl State {
         let directory = tempfile::Builder::new().prefix("daemon-").tempdir()?;
         let state = Self { directory, bus };
         let configuration = format!(
-            "[events]\njournal = false\ndbus = {}\njsonl = {:?}\n\n[registry]\npath = {:?}\n",
+            "[capture]\ntls = false\n\n[events]\njournal = false\ndbus = {}\njsonl = {:?}\n\n[registry]\npath = {:?}\n",
             state.bus.is_some(),
             state.events_file(),
             state.registry()

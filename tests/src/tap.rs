@@ -147,23 +147,29 @@ pub struct Finished {
 impl Tap {
     /// Starts it and waits until it is attached.
     pub fn start() -> Result<Self> {
-        Self::start_with(&[])
+        Self::start_with("", &[])
     }
 
-    /// As [`Tap::start`], with more arguments.
-    pub fn start_with(arguments: &[&str]) -> Result<Self> {
+    /// As [`Tap::start`], with this configuration. TLS is left alone unless it says otherwise: the probes for it take
+    /// the kernel some seconds each time, on every processor that the tests have.
+    pub fn configured(configuration: &str) -> Result<Self> {
+        Self::start_with(configuration, &[])
+    }
+
+    /// As [`Tap::configured`], with more arguments.
+    pub fn start_with(configuration: &str, arguments: &[&str]) -> Result<Self> {
         ensure!(
             nix::unistd::geteuid().is_root(),
             "watching the kernel needs root: run `cargo xtask test`"
         );
         let mut command = Command::new(places::daemon()?);
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("config.toml");
+        std::fs::write(&file, complete(configuration)?)?;
         command
-            .args(["tap", "--format", "jsonl", "--raw"])
+            .args(["tap", "--format", "jsonl", "--raw", "--config"])
+            .arg(&file)
             .args(arguments);
-        // For machines where there is a choice.
-        if let Some(config) = std::env::var_os("MCPINSPECT_CONFIG") {
-            command.arg("--config").arg(config);
-        }
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -301,6 +307,27 @@ impl Drop for Tap {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A test's configuration together with what all tests have, and what holds for this machine (the file that
+/// `MCPINSPECT_CONFIG` names). The test's own word counts most.
+fn complete(configuration: &str) -> Result<String> {
+    let machine = match std::env::var_os("MCPINSPECT_CONFIG") {
+        Some(path) => std::fs::read_to_string(path)?,
+        None => String::new(),
+    };
+    let mut all = toml::Table::new();
+    for text in ["[capture]\ntls = false", &machine, configuration] {
+        for (name, section) in text.parse::<toml::Table>()? {
+            match (all.get_mut(&name), section) {
+                (Some(toml::Value::Table(known)), toml::Value::Table(section)) => known.extend(section),
+                (_, section) => {
+                    all.insert(name, section);
+                }
+            }
+        }
+    }
+    Ok(all.to_string())
 }
 
 /// Resident memory of a process, now and at its highest, in bytes.

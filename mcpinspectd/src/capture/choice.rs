@@ -22,9 +22,9 @@ pub enum HookChoice {
 #[serde(try_from = "Words")]
 pub enum TlsChoice {
     /// Nowhere.
-    #[default]
     Off,
     /// In processes, one by one, as long as they do not call their library too often.
+    #[default]
     Processes,
     /// In every process that has mapped a library, whatever it costs it.
     Machine,

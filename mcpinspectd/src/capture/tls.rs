@@ -84,6 +84,10 @@ pub struct TlsProbes {
     programs: HashMap<MapData, u64, u8>,
     /// By process: when it got its first probes, and when its last; in nanoseconds since boot.
     attached: HashMap<MapData, u32, [u64; 2]>,
+    /// By process: since when its calls are counted, and how many there were. The probes fill it.
+    paces: HashMap<MapData, u32, [u64; 2]>,
+    /// Processes that were told of when they began a TLS connection.
+    greeted: HashMap<MapData, u32, u64>,
 }
 
 /// How they are attached.
@@ -104,6 +108,8 @@ pub struct Attached {
 pub(super) struct TlsMaps {
     programs: HashMap<MapData, u64, u8>,
     attached: HashMap<MapData, u32, [u64; 2]>,
+    paces: HashMap<MapData, u32, [u64; 2]>,
+    greeted: HashMap<MapData, u32, u64>,
     /// All of them, where the programs are attached together.
     shared: Option<SharedMaps>,
 }
@@ -119,6 +125,8 @@ impl TlsMaps {
         Ok(Self {
             programs: map(ebpf, "TLS_PROGRAMS")?,
             attached: map(ebpf, "TLS_ATTACHED")?,
+            paces: map(ebpf, "TLS_PACES")?,
+            greeted: map(ebpf, "TLS_GREETED")?,
             shared,
         })
     }
@@ -168,6 +176,8 @@ impl TlsLoader {
             way,
             programs: self.maps.programs,
             attached: self.maps.attached,
+            paces: self.maps.paces,
+            greeted: self.maps.greeted,
         })
     }
 }
@@ -242,6 +252,18 @@ impl TlsProbes {
     /// It has none any more.
     pub fn has_left(&mut self, pid: Pid) {
         let _ = self.attached.remove(&pid.0);
+        let _ = self.paces.remove(&pid.0);
+        self.has_none(pid);
+    }
+
+    /// It has none, so its next TLS connection is an occasion to attach to it.
+    pub fn has_none(&mut self, pid: Pid) {
+        let _ = self.greeted.remove(&pid.0);
+    }
+
+    /// Whether a process with probes has called its library since it has them.
+    pub fn has_called(&self, pid: Pid) -> bool {
+        self.paces.get(&pid.0, 0).is_ok()
     }
 
     /// Has the probes tell when a program is executed that has this inode number.

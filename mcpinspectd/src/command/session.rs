@@ -85,8 +85,6 @@ pub struct Usage {
     pub accounts: usize,
     /// The file in which sessions under way are written down.
     pub memory: Option<PathBuf>,
-    /// Whether the start lasts until TLS is looked into, if it is.
-    pub waits_for_tls: bool,
 }
 
 /// Loads the probes, gives up the privileges for that, and finds what runs already. Servers keep the
@@ -103,7 +101,6 @@ pub fn start(
     heap::return_promptly();
     let options = KernelOptions {
         probes: probes(config, diagnostics),
-        waits_for_tls: usage.waits_for_tls,
         max_message: config.capture.max_message.0,
         compare_ends: config.capture.compare_ends,
         max_sessions: config.limits.sessions,

@@ -87,7 +87,6 @@ fn watch(
         ServerNames::default(),
         session::Usage {
             accounts: ACCOUNTS,
-            waits_for_tls: true,
             ..session::Usage::default()
         },
         arguments.log == "trace",
@@ -105,10 +104,14 @@ fn watch(
         output: Live {
             tap: Tap::new(io::stdout(), format, filter),
             stop: Arc::clone(&stop),
+            is_opening: true,
         },
     };
     pipeline.output.tap.ready(&Ready::now(Timestamp::now()));
-    let Ok(()) = source::run(&mut source, &stop, &mut pipeline, |_, _| {});
+    let Ok(()) = source::run(&mut source, &stop, &mut pipeline, |pipeline, source| {
+        let is_opening = &mut pipeline.output.is_opening;
+        *is_opening = *is_opening && source.is_opening();
+    });
     let totals = source.totals();
     let tap = pipeline.output.tap;
     tap.finish(Timestamp::now(), source.ledger(), totals)
@@ -119,6 +122,9 @@ fn watch(
 struct Live<F> {
     tap: Tap<Stdout, F>,
     stop: Arc<AtomicBool>,
+    /// TLS is still to be looked into. Until then the first line waits, which says that nothing goes unseen, and with
+    /// it what follows, as long as that is not much.
+    is_opening: bool,
 }
 
 impl<F: Format> Output for Live<F> {
@@ -133,6 +139,9 @@ impl<F: Format> Output for Live<F> {
 
 impl<F: Format> Flush for Live<F> {
     fn flush(&mut self) {
+        if self.is_opening {
+            return;
+        }
         self.tap.flush();
         if !self.tap.is_open() {
             self.stop.store(true, Ordering::Release);

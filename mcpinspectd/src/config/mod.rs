@@ -85,8 +85,8 @@ pub struct Capture {
     pub compare_ends: bool,
     /// Whether MCP over HTTP is watched too.
     pub http: bool,
-    /// Whether that includes HTTP that is encrypted by TLS, and in which processes. Off by default: who calls a
-    /// TLS library pays for it, also processes that have nothing to do with MCP.
+    /// Whether that includes HTTP that is encrypted by TLS, and in which processes. Not in all by default: who calls
+    /// a TLS library pays for it, also processes that have nothing to do with MCP.
     pub tls: TlsChoice,
 }
 

@@ -125,10 +125,9 @@ impl<W: Write, F: Format> Tap<W, F> {
         }
     }
 
-    /// Writes the first line, at once.
+    /// Writes the first line, with the next flush.
     pub fn ready(&mut self, ready: &Ready) {
         self.format.ready(ready, &mut self.gathered);
-        self.flush();
     }
 
     /// Writes what has gathered. Call this after each batch of input, and on a timer.

@@ -5,7 +5,6 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::places;
 use mcpinspect_tests::tap::Tap;
-use tempfile::TempDir;
 
 use super::PYTHON;
 use super::server::{Server, Wire};
@@ -13,13 +12,8 @@ use super::verdict::{Account, Outcome, outcome};
 use crate::BEHIND;
 
 /// A tap that excludes servers called `left-alone`.
-fn tap(files: &TempDir) -> Result<Tap> {
-    let config = files.path().join("config.toml");
-    std::fs::write(
-        &config,
-        "[[discover.tag]]\naction = \"exclude\"\ncommand = \"left-alone$\"\n",
-    )?;
-    Tap::start_with(&["--config", &config.display().to_string()])
+fn tap() -> Result<Tap> {
+    Tap::configured("[[discover.tag]]\naction = \"exclude\"\ncommand = \"left-alone$\"\n")
 }
 
 fn turncoat(argument: &str, wire: Wire) -> Result<Server> {
@@ -33,9 +27,8 @@ fn turncoat(argument: &str, wire: Wire) -> Result<Server> {
 /// A server that executes itself anew under an excluded name goes on being seen.
 #[test]
 fn a_server_that_takes_an_excluded_name_later() -> Result<()> {
-    let files = tempfile::tempdir()?;
     for wire in [Wire::Pipes, Wire::Socket] {
-        let mut tap = tap(&files)?;
+        let mut tap = tap()?;
         let mut server = turncoat("before", wire)?;
         let said = server.talk()?;
         let name = "turncoat".to_owned();
@@ -53,8 +46,7 @@ fn a_server_that_takes_an_excluded_name_later() -> Result<()> {
 /// The exclusion holds for a program that starts under the name.
 #[test]
 fn a_server_that_starts_with_an_excluded_name() -> Result<()> {
-    let files = tempfile::tempdir()?;
-    let tap = tap(&files)?;
+    let tap = tap()?;
     let mut server = turncoat("left-alone", Wire::Pipes)?;
     server.talk()?;
     let pid = server.pid();

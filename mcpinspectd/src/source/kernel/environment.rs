@@ -48,6 +48,7 @@ pub struct KernelEnvironment {
     idle: HashMap<u32, u64>,
     surveyor: Surveyor,
     libraries: Option<Libraries>,
+    is_opening: bool,
     owners: Owners,
     /// What the last survey found.
     found: Option<Found>,
@@ -68,6 +69,7 @@ impl KernelEnvironment {
             idle: HashMap::new(),
             surveyor: Surveyor::start()?,
             libraries: None,
+            is_opening: false,
             owners: Owners::start()?,
             found: None,
         })
@@ -75,7 +77,17 @@ impl KernelEnvironment {
 
     /// Has TLS libraries attached to that processes are found to have.
     pub(super) fn attach_to(&mut self, libraries: Option<Libraries>) {
+        self.is_opening = libraries.is_some();
         self.libraries = libraries;
+    }
+
+    /// Whether the probes for TLS are still being loaded.
+    pub(super) fn is_opening(&mut self) -> bool {
+        self.is_opening &= self
+            .libraries
+            .as_ref()
+            .is_some_and(|libraries| !libraries.has_begun());
+        self.is_opening
     }
 
     /// The probes.

@@ -13,12 +13,15 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::tls_files::{FileKey, TlsFiles};
 use super::uncovered::uncovered;
-use super::watched::Watched;
+use super::watched::{Occasion, Watched};
 use crate::capture::{Attached, TlsChoice, TlsLoader, TlsProbes, tls_places};
 use crate::discover::UnseenLibrary;
 use crate::model::Pid;
@@ -34,8 +37,6 @@ const ATTACHED_MAX: usize = 32;
 const SWEEP: Duration = Duration::from_secs(2);
 /// How often files are given up that nobody can map any more.
 const CLEANING: Duration = Duration::from_secs(60);
-/// How long [`Libraries::wait`] waits at most.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What is asked of the thread.
 enum Request {
@@ -49,9 +50,26 @@ enum Request {
 
 /// The thread, as its user sees it. It ends when this value is dropped, and detaches everything.
 pub struct Libraries {
-    requests: SyncSender<Request>,
+    /// There until this value is dropped.
+    requests: Option<SyncSender<Request>>,
     unseen: Receiver<UnseenLibrary>,
     is_ready: Receiver<()>,
+    /// Whether the thread has loaded the probes, and answers.
+    serves: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Libraries {
+    fn drop(&mut self) {
+        self.requests = None;
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        // What the end of the process detaches, it detaches one by one. A thread that still loads has nothing to detach.
+        if self.serves.load(Ordering::Acquire) && thread.join().is_err() {
+            tracing::error!("the thread that attaches to TLS libraries has panicked");
+        }
+    }
 }
 
 impl Libraries {
@@ -61,7 +79,9 @@ impl Libraries {
         let (requests, queue) = sync_channel(WAITING);
         let (ready, is_ready) = sync_channel(1);
         let (found, unseen) = sync_channel(WAITING);
-        std::thread::Builder::new()
+        let serves = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&serves);
+        let thread = std::thread::Builder::new()
             .name("libraries".into())
             .spawn(move || {
                 let probes = match loader.load() {
@@ -79,6 +99,7 @@ impl Libraries {
                 // A program that connects soon after its start is attached to before, or not seen.
                 Priority::Pipeline.claim();
                 let mut attacher = Attacher::new(probes, choice);
+                begins.store(true, Ordering::Release);
                 for place in tls_places() {
                     attacher.look_at_path(&place);
                 }
@@ -89,15 +110,17 @@ impl Libraries {
                 attacher.serve(&queue, &found);
             })?;
         Ok(Self {
-            requests,
+            requests: Some(requests),
             unseen,
             is_ready,
+            serves,
+            thread: Some(thread),
         })
     }
 
-    /// Waits until all processes have been looked at, or the thread has given up.
-    pub(super) fn wait(&self) {
-        let _ = self.is_ready.recv_timeout(PATIENCE);
+    /// Whether all processes have been looked at, or the thread has given up. Either is told once.
+    pub(super) fn has_begun(&self) -> bool {
+        !matches!(self.is_ready.try_recv(), Err(TryRecvError::Empty))
     }
 
     /// Has a process looked at soon.
@@ -117,7 +140,8 @@ impl Libraries {
 
     /// Where too many requests wait, the process's next news are the next occasion.
     fn ask(&self, request: Request) {
-        if self.requests.try_send(request).is_err() {
+        let requests = self.requests.as_ref();
+        if requests.is_some_and(|requests| requests.try_send(request).is_err()) {
             tracing::debug!("too many processes have news of TLS libraries");
         }
     }
@@ -161,7 +185,7 @@ impl Attacher {
             if swept.elapsed() >= SWEEP {
                 swept = Instant::now();
                 for pid in self.watched.sweep(&mut self.probes) {
-                    self.look_at_process(pid);
+                    self.look_at_process(pid, Occasion::Greets);
                 }
             }
             if cleaned.elapsed() >= CLEANING {
@@ -174,7 +198,12 @@ impl Attacher {
     fn answer(&mut self, request: Request, unseen: &SyncSender<UnseenLibrary>) {
         match request {
             Request::LookAt { pid, greets } => {
-                let is_known = self.look_at_process(pid);
+                let occasion = if greets {
+                    Occasion::Greets
+                } else {
+                    Occasion::HasLibrary
+                };
+                let is_known = self.look_at_process(pid, occasion);
                 if greets && !is_known {
                     // Where nobody takes them, they are not asked for.
                     let _ = uncovered(pid).map(|found| unseen.try_send(found));
@@ -183,7 +212,7 @@ impl Attacher {
             Request::Leave(pid) => self.watched.rest(pid, &mut self.probes),
             Request::Want(pid) => {
                 self.watched.wake(pid);
-                self.look_at_process(pid);
+                self.look_at_process(pid, Occasion::Speaks);
             }
         }
     }
@@ -191,7 +220,7 @@ impl Attacher {
     /// Attaches for all processes that have a library that is known.
     fn look_at_known(&mut self) {
         for pid in processes() {
-            self.attach_known(pid, &Mapped::of(pid));
+            self.attach_known(pid, Occasion::HasLibrary, &Mapped::of(pid));
         }
     }
 
@@ -201,32 +230,32 @@ impl Attacher {
             while let Ok(request) = queue.try_recv() {
                 self.answer(request, unseen);
             }
-            self.look_at_process(pid);
+            self.look_at_process(pid, Occasion::HasLibrary);
         }
     }
 
     /// Returns whether it has a library of a kind that is looked into, or is gone.
-    fn look_at_process(&mut self, pid: Pid) -> bool {
+    fn look_at_process(&mut self, pid: Pid, occasion: Occasion) -> bool {
         let mapped = Mapped::of(pid);
         // What is known takes no time, and a connection may follow soon; looking into a large file takes some.
-        let mut is_known = self.attach_known(pid, &mapped) || mapped.is_empty();
+        let mut is_known = self.attach_known(pid, occasion, &mapped) || mapped.is_empty();
         for file in mapped {
             let key = (file.dev, file.ino);
             if !self.files.knows(key) && self.files.is_library(key, &file.path, &mut self.probes) {
                 is_known = true;
-                self.attach(key, pid);
+                self.attach(key, pid, occasion);
             }
         }
         is_known
     }
 
     /// Returns whether a process has a library that is known.
-    fn attach_known(&mut self, pid: Pid, mapped: &[Mapped]) -> bool {
+    fn attach_known(&mut self, pid: Pid, occasion: Occasion, mapped: &[Mapped]) -> bool {
         let mut is_known = false;
         for key in mapped.iter().map(|file| (file.dev, file.ino)) {
             if self.files.knows(key) {
                 is_known = true;
-                self.attach(key, pid);
+                self.attach(key, pid, occasion);
             }
         }
         is_known
@@ -240,9 +269,9 @@ impl Attacher {
         }
     }
 
-    fn attach(&mut self, key: FileKey, pid: Pid) {
+    fn attach(&mut self, key: FileKey, pid: Pid, occasion: Occasion) {
         if self.is_by_process {
-            self.watched.attach(key, pid, &self.files, &mut self.probes);
+            self.watched.attach(key, pid, occasion, &self.files, &mut self.probes);
         } else {
             self.attach_everywhere(key);
         }

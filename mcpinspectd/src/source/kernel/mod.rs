@@ -54,8 +54,6 @@ const BUFFERED_MAX: usize = 32 << 20;
 pub struct KernelOptions {
     /// For the probes.
     pub probes: Options,
-    /// Whether the start lasts until TLS is looked into, which takes some seconds.
-    pub waits_for_tls: bool,
     /// Bytes that are kept of a message at most.
     pub max_message: u64,
     /// Whether the two ends of a stream are compared.
@@ -102,9 +100,6 @@ impl KernelSource {
             .tls()
             .map(|(loader, choice)| Libraries::start(loader, choice))
             .transpose()?;
-        if let Some(libraries) = libraries.as_ref().filter(|_| options.waits_for_tls) {
-            libraries.wait();
-        }
         let mut environment = environment(probes)?;
         environment.attach_to(libraries);
         environment.exclude_own_output();
@@ -137,6 +132,11 @@ impl KernelSource {
             active: now,
             undecodable: 0,
         })
+    }
+
+    /// Whether TLS is still to be looked into: so long takes the kernel to examine the probes for it.
+    pub fn is_opening(&mut self) -> bool {
+        self.tracker.environment().is_opening()
     }
 
     /// How system calls are hooked.

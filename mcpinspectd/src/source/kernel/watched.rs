@@ -5,7 +5,8 @@
 //! a web server, a database or a download. One that speaks MCP is not left alone.
 //!
 //! Detaching takes the kernel a tenth of a second, and waits for nobody: it has a thread of its own. All
-//! that is attached when the daemon ends is detached before it is gone, which bounds how many there may be.
+//! that is attached when the daemon ends is detached side by side before it is gone, because most of that time is
+//! waiting; a daemon that is killed leaves it to the kernel, one by one, which bounds how many there may be.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -21,8 +22,12 @@ use crate::process::ProcessHandle;
 const PROCESSES_MAX: usize = 64;
 /// Files of one process.
 const FILES_MAX: usize = 4;
+/// How long a process keeps its probes at least, however many need some.
+const GRACE: Duration = Duration::from_secs(10);
 /// Libraries that wait to be detached from.
 const DETACHING_MAX: usize = 128;
+/// Threads that detach at the end.
+const WORKERS_MAX: usize = 32;
 /// Processes that rest.
 const RESTING_MAX: usize = 1024;
 /// The first rest of a process. Each one after it is twice as long.
@@ -33,7 +38,19 @@ struct Process {
     handle: ProcessHandle,
     started: u64,
     since: Instant,
+    speaks: bool,
     attached: Vec<(FileKey, Attached)>,
+}
+
+/// Why a process is to be attached to. The later ones count for more where there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Occasion {
+    /// It has a library, and may call it some time.
+    HasLibrary,
+    /// It has begun a TLS connection, and may begin another one.
+    Greets,
+    /// It speaks MCP.
+    Speaks,
 }
 
 /// A process that is left alone, or was.
@@ -58,6 +75,7 @@ impl Watched {
         &mut self,
         key: FileKey,
         pid: Pid,
+        occasion: Occasion,
         files: &TlsFiles,
         probes: &mut TlsProbes,
     ) {
@@ -77,15 +95,18 @@ impl Watched {
         {
             self.detach(pid, probes);
         }
-        if !self.processes.contains_key(&pid) && !self.has_room(probes) {
+        if !self.processes.contains_key(&pid) && !self.makes_room(occasion, probes) {
+            probes.has_none(pid);
             return;
         }
         let process = self.processes.entry(pid).or_insert_with(|| Process {
             handle,
             started,
             since: Instant::now(),
+            speaks: false,
             attached: Vec::new(),
         });
+        process.speaks |= occasion == Occasion::Speaks;
         let is_known = process.attached.iter().any(|(known, _)| *known == key);
         if is_known || process.attached.len() >= FILES_MAX {
             return;
@@ -103,12 +124,17 @@ impl Watched {
         }
     }
 
-    /// Whether there is room for one more.
-    fn has_room(&mut self, probes: &mut TlsProbes) -> bool {
+    /// Whether there is room for one more, if need be in the place of one that matters less.
+    fn makes_room(&mut self, occasion: Occasion, probes: &mut TlsProbes) -> bool {
         if self.processes.len() >= PROCESSES_MAX {
             self.detach_ended(probes);
         }
         if self.processes.len() < PROCESSES_MAX {
+            return true;
+        }
+        if let Some(pid) = self.least(occasion, probes) {
+            tracing::debug!(%pid, "makes room for a process that needs probes more");
+            self.detach(pid, probes);
             return true;
         }
         if !self.is_full {
@@ -119,6 +145,24 @@ impl Watched {
         }
         self.is_full = true;
         false
+    }
+
+    /// The process that matters least, and less than one with such an occasion: it has never called its library, or
+    /// at least does not speak MCP; and it was given some time to.
+    fn least(&self, occasion: Occasion, probes: &TlsProbes) -> Option<Pid> {
+        let ranked = self.processes.iter().map(|(pid, process)| {
+            let of_it = if process.speaks {
+                Occasion::Speaks
+            } else if probes.has_called(*pid) {
+                Occasion::Greets
+            } else {
+                Occasion::HasLibrary
+            };
+            (of_it, process.since, *pid)
+        });
+        let (of_it, since, pid) = ranked.min()?;
+        let is_less = of_it == Occasion::HasLibrary || of_it < occasion;
+        (is_less && since.elapsed() >= GRACE).then_some(pid)
     }
 
     /// Leaves a process alone for a while.
@@ -205,6 +249,21 @@ impl Watched {
             // Where too many wait, or without that thread, it is detached here.
             let _ = detaching.try_send(attached);
         }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let attached = self.processes.drain().flat_map(|(_, known)| known.attached);
+        let mut attached: Vec<Attached> = attached.map(|(_, attached)| attached).collect();
+        let share = attached.len().div_ceil(WORKERS_MAX).max(1);
+        std::thread::scope(|scope| {
+            while !attached.is_empty() {
+                let some = attached.split_off(attached.len().saturating_sub(share));
+                // Without a thread, they are detached here.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(some));
+            }
+        });
     }
 }
 
