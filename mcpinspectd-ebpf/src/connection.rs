@@ -37,7 +37,9 @@ use mcpinspect_common::{
 use crate::{
     arguments::Arguments,
     blind_spot, descriptor, emit, endpoint,
-    first_bytes::{self, first_word, is_page_request, is_post, is_request, is_response},
+    first_bytes::{
+        self, first_word, is_page_request, is_post, is_request, is_response, is_settings,
+    },
     http_head::{self, Piece},
     kernel::{self, Access, Probed, probe, user},
     ledger,
@@ -323,7 +325,7 @@ fn look_at(look: &Look) -> bool {
     let is_post = is_post(word, length);
     let requests_at = if is_post || is_request(word, length) {
         end
-    } else if is_response(word, length) {
+    } else if is_response(word, length) || is_settings(word, length) {
         1 - end
     } else {
         let before = if end == End::Reader as u32 {

@@ -377,6 +377,65 @@ fn every_byte_in_a_segment_of_its_own() -> Result<()> {
     seen(tap, &said)
 }
 
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Result<Vec<u8>> {
+    let [high, low] = u16::try_from(payload.len())?.to_be_bytes();
+    let mut bytes = vec![0, high, low, kind, flags, 0, 0, 0, stream];
+    bytes.extend(payload);
+    Ok(bytes)
+}
+
+/// A request or an answer over HTTP/2, with fields that go into no table.
+fn stream(number: u8, fields: &[(&str, &str)], body: &str) -> Result<Vec<u8>> {
+    const END_STREAM: u8 = 1;
+    const END_HEADERS: u8 = 4;
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            block.push(u8::try_from(text.len())?);
+            block.extend(text.bytes());
+        }
+    }
+    let mut bytes = frame(1, END_HEADERS, number, &block)?;
+    bytes.extend(frame(0, END_STREAM, number, body.as_bytes())?);
+    Ok(bytes)
+}
+
+/// A server may send its settings before it has read anything.
+#[test]
+fn a_server_of_http_2_that_speaks_first() -> Result<()> {
+    let said = Said {
+        to_server: vec![initialize("two"), call(1, "one"), call(2, "two")],
+        to_client: vec![initialized(), result(1, "one"), result(2, "two")],
+    };
+    let tap = Tap::start()?;
+    let mut ends = Ends::new()?;
+    let settings = frame(4, 0, 0, &[0, 3, 0, 0, 0, 100])?;
+    ends.carry(false, &settings, false)?;
+    let mut before = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    before.extend(&settings);
+    let request = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/mcp"),
+        (":authority", "h"),
+        ("content-type", "application/json"),
+    ];
+    let answer = [
+        (":status", "200"),
+        ("content-type", "application/json"),
+        ("mcp-session-id", "two"),
+    ];
+    for ((question, told), number) in said.to_server.iter().zip(&said.to_client).zip([1, 3, 5]) {
+        before.extend(stream(number, &request, question)?);
+        ends.carry(true, &before, false)?;
+        before.clear();
+        ends.carry(false, &stream(number, &answer, told)?, false)?;
+    }
+    seen(tap, &said)
+}
+
 /// A client that had its connection before the daemon came.
 #[test]
 fn a_client_whose_connection_is_older_than_the_daemon_is_named() -> Result<()> {

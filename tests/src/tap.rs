@@ -320,7 +320,9 @@ fn complete(configuration: &str) -> Result<String> {
     for text in ["[capture]\ntls = false", &machine, configuration] {
         for (name, section) in text.parse::<toml::Table>()? {
             match (all.get_mut(&name), section) {
-                (Some(toml::Value::Table(known)), toml::Value::Table(section)) => known.extend(section),
+                (Some(toml::Value::Table(known)), toml::Value::Table(section)) => {
+                    known.extend(section)
+                }
                 (_, section) => {
                     all.insert(name, section);
                 }

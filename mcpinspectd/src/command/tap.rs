@@ -1,6 +1,6 @@
 //! `mcpinspectd tap`: tcpdump for MCP.
 
-use std::io::{self, IsTerminal as _, Stdout};
+use std::io::{self, IsTerminal as _, Stdout, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
@@ -79,6 +79,13 @@ fn watch(
     filter: Filter,
     format: impl Format,
 ) -> anyhow::Result<()> {
+    if io::stderr().is_terminal() {
+        // Nothing depends on its being read.
+        let _ = writeln!(
+            io::stderr(),
+            "Attaching the probes. Those for TLS take some seconds."
+        );
+    }
     let stop = session::stop_flag()?;
     let bell = Bell::default();
     let mut source = session::start(

@@ -271,7 +271,8 @@ impl Attacher {
 
     fn attach(&mut self, key: FileKey, pid: Pid, occasion: Occasion) {
         if self.is_by_process {
-            self.watched.attach(key, pid, occasion, &self.files, &mut self.probes);
+            self.watched
+                .attach(key, pid, occasion, &self.files, &mut self.probes);
         } else {
             self.attach_everywhere(key);
         }
