@@ -59,7 +59,8 @@ pub fn report_transfer<A: Access>(operation: u8, arguments: &Arguments, moved: u
 /// The stream or connection behind a descriptor, if its bytes are counted.
 #[inline(always)]
 fn counted<A: Access>(fd: u32) -> Option<EndpointKey> {
-    watched::<A>(fd).or_else(|| watched_connection::<A>(fd))
+    let file = descriptor::file::<A>(A::current_task(), fd);
+    watched(file).or_else(|| watched_connection(file))
 }
 
 #[inline(always)]

@@ -144,16 +144,11 @@ pub fn on_descriptor(tgid: u32, file: u64) {
     }
 }
 
-/// The connection behind `fd` of the running process, if its bytes are counted. `total` bytes have crossed
+/// The connection behind `file`, if its bytes are counted. `total` bytes have crossed
 /// it at `end`, from or to `buffers`: if nothing is known of it, these are looked at.
 #[inline(always)]
-pub fn watched<A: Access>(
-    fd: u32,
-    end: End,
-    buffers: UserBuffers,
-    total: u64,
-) -> Option<EndpointKey> {
-    let inode = descriptor::socket_inode(descriptor::file::<A>(A::current_task(), fd))?;
+pub fn watched(file: u64, end: End, buffers: UserBuffers, total: u64) -> Option<EndpointKey> {
+    let inode = descriptor::socket_inode(file)?;
     let ino: u64 = probe(inode, OFF_INODE_INO.load());
     let key = descriptor::connection_key(ino);
     if let Some(left) = LEFT_ALONE.get_ptr_mut(ino) {

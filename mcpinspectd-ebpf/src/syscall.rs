@@ -16,8 +16,8 @@ use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use mcpinspect_common::{End, Operation, RecordKind};
 
 use crate::{
-    arguments::Arguments, blind_spot, connection, copy, emit, fd_passing, kernel::Access,
-    maps::OPERATIONS, offsets::*, supervision, switchover, tls_library, tracked,
+    arguments::Arguments, blind_spot, connection, copy, descriptor, emit, fd_passing,
+    kernel::Access, maps::OPERATIONS, offsets::*, supervision, switchover, tls_library, tracked,
     user_buffers::UserBuffers, watch::watched,
 };
 
@@ -142,6 +142,9 @@ fn capture<A: Access>(
     const AIO: u8 = Operation::Aio as u8;
     const TAKE_DESCRIPTOR: u8 = Operation::TakeDescriptor as u8;
 
+    // Before the ways part by the kind of call: the kernel searches all its types by name, a millisecond each time,
+    // whenever its verifier follows a pointer of a task.
+    let file = descriptor::file::<A>(A::current_task(), arguments.first::<A>() as u32);
     let end = match operation {
         READ | READ_VECTOR | RECEIVE_FROM | RECEIVE_MESSAGE | RECEIVE_MESSAGES => End::Reader,
         WRITE | WRITE_VECTOR | SEND_TO | SEND_MESSAGE | SEND_MESSAGES => End::Writer,
@@ -173,16 +176,15 @@ fn capture<A: Access>(
         ),
     };
     let peeks = flags & MSG_PEEK != 0;
-    let fd = arguments.first::<A>() as u32;
     let stream = if process.has_streams {
-        watched::<A>(fd)
+        watched(file)
     } else {
         None
     };
     let key = match stream {
         Some(key) => key,
         None if process.has_connections && !peeks => {
-            match connection::watched::<A>(fd, end, buffers, result) {
+            match connection::watched(file, end, buffers, result) {
                 Some(key) => key,
                 None => return false,
             }

@@ -8,25 +8,20 @@
 
 use mcpinspect_common::{EndpointKey, EndpointWatch};
 
-use crate::{
-    descriptor,
-    kernel::{Access, probe},
-    maps::WATCHES,
-    offsets::OFF_INODE_INO,
-};
+use crate::{descriptor, kernel::probe, maps::WATCHES, offsets::OFF_INODE_INO};
 
-/// The endpoint behind `fd` of the running process, if its bytes are counted.
+/// The endpoint behind `file`, if its bytes are counted.
 #[inline(always)]
-pub fn watched<A: Access>(fd: u32) -> Option<EndpointKey> {
-    let (key, _) = descriptor::endpoint(descriptor::file::<A>(A::current_task(), fd))?;
+pub fn watched(file: u64) -> Option<EndpointKey> {
+    let (key, _) = descriptor::endpoint(file)?;
     // An ignored stream stays in the map: otherwise the next exec would register it as new.
     is_counted(key)?.then_some(key)
 }
 
-/// The TCP connection behind `fd` of the running process, if its bytes are counted.
+/// The TCP connection behind `file`, if its bytes are counted.
 #[inline(always)]
-pub fn watched_connection<A: Access>(fd: u32) -> Option<EndpointKey> {
-    let inode = descriptor::socket_inode(descriptor::file::<A>(A::current_task(), fd))?;
+pub fn watched_connection(file: u64) -> Option<EndpointKey> {
+    let inode = descriptor::socket_inode(file)?;
     let key = descriptor::connection_key(probe(inode, OFF_INODE_INO.load()));
     is_counted(key)?.then_some(key)
 }
