@@ -1,5 +1,5 @@
-//! Has the kernel examine programs side by side, one on each CPU. It examines one program on one, and takes a third
-//! of a second for the largest, so that nothing else decides how long the daemon's start takes.
+//! Has the kernel examine programs side by side, one on each CPU. It examines one program on one, and takes
+//! longest for the one at system calls, so that nothing else decides how long the daemon's start takes.
 
 use std::collections::HashMap;
 use std::num::NonZero;
