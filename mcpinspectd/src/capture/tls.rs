@@ -132,8 +132,8 @@ impl TlsMaps {
     }
 }
 
-/// What loads the programs. The kernel takes more than a second to examine them, so it is for another thread than
-/// the one that the start waits for.
+/// What loads the programs. The kernel takes a while to examine them, and to look at all processes takes another, so it
+/// is for another thread than the one that the start waits for.
 pub struct TlsLoader {
     object: &'static [u8],
     maps: TlsMaps,
