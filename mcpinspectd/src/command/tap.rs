@@ -116,8 +116,10 @@ fn watch(
     };
     pipeline.output.tap.ready(&Ready::now(Timestamp::now()));
     let Ok(()) = source::run(&mut source, &stop, &mut pipeline, |pipeline, source| {
-        let is_opening = &mut pipeline.output.is_opening;
-        *is_opening = *is_opening && source.is_opening();
+        if pipeline.output.is_opening && !source.is_opening() {
+            pipeline.output.is_opening = false;
+            pipeline.output.flush();
+        }
     });
     let totals = source.totals();
     let tap = pipeline.output.tap;

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use super::tls_files::{FileKey, TlsFiles};
 use super::uncovered::uncovered;
 use super::watched::{Occasion, Watched};
+use crate::bell::Bell;
 use crate::capture::{Attached, TlsChoice, TlsLoader, TlsProbes, tls_places};
 use crate::discover::UnseenLibrary;
 use crate::model::Pid;
@@ -74,8 +75,8 @@ impl Drop for Libraries {
 
 impl Libraries {
     /// Starts the thread. To be called by a thread that may load programs and attach them. It takes some seconds
-    /// until the thread has looked at all processes, as it then says in the log.
-    pub(super) fn start(loader: TlsLoader, choice: TlsChoice) -> std::io::Result<Self> {
+    /// until the thread has looked at all processes, as it then says in the log, and with `bell`.
+    pub(super) fn start(loader: TlsLoader, choice: TlsChoice, bell: Bell) -> std::io::Result<Self> {
         let (requests, queue) = sync_channel(WAITING);
         let (ready, is_ready) = sync_channel(1);
         let (found, unseen) = sync_channel(WAITING);
@@ -107,6 +108,7 @@ impl Libraries {
                 attacher.look_at_all(&queue, &found);
                 tracing::info!("looking into TLS from now on");
                 let _ = ready.send(());
+                bell.ring();
                 attacher.serve(&queue, &found);
             })?;
         Ok(Self {

@@ -98,7 +98,7 @@ impl KernelSource {
         // Before this thread gives up its privileges: the other one needs some of them.
         let libraries = probes
             .tls()
-            .map(|(loader, choice)| Libraries::start(loader, choice))
+            .map(|(loader, choice)| Libraries::start(loader, choice, options.bell.clone()))
             .transpose()?;
         let mut environment = environment(probes)?;
         environment.attach_to(libraries);
