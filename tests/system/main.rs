@@ -12,6 +12,8 @@ mod repository;
 mod service;
 mod upgrade;
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::container::Container;
 use serde_json::Value;
@@ -27,6 +29,17 @@ fn installed(name: &str) -> Result<Container> {
         container.log()?
     );
     Ok(container)
+}
+
+/// Waits until the service looks into TLS, which is some seconds after its start.
+fn await_tls(container: &Container) -> Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let until = Instant::now() + PATIENCE;
+    while !container.log()?.contains("looking into TLS from now on") {
+        ensure!(Instant::now() < until, "no TLS\n{}", container.log()?);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
 }
 
 /// Waits for an event of a server in the journal, and returns its entry.

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::threads;
 
-use crate::{event, installed};
+use crate::{await_tls, event, installed};
 
 /// By `linux/capability.h`: what loading takes, and running does not.
 const PERFMON: u64 = 1 << 38;
@@ -12,6 +12,7 @@ const SYS_ADMIN: u64 = 1 << 21;
 #[test]
 fn the_thread_that_drains_the_ring_has_priority() -> Result<()> {
     let container = installed("priorities")?;
+    await_tls(&container)?;
     let pid = container.property("MainPID")?;
     let stats = container.shell(&format!("cat /proc/{pid}/task/*/stat"))?;
     let threads = threads::priorities(&stats)?;
@@ -19,7 +20,7 @@ fn the_thread_that_drains_the_ring_has_priority() -> Result<()> {
         let expected = match name.as_str() {
             "drain" => -15,
             "messages" => -9,
-            "memory" | "owners" | "programs" | "survey" => 0,
+            "detaching" | "memory" | "owners" | "programs" | "survey" => 0,
             _ => -10,
         };
         ensure!(*nice == expected, "{name}: {threads:?}");
@@ -35,6 +36,8 @@ fn the_thread_that_drains_the_ring_has_priority() -> Result<()> {
 #[test]
 fn every_thread_gives_up_what_loading_took() -> Result<()> {
     let mut container = installed("privileges")?;
+    // What attaches probes to libraries loads them after the start.
+    await_tls(&container)?;
     let pid = container.property("MainPID")?;
     let threads = container.shell(&format!("ls /proc/{pid}/task"))?;
     ensure!(threads.lines().count() > 1, "one thread: {threads}");

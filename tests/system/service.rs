@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::container::Container;
 use serde_json::Value;
 
-use crate::{event, field, installed};
+use crate::{await_tls, event, field, installed};
 
 /// From the start of the process until it says that it watches. Programs without optimisations, on
 /// a machine that is busy with tests, get more.
@@ -18,8 +18,6 @@ const READY: Duration = if cfg!(debug_assertions) {
 } else {
     Duration::from_secs(1)
 };
-/// From then on until it looks into TLS as well, which nobody waits for.
-const LOOKS_INTO_TLS: Duration = Duration::from_secs(30);
 /// From the request until the process is gone.
 const STOPPED: Duration = Duration::from_secs(1);
 
@@ -42,11 +40,7 @@ fn it_runs_from_installation_on() -> Result<()> {
     ensure!(took < READY, "it took {took:?} to be ready");
 
     // With what the service may do, on a kernel where it is possible.
-    let until = Instant::now() + LOOKS_INTO_TLS;
-    while !container.log()?.contains("looking into TLS from now on") {
-        ensure!(Instant::now() < until, "no TLS\n{}", container.log()?);
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    await_tls(&container)?;
 
     let owners = container.shell("stat -c '%n %A %U %G' /var/lib/mcpinspectd /var/lib/mcpinspectd/registry.db /run/mcpinspectd /etc/mcpinspectd")?;
     ensure!(
