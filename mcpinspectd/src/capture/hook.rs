@@ -251,7 +251,7 @@ fn misses(fdinfo: &str) -> Option<u64> {
 }
 
 /// Whether the kernel has kprobes at all (since 4.17, it says so). To find out by attaching, the kernel would
-/// have to examine the program first, which takes it a while.
+/// have to examine the program first, which takes time.
 fn has_kprobes() -> bool {
     Path::new("/sys/bus/event_source/devices/kprobe").exists()
 }

@@ -86,7 +86,7 @@ pub struct TlsProbes {
     attached: HashMap<MapData, u32, [u64; 2]>,
     /// By process: since when its calls are counted, and how many there were. The probes fill it.
     paces: HashMap<MapData, u32, [u64; 2]>,
-    /// Processes that were told of when they began a TLS connection.
+    /// Processes whose first TLS connection was reported.
     greeted: HashMap<MapData, u32, u64>,
 }
 

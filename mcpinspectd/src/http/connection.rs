@@ -214,7 +214,7 @@ impl Connection {
         start.extend_from_slice(taken);
         let side = &mut self.sides[index(direction)];
         let guess = sniff::guess(&start, role, side.is_joined);
-        // What begins like that has not been under way before, whatever the other direction looked like.
+        // A client sends its preface first, so nothing came before it, even if the server spoke first.
         let is_joined = side.is_joined && !start.starts_with(PREFACE);
         side.reader = match (guess, is_joined) {
             (Guess::Undecided, _) => {
