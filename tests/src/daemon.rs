@@ -49,6 +49,14 @@ impl State {
         Ok(state)
     }
 
+    /// The same, on which a daemon looks into TLS, as it does where nothing else is configured.
+    pub fn with_tls(self) -> Result<Self> {
+        let file = self.configuration();
+        let text = std::fs::read_to_string(&file)?;
+        std::fs::write(file, text.replace("tls = false", "tls = true"))?;
+        Ok(self)
+    }
+
     /// Its configuration file.
     pub fn configuration(&self) -> PathBuf {
         self.directory.path().join("config.toml")

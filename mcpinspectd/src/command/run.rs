@@ -193,7 +193,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut heap = HeapTrim::new();
     let Ok(()) = source::run(&mut source, &stop, &mut pipeline, |pipeline, source| {
         heartbeat.beat();
-        heap.attend(source.totals().records);
+        // What loading the last probes took lies unused once they are loaded.
+        let loaded = u64::from(!source.is_opening());
+        heap.attend(source.totals().records + loaded);
         if reopen.swap(false, Ordering::AcqRel)
             && let Err(error) = pipeline.reload()
         {

@@ -21,15 +21,16 @@ const SESSIONS: usize = 20;
 const AT_ONCE: usize = 4;
 const PLAN: &str = "handshake; list; calls 60 2000; sleep 100; list; ask; calls 5 20000";
 const PIPELINES: usize = 100;
-/// How long the daemon may take to tidy up after an hour.
+/// How long the daemon may take to tidy up after its start, and after an hour.
 const REST: Duration = Duration::from_secs(16);
 
 /// Measures, and prints the table.
 pub fn measure(days: usize) -> Result<()> {
     let all = days * DAY;
-    let state = State::new()?;
+    let state = State::new()?.with_tls()?;
     let daemon = Daemon::start(&state)?;
-    let mut memories = Vec::new();
+    std::thread::sleep(REST);
+    let mut memories = vec![(0, memory(daemon.pid())?.0)];
     for hour in 0..all {
         for _ in 0..SESSIONS / AT_ONCE {
             let sessions = (0..AT_ONCE)
