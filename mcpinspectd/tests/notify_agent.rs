@@ -122,6 +122,20 @@ fn alerts_are_shown_and_their_buttons_work() {
         ]
     );
 
+    // What was found in the definition is on the card; the finding's own event adds nothing. That the agent has
+    // seen it shows once the next server's alert is on the screen and the pause between updates is over.
+    daemon.sinks.publish(&detected_in("files"));
+    daemon.sinks.publish(&session_of("later", own_uid()));
+    daemon.sinks.publish(&detected_in("later"));
+    desktop.wait_for("a later alert", |shown| shown.summary.contains("later"));
+    std::thread::sleep(Duration::from_millis(2_500));
+    let all = desktop.shown.lock().unwrap().clone();
+    assert!(
+        all.iter()
+            .all(|shown| !shown.summary.contains("alerts about")),
+        "{all:?}"
+    );
+
     Desktop::press(&connection, &daemon.runtime, shown.id, "default");
     let details = desktop.wait_for("the details", |shown| shown.body.contains("is now"));
     assert!(

@@ -5,6 +5,7 @@
 //!
 //! - [`body`]: one file per topic; each type of event says there how it reads and what readers filter by
 //! - [`kind`]: the types' outside names and journal ids
+//! - [`orders`]: what a definition wants of an agent
 //! - [`render`]: titles, sentences and journal fields
 //! - `vocabulary`: the words that they share
 //! - [`json`]: the one JSON shape
@@ -14,6 +15,7 @@ pub mod body;
 pub mod envelope;
 pub mod json;
 pub mod kind;
+pub mod orders;
 pub mod render;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,6 +1,7 @@
 //! The vocabulary that titles, sentences and journal fields share. Whatever comes from the other side
 //! is escaped and bounded here.
 
+use super::orders::orders;
 use crate::model::{Detection, FieldChange, Pid, Severity};
 use crate::text::escape::printable;
 
@@ -93,16 +94,14 @@ pub(super) fn worst(detections: &[Detection]) -> Option<&Detection> {
     detections.iter().rev().max_by_key(|found| found.severity)
 }
 
-/// The worst of `count` findings.
-pub(super) fn findings(worst: &Detection, count: usize) -> String {
-    match count {
-        1 => format!("{}: {}", category(worst), worst.explanation),
-        n => format!(
-            "{n} findings, the worst {}: {}",
-            category(worst),
-            worst.explanation
-        ),
-    }
+/// What was found, where something was: what the text wants, or the worst finding.
+pub(super) fn findings(detections: &[Detection]) -> Option<String> {
+    let worst = worst(detections)?;
+    let what = orders(detections).unwrap_or_else(|| worst.explanation.clone());
+    Some(match detections.len() {
+        1 => format!("{}: {what}", category(worst)),
+        n => format!("{n} findings, the worst {}: {what}", category(worst)),
+    })
 }
 
 /// The names of the fields that differ.

@@ -31,6 +31,9 @@ const MAX_BATCH: Bounds = Bounds {
     bytes: 4 << 20,
 };
 
+/// After so long without a record, the memory that the file's pages take is given back: the kernel caches them too.
+const QUIET: Duration = Duration::from_secs(5);
+
 /// How long the disk is left alone after it failed.
 const REST: Duration = Duration::from_secs(5);
 
@@ -111,6 +114,18 @@ struct Writing<T> {
 struct Store {
     connection: Connection,
     writer: BatchWriter,
+    /// Whether it wrote since it last gave back its cache of pages.
+    has_cache: bool,
+}
+
+impl Store {
+    /// Gives back the cache of the file's pages.
+    fn shrink(&mut self) {
+        self.has_cache = false;
+        if let Err(error) = self.connection.execute_batch("PRAGMA shrink_memory") {
+            tracing::debug!(%error, "the message store keeps its cache");
+        }
+    }
 }
 
 impl<T: Fn(Event)> Writing<T> {
@@ -132,13 +147,15 @@ impl<T: Fn(Event)> Writing<T> {
     fn run(mut self, mut records: Receiver<Record>) {
         self.open();
         loop {
+            let has_cache = self.store.as_ref().is_some_and(|store| store.has_cache);
             let wait = match self.round {
-                Some(_) => Instant::now(),
-                None => Instant::now() + RETAIN_EVERY,
+                Some(_) => Duration::ZERO,
+                None if has_cache => QUIET,
+                None => RETAIN_EVERY,
             };
             let mut batch = Vec::new();
             let mut bytes = 0;
-            let mut until = wait;
+            let mut until = Instant::now() + wait;
             let mut closed = false;
             while batch.len() < MAX_BATCH.items && bytes < MAX_BATCH.bytes {
                 match records.recv_until(until) {
@@ -162,6 +179,11 @@ impl<T: Fn(Event)> Writing<T> {
             }
             if !batch.is_empty() {
                 self.write(&batch, bytes);
+            } else if has_cache
+                && self.round.is_none()
+                && let Some(store) = &mut self.store
+            {
+                store.shrink();
             }
             if !closed {
                 self.retain();
@@ -232,6 +254,7 @@ impl<T: Fn(Event)> Writing<T> {
         let Some(store) = &mut self.store else {
             return self.lose(lost);
         };
+        store.has_cache = true;
         match store.writer.write(&mut store.connection, batch) {
             Ok(()) => {
                 self.written += bytes as u64;
@@ -243,7 +266,9 @@ impl<T: Fn(Event)> Writing<T> {
                 let path = self.settings.path.clone();
                 self.set_aside(&path, &error.to_string());
                 let again = self.store.as_mut().map(|store| {
-                    let Store { connection, writer } = store;
+                    let Store {
+                        connection, writer, ..
+                    } = store;
                     writer.write(connection, batch)
                 });
                 if !matches!(again, Some(Ok(()))) {
@@ -332,5 +357,9 @@ fn prepare(path: &Path, rules: &KeepRules) -> Result<Store, Unusable> {
     )?;
     let writer = BatchWriter::new(rules.clone(), false)
         .map_err(|error| Unusable::Failed(rusqlite::Error::ToSqlConversionFailure(error.into())))?;
-    Ok(Store { connection, writer })
+    Ok(Store {
+        connection,
+        writer,
+        has_cache: false,
+    })
 }

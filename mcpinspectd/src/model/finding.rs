@@ -50,7 +50,7 @@ pub enum Action {
 }
 
 /// One place where a detection found something.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Match {
     /// The text that matched, redacted and bounded.
     pub text: String,
@@ -61,7 +61,7 @@ pub struct Match {
 }
 
 /// One finding in one field.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Detection {
     /// Name of the rule.
     pub pattern: String,

@@ -53,8 +53,9 @@ pub fn install() -> Result<()> {
     ])
 }
 
-/// Has a tool change under its user, and takes a picture of what the desktop shows.
-pub fn screenshot(agent: &Path, to: &Path) -> Result<()> {
+/// Plays a session of the demo (without `turn`, a tool turns bad under its user), and takes a picture of what the
+/// desktop shows.
+pub fn screenshot(agent: &Path, turn: Option<&str>, to: &Path) -> Result<()> {
     let directory = Directory::make(&format!("pictures-{}", std::process::id()))?;
     let place = |name: &str| directory.path().join(name);
     let (_system, system) = bus(&place("system"))?;
@@ -111,9 +112,9 @@ pub fn screenshot(agent: &Path, to: &Path) -> Result<()> {
     eventually("mcpinspect-notify on both buses", || {
         fs::read_to_string(&notify_log).is_ok_and(|text| text.matches("connected to").count() == 2)
     })?;
-    shell::run(Command::new(agent).args(["session", "quiet"]))?;
-    // The card fades in.
-    std::thread::sleep(Duration::from_secs(2));
+    shell::run(Command::new(agent).arg("session").args(turn))?;
+    // The card fades in, and is updated once more.
+    std::thread::sleep(Duration::from_secs(4));
 
     let whole = place("screen.png");
     let mut import = Command::new("import");

@@ -1,8 +1,8 @@
 //! `cargo xtask pictures`: the pictures of the README, made by the programs themselves.
 //!
 //! A picture drawn by hand shows what the program once did, or was meant to do. These are a
-//! recording of a real `mcpinspectd tap` and a screenshot of a real notification, both of the demo's
-//! session, and this command makes them anew.
+//! recording of a real `mcpinspectd tap` and screenshots of real notifications, all of the demo's
+//! sessions, and this command makes them anew.
 
 mod desktop;
 mod recording;
@@ -17,6 +17,13 @@ use self::stage::Directory;
 
 use crate::shell::{self, say};
 use crate::{run, setup};
+
+/// What the demo's session does, and the picture of the notification about it.
+const NOTIFICATIONS: [(Option<&str>, &str); 3] = [
+    (None, "notification.png"),
+    (Some("quiet"), "notification-changed.png"),
+    (Some("mail"), "notification-obeyed.png"),
+];
 
 /// Makes all of them.
 pub fn make() -> Result<()> {
@@ -40,8 +47,10 @@ pub fn make() -> Result<()> {
     say("recording `mcpinspectd tap`");
     let rows = recording::of_tap(&agent)?;
     std::fs::write(folder().join("tap.svg"), svg::of(&rows))?;
-    say("taking a screenshot of a notification");
-    desktop::screenshot(&agent, &folder().join("notification.png"))?;
+    say("taking screenshots of notifications");
+    for (turn, name) in NOTIFICATIONS {
+        desktop::screenshot(&agent, turn, &folder().join(name))?;
+    }
     println!("{}", folder().display());
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::alert::{Alert, Filter};
 use crate::cards::{self, action};
 use crate::daemon::{Daemon, DaemonEvent, DaemonSignals};
 use crate::details;
+use crate::evidence::Evidence;
 use crate::notifications::NotificationList;
 use crate::program::Executable;
 
@@ -117,7 +118,7 @@ pub async fn run(
                 Some(DesktopEvent::Closed { id, .. }) => list.closed(id),
                 Some(DesktopEvent::Restarted) => list.desktop_restarted(),
                 Some(DesktopEvent::Pressed(id, key)) => {
-                    let alert = list.latest(id).cloned();
+                    let alert = list.lead(id).cloned();
                     if let (Some(alert), Some(desktop), Some(signals)) = (alert, &desktop, &signals) {
                         // polkit may wait long for a password, so not in this loop.
                         tokio::spawn(press(key, alert, desktop.notifier(), signals.daemon()));
@@ -134,18 +135,12 @@ pub async fn run(
     }
 }
 
-async fn show(list: &mut NotificationList, notifier: &Notifier, mut daemon: Option<Daemon>) {
-    for mut notification in list.due(Instant::now()) {
-        // What it is about, in the words of the finding, if this user may read them.
-        if let Some(asked) = &daemon {
-            match timeout(PATIENCE, asked.event(&notification.latest.event_id)).await {
-                Ok(event) => {
-                    let told = event.ok().as_ref().and_then(details::sentence);
-                    notification.lines.splice(0..0, told.into_iter().flatten());
-                }
-                Err(_) => daemon = None,
-            }
-        }
+async fn show(list: &mut NotificationList, notifier: &Notifier, daemon: Option<Daemon>) {
+    if let Some(daemon) = daemon {
+        // Without an answer, the titles have to do.
+        let _ = timeout(PATIENCE, explain(list, &daemon)).await;
+    }
+    for notification in list.due(Instant::now()) {
         match cards::show(notifier, &notification).await {
             Ok(id) => list.shown(&notification.server, id, Instant::now()),
             Err(error) => {
@@ -154,6 +149,15 @@ async fn show(list: &mut NotificationList, notifier: &Notifier, mut daemon: Opti
                 return;
             }
         }
+    }
+}
+
+/// Fetches what is behind the alerts that are due, as far as this user may read it.
+async fn explain(list: &mut NotificationList, daemon: &Daemon) {
+    for (server, event_id) in list.unexplained(Instant::now()) {
+        let event = daemon.event(&event_id).await;
+        let evidence = event.as_ref().map(Evidence::of).unwrap_or_default();
+        list.explain(&server, &event_id, &evidence);
     }
 }
 

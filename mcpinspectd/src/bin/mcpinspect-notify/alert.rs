@@ -18,6 +18,16 @@ pub struct Alert {
     pub title: String,
 }
 
+impl Alert {
+    /// Whether it is about a definition or a server that a person can approve.
+    pub fn is_decidable(&self) -> bool {
+        matches!(
+            self.kind.as_str(),
+            "mcp_tool_changed" | "mcp_server_changed"
+        )
+    }
+}
+
 /// Which alerts to show.
 #[derive(Clone, Copy, Debug)]
 pub struct Filter {

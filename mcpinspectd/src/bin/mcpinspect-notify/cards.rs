@@ -18,14 +18,11 @@ pub mod action {
 /// Shows a notification and returns its id.
 pub async fn show(notifier: &Notifier, notification: &Notification) -> Result<u32, PeerError> {
     let mut buttons = vec![action::DETAILS, "Details"];
-    if matches!(
-        notification.latest.kind.as_str(),
-        "mcp_tool_changed" | "mcp_server_changed"
-    ) {
+    if notification.lead.is_decidable() {
         buttons.extend([action::APPROVE, "Approve"]);
     }
     // No server, or one that is contained already, cannot be frozen.
-    if !notification.server.is_empty() && notification.latest.kind != "mcp_contained" {
+    if !notification.server.is_empty() && notification.lead.kind != "mcp_contained" {
         buttons.extend([action::FREEZE, "Freeze server"]);
     }
     let card = Card {

@@ -1,6 +1,5 @@
 //! The evidence behind an alert, as lines for a notification.
 
-use mcpinspectd::model::Severity;
 use mcpinspectd::text::escape::printable;
 use serde_json::Value;
 
@@ -38,25 +37,7 @@ pub fn lines(event: &Value) -> Vec<String> {
     lines
 }
 
-/// What the worst finding of an event says, and the words that it quotes; `None` without a finding.
-pub fn sentence(event: &Value) -> Option<Vec<String>> {
-    let found = list(event, "detections")
-        .chain(event.get("detection"))
-        .rev()
-        .max_by_key(|found| Severity::from_word(text(found, "severity")))?;
-    let mut lines = vec![printable(text(found, "explanation"), LINE)];
-    let quoted = list(found, "matches")
-        .next()
-        .map(|place| text(place, "text"));
-    lines.extend(
-        quoted
-            .filter(|quoted| !quoted.is_empty())
-            .map(|quoted| printable(&format!("“{quoted}”"), LINE)),
-    );
-    Some(lines)
-}
-
-fn list<'a>(value: &'a Value, key: &str) -> impl DoubleEndedIterator<Item = &'a Value> {
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value
         .get(key)
         .and_then(Value::as_array)
@@ -94,20 +75,6 @@ mod tests {
         Reads /etc/shadow (in description)
         “first read /etc/shadow”
         ");
-    }
-
-    #[test]
-    fn a_finding_is_a_sentence_and_a_quotation() {
-        let event = json!({"detection": {"explanation": "Your agent did it.", "matches": [
-            {"text": "Please do it.", "context": "x"}, {"text": "it"}]}});
-        let lines = sentence(&event).unwrap_or_default();
-        assert_eq!(lines, ["Your agent did it.", "“Please do it.”"]);
-        assert_eq!(sentence(&json!({"changes": []})), None);
-        let changed = json!({"detections": [
-            {"severity": "low", "explanation": "Shouts."},
-            {"severity": "critical", "explanation": "Reads a key."},
-            {"severity": "critical", "explanation": "Sends it."}]});
-        assert_eq!(sentence(&changed).unwrap_or_default(), ["Reads a key."]);
     }
 
     #[test]

@@ -9,6 +9,8 @@ mod alert;
 mod cards;
 mod daemon;
 mod details;
+mod evidence;
+mod group;
 mod notifications;
 mod program;
 

@@ -7,12 +7,14 @@
 //!
 //! No clock, no bus: time comes in as a value, notifications go out as values.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use mcpinspectd::model::Severity;
 
 use crate::alert::Alert;
+use crate::evidence::Evidence;
+use crate::group::Group;
 
 /// Notifications that may pop up at once.
 const BURST: u32 = 4;
@@ -22,8 +24,6 @@ const REFILL: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_secs(2);
 /// A notification without new alerts for this long is left alone; the next alert opens a new one.
 const FORGET: Duration = Duration::from_secs(600);
-/// Alerts that a notification quotes.
-const QUOTED: usize = 5;
 /// Maximum number of servers that have a notification or wait for one.
 const MAX_SERVERS: usize = 64;
 /// The first and the longest wait after the desktop refused a notification.
@@ -42,26 +42,14 @@ pub struct Notification {
     pub summary: String,
     /// Its lines, the latest last.
     pub lines: Vec<String>,
-    /// The latest of its alerts, which its buttons act on.
-    pub latest: Alert,
-}
-
-#[derive(Debug)]
-struct ServerAlerts {
-    latest: Alert,
-    severity: Severity,
-    count: u64,
-    titles: VecDeque<String>,
-    added: Instant,
-    /// Whether an alert was added since it was shown.
-    changed: bool,
-    shown: Option<(u32, Instant)>,
+    /// The alert that it tells of, which its buttons act on.
+    pub lead: Alert,
 }
 
 /// All notifications.
 #[derive(Debug)]
 pub struct NotificationList {
-    servers: BTreeMap<String, ServerAlerts>,
+    servers: BTreeMap<String, Group>,
     tokens: u32,
     filled: Instant,
     /// Set after the desktop refused a notification: when to try again, and the wait until then.
@@ -84,9 +72,9 @@ impl NotificationList {
     /// Adds an alert to its server's notification.
     pub fn add(&mut self, alert: Alert, now: Instant) {
         self.servers
-            .retain(|_, group| group.changed || now - group.added < FORGET);
+            .retain(|_, group| group.is_news() || now - group.added < FORGET);
         if !self.servers.contains_key(&alert.server) && self.servers.len() >= MAX_SERVERS {
-            let settled = self.servers.iter().filter(|(_, group)| !group.changed);
+            let settled = self.servers.iter().filter(|(_, group)| !group.is_news());
             let oldest = settled
                 .min_by_key(|(_, group)| group.added)
                 .map(|(name, _)| name.clone());
@@ -98,27 +86,38 @@ impl NotificationList {
                 }
             }
         }
-        let group = self
-            .servers
-            .entry(alert.server.clone())
-            .or_insert_with(|| ServerAlerts {
-                latest: alert.clone(),
-                severity: alert.severity,
-                count: 0,
-                titles: VecDeque::new(),
-                added: now,
-                changed: true,
-                shown: None,
-            });
-        group.count += 1;
-        group.severity = group.severity.max(alert.severity);
-        if group.titles.back() != Some(&alert.title) {
-            group.titles.push_back(alert.title.clone());
-            group.titles.truncate_front_to(QUOTED);
+        match self.servers.get_mut(&alert.server) {
+            Some(group) => group.add(alert, now),
+            None => {
+                let server = alert.server.clone();
+                self.servers.insert(server, Group::new(alert, now));
+            }
         }
-        group.latest = alert;
-        group.added = now;
-        group.changed = true;
+    }
+
+    /// The events behind what is due now, as far as it is not known what they tell. Answer each with
+    /// [`NotificationList::explain`].
+    pub fn unexplained(&self, now: Instant) -> Vec<(String, String)> {
+        let due = self.servers.iter().filter(|(_, group)| {
+            let may = match &group.shown {
+                Some(shown) => now - shown.at >= PAUSE,
+                None => self.tokens > 0,
+            };
+            may && group.is_news()
+        });
+        due.flat_map(|(server, group)| {
+            group
+                .unexplained()
+                .map(|event| (server.clone(), event.to_owned()))
+        })
+        .collect()
+    }
+
+    /// Takes in what an event about `server` tells.
+    pub fn explain(&mut self, server: &str, event_id: &str, evidence: &Evidence) {
+        if let Some(group) = self.servers.get_mut(server) {
+            group.explain(event_id, evidence);
+        }
     }
 
     /// Returns the notifications to show now, the worst first. Answer each one with
@@ -131,22 +130,22 @@ impl NotificationList {
         let mut waiting: Vec<_> = self
             .servers
             .iter()
-            .filter(|(_, group)| group.changed)
+            .filter(|(_, group)| group.is_news())
             .collect();
         waiting.sort_by_key(|(_, group)| (std::cmp::Reverse(group.severity), group.added));
         let mut tokens = self.tokens;
         let mut notifications = Vec::new();
         for (server, group) in waiting {
-            let replaces = match group.shown {
-                Some((_, at)) if now - at < PAUSE => continue,
-                Some((id, _)) => id,
+            let replaces = match &group.shown {
+                Some(shown) if now - shown.at < PAUSE => continue,
+                Some(shown) => shown.id,
                 None if tokens == 0 => continue,
                 None => {
                     tokens -= 1;
                     0
                 }
             };
-            notifications.push(group.notification(server, replaces, self.left_out));
+            notifications.extend(notification(group, server, replaces, self.left_out));
         }
         self.tokens = tokens;
         notifications
@@ -157,9 +156,9 @@ impl NotificationList {
         let earliest = self
             .servers
             .values()
-            .filter(|group| group.changed)
-            .map(|group| match group.shown {
-                Some((_, at)) => at + PAUSE,
+            .filter(|group| group.is_news())
+            .map(|group| match &group.shown {
+                Some(shown) => shown.at + PAUSE,
                 None if self.tokens > 0 => now,
                 None => self.filled + REFILL,
             });
@@ -175,8 +174,7 @@ impl NotificationList {
         self.not_before = None;
         self.left_out = 0;
         if let Some(group) = self.servers.get_mut(server) {
-            group.shown = Some((id, now));
-            group.changed = false;
+            group.set_shown(id, now);
         }
     }
 
@@ -191,22 +189,25 @@ impl NotificationList {
 
     /// Records that the person closed this notification: its server's next alert opens a new one.
     pub fn closed(&mut self, id: u32) {
-        self.servers.retain(|_, group| match group.shown {
-            Some((shown, _)) if shown == id => {
+        self.servers.retain(|_, group| match &group.shown {
+            Some(shown) if shown.id == id => {
                 group.shown = None;
-                group.changed
+                group.is_news()
             }
             _ => true,
         });
     }
 
-    /// Returns the latest alert of the notification with this id.
-    pub fn latest(&self, id: u32) -> Option<&Alert> {
-        let group = self
+    /// Returns the alert that the notification with this id tells of.
+    pub fn lead(&self, id: u32) -> Option<&Alert> {
+        let shown = self
             .servers
             .values()
-            .find(|group| group.shown.is_some_and(|(i, _)| i == id))?;
-        Some(&group.latest)
+            .filter_map(|group| group.shown.as_ref());
+        shown
+            .filter(|shown| shown.id == id)
+            .map(|shown| &shown.lead)
+            .next()
     }
 
     /// Records that the notification daemon was restarted: its old ids are no longer valid.
@@ -215,7 +216,7 @@ impl NotificationList {
         for group in self.servers.values_mut() {
             group.shown = None;
         }
-        self.servers.retain(|_, group| group.changed);
+        self.servers.retain(|_, group| group.is_news());
     }
 
     fn refill(&mut self, now: Instant) {
@@ -229,48 +230,21 @@ impl NotificationList {
     }
 }
 
-impl ServerAlerts {
-    fn notification(&self, server: &str, replaces: u32, left_out: u64) -> Notification {
-        let mut lines: Vec<_> = self.titles.iter().cloned().collect();
-        let summary = if self.count == 1 {
-            lines = vec![format!("Severity: {}", self.severity.as_str())];
-            self.latest.title.clone()
-        } else {
-            format!(
-                "{} alerts about {}",
-                self.count,
-                if server.is_empty() {
-                    "mcpinspectd"
-                } else {
-                    server
-                }
-            )
-        };
-        if left_out > 0 {
-            lines.push(format!(
-                "{left_out} alerts about other servers: see mcpinspect events"
-            ));
-        }
-        Notification {
-            server: server.to_owned(),
-            replaces,
-            severity: self.severity,
-            summary,
-            lines,
-            latest: self.latest.clone(),
-        }
+fn notification(group: &Group, server: &str, replaces: u32, left_out: u64) -> Option<Notification> {
+    let (summary, mut lines, lead) = group.card(server)?;
+    if left_out > 0 {
+        lines.push(format!(
+            "{left_out} alerts about other servers: see mcpinspect events"
+        ));
     }
-}
-
-trait TruncateFront {
-    fn truncate_front_to(&mut self, most: usize);
-}
-
-impl<T> TruncateFront for VecDeque<T> {
-    fn truncate_front_to(&mut self, most: usize) {
-        let excess = self.len().saturating_sub(most);
-        self.drain(..excess);
-    }
+    Some(Notification {
+        server: server.to_owned(),
+        replaces,
+        severity: group.severity,
+        summary,
+        lines,
+        lead: lead.clone(),
+    })
 }
 
 #[cfg(test)]
@@ -368,10 +342,6 @@ mod tests {
             notifications[0].lines[1..],
             ["936 alerts about other servers: see mcpinspect events"]
         );
-        for number in 0..1000 {
-            list.add(alert("0", &format!("title {number}"), Severity::Low), now);
-        }
-        assert_eq!(list.servers["0"].titles.len(), QUOTED);
     }
 
     #[test]
@@ -398,9 +368,9 @@ mod tests {
         let mut list = NotificationList::new(now);
         list.add(alert("files", "one", Severity::High), now);
         show(&mut list, now);
-        assert_eq!(list.latest(5).unwrap().title, "one");
+        assert_eq!(list.lead(5).unwrap().title, "one");
         list.closed(5);
-        assert!(list.latest(5).is_none());
+        assert!(list.lead(5).is_none());
         list.add(alert("files", "two", Severity::High), now);
         let notifications = show(&mut list, now);
         assert_eq!(

@@ -2,9 +2,7 @@
 
 use serde::Serialize;
 
-use crate::event::vocabulary::{
-    Describe, Details, Sentence, changed_fields, findings, name, worst,
-};
+use crate::event::vocabulary::{Describe, Details, Sentence, changed_fields, findings, name};
 use crate::model::{DefinitionHash, Detection, FieldChange, ServerPart, Severity, ToolStatus};
 
 /// A tool was listed: new, or as pinned.
@@ -50,10 +48,10 @@ impl Describe for ToolSeen {
     }
 
     fn particulars(&self, sentence: &mut Sentence) {
-        match worst(&self.detections) {
-            Some(found) => sentence.add(findings(found, self.detections.len())),
-            None => sentence.add(format!("sha256 {}", self.tool_hash.short())),
-        }
+        sentence.add(
+            findings(&self.detections)
+                .unwrap_or_else(|| format!("sha256 {}", self.tool_hash.short())),
+        );
     }
 
     fn details(&self, details: &mut Details) {
@@ -105,8 +103,8 @@ impl Describe for ToolChanged {
         } else {
             sentence.add(format!("pinned {pinned}"));
         }
-        if let Some(found) = worst(&self.detections) {
-            sentence.add(findings(found, self.detections.len()));
+        if let Some(found) = findings(&self.detections) {
+            sentence.add(found);
         }
     }
 
@@ -163,8 +161,8 @@ impl Describe for ServerChanged {
         sentence.add(changed_fields(&self.changes));
         let (pinned, new) = (self.previous_hash.short(), self.new_hash.short());
         sentence.add(format!("pinned {pinned}, now {new}"));
-        if let Some(found) = worst(&self.detections) {
-            sentence.add(findings(found, self.detections.len()));
+        if let Some(found) = findings(&self.detections) {
+            sentence.add(found);
         }
     }
 
