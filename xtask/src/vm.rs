@@ -296,13 +296,14 @@ fn script_for(daemon: &Path, suite: &test::Suite, hook: &str, tests: &[String]) 
     format!(
         "mount -t debugfs none /sys/kernel/debug 2>/dev/null
 mount -t tracefs none /sys/kernel/tracing 2>/dev/null
-printf '[capture]\\nhook = \"{hook}\"\\n' > /tmp/config.toml
+printf '[capture]\\nhook = \"{hook}\"\\ntls = false\\n' > /tmp/config.toml
 printf '[capture]\\ntls = \"machine\"\\n' > /tmp/tls.toml
 export MCPINSPECT_CONFIG=/tmp/config.toml RUST_LIB_BACKTRACE=0 RUST_BACKTRACE=0
 if '{daemon}' check --config /tmp/config.toml; then
     echo check: ok
-    '{daemon}' check --config /tmp/tls.toml | sed -n 's/^ *[a-zA-Z]*  TLS   */tls: /p'
     cd '{folder}' && '{program}' --test-threads=1 {tests}
+    # Last, because it reads every large program of the machine, which takes long over 9p.
+    timeout 900 '{daemon}' check --config /tmp/tls.toml | sed -n 's/^ *[a-zA-Z]*  TLS   */tls: /p'
 else
     echo check: failed
 fi
