@@ -1,8 +1,8 @@
-//! TCP connections that speak HTTP: what the kernel says of one, and which are left alone.
+//! TCP connections that speak HTTP: what the kernel reports about them, and which are left alone.
 //!
 //! A socket is an endpoint like a pipe, with one difference: a single socket sees both directions, so
 //! one end of a connection is enough. Positions count from the connection's first byte, so that both
-//! ends, where both are on this machine, mean the same byte by the same position.
+//! ends, if both are on this machine, mean the same byte by the same position.
 
 /// The payload of [`crate::RecordKind::Connected`].
 #[repr(C)]
@@ -28,12 +28,12 @@ pub struct ConnectionReport {
     pub is_tls: u32,
     /// Always 0.
     pub reserved: u32,
-    /// With TLS: some of the random bytes by which the connection began, see [`TlsPartyKey`]. 0 otherwise.
+    /// With TLS: some of the random bytes that the connection began with, see [`TlsPartyKey`]. 0 otherwise.
     pub greeting: u64,
 }
 
-/// An end of a connection that carries TLS: by it, the probes note which process was there when the connection
-/// began.
+/// An end of a connection that carries TLS: under this key, the probes note which process was there when the
+/// connection began.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TlsPartyKey {
@@ -43,21 +43,21 @@ pub struct TlsPartyKey {
     pub end: u64,
 }
 
-/// A socket whose bytes are of no interest, until further notice.
+/// A socket whose bytes are of no interest for now.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftAlone {
-    /// The [`crate::End`] at which requests cross the socket; [`NO_REQUESTS`] if it is not looked at any
-    /// more.
+    /// The [`crate::End`] at which requests cross the socket; [`NO_REQUESTS`] if it is no longer
+    /// examined.
     pub requests_at: u32,
-    /// Requests that may be of MCP since it was left alone. It is looked at again at the first, the second,
+    /// Requests that may belong to MCP since it was left alone. It is examined again at the first, the second,
     /// the fourth, the eighth…
     pub requests: u32,
-    /// Other requests since then. The first, the second, the fourth… is looked through for a word of events.
+    /// Other requests since then. The first, the second, the fourth… is searched for a mention of events.
     pub pages: u32,
 }
 
-/// The key by which a connection is remembered as left alone: the bytes of a socket and the plain text in
+/// The key for remembering a connection as left alone: the bytes of a socket and the plain text in
 /// them are two things.
 pub const fn left_alone_key(key: &crate::EndpointKey) -> u64 {
     if key.kind == crate::EndpointKind::TlsSocket as u32 {
@@ -70,18 +70,18 @@ pub const fn left_alone_key(key: &crate::EndpointKey) -> u64 {
 /// A value of [`LeftAlone::requests_at`]: nowhere.
 pub const NO_REQUESTS: u32 = 2;
 
-/// A value of [`LeftAlone::requests_at`]: it is not known at which end.
+/// A value of [`LeftAlone::requests_at`]: the end is unknown.
 pub const LOOK_AT_BOTH: u32 = 3;
 
-/// Connections that are known at a time, for each endpoint that there is room for: one fourth. One user
-/// can have a fourth of these.
+/// Connections that can be known at a time, as a share of the endpoints that there is room for: one fourth. One
+/// user can have a fourth of these.
 pub const CONNECTIONS_SHARE: u32 = 4;
 
-/// Sockets that are remembered as left alone. One that is forgotten is looked at once more.
+/// Sockets to remember as left alone. One that is forgotten is examined again.
 pub const LEFT_ALONE_MAX: u32 = 65_536;
 
-/// Bytes in each direction that are shipped of a connection that begins with a request for a message, until
-/// user space has looked.
+/// Bytes to ship in each direction of a connection that begins with a request for a message, until
+/// user space has examined it.
 pub const CONNECTION_POST_BUDGET: u64 = 4 << 20;
 
 /// The same for one that begins with any other request.

@@ -73,30 +73,30 @@ pub struct EndpointWatch {
     /// By [`End`]: payload is shipped for stream positions below this. 0 ships nothing, `u64::MAX`
     /// everything. See also [`crate::SHIP_REGARDLESS`].
     pub ship_limit: [u64; 2],
-    /// Not 0 if bytes are counted at both ends, even where none are shipped.
+    /// Not 0 if bytes are counted at both ends, even if none are shipped.
     pub counted: u32,
-    /// Not 0 if what is written here is shipped only to be compared with what is read: it is dropped
+    /// Not 0 if what is written here is shipped only for comparison with what is read: it is dropped
     /// while user space is behind.
     pub compare_only: u32,
 }
 
 /// Set in the writer's [`EndpointCounters::position`] until the bytes that were unread at the
-/// registration have been summed up. Until then, calls are counted and nothing of them is shipped,
-/// because it is not known yet where in the stream they belong.
+/// registration have been summed up. Until then, calls are counted but not shipped, because it is
+/// not yet known where in the stream their bytes belong.
 pub const REGISTERING: u64 = 1 << 63;
 
-/// What the probes count at an endpoint, even where no payload is shipped. Only the probes write it.
+/// What the probes count at an endpoint, even if no payload is shipped. Only the probes write it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointCounters {
     /// By [`End`]: bytes that crossed it since the endpoint was registered. The writer's count starts
-    /// with the bytes that were unread then, so that position 0 is the first byte that was still to be
+    /// with the bytes that were unread then, so that position 0 is the first byte still to be
     /// read. See [`Self::counted`].
     pub position: [u64; 2],
     /// Where the writer's count started: what was unread when the endpoint was registered, and what was
     /// read meanwhile. Earlier bytes are never shipped from the writer's end.
     pub unread: u64,
-    /// Length of the first write that was counted, if `unread` is not 0. If that write was under way
+    /// Length of the first write that was counted, if `unread` is not 0. If that write was in progress
     /// during the registration, `unread` may include its bytes too, and they are counted twice.
     pub first_write: u64,
     /// By [`End`]: bytes that should have been shipped and were not (ring full, page not resident).
@@ -110,7 +110,7 @@ pub struct EndpointCounters {
     pub peer_ino: u64,
     /// The address of the inode, for the probes alone.
     pub inode: u64,
-    /// When a survey last looked at it, in nanoseconds since boot; 0 if none has.
+    /// When a survey last examined it, in nanoseconds since boot; 0 if none has.
     pub surveyed: u64,
     /// By [`End`]: whether anything held it open then, a descriptor in flight included. A socket's two
     /// are the same.
@@ -121,7 +121,7 @@ pub struct EndpointCounters {
 }
 
 impl EndpointCounters {
-    /// Bytes counted at an end; 0 while it is not known where the count starts.
+    /// Bytes counted at an end; 0 while it is unknown where the count starts.
     pub const fn counted(&self, end: End) -> u64 {
         let position = self.position[end as usize];
         if position & REGISTERING == 0 {
@@ -131,7 +131,7 @@ impl EndpointCounters {
         }
     }
 
-    /// Whether the writer's count starts where `unread` says, a write under way aside.
+    /// Whether the writer's count starts where `unread` says, except for a write in progress.
     pub const fn is_exact(&self) -> bool {
         self.position[End::Writer as usize] & REGISTERING == 0 && self.uncertain == 0
     }

@@ -13,11 +13,11 @@ pub const PAYLOAD_MAX: u32 = 64 * 1024;
 /// class.
 pub const PAYLOAD_CLASSES: [u32; 5] = [256, 1024, 4 * 1024, 16 * 1024, PAYLOAD_MAX];
 
-/// Bytes per end that are shipped of a stream that begins like JSON and may or may not be MCP. The
-/// first line usually decides; the rest covers the time until user space has looked.
+/// Bytes per end to ship of a stream that begins like JSON and may or may not be MCP. The
+/// first line usually decides; the rest covers the time until user space has examined it.
 pub const SNIFF_BUDGET_DEFAULT: u64 = 4 << 20;
 
-/// Bytes per end that are shipped of a stream that begins like something else: a server may print some
+/// Bytes per end to ship of a stream that begins like something else: a server may print some
 /// text before its first message, but not much.
 pub const NOT_JSON_BUDGET: u64 = 64 * 1024;
 
@@ -25,23 +25,23 @@ pub const NOT_JSON_BUDGET: u64 = 64 * 1024;
 /// the stream begins like something else.
 pub const SHIP_REGARDLESS: u64 = 1 << 63;
 
-/// Shares of the ring: one for each user, unless two users' ids meet in one.
+/// Shares of the ring: one for each user, unless two users' ids map to the same one.
 pub const RING_SHARES: u32 = 256;
 
 /// A user's waiting bytes may be this many times the free ones.
 pub const RING_SHARE_FACTOR: u64 = 4;
 
-/// While fewer bytes than this wait in the ring, there is room for everybody.
+/// While fewer bytes than this wait in the ring, there is room for everyone.
 pub const RING_SHARED_ABOVE: u64 = 1 << 20;
 
 /// The share of a user in the ring, from 1.
 pub const fn ring_share_slot(uid: u32) -> u8 {
-    // Fibonacci hashing: ids that follow one another are spread.
+    // Fibonacci hashing: consecutive ids are spread.
     let slot = (uid.wrapping_mul(0x9e37_79b1) >> 24) as u8;
     if slot == 0 { 1 } else { slot }
 }
 
-/// System call numbers that the probes' table covers.
+/// System call numbers covered by the probes' table.
 pub const SYSCALL_TABLE_LEN: u32 = 512;
 
 /// Slots of the table of processes. A power of two.

@@ -18,7 +18,7 @@ pub enum RecordKind {
     /// Bytes crossed a watched stream in a way that cannot be copied; `position`: how many; `aux`: the
     /// [`crate::Operation`].
     BlindSpot = 6,
-    /// A TCP connection begins to be counted that may speak MCP; payload: a
+    /// Counting begins for a TCP connection that may speak MCP; payload: a
     /// [`crate::ConnectionReport`]; `end`: where its first bytes crossed; `aux`: the real user id of the
     /// process.
     Connected = 7,

@@ -18,7 +18,7 @@ pub enum Stat {
     RegistrationsFailed = 5,
     /// Process records (exec, exit, registration) that did not fit into the ring.
     LifecycleLost = 6,
-    /// TCP connections that were not looked at because a user, or all of them, had too many.
+    /// TCP connections that were not examined because a user, or all users together, had too many.
     ConnectionsRefused = 7,
 }
 

@@ -1,7 +1,7 @@
-//! What a survey tells of a process.
+//! What a survey reports about a process.
 
 /// A row of a survey's output: a descriptor table of a tracked process. A process whose threads have
-/// tables of their own has several.
+/// their own tables has several.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SurveyRow {

@@ -50,16 +50,16 @@ pub enum Operation {
     Socket = 19,
     /// `accept(fd, …)` and `accept4`.
     Accept = 20,
-    /// A connection that was not looked at, because its user had too many. Not in user space's table.
+    /// A connection that was not examined, because its user had too many. Not in user space's table.
     ConnectionBudget = 21,
     /// `io_submit(context, …)`: submits any number of other operations.
     Aio = 22,
-    /// A call whose number is that of a 32-bit call that carries bytes (x86-64). Of interest only where it
+    /// A call whose number is that of a 32-bit call that carries bytes (x86-64). Of interest only if it
     /// is made through that table.
     PerhapsCompat = 23,
     /// `mmap(addr, len, prot, flags, fd, …)`: may map a library.
     Map = 24,
-    /// Plain text of a TLS connection that is not known. Not in user space's table.
+    /// Plain text of an unknown TLS connection. Not in user space's table.
     TlsUnpaired = 25,
 }
 

@@ -1,18 +1,18 @@
-//! What the probes in TLS libraries are told of the function that they are at, and what they tell of processes.
+//! What the probes in TLS libraries learn about the function they are at, and what they report about processes.
 
-/// What it means that a function is called: the cookie of a place at a function's beginning.
+/// What a call of a function means: the cookie of a place at the function's beginning.
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsEntry {
     /// It moves bytes, or makes an object, and returns how many or where it is.
     Moves = 0,
-    /// It moves bytes, and will write how many where its fourth argument says.
+    /// It moves bytes, and will write how many to where its fourth argument points.
     MovesCounted = 1,
     /// It makes an object as good as new.
     Clears = 2,
 }
 
-/// What it means that a function returns: the cookie of a place at a function's end.
+/// What the return of a function means: the cookie of a place at the function's end.
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsExit {
@@ -22,11 +22,11 @@ pub enum TlsExit {
     Written = 1,
     /// It returns a new object.
     Makes = 2,
-    /// It has written where a new object is where its first argument says.
+    /// It has written the address of a new object to where its first argument points.
     MakesAt = 3,
 }
 
-/// What it means that a function of Go's `crypto/tls` is called: the cookie of its place.
+/// What a call of a function of Go's `crypto/tls` means: the cookie of its place.
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoEntry {
@@ -38,15 +38,15 @@ pub enum GoEntry {
     Handshakes = 2,
 }
 
-/// Why user space is told of a process and TLS: `aux` of [`crate::RecordKind::Library`].
+/// Why a process and TLS are reported to user space: `aux` of [`crate::RecordKind::Library`].
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsNews {
-    /// It has a library for it, or may have one by now.
+    /// It has a TLS library, or may have one by now.
     MayBeThere = 0,
     /// It has begun a TLS connection, or accepted one.
     Greets = 1,
-    /// It calls its library so often that the probes cost it more than they may.
+    /// It calls its library so often that the probes cost it too much.
     Busy = 2,
 }
 
@@ -66,8 +66,8 @@ impl TlsNews {
 pub mod tls_scope {
     /// TLS is left alone.
     pub const OFF: u32 = 0;
-    /// It is looked into process by process.
+    /// It is examined process by process.
     pub const PROCESSES: u32 = 1;
-    /// It is looked into wherever a library is mapped.
+    /// It is examined wherever a library is mapped.
     pub const MACHINE: u32 = 2;
 }

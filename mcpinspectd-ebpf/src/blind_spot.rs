@@ -1,7 +1,7 @@
 //! Transfers that cannot be copied: the probes count and report them.
 //!
 //! `splice` and its relatives move bytes inside the kernel, and `io_uring` and 32-bit programs make
-//! calls that the probes do not decode. Where the call names its stream, the ledger continues and
+//! calls that the probes do not decode. If the call names its stream, the ledger continues and
 //! only the payload is missing; otherwise the process is reported.
 //!
 //! Cost to other processes: none. Only tracked processes get this far.
@@ -71,7 +71,7 @@ fn report_at(operation: u8, key: EndpointKey, end: End, moved: u64) {
     emit::header_only(header);
 }
 
-/// Reports, once per process, a mechanism that does not name the stream that it concerns.
+/// Reports, once per process, a mechanism that does not name the stream it concerns.
 #[inline(always)]
 pub fn report_process(operation: Operation, tgid: u32) {
     let id = u64::from(tgid) << 8 | operation as u64;

@@ -1,18 +1,18 @@
 //! TCP connections: which of them may speak MCP.
 //!
-//! Any process may be a client or a server of MCP over HTTP, so any of them is looked at that has opened
-//! or accepted an internet socket. A socket is looked at once, when the first bytes cross it: if these are
-//! a request or response of HTTP, it is registered like a stream, and user space finds out the rest. All
-//! else is left alone. A connection that turned out to carry something else than MCP may begin to carry it
-//! later; so where requests cross a socket that was left alone, the second, the fourth, the eighth… has
-//! it looked at again.
+//! Any process may be a client or a server of MCP over HTTP, so every process is examined that has opened
+//! or accepted an internet socket. A socket is examined once, when the first bytes cross it: if they are
+//! an HTTP request or response, it is registered like a stream, and user space finds out the rest. Everything
+//! else is left alone. A connection that turned out to carry something other than MCP may begin to carry it
+//! later; so if requests cross a socket that was left alone, it is examined again at the second, the fourth,
+//! the eighth…
 //!
 //! Cost to other processes:
-//! - none that never had an internet socket;
+//! - none for one that never had an internet socket;
 //! - a process that has one: about four reads and one look-up for each call that carries bytes; at the end
 //!   of a connection where requests cross, 8 bytes from user memory;
-//! - a new connection that loads a page: some ten reads, an insertion, and what [`crate::http_head`] says;
-//! - a new connection that may be of MCP: some twenty reads, two insertions and one record.
+//! - a new connection that loads a page: some ten reads, an insertion, and the cost stated in [`crate::http_head`];
+//! - a new connection that may carry MCP: some twenty reads, two insertions and one record.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`).
 
@@ -59,7 +59,7 @@ const SOCK_TYPE: u64 = 0xf;
 const IPPROTO_TCP: u16 = 6;
 /// No connection carries more bytes than this. The bits above have other meanings in a position.
 const POSITION: u64 = (1 << 48) - 1;
-/// The standard input, and the descriptor by which systemd passes on a connection.
+/// The standard input, and the descriptor that systemd passes a connection on.
 const PASSED_ON: [u32; 2] = [0, 3];
 
 /// Whether `tgid` may have a TCP connection.
@@ -71,7 +71,7 @@ pub fn is_marked(tgid: u32) -> bool {
     )
 }
 
-/// Notes whether `tgid` may have a TCP connection. The daemon's own are never looked at.
+/// Notes whether `tgid` may have a TCP connection. The daemon's own are never examined.
 #[inline(always)]
 pub fn mark(tgid: u32, may: bool) {
     const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
@@ -92,7 +92,7 @@ pub fn mark(tgid: u32, may: bool) {
     }
 }
 
-/// Takes note of a call that may have opened an internet socket. Returns whether it is of that kind.
+/// Notes a call that may have opened an internet socket. Returns whether it is of that kind.
 #[inline(always)]
 pub fn opened<A: Access>(operation: u8, arguments: &Arguments, result: u64) -> bool {
     const SOCKET: u8 = Operation::Socket as u8;
@@ -145,7 +145,7 @@ pub fn on_descriptor(tgid: u32, file: u64) {
 }
 
 /// The connection behind `file`, if its bytes are counted. `total` bytes have crossed
-/// it at `end`, from or to `buffers`: if nothing is known of it, these are looked at.
+/// it at `end`, from or to `buffers`: if nothing is known about it, these are examined.
 #[inline(always)]
 pub fn watched(file: u64, end: End, buffers: UserBuffers, total: u64) -> Option<EndpointKey> {
     let inode = descriptor::socket_inode(file)?;
@@ -158,7 +158,7 @@ pub fn watched(file: u64, end: End, buffers: UserBuffers, total: u64) -> Option<
     } else if let Some(is_counted) = watch::is_counted(key) {
         return is_counted.then_some(key);
     }
-    // An array of messages moved an unknown number of bytes. Nobody speaks HTTP that way.
+    // An array of messages moved an unknown number of bytes. No one speaks HTTP that way.
     if total == 0 || buffers.shape == Shape::Messages {
         return None;
     }
@@ -182,7 +182,7 @@ pub fn watched(file: u64, end: End, buffers: UserBuffers, total: u64) -> Option<
     (is_registered != 0).then_some(key)
 }
 
-/// Whether what crosses `end` may have a connection that was left alone looked at again.
+/// Whether what crosses `end` may cause a connection that was left alone to be examined again.
 #[inline(always)]
 fn is_for(left: *const LeftAlone, end: u32) -> bool {
     // SAFETY: an aligned word of a map entry, which stays allocated while the program runs.
@@ -190,8 +190,8 @@ fn is_for(left: *const LeftAlone, end: u32) -> bool {
     at == end || at == LOOK_AT_BOTH
 }
 
-/// Counts what crosses a connection that was left alone. Returns the number of the request that it is to be
-/// looked at again for.
+/// Counts what crosses a connection that was left alone. Returns the number of the request, if the connection
+/// must be examined again because of it.
 #[inline(always)]
 pub fn next_request(
     left: *mut LeftAlone,
@@ -243,8 +243,8 @@ pub struct Scratch {
 #[map]
 static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 
-/// A look at a socket. It lives in a map because the verifier does not track values through one: what it finds is
-/// checked once, and not for every kind of call.
+/// The examination of a socket. It lives in a map because the verifier does not track values through one: its
+/// results are checked once, and not for every kind of call.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Look {
@@ -260,7 +260,7 @@ struct Look {
     is_registered: u64,
 }
 
-/// The look under way. One slot per CPU is enough, see [`crate::copy`].
+/// The current examination. One slot per CPU is enough, see [`crate::copy`].
 #[map]
 static LOOK: PerCpuArray<Look> = PerCpuArray::with_max_entries(1, 0);
 
@@ -343,7 +343,7 @@ fn look_at(look: &Look) -> bool {
         if is_coming {
             return false;
         }
-        // Of one that was in use before, this may be any part.
+        // If it was in use before, this may be any part.
         let was_used = position[0] | position[1] != 0;
         leave(
             look.ino,
@@ -374,7 +374,7 @@ pub struct Found {
     pub key: EndpointKey,
     /// The address of its inode.
     pub inode: u64,
-    /// By [`End`]: bytes that crossed it before.
+    /// By [`End`]: bytes that had crossed it before.
     pub position: [u64; 2],
     /// The [`End`] that its first bytes cross.
     pub end: u8,
@@ -386,7 +386,7 @@ pub struct Found {
     pub greeting: u64,
 }
 
-/// Registers a connection, and tells user space of it. Returns whether it is registered.
+/// Registers a connection and reports it to user space. Returns whether it is registered.
 #[inline(always)]
 pub fn register(found: &Found, scratch: &mut Scratch) -> bool {
     let Found {
@@ -453,11 +453,11 @@ fn leave(key: u64, requests_at: u32, requests: u32) {
         requests,
         pages: 0,
     };
-    // Where there is no room, it is looked at again.
+    // If there is no room, it is examined again.
     let _ = LEFT_ALONE.insert(key, left, 0);
 }
 
-/// Inserts counters, made in a place for them, and a watch. Returns whether both are new.
+/// Inserts counters, built in a place for them, and a watch. Returns whether both are new.
 #[inline(always)]
 fn insert(
     key: EndpointKey,
@@ -539,7 +539,7 @@ fn map_into(address: &mut [u8; 16], v4: u32) {
 /// Whether a user may have one more connection.
 #[inline(always)]
 fn has_room(uid: u32) -> bool {
-    // Slot 0 is nobody's: all connections are counted there.
+    // Slot 0 belongs to no one: all connections are counted there.
     let max = u64::from(CONNECTIONS_MAX.load());
     known_of(u32::from(ring_share_slot(uid))) < max / 4 && known_of(0) < max
 }
@@ -579,7 +579,7 @@ fn is_tcp(file: u64) -> bool {
         && probe::<u16>(socket, OFF_SOCKET_TYPE.load()) == SOCK_STREAM as u16
 }
 
-/// The first of a call's buffers, as far as the call used it.
+/// The first of a call's buffers, up to the length that the call used.
 #[inline(always)]
 fn first_piece(shape: u64, address: u64, total: u64) -> Piece {
     let vector = if shape == Shape::Buffer as u64 {

@@ -27,9 +27,9 @@ use crate::{
 const STEPS_MAX: u32 = 1 << 21;
 
 /// The current call, and the state of the machine. They live in a map because the verifier does not track values
-/// through one: what follows looks the same to it whatever came before, so it is checked once and not for every kind of
-/// call. One slot per CPU is enough, because the loader chooses a hook whose programs the kernel does not preempt
-/// (`capture::preemption`).
+/// through one: the code that follows looks the same to it whatever came before, so it is checked once and not for
+/// every kind of call. One slot per CPU is enough, because the loader chooses a hook whose programs the kernel does
+/// not preempt (`capture::preemption`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CopyState {
@@ -54,9 +54,9 @@ pub struct CopyState {
     /// The rest of the array of messages.
     message: u64,
     messages_left: u64,
-    /// 1 where the current call is the first that was counted after the unread bytes.
+    /// 1 if the current call is the first one counted after the unread bytes.
     first: u64,
-    /// 1 where pieces are dropped while user space is behind.
+    /// 1 if pieces are dropped while user space is behind.
     droppable: u64,
 }
 
@@ -152,7 +152,7 @@ unsafe extern "C" fn begin(_index: u32, _context: *mut c_void) -> i64 {
     1
 }
 
-/// Does one thing. Returns 1 when nothing is left to do.
+/// Does one thing. Returns 1 if nothing is left to do.
 unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
     let Some(copy) = COPY.get_ptr_mut(0) else {
         return 1;
@@ -166,7 +166,7 @@ unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
             } else {
                 PAYLOAD_MAX
             };
-            // Asked anew for each piece: a single call may move more than the ring holds.
+            // Checked again for each piece: a single call may move more than the ring holds.
             if copy.droppable == 0 || !emit::reader_is_behind() {
                 ship(
                     &copy.key,

@@ -26,7 +26,7 @@ const AWAKE_ABOVE: u64 = 512 << 10;
 /// If more bytes than this wait, the reader is behind: fewer gather in its pauses.
 const BEHIND_ABOVE: u64 = 128 << 10;
 
-/// A record as it lies in the ring.
+/// A record as laid out in the ring.
 #[repr(C)]
 struct Record<T> {
     header: RecordHeader,
@@ -130,7 +130,7 @@ pub fn user_bytes<const N: usize>(mut header: RecordHeader, address: u64, length
     copied
 }
 
-/// Whether the reader is behind, so that records which can be spared should be dropped.
+/// Whether the reader is behind, so that dispensable records should be dropped.
 #[inline(always)]
 pub fn reader_is_behind() -> bool {
     RECORDS.query(u64::from(BPF_RB_AVAIL_DATA)) > BEHIND_ABOVE

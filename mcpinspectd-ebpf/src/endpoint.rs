@@ -1,14 +1,14 @@
 //! Registers an endpoint: its watch, its counters, and how many bytes were unread at that moment.
 //!
-//! Both ends have to count from the same byte. So the counters come first, and from then on no call
+//! Both ends must count from the same byte. So the counters come first, and from then on no call
 //! is missed. While the unread bytes are summed up, what calls write is counted and not shipped
 //! ([`REGISTERING`]). The sum is valid only if it is the same twice and no call has returned
 //! meanwhile. One instruction then checks the latter and sets the writer's count to its start.
-//! What remains is a write that has put its bytes in before the sum and returns after it: it is
+//! One case remains: a write that put its bytes in before the sum and returns after it. It is
 //! counted twice, and user space finds out by comparing the bytes.
 //!
 //! Cost to other processes: none at a system call. An exec with a pipe or socket as standard input
-//! or output pays for two loops over what is unread in it (nothing, in a new pipe) and two
+//! or output pays for two loops over the unread contents (nothing, in a new pipe) and two
 //! insertions.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`).
@@ -48,7 +48,7 @@ pub enum Registrar {
     Iterator = 1,
 }
 
-/// Counters to insert: on the stack, there is no room for them. By [`Registrar`].
+/// Counters to insert: they do not fit on the stack. By [`Registrar`].
 #[map]
 static NEW_COUNTERS: PerCpuArray<EndpointCounters> = PerCpuArray::with_max_entries(2, 0);
 
@@ -87,9 +87,9 @@ pub fn register(file: u64, fd: u32, registrar: Registrar) -> EndpointReport {
     report
 }
 
-/// What was new of an endpoint.
+/// What was new about an endpoint.
 struct Inserted {
-    /// Its counters: who inserts them sets them to their start.
+    /// Its counters: the code that inserts them sets them to their start.
     counters: bool,
     /// Its counters and its watch.
     whole: bool,
@@ -115,7 +115,7 @@ fn insert(key: EndpointKey, inode: u64, peer_ino: u64, registrar: Registrar) -> 
     // Counters first: a call that finds the watch must find them too.
     let counters = COUNTERS.insert(key, new, u64::from(BPF_NOEXIST)).is_ok();
     if !counters && let Some(known) = COUNTERS.get_ptr_mut(key) {
-        // A named pipe that was closed everywhere and opened again may have another place in memory.
+        // A named pipe that was closed everywhere and opened again may be at another place in memory.
         // SAFETY: an aligned word of a map entry.
         unsafe { (&raw mut (*known).inode).write_volatile(inode) };
     }
@@ -138,9 +138,9 @@ fn insert(key: EndpointKey, inode: u64, peer_ino: u64, registrar: Registrar) -> 
 /// A stream whose unread bytes are being summed up.
 #[repr(C)]
 struct Registration {
-    /// Where it is written.
+    /// The endpoint where it is written.
     writer: EndpointKey,
-    /// Where it is read.
+    /// The endpoint where it is read.
     reader: EndpointKey,
     /// Where its unread bytes are: the pipe's inode, or the socket that reads.
     object: u64,
@@ -165,7 +165,7 @@ fn count_unread(writer: EndpointKey, reader: EndpointKey, object: u64) {
     }
 }
 
-/// Tries once. Returns 1 when the count is set.
+/// Tries once. Returns 1 if the count is set.
 unsafe extern "C" fn count_step(index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context that `count_unread` passes to the loop.
     let registration = unsafe { &*context.cast::<Registration>() };
@@ -193,7 +193,7 @@ unsafe extern "C" fn count_step(index: u32, context: *mut c_void) -> i64 {
         if index + 1 < ATTEMPTS {
             return 0;
         }
-        // Something moves bytes without a pause: the count starts somewhere near.
+        // Something moves bytes without a pause: the count starts roughly there.
         (&raw mut (*written).uncertain).write_volatile(1);
         (&raw mut (*written).unread).write_volatile(start);
         ledger::add(count, start.wrapping_sub(returned));
@@ -211,7 +211,7 @@ fn unread(registration: &Registration) -> u64 {
     }
 }
 
-/// Zeroes counters, by one store per word: a call of `memset` would be a loop over bytes, which verifiers
+/// Zeroes counters, with one store per word: a call of `memset` would be a loop over bytes, which verifiers
 /// explore again on every path to it.
 ///
 /// # Safety

@@ -1,13 +1,13 @@
 //! Descriptor passing: a process that receives a descriptor from another one becomes tracked.
 //!
-//! The descriptors may be in any of a message's control messages, behind the sender's credentials for
+//! The descriptors may be in any of a message's control messages, after the sender's credentials for
 //! example, and in any of the messages that `recvmmsg` received.
 //!
 //! Cost to other processes: `recvmsg` and `recvmmsg` of an untracked process read the message's
-//! control header (16 bytes) from user memory, and its contents (16 bytes) where there are any.
-//! Where more contents follow, each costs another read. A `recvmmsg` that received several messages
-//! takes the way from the descriptor to the socket (about ten reads), and only on a Unix socket
-//! looks at all of them. `pidfd_getfd` sets one word. All other calls: two comparisons.
+//! control header (16 bytes) from user memory, and its contents (16 bytes) if there are any.
+//! If more contents follow, each costs another read. A `recvmmsg` that received several messages
+//! goes from the descriptor to the socket (about ten reads), and only on a Unix socket examines
+//! all of them. `pidfd_getfd` sets one word. All other calls: two comparisons.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`).
 
@@ -44,7 +44,7 @@ struct ControlHeader {
 impl ControlHeader {
     const SIZE: u64 = size_of::<Self>() as u64;
 
-    /// Whether it is followed by descriptors.
+    /// Whether descriptors follow it.
     #[inline(always)]
     const fn has_rights(&self) -> bool {
         self.level == SOL_SOCKET && self.kind == SCM_RIGHTS
@@ -65,7 +65,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Goes on behind a control message of `length` bytes.
+    /// Continues after a control message of `length` bytes.
     #[inline(always)]
     fn skip(&mut self, length: u64) {
         let size = (length + 7) & !7;
@@ -125,7 +125,7 @@ pub fn mark_receiver<A: Access>(operation: u8, arguments: &Arguments, result: u6
     }
 }
 
-/// Looks at one control message, or takes the next message. Returns 1 when it is clear.
+/// Examines one control message, or takes the next message. Returns 1 once the answer is clear.
 unsafe extern "C" fn step(_index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context that `mark_receiver` passes to the loop.
     let walk = unsafe { &mut *context.cast::<Walk>() };

@@ -1,14 +1,14 @@
-//! What HTTP begins with.
+//! How HTTP begins.
 //!
-//! The first eight bytes tell requests and answers from all else; a piece that is shorter counts as what it may
-//! become.
+//! The first eight bytes distinguish requests and answers from everything else; a shorter piece counts as what
+//! it may become.
 
 use crate::{
     http_head::{self, Piece},
     kernel::user,
 };
 
-/// The first eight bytes of a piece, zeroes behind its end; 0 if they cannot be read.
+/// The first eight bytes of a piece, padded with zeroes; 0 if they cannot be read.
 #[inline(always)]
 pub fn first_word(piece: Piece) -> u64 {
     let word = user::<u64>(piece.address).unwrap_or(0);
@@ -19,7 +19,7 @@ pub fn first_word(piece: Piece) -> u64 {
     }
 }
 
-/// Whether the first bytes, of which there are `length`, are those of `text` or the beginning of them.
+/// Whether the first `length` bytes are those of `text` or the beginning of them.
 #[inline(always)]
 fn begins<const N: usize>(word: u64, length: u64, text: &[u8; N]) -> bool {
     let mut wanted = 0;
@@ -46,7 +46,7 @@ pub fn is_request(word: u64, length: u64) -> bool {
     is_page_request(word, length) || begins(word, length, b"DELETE ") || is_preface(word, length)
 }
 
-/// Whether a client of HTTP/2 begins like this.
+/// Whether it is how an HTTP/2 client begins.
 #[inline(always)]
 pub fn is_preface(word: u64, length: u64) -> bool {
     begins(word, length, b"PRI * HT")
@@ -58,15 +58,15 @@ pub fn is_response(word: u64, length: u64) -> bool {
     begins(word, length, b"HTTP/1.")
 }
 
-/// Whether a server of HTTP/2 begins like this: with its settings, which need not wait for the client's.
+/// Whether it is how an HTTP/2 server begins: with its settings, which need not wait for the client's.
 #[inline(always)]
 pub fn is_settings(word: u64, length: u64) -> bool {
-    /// Of a frame's head: its type, no flags, and the better part of the number 0.
+    /// From a frame's head: its type, no flags, and the greater part of the number 0.
     const SETTINGS: u64 = 4;
     length >= 9 && word & 0xff == 0 && word >> 24 == SETTINGS
 }
 
-/// A request that MCP does not know, or only for events.
+/// A request that MCP does not use, or uses only for events.
 #[inline(always)]
 pub fn is_page_request(word: u64, length: u64) -> bool {
     begins(word, length, b"GET ")
@@ -76,10 +76,10 @@ pub fn is_page_request(word: u64, length: u64) -> bool {
         || begins(word, length, b"PATCH ")
 }
 
-/// Whether a piece is a request that is none of MCP.
+/// Whether a piece is a request that MCP does not use.
 #[inline(always)]
 pub fn is_page(word: u64, piece: Piece) -> bool {
-    // Of less, the method may not be known.
+    // From fewer bytes, the method may be unclear.
     piece.length >= 8
         && is_page_request(word, piece.length)
         && !http_head::may_ask_for_events(piece)

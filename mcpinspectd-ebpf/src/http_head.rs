@@ -1,7 +1,7 @@
 //! The head of a request: whether it asks for a stream of events.
 //!
-//! Requests without a body are most of a machine's web traffic, and of MCP's only those that ask for
-//! events, as its specification has them do. The kernel can tell, so that all others cost user space
+//! Requests without a body are most of a machine's web traffic, and MCP uses them only to ask for
+//! events, as its specification requires. The kernel can tell, so that all others cost user space
 //! nothing.
 //!
 //! Cost: a copy of the head, and two comparisons for each of its bytes.
@@ -18,16 +18,16 @@ use aya_ebpf::{
 
 use crate::kernel::user;
 
-/// Heads that are longer are not looked through.
+/// Longer heads are not searched.
 const LONGEST: usize = 4096;
-/// Bytes that one step of the search looks at.
+/// Bytes that one step of the search examines.
 const STEP: usize = 32;
-/// The media type of a stream of events, as far as a search by words needs it.
+/// The media type of a stream of events, as much of it as a search by words needs.
 const EVENTS: &[u8; 15] = b"text/event-stre";
-/// Sets the bit by which lower case differs from upper case. A slash and a hyphen have it anyway.
+/// Sets the bit that distinguishes lower case from upper case. A slash and a hyphen have it anyway.
 const LOWER: u64 = 0x2020_2020_2020_2020;
 
-/// A head, and the zeroes behind it.
+/// A head, followed by zeroes.
 type Head = [u8; LONGEST + STEP];
 
 #[map]
@@ -40,8 +40,7 @@ pub struct Piece {
     pub length: u64,
 }
 
-/// Whether the request that `piece` is, or begins with, may ask for events. One that is not there as a
-/// whole may.
+/// Whether the request that `piece` is, or begins with, may ask for events. An incomplete one may.
 #[inline(always)]
 pub fn may_ask_for_events(piece: Piece) -> bool {
     if piece.length > LONGEST as u64 || piece.length < 4 {
@@ -98,7 +97,7 @@ unsafe extern "C" fn user_step(index: u32, search: *mut c_void) -> i64 {
     }
     for word in 0..STEP / 8 {
         let at = at + word as u64 * 8;
-        // What follows the head is not part of it, and does no harm: it is looked at once more.
+        // What follows the head is not part of it, and does no harm: it is examined once more.
         let Some(word) = user::<u64>(search.address + at) else {
             continue;
         };
@@ -110,17 +109,17 @@ unsafe extern "C" fn user_step(index: u32, search: *mut c_void) -> i64 {
     0
 }
 
-/// Looks for the media type in at most [`LONGEST`] bytes. `None` if they cannot be read.
+/// Searches for the media type in at most [`LONGEST`] bytes. `None` if they cannot be read.
 #[inline(always)]
 fn search(piece: Piece) -> Option<bool> {
     let head = HEAD.get_ptr_mut(0)?;
     let length = (piece.length as usize).min(LONGEST);
-    // SAFETY: this CPU's slot, which has room for so many bytes; no other program uses it meanwhile.
+    // SAFETY: this CPU's slot, which has room for that many bytes; no other program uses it meanwhile.
     unsafe {
         if bpf_probe_read_user(head.cast(), length as u32, piece.address as *const _) != 0 {
             return None;
         }
-        // A step may reach over the end, where an earlier head may have been.
+        // A step may reach past the end, where an earlier head may have been.
         let behind = head.cast::<u8>().add(length);
         for at in 0..STEP {
             behind.add(at).write(0);
@@ -135,7 +134,7 @@ fn search(piece: Piece) -> Option<bool> {
     Some(found != 0)
 }
 
-/// Whether the head that was copied last, of `length` bytes, is whole.
+/// Whether the head that was copied last, of `length` bytes, is complete.
 #[inline(always)]
 fn ends(length: usize) -> bool {
     let Some(head) = HEAD.get_ptr(0) else {
@@ -157,7 +156,7 @@ unsafe extern "C" fn step(index: u32, found: *mut c_void) -> i64 {
     for word in 0..STEP / 8 {
         // SAFETY: aligned, and within this CPU's slot.
         let word = unsafe { head.cast::<u8>().add(at + word * 8).cast::<u64>().read() } | LOWER;
-        // Fifteen bytes in a row hold a whole aligned word, whichever of eight it is.
+        // Fifteen bytes in a row contain a whole aligned word, one of eight possible ones.
         if is_part(word) {
             // SAFETY: what `search` passes to the loop.
             unsafe { found.cast::<u64>().write(1) };

@@ -1,8 +1,8 @@
 //! Reads kernel memory: by typed loads where BTF vouches for the pointer, otherwise through a
 //! helper; and user memory through a helper.
 //!
-//! Cost: a typed load takes about a nanosecond. A helper call takes several, which is why the way
-//! that every process goes uses typed loads wherever the kernel admits them.
+//! Cost: a typed load takes about a nanosecond. A helper call takes several, which is why the path
+//! that every process takes uses typed loads wherever the kernel admits them.
 //!
 //! Minimum kernel version: 5.5 (`bpf_probe_read_kernel`, `bpf_probe_read_user`); [`Typed`]: 5.11.
 
@@ -72,8 +72,9 @@ pub fn probe<T: Copy + Default>(base: u64, offset: u32) -> T {
     }
 }
 
-/// Has the verifier forget what it knows of a value, which stays as it is. Of two ways that meet with different
-/// constants, the verifier checks all that follows twice; without them, once. What a helper writes, it does not know.
+/// Makes the verifier forget what it knows about a value, which stays the same. If two paths meet with different
+/// constants, the verifier checks everything that follows twice; without them, once. It knows nothing about what a
+/// helper writes.
 #[inline(always)]
 pub fn forget<T: Copy>(value: &mut T) {
     let address = core::ptr::from_mut(value);

@@ -24,7 +24,7 @@ pub struct Extent {
     pub bytes: u64,
 }
 
-/// Advances the position of `end` by `total`, and returns the part that is to be shipped.
+/// Advances the position of `end` by `total`, and returns the part to ship.
 #[inline(always)]
 pub fn account(key: &EndpointKey, end: usize, total: u64) -> Extent {
     let Some(counters) = COUNTERS.get_ptr_mut(key) else {
@@ -70,7 +70,7 @@ pub fn lost(key: &EndpointKey, end: usize, bytes: u64) {
     }
 }
 
-/// Where `address` holds the stream's first byte: notes whether it can begin JSON.
+/// If `address` holds the stream's first byte: notes whether it can begin JSON.
 #[inline(always)]
 pub fn note_first_byte(key: &EndpointKey, end: usize, address: u64) {
     let Some(counters) = COUNTERS.get_ptr_mut(key) else {
@@ -90,8 +90,8 @@ pub fn note_first_byte(key: &EndpointKey, end: usize, address: u64) {
 }
 
 /// Notes the length of the first write after a registration that found unread bytes: those may
-/// include it already, see [`EndpointCounters::first_write`]. `again` is set when the same call
-/// wrote before (`sendmmsg`). Returns whether this is that call.
+/// already include it, see [`EndpointCounters::first_write`]. `again` is set if the same call has
+/// written before (`sendmmsg`). Returns whether this is that call.
 #[inline(always)]
 pub fn note_first_write(
     key: &EndpointKey,
@@ -146,7 +146,7 @@ pub unsafe fn add(word: *mut u64, amount: u64) -> u64 {
     unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(word, amount) }
 }
 
-/// Replaces `expected` by `value` atomically. Returns whether the word was as expected.
+/// Replaces `expected` with `value` atomically. Returns whether the word was as expected.
 #[inline(always)]
 pub unsafe fn exchange(word: *mut u64, expected: u64, value: u64) -> bool {
     const SEQUENTIAL: AtomicOrdering = AtomicOrdering::SeqCst;

@@ -2,9 +2,9 @@
 //!
 //! Cost to other processes:
 //! - fork: two reads, and two array look-ups unless the child is a thread;
-//! - exec: one array look-up, what [`crate::tls_library`] says, and up to ten reads for each of descriptors 0 and 1. If one is a pipe or a socket, the probe
-//!   also marks the process and up to eight ancestors, sums up the unread bytes, and writes one
-//!   record (see [`crate::program`]);
+//! - exec: one array look-up, the cost stated in [`crate::tls_library`], and up to ten reads for each of
+//!   descriptors 0 and 1. If one is a pipe or a socket, the probe also marks the process and up to eight
+//!   ancestors, sums up the unread bytes, and writes one record (see [`crate::program`]);
 //! - exit of a thread: one read and one array look-up.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`); raw tracepoints exist since 4.17.
@@ -108,7 +108,7 @@ pub fn on_exec<C: EbpfContext>(context: &C, task: u64, binprm: u64) {
         input,
         output,
     );
-    // A loop for the stack: what a callback needs is free again when it returns.
+    // A loop because of the stack: what a callback needs is free again when it returns.
     // SAFETY: `ship_step` has the signature of a loop callback and uses no context.
     unsafe {
         bpf_loop(1, ship_step as *mut c_void, core::ptr::null_mut(), 0);
@@ -126,7 +126,7 @@ struct Start {
     reports: [EndpointReport; 2],
 }
 
-/// The start under way. One slot per CPU is enough, see [`crate::copy`].
+/// The current start. One slot per CPU is enough, see [`crate::copy`].
 #[map]
 static START: PerCpuArray<Start> = PerCpuArray::with_max_entries(1, 0);
 

@@ -1,13 +1,13 @@
 //! The probes. This file has the entry points; each topic has a file of its own.
 //!
-//! One program at the exit of system calls copies what crossed a watched stream (or several that do
-//! the same, at the exits of the functions behind those calls). It runs for every system call of the
+//! One program at the exit of system calls copies what crossed a watched stream (or several programs that
+//! do the same, at the exits of the functions behind those calls). It runs for every system call of the
 //! machine, so its steps are ordered by what they cost an untracked process: first a look-up by call
-//! number, then one by process, and only then the way from the descriptor to the stream. Three small
+//! number, then one by process, and only then the path from the descriptor to the stream. Three small
 //! programs follow processes (fork, exec, exit), an iterator registers the streams that are open
-//! when the daemon starts, and another tells from time to time which of them are still held.
+//! when the daemon starts, and another reports from time to time which of them are still held.
 //!
-//! Each file says what it costs a process that is not an MCP server, and the oldest kernel that has
+//! Each file states what it costs a process that is not an MCP server, and the oldest kernel that has
 //! what it uses. Together they need Linux 5.17 (`bpf_loop`); the versions below are those of the hooks
 //! alone.
 //!
@@ -161,7 +161,7 @@ macro_rules! compat_wrappers {
 
 compat_wrappers!(exit_compat_read, exit_compat_write);
 
-/// A function of a TLS library is called. The cookie of the place tells which kind it is.
+/// A function of a TLS library is called. The cookie of the place tells its kind.
 #[uprobe]
 pub fn tls_enter(ctx: ProbeContext) -> u32 {
     tls::on_entry(&ctx);
@@ -175,7 +175,7 @@ pub fn tls_read(ctx: RetProbeContext) -> u32 {
     0
 }
 
-/// It has encrypted bytes. Together with the one before, this is more than the verifier takes.
+/// It has encrypted bytes. Together with the previous program, this exceeds the verifier's limits.
 #[uretprobe]
 pub fn tls_written(ctx: RetProbeContext) -> u32 {
     tls::moved(&ctx, End::Writer);
@@ -189,21 +189,21 @@ pub fn tls_made(ctx: RetProbeContext) -> u32 {
     0
 }
 
-/// A function of Go's `crypto/tls` is called. The cookie of the place tells which kind it is.
+/// A function of Go's `crypto/tls` is called. The cookie of the place tells its kind.
 #[uprobe]
 pub fn go_enter(ctx: ProbeContext) -> u32 {
     tls_go::on_entry(&ctx);
     0
 }
 
-/// One is about to return that has decrypted bytes.
+/// One that has decrypted bytes is about to return.
 #[uprobe]
 pub fn go_read(ctx: ProbeContext) -> u32 {
     tls_go::moved(&ctx, End::Reader);
     0
 }
 
-/// One is about to return that has encrypted bytes.
+/// One that has encrypted bytes is about to return.
 #[uprobe]
 pub fn go_written(ctx: ProbeContext) -> u32 {
     tls_go::moved(&ctx, End::Writer);

@@ -20,11 +20,11 @@ use mcpinspect_common::{
 #[map]
 pub static RECORDS: RingBuf = RingBuf::with_byte_size(16 << 20, 0);
 
-/// Bytes of each user's records that were written into [`RECORDS`], see [`crate::ring_share`].
+/// Bytes of each user's records that were written to [`RECORDS`], see [`crate::ring_share`].
 #[map]
 pub static RING_WRITTEN: Array<u64> = Array::with_max_entries(RING_SHARES, 0);
 
-/// Of these, those that were read. User space maps the array and adds to it.
+/// How many of these were read. User space maps the array and adds to it.
 #[map]
 pub static RING_READ: Array<u64> = Array::with_max_entries(RING_SHARES, BPF_F_MMAPABLE);
 
@@ -48,12 +48,12 @@ pub static LEFT_ALONE: LruHashMap<u64, LeftAlone> = LruHashMap::with_max_entries
 #[map]
 pub static CONNECTIONS_OPENED: Array<u64> = Array::with_max_entries(RING_SHARES, 0);
 
-/// Of these, those that were forgotten. User space maps the array and adds to it.
+/// How many of these were forgotten. User space maps the array and adds to it.
 #[map]
 pub static CONNECTIONS_CLOSED: Array<u64> = Array::with_max_entries(RING_SHARES, BPF_F_MMAPABLE);
 
 /// Known endpoints and how far they are watched. Only user space changes entries. The loader sets the
-/// size. One fourth at most are connections.
+/// size. At most one fourth are connections.
 #[map]
 pub static WATCHES: HashMap<EndpointKey, EndpointWatch> =
     HashMap::with_max_entries(ENDPOINTS_MIN, 0);
@@ -67,7 +67,7 @@ pub static COUNTERS: HashMap<EndpointKey, EndpointCounters> =
 #[map]
 pub static CANDIDATES: HashMap<EndpointKey, u8> = HashMap::with_max_entries(ENDPOINTS_MIN, 0);
 
-/// Descriptor tables that surveys have looked at: what each found there, see [`crate::survey`].
+/// Descriptor tables that surveys have examined: what each found there, see [`crate::survey`].
 #[map]
 pub static TABLES: LruHashMap<u64, TableSeen> = LruHashMap::with_max_entries(16_384, 0);
 
@@ -75,7 +75,7 @@ pub static TABLES: LruHashMap<u64, TableSeen> = LruHashMap::with_max_entries(16_
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TableSeen {
-    /// The survey's number, as the kernel gives it to each open iterator.
+    /// The survey's number, as the kernel assigns it to each open iterator.
     pub survey: u64,
     /// 1 if one of its descriptors leads to a watched endpoint.
     pub busy: u64,

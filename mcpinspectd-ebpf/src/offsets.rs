@@ -24,7 +24,7 @@ offsets!(
     OFF_REGS_ARG4,
     OFF_REGS_CS,
     OFF_TASK_STATUS,
-    // struct task_struct and what hangs on it
+    // struct task_struct and what it refers to
     OFF_TASK_FILES,
     OFF_TASK_TGID,
     OFF_TASK_GROUP_LEADER,
@@ -101,7 +101,7 @@ offsets!(
     OFF_TCP_SND_NXT,
 );
 
-/// 1 if TCP connections are looked at.
+/// 1 if TCP connections are examined.
 #[unsafe(no_mangle)]
 pub static CONNECTIONS: Global<u32> = Global::new(0);
 
@@ -109,12 +109,12 @@ pub static CONNECTIONS: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static TLS: Global<u32> = Global::new(0);
 
-/// Connections that are known at a time.
+/// Connections that can be known at a time.
 #[unsafe(no_mangle)]
 pub static CONNECTIONS_MAX: Global<u32> = Global::new(0);
 
-/// 1 if the architecture has another system call table beside its own (x86-64): `cs` tells the programs that
-/// use it, and the task's status the calls.
+/// 1 if the architecture has another system call table besides its own (x86-64): `cs` tells which programs
+/// use it, and the task's status which calls.
 #[unsafe(no_mangle)]
 pub static COMPAT_BY_CS: Global<u32> = Global::new(0);
 
@@ -122,7 +122,7 @@ pub static COMPAT_BY_CS: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static EXEC_FACTS: Global<u32> = Global::new(0);
 
-/// 1 if the kernel's seccomp filters can be looked at.
+/// 1 if the kernel's seccomp filters can be examined.
 #[unsafe(no_mangle)]
 pub static SUPERVISION: Global<u32> = Global::new(0);
 

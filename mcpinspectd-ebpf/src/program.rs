@@ -1,5 +1,5 @@
-//! What a program is at the moment when a process starts it: the kernel's word, which the program has
-//! had no chance to change.
+//! What a program is at the moment when a process starts it: according to the kernel, before the program
+//! has had a chance to change anything.
 //!
 //! Cost to other processes: none. An exec with a pipe or a socket as standard input or output pays for
 //! some seventy reads and two copies of text, all of them straight into the ring.
@@ -33,7 +33,7 @@ pub struct Program {
     pub stdio: [EndpointReport; 2],
 }
 
-/// The record as it lies in the ring.
+/// The record as laid out in the ring.
 #[repr(C)]
 struct Record<const N: usize> {
     header: RecordHeader,
@@ -102,7 +102,7 @@ fn ship_class<const N: usize>(
     entry.submit(0);
 }
 
-/// Writes what is known of the program and its ancestors.
+/// Writes what is known about the program and its ancestors.
 ///
 /// # Safety
 /// `report` is valid for writes.
@@ -159,7 +159,7 @@ unsafe fn describe(report: *mut ExecReport, program: Program, mm: u64) {
     }
 }
 
-/// Copies the arguments, as many as there is room for. Returns how many bytes are there; 0 if their
+/// Copies the arguments, as many as fit. Returns how many bytes are there; 0 if their
 /// pages are not resident.
 ///
 /// # Safety

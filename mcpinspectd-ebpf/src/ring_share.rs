@@ -1,9 +1,9 @@
-//! Shares the ring among users: who fills it is the first to lose records.
+//! Shares the ring among users: the one who fills it is the first to lose records.
 //!
-//! A user's record is admitted while the bytes of theirs that wait are fewer than [`RING_SHARE_FACTOR`]
-//! times the free ones. One user alone can fill four fifths, two can fill four ninths each, and some room
-//! is left for whoever comes next ("dynamic thresholds": A. K. Choudhury, E. L. Hahne, "Dynamic Queue
-//! Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6, 1998).
+//! A user's record is admitted while fewer of that user's bytes wait than [`RING_SHARE_FACTOR`] times the
+//! free ones. One user alone can fill four fifths, two can fill four ninths each, and some room is left
+//! for the next user ("dynamic thresholds": A. K. Choudhury, E. L. Hahne, "Dynamic Queue Length
+//! Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6, 1998).
 //!
 //! Cost to other processes: none. A watched process pays for a look at the ring, one look-up and one
 //! atomic addition per record.
@@ -25,7 +25,7 @@ pub struct Share {
     written: *mut u64,
 }
 
-/// Admits a record of the running user. `None`: it has to be dropped, and counted as lost.
+/// Admits a record of the running user. `None`: it must be dropped, and counted as lost.
 #[inline(always)]
 pub fn admit() -> Option<Share> {
     let slot = ring_share_slot(bpf_get_current_uid_gid() as u32);
@@ -45,7 +45,7 @@ pub fn admit() -> Option<Share> {
 
 impl Share {
     /// Counts a record that was reserved, with its `size` in bytes, and marks it as this user's: the
-    /// reader counts it as read by its mark.
+    /// reader uses the mark to count it as read.
     #[inline(always)]
     pub fn charge(self, header: &mut RecordHeader, size: usize) {
         header.share = self.slot;

@@ -1,9 +1,9 @@
 //! Calls that another process may have answered.
 //!
-//! A seccomp filter can hand a call to a supervisor (`SECCOMP_RET_USER_NOTIF`), which says what it
-//! returned: nothing was read, and the probes at the tracepoint see a read. A program may install such a
+//! A seccomp filter can hand a call to a supervisor (`SECCOMP_RET_USER_NOTIF`), which decides what it
+//! returns: nothing was read, yet the probes at the tracepoint see a read. A program may install such a
 //! filter for itself, without privileges. So a process with a filter that has a supervisor is reported.
-//! At the functions that carry calls out, such a call does not pass.
+//! Such a call does not reach the functions that carry calls out.
 //!
 //! Cost to other processes: none. Only calls on watched streams get this far.
 //!
@@ -18,7 +18,7 @@ use crate::{
     offsets::{OFF_FILTER_NOTIF, OFF_FILTER_PREV, OFF_TASK_FILTER, SUPERVISION},
 };
 
-/// Filters of a process that are looked at, the newest first. The kernel runs all of them, and at most one
+/// Filters of a process to examine, the newest first. The kernel runs all of them, and at most one
 /// of them has a supervisor.
 const FILTERS: u32 = 32;
 

@@ -2,16 +2,15 @@
 //!
 //! The kernel's own objects decide. A pipe counts its readers and writers, and a socket loses its
 //! `sock` when the last descriptor is closed, wherever that is: in the table of a process, in that of
-//! a single thread, behind a main thread that has exited, or in flight between two processes. What
-//! `/proc/PID/fd` lists is only the table of the main thread.
+//! a single thread, behind a main thread that has exited, or in flight between two processes.
+//! `/proc/PID/fd` lists only the table of the main thread.
 //!
-//! A task's descriptors are only looked through for the question whether its process may be left
-//! alone: until the first one of a watched endpoint, and each table once, however many processes
-//! share it.
+//! A task's descriptors are examined only to decide whether its process may be left alone: up to
+//! the first one of a watched endpoint, and each table once, however many processes share it.
 //!
 //! Cost to other processes: none at a system call. The survey runs in a thread of the daemon when user
-//! space asks: a few reads for each endpoint, one for each thread of the machine, and the walk through
-//! its table for each tracked process.
+//! space asks: a few reads for each endpoint, one for each thread of the machine, and a walk through
+//! the descriptor table of each tracked process.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`); `iter/task` 5.8, `bpf_for_each_map_elem` 5.13.
 
@@ -31,7 +30,7 @@ use crate::{
     tracked,
 };
 
-/// Descriptors of one table that are looked at. A table that is larger counts as busy.
+/// Descriptors of one table to examine. A larger table counts as busy.
 const DESCRIPTORS_MAX: u32 = 1 << 20;
 
 /// `struct bpf_iter__task`.
@@ -47,7 +46,7 @@ const META_SEQ: u32 = 0;
 const META_SESSION: u32 = 8;
 const META_NUMBER: u32 = 16;
 
-/// Looks at one thread; at the first one also at every endpoint.
+/// Examines one thread; at the first one also every endpoint.
 #[inline(always)]
 pub fn on_task(context: *const TaskContext) {
     // SAFETY: the kernel passes this context to iterators of this kind; the verifier checks each load.
@@ -129,7 +128,7 @@ fn is_busy(files: u64, survey: u64) -> bool {
         survey,
         busy: walk.busy,
     };
-    // Where there is no room, the next process that shares the table pays for another walk.
+    // If there is no room, the next process that shares the table pays for another walk.
     let _ = TABLES.insert(files, seen, 0);
     walk.busy != 0
 }
@@ -183,8 +182,8 @@ unsafe extern "C" fn endpoint_step(
     0
 }
 
-/// Whether the reading and the writing end of the inode at `inode` are open, if it still is the one of
-/// `key`: the memory of an inode that is gone may serve another.
+/// Whether the reading and the writing end of the inode at `inode` are open, if it is still the one of
+/// `key`: the memory of a freed inode may be reused for another.
 #[inline(always)]
 fn held(key: EndpointKey, inode: u64) -> [u32; 2] {
     if Probed::load::<u64>(inode, OFF_INODE_INO.load()) != key.ino {

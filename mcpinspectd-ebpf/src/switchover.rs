@@ -1,7 +1,7 @@
 //! The switchover from the tracepoint to function exits: two hooks at a time, each call handled
 //! by exactly one.
 //!
-//! A call that was under way when the function exits were attached ends at the tracepoint alone.
+//! A call that was in progress when the function exits were attached ends at the tracepoint alone.
 //! Any later call ends at both, at the function exit first. So the function exit claims the call for
 //! its thread, and the tracepoint skips a claimed call. A thread that is in the table has left the
 //! call that it was in at the start; once that holds for every thread that waits at a watched
@@ -16,7 +16,7 @@ use crate::maps::{SWITCHING_OVER, THREADS_SEEN};
 
 /// The function exit has handled the call that is about to end.
 const CLAIMED: u8 = 1;
-/// The call is over.
+/// The call has ended.
 const OVER: u8 = 0;
 
 /// At a function exit: claims the call. Returns false if the table is full, so that the tracepoint

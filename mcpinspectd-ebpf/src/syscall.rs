@@ -1,13 +1,13 @@
 //! The exit of a system call: decides what the call did, and whether it matters.
 //!
 //! Cost to other processes, in the order in which they leave:
-//! - by the tracepoint, a call that carries no bytes: one load and one array look-up (about 25
-//!   instructions); by function exits, nothing;
-//! - on x86-64, 22 calls whose numbers carry bytes in the 32-bit table (of the usual ones `close` alone): two
-//!   loads more;
+//! - through the tracepoint, a call that carries no bytes: one load and one array look-up (about 25
+//!   instructions); through function exits, nothing;
+//! - on x86-64, 22 calls whose numbers carry bytes in the 32-bit table (of the usual ones only `close`): two
+//!   more loads;
 //! - a call that carries bytes, of an untracked process: two more array look-ups, and for `recvmsg`
 //!   what [`crate::fd_passing`] reads;
-//! - a process that has had an internet socket: what [`crate::connection`] says;
+//! - a process that has had an internet socket: the cost stated in [`crate::connection`];
 //! - a process that has just started with a pipe or socket as standard input or output is tracked
 //!   for three to six seconds: its calls go through [`crate::watch`], and the first bytes of its
 //!   streams are copied.
@@ -41,7 +41,7 @@ pub fn on_exit<A: Access>(regs: u64, result: i64) {
         return;
     }
     if returned::<A>(*operation, regs, result, switchover::is_unclaimed) {
-        // The tracepoint is also passed by a call that a filter kept from happening.
+        // The tracepoint also sees a call that a filter prevented.
         supervision::report::<A>();
     }
 }
@@ -69,8 +69,8 @@ fn is_compat<A: Access>(regs: u64) -> bool {
             || A::load::<u32>(A::current_task(), OFF_TASK_STATUS.load()) & IN_COMPAT_CALL != 0)
 }
 
-/// `is_ours` tells whether this program, and not the other hook, handles the call; it is asked only
-/// for calls of tracked processes. Returns whether the call moved bytes of a stream that is watched.
+/// `is_ours` tells whether this program, and not the other hook, handles the call; it is called only
+/// for calls of tracked processes. Returns whether the call moved bytes of a watched stream.
 #[inline(always)]
 fn returned<A: Access>(
     operation: u8,
@@ -98,7 +98,7 @@ fn returned<A: Access>(
     if !has_streams && !has_connections {
         return false;
     }
-    // Its number and arguments mean something else than they seem to.
+    // Its number and arguments mean something other than they seem to.
     if is_compat::<A>(regs) {
         blind_spot::report_process(Operation::Compat, tgid);
         return false;
@@ -114,13 +114,13 @@ fn returned<A: Access>(
 /// A process whose calls are captured.
 struct Process {
     tgid: u32,
-    /// Whether it may hold a stream that is watched.
+    /// Whether it may hold a watched stream.
     has_streams: bool,
     /// Whether it may have a TCP connection.
     has_connections: bool,
 }
 
-/// Captures what a tracked process's call moved. Returns whether that was of a stream that is watched.
+/// Captures what a tracked process's call moved. Returns whether that belonged to a watched stream.
 #[inline(always)]
 fn capture<A: Access>(
     operation: u8,
@@ -142,8 +142,8 @@ fn capture<A: Access>(
     const AIO: u8 = Operation::Aio as u8;
     const TAKE_DESCRIPTOR: u8 = Operation::TakeDescriptor as u8;
 
-    // Before the ways part by the kind of call: the kernel searches all its types by name, a millisecond each time,
-    // whenever its verifier follows a pointer of a task.
+    // Before the code branches by the kind of call: the kernel searches all its types by name, a millisecond each
+    // time, whenever its verifier follows a pointer of a task.
     let file = descriptor::file::<A>(A::current_task(), arguments.first::<A>() as u32);
     let end = match operation {
         READ | READ_VECTOR | RECEIVE_FROM | RECEIVE_MESSAGE | RECEIVE_MESSAGES => End::Reader,

@@ -1,24 +1,24 @@
 //! The plain text of TLS connections, at the boundary of the library that encrypts it.
 //!
-//! Probes at the library's own functions see what a program hands over to be encrypted and what it gets
+//! Probes at the library's own functions see what a program passes in for encryption and what it gets
 //! back. What crosses one TLS object is counted and shipped like what crosses a socket ([`crate::connection`]),
 //! under the key of that socket; user space cannot tell the two apart. No key, certificate or cipher text is
 //! touched.
 //!
-//! An object is only followed if all that has crossed it was seen, because its bytes are counted from the
+//! An object is followed only if everything that crossed it was seen, because its bytes are counted from the
 //! first one: it was seen when it was made, or its connection's greeting is younger than the process's
-//! probes. Its first bytes decide, as with a socket: requests for pages are counted, and what is no HTTP is left
-//! alone. Which socket it belongs to is found out by [`crate::tls_pairing`] when the first bytes of interest
+//! probes. Its first bytes decide, as with a socket: requests for pages are counted, and anything but HTTP is left
+//! alone. [`crate::tls_pairing`] finds out which socket it belongs to when the first bytes of interest
 //! cross it.
 //!
 //! The kernel may preempt these programs, unlike all others. So nothing here uses the per-CPU scratch of
 //! other files, see [`crate::tls_place`].
 //!
 //! Cost to other processes:
-//! - none that does not call a TLS library;
-//! - one that does, while it is attached to: the trap at the entry and the exit of each call (11 µs together
-//!   on a virtual machine), one insertion and four look-ups. One that makes too many is left alone, see
-//!   [`crate::tls_library`].
+//! - none to a process that does not call a TLS library;
+//! - to one that does, while probes are attached to it: the trap at the entry and the exit of each call (11 µs
+//!   together on a virtual machine), one insertion and four look-ups. One that makes too many calls is left alone,
+//!   see [`crate::tls_library`].
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`).
 
@@ -50,10 +50,10 @@ use crate::{
     tls_pairing, tls_place, watch,
 };
 
-/// Calls under way.
+/// Calls in progress.
 const CALLS_MAX: u32 = 16_384;
 
-/// A call under way.
+/// A call in progress.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Call {
@@ -63,7 +63,7 @@ struct Call {
     count_at: u64,
 }
 
-/// By thread. A thread that is in a call of a TLS library is in no other.
+/// By thread. A thread is in at most one call of a TLS library at a time.
 #[map]
 static TLS_CALLS: LruHashMap<u64, Call> = LruHashMap::with_max_entries(CALLS_MAX, 0);
 
@@ -103,7 +103,7 @@ fn begin(ctx: &ProbeContext, count_at: u64) {
     let _ = TLS_CALLS.insert(bpf_get_current_pid_tgid(), call, 0);
 }
 
-/// A function returns that makes an object.
+/// A function that makes an object returns.
 #[inline(always)]
 pub fn on_made(ctx: &RetProbeContext) {
     // SAFETY: the context of a program that is attached with cookies.
@@ -115,7 +115,7 @@ pub fn on_made(ctx: &RetProbeContext) {
     }
 }
 
-/// A call ends that moved bytes.
+/// A call that moved bytes ends.
 #[inline(always)]
 pub fn moved(ctx: &RetProbeContext, end: End) {
     let thread = bpf_get_current_pid_tgid();
@@ -152,7 +152,7 @@ fn on_new_at() {
     }
 }
 
-/// An object is made, or made anew.
+/// An object is made, or made again.
 #[inline(always)]
 fn on_new(address: u64) {
     tls_object::insert(address, 0, [0; 2]);
@@ -171,7 +171,7 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
         first: 0,
         last: 0,
     };
-    // A loop for the verifier: what follows is checked once, whatever was found.
+    // A loop because of the verifier: what follows is checked once, whatever was found.
     // SAFETY: `know_step` has the signature of a loop callback, and `known` outlives the loop.
     unsafe {
         bpf_loop(
@@ -182,7 +182,7 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
         );
     }
     let Some(object) = tls_object::get(address) else {
-        // It is older than the probe, so nobody knows how much has crossed it, nor its socket.
+        // It is older than the probe, so neither the bytes that crossed it nor its socket are known.
         if first_bytes::is_post(first_bytes::first_word(piece), total) {
             let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
             blind_spot::report_process(Operation::TlsUnpaired, tgid);
@@ -265,7 +265,7 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
         is_registered,
     };
     kernel::forget(&mut look);
-    // A loop for the verifier: it checks the callback once, and what follows for whatever it finds.
+    // A loop because of the verifier: it checks the callback once, and what follows for whatever it finds.
     // SAFETY: `look_step` has the signature of a loop callback, and `look` outlives the loop.
     unsafe {
         bpf_loop(
@@ -284,7 +284,7 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
     }
 }
 
-/// What is known of an object and the probes of its process.
+/// What is known about an object and the probes of its process.
 #[repr(C)]
 struct Known {
     address: u64,
@@ -293,8 +293,8 @@ struct Known {
     last: u64,
 }
 
-/// Takes note of an object that was not seen when it was made: its greeting will show whether something has
-/// crossed it before the probes were there.
+/// Notes an object that was not seen when it was made: its greeting will show whether anything crossed
+/// it before the probes were there.
 unsafe extern "C" fn know_step<const IS_GO: bool>(_index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context that `transferred` passes to the loop.
     let known = unsafe { &mut *context.cast::<Known>() };
@@ -307,19 +307,19 @@ unsafe extern "C" fn know_step<const IS_GO: bool>(_index: u32, context: *mut c_v
     1
 }
 
-/// A look at an object's bytes.
+/// The examination of an object's bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Look {
     address: u64,
-    /// A greeting that is older leaves something unseen.
+    /// An older greeting means that something was not seen.
     since: u64,
     buffer: u64,
     total: u64,
     /// By [`End`]: bytes that crossed it before.
     before: [u64; 2],
     ino: u64,
-    /// Of Go's alone.
+    /// Only for Go.
     inode: u64,
     end: u32,
     requests: u32,
@@ -345,7 +345,7 @@ unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_v
             join(look, object);
             return 1;
         }
-        // Whoever waits for this has its own bytes counted in, which are still to be accounted for.
+        // A thread that waits for this has counted its own bytes already, which are still to be accounted for.
         look.before = [0; 2];
     }
     let word = first_bytes::first_word(piece);
@@ -404,8 +404,8 @@ unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_v
         end: look.end as u8,
         requests_at,
         requests: look.requests,
-        // What the requests of HTTP/2 are for is not seen here, and a large one may follow at once. For other
-        // libraries, this would be more than the verifier takes.
+        // What HTTP/2 requests are for cannot be seen here, and a large one may follow at once. For other
+        // libraries, this would exceed the verifier's limits.
         is_post: is_post || (IS_GO && look.is_first != 0),
         greeting,
     };
@@ -428,7 +428,7 @@ unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_v
     1
 }
 
-/// Continues where another thread has looked at an object's first bytes.
+/// Continues after another thread has examined an object's first bytes.
 #[inline(always)]
 fn join(look: &mut Look, object: *mut Object) {
     let state = tls_object::await_look(object, look.address);

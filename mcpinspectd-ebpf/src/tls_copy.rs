@@ -13,7 +13,7 @@ use crate::{
     tls_place::{self, Buffer},
 };
 
-/// Pieces of one buffer at most: no call moves more than 2 GiB.
+/// Most pieces of one buffer: no call moves more than 2 GiB.
 const PIECES_MAX: u32 = 1 << 15;
 
 /// Accounts for `total` bytes at `address` that crossed `end`, and ships what the watch asks for.
@@ -55,7 +55,7 @@ pub fn transferred(key: EndpointKey, end: End, address: u64, total: u64) {
     tls_place::give_back(index);
 }
 
-/// Ships one piece. Returns 1 when nothing is left.
+/// Ships one piece. Returns 1 if nothing is left.
 unsafe extern "C" fn step(_index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context that `transferred` passes to the loop.
     let index = unsafe { context.cast::<u64>().read() } as u32;

@@ -1,27 +1,27 @@
 //! Plain text in programs written in Go, at the functions of `crypto/tls`.
 //!
-//! A goroutine is not a thread: it may begin a call on one and end it on another. So calls under way are known
-//! by the goroutine, whose address Go keeps in a register. A call ends at one of its return instructions; the
-//! return address on the stack is not touched, because Go walks and copies stacks. A goroutine whose stack is
-//! too small begins its call anew, which changes nothing.
+//! A goroutine is not a thread: it may begin a call on one and end it on another. So calls in progress are
+//! identified by the goroutine, whose address Go keeps in a register. A call ends at one of its return
+//! instructions; the return address on the stack is not touched, because Go walks and copies stacks. A goroutine
+//! whose stack is too small begins its call again, which changes nothing.
 //!
-//! What is written is taken when the call begins: its answer may be read, on another thread, before the call
-//! ends. Either all of it is sent, or nothing more is sent on that connection.
+//! Written bytes are taken when the call begins: the answer may be read, on another thread, before the call
+//! ends. Either all of them are sent, or nothing more is sent on that connection.
 //!
 //! A buffer on the stack moves with it. Its distance from the stack's upper end does not change, so that is
-//! what is remembered of it. Everything else is on the heap, where Go moves nothing.
+//! what is remembered. Everything else is on the heap, where Go moves nothing.
 //!
 //! A connection is followed from its handshake on, before which no plain text crosses it. Its object leads to the
-//! socket: an interface, whose type has to be `*net.TCPConn`, has the descriptor. This is read when the
-//! handshake begins: if it succeeds, the descriptor was open all the time, so it was this connection's. Moreover the
-//! client's greeting has to cross that socket after that; a later Go that arranges its structures
-//! otherwise is thus not followed, instead of mixed up.
+//! socket: an interface, whose type must be `*net.TCPConn`, has the descriptor. This is read when the
+//! handshake begins: if it succeeds, the descriptor was open all the time, so it was this connection's. Moreover
+//! the client's greeting must cross that socket after that; so if a later Go arranges its structures
+//! differently, connections are not followed rather than mixed up.
 //!
-//! Two goroutines may be in calls on the same connection that move bytes the same way. Which was the first is
-//! then not known, so it is given up. So is one where the end of a call was missed.
+//! Two goroutines may be in calls on the same connection that move bytes in the same direction. It is then unknown
+//! which was first, so the connection is given up. So is one for which the end of a call was missed.
 //!
-//! Cost to other processes: none that has no probes of this kind. One that has pays for the traps, one
-//! insertion, one removal and five look-ups for each call.
+//! Cost to other processes: none without probes of this kind. One that has them pays for the traps, one
+//! insertion, one removal and five look-ups per call.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`, in [`crate::tls`]).
 
@@ -45,7 +45,7 @@ use crate::{
     tls_object::{self, LEFT, Object, PAIRED},
 };
 
-/// Calls under way. Most of them wait for something to read.
+/// Calls in progress. Most of them wait for something to read.
 const CALLS_MAX: u32 = 32_768;
 
 /// Where the socket's descriptor is behind a `*net.TCPConn`: in its `*netFD`, behind a lock.
@@ -63,7 +63,7 @@ struct Goroutine {
     tgid: u64,
 }
 
-/// A call under way.
+/// A call in progress.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Call {
@@ -73,7 +73,7 @@ struct Call {
     length: u64,
     end: u32,
     is_on_stack: bool,
-    /// Its bytes were accounted for when it began.
+    /// Whether its bytes were accounted for when it began.
     is_done: bool,
     reserved: u16,
 }
@@ -160,13 +160,13 @@ pub fn on_entry(ctx: &ProbeContext) {
     }
 }
 
-/// The lower and the upper end of a goroutine's stack, with which it begins.
+/// The lower and the upper end of a goroutine's stack, which are its first fields.
 #[inline(always)]
 fn stack(goroutine: Goroutine) -> [u64; 2] {
     user::<[u64; 2]>(goroutine.address).unwrap_or([0; 2])
 }
 
-/// Takes note that a goroutine is in a call on an object. Returns whether the object is followed.
+/// Notes that a goroutine is in a call on an object. Returns whether the object is followed.
 #[inline(always)]
 fn enter(object: *mut Object, end: u32, goroutine: Goroutine, is_again: bool) -> bool {
     // SAFETY: aligned words of a map entry, which stays allocated while the program runs.
@@ -225,18 +225,18 @@ fn on_handshake(object: u64, goroutine: Goroutine) {
             ]
         };
         if known == socket && socket[0] != 0 {
-            // It is negotiated anew.
+            // It is negotiated again.
             return;
         }
     }
     if tls_library::attached()[1] == u64::MAX {
-        // Other probes are still to come: a call may be under way that was not seen.
+        // Other probes are still to come: a call that was not seen may be in progress.
         return tls_object::remove(object);
     }
     // SAFETY: no arguments.
     let now = unsafe { bpf_ktime_get_boot_ns() };
     tls_object::insert(object, now, socket);
-    // Where nobody has asked for it before, the first call begins it.
+    // If no one has asked for it before, the first call begins it.
     // SAFETY: entries belong to one goroutine, which is here.
     if let Some(call) = unsafe { TLS_GO_CALLS.get(goroutine) }
         && call.object == object
@@ -247,7 +247,7 @@ fn on_handshake(object: u64, goroutine: Goroutine) {
     }
 }
 
-/// The inode number and the inode of a connection's socket; zeroes if it is none of TCP.
+/// The inode number and the inode of a connection's socket; zeroes if it is not a TCP socket.
 #[inline(always)]
 fn socket_of(object: u64) -> [u64; 2] {
     // Its first field is an interface: a table and a pointer.
@@ -271,7 +271,7 @@ fn socket_of(object: u64) -> [u64; 2] {
     }
 }
 
-/// A call ends that moves bytes.
+/// A call that moves bytes ends.
 #[inline(always)]
 pub fn moved(ctx: &ProbeContext, end: End) {
     let Registers {

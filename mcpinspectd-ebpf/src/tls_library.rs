@@ -1,11 +1,11 @@
 //! Which processes may have a TLS library, so that user space attaches probes to it in time.
 //!
-//! A library is mapped a while before its first connection: user space is told as soon as a file is mapped
-//! for execution whose name begins like one of theirs. A program that has a library inside itself is noticed
-//! when it opens its first internet socket, and when it is executed, once user space knows that program.
+//! A library is mapped a while before its first connection: a mapping for execution is reported to user space as
+//! soon as the file's name begins like that of a TLS library. A program that contains a library is noticed when
+//! it opens its first internet socket, and when it is executed, once user space knows that program.
 //!
-//! A probe costs the process that meets it, so a process that meets very many of them is left alone for a
-//! while ([`calls`]): what it pays stays below some hundredth of a processor.
+//! A probe costs the process that hits it, so a process that hits very many of them is left alone for a
+//! while ([`calls`]): its cost stays below about a hundredth of a processor.
 //!
 //! Cost to other processes:
 //! - an exec: four reads and a look-up;
@@ -29,13 +29,13 @@ use crate::{
     offsets::*,
 };
 
-/// Files that are remembered as told.
+/// Files to remember as reported.
 const TOLD_MAX: u32 = 4096;
-/// Nanoseconds after which a file is told again.
+/// Nanoseconds after which a file is reported again.
 const AGAIN: u64 = 1_000_000_000;
 const PROT_EXEC: u64 = 4;
 
-/// Programs with a library inside that are known.
+/// Known programs that contain a library.
 const PROGRAMS_MAX: u32 = 1024;
 /// Processes with probes of their own.
 const ATTACHED_MAX: u32 = 256;
@@ -44,7 +44,7 @@ const CALLS_MAX: u64 = 1000;
 /// In nanoseconds.
 const PERIOD: u64 = 1_000_000_000;
 
-/// When a file was told of.
+/// When a file was reported.
 #[map]
 static TLS_TOLD: LruHashMap<u64, u64> = LruHashMap::with_max_entries(TOLD_MAX, 0);
 
@@ -52,8 +52,8 @@ static TLS_TOLD: LruHashMap<u64, u64> = LruHashMap::with_max_entries(TOLD_MAX, 0
 #[map]
 static TLS_GREETED: LruHashMap<u32, u64> = LruHashMap::with_max_entries(TOLD_MAX, 0);
 
-/// Inode numbers of programs with a library inside. Another file with the same number costs a look at its
-/// process, and nothing else. User space fills it.
+/// Inode numbers of programs that contain a library. Another file with the same number costs an examination of
+/// its process, and nothing else. User space fills it.
 #[map]
 static TLS_PROGRAMS: HashMap<u64, u8> = HashMap::with_max_entries(PROGRAMS_MAX, 0);
 
@@ -70,7 +70,7 @@ struct Pace {
     calls: u64,
 }
 
-/// By process. Threads may miscount each other's calls, which matters to nobody.
+/// By process. Threads may miscount each other's calls, which does no harm.
 #[map]
 static TLS_PACES: LruHashMap<u32, Pace> = LruHashMap::with_max_entries(TOLD_MAX, 0);
 
@@ -114,8 +114,8 @@ pub fn executed(task: u64) {
     }
 }
 
-/// A process has begun or accepted a TLS connection. User space is told once, unless it runs another program
-/// by now.
+/// A process has begun or accepted a TLS connection. It is reported to user space once, unless it runs another
+/// program by now.
 #[inline(always)]
 pub fn greets() {
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
@@ -172,7 +172,7 @@ pub fn calls() {
     }
 }
 
-/// Tells of the running process and a file: once in a while, and where processes matter, once for each.
+/// Reports the running process and a file: once in a while, and if processes matter, once for each.
 #[inline(always)]
 fn tell(file: u64) {
     let mut inode: u64 = probe(file, OFF_FILE_INODE.load());

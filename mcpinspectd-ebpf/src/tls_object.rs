@@ -1,4 +1,4 @@
-//! TLS objects, and what has crossed each.
+//! TLS objects, and what has crossed them.
 
 use core::{
     ffi::c_void,
@@ -14,7 +14,7 @@ use mcpinspect_common::{LeftAlone, NO_REQUESTS};
 
 use crate::{offsets::OWN_TGID, tls_library};
 
-/// Objects that are known. One that is forgotten is not followed any more.
+/// Most known objects. One that is forgotten is no longer followed.
 const OBJECTS_MAX: u32 = 32_768;
 
 /// Nothing has crossed it.
@@ -23,7 +23,7 @@ pub const NEW: u32 = 0;
 pub const PAGES: u32 = 1;
 /// It belongs to a socket, under whose key it was registered.
 pub const PAIRED: u32 = 2;
-/// It carries something else, or its socket is not known.
+/// It carries something else, or its socket is unknown.
 pub const LEFT: u32 = 3;
 
 #[repr(C)]
@@ -44,25 +44,25 @@ pub struct Object {
     pub state: u32,
     /// What is counted while pages cross it.
     pub left: LeftAlone,
-    /// Of Go: when its handshake began, in nanoseconds since boot. Of others: 1 if it was not seen when it was made.
+    /// For Go: when its handshake began, in nanoseconds since boot. For others: 1 if it was not seen when it was made.
     pub since: u64,
-    /// When its process got its probes: one that was without some for a while is no longer followed.
+    /// When its process got its probes: one that was without any for a while is no longer followed.
     pub attached: u64,
-    /// Of Go's alone. The address of its socket's inode.
+    /// Only for Go. The address of its socket's inode.
     pub inode: u64,
     /// By [`mcpinspect_common::End`]: the goroutine that is in a call.
     pub busy: [u64; 2],
-    /// Whether its first bytes are being looked at.
+    /// Whether its first bytes are being examined.
     pub look: u64,
 }
 
-/// Nobody has looked at the first bytes.
+/// No one has examined the first bytes.
 const UNSEEN: u64 = 0;
-/// Somebody does.
+/// A thread is examining them.
 const SEEN: u64 = 1;
-/// Somebody else has waited for that in vain.
+/// Another thread has waited for that in vain.
 const MISSED: u64 = 2;
-/// How often the other thread checks whether it is over: one to three milliseconds.
+/// How often the other thread checks whether it is done: one to three milliseconds.
 const PATIENCE: u32 = 1 << 16;
 
 #[map]
@@ -82,7 +82,7 @@ pub fn get(address: u64) -> Option<*mut Object> {
     TLS_OBJECTS.get_ptr_mut(key_of(address))
 }
 
-/// Takes note of a new object, or of one that was not known. Its socket is known already if `ino` is not 0.
+/// Notes a new object, or one that was not known. Its socket is already known if `ino` is not 0.
 #[inline(always)]
 pub fn insert(address: u64, since: u64, [ino, inode]: [u64; 2]) {
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
@@ -113,7 +113,7 @@ pub fn remove(address: u64) {
     let _ = TLS_OBJECTS.remove(key_of(address));
 }
 
-/// Whether it is up to the caller to look at an object's first bytes. Both directions may begin at the same
+/// Whether the caller must examine an object's first bytes. Both directions may begin at the same
 /// time, on two threads.
 #[inline(always)]
 pub fn is_first_to_look(object: *mut Object) -> bool {
@@ -124,7 +124,7 @@ pub fn is_first_to_look(object: *mut Object) -> bool {
     found == UNSEEN
 }
 
-/// Waits until another thread has looked at an object's first bytes. Returns the state.
+/// Waits until another thread has examined an object's first bytes. Returns the state.
 #[inline(always)]
 pub fn await_look(object: *mut Object, address: u64) -> u32 {
     let mut context = address;
@@ -140,7 +140,7 @@ pub fn await_look(object: *mut Object, address: u64) -> u32 {
     // SAFETY: aligned words of a map entry, which stays allocated while the program runs.
     let state = unsafe { (&raw const (*object).state).read_volatile() };
     if state == NEW {
-        // What this caller has is missing from now on.
+        // This caller's bytes are missing from now on.
         // SAFETY: as above.
         unsafe { (&raw mut (*object).look).write_volatile(MISSED) };
     }
@@ -157,7 +157,7 @@ unsafe extern "C" fn wait_step(_index: u32, context: *mut c_void) -> i64 {
     i64::from(unsafe { (&raw const (*object).state).read_volatile() } != NEW)
 }
 
-/// The first bytes were looked at, and belong to a socket that is registered.
+/// The first bytes were examined, and belong to a registered socket.
 #[inline(always)]
 pub fn set_paired(object: *mut Object) {
     // SAFETY: an aligned word of a map entry, which stays allocated while the program runs.

@@ -1,18 +1,18 @@
 //! Which socket a TLS object belongs to.
 //!
-//! A library need not touch the socket: Node, and Python's asyncio, hand it the cipher text in memory, and
-//! may do so long after they have read it, in any order. What both sides share is the greeting: a TLS
-//! connection begins with 32 bytes that its client chose at random. They cross the socket in the clear
-//! ([`greeting`] notes them when the first bytes of a socket are looked at), and the library keeps them in the
-//! object. So the object's memory is searched for the greetings that this process has sent or received. A
-//! match of 64 random bits is no coincidence, whichever thread did what in which order.
+//! A library need not touch the socket: Node, and Python's asyncio, pass it the cipher text in memory, and may
+//! do so long after they have read it, in any order. What both sides share is the greeting: a TLS connection
+//! begins with 32 bytes that its client chose at random. They cross the socket in the clear ([`greeting`] notes
+//! them when the first bytes of a socket are examined), and the library keeps them in the object. So the object's
+//! memory is searched for the greetings that this process has sent or received. A match of 64 random bits is no
+//! coincidence, whichever thread did what in which order.
 //!
-//! Where in the object they are depends on the library. It is found once and remembered for each process.
+//! Their place in the object depends on the library. It is found once and remembered for each process.
 //!
-//! Objects of Go lead to their sockets ([`crate::tls_go`]). There the greeting shows that this has led right.
+//! Go's objects lead to their sockets ([`crate::tls_go`]). There the greeting confirms that this was right.
 //!
-//! The same bytes tell which process is at the other end, if it is on this machine: probes may come to it later
-//! than its first connection is over.
+//! The same bytes tell which process is at the other end, if it is on this machine: probes may reach it only after
+//! its first connection is over.
 //!
 //! Cost: three insertions for each end of a TLS connection of the machine; some 700 reads of a process's memory and
 //! as many look-ups for its first one that carries HTTP, and one of each for every other.
@@ -38,11 +38,11 @@ use crate::{
     tls_library,
 };
 
-/// Greetings that are remembered.
+/// Greetings to remember.
 const GREETINGS_MAX: u32 = 16_384;
-/// Words of an object that are searched.
+/// Words of an object to search.
 const OBJECT_WORDS: u32 = 512;
-/// Words that are searched of what it points to.
+/// Words to search of what it points to.
 const STATE_WORDS: u32 = 96;
 /// Where an object may point to the part that has the random bytes: OpenSSL 1.1, BoringSSL.
 const STATE_AT: [u64; 2] = [0xa8, 0x30];
@@ -54,7 +54,7 @@ const CLIENT_HELLO: u64 = 1;
 const RECORD_HEAD: u64 = 5;
 /// Bytes of a greeting from its type to the end of the random ones.
 const GREETING: u64 = 38;
-/// Where the last 24 of these begin: the first may be a clock.
+/// Where the last 24 of these begin: the first ones may be a clock.
 const RANDOM_AT: u64 = 6 + 8;
 
 /// What a process has sent or received.
@@ -73,7 +73,7 @@ pub struct Socket {
     pub ino: u64,
     /// The address of the inode.
     pub inode: u64,
-    /// When it was greeted at, in nanoseconds since boot.
+    /// When a greeting crossed it, in nanoseconds since boot.
     pub greeted: u64,
 }
 
@@ -85,7 +85,7 @@ static TLS_GREETINGS: LruHashMap<GreetingKey, Socket> =
 #[map]
 static TLS_PARTIES: LruHashMap<TlsPartyKey, u32> = LruHashMap::with_max_entries(GREETINGS_MAX, 0);
 
-/// By inode number: sockets that were greeted at, for libraries whose objects lead to the socket.
+/// By inode number: sockets that a greeting has crossed, for libraries whose objects lead to the socket.
 #[map]
 static TLS_GREETED_AT: LruHashMap<u64, Greeted> = LruHashMap::with_max_entries(GREETINGS_MAX, 0);
 
@@ -107,7 +107,7 @@ static TLS_LAYOUTS: LruHashMap<u32, Layout> = LruHashMap::with_max_entries(4096,
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Layout {
-    /// Where the pointer to the part is that has them; 0 if they are in the object itself.
+    /// Where the pointer to the part that has them is; 0 if they are in the object itself.
     state_at: u64,
     offset: u64,
 }
@@ -125,7 +125,7 @@ pub struct Crossing {
     pub before: u64,
 }
 
-/// Takes note of a greeting. Returns whether its greater part is still to come.
+/// Notes a greeting. Returns whether its greater part is still to come.
 #[inline(always)]
 pub fn greeting(crossing: &Crossing) -> bool {
     if TLS.load() == tls_scope::OFF {
@@ -181,7 +181,7 @@ pub fn greeting(crossing: &Crossing) -> bool {
 }
 
 /// The socket that an object leads to, if a greeting of this process has crossed it in the right direction; and some
-/// random bytes of that.
+/// random bytes of that greeting.
 #[inline(always)]
 pub fn greeted(ino: u64, inode: u64, is_client: bool) -> Option<(Socket, u64)> {
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
@@ -205,7 +205,7 @@ pub fn greeted(ino: u64, inode: u64, is_client: bool) -> Option<(Socket, u64)> {
 }
 
 /// The socket of an object, which is known to have the inode number `ino` if that is not 0, and some random bytes of
-/// its greeting. `is_client`: the process has sent that.
+/// its greeting. `is_client`: the process has sent the greeting.
 #[inline(always)]
 pub fn socket_of(object: u64, ino: u64, is_client: bool) -> Option<(Socket, u64)> {
     let mut search = Search {
@@ -224,7 +224,7 @@ pub fn socket_of(object: u64, ino: u64, is_client: bool) -> Option<(Socket, u64)
         },
         random: 0,
     };
-    // A loop for the verifier: it checks the search once, wherever it begins.
+    // A loop because of the verifier: it checks the search once, wherever it begins.
     // SAFETY: `part_step` has the signature of a loop callback, and the search outlives the loop.
     unsafe {
         bpf_loop(PARTS, part_step as *mut c_void, (&raw mut search).cast(), 0);
@@ -244,11 +244,11 @@ struct Search {
     tgid: u32,
     end: u32,
     socket: Socket,
-    /// What was found, and then where.
+    /// What was found, and later where.
     random: u64,
 }
 
-/// Parts that are searched: where the last one of this process had it, the object itself, and two that it may point
+/// Parts to search: where the last one of this process had it, the object itself, and two that it may point
 /// to.
 const PARTS: u32 = 4;
 
@@ -308,7 +308,7 @@ unsafe extern "C" fn word_step(_index: u32, context: *mut c_void) -> i64 {
             end: search.end,
         };
         if let Some(socket) = TLS_GREETINGS.get_ptr(key) {
-            // Word by word: what may overlap would be copied by a function, for which there is no stack left.
+            // Word by word: parts that may overlap would be copied by a function, for which no stack is left.
             // SAFETY: aligned words of an entry that stays allocated while the program runs.
             unsafe {
                 search.socket.ino = (&raw const (*socket).ino).read_volatile();

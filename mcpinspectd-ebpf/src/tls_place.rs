@@ -1,5 +1,5 @@
-//! Places for what is too large for the stack, in programs that the kernel may preempt: each belongs to who
-//! has taken it.
+//! Places for what is too large for the stack, in programs that the kernel may preempt: each belongs to the
+//! program that has taken it.
 //!
 //! Minimum kernel version: 5.12 (atomic operations that return the previous value).
 
@@ -12,20 +12,20 @@ use crate::connection::Scratch;
 
 /// A power of two.
 const PLACES: u32 = 64;
-/// Places that are tried. A program that is preempted keeps its place for a while.
+/// Places to try. A program that is preempted keeps its place for a while.
 const ATTEMPTS: u32 = 8;
 
 /// A place.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// 1 while a program has it.
+    /// 1 while a program has taken it.
     taken: u64,
     pub scratch: Scratch,
     pub buffer: Buffer,
 }
 
-/// What is left of a buffer to ship.
+/// The part of a buffer still to be shipped.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Buffer {
@@ -39,7 +39,7 @@ pub struct Buffer {
 #[map]
 static TLS_PLACES: Array<Place> = Array::with_max_entries(PLACES, 0);
 
-/// Takes a place that nobody has, if there is one.
+/// Takes a free place, if there is one.
 #[inline(always)]
 pub fn take() -> Option<u32> {
     const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
@@ -63,7 +63,7 @@ pub fn at(index: u32) -> Option<*mut Place> {
     TLS_PLACES.get_ptr_mut(index)
 }
 
-/// Lets others have a place.
+/// Releases a place.
 #[inline(always)]
 pub fn give_back(index: u32) {
     if let Some(place) = at(index) {

@@ -3,7 +3,7 @@
 //! User space writes these settings; the probes read them (and insert the first, see
 //! [`crate::endpoint`]).
 //!
-//! Cost to other processes: none. A tracked process pays for the way from the descriptor to the
+//! Cost to other processes: none. A tracked process pays for the path from the descriptor to the
 //! inode (see [`crate::descriptor`]) and one hash look-up for each call that carries bytes.
 
 use mcpinspect_common::{EndpointKey, EndpointWatch};
@@ -26,7 +26,7 @@ pub fn watched_connection(file: u64) -> Option<EndpointKey> {
     is_counted(key)?.then_some(key)
 }
 
-/// Whether the bytes of an endpoint are counted; `None` if it is not known.
+/// Whether the bytes of an endpoint are counted; `None` if it is unknown.
 #[inline(always)]
 pub fn is_counted(key: EndpointKey) -> Option<bool> {
     let watch = WATCHES.get_ptr(key)?;

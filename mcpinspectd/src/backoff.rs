@@ -1,12 +1,12 @@
 //! How long to wait before the next try.
 //!
-//! The bus, journald and a full disk come back when they come back. Asking in a tight loop would load
-//! a machine that is in trouble already, and a long fixed wait would delay what is queued for a
+//! The bus, journald and a full disk come back in their own time. Asking in a tight loop would load
+//! a machine that is already in trouble, and a long fixed wait would delay what is queued for a
 //! service that merely restarts.
 
 use std::time::Duration;
 
-/// Waits that double from a first to a longest one.
+/// Waits that double from the first to the longest.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     first: Duration,

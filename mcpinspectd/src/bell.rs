@@ -1,7 +1,7 @@
 //! Calls a thread that sleeps until there is something to do.
 //!
-//! The pipeline's thread has several who may have work for it: the ring, callers on the bus, signals.
-//! If it looked for each of them ten times a second, an idle laptop would pay for that. Instead it
+//! Several parties may have work for the pipeline's thread: the ring, callers on the bus, signals.
+//! If it checked each of them ten times a second, an idle laptop would pay for that. Instead it
 //! sleeps, and those that have work ring. A ring while the thread is awake is not lost: its next sleep ends
 //! at once.
 
@@ -14,8 +14,8 @@ use std::time::Duration;
 pub struct Bell(Arc<OnceLock<Thread>>);
 
 impl Bell {
-    /// Sleeps until the bell rings, at most for `at_most`, perhaps for less. The first thread that calls
-    /// this is the one that the bell wakes from then on.
+    /// Sleeps until the bell rings, at most for `at_most`, perhaps for less. The bell wakes the first thread that
+    /// called this, from then on.
     pub fn wait(&self, at_most: Duration) {
         self.0.get_or_init(thread::current);
         thread::park_timeout(at_most);

@@ -1,7 +1,7 @@
-//! Which build this is: what a bug report has to say.
+//! Which build this is: what a bug report must say.
 //!
-//! The commit comes from the builder, in the environment of the programs' own compilation and
-//! not of this library's: a new commit then costs a link and not a build of everything.
+//! The builder passes the commit in the environment of the programs' own compilation, not this
+//! library's: a new commit then costs a link and not a full build.
 
 /// The target that this was built for, such as `x86_64-unknown-linux-gnu`.
 pub const TARGET: &str = env!("MCPINSPECT_TARGET");

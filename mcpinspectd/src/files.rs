@@ -1,4 +1,4 @@
-//! Writing files that others read while they are written.
+//! Writes files that others read in the meantime.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -22,7 +22,7 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
         .create_new(true)
         .mode(0o600)
         .open(&beside)?;
-    // Exactly as asked, whatever the process' mask takes away.
+    // Exactly as requested, regardless of the process' umask.
     let permissions = std::fs::Permissions::from_mode(mode);
     let written = file
         .set_permissions(permissions)

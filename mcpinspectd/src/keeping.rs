@@ -1,7 +1,7 @@
-//! What of recorded messages is kept, and for how long.
+//! How much of recorded messages is kept, and for how long.
 //!
-//! Messages carry credentials and private files, so how much of them reaches the disk is a decision for
-//! each server and user, made before anything is written.
+//! Messages carry credentials and private files, so how much of them reaches the disk is decided for each server
+//! and user, before anything is written.
 
 use globset::GlobMatcher;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub enum Content {
     /// All of it, with secrets masked.
     #[default]
     Redacted,
-    /// Nothing of its text: times, sizes, methods, tools and ids only.
+    /// None of its text: times, sizes, methods, tools and ids only.
     Metadata,
 }
 
@@ -31,22 +31,22 @@ pub struct Keep {
 /// An exception for some servers and users.
 #[derive(Clone, Debug)]
 pub struct KeepRule {
-    /// The servers, as a glob over their names; all of them without one.
+    /// The servers, as a glob over their names; all of them if absent.
     pub server: Option<GlobMatcher>,
-    /// The user that they run as; every user without one.
+    /// The user that they run as; every user if absent.
     pub user: Option<u32>,
-    /// How much is kept of each message; as for all others without one.
+    /// How much of each message to keep; as for all others if absent.
     pub content: Option<Content>,
-    /// For how many days; as for all others without a number.
+    /// For how many days; as for all others if absent.
     pub days: Option<u32>,
 }
 
-/// What is kept of which messages.
+/// How much is kept of which messages.
 #[derive(Clone, Debug)]
 pub struct KeepRules {
-    /// Where no rule says otherwise.
+    /// If no rule says otherwise.
     pub default: Keep,
-    /// The first rule that fits decides.
+    /// The first rule that matches decides.
     pub rules: Vec<KeepRule>,
 }
 

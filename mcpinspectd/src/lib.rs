@@ -1,12 +1,12 @@
 //! The library behind `mcpinspectd` and `mcpinspect`.
 //!
-//! Data flows one way, and [`pipeline`] names every stage in its order. Each module takes plain values
+//! Data flows one way, and [`pipeline`] names every stage in order. Each module takes plain values
 //! from the one before it, so everything after a [`source`] runs without root, without a kernel and
 //! without a clock of its own: from a tape, a test or a fuzzer.
 //!
 //! Programs that embed the library start at [`engine`]: an [`engine::Engine`] takes the inputs of any
-//! source and tells an [`engine::Output`] what they meant. Without default features the library builds
-//! without kernel, bus, command line and database:
+//! source and passes what they meant to an [`engine::Output`]. Without default features the library
+//! builds without kernel, bus, command line and database:
 //!
 //! ```
 //! use mcpinspectd::detect::NoDetector;

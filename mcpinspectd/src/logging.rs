@@ -1,11 +1,11 @@
 //! The daemon's own log: on standard error, in the form its reader expects.
 //!
-//! Under systemd, standard error *is* the journal: lines then carry their priority in front
-//! (`<4>…`, as `sd-daemon(3)` has it) and neither time nor colour, because the journal knows the
-//! first and stores no second. A layer that speaks the native protocol would keep an event's fields
-//! apart from its message, and plain `journalctl` shows the message alone: the reason of a failure
-//! would be invisible exactly where people look. On a terminal the lines are coloured unless
-//! `NO_COLOR` or a dumb terminal asks otherwise; anywhere else they are plain.
+//! Under systemd, standard error *is* the journal: lines then start with their priority (`<4>…`, see
+//! `sd-daemon(3)`) and carry neither time nor colour, because the journal knows the first and stores
+//! no second. A layer that speaks the native protocol would keep an event's fields apart from its
+//! message, and plain `journalctl` shows the message alone: the reason of a failure would be
+//! invisible exactly where people look. On a terminal the lines are coloured unless `NO_COLOR` or a
+//! dumb terminal asks otherwise; anywhere else they are plain.
 
 use std::env;
 use std::fmt::{self, Write as _};
@@ -34,7 +34,7 @@ pub enum Reader {
 /// Why logging could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The filter is not understood.
+    /// The filter is invalid.
     #[error("the log filter {0:?} is not understood: {1}")]
     Filter(String, tracing_subscriber::filter::ParseError),
     /// Something else has set up logging in this process.
@@ -42,7 +42,7 @@ pub enum LogError {
     Twice,
 }
 
-/// Who reads standard error now.
+/// Who reads standard error at the moment.
 pub fn reader() -> Reader {
     if libsystemd::logging::connected_to_journal() {
         Reader::Journal
@@ -56,10 +56,10 @@ pub fn reader() -> Reader {
 }
 
 /// Sets up logging for the process. `filter` (from the command line) wins over `RUST_LOG`, and
-/// `info` stands where neither says anything.
+/// `info` applies if neither says anything.
 ///
 /// # Errors
-/// A filter that is not understood, or a second call.
+/// The filter is invalid, or this is a second call.
 pub fn init(filter: Option<&str>) -> Result<Reader, LogError> {
     let from_environment = env::var("RUST_LOG").ok();
     let directives = filter.or(from_environment.as_deref()).unwrap_or("info");
@@ -80,7 +80,7 @@ pub fn init(filter: Option<&str>) -> Result<Reader, LogError> {
     Ok(reader)
 }
 
-/// Lines as journald wants them from a standard stream: the priority in front of each.
+/// Lines as journald wants them from a standard stream: each starts with its priority.
 struct ForJournal;
 
 impl<S, N> FormatEvent<S, N> for ForJournal
@@ -115,7 +115,7 @@ where
             Level::INFO => 6,
             Level::DEBUG | Level::TRACE => 7,
         };
-        // Each line is an entry of its own over there, so each one has its priority.
+        // Each line becomes an entry of its own there, so each one has its priority.
         for line in text.lines() {
             writeln!(writer, "<{priority}>{line}")?;
         }

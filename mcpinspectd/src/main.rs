@@ -1,4 +1,4 @@
-//! `mcpinspectd`: the daemon, and what needs its privileges.
+//! `mcpinspectd`: the daemon, and the commands that need its privileges.
 
 mod command;
 

@@ -123,7 +123,7 @@ fn page(command: &Command, section: Section, pages: &Path) -> io::Result<()> {
         files(&mut more);
     }
     see_also(&mut more, command.get_name());
-    // The page has the portability preamble already.
+    // The page already has the portability preamble.
     text.extend_from_slice(more.to_roff().as_bytes());
     fs::write(pages.join(man.get_filename()), text)?;
     command

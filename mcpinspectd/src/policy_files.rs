@@ -1,6 +1,6 @@
-//! Reads policies from disk, and what they need of this machine.
+//! Reads policies from disk, and what they need from this machine.
 //!
-//! A policy itself does no I/O. Half of one is none: a mistake in one file, and nothing of it is used.
+//! A policy itself does no I/O. Half a policy is no policy: with a mistake in one file, none of it is used.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -16,13 +16,13 @@ use crate::rule_files::{read, unreadable};
 const ZONE: &str = "/etc/localtime";
 /// The machine's own users.
 const USERS: &str = "/etc/passwd";
-/// Most bytes of that file that are read.
+/// Most bytes of that file to read.
 const MAX_USERS: u64 = 4 << 20;
 
 /// The policy in these files and directories.
 ///
 /// # Errors
-/// Every mistake, at most one a rule; and each path that does not exist.
+/// Every mistake, at most one per rule; and each path that does not exist.
 pub fn load(paths: &[PathBuf]) -> Result<Policy, Vec<PolicyError>> {
     let (mut files, mut errors) = (Vec::new(), Vec::new());
     for path in paths {
@@ -37,15 +37,15 @@ pub fn load(paths: &[PathBuf]) -> Result<Policy, Vec<PolicyError>> {
     }
 }
 
-/// The time zone by which times of day are meant: the machine's.
+/// The time zone that times of day refer to: the machine's.
 pub fn zone() -> TimeZone {
     let local = fs::read(ZONE).ok();
     let zone = local.and_then(|data| TimeZone::tzif("local", &data).ok());
     zone.unwrap_or(TimeZone::UTC)
 }
 
-/// The names of the machine's own users. Those of a directory service are not asked for: it may take its
-/// time, and the daemon has none.
+/// The names of the machine's own users. Those of a directory service are not queried: that may take a
+/// while, and the daemon cannot wait.
 pub fn users() -> HashMap<u32, String> {
     users_in(Path::new(USERS))
 }

@@ -17,9 +17,9 @@ use rustix::process::setpriority_process;
 pub enum Priority {
     /// The thread that empties the ring.
     Ring = -15,
-    /// The pipeline and the delivery of events: an event that waits for its turn is late.
+    /// The pipeline and the delivery of events: an event that waits its turn is late.
     Pipeline = -10,
-    /// Writing what went by to the disk: what waits for it is lost in a crash.
+    /// Writing recorded messages to the disk: whatever waits for it is lost in a crash.
     Recording = -9,
     /// Work that no event waits for, at the priority of an ordinary process.
     Background = 0,
@@ -31,7 +31,7 @@ impl Priority {
     /// The highest, for the process to start with.
     pub const HIGHEST: Self = Self::Ring;
 
-    /// Sets the calling thread's priority. A thread that may not have it keeps the one that it has; only
+    /// Sets the calling thread's priority. A thread that is not allowed to have it keeps its current one; only
     /// speed depends on it.
     pub fn claim(self) {
         // On Linux this concerns the calling thread alone: see NOTES in setpriority(2).

@@ -5,9 +5,9 @@
 //! load a probe that reads memory, change its user, or start a program with more privileges than its
 //! own.
 //!
-//! Each thread has capabilities of its own and passes them on to the threads that it starts. So call
+//! Each thread has its own capabilities and passes them on to the threads that it starts. So call
 //! [`drop_unneeded`] when the probes are attached and before any other thread is started. One thread is
-//! started before and keeps what attaching to TLS libraries takes ([`keep_attaching`]), which since Linux 6.6
+//! started earlier and keeps what attaching to TLS libraries takes ([`keep_attaching`]), which since Linux 6.6
 //! is less than the others keep.
 
 use rustix::io::{self, Errno};
@@ -45,17 +45,17 @@ fn kept(permitted: CapabilitySet) -> CapabilitySet {
     permitted.intersection(keep)
 }
 
-/// What the thread takes that finds TLS libraries as they appear: to read other processes' lists of mapped
-/// files, and these. Since Linux 6.6, attaching a program that is loaded takes nothing.
+/// What the thread needs that finds TLS libraries as they appear: to read other processes' lists of mapped files,
+/// and those files. Since Linux 6.6, attaching a program that is loaded takes nothing.
 const LOOKING: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
 
-/// What it takes beside that where probes are attached one by one: `CAP_PERFMON`, and since Linux 6.16
-/// `CAP_SYS_ADMIN`. It reads nothing that a process has written but the tables of its programs and libraries.
+/// What it needs in addition if probes are attached one by one: `CAP_PERFMON`, and since Linux 6.16
+/// `CAP_SYS_ADMIN`. Of what processes have written, it reads only the tables of their programs and libraries.
 const ATTACHING: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::SYS_ADMIN);
 
-/// Drops all capabilities but those that running takes, for this thread and those that it starts from
+/// Drops all capabilities except those needed for running, for this thread and those that it starts from
 /// now on. Returns the remaining ones.
 ///
 /// # Errors
@@ -65,8 +65,8 @@ pub fn drop_unneeded() -> io::Result<CapabilitySet> {
     drop_all_but(kept(permitted))
 }
 
-/// The same for the thread that attaches probes to TLS libraries, to be called by itself. `is_privileged`:
-/// whether that takes privileges.
+/// The same for the thread that attaches probes to TLS libraries, which calls this itself. `is_privileged`:
+/// whether attaching takes privileges.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -85,7 +85,7 @@ fn drop_all_but(keep: CapabilitySet) -> io::Result<CapabilitySet> {
     Priority::HIGHEST.claim();
     for capability in CapabilitySet::all().difference(keep).iter() {
         match remove_capability_from_bounding_set(capability) {
-            // Without CAP_SETPCAP (in the unit) the service manager has bounded the set already, and a
+            // Without CAP_SETPCAP (in the unit) the service manager has already bounded the set, and a
             // kernel rejects capabilities that are newer than itself.
             Ok(()) | Err(Errno::PERM | Errno::INVAL) => {}
             Err(error) => return Err(error),

@@ -1,7 +1,7 @@
 //! A bounded queue from the pipeline to one reader that may be slow, absent or dead.
 //!
 //! The pipeline never waits for a reader: what does not fit is dropped, and counted in items and bytes.
-//! The reader is told of the loss among the items ([`Received::Dropped`]), so whatever it writes can say
+//! The loss is reported to the reader among the items ([`Received::Dropped`]), so whatever it writes can say
 //! what is missing. Events and messages leave the pipeline through queues of this kind.
 //!
 //! A lock guards the queue. Neither side holds it for longer than it takes to move one item in or out:
@@ -13,10 +13,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-/// A drained queue that has grown beyond this many items gives its memory back.
+/// A drained queue that has grown beyond this many items releases its memory.
 const KEPT_CAPACITY: usize = 256;
 
-/// What a reader waits for that takes items one by one.
+/// What a reader waits for if it takes items one by one.
 const ANYTHING: Bounds = Bounds { items: 0, bytes: 0 };
 
 /// How much may wait.
@@ -31,16 +31,16 @@ pub struct Bounds {
 /// When a reader learns what was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossReport {
-    /// As soon as it takes the next item, ahead of what still waits.
+    /// As soon as it takes the next item, ahead of the items still waiting.
     First,
-    /// Where it is missing: after what waited by then, and before what came later.
+    /// Where it is missing: after what was waiting by then, and before what came later.
     InPlace,
 }
 
 /// What did not fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// How many items; 0 where nothing was dropped.
+    /// How many items; 0 if nothing was dropped.
     pub items: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -57,7 +57,7 @@ pub enum Received<T> {
     Woken,
 }
 
-/// What a wait for an item came to.
+/// The outcome of waiting for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival<T> {
     /// Something came.
@@ -98,20 +98,20 @@ struct Shared<T> {
 #[derive(Debug)]
 struct State<T> {
     waiting: VecDeque<Slot<T>>,
-    /// Items that wait or are being made, and their bytes.
+    /// Items that are waiting or being made, and their bytes.
     items: usize,
     bytes: usize,
     /// Everything that was dropped.
     dropped: Dropped,
-    /// What of it is reported ahead of what waits.
+    /// How much of it must be reported ahead of the waiting items.
     unreported: Dropped,
-    /// No more is offered.
+    /// Nothing more is offered.
     closed: bool,
-    /// Nobody reads any more.
+    /// No one reads any more.
     abandoned: bool,
     /// See [`Sender::wake`].
     woken: bool,
-    /// The reader waits on the condition, until so much is there.
+    /// The reader waits on the condition, until this much is there.
     sleeping: Option<Bounds>,
     /// The reader's task waits for this.
     waker: Option<Waker>,
@@ -124,7 +124,7 @@ enum Slot<T> {
 }
 
 impl<T> Sender<T> {
-    /// Offers the item of so many `bytes` that `make` returns; never waits for the reader. Returns
+    /// Offers the item of this many `bytes` that `make` returns; never waits for the reader. Returns
     /// whether it fits: otherwise `make` is not called, and the item counts as dropped. After
     /// [`close`](Self::close), nothing fits, and nothing counts.
     pub fn offer(&self, bytes: usize, make: impl FnOnce() -> T) -> bool {
@@ -148,7 +148,7 @@ impl<T> Sender<T> {
         true
     }
 
-    /// Counts an item of so many `bytes` as dropped, because it is of no use without another that was.
+    /// Counts an item of this many `bytes` as dropped, because it is useless without another one that was.
     pub fn refuse(&self, bytes: usize) {
         let mut state = self.0.lock();
         if !state.closed {
@@ -157,21 +157,21 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Has the reader look up, though no item comes: something else wants its attention.
+    /// Wakes the reader although no item comes: something else needs its attention.
     pub fn wake(&self) {
         let mut state = self.0.lock();
         state.woken = true;
         self.0.notify(state);
     }
 
-    /// Ends the queue: the reader takes what waits, and then the end.
+    /// Ends the queue: the reader takes the waiting items, and then the end.
     pub fn close(&self) {
         let mut state = self.0.lock();
         state.closed = true;
         self.0.notify(state);
     }
 
-    /// All that was dropped so far.
+    /// Everything that was dropped so far.
     pub fn dropped(&self) -> Dropped {
         self.0.lock().dropped
     }
@@ -184,8 +184,8 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The next item; `None` once the queue is closed and everything was taken. Nothing is lost where
-    /// the future is dropped.
+    /// The next item; `None` once the queue is closed and everything was taken. Nothing is lost if the
+    /// future is dropped.
     pub async fn recv(&mut self) -> Option<Received<T>> {
         poll_fn(|context| self.poll(context)).await
     }
@@ -209,7 +209,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Like [`blocking_recv`](Self::blocking_recv), until a moment at most.
+    /// Like [`blocking_recv`](Self::blocking_recv), until `end` at most.
     pub fn recv_until(&mut self, end: Instant) -> Arrival<T> {
         let mut state = self.0.lock();
         loop {
@@ -230,9 +230,9 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Waits until so much waits to be taken, and until `end` at most; less when the queue is closed, or the
-    /// reader is woken. Meanwhile the sender does not spend its time on waking the reader for each item. A queue
-    /// that is half full is enough in any case.
+    /// Waits until this much can be taken, and until `end` at most; less when the queue is closed, or the reader is
+    /// woken. Meanwhile the sender spends no time on waking the reader for each item. A queue that is half full is
+    /// always enough.
     pub fn gather(&mut self, wanted: Bounds, end: Instant) {
         let bounds = self.0.bounds;
         let wanted = Bounds {
@@ -252,7 +252,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Whether no more is offered: what waits is all that comes.
+    /// Whether nothing more is offered: the waiting items are the last ones.
     pub fn is_closed(&self) -> bool {
         self.0.lock().closed
     }
@@ -281,7 +281,7 @@ impl<T> Drop for Receiver<T> {
 }
 
 impl<T> Shared<T> {
-    /// The state is whole after every statement, also after a panic elsewhere.
+    /// The state is consistent after every statement, even after a panic elsewhere.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -305,7 +305,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> State<T> {
-    /// Whether the reader has so much to do, or something else.
+    /// Whether the reader has this much to do, or something else.
     fn is_enough(&self, wanted: Bounds) -> bool {
         let Bounds { items, bytes } = wanted;
         self.items >= items || self.bytes >= bytes || self.closed || self.woken

@@ -1,7 +1,7 @@
 //! Questions about what was recorded, and the rows of their answers.
 //!
-//! One form for all who ask: the command line asks the store's file where it may read it, and the daemon
-//! where it may not; the daemon answers by the caller's credentials. A question is JSON, and each row of
+//! One form for everyone who asks: the command line asks the store's file if it may read it, and the daemon
+//! otherwise; the daemon answers according to the caller's credentials. A question is JSON, and each row of
 //! an answer is JSON, so both cross the bus as text.
 
 use serde::{Deserialize, Serialize};
@@ -28,13 +28,13 @@ pub enum Question {
         /// Only of this server.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         server: Option<String>,
-        /// Only those that were under way at this time or later.
+        /// Only those that were open at this time or later.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<u64>,
         /// Only this one: its id, or the beginning of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
-        /// At most so many, at most [`MAX_ROWS`].
+        /// At most this many, at most [`MAX_ROWS`].
         limit: usize,
     },
     /// The messages of a session, in order, as [`RecordedMessage`].
@@ -44,10 +44,10 @@ pub enum Question {
         /// Only those after the message with this number.
         #[serde(default)]
         after: i64,
-        /// At most so many, at most [`MAX_ROWS`]; fewer where they are large.
+        /// At most this many, at most [`MAX_ROWS`]; fewer if they are large.
         limit: usize,
     },
-    /// Which messages went by last? Newest first, as [`RecordedMessage`] without its text.
+    /// Which messages were the last? Newest first, as [`RecordedMessage`] without its text.
     Latest {
         /// Only those of this session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ pub enum Question {
         /// Of a session: only those before the message with this number.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         before: Option<i64>,
-        /// At most so many, at most [`MAX_ROWS`].
+        /// At most this many, at most [`MAX_ROWS`].
         limit: usize,
     },
     /// One message, as [`RecordedMessage`].
@@ -70,7 +70,7 @@ pub enum Question {
     Events {
         /// The session's id.
         session: String,
-        /// At most so many, at most [`MAX_ROWS`].
+        /// At most this many, at most [`MAX_ROWS`].
         limit: usize,
     },
     /// Which messages contain this? Newest first, as [`RecordedMessage`].
@@ -81,17 +81,17 @@ pub enum Question {
         /// Only of this server.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         server: Option<String>,
-        /// Only of the last so many days, today included.
+        /// Only of the last this many days, including today.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         days: Option<u32>,
     },
 }
 
-/// What to search for; everything that is given has to hold.
+/// What to search for; all given conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Search {
-    /// Words that all have to be in the message; upper and lower case are the same.
+    /// Words that must all be in the message; case does not matter.
     pub text: String,
     /// The method of the message, or of the request that it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,12 +102,12 @@ pub struct Search {
     /// The tool that is called, or whose call is answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Only messages of this time or later.
+    /// Only messages from this time or later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
     /// Only errors, the protocol's or a tool's.
     pub error: bool,
-    /// At most so many, at most [`MAX_ROWS`].
+    /// At most this many, at most [`MAX_ROWS`].
     pub limit: usize,
 }
 
@@ -136,33 +136,33 @@ pub struct RecordedSession {
     pub client_exe: Option<String>,
     /// The revision of MCP that they speak.
     pub protocol_version: Option<String>,
-    /// What the server says of itself.
+    /// What the server says about itself.
     pub server_info: Option<Box<Raw>>,
-    /// What the client says of itself.
+    /// What the client says about itself.
     pub client_info: Option<Box<Raw>>,
-    /// Whether it was under way when it was joined.
+    /// Whether it was already open when recording began.
     pub joined_midstream: bool,
     /// Whether it comes from a tape.
     pub imported: bool,
     /// When it started, RFC 3339.
     pub started: String,
-    /// When it ended; `None` while it goes on.
+    /// When it ended; `None` while it is open.
     pub ended: Option<String>,
     /// Why it ended.
     pub end_reason: Option<String>,
-    /// When its last message went by.
+    /// When its last message passed.
     pub last: String,
-    /// Messages that are recorded.
+    /// Recorded messages.
     pub messages: u64,
     /// Errors among them.
     pub errors: u64,
-    /// Requests without an answer so far.
+    /// Requests not answered so far.
     pub in_flight: u64,
     /// Their bytes on the wire.
     pub bytes: u64,
 }
 
-/// JSON that is passed on as it is.
+/// JSON that is passed on unchanged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Raw(pub Box<RawValue>);
@@ -184,11 +184,11 @@ pub struct RecordedMessage {
     pub session_id: String,
     /// The server of that session.
     pub server_id: String,
-    /// Its number in the session, from 1; of a batch's member, its batch's.
+    /// Its number in the session, from 1; for a batch's member, that of the batch.
     pub sequence: u64,
     /// Whether it is a member of the batch before.
     pub is_member: bool,
-    /// When it went by, RFC 3339.
+    /// When it passed, RFC 3339.
     pub time: String,
     /// `client_to_server` or `server_to_client`.
     pub direction: String,
@@ -218,11 +218,11 @@ pub struct RecordedMessage {
     pub invalid_reason: Option<String>,
     /// Its bytes on the wire.
     pub bytes: u64,
-    /// Whether its text is not what was on the wire: secrets are masked.
+    /// Whether its text differs from what was on the wire: secrets are masked.
     pub is_masked: bool,
-    /// The message, where it was kept and is JSON.
+    /// The message, if it was kept and is JSON.
     pub message: Option<Box<Raw>>,
-    /// Its text, where it was kept and is not JSON.
+    /// Its text, if it was kept and is not JSON.
     pub text: Option<String>,
 }
 
@@ -235,7 +235,7 @@ pub struct RecordedEvent {
     pub kind: String,
     /// How bad it is.
     pub severity: Option<String>,
-    /// What happened, in a line of names.
+    /// What happened, in one line of names.
     pub title: String,
     /// The event.
     pub event: Box<Raw>,
@@ -260,7 +260,7 @@ pub struct CallStatistics {
     pub errors: u64,
     /// Requests that waited too long.
     pub overdue: u64,
-    /// Answers to those that came after all.
+    /// Answers to those that arrived after all.
     pub late: u64,
     /// Answers to requests that had been cancelled.
     pub cancelled: u64,
@@ -283,7 +283,7 @@ pub struct CallStatistics {
 /// Why a question has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecallError {
-    /// It cannot be meant.
+    /// It makes no sense.
     #[error("{0}")]
     Invalid(String),
     /// Nothing was recorded yet.
@@ -299,7 +299,7 @@ pub enum RecallError {
 
 /// Answers questions about what was recorded.
 pub trait Recall: Send + Sync {
-    /// The rows of the answer, each a line of JSON.
+    /// Returns the rows of the answer, each a line of JSON.
     ///
     /// # Errors
     /// See [`RecallError`].

@@ -1,7 +1,7 @@
 //! Reads rule files from disk.
 //!
-//! Detection itself does no I/O: it compiles texts. Here those texts are read, from the directory where
-//! people put rules of their own and from the file of suppressions that the daemon keeps. One file with a
+//! Detection itself does no I/O: it compiles texts. This module reads those texts, from the directory where
+//! people put their own rules and from the file of suppressions that the daemon keeps. One file with a
 //! mistake must not switch detection off, so it is left out and reported.
 
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::detect::WeightedRules;
 use crate::detect::rules::RuleError;
 
-/// Where people put rule files of their own.
+/// Where people put their own rule files.
 pub const DIRECTORY: &str = "/etc/mcpinspectd/rules.d";
 /// Most bytes of one file.
 const FILE_LIMIT: u64 = 1024 * 1024;
@@ -48,7 +48,7 @@ pub fn check(path: &Path) -> Result<usize, Vec<RuleError>> {
 }
 
 /// Reads a rule file, or all of a directory in the order of their names, and adds a mistake for each that
-/// cannot be read. Other files of TOML are read just so.
+/// cannot be read. Other TOML files are read the same way.
 pub fn read(place: &Path, files: &mut Vec<(String, String)>, errors: &mut Vec<RuleError>) {
     let mut paths: Vec<PathBuf> = Vec::new();
     if place.is_file() {

@@ -1,7 +1,7 @@
-//! Telling the service manager how the daemon is doing (`sd_notify(3)`).
+//! Tells the service manager how the daemon is doing (`sd_notify(3)`).
 //!
-//! The watchdog is fed by the pipeline and not by a timer: a timer would go on feeding it while the
-//! pipeline is stuck, which is what the watchdog is there to notice. Whoever does the work calls
+//! The watchdog is fed by the pipeline and not by a timer: a timer would continue feeding it while the
+//! pipeline is stuck, which is what the watchdog is there to notice. The thread that does the work calls
 //! [`Heartbeat::beat`] at least once per [`Watchdog::interval`], busy or idle.
 //!
 //! Without a service manager all of this does nothing.
@@ -18,12 +18,12 @@ use crate::text::escape::printable;
 /// Longest status line, characters.
 const MAX_STATUS: usize = 200;
 
-/// Started, watching, and described so.
+/// Reports that the daemon has started and is watching, with this status.
 pub fn ready(status: &str) {
     send(&[NotifyState::Ready, status_line(status)]);
 }
 
-/// Reading its configuration again; [`ready`] ends it.
+/// Reports that the daemon is reading its configuration again; [`ready`] ends it.
 pub fn reloading() {
     // Since version 253 the manager wants to know which of two reloads this is.
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
@@ -36,7 +36,7 @@ pub fn status(status: &str) {
     send(&[status_line(status)]);
 }
 
-/// On its way out.
+/// Reports that the daemon is about to exit.
 pub fn stopping() {
     send(&[NotifyState::Stopping, status_line("stopping")]);
 }
@@ -74,7 +74,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// `None` where the manager does not watch.
+    /// `None` if the manager does not watch.
     pub fn new(heartbeat: Heartbeat) -> Option<Self> {
         let timeout = watchdog_enabled(false).filter(|timeout| !timeout.is_zero())?;
         // Twice per timeout, as sd_watchdog_enabled(3) recommends.
@@ -85,13 +85,13 @@ impl Watchdog {
         })
     }
 
-    /// How often it looks for a beat.
+    /// How often it checks for a beat.
     pub fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// Feeds until dropped. Where the heart has not beaten since the last look, it does not feed, and
-    /// the manager's patience runs.
+    /// Feeds until dropped. If the heart has not beaten since the last check, it does not feed, and
+    /// the manager's timeout runs.
     pub async fn run(self) {
         let mut ticks = tokio::time::interval(self.interval);
         let mut last = None;

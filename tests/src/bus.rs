@@ -1,4 +1,4 @@
-//! A system bus of its own for a daemon and those who ask it.
+//! A private system bus for a daemon and the programs that call it.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -25,7 +25,7 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// Starts one with the system bus's rules and the policy that is packaged.
+    /// Starts one with the system bus's rules and the packaged policy.
     pub fn start() -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("bus-").tempdir()?;
         let socket = directory.path().join("socket");

@@ -1,7 +1,7 @@
 //! A clean Debian with a real systemd, journal and system bus, for tests that install the package.
 //!
 //! `cargo xtask setup` unpacks it once; each test boots it with an overlay that is gone afterwards,
-//! in about a second. A container counts its processes anew and the probes count the machine's, so
+//! in about a second. A container has its own process numbers and the probes see the machine's, so
 //! the service gets the machine's `/proc`, as a container that runs a monitor always does.
 
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::places;
 
-/// How long booting may take, and anything else that is waited for.
+/// How long booting may take, and anything else to wait for.
 const LIMIT: Duration = Duration::from_secs(40);
 /// Seconds that one command may take in the container.
 const COMMAND_LIMIT: &str = "60";
@@ -35,7 +35,7 @@ pub struct Container {
 }
 
 impl Container {
-    /// Boots one with a network of its own, in which nobody else is.
+    /// Boots one with its own network, which it shares with no one.
     pub fn boot(name: &str) -> Result<Self> {
         Self::start(name, "--private-network".to_owned())
     }
@@ -55,7 +55,7 @@ impl Container {
         let directory = tempfile::Builder::new().prefix("container-").tempdir()?;
         let console = File::create(directory.path().join("console"))?;
         let built = places::built()?;
-        // Whoever started it is gone: so is it.
+        // It ends along with the process that started it.
         let nspawn = Command::new("setpriv")
             .args(["--pdeathsig", "TERM", "systemd-nspawn", "--boot", "--quiet"])
             .args(["--register=no", "--keep-unit", "--volatile=overlay"])
@@ -68,7 +68,7 @@ impl Container {
             .arg(format!("--hostname={name}"))
             .arg(format!("--uuid={}", identity(name)))
             .arg(network)
-            // As every current system has it, whatever this machine has: the unified hierarchy alone.
+            // As on every current system, whatever this machine has: the unified hierarchy alone.
             .env("SYSTEMD_NSPAWN_UNIFIED_HIERARCHY", "1")
             .arg("--directory")
             .arg(root)
@@ -116,7 +116,7 @@ impl Container {
         })
     }
 
-    /// Waits until `done` answers with something.
+    /// Waits until `done` returns something.
     pub fn wait<T>(
         &mut self,
         what: &str,
@@ -167,7 +167,7 @@ impl Container {
         command
     }
 
-    /// A program of this machine's in the container's network.
+    /// A program of this machine, run in the container's network.
     pub fn command_beside(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("setpriv");
         command
@@ -178,7 +178,7 @@ impl Container {
         command
     }
 
-    /// A shell command's output, which has to succeed.
+    /// The output of a shell command, which must succeed.
     pub fn shell(&self, line: &str) -> Result<String> {
         let (success, out, error) = self.try_shell(line)?;
         ensure!(success, "{line}\n{out}\n{error}");
@@ -222,8 +222,8 @@ impl Container {
         self.shell(&format!("dpkg --install {} 2>&1", seen(&package)?))
     }
 
-    /// Runs a session of the Rust SDK's client with its server, which is called `name` and describes
-    /// its tool so. It lasts as long as a daemon that is busy takes to look who it is.
+    /// Runs a session of the Rust SDK's client with its server, which has this name and describes
+    /// its tool like this. It lasts as long as a busy daemon takes to find out who it is.
     pub fn session(&self, name: &str, description: &str) -> Result<()> {
         let client = seen(&places::example("rmcp_client")?)?;
         let server = seen(&places::example("rmcp_server")?)?;
@@ -236,7 +236,7 @@ impl Container {
         Ok(())
     }
 
-    /// Journal entries that match, as systemd gives them.
+    /// Journal entries that match, as systemd returns them.
     pub fn journal(&self, matches: &[&str]) -> Result<Vec<Value>> {
         let output = self
             .command("journalctl")
@@ -272,7 +272,7 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // Nothing is worth saving: the overlay goes with it.
+        // Nothing is worth saving: the overlay is discarded anyway.
         if self.leader.as_raw() > 1 {
             let _ = kill(self.leader, Signal::SIGKILL);
         } else {
@@ -282,7 +282,7 @@ impl Drop for Container {
     }
 }
 
-/// A machine id that is the container's own, and the same each time.
+/// A machine id that is unique to the container, and the same each time.
 fn identity(name: &str) -> String {
     use sha2::Digest as _;
     let hash = sha2::Sha256::digest(name);

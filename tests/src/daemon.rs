@@ -1,4 +1,4 @@
-//! Runs `mcpinspectd run` with a state of its own and reads its events.
+//! Runs `mcpinspectd run` with its own state and reads its events.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use tempfile::TempDir;
 use crate::bus::{self, Bus};
 use crate::{places, schema};
 
-/// How long the daemon may take for anything it is waited for.
+/// How long the daemon may take for anything.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Where a daemon keeps what it knows; several runs may share it, one after the other.
+/// Where a daemon keeps what it knows; several runs may share it, one after another.
 pub struct State {
     directory: TempDir,
     /// The address of the bus that it is on.
@@ -49,7 +49,7 @@ impl State {
         Ok(state)
     }
 
-    /// The same, on which a daemon looks into TLS, as it does where nothing else is configured.
+    /// The same, but with TLS examined by the daemon, as it is by default.
     pub fn with_tls(self) -> Result<Self> {
         let file = self.configuration();
         let text = std::fs::read_to_string(&file)?;
@@ -62,7 +62,7 @@ impl State {
         self.directory.path().join("config.toml")
     }
 
-    /// Where it writes down which sessions are under way.
+    /// Where it records which sessions are open.
     pub fn sessions(&self) -> PathBuf {
         self.directory.path().join("sessions.jsonl")
     }
@@ -76,7 +76,7 @@ impl State {
         self.directory.path().join("events.jsonl")
     }
 
-    /// How often `text` occurs in the events so far: a quick look.
+    /// How often `text` occurs in the events so far: a quick check.
     pub fn mentions(&self, text: &str) -> Result<usize> {
         let path = self.events_file();
         if !path.exists() {
@@ -161,7 +161,7 @@ impl<'a> Daemon<'a> {
         self.child.id()
     }
 
-    /// Waits until one of the events is wanted, and returns it.
+    /// Waits until one of the events matches `wanted`, and returns it.
     pub fn event(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut found = None;
         self.wait(what, |daemon| {
@@ -225,7 +225,7 @@ impl Drop for Daemon<'_> {
     }
 }
 
-/// Starts a second daemon on the same state, which has to refuse; returns what it said.
+/// Starts a second daemon on the same state, which must refuse; returns what it said.
 pub fn refused(configuration: &Path) -> Result<String> {
     let output = Command::new(places::daemon()?)
         .args(["run", "--config"])

@@ -1,4 +1,4 @@
-//! What the end-to-end tests are made of.
+//! The building blocks of the end-to-end tests.
 //!
 //! A test starts `mcpinspectd tap`, lets real peers talk, and compares what the daemon reported
 //! with what the *peers themselves* logged: every peer here writes down the size and SHA-256 of
@@ -11,11 +11,11 @@
 //! * [`talk`] starts peers in a directory of their own and reads that account back;
 //! * [`tap`] runs the daemon and collects its JSON lines;
 //! * [`busy`] keeps processors busy meanwhile;
-//! * [`threads`] tells the priorities of the daemon's threads;
-//! * [`verify`] compares the two;
-//! * [`listening`] is a program that says where it listens;
+//! * [`threads`] reads the priorities of the daemon's threads;
+//! * [`verify`] compares the two accounts;
+//! * [`listening`] is a program that reports where it listens;
 //! * [`daemon`] runs `mcpinspectd run` and reads its events;
-//! * [`bus`] is a system bus of its own;
+//! * [`bus`] is a private system bus;
 //! * [`screen`] is a terminal with a program on it;
 //! * [`schema`] checks JSON lines against the schemas that the manual publishes;
 //! * [`training`] fits the model of what sentences ask;

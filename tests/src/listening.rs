@@ -1,4 +1,4 @@
-//! A program that listens, and says on its first line where.
+//! A program that listens, and reports on its first line where.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
@@ -21,7 +21,7 @@ impl Listening {
     ///
     /// # Errors
     ///
-    /// If it does not start, or its first line is no URL.
+    /// If it does not start, or its first line is not a URL.
     pub fn start(command: &mut Command) -> Result<Self> {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::null()).spawn()?;
@@ -49,7 +49,7 @@ impl Listening {
         Self::guard_of(&["--upstream", upstream], policy, log)
     }
 
-    /// A guard that is a proxy of its clients.
+    /// A guard that acts as a proxy for its clients.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // It may be gone already; then there is nothing to end.
+        // It may already be gone; then there is nothing to end.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

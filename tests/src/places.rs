@@ -1,4 +1,4 @@
-//! Where the things are that a test starts.
+//! Where to find the things that a test starts.
 
 use std::path::{Path, PathBuf};
 

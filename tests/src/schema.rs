@@ -1,6 +1,6 @@
 //! Checks JSON lines against the schemas that the manual publishes.
 //!
-//! A schema that nobody checks is wrong after a month, so every event and every line of a tap that
+//! A schema that no one checks is wrong after a month, so every event and every line of a tap that
 //! the tests produce goes through this module. It implements just the part of JSON Schema 2020-12
 //! that the two schemas use, and refuses a schema that uses more; a complete validator would take
 //! longer to compile than the daemon. It is stricter than a consumer should be: a property that the
@@ -75,7 +75,7 @@ fn check(root: &'static Value, value: &Value) -> Result<(), String> {
     }
 }
 
-/// The schema that a reference names, with the document that it stands in.
+/// The schema that a reference names, with the document that it is in.
 fn resolve(root: &'static Value, reference: &str) -> (&'static Value, &'static Value) {
     let (document, pointer) = reference.split_once('#').unwrap_or((reference, ""));
     let root = match document {
@@ -90,7 +90,7 @@ fn resolve(root: &'static Value, reference: &str) -> (&'static Value, &'static V
     )
 }
 
-/// What came of a check so far.
+/// The results of a check so far.
 #[derive(Default)]
 struct Outcome {
     complaints: Vec<String>,
@@ -199,7 +199,7 @@ impl Outcome {
     }
 }
 
-/// Whether `value` fits the schema.
+/// Whether `value` matches the schema.
 fn holds(root: &'static Value, schema: &'static Value, value: &Value) -> bool {
     let mut outcome = Outcome::default();
     outcome.apply(root, schema, value, "");
@@ -210,7 +210,7 @@ fn list(value: &'static Value) -> &'static [Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The keywords that look at one value by itself.
+/// The keywords that check a single value.
 fn constrain(keyword: &str, wanted: &Value, value: &Value) -> Result<(), String> {
     let verdict = match keyword {
         "type" => match wanted {

@@ -1,4 +1,4 @@
-//! A program on a terminal of its own: keys go in, and what its screen shows comes out.
+//! A program on its own terminal: keys go in, and what its screen shows comes out.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -28,7 +28,7 @@ nix::ioctl_write_ptr_bad!(
 pub struct Screen {
     child: Child,
     keys: File,
-    /// The program's end, kept open to see what became of it.
+    /// The program's end, kept open to see what happened to it.
     terminal: OwnedFd,
     parser: Arc<Mutex<vt100::Parser>>,
 }
@@ -77,7 +77,7 @@ impl Screen {
             let parser = Arc::clone(&parser);
             move || {
                 let mut chunk = [0; 65_536];
-                // The terminal says that it is an error when the last one has closed it.
+                // The terminal returns an error when the last process has closed it.
                 while let Ok(count @ 1..) = output.read(&mut chunk) {
                     let bytes = &chunk[..count];
                     let mut parser = parser.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,7 +148,7 @@ impl Screen {
         )?)
     }
 
-    /// Waits until the program has ended, and demands that the terminal is as it was.
+    /// Waits until the program has ended, and checks that the terminal was restored.
     pub fn end(&mut self) -> Result<ExitStatus> {
         let deadline = Instant::now() + LIMIT;
         let status = loop {
@@ -167,7 +167,7 @@ impl Screen {
             flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG),
             "the terminal is still raw: {flags:?}"
         );
-        // What was written last may still be on its way.
+        // The last output may still be on its way.
         let is_back = || {
             let parser = self.parser.lock().unwrap_or_else(PoisonError::into_inner);
             !parser.screen().alternate_screen() && !parser.screen().hide_cursor()

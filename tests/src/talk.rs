@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::places;
 use crate::wirelog::{self, Frame, PeerLog, Way};
 
-/// A session under way.
+/// A session in progress.
 pub struct Talk {
     child: Child,
     what: String,
@@ -90,13 +90,13 @@ impl Talk {
         Ok(())
     }
 
-    /// Waits for the end, which has to be a good one, and reads what was logged.
+    /// Waits for the end, which must be a success, and reads what was logged.
     pub fn finish(mut self, limit: Duration) -> Result<Truth> {
         self.end(limit)?;
         self.truth()
     }
 
-    /// Waits for the end, which has to be a good one.
+    /// Waits for the end, which must be a success.
     pub fn end(&mut self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         let status = loop {

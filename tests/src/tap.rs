@@ -19,7 +19,7 @@ const READY: Duration = Duration::from_secs(20);
 /// How long it may take to drain and end.
 const DRAIN: Duration = Duration::from_secs(60);
 
-/// Messages of one tap that are held to the schema: floods have hundreds of thousands, all alike.
+/// Messages of one tap to check against the schema: floods have hundreds of thousands, all alike.
 const CHECKED: usize = 2000;
 
 /// A `mcp_message` line.
@@ -65,7 +65,7 @@ pub struct Stream {
     pub frames: u64,
 }
 
-/// Everything that the daemon said so far.
+/// Everything that the daemon reported so far.
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
     /// Messages in the order reported.
@@ -76,7 +76,7 @@ pub struct Capture {
     pub streams: Option<Vec<Stream>>,
     /// Every other line, whole.
     pub others: Vec<Value>,
-    /// Whether `tap_ready` was said, and said first.
+    /// Whether `tap_ready` was reported, and reported first.
     ready: bool,
     /// Lines that are not what the interface promises.
     broken: Vec<String>,
@@ -92,7 +92,7 @@ impl Capture {
         }
     }
 
-    /// How much was said, and what was lost for which reason.
+    /// How much was reported, and what was lost for which reason.
     fn summary(&self) -> String {
         let mut lost: BTreeMap<(&str, &str), (usize, u64)> = BTreeMap::new();
         for gap in &self.gaps {
@@ -136,7 +136,7 @@ pub struct Tap {
     errors: Arc<Mutex<Vec<u8>>>,
 }
 
-/// How the daemon ended, and all that it said.
+/// How the daemon ended, and everything that it reported.
 pub struct Finished {
     /// What it reported.
     pub capture: Capture,
@@ -150,13 +150,13 @@ impl Tap {
         Self::start_with("", &[])
     }
 
-    /// As [`Tap::start`], with this configuration. TLS is left alone unless it says otherwise: the probes for it take
+    /// Like [`Tap::start`], with this configuration. TLS is left alone unless it says otherwise: the probes for it take
     /// the kernel some seconds each time, on every processor that the tests have.
     pub fn configured(configuration: &str) -> Result<Self> {
         Self::start_with(configuration, &[])
     }
 
-    /// As [`Tap::configured`], with more arguments.
+    /// Like [`Tap::configured`], with more arguments.
     pub fn start_with(configuration: &str, arguments: &[&str]) -> Result<Self> {
         ensure!(
             nix::unistd::geteuid().is_root(),
@@ -246,7 +246,7 @@ impl Tap {
         memory(self.child.id())
     }
 
-    /// Interrupts it, and demands the good end that the interface promises.
+    /// Interrupts it, and requires the clean end that the interface promises.
     pub fn finish(mut self) -> Result<Finished> {
         let (_, peak_memory) = self.memory().context("mcpinspectd died early")?;
         self.signal(Signal::SIGINT)?;
@@ -309,8 +309,8 @@ impl Drop for Tap {
     }
 }
 
-/// A test's configuration together with what all tests have, and what holds for this machine (the file that
-/// `MCPINSPECT_CONFIG` names). The test's own word counts most.
+/// A test's configuration combined with what all tests have, and what applies to this machine (the file that
+/// `MCPINSPECT_CONFIG` names). The test's own settings win.
 fn complete(configuration: &str) -> Result<String> {
     let machine = match std::env::var_os("MCPINSPECT_CONFIG") {
         Some(path) => std::fs::read_to_string(path)?,
@@ -344,7 +344,7 @@ pub fn memory(pid: u32) -> Result<(u64, u64)> {
     Ok((field("VmRSS:")?, field("VmHWM:")?))
 }
 
-/// Takes the daemon's lines at once and understands them later: a tap that had to wait for this
+/// Takes the daemon's lines at once and interprets them later: a tap that had to wait for this
 /// process would fall behind, and the test would measure itself.
 fn collect(stdout: ChildStdout, shared: &Shared) {
     let (sender, lines) = std::sync::mpsc::channel::<Vec<u8>>();

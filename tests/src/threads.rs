@@ -1,4 +1,4 @@
-//! What the kernel says of a process's threads.
+//! What the kernel reports about a process's threads.
 
 use anyhow::{Context, Result};
 
@@ -7,7 +7,7 @@ pub fn priorities(stats: &str) -> Result<Vec<(String, i32)>> {
     let thread = |line: &str| {
         let (_, rest) = line.split_once('(')?;
         let (name, rest) = rest.rsplit_once(") ")?;
-        // The nice value is the 19th field, and the state behind the name is the third.
+        // The nice value is the 19th field, and the state after the name is the third.
         let nice = rest.split(' ').nth(19 - 3)?.parse().ok()?;
         Some((name.to_owned(), nice))
     };

@@ -41,7 +41,7 @@ impl<'a> Reported<'a> {
         self.to_server.iter().chain(&self.to_client).copied()
     }
 
-    /// Who took part in how much, in one line.
+    /// Who took part and how much, in one line.
     fn outline(&self) -> String {
         let pids = |pid: fn(&Message) -> Option<u32>| {
             let mut pids: Vec<Option<u32>> = self.messages().map(pid).collect();
@@ -105,7 +105,7 @@ pub fn session_of<'a>(truth: &Truth, capture: &'a Capture) -> Result<Reported<'a
         all.retain(|s| s.involves(truth));
         return all.pop().context("the session just counted");
     }
-    // Those next to it in time are the ones that it may have been mistaken for.
+    // Those closest to it in time are the ones that it may have been mistaken for.
     let distance = |session: &Reported<'_>| {
         let pids = session.messages().filter_map(|m| m.server_pid);
         let from = truth.server_pid.or(truth.client_pid).unwrap_or_default();
@@ -237,7 +237,7 @@ fn understood(frame: &Frame, message: &Message) -> Result<()> {
     Ok(())
 }
 
-/// What a JSON-RPC message is, read off its members.
+/// What a JSON-RPC message is, judging by its members.
 fn meaning(text: &str) -> (&'static str, Option<String>, Option<Value>) {
     let value: Value = match serde_json::from_str(text) {
         Ok(value) => value,

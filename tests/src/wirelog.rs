@@ -1,7 +1,7 @@
 //! The peers' own account of the wire, which is what the tests believe.
 //!
 //! One file per peer process, `<role>-<pid>.jsonl` in the directory that `WIRE_LOG_DIR` names, one
-//! line per frame. A frame is what stands between two newlines. The Python and JavaScript peers
+//! line per frame. A frame is what lies between two newlines. The Python and JavaScript peers
 //! write the same format.
 
 use std::fs::{File, OpenOptions};
@@ -31,7 +31,7 @@ pub enum Way {
 pub struct Frame {
     /// Whether it was written or read.
     pub way: Way,
-    /// Bytes between the newlines, a trailing carriage return included.
+    /// Bytes between the newlines, including a trailing carriage return.
     pub bytes: u64,
     /// SHA-256 over exactly these bytes, hex.
     pub sha256: String,
@@ -48,7 +48,7 @@ impl Frame {
         cutter.cut(way)
     }
 
-    /// A blank line separates frames and is none itself.
+    /// A blank line separates frames and is not one itself.
     pub fn is_blank(&self) -> bool {
         self.bytes == 0 || (self.bytes == 1 && self.text.as_deref() == Some("\r"))
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what watching costs other programs, and how fast the daemon is.
+//! `cargo xtask bench`: how much watching costs other programs, and how fast the daemon is.
 
 use anyhow::Result;
 

@@ -13,7 +13,7 @@ use crate::shell::{self, say};
 /// The oldest release that packages must run on: the kernels of older ones cannot run the probes.
 const RELEASE: &str = "bookworm";
 
-/// What a small server installation has, and the standard tools that ship journals.
+/// What a small server installation has, plus the standard tools that ship journals.
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,polkitd,libpam-systemd,systemd-journal-remote,rpm,openssl,rsyslog,rsyslog-gnutls";
 
 /// Programs that create and boot it, and their Debian packages.

@@ -22,7 +22,7 @@ const UNPRIVILEGED: &[&str] = &[
     "systemd-analyze",
 ];
 
-/// Makes sure of what the tests without privileges start.
+/// Makes sure that everything is there that the tests without privileges start.
 pub fn unprivileged() -> Result<()> {
     let needed = PROGRAMS
         .iter()
@@ -41,7 +41,7 @@ pub fn install() -> Result<()> {
     go()
 }
 
-/// Whether `stamp` says that `wanted` is installed already.
+/// Whether `stamp` says that `wanted` is already installed.
 fn installed(stamp: &Path, wanted: &str) -> bool {
     std::fs::read_to_string(stamp).is_ok_and(|have| have == wanted)
 }
@@ -52,7 +52,7 @@ fn python() -> Result<()> {
     python::environment(&shell::target().join("peers/python"), &wanted)
 }
 
-/// A current ClickHouse, which Debian does not have: the engine is a library for Python. It is apart from the
+/// A current ClickHouse, which Debian does not have: the engine is a Python library. It is kept apart from the
 /// other packages because it is large.
 fn clickhouse() -> Result<()> {
     let source = shell::root().join("tests/peers/clickhouse/requirements.txt");
@@ -64,7 +64,7 @@ fn node() -> Result<()> {
     let source = shell::root().join("tests/peers/node");
     let place = shell::target().join("peers/node");
     std::fs::create_dir_all(&place)?;
-    // Node finds what the scripts import because they stand beside the packages.
+    // Node finds what the scripts import because they are next to the packages.
     for entry in std::fs::read_dir(&source)? {
         let entry = entry?;
         if entry.file_type()?.is_file() {
@@ -85,8 +85,8 @@ fn node() -> Result<()> {
     Ok(())
 }
 
-/// Builds the peers in Go, as they are and stripped. The compiler, and what it keeps, is not kept: it is large, and
-/// there soon.
+/// Builds the Go peers, as they are and stripped. The compiler and its caches are not kept: they are large, and
+/// quickly fetched again.
 fn go() -> Result<()> {
     let source = shell::root().join("tests/peers/go");
     let place = shell::target().join("peers/go");
@@ -109,7 +109,7 @@ fn go() -> Result<()> {
         let mut build = Command::new(compiler.join("bin/go"));
         build.args(["build", "-trimpath", "-ldflags", flags, "-o"]);
         build.arg(place.join(name)).arg(".").current_dir(&source);
-        // Nothing but its standard library, and nothing of this machine's settings.
+        // Nothing but its standard library, and none of this machine's settings.
         build.env("GOCACHE", compiler.join("cache"));
         build.env("GOPATH", compiler.join("path"));
         build.envs([

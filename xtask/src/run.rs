@@ -23,7 +23,7 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// What watching needs. The first build is a third shorter without the rest.
+/// The features that watching needs. The first build takes a third less time without the rest.
 const FEATURES: &str = "mcpinspectd/kernel,mcpinspectd/bus,mcpinspectd/cli,mcpinspectd/store";
 
 /// Builds the daemon and replaces this process with it.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::{self, say};
 
-/// The linker's version. It has no LLVM of its own but uses the compiler's, so the two go together:
+/// The linker's version. It has no LLVM of its own but uses the compiler's, so the two belong together:
 /// newer linkers need an LLVM that the pinned compiler does not have.
 const BPF_LINKER: &str = "0.10.4";
 
@@ -55,10 +55,10 @@ fn bpf_linker() -> Result<()> {
     cargo_program("bpf-linker", BPF_LINKER, "it links the probes")
 }
 
-/// Builds a program of crates.io for this project alone, unless that version is there.
+/// Builds a program from crates.io for this project alone, unless that version is there.
 pub fn cargo_program(name: &str, version: &str, purpose: &str) -> Result<()> {
     let mut have = Command::new(name);
-    // Cargo's own commands expect their name once more.
+    // Cargo's own commands expect their name again.
     have.args(name.strip_prefix("cargo-"));
     let have = have
         .arg("--version")
@@ -79,12 +79,12 @@ pub fn cargo_program(name: &str, version: &str, purpose: &str) -> Result<()> {
         .args(["install", "--locked", name, "--version", version])
         .arg("--root")
         .arg(&tools)
-        // The work is done by what these programs call, which is optimised already: LLVM, cargo. The
+        // The work is done by what these programs call, which is already optimised: LLVM, cargo. The
         // rest takes as long without optimisations, and compiles in less than half the time.
         .arg("--debug")
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        // Built by itself: nothing of it is shared with this workspace.
+        // Built by itself: it shares nothing with this workspace.
         .env("CARGO_TARGET_DIR", shell::target().join("tools/build"));
     shell::run(&mut install).with_context(|| format!("{name} {version} is needed"))?;
     // Hundreds of megabytes that are not needed again.
@@ -111,7 +111,7 @@ fn mounted(place: &str) -> Result<bool> {
         .any(|line| line.split(' ').nth(1) == Some(place)))
 }
 
-/// Makes sure that programs are installed; each is listed with the Debian package that has it.
+/// Ensures that programs are installed; each is listed with the Debian package that has it.
 pub fn programs(needed: &[(&str, &str)]) -> Result<()> {
     let missing = |&&(program, _): &&(&str, &str)| shell::find(program).is_none();
     let packages: Vec<&str> = needed.iter().filter(missing).map(|(_, p)| *p).collect();
@@ -119,7 +119,7 @@ pub fn programs(needed: &[(&str, &str)]) -> Result<()> {
         return Ok(());
     }
     let list = packages.join(" ");
-    // A person's machine is not changed without a question.
+    // A person's machine is not changed without asking.
     let allowed = shell::is_root() || shell::in_ci();
     if !allowed || shell::find("apt-get").is_none() {
         bail!("missing programs; on Debian or Ubuntu: sudo apt-get install {list}");

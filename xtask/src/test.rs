@@ -3,7 +3,7 @@
 //! Everything is compiled first, as the user. Then the tests that need no root run as that user, and
 //! then, as root, those against the real kernel, bus and journal. The end-to-end tests run one at a
 //! time unless asked otherwise: they provoke losses and measure memory, and a machine with two
-//! cores has to cope. A test that cannot run fails, because a skipped test looks like one that passed.
+//! cores must cope. A test that cannot run fails, because a skipped test looks like one that passed.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -68,7 +68,7 @@ const NEED_ROOT: &[(&str, Root)] = &[
     ("e2e", Root::Everything),
     // Mounts a full disk.
     ("fleet_cli", Root::Module),
-    // Puts a journald of its own in the place of the machine's.
+    // Replaces the machine's journald with its own.
     ("journal", Root::Everything),
     // Owns the daemon's name, as above.
     ("notify_agent", Root::Everything),
@@ -92,7 +92,7 @@ struct Sum {
 /// A suite that failed.
 struct Broken {
     suite: String,
-    /// What its failed tests said, repeated at the very end.
+    /// What its failed tests reported, repeated at the very end.
     failures: Vec<String>,
 }
 
@@ -138,7 +138,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Has sudo ask for the password now rather than in the middle of the tests.
+/// Makes sudo ask for the password now rather than in the middle of the tests.
 fn privileges() -> Result<()> {
     if shell::is_root() {
         return Ok(());
@@ -289,8 +289,8 @@ fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
     Ok(())
 }
 
-/// Prints the last lines that a failed suite and its servers wrote to stderr. Of a suite that passes
-/// they would only hide what matters: servers that are killed on purpose say so at length.
+/// Prints the last lines that a failed suite and its servers wrote to stderr. For a suite that passes
+/// they would only hide what matters: servers that are killed on purpose report it at length.
 fn show_end(stderr: &Path) -> Result<()> {
     const LINES: usize = 200;
     let bytes = std::fs::read(stderr)?;

@@ -74,10 +74,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
 ];
 
-/// What boots a kernel on this machine's file system.
+/// The program that boots a kernel on this machine's file system.
 const VIRTME: &str = "virtme-ng==1.42";
 
-/// Ways to hook system calls, as the configuration names them.
+/// Ways to hook system calls, as the configuration calls them.
 const HOOKS: [&str; 3] = ["tracepoint", "function-exit", "kprobe"];
 
 /// How long a machine may take.
@@ -153,7 +153,7 @@ struct Image {
     file: PathBuf,
 }
 
-/// Packages of several Debian releases, apart from what this machine has installed.
+/// Packages of several Debian releases, kept apart from what this machine has installed.
 struct Archive {
     place: PathBuf,
     options: Vec<String>,
@@ -367,7 +367,7 @@ fn boot(virtme: &Path, image: &Image, script: &Path, log: &Path) -> Result<Strin
     Ok(said)
 }
 
-/// What a machine said.
+/// What a machine reported.
 struct Verdict {
     /// Whether the daemon can run there.
     check: String,

@@ -1,8 +1,8 @@
-//! The lists of this machine: files in a directory, read again when they change.
+//! The lists of this machine: files in a directory, reread when they change.
 //!
-//! What brings the files (configuration management, a package, `scp`) needs no way to the daemon. A
-//! file that is refused is an event, and the last good list of that file goes on to count: a broken
-//! copy must not withdraw approvals, and an attacker must not gain by breaking it. A file that is removed
+//! What brings the files (configuration management, a package, `scp`) need not communicate with the daemon. A
+//! file that is refused is an event, and the last good list of that file still counts: a broken
+//! copy must not withdraw approvals, and an attacker must not gain by breaking it. Removing a file
 //! withdraws its list.
 
 use std::collections::BTreeMap;
@@ -18,16 +18,16 @@ use super::list::{ApprovalList, LIST_MAX, ListError};
 use crate::model::Timestamp;
 use crate::registry::Listed;
 
-/// Where lists are by default.
+/// The default location of lists.
 pub const DIRECTORY: &str = "/etc/mcpinspectd/approvals.d";
 /// The file, beside the registry, that remembers which lists were taken in.
 pub const KEPT: &str = "approvals.json";
-/// Follows a list's file name in that of its signature.
+/// Appended to a list's file name for its signature.
 pub const SIGNATURE: &str = ".minisig";
 
-/// How often files are looked at, in nanoseconds.
+/// How often to check files, in nanoseconds.
 const EVERY: u64 = 2_000_000_000;
-/// Most files that are looked at.
+/// Most files to check.
 const FILES_MAX: usize = 64;
 
 /// Why a file was refused.
@@ -73,7 +73,7 @@ pub enum Notice {
         /// Whose signature it has.
         key: String,
     },
-    /// It was refused; the last good list of that file goes on to count.
+    /// It was refused; the last good list of that file still counts.
     Refused {
         /// The file's name.
         file: String,
@@ -89,7 +89,7 @@ pub enum Notice {
     },
 }
 
-/// What is different since the last look.
+/// What has changed since the last look.
 #[derive(Debug)]
 pub struct News {
     /// What all lists say now.
@@ -98,7 +98,7 @@ pub struct News {
     pub notices: Vec<Notice>,
 }
 
-/// When and which a file was.
+/// Identifies a version of a file.
 type Stamp = (i64, i64, u64, u64);
 /// All files, each with its signature.
 type Stamps = BTreeMap<String, [Option<Stamp>; 2]>;
@@ -109,10 +109,10 @@ pub struct ApprovalFolder {
     folder: PathBuf,
     keys: Result<Keys, Option<KeyError>>,
     kept: Result<Kept, Option<KeptError>>,
-    /// The files as they were, each with its signature.
+    /// The files as last taken in, each with its signature.
     stamps: Stamps,
-    /// The files as they were at the last look, if they differed: a list and its signature do not arrive
-    /// at the same moment, so they count once they have come to rest.
+    /// The files at the last look, if they differed: a list and its signature do not arrive
+    /// at the same time, so they count once they have stopped changing.
     moving: Option<Stamps>,
     looked: Option<Timestamp>,
     /// When something expires.
@@ -120,7 +120,7 @@ pub struct ApprovalFolder {
 }
 
 impl ApprovalFolder {
-    /// The lists in `folder` that `keys` signed. What was taken in is remembered in the file `kept`.
+    /// The lists in `folder` signed by `keys`. What was taken in is remembered in the file `kept`.
     pub fn new<T: AsRef<str>>(folder: &Path, keys: &[T], kept: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -133,7 +133,7 @@ impl ApprovalFolder {
         }
     }
 
-    /// Looks at the files, if that is due. Returns what is different.
+    /// Checks the files, if that is due. Returns what is different.
     pub fn look(&mut self, now: Timestamp) -> Option<News> {
         let is_first = self.looked.is_none();
         let is_due = self
@@ -176,7 +176,7 @@ impl ApprovalFolder {
         Some(News { listed, notices })
     }
 
-    /// Takes a file in. Returns the list and whose it is, unless it is the one that was taken in before.
+    /// Takes in a file. Returns the list and whose it is, unless it is the one that was taken in before.
     fn take(&mut self, file: &str) -> Result<Option<(String, String)>, Refusal> {
         let keys = match &mut self.keys {
             Ok(keys) => keys,
@@ -298,7 +298,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
 /// A regular file's text, if it is no larger than `max` bytes.
 fn read(path: &Path, max: usize) -> io::Result<String> {
     let mut options = std::fs::OpenOptions::new();
-    // A pipe in its place must not stop the daemon.
+    // A pipe in its place must not block the daemon.
     std::os::unix::fs::OpenOptionsExt::custom_flags(
         options.read(true),
         nix::libc::O_NONBLOCK | nix::libc::O_CLOEXEC,

@@ -1,8 +1,8 @@
 //! The lists that were taken in, on disk.
 //!
-//! A machine has to remember the highest serial number of each list, or whoever can replace files could
-//! bring back an approval that was revoked. The list itself is kept beside it: where the file has
-//! been damaged since, the last good one goes on to count.
+//! A machine has to remember the highest serial number of each list, or anyone who can replace files could
+//! bring back a revoked approval. The list itself is kept beside it: if the file has
+//! been damaged since, the last good one still counts.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use thiserror::Error;
 
 use crate::files;
 
-/// Largest file, bytes: JSON may double a text.
+/// Largest file, in bytes: JSON may double a text.
 const FILE_MAX: u64 = 64 << 20;
-/// Largest texts of all lists together, bytes.
+/// Largest texts of all lists together, in bytes.
 const TEXTS_MAX: usize = 24 << 20;
 /// Most names.
 const LISTS_MAX: usize = 64;
@@ -47,13 +47,13 @@ pub enum KeptError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptList {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its serial number: no lower one is taken in.
     pub serial: u64,
     /// The file that it came from.
     pub file: String,
-    /// Its text; `None` where the file is gone.
+    /// Its text; `None` if the file is gone.
     pub text: Option<String>,
     /// The text's signature.
     pub signature: String,
@@ -68,7 +68,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// What is in the file at `path`; nothing if there is none.
+    /// What is in the file at `path`; empty if there is none.
     ///
     /// # Errors
     /// See [`KeptError`].

@@ -1,20 +1,20 @@
 //! Whose signatures count: keys of minisign, which is Ed25519 over a hash of the file.
 //!
-//! The format is that of a small tool which exists everywhere, so a list can be signed and checked
-//! without this program, and keys can be kept wherever people keep such keys already.
+//! The format is that of a small, ubiquitous tool, so a list can be signed and checked
+//! without this program, and keys can be kept wherever people already keep such keys.
 
 use std::path::Path;
 
 use minisign_verify::{PublicKey, Signature};
 use thiserror::Error;
 
-/// Largest signature or key file, bytes.
+/// Largest signature or key file, in bytes.
 pub const SIGNATURE_MAX: usize = 4 << 10;
 
 /// Why a signature does not count.
 #[derive(Debug, Error)]
 pub enum KeyError {
-    /// A key of the configuration is none.
+    /// A configured key is not one.
     #[error("{0:?} is not a public key of minisign, nor a file with one")]
     NotAKey(String),
     /// There is no signature, or something else in its place.
@@ -36,11 +36,11 @@ impl Keys {
     /// These keys: each its base64 text, or the path of a file with one.
     ///
     /// # Errors
-    /// One of them is none.
+    /// One of them is not a key.
     pub fn new<T: AsRef<str>>(texts: &[T]) -> Result<Self, KeyError> {
         let keys = texts.iter().map(|text| {
             let text = text.as_ref();
-            // A key may have a slash in it, too.
+            // A key may contain a slash too.
             let key = PublicKey::from_base64(text.trim());
             let key = key.or_else(|_| PublicKey::from_file(Path::new(text)));
             key.map(|key| (text.to_owned(), key))

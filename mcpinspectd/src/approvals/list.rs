@@ -1,7 +1,7 @@
 //! An approval list: which definitions are approved, by whom and why, and which no longer are.
 //!
-//! Its text is JSON that people can read in a review, and that is signed as it is, byte by byte. Each
-//! change counts the serial number up; of two lists with one name, the higher number holds.
+//! Its text is JSON that people can read in a review, and it is signed as is, byte for byte. Each
+//! change increments the serial number; of two lists with one name, the higher number counts.
 
 use std::fmt;
 
@@ -11,27 +11,27 @@ use thiserror::Error;
 use crate::model::{DefinitionHash, ItemKind, Timestamp};
 use crate::registry::{ItemKey, Listed, MAX_NAME};
 
-/// Largest list, bytes.
+/// Largest list, in bytes.
 pub const LIST_MAX: usize = 8 << 20;
 /// Most entries of a list.
 const ENTRIES_MAX: usize = 32_768;
-/// Revocations that are kept. The oldest go; what they were about stays unapproved.
+/// Most revocations to keep. The oldest go; what they were about stays unapproved.
 const REVOKED_MAX: usize = 4_096;
-/// Longest text, bytes.
+/// Longest text, in bytes.
 const TEXT_MAX: usize = 1_024;
-/// What the text says that it is.
+/// The format that the text states.
 const FORMAT: &str = "mcpinspect-approvals-1";
 
 /// An approval list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalList {
-    /// What it is called. Lists of different names add up.
+    /// Its name. Lists with different names add up.
     pub name: String,
-    /// Counts up with each change.
+    /// Incremented with each change.
     pub serial: u64,
     /// When it was written.
     pub issued: Timestamp,
-    /// When it ceases to count, if ever.
+    /// When it expires, if ever.
     pub expires: Option<Timestamp>,
     /// What is approved.
     pub approvals: Vec<Entry>,
@@ -54,7 +54,7 @@ pub struct Entry {
     pub time: Timestamp,
     /// Why.
     pub reason: String,
-    /// When an approval ceases to count, if ever.
+    /// When an approval expires, if ever.
     pub expires: Option<Timestamp>,
 }
 
@@ -65,13 +65,13 @@ impl Entry {
     }
 }
 
-/// Why a text is no approval list.
+/// Why a text is not an approval list.
 #[derive(Debug, Error)]
 pub enum ListError {
-    /// It is not such JSON.
+    /// It is not JSON of that form.
     #[error("not an approval list: {0}")]
     NotAList(String),
-    /// It says something that cannot be.
+    /// It says something impossible.
     #[error("not a valid approval list: {0}")]
     Invalid(String),
     /// A change does not fit.
@@ -115,7 +115,7 @@ impl ApprovalList {
     /// An empty list.
     ///
     /// # Errors
-    /// The name is none.
+    /// The name is not valid.
     pub fn new(name: &str, now: Timestamp) -> Result<Self, ListError> {
         check_name(name)?;
         Ok(Self {
@@ -181,7 +181,7 @@ impl ApprovalList {
         Ok(text)
     }
 
-    /// Approves a definition; a former approval or revocation of it goes.
+    /// Approves a definition, replacing any earlier approval or revocation of it.
     pub fn approve(&mut self, entry: Entry) {
         self.approvals.retain(|other| !other.is_about(&entry));
         self.revoked.retain(|other| !other.is_about(&entry));
@@ -222,7 +222,7 @@ impl ApprovalList {
         self.expires.is_some_and(|end| end <= now)
     }
 
-    /// Adds what it says at that time to `listed`. Returns when it will say something else by itself.
+    /// Adds what it says at that time to `listed`. Returns when it will say something else on its own.
     pub fn add_to(&self, listed: &mut Listed, now: Timestamp) -> Option<Timestamp> {
         let mut next = self.expires.filter(|end| *end > now);
         for entry in &self.revoked {

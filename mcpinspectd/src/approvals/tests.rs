@@ -132,7 +132,7 @@ fn a_list_survives_its_text() {
     );
     let text = list.text().unwrap();
     assert_eq!(ApprovalList::parse(&text).unwrap(), list);
-    // What is approved again is not revoked any more.
+    // What is approved again is no longer revoked.
     list.approve(entry("notes", "read", "aa"));
     assert_eq!((list.revoked.len(), list.approvals.len()), (0, 3));
 }
@@ -198,7 +198,7 @@ fn lists_are_taken_in_when_they_change() {
     assert!(is_taken(&news));
     assert_eq!(news.listed, says(1, &entries));
     assert!(folder.look(after(6)).is_none());
-    // After a restart it is known, and counts without a word.
+    // After a restart it is known, and counts without a notice.
     let news = place.folder().look(after(7)).unwrap();
     assert!(news.notices.is_empty());
     assert_eq!(news.listed, says(1, &entries));

@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Why BTF could not be read.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum BtfError {
-    /// The data is not BTF, or cut short.
+    /// The data is not BTF, or is truncated.
     #[error("malformed BTF: {0}")]
     Malformed(&'static str),
     /// The kernel has no such structure or field.
@@ -33,7 +33,7 @@ const DATASEC: u32 = 15;
 const DECL_TAG: u32 = 17;
 const TYPE_TAG: u32 = 18;
 const ENUM64: u32 = 19;
-/// No kernel nests anonymous members, or chains typedefs, as deeply as this.
+/// No kernel nests anonymous members, or chains typedefs, this deeply.
 const DEPTH_MAX: u32 = 32;
 
 /// The types of one kernel.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// How system calls are to be hooked.
+/// How to hook system calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HookChoice {
@@ -17,16 +17,16 @@ pub enum HookChoice {
     Kprobe,
 }
 
-/// Where TLS is to be looked into.
+/// Where to look into TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Words")]
 pub enum TlsChoice {
     /// Nowhere.
     Off,
-    /// In processes, one by one, as long as they do not call their library too often.
+    /// In individual processes, unless they call their library too often.
     #[default]
     Processes,
-    /// In every process that has mapped a library, whatever it costs it.
+    /// In every process that has mapped a library, whatever it costs.
     Machine,
 }
 

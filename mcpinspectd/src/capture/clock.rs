@@ -24,7 +24,7 @@ impl BootClock {
         })
     }
 
-    /// A clock of a machine that was booted at the epoch, for replays and tests.
+    /// The clock of a machine booted at the epoch, for replays and tests.
     pub fn at_epoch() -> Self {
         Self { boot: 0 }
     }

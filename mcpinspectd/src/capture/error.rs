@@ -17,10 +17,10 @@ pub enum ProbeError {
     /// The program was built on a machine without the eBPF tool chain.
     #[error("this program was built without its eBPF probes: {0}")]
     NotBuilt(&'static str),
-    /// There is no type information.
+    /// Type information is missing.
     #[error("cannot read the kernel's type information from {path}: {error}")]
     NoBtf {
-        /// The file that was tried.
+        /// The file tried.
         path: PathBuf,
         /// Why it cannot be read.
         error: std::io::Error,
@@ -31,7 +31,7 @@ pub enum ProbeError {
     /// The kernel does not let this process load eBPF programs.
     #[error("the kernel does not let this process load eBPF programs")]
     NotPermitted,
-    /// The configuration asks for function exits, which this kernel does not let be hooked.
+    /// The configuration asks for function exits, which this kernel does not allow to be hooked.
     #[error("this kernel does not allow hooks on function exits")]
     NoFunctionExits,
     /// The kernel has no ring buffer.
@@ -98,10 +98,10 @@ impl ProbeError {
         }
     }
 
-    /// From an error of loading or attaching `program`: tells a lack of permission apart from a
+    /// From an error of loading or attaching `program`: distinguishes a lack of permission from a
     /// program that the kernel does not accept.
     pub(super) fn refused(program: &'static str, error: ProgramError) -> Self {
-        // The verifier returns the same error code for a program it rejects, but explains itself.
+        // The verifier returns the same error code for a program that it rejects, but explains itself.
         let rejected = matches!(
             &error,
             ProgramError::LoadError { verifier_log, .. } if !verifier_log.to_string().is_empty()

@@ -1,9 +1,9 @@
-//! How the end of system calls is hooked. Every hook yields the same records.
+//! How the end of system calls is hooked. Every hook produces the same records.
 //!
-//! - **The tracepoint** that every call passes: always available, but every call of the machine pays
+//! - **The tracepoint** that every call passes: always available, but every call on the machine pays
 //!   for it.
-//! - **Function exits**: programs on just those kernel functions that carry bytes cost other calls
-//!   nothing. They miss the end of a call that was under way when they were attached, so they take
+//! - **Function exits**: programs on only those kernel functions that carry bytes cost other calls
+//!   nothing. They miss the end of a call that was in progress when they were attached, so they take
 //!   over from the tracepoint step by step (see [`super::switchover`]).
 //! - **A kprobe** on the function that calls the tracepoint: for kernels that preempt the others.
 //!
@@ -68,7 +68,7 @@ const EXITS: [(&str, &str); 24] = [
     ("exit_accept4", "accept4"),
     ("exit_mmap", "mmap"),
 ];
-/// The programs that notice calls of another system call table, where the architecture has one beside
+/// The programs that notice calls of another system call table, if the architecture has one beside
 /// its own. Kernels may be built without it.
 const COMPAT_EXITS: &[(&str, &str)] = if cfg!(target_arch = "x86_64") {
     &[
@@ -132,7 +132,7 @@ impl Hook {
             .chain(others.iter().copied())
     }
 
-    /// The hook to begin with that `choice` means on this kernel. `has_types`: it describes its own types.
+    /// The hook that `choice` starts with on this kernel. `has_types`: it describes its own types.
     pub(super) fn first(choice: HookChoice, has_types: bool) -> Self {
         if !has_types {
             Self::RawTracepoint
@@ -143,12 +143,12 @@ impl Hook {
         }
     }
 
-    /// What to use where the kernel refuses this one.
+    /// What to use if the kernel refuses this one.
     pub(super) fn fallback(self, choice: HookChoice) -> Option<Self> {
         (self == Self::Kprobe && choice == HookChoice::Auto).then_some(Self::TypedTracepoint)
     }
 
-    /// What is to be loaded before it is attached.
+    /// What to load before attaching it.
     pub(super) fn targets(self) -> Vec<(&'static str, Target)> {
         match self {
             Self::Kprobe => vec![(PROBE, Target::Any), (WANTED, Target::Any)],
@@ -160,8 +160,8 @@ impl Hook {
         }
     }
 
-    /// Attaches it, loaded as it is, or what `choice` means to follow it on this kernel: returns what is in use. For
-    /// function exits, returns the switchover too: the tracepoint stays attached until it is complete. `types`: as
+    /// Attaches it, as loaded, or falls back as `choice` says on this kernel: returns what is in use. For
+    /// function exits, also returns the switchover: the tracepoint stays attached until it is complete. `types`: as
     /// the running kernel describes them.
     ///
     /// # Errors
@@ -250,13 +250,13 @@ fn misses(fdinfo: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// Whether the kernel has kprobes at all (since 4.17, it says so). To find out by attaching, the kernel would
-/// have to examine the program first, which takes time.
+/// Whether the kernel has kprobes at all (since 4.17, it says so). Trying to attach one would make the kernel
+/// verify the program first, which takes time.
 fn has_kprobes() -> bool {
     Path::new("/sys/bus/event_source/devices/kprobe").exists()
 }
 
-/// Whether a choice that is left to the daemon has to do with a kernel that preempts itself.
+/// Whether the daemon may choose, and the kernel preempts itself.
 fn is_preempted(choice: HookChoice) -> bool {
     choice == HookChoice::Auto && preemption::is_possible()
 }
@@ -274,7 +274,7 @@ fn attach_exits(ebpf: &mut Ebpf, types: &Btf) -> Result<(), ProbeError> {
         let function = format!("{PREFIX}{call}");
         (name, Target::Exit(function))
     };
-    // Where the kernel refuses the first, it need not examine the others.
+    // If the kernel refuses the first, it need not verify the others.
     for wanted in [&EXITS[..1], &EXITS[1..]] {
         let targets: Vec<_> = wanted.iter().copied().map(target).collect();
         load(ebpf, &targets, Some(types))?;

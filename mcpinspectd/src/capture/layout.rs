@@ -5,11 +5,11 @@
 
 use super::btf::{Btf, BtfError};
 
-/// Which number of a field a global is set to.
+/// Which property of a field a global is set to.
 #[derive(Clone, Copy)]
 enum Property {
     Offset,
-    /// The offset plus this many bytes: an array's element.
+    /// The offset plus this many bytes: an element of an array.
     #[cfg(target_arch = "aarch64")]
     Element(u32),
     Size,
@@ -23,7 +23,7 @@ struct Entry {
     need: Need,
 }
 
-/// What a kernel that lacks a field cannot do. The field's global is 0 then.
+/// What does not work on a kernel that lacks a field. The field's global is then 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     /// Anything: the probes do not load.
@@ -32,7 +32,7 @@ enum Need {
     UnixSockets,
     /// Report what a program is when it starts.
     ExecFacts,
-    /// Report calls that may have been made up.
+    /// Report calls that may have been faked.
     Supervision,
     /// Follow TCP connections.
     Connections,
@@ -249,7 +249,7 @@ mod tests {
         let data = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
         let layout = Layout::from_btf(&data).unwrap();
         assert!(layout.unix_sockets && layout.exec_facts && layout.connections);
-        // All but the first fields of their structures are somewhere behind the start.
+        // All but the first fields of a structure are somewhere past its start.
         let names = [
             "OFF_TASK_START_TIME",
             "OFF_MM_ARG_END",

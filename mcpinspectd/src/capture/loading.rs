@@ -1,5 +1,5 @@
-//! Has the kernel examine programs side by side, one on each CPU. It examines one program on one, and takes
-//! longest for the one at system calls, so that nothing else decides how long the daemon's start takes.
+//! Has the kernel verify programs in parallel, one per CPU. It verifies one program on one CPU, and takes
+//! longest for the one at system calls, so that one alone decides how long the daemon takes to start.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -11,13 +11,13 @@ use aya::{Btf, Ebpf};
 
 use super::error::ProbeError;
 
-/// Programs that are examined at the same time, at most.
+/// Most programs to verify at the same time.
 const WORKERS: usize = 8;
 
 /// What a program is to be attached to.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
-    /// A tracepoint, with raw arguments, or the beginning of a function: the kernel need not know which.
+    /// A tracepoint, with raw arguments, or a function's entry: the kernel need not know which.
     Any,
     /// The tracepoint of this name, with typed arguments.
     Tracepoint(&'static str),
@@ -27,7 +27,7 @@ pub(super) enum Target {
     Iterator(&'static str),
 }
 
-/// Loads the programs that are not loaded yet. The first ones are examined first, so the largest should be among
+/// Loads the programs that are not loaded yet. The first are verified first, so the largest should be among
 /// them. `types`: those of the running kernel, which all but [`Target::Any`] need.
 ///
 /// # Errors

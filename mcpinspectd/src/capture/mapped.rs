@@ -1,6 +1,6 @@
-//! An array of the probes' as memory: words that both sides change at any time.
+//! An array of the probes, mapped as memory: words that both sides change at any time.
 //!
-//! A map update replaces a value, whatever has become of it since it was read. In memory, a value is
+//! A map update replaces a value, whatever happened to it since it was read. In memory, a value is
 //! changed by one atomic operation, without a system call.
 
 use std::num::NonZeroUsize;
@@ -21,7 +21,7 @@ pub struct MappedWords {
 unsafe impl Send for MappedWords {}
 
 impl MappedWords {
-    /// Maps the first `words` words of the array behind `map`. A value has one, or several in a row.
+    /// Maps the first `words` words of the array behind `map`. A value has one or more consecutive ones.
     ///
     /// # Errors
     /// The kernel refuses the mapping.

@@ -1,8 +1,8 @@
-//! The kernel's side: loads the probes, empties their ring, and knows nothing of what the bytes mean.
+//! The kernel's side: loads the probes and empties their ring, without knowing what the bytes mean.
 //!
 //! The probes write records into the ring, the `drain` thread copies them out in batches, and
 //! [`decode`] turns each record's bytes into a [`KernelRecord`]. In the other direction [`Probes`]
-//! sets how far each endpoint is watched and which processes are tracked. No other module uses aya.
+//! sets how much of each endpoint is watched and which processes are tracked. No other module uses aya.
 //!
 //! - `probes`, `object`, `loading`, `error`: loading, and the maps that the probes share with the daemon
 //! - `hook`, `choice`, `preemption`, `switchover`: how the end of system calls is hooked, and which
@@ -13,9 +13,9 @@
 //! - `tls`, `tls_file`, `uprobe_multi`, `return_probes`: probes in TLS libraries, one process at a time or all
 //! - `ring`, `record`, `clock`: what comes back
 //!
-//! It asks `golang` where the functions of programs in Go are.
+//! It asks `golang` where the functions in Go programs are.
 //!
-//! The module depends on `process` for one purpose: during a switchover from one hook to another,
+//! The module depends on `process` for one thing: during a switchover from one hook to another,
 //! `/proc` shows which threads are still in a call that began before it.
 
 #[cfg(feature = "kernel")]

@@ -46,7 +46,7 @@ where
         })
 }
 
-/// Attaches the program `name`, which is loaded, to a raw tracepoint.
+/// Attaches the loaded program `name` to a raw tracepoint.
 pub(super) fn attach_raw(
     ebpf: &mut Ebpf,
     name: &'static str,

@@ -23,7 +23,7 @@ pub fn table() -> impl Iterator<Item = (u32, Operation)> {
         (libc::SYS_tee, Tee),
         (libc::SYS_vmsplice, VmSplice),
         (libc::SYS_sendfile, SendFile),
-        // A kernel thread may work off a ring's queue without any further call.
+        // A kernel thread may process a ring's queue without any further call.
         (libc::SYS_io_uring_setup, IoUring),
         (libc::SYS_io_uring_enter, IoUring),
         (libc::SYS_io_submit, Aio),
@@ -38,8 +38,8 @@ pub fn table() -> impl Iterator<Item = (u32, Operation)> {
     .chain(COMPAT.iter().map(|number| (*number, PerhapsCompat)))
 }
 
-/// The numbers that calls which carry bytes have in the 32-bit table (x86), as far as this architecture's own
-/// calls of these numbers carry none: `read`, `write`, `socketcall`, `readv`, `writev`, `sendfile`,
+/// The numbers in the 32-bit table (x86) of calls that carry bytes, except where this architecture's own
+/// calls of these numbers do so too: `read`, `write`, `socketcall`, `readv`, `writev`, `sendfile`,
 /// `sendfile64`, `io_submit`, `splice`, `tee`, `vmsplice`, `preadv`, `pwritev`, `recvmmsg`, `sendmmsg`,
 /// `sendto`, `sendmsg`, `recvfrom`, `recvmsg`, `preadv2`, `pwritev2`, and `recvmmsg` with 64-bit times.
 const COMPAT: &[u32] = if cfg!(target_arch = "x86_64") {

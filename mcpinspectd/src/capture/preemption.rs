@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-/// Whether the kernel may preempt itself. Returns true if that cannot be found out.
+/// Whether the kernel may preempt itself. Returns true if that cannot be determined.
 pub fn is_possible() -> bool {
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();

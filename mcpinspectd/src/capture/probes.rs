@@ -54,13 +54,13 @@ pub struct Options {
     pub ring_size: u32,
     /// Bytes per end to ship of a stream that may or may not be MCP.
     pub sniff_budget: u64,
-    /// Type information of the running kernel, where it has none of its own.
+    /// Type information for the running kernel, if it has none of its own.
     pub btf: Option<PathBuf>,
-    /// How system calls are to be hooked.
+    /// How to hook system calls.
     pub hook: HookChoice,
-    /// Whether TCP connections are looked at.
+    /// Whether to look at TCP connections.
     pub connections: bool,
-    /// Whether the plain text of those that carry TLS is looked at.
+    /// Whether to look at the plain text of those that carry TLS.
     pub tls: TlsChoice,
     /// Whether the probes log their decisions.
     pub diagnostics: bool,
@@ -70,13 +70,13 @@ pub struct Options {
 pub struct Probes {
     ebpf: Arc<Mutex<Ebpf>>,
     hook: Hook,
-    /// Where the plain text of TLS connections is looked at.
+    /// Where to look at the plain text of TLS connections.
     tls: TlsChoice,
-    /// What the probes for that need, until they are asked for.
+    /// What the probes for that need, until someone takes it.
     tls_maps: Option<TlsMaps>,
     /// Present until the tracepoint is detached.
     switchover: Option<Switchover>,
-    /// Missed calls that the log has reported, and when to look again.
+    /// Missed calls already reported in the log, and when to check again.
     missed_reported: u64,
     next_missed_report: u64,
     /// The processes whose calls are captured.
@@ -85,7 +85,7 @@ pub struct Probes {
     counters: HashMap<MapData, EndpointKey, EndpointCounters>,
     endpoints: u32,
     left_alone: HashMap<MapData, u64, LeftAlone>,
-    /// By share: connections that were forgotten.
+    /// Forgotten connections, by share.
     closed: MappedWords,
     candidates: HashMap<MapData, EndpointKey, u8>,
     tls_parties: HashMap<MapData, TlsPartyKey, u32>,
@@ -105,10 +105,10 @@ impl Probes {
         let endpoints = tables::endpoints();
         let by_process = options.tls != TlsChoice::Off && uprobe_multi::is_supported();
         // The kernel's types are read three times: for the layout, for what needs them here, and by the loader for
-        // itself. Each takes as long as a tenth of the start, so they are read side by side.
+        // itself. Each takes a tenth of the startup time, so they are read in parallel.
         let (loaded, types) = thread::scope(|scope| {
             let layout = scope.spawn(|| layout(options));
-            // Those of a file are for the layout alone.
+            // A file's types are for the layout alone.
             let types = options.btf.is_none().then(|| scope.spawn(Btf::from_sys_fs));
             let loaded = load_object(options, endpoints, || {
                 let layout = joined(layout)?;
@@ -171,13 +171,13 @@ impl Probes {
         Ok((probes, ring))
     }
 
-    /// What loads the probes for TLS libraries, which is for another thread to do; `None` if they are not wanted.
+    /// What loads the probes for TLS libraries, on another thread; `None` if they are not wanted.
     pub fn tls(&mut self) -> Option<(TlsLoader, TlsChoice)> {
         let loader = TlsLoader::new(OBJECT, self.tls_maps.take()?, Arc::clone(&self.ebpf));
         Some((loader, self.tls))
     }
 
-    /// The loaded object. Whoever attaches probes to a library holds it for some milliseconds.
+    /// The loaded object. A thread that attaches probes to a library holds it for some milliseconds.
     fn object(&self) -> MutexGuard<'_, Ebpf> {
         self.ebpf.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -248,7 +248,7 @@ impl Probes {
         self.endpoints
     }
 
-    /// Sets how far an endpoint is watched.
+    /// Sets how much of an endpoint is watched.
     pub fn set_watch(&mut self, key: EndpointKey, watch: EndpointWatch) {
         if let Err(error) = self.watches.insert(key, watch, 0) {
             tracing::warn!(?key, %error, "cannot change how an endpoint is watched");
@@ -272,15 +272,15 @@ impl Probes {
 
     /// Forgets an endpoint whose inode is gone.
     pub fn forget(&mut self, key: EndpointKey) {
-        // The watch goes first: without it nothing is counted. Either may be missing by now.
+        // The watch goes first: without it nothing is counted. Either may already be missing.
         let _ = self.watches.remove(&key);
         let _ = self.counters.remove(&key);
     }
 
-    /// Leaves the socket of a connection alone, until further notice, and forgets its endpoint, which `uid`
+    /// Leaves the socket of a connection alone until further notice, and forgets its endpoint, which `uid`
     /// registered.
     pub fn leave_connection(&mut self, key: EndpointKey, left: LeftAlone, uid: u32) {
-        // First: between the two, nothing is looked at.
+        // Do this first: nothing may be examined in between.
         if let Err(error) = self.left_alone.insert(left_alone_key(&key), left, 0) {
             tracing::debug!(?key, %error, "a connection cannot be left alone");
         }
@@ -297,7 +297,7 @@ impl Probes {
         }
     }
 
-    /// Registers endpoints that exist already, wherever they are open, and tracks the processes that
+    /// Registers existing endpoints, wherever they are open, and tracks the processes that
     /// hold them. Each comes back as a record. Also notes which processes have TCP connections.
     ///
     /// Does nothing with [`Hook::RawTracepoint`]: iterators need BTF of the running kernel.
@@ -313,7 +313,7 @@ impl Probes {
         }
         let keys: Vec<EndpointKey> = keys.into_iter().collect();
         self.walk_descriptors(&keys)?;
-        // Registering a socket reveals its peer. A second walk tracks the processes that hold it.
+        // Registering a socket reveals its peer. A second walk tracks the processes that hold the peer.
         let peers: Vec<EndpointKey> = keys
             .iter()
             .filter_map(|key| {
@@ -367,7 +367,7 @@ impl Probes {
         Ok(link.into_file().map_err(std::io::Error::other)?)
     }
 
-    /// The process that a TLS connection's greeting was first seen to cross at an end; `None` if it was not, or
+    /// The process whose end a TLS connection's greeting first crossed; `None` if none was seen, or
     /// `greeting` is 0.
     pub fn tls_party(&self, greeting: u64, end: End) -> Option<u32> {
         if greeting == 0 {
@@ -392,12 +392,12 @@ impl Probes {
     }
 }
 
-/// Whether TCP connections are looked at. Without iterators, nothing tells when one is gone.
+/// Whether to look at TCP connections. Without iterators, nothing tells when one is gone.
 fn looks_at_connections(options: &Options, layout: &Layout) -> bool {
     options.connections && layout.connections && options.btf.is_none()
 }
 
-/// Where TLS is looked into. `by_process`: whether probes can be attached for one process.
+/// Where to look into TLS. `by_process`: whether probes can be attached for one process.
 fn tls_choice(options: &Options, layout: &Layout, by_process: bool) -> TlsChoice {
     match options.tls {
         _ if !looks_at_connections(options, layout) => TlsChoice::Off,
@@ -423,7 +423,7 @@ fn load_object(
     endpoints: u32,
     found: impl FnOnce() -> Result<(Layout, TlsChoice), ProbeError>,
 ) -> Result<(Ebpf, TlsChoice), ProbeError> {
-    // These are borrowed for as long as the loader is there, and it reads the kernel's types when it is made.
+    // These are borrowed as long as the loader exists, and creating it reads the kernel's types.
     let (layout, connections, tls);
     let own_tgid = process::own().0;
     let compat_by_cs = u32::from(cfg!(target_arch = "x86_64"));
@@ -474,7 +474,7 @@ fn layout(options: &Options) -> Result<Layout, ProbeError> {
     Ok(Layout::from_btf(&types)?)
 }
 
-/// What a thread returned.
+/// A thread's result.
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread
         .join()
@@ -492,7 +492,7 @@ fn attach(
         hook = hook.fallback(choice).ok_or(error)?;
         load_programs(ebpf, hook, types)?;
     }
-    // The programs that follow processes go first, so that no process makes calls before it is tracked.
+    // Attach the programs that follow processes first, so that no process makes calls before it is tracked.
     attach_raw(ebpf, "process_fork", "sched_process_fork")?;
     attach_raw(ebpf, "process_exit", "sched_process_exit")?;
     let (hook, switchover) = hook.attach(choice, types, ebpf)?;
@@ -500,7 +500,7 @@ fn attach(
     Ok((hook, switchover))
 }
 
-/// Loads all that is attached at once.
+/// Loads everything that is attached at once.
 fn load_programs(ebpf: &mut Ebpf, hook: Hook, types: Option<&Btf>) -> Result<(), ProbeError> {
     let following = ["process_exec", "process_fork", "process_exit"];
     let iterators = [(ITERATOR, "task_file"), (SURVEY, "task")]

@@ -13,7 +13,7 @@ use crate::model::{BlindMechanism, Executed, ExecutedBy, Pid, ticks};
 /// Why bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
-    /// They are fewer than a header, or than the header says.
+    /// There are fewer than a header has, or than the header says.
     #[error("record cut short")]
     Short,
     /// The header names a kind, end or operation that this version does not know.
@@ -41,7 +41,7 @@ pub enum KernelRecord<'a> {
         position: u64,
         bytes: &'a [u8],
     },
-    /// Bytes that crossed an end and could not be copied: their page was not resident.
+    /// Bytes that crossed an end but could not be copied: their page was not resident.
     Missing {
         key: EndpointKey,
         end: End,
@@ -56,7 +56,7 @@ pub enum KernelRecord<'a> {
         output: EndpointReport,
         /// The real user id of the process.
         uid: u32,
-        /// What else the kernel knows of the program; `None` on a kernel that does not say.
+        /// What else the kernel knows about the program; `None` on a kernel that does not say.
         executed: Option<Arc<Executed>>,
     },
     /// A tracked process has exited.
@@ -150,7 +150,7 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
     Ok((Origin { tgid, time }, record))
 }
 
-/// What a program is, where the kernel says more than its standard input and output.
+/// What a program is, if the kernel says more than its standard input and output.
 fn executed(payload: &[u8], uid: u32) -> Option<Executed> {
     let ExecReport {
         stdio: _,
@@ -202,14 +202,14 @@ fn executable(path: &str, name: &str) -> String {
     }
 }
 
-/// Text up to its first zero, with a replacement for what is not UTF-8.
+/// Text up to its first zero, with a replacement for anything that is not UTF-8.
 fn text(bytes: &[u8]) -> String {
     let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
     String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
 }
 
-/// The mechanism that a report names by its operation; `None` where the probes copy what it moves, or
-/// where this version does not know it.
+/// The mechanism that a report names by its operation; `None` if the probes copy what it moves, or
+/// if this version does not know it.
 fn mechanism(operation: u64) -> Option<BlindMechanism> {
     Some(match Operation::from_u8(u8::try_from(operation).ok()?) {
         Operation::Splice => BlindMechanism::Splice,

@@ -1,10 +1,10 @@
-//! Whether return probes do no harm to processes that filter their system calls.
+//! Whether return probes are safe for processes that filter their system calls.
 //!
-//! Since Linux 6.11, a function with a return probe returns through a system call made for that (`uretprobe`, x86-64
-//! alone). A seccomp filter that does not know it, as container engines and browsers had them, ended the process
+//! Since Linux 6.11, a function with a return probe returns through a system call for that (`uretprobe`, x86-64
+//! only). A seccomp filter that did not know it, as in container engines and browsers, killed the process
 //! there. Linux 6.14 and updates of older kernels exempt the call from filters
-//! (`kernel/seccomp.c`, `seccomp_uprobe_exception`). Which kernels have that cannot be told by their versions, so a
-//! child of this process tries it: it makes the call, with and without a filter, from where the kernel refuses it.
+//! (`kernel/seccomp.c`, `seccomp_uprobe_exception`). Versions do not tell which kernels have that, so a child
+//! of this process tries it: it makes the call, with and without a filter, from where the kernel refuses it.
 
 use nix::errno::Errno;
 use nix::libc;
@@ -15,7 +15,7 @@ use super::preemption::running_release;
 
 /// The release that first had the call.
 const WITH_THE_CALL: (u32, u32) = (6, 11);
-/// The release from which on it passes filters.
+/// The first release in which it passes filters.
 #[cfg(test)]
 const WITH_THE_EXEMPTION: (u32, u32) = (6, 14);
 
@@ -31,7 +31,7 @@ pub fn are_harmless() -> bool {
             match waitpid(child, None) {
                 Err(Errno::EINTR) => {}
                 Ok(WaitStatus::Exited(_, child::HARMLESS)) => return true,
-                // There is no such call, or a filter that this process has from its parent forbids it.
+                // There is no such call, or a filter inherited by this process forbids it.
                 Ok(WaitStatus::Exited(_, child::NOT_EXECUTED)) => {
                     return running_release().is_some_and(|version| version < WITH_THE_CALL);
                 }
@@ -45,7 +45,7 @@ pub fn are_harmless() -> bool {
     }
 }
 
-/// What the child does. It may have been forked beside other threads, so it allocates nothing and takes no lock.
+/// What the child does. Other threads may have been running at the fork, so it neither allocates nor locks.
 mod child {
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -59,7 +59,7 @@ mod child {
 
     /// `__NR_uretprobe` (`arch/x86/entry/syscalls/syscall_64.tbl`).
     const URETPROBE: libc::c_long = 335;
-    /// Where the number of a call is in what a filter sees (`struct seccomp_data`).
+    /// Where a filter's view (`struct seccomp_data`) holds the call's number.
     const NUMBER_AT: u32 = 0;
 
     /// The kernel has executed the call, and refused it.
@@ -87,7 +87,7 @@ mod child {
     /// Whether the call reaches the kernel, which then sends a signal.
     fn is_executed() -> bool {
         REFUSED.store(false, Ordering::SeqCst);
-        // SAFETY: the kernel does nothing but send SIGILL where a call comes from anywhere but its own code.
+        // SAFETY: the kernel does nothing but send SIGILL if a call comes from anywhere but its own code.
         unsafe { libc::syscall(URETPROBE) };
         REFUSED.load(Ordering::SeqCst)
     }

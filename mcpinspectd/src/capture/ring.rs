@@ -21,20 +21,20 @@ use crate::priority::Priority;
 /// A batch is sent when the ring is empty or the batch has this many bytes. While the receiver is busy
 /// the batch keeps growing, so that many small records do not fill the channel.
 const BATCH_BYTES: usize = 8 << 20;
-/// Batches that may wait. Times the size of a batch, this bounds the memory that the daemon holds.
+/// Batches that may wait. Multiplied by the size of a batch, this bounds the memory that the daemon holds.
 const BATCHES_MAX: usize = 2;
 /// Milliseconds before a batch is offered to a busy receiver again.
 const OFFER_AGAIN: u16 = 1;
 /// Milliseconds in which small records gather after the first one in an empty ring. The kernel wakes
 /// a waiting reader for each such record, and the process that wrote it pays for the wake-up: without
-/// the pause for every message, with it once in two milliseconds. Many bytes end the pause early.
+/// the pause once per message, with it once per two milliseconds. Many bytes end the pause early.
 const GATHER: u16 = 2;
 
-/// Milliseconds after which the ring is looked into without a notification: one that was lost must
-/// not leave the daemon blind.
+/// Milliseconds after which the ring is checked without a notification: a lost one must not leave the
+/// daemon blind.
 const LOOK_ANYWAY: u16 = 1000;
 
-/// The probes' ring, and what was read of each user's records in it.
+/// The probes' ring, and how much of each user's records was read.
 pub struct Ring {
     records: RingBuf<MapData>,
     read: MappedWords,
@@ -75,7 +75,7 @@ impl Ring {
 pub struct Batch(Vec<u8>);
 
 impl Batch {
-    /// Bytes that it holds.
+    /// How many bytes it holds.
     pub fn bytes(&self) -> usize {
         self.0.len()
     }
@@ -176,8 +176,8 @@ fn drain(mut ring: Ring, wakeups: &Wakeups, sender: &SyncSender<Batch>, bell: &B
     }
 }
 
-/// The kernel's notifications about new records: one when the ring was empty before, and one for each
-/// record while many bytes wait; and that about a request to stop. Edge-triggered, so that a record is notified only once.
+/// The kernel's notifications about new records (one if the ring was empty before, and one for each
+/// record while many bytes wait) and about a request to stop. Edge-triggered: each record notifies only once.
 struct Wakeups(Epoll);
 
 impl Wakeups {

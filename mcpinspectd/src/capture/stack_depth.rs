@@ -1,7 +1,7 @@
-//! Whether the probes fit the stack that every kernel gives them: 512 bytes for a program and all functions that are
-//! under way in it (`MAX_BPF_STACK`). Newer kernels give each function a stack of its own and would not notice.
+//! Whether the probes fit the stack that every kernel provides: 512 bytes for a program and all its active
+//! functions (`MAX_BPF_STACK`). Newer kernels give each function a stack of its own and would not notice.
 //!
-//! Depths are counted as `check_max_stack_depth` in `kernel/bpf/verifier.c` does: the lowest byte of its frame that
+//! Depths are counted as in `check_max_stack_depth` in `kernel/bpf/verifier.c`: the lowest byte of its frame that
 //! a function uses, rounded up, for every chain of calls and callbacks.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +52,7 @@ fn functions(object: &[u8]) -> BTreeMap<Place, Function> {
             .relocations()
             .map(|(at, relocation)| (at, relocation.target()))
             .collect();
-        // Where a call or an address leads that is `immediate` from what its relocation names.
+        // Where a call or an address leads that is `immediate` away from what its relocation names.
         let target = |at: u64, from: u64| match relocations.get(&at)? {
             RelocationTarget::Symbol(index) => {
                 let symbol = file.symbol_by_index(*index).unwrap();

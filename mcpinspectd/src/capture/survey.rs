@@ -1,15 +1,15 @@
 //! A survey: the kernel tells which endpoints are held open, and which tracked processes hold one.
 //!
-//! What it finds at an endpoint is in that endpoint's counters afterwards. Preparing a survey takes
-//! the probes; running it may take a while on a large machine, and takes nothing but the file, so that
-//! a thread which may wait can do it.
+//! What it finds at an endpoint is then in that endpoint's counters. Preparing a survey takes
+//! the probes; running it may take a while on a large machine, but needs only the file, so
+//! a thread that may wait can do it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 
 use mcpinspect_common::SurveyRow;
 
-/// Bytes that are read at a time.
+/// Bytes to read at a time.
 const PIECE: usize = 4096 * size_of::<SurveyRow>();
 
 /// A survey that is ready to run.
@@ -33,7 +33,7 @@ impl Survey {
             let read = match self.0.read(&mut bytes[kept..]) {
                 Ok(0) => return Ok(busy),
                 Ok(read) => read,
-                // After a million threads, the kernel wants to be asked again.
+                // After a million threads, the kernel wants another read.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
                 {

@@ -1,10 +1,10 @@
-//! The switchover from the tracepoint to function exits: no call is missed, none is captured twice.
+//! The switchover from the tracepoint to function exits: no call is missed, and none is captured twice.
 //!
-//! A call that was under way when the function exits were attached ends at the tracepoint alone, and
-//! a server may wait in one for hours until its next request comes. So the tracepoint stays until no
+//! A call that was in progress when the function exits were attached ends only at the tracepoint, and
+//! a server may wait hours in one until its next request comes. So the tracepoint stays until no
 //! thread is in such a call. The probes note each thread of a tracked process that has ended a call
 //! since then; a thread that is not noted, and is in a call on a watched stream, may still be in an
-//! old one. Meanwhile the probes see to it that exactly one of the two hooks handles each call.
+//! old one. Meanwhile the probes ensure that exactly one of the two hooks handles each call.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::model::Pid;
 use crate::process::{self, calls, fds};
 
 /// Nanoseconds between two scans of the threads, at first and at most: each scan visits all tracked
-/// processes of the machine.
+/// processes on the machine.
 const PAUSE: u64 = Duration::from_secs(1).as_nanos() as u64;
 const PAUSE_MAX: u64 = Duration::from_secs(30).as_nanos() as u64;
 
-/// A switchover that is under way.
+/// A switchover in progress.
 pub(super) struct Switchover {
     under_way: Array<MapData, u32>,
     /// Threads that have ended a call since it began, by process and thread.
@@ -82,7 +82,7 @@ impl Switchover {
 
     fn is_awaiting(&self, pid: Pid, numbers: &HashSet<u64>, watched: &HashSet<(u64, u64)>) -> bool {
         calls::threads(pid).into_iter().any(|(thread, doing)| {
-            // The thread's call was read first: if it has ended since, the thread is noted by now.
+            // The thread's call was read first: if it has ended since, the thread is already noted.
             !self.is_noted(pid, thread)
                 && match doing {
                     calls::Doing::Elsewhere => false,
@@ -100,7 +100,7 @@ impl Switchover {
     }
 }
 
-/// Whether a process's descriptor leads to one of the `watched` streams.
+/// Whether a process's descriptor refers to one of the `watched` streams.
 fn leads_to(pid: Pid, descriptor: u64, watched: &HashSet<(u64, u64)>) -> bool {
     u32::try_from(descriptor)
         .ok()

@@ -1,12 +1,12 @@
 //! How many endpoints the kernel's tables have room for.
 //!
-//! The kernel allocates the tables whole, so they cannot be of a size that fits every machine. They
-//! follow the memory (about 0.2 % of it at the most), and hold no more endpoints than all processes
-//! could have as standard input and output. Discovery gives entries back long before they are full.
+//! The kernel allocates the tables whole, so no one size fits every machine. They scale with the memory
+//! (using at most about 0.2 % of it), and hold no more endpoints than all processes
+//! could have as standard input and output. Discovery frees entries long before they are full.
 
 use mcpinspect_common::ENDPOINTS_MIN;
 
-/// Bytes of memory for which there is room for one endpoint.
+/// Bytes of memory per endpoint that there is room for.
 const MEMORY_PER_ENDPOINT: u64 = 128 << 10;
 /// Endpoints that a process can have as standard input and output: the two ends of two socket pairs.
 const ENDPOINTS_PER_PROCESS: u64 = 4;
@@ -26,7 +26,7 @@ pub fn endpoints() -> u32 {
     for_machine(memory, pid_max)
 }
 
-/// The machine's memory in bytes, as `/proc/meminfo` states it.
+/// The machine's memory in bytes, as stated by `/proc/meminfo`.
 fn total_memory(meminfo: &str) -> Option<u64> {
     let line = meminfo
         .lines()
@@ -35,7 +35,7 @@ fn total_memory(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The number of endpoints for a machine with so many bytes of memory, whose process ids are below
+/// The number of endpoints for a machine with this many bytes of memory, whose process ids are below
 /// `pid_max`.
 fn for_machine(memory: u64, pid_max: u64) -> u32 {
     let wanted = (memory / MEMORY_PER_ENDPOINT).min(pid_max.saturating_mul(ENDPOINTS_PER_PROCESS));

@@ -1,10 +1,10 @@
 //! Probes in TLS libraries: which functions they belong at, and attaching them to a file.
 //!
-//! There are four programs for libraries: one for the beginning of a function, and three for its end, by what
-//! it did. Programs in Go have three others, see [`crate::golang`]: their ends are places like beginnings. A
-//! cookie tells the programs more of the function. They are loaded once, at the start. Each is attached to places in a file, by which the
-//! kernel finds them in the process that is meant, or in every one that has mapped it. Where the kernel can
-//! do that with one link for all places (`uprobe_multi`), it does.
+//! There are four programs for libraries: one for the start of a function, and three for its end, depending on
+//! what it did. Programs in Go have three others, see [`crate::golang`]: their ends are plain places, like starts.
+//! A cookie tells the programs more about the function. They are loaded once, at startup. Each is attached to
+//! places in a file, by which the kernel finds them in the chosen process, or in every one that has mapped it.
+//! If the kernel can do that with one link for all places (`uprobe_multi`), it does.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,7 +24,7 @@ use super::uprobe_multi::{self, Kind, MultiProgram, Place, SharedMaps};
 use crate::golang;
 use crate::model::Pid;
 
-/// The programs, in the order in which they are attached: what makes an object comes last.
+/// The programs, in the order of attaching: those that create an object come last.
 const PROGRAMS: [(&str, Kind); 7] = [
     ("tls_enter", Kind::AtPlace),
     ("tls_read", Kind::AtReturn),
@@ -35,11 +35,11 @@ const PROGRAMS: [(&str, Kind); 7] = [
     ("go_enter", Kind::AtPlace),
 ];
 
-/// A function, and what it means that it is called and returns.
+/// A function, and what a call and a return of it mean.
 type Function = (&'static str, Option<TlsEntry>, Option<TlsExit>);
 
-/// All of them. Those that make an object come last: what they have seen is followed, so the others must be
-/// attached to by then.
+/// All of them. Those that create an object come last: what they have seen is followed, so the others must be
+/// attached by then.
 const FUNCTIONS: [Function; 9] = {
     use TlsEntry::{Clears, Moves, MovesCounted};
     use TlsExit::{Makes, MakesAt, Read, Written};
@@ -61,7 +61,7 @@ pub fn functions() -> impl Iterator<Item = &'static str> {
     FUNCTIONS.iter().map(|(name, ..)| *name)
 }
 
-/// The functions for TLS that a file has, and where each is in the file.
+/// A file's TLS functions, and where each is in the file.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFunctions {
     /// Those of libraries, by name.
@@ -80,9 +80,9 @@ impl TlsFunctions {
 /// The programs.
 pub struct TlsProbes {
     way: Way,
-    /// Inode numbers of programs with a library inside: the probes tell when one is executed.
+    /// Inode numbers of programs that contain a library: the probes report when one is executed.
     programs: HashMap<MapData, u64, u8>,
-    /// By process: when it got its first probes, and when its last; in nanoseconds since boot.
+    /// By process: when it got its first probes, and its last; in nanoseconds since boot.
     attached: HashMap<MapData, u32, [u64; 2]>,
     /// By process: since when its calls are counted, and how many there were. The probes fill it.
     paces: HashMap<MapData, u32, [u64; 2]>,
@@ -98,7 +98,7 @@ enum Way {
     Singly(Arc<Mutex<Ebpf>>),
 }
 
-/// Probes in one file. They are detached when this value is dropped, which may take a moment.
+/// Probes in one file. Dropping this value detaches them, which may take a moment.
 pub struct Attached {
     links: Vec<OwnedFd>,
     single: Vec<UProbeLink>,
@@ -110,7 +110,7 @@ pub(super) struct TlsMaps {
     attached: HashMap<MapData, u32, [u64; 2]>,
     paces: HashMap<MapData, u32, [u64; 2]>,
     greeted: HashMap<MapData, u32, u64>,
-    /// All of them, where the programs are attached together.
+    /// All of them, if the programs are attached together.
     shared: Option<SharedMaps>,
 }
 
@@ -132,8 +132,8 @@ impl TlsMaps {
     }
 }
 
-/// What loads the programs. The kernel takes a while to examine them, and to look at all processes takes another, so it
-/// is for another thread than the one that the start waits for.
+/// Loads the programs. The kernel takes a while to verify them, and examining all processes takes longer, so
+/// this runs on another thread than the one that startup waits for.
 pub struct TlsLoader {
     object: &'static [u8],
     maps: TlsMaps,
@@ -141,7 +141,7 @@ pub struct TlsLoader {
 }
 
 impl TlsLoader {
-    /// One for the programs of `object`, of which `loaded` is what is loaded.
+    /// One for the programs of `object`, which is loaded as `loaded`.
     pub(super) fn new(object: &'static [u8], maps: TlsMaps, loaded: Arc<Mutex<Ebpf>>) -> Self {
         Self {
             object,
@@ -162,7 +162,7 @@ impl TlsLoader {
             }
             None => {
                 for (name, _) in PROGRAMS {
-                    // One at a time: the pipeline uses the object, too.
+                    // One at a time: the pipeline uses the object too.
                     let mut object = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
                     let probe: &mut UProbe = program(&mut object, name)?;
                     probe
@@ -188,7 +188,7 @@ impl TlsProbes {
         matches!(self.way, Way::Singly(_))
     }
 
-    /// Attaches the programs to the functions of a file: for one process, or for all.
+    /// Attaches the programs to a file's functions: for one process, or for all.
     ///
     /// # Errors
     /// The kernel refuses, or the process is gone; nothing stays attached.
@@ -217,7 +217,7 @@ impl TlsProbes {
             Way::Singly(object) => {
                 for ((name, _), places) in PROGRAMS.into_iter().zip(places) {
                     for place in places {
-                        // Not for longer: the pipeline uses the object, too.
+                        // No longer than that: the pipeline uses the object too.
                         let mut object = object.lock().unwrap_or_else(PoisonError::into_inner);
                         let probe: &mut UProbe = program(&mut object, name)?;
                         let link = attach_one(probe, name, &path, place, process)?;
@@ -229,12 +229,12 @@ impl TlsProbes {
         Ok(attached)
     }
 
-    /// Lets the probes know that a process is about to get some.
+    /// Tells the probes that a process is about to get some.
     pub fn will_attach(&mut self, pid: Pid) {
         self.note(pid, |first, _| [first, u64::MAX]);
     }
 
-    /// It has them: a connection whose greeting comes from now on is seen from its first byte.
+    /// It has them: from now on, a connection is seen from the first byte of its greeting.
     pub fn has_attached(&mut self, pid: Pid) {
         self.note(pid, |first, now| [first, now]);
     }
@@ -245,30 +245,30 @@ impl TlsProbes {
         };
         let known = self.attached.get(&pid.0, 0);
         let first = known.map_or(now, |[first, _]| first);
-        // Without room, only objects count that were seen when they were made.
+        // Without room, only objects count whose creation was seen.
         let _ = self.attached.insert(pid.0, times(first, now), 0);
     }
 
-    /// It has none any more.
+    /// It no longer has any.
     pub fn has_left(&mut self, pid: Pid) {
         let _ = self.attached.remove(&pid.0);
         let _ = self.paces.remove(&pid.0);
         self.has_none(pid);
     }
 
-    /// It has none, so its next TLS connection is an occasion to attach to it.
+    /// It has none, so its next TLS connection is an occasion to attach.
     pub fn has_none(&mut self, pid: Pid) {
         let _ = self.greeted.remove(&pid.0);
     }
 
-    /// Whether a process with probes has called its library since it has them.
+    /// Whether a process has called its library since it got its probes.
     pub fn has_called(&self, pid: Pid) -> bool {
         self.paces.get(&pid.0, 0).is_ok()
     }
 
-    /// Has the probes tell when a program is executed that has this inode number.
+    /// Has the probes report when a program with this inode number is executed.
     pub fn tell_of(&mut self, ino: u64) {
-        // Where there is no room, the program's first internet socket is the occasion.
+        // Without room, the program's first internet socket is the occasion.
         let _ = self.programs.insert(ino, 1, 0);
     }
 }
@@ -295,7 +295,7 @@ fn places_by_name(functions: &TlsFunctions) -> [Vec<Place>; 4] {
     ]
 }
 
-/// Where the programs for Go belong: the ends of calls that read, of those that write, and beginnings. What
+/// Where the programs for Go belong: the ends of reading calls, those of writing calls, and starts. What
 /// begins a connection comes last, as its bytes are counted from then on.
 fn go_places(functions: &golang::TlsFunctions) -> [Vec<Place>; 3] {
     let place = |cookie: u64| {

@@ -1,4 +1,4 @@
-//! Which files are TLS libraries, or have one inside; and where these usually are.
+//! Which files are TLS libraries, or contain one; and where these usually are.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,10 +13,10 @@ use object::{
 use super::tls::{TlsFunctions, functions};
 use crate::golang::{self, Image, Machine, Part, Refusal, Segment};
 
-/// Bytes of a table of symbols or their names. Larger ones are not read.
+/// Most bytes of a table of symbols or their names. Larger ones are not read.
 const TABLE_MAX: u64 = 96 << 20;
 
-/// The functions for TLS that a file has, as far as they can be looked into.
+/// A file's supported TLS functions.
 pub fn tls_functions(file: &File) -> TlsFunctions {
     TlsFunctions {
         named: named_functions(file),
@@ -42,7 +42,7 @@ fn named_functions(file: &File) -> BTreeMap<&'static str, u64> {
     }
 }
 
-/// The functions for TLS of a program in Go; `None` if the file is none for this machine.
+/// The TLS functions of a program in Go; `None` if the file is not one for this machine.
 fn go_functions(file: &File) -> Option<Result<golang::TlsFunctions, Refusal>> {
     let cache = ReadCache::new(file);
     let elf = Elf::parse(&cache).ok()?;
@@ -61,10 +61,10 @@ fn go_image(elf: &Elf<'_>) -> Option<Image> {
         let (offset, length) = elf.section_by_name(name)?.file_range()?;
         Some(Part { offset, length })
     };
-    // Programs that can be at any address had it elsewhere, up to Go 1.25.
+    // Position-independent programs had it elsewhere, up to Go 1.25.
     let functions = part(".gopclntab").or_else(|| part(".data.rel.ro.gopclntab"))?;
     let build_info = part(".go.buildinfo").unwrap_or_default();
-    // Go's code need not be the first where another linker has put the program together.
+    // Go's code need not come first if another linker produced the program.
     let is_small = !has_large_tables(elf);
     let symbols = is_small.then(|| elf.symbols()).into_iter().flatten();
     let start = symbols
@@ -93,7 +93,7 @@ fn go_image(elf: &Elf<'_>) -> Option<Image> {
     })
 }
 
-/// A TLS library that is not looked into.
+/// A TLS library that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OtherTls {
     /// Mozilla's.
@@ -102,7 +102,7 @@ pub enum OtherTls {
     Go(Refusal),
 }
 
-/// Which TLS library that is not looked into a file is, or has inside, as far as its symbols tell.
+/// Which unsupported TLS library a file is or contains, if its symbols tell.
 pub fn other_tls(file: &File) -> Option<OtherTls> {
     if let Some(Err(refusal)) = go_functions(file) {
         return (refusal != Refusal::NoTls).then_some(OtherTls::Go(refusal));
@@ -118,7 +118,7 @@ pub fn other_tls(file: &File) -> Option<OtherTls> {
 
 type Elf<'a> = ElfFile<'a, FileHeader64<Endianness>, &'a ReadCache<&'a File>>;
 
-/// Calls `look` with the name and the address of each symbol of interest that a file defines.
+/// Calls `look` with the name and the address of each interesting symbol that a file defines.
 fn each_function(file: &File, mut look: impl FnMut(&Elf<'_>, &str, u64)) {
     let cache = ReadCache::new(file);
     let Ok(elf) = Elf::parse(&cache) else { return };
@@ -150,7 +150,7 @@ fn is_table<'a>(section: &impl object::ObjectSection<'a>) -> bool {
     matches!(section.kind(), Metadata | OtherString)
 }
 
-/// Where an address is in the file.
+/// An address's offset in the file.
 fn offset(elf: &Elf<'_>, address: u64) -> Option<u64> {
     let endian = elf.endian();
     elf.elf_program_headers().iter().find_map(|segment| {
@@ -165,7 +165,7 @@ fn is_code(endian: Endianness, segment: &ProgramHeader64<Endianness>) -> bool {
     segment.p_type(endian) == PT_LOAD && segment.p_flags(endian) & PF_X != 0
 }
 
-/// Files that usually are TLS libraries, or have one inside.
+/// Files that usually are TLS libraries, or contain one.
 pub fn tls_places() -> Vec<PathBuf> {
     let mut places = Vec::new();
     for directory in directories() {
@@ -189,7 +189,7 @@ pub fn tls_places() -> Vec<PathBuf> {
     places
 }
 
-/// Where libraries are: `/usr/lib64`, `/usr/lib`, and its directories for an architecture.
+/// Where libraries are: `/usr/lib64`, `/usr/lib`, and its per-architecture directories.
 fn directories() -> Vec<PathBuf> {
     let arch = std::env::consts::ARCH;
     let triple = format!("{arch}-linux-gnu");

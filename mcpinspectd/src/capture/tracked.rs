@@ -1,8 +1,8 @@
-//! The table of processes, shared with the probes as memory: which are tracked.
+//! The table of processes, shared with the probes as memory: which ones are tracked.
 //!
 //! The probes capture calls of tracked processes only. They set marks at any time. Clearing a mark
 //! must not clear one that was set after the daemon looked, so it is a compare-and-swap on the time
-//! stamp that is the mark; a map update cannot do that.
+//! stamp that serves as the mark; a map update cannot do that.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};

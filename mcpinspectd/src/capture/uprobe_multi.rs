@@ -1,15 +1,15 @@
-//! Programs at many places of a file by one link, for one process or for all: the kernel's "uprobe_multi".
+//! Programs at many places of a file through one link, for one process or for all: the kernel's "uprobe_multi".
 //!
 //! A probe of the older kind takes two descriptors, needs `CAP_SYS_ADMIN` since Linux 6.16, and is removed
-//! under a lock that all of them share, after two grace periods: 90 ms for each, so a daemon that has
+//! under a lock shared by all of them, after two grace periods: 90 ms each, so a daemon that has
 //! attached ten to each of thirty processes takes half a minute to end. A link of this kind has all places of
-//! a program, and whoever holds the program may make one without any capability.
+//! a program, and a process that holds the program can create one without any capability.
 //!
-//! aya can neither load nor attach programs of this kind, so both are done here; it has read and relocated
-//! the object, and made its maps.
+//! aya can neither load nor attach programs of this kind, so both are done here; aya still reads and relocates
+//! the object, and creates its maps.
 //!
-//! Minimum kernel version: 6.6. Before 6.10 and its backports a link for one process saw one of its threads
-//! only, which [`is_supported`] takes as if there were none.
+//! Minimum kernel version: 6.6. Before 6.10 and its backports, a link for one process saw only one of its
+//! threads; [`is_supported`] treats such kernels as having no support.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -63,16 +63,16 @@ pub(super) struct MultiProgram {
 pub(super) enum Kind {
     /// Before the instruction at its place.
     AtPlace,
-    /// When the function returns that begins at its place.
+    /// When the function that begins at its place returns.
     AtReturn,
 }
 
-/// A place in a file, and what the program there is told.
+/// A place in a file, and the value passed to the program there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// Where it is, in bytes from the beginning of the file.
+    /// Its offset from the start of the file, in bytes.
     pub(super) offset: u64,
-    /// What the program is told.
+    /// The value passed to the program.
     pub(super) cookie: u64,
 }
 
@@ -123,7 +123,7 @@ pub(super) fn load(
 }
 
 impl MultiProgram {
-    /// Attaches it to places in the file at `path`; for one process, or for all.
+    /// Attaches it to places in the file at `path`, for one process or for all.
     ///
     /// # Errors
     /// The kernel refuses, or the process is gone.
@@ -138,7 +138,7 @@ impl MultiProgram {
     }
 }
 
-/// Whether the kernel has links of this kind, and lets one be for all threads of one process.
+/// Whether the kernel has links of this kind, and allows one for all threads of one process.
 pub fn is_supported() -> bool {
     const NOBODY: u32 = u32::MAX;
     /// `r0 = 0; exit`.
@@ -169,12 +169,12 @@ pub fn is_supported() -> bool {
         let refused = link(&program, "/", &[place], Kind::AtPlace, pid).err()?;
         refused.raw_os_error()
     };
-    // The root directory is no program. A kernel that knows nothing of these links complains of something
-    // else; so does one that looks for a thread before it looks at the number.
+    // The root directory is not a program. A kernel without these links returns another error; so does one
+    // that looks up the thread before it checks the number.
     refusal(0) == Some(libc::EBADF) && refusal(NOBODY) == Some(libc::EINVAL)
 }
 
-/// An attribute without anything in it. The kernel demands zeroes where a command has no field.
+/// An empty attribute. The kernel demands zeroes where a command has no field.
 fn zeroed() -> bpf_attr {
     // SAFETY: a union of integers and arrays of them.
     unsafe { std::mem::zeroed() }
@@ -224,7 +224,7 @@ fn load_program(object: &Object, name: &str, types: Option<&OwnedFd>) -> io::Res
         Ok(program) => return Ok(program),
         Err(refused) => refused,
     };
-    // Once more, for the verifier's last words.
+    // Once more, for the verifier's log.
     const LOG: usize = 16 << 20;
     let mut log = vec![0_u8; LOG];
     // SAFETY: as above.
@@ -276,7 +276,7 @@ fn length<T>(items: &[T]) -> u32 {
 
 /// Runs a command that returns a descriptor.
 fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<OwnedFd> {
-    // SAFETY: `attr` is as large as it is said to be, and what it points to outlives the call.
+    // SAFETY: `attr` is as large as stated, and what it points to outlives the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -286,7 +286,7 @@ fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<OwnedFd> {
         )
     };
     match i32::try_from(result) {
-        // SAFETY: just opened, and owned by nothing else.
+        // SAFETY: just opened, and nothing else owns it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }

@@ -1,4 +1,4 @@
-//! Requests to a server and their answers, several at a time if need be.
+//! Requests to a server and their answers, several at a time if necessary.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::detect::json::Json;
 /// Most pages of one list.
 const PAGES: usize = 200;
 
-/// How often a request is sent again because its result says that input is required.
+/// How many times a request is resent because its result says that input is required.
 const ROUNDS: usize = 10;
 
-/// How long a send may be held up before what comes in is looked at.
+/// How long a send may be held up before incoming messages are checked.
 const HELD_UP: Duration = Duration::from_millis(20);
 
 /// How a client behaves.
@@ -29,20 +29,20 @@ pub struct Settings {
     pub patience: Patience,
     /// The capabilities that the client claims.
     pub capabilities: Value,
-    /// From which severity on the server shall log, if at all. Revisions with a handshake are not told.
+    /// From which severity on the server should log, if at all. Not sent in revisions with a handshake.
     pub log_level: Option<String>,
-    /// Whether to ask how far calls are.
+    /// Whether to ask for progress reports on calls.
     pub progress: bool,
-    /// What the server is answered.
+    /// How to answer the server.
     pub replies: Replies,
 }
 
 /// How long a server may take.
 #[derive(Clone, Copy, Debug)]
 pub enum Patience {
-    /// So long for each answer.
+    /// This long for each answer.
     Each(Duration),
-    /// So long for everything, counted from its start.
+    /// This long for everything, counted from its start.
     All(Duration),
 }
 
@@ -62,15 +62,15 @@ pub struct Connection<'p> {
     /// The era that is spoken; not yet known before the greeting.
     pub(super) era: Era,
     next_id: u64,
-    /// Until when the server may take its time.
+    /// The server's deadline.
     until: Duration,
-    /// The methods of what was asked, by id.
+    /// The methods of open requests, by id.
     pub(super) open: BTreeMap<u64, String>,
     pub(super) answers: VecDeque<Answer>,
     pub(super) outbox: VecDeque<String>,
-    /// Why the last notification or reply did not arrive, where that is known.
+    /// Why the last notification or reply did not arrive, if known.
     pub(super) undelivered: Option<Failure>,
-    /// What was heard beside the answers.
+    /// What was received besides the answers.
     pub heard: Heard,
 }
 
@@ -114,7 +114,7 @@ impl<'p> Connection<'p> {
         answer.outcome
     }
 
-    /// Sends a request, and again with the input that the server says it requires.
+    /// Sends a request, and resends it with the input that the server says it requires.
     ///
     /// # Errors
     /// As [`Connection::request`]; or there is no answer to what the server asks.
@@ -145,7 +145,7 @@ impl<'p> Connection<'p> {
         ))
     }
 
-    /// Asks to be told how far it is, where a server may have something to do.
+    /// Requests progress reports, if a server may have something to do.
     fn ask_for_progress(&self, method: &str, params: &mut Map<String, Value>) {
         let may_take_time = matches!(method, "tools/call" | "resources/read" | "prompts/get");
         if !self.settings.progress || !may_take_time {
@@ -158,7 +158,7 @@ impl<'p> Connection<'p> {
         }
     }
 
-    /// What a result that says `input_required` is answered with.
+    /// The answer to a result that says `input_required`.
     fn required(&mut self, result: Value) -> Result<Map<String, Value>, Failure> {
         let mut responses = Map::new();
         let requests = result.get("inputRequests").and_then(Value::as_object);
@@ -200,7 +200,7 @@ impl<'p> Connection<'p> {
     /// Adds the results of all pages of a list to `pages`.
     ///
     /// # Errors
-    /// As [`Connection::request`]; or the list does not end. Pages before the failure are there.
+    /// As [`Connection::request`]; or the list does not end. Pages before the failure are kept.
     pub fn pages(
         &mut self,
         method: &str,
@@ -247,7 +247,7 @@ impl<'p> Connection<'p> {
         Ok(id)
     }
 
-    /// Until when what is sent now may take.
+    /// The deadline for what is sent now.
     fn deadline(&self) -> Duration {
         match self.settings.patience {
             Patience::Each(time) => self.peer.elapsed().saturating_add(time),
@@ -255,7 +255,7 @@ impl<'p> Connection<'p> {
         }
     }
 
-    /// Sends a notification, and waits until it has arrived, where that can be known.
+    /// Sends a notification, and waits until it has arrived, if that can be known.
     ///
     /// # Errors
     /// As [`Connection::send`]; or the server did not accept it.
@@ -272,7 +272,7 @@ impl<'p> Connection<'p> {
             }
             self.take_in(HELD_UP)?;
         }
-        // Why it did not arrive may come behind other things.
+        // The reason why it did not arrive may come after other things.
         self.listen(HELD_UP)?;
         self.undelivered.take().map_or(Ok(()), Err)
     }
@@ -290,7 +290,7 @@ impl<'p> Connection<'p> {
         self.flush()
     }
 
-    /// Says in a request who asks, as revisions without a handshake want it. What is there already stays.
+    /// States the sender in a request, as required by revisions without a handshake. Existing members stay.
     fn introduce(&self, params: &mut Map<String, Value>) {
         let meta = params.entry("_meta").or_insert_with(|| json!({}));
         let Value::Object(meta) = meta else {
@@ -308,7 +308,7 @@ impl<'p> Connection<'p> {
         }
     }
 
-    /// Waits for the answer to one of these requests; `None` if the time is up.
+    /// Waits for the answer to one of these requests; `None` once the time is up.
     ///
     /// # Errors
     /// The server is gone, or does not read.
@@ -329,7 +329,7 @@ impl<'p> Connection<'p> {
         }
     }
 
-    /// Takes what comes for so long, without waiting for anything in particular.
+    /// Takes what comes for this long, without waiting for anything in particular.
     ///
     /// # Errors
     /// As [`Connection::wait`].
@@ -338,7 +338,7 @@ impl<'p> Connection<'p> {
         self.wait(&[], until).map(|_| ())
     }
 
-    /// Until when the last request may take.
+    /// The deadline of the last request.
     pub fn until(&self) -> Duration {
         self.until
     }
@@ -348,7 +348,7 @@ impl<'p> Connection<'p> {
         self.peer.elapsed()
     }
 
-    /// Does not wait for an answer any more, and says so to the server.
+    /// Stops waiting for an answer, and tells the server.
     pub fn give_up(&mut self, id: u64) {
         self.open.remove(&id);
         let params = json!({ "requestId": id, "reason": "the answer takes too long" });
@@ -395,7 +395,7 @@ impl<'p> Connection<'p> {
         self.peer.end().failure()
     }
 
-    /// Lets the transport know a tool that is about to be called.
+    /// Tells the transport about a tool that is about to be called.
     pub fn learn(&mut self, tool: &Value) {
         self.peer.learn(tool);
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The latest revision with a handshake, which is the one that is offered.
+/// The latest revision with a handshake, which is the one offered.
 pub const STATEFUL: &str = "2025-11-25";
 
 /// The revision without one.

@@ -1,6 +1,6 @@
 //! Why there is no result, in exactly one of five categories.
 //!
-//! A program that reads a failure wants to know first whose it is: the wire's, the server's or its own.
+//! A program that reads a failure first wants to know whose it is: the wire's, the server's or its own.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub enum Category {
     Capability,
     /// The server answered with a JSON-RPC error, or against the protocol.
     Protocol,
-    /// The request was carried out, and its result says that it failed (`isError`).
+    /// The request was carried out, but its result says that it failed (`isError`).
     Application,
     /// The arguments are wrong; nothing was sent.
     Validation,
@@ -54,7 +54,7 @@ pub struct Failure {
     pub category: Category,
     /// Which one.
     pub code: Code,
-    /// For people, one line. May quote the server: escape it before it reaches a terminal.
+    /// One line for people. May quote the server: escape it before it reaches a terminal.
     pub message: String,
     /// For programs; `null` if there is nothing to add.
     pub details: Value,

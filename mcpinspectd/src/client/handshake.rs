@@ -21,7 +21,7 @@ const INITIALIZE: &str = "initialize";
 /// Who the server says it is.
 #[derive(Clone, Debug)]
 pub struct Greeting {
-    /// The era that is spoken.
+    /// The era in use.
     pub era: Era,
     /// The protocol's revision.
     pub version: String,
@@ -48,7 +48,7 @@ impl Connection<'_> {
     /// Greets the server.
     ///
     /// # Errors
-    /// It does not answer, refuses, or does not speak the era that is asked for.
+    /// It does not answer, refuses, or does not speak the requested era.
     pub fn greet(&mut self, offer: Offer) -> Result<Greeting, Failure> {
         if offer == Offer::Only(Era::Legacy) {
             return self.initialize(None);
@@ -78,7 +78,7 @@ impl Connection<'_> {
     }
 
     /// The handshake of the legacy era. `discovery` is a request that may still be answered: a slow server
-    /// then knows no `initialize`.
+    /// then does not know `initialize`.
     fn initialize(&mut self, discovery: Option<u64>) -> Result<Greeting, Failure> {
         self.era = Era::Legacy;
         let mut params = Map::new();
@@ -109,7 +109,7 @@ impl Connection<'_> {
     }
 }
 
-/// Whether the server was reached and did not understand, as one of the other era does not.
+/// Whether the server was reached but did not understand, as one of the other era does not.
 fn is_puzzled(failure: &Failure) -> bool {
     failure.is_refusal()
         || matches!(
@@ -118,7 +118,7 @@ fn is_puzzled(failure: &Failure) -> bool {
         )
 }
 
-/// Whether the result of `server/discover` is that of a server of the modern era. Some of the other era answer
+/// Whether the result of `server/discover` is that of a modern server. Some legacy servers answer
 /// every method that they do not know with an empty result.
 fn is_modern(result: &Value) -> bool {
     match result.get("supportedVersions").and_then(Value::as_array) {

@@ -1,4 +1,4 @@
-//! What the server says on its own account: logs, requests, progress, and what is no message.
+//! What the server says of its own accord: logs, requests, progress, and anything that is not a message.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,16 +6,16 @@ use serde_json::Value;
 use crate::model::Timestamp;
 use crate::text::bound;
 
-/// Most log messages that are kept, and most requests.
+/// Most log messages to keep, and most requests.
 const MAX_KEPT: usize = 10_000;
 
 /// Most bytes of them.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Longest quotation of a line that is no message, in bytes.
+/// Longest quotation of a line that is not a message, in bytes.
 const QUOTED: usize = 200;
 
-/// Who logs what this program notices itself.
+/// The logger of what this program notices itself.
 const OWN: &str = "mcpinspect";
 
 /// A log message.
@@ -68,16 +68,16 @@ pub struct ServerRequest {
     pub answer: Value,
 }
 
-/// Something that is worth telling at once.
+/// Something worth reporting at once.
 #[derive(Clone, Copy, Debug)]
 pub enum Remark<'a> {
     /// A log message.
     Log(&'a Log),
     /// The server asked for something.
     Asked(&'a ServerRequest),
-    /// The server told something, and it is watched.
+    /// The server sent a notification, while it is watched.
     Notified(&'a Notified),
-    /// A request has got so far, of a total if that is known.
+    /// A request has got this far, of a total if that is known.
     Progress {
         /// How far.
         progress: f64,
@@ -88,20 +88,20 @@ pub enum Remark<'a> {
     },
 }
 
-/// What was heard, up to a limit.
+/// What was received, up to a limit.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
     /// Log messages, in order.
     pub logs: Vec<Log>,
     /// Requests of the server, in order.
     pub requests: Vec<ServerRequest>,
-    /// Notifications other than log messages, if they are watched.
+    /// Notifications other than log messages, if the server is watched.
     pub notifications: Vec<Notified>,
-    /// Whether notifications are kept and told.
+    /// Whether notifications are kept and reported.
     pub is_watched: bool,
     /// Whether the server said that its tools changed.
     pub tools_changed: bool,
-    /// Gets everything at once.
+    /// Receives everything at once.
     pub listener: Option<fn(Remark<'_>)>,
     bytes: usize,
     more: u64,
@@ -123,12 +123,12 @@ impl Heard {
         }
     }
 
-    /// Keeps something that was noticed about the server.
+    /// Keeps something noticed about the server.
     pub fn note(&mut self, message: String) {
         self.log("warning", message, Some(OWN.to_owned()));
     }
 
-    /// Notes a line that is no message.
+    /// Notes a line that is not a message.
     pub fn stray(&mut self, line: &[u8], why: &str) {
         let text = String::from_utf8_lossy(line);
         let text = bound(&text, QUOTED);
@@ -146,7 +146,7 @@ impl Heard {
         }
     }
 
-    /// Keeps a notification, if they are watched.
+    /// Keeps a notification, if the server is watched.
     pub(super) fn notified(&mut self, method: &str, params: &Value) {
         if !self.is_watched {
             return;
@@ -170,7 +170,7 @@ impl Heard {
         }
     }
 
-    /// Takes what was heard since the last time.
+    /// Takes what was received since the last call.
     pub fn take(&mut self) -> (Vec<Log>, Vec<ServerRequest>) {
         if self.more > 0 {
             let more = std::mem::take(&mut self.more);

@@ -1,4 +1,4 @@
-//! What comes from the server, told apart: answers, requests, notifications, and everything else.
+//! What comes from the server, sorted: answers, requests, notifications, and everything else.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::mcp::message::{
 };
 use crate::text::bound;
 
-/// Replies that wait to be sent; a server that asks more does not read.
+/// Replies that may wait to be sent; a server with more is not reading.
 const MAX_REPLIES: usize = 1024;
 
-/// Answers that wait to be taken.
+/// Answers that may wait to be taken.
 const MAX_ANSWERS: usize = 4096;
 
-/// Longest id that is quoted, in bytes.
+/// Longest id to quote, in bytes.
 const QUOTED: usize = 80;
 
 impl Connection<'_> {

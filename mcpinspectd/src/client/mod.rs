@@ -1,17 +1,17 @@
-//! The client's side of a session with a server, one request after the other.
+//! The client's side of a session with a server, one request after another.
 //!
 //! A program that asks a server something (a scan, a test) has to choose the protocol's era, greet, tell
 //! answers from everything else that comes, and reply to what the server asks in between. That is done
 //! here once, over a [`peer::Peer`], which is a process, a URL or a test.
 //!
-//! A library for clients hides what a tester must see: errors as they are, unknown methods, answers
-//! under wrong ids, lines that are no messages. So this one keeps them.
+//! A client library hides what a tester must see: raw errors, unknown methods, answers
+//! under wrong ids, lines that are not messages. So this one keeps them.
 //!
 //! - [`peer`]: the other side
 //! - [`connection`]: requests and their answers
 //! - [`era`]: with a handshake or without
-//! - [`heard`]: what the server says on its own account
-//! - [`replies`]: what it is answered
+//! - [`heard`]: what the server says of its own accord
+//! - [`replies`]: how it is answered
 //! - [`capability`]: what it must offer for a method
 //! - [`failure`]: why there is no result
 //!

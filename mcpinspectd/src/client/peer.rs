@@ -1,4 +1,4 @@
-//! The other side, as far as it is seen: lines in, lines out, and a clock.
+//! The other side, as seen from here: lines in, lines out, and a clock.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::failure::{Category, Failure};
 
-/// The server, or what stands for it.
+/// The server, or a stand-in for it.
 pub trait Peer {
     /// Takes a line, which has no line break.
     fn send(&mut self, line: &str) -> Sent;
 
-    /// Waits for the next line, at most so long.
+    /// Waits for the next line, for at most this long.
     fn receive(&mut self, wait: Duration) -> Received;
 
     /// Time since it was started.
@@ -21,7 +21,7 @@ pub trait Peer {
     /// Why nothing comes any more.
     fn end(&mut self) -> End;
 
-    /// Whether something that expects no answer has still to arrive, where that can be known.
+    /// Whether something that expects no answer has still to arrive, if that can be known.
     fn is_sending(&self) -> bool {
         false
     }
@@ -46,10 +46,10 @@ pub enum Sent {
 pub enum Received {
     /// A line, without its end.
     Line(Vec<u8>),
-    /// A line of so many bytes, too many to keep.
+    /// A line of this many bytes, too many to keep.
     TooLong(u64),
-    /// No answer will come to the request with this id, and why. Where the request was answered before,
-    /// it means nothing. Without an id, what failed was a message that expects no answer.
+    /// No answer will come to the request with this id, and why. If the request was answered before,
+    /// this means nothing. Without an id, what failed was a message that expects no answer.
     Unanswered(Option<u64>, Box<Failure>),
     /// Nothing, for now.
     Nothing,
@@ -73,7 +73,7 @@ pub struct End {
 }
 
 impl End {
-    /// The failure of what was not answered before.
+    /// The failure of anything not answered before.
     pub fn failure(&self) -> Failure {
         let code = match self.exited {
             true => "exited",

@@ -1,4 +1,4 @@
-//! What the server is answered when it asks: as scripted, or no.
+//! How the server is answered when it asks: as scripted, or no.
 //!
 //! Sampling, elicitation and roots ask a model or a person. A program that only tests has neither, so it
 //! declines, unless it was given answers beforehand.
@@ -18,7 +18,7 @@ pub struct Replies {
 enum Scripted {
     /// Always the same.
     Same(Outcome),
-    /// In their order; then declined.
+    /// In order; then declined.
     InTurn(VecDeque<Outcome>),
 }
 
@@ -123,13 +123,13 @@ impl Outcome {
     }
 }
 
-/// The answer to a request that nothing was scripted for: an empty result to `ping`, else no, with this
-/// reason where the protocol has no word for it.
+/// The answer to a request without a script: an empty result to `ping`, else no, with this
+/// reason if the protocol has no word for it.
 pub fn unscripted(method: &str, reason: &str) -> Outcome {
     match method {
         "ping" => Outcome::Result(json!({})),
         "elicitation/create" => Outcome::Result(json!({ "action": "decline" })),
-        // What the specification gives as an example for a user who says no.
+        // The specification's example for a user who says no.
         "sampling/createMessage" => Outcome::Error(json!({ "code": -1, "message": reason })),
         _ => Outcome::Error(json!({ "code": -32601, "message": reason })),
     }

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::peer::{End, Peer, Received, Sent};
 
-/// A server that is a function, and a clock that only moves while something is waited for.
+/// A server that is a function, with a clock that only moves during waits.
 pub(crate) struct Fake<F> {
     answer: F,
-    /// What it was told.
+    /// What it received.
     pub said: Vec<Value>,
     lines: VecDeque<Received>,
     /// The time.
@@ -18,7 +18,7 @@ pub(crate) struct Fake<F> {
 }
 
 impl<F: FnMut(&Value) -> Vec<Received>> Fake<F> {
-    /// A server that says `answer` to each message.
+    /// A server that answers each message with `answer`.
     pub fn new(answer: F) -> Self {
         Self {
             answer,
@@ -32,7 +32,7 @@ impl<F: FnMut(&Value) -> Vec<Received>> Fake<F> {
 impl<F: FnMut(&Value) -> Vec<Received>> Peer for Fake<F> {
     fn send(&mut self, line: &str) -> Sent {
         assert!(!line.contains('\n'));
-        // One that is too deep for a test is nothing.
+        // One that is too deep for a test is ignored.
         let message: Value = serde_json::from_str(line).unwrap_or_default();
         self.lines.extend((self.answer)(&message));
         self.said.push(message);

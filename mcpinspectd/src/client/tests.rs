@@ -224,7 +224,7 @@ fn what_comes_beside_the_answer_is_kept_and_does_not_hide_it() {
         assert!(logs[at].contains(part), "{part}: {logs:?}");
     }
     assert_eq!(logs.len(), 5);
-    // The reply to the server waits for the next thing to be sent, or for a wait.
+    // The reply to the server is sent with the next message, or during a wait.
     assert_eq!(said.last().unwrap()["method"], "x");
 }
 

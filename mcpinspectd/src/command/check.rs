@@ -19,7 +19,7 @@ pub struct Arguments {
     config: Option<std::path::PathBuf>,
 }
 
-/// Exit code 0 where the daemon can run, 1 where it cannot.
+/// Exit code 0 if the daemon can run, 1 if it cannot.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let config = Config::load(arguments.config.as_deref())?;
     let mut checks = preflight::run(&super::session::requirements(&config));

@@ -11,7 +11,7 @@ use mcpinspectd::rule_files;
 #[derive(Clone, Debug)]
 pub struct Rules {
     active: Arc<ActiveRules>,
-    /// The file of suppressions that were requested over the bus, if there is a bus.
+    /// The file of suppressions requested over the bus, if there is a bus.
     suppressions: Option<PathBuf>,
 }
 
@@ -30,7 +30,7 @@ impl Rules {
         Arc::clone(&self.active)
     }
 
-    /// Reloads the rules. They also apply to sessions under way.
+    /// Reloads the rules. They also apply to open sessions.
     pub fn reload(&self) {
         self.active.replace(read(self.suppressions.as_deref()));
         tracing::info!(rules = rule_files::DIRECTORY, "rules read again");

@@ -1,18 +1,18 @@
 //! Returning unused memory to the system.
 //!
-//! Messages are now a few bytes and now many megabytes, and they are handed from thread to thread.
+//! Messages range from a few bytes to many megabytes, and they are handed from thread to thread.
 //! By default glibc raises its thresholds with the largest block that it has seen, and gives every
 //! thread a heap of its own: after one large message a daemon that idles for the rest of the day
 //! would keep tens of megabytes that it does not use.
 
 use std::time::{Duration, Instant};
 
-/// From this size on, a block is the kernel's own mapping, gone when it is freed; and this much may lie
+/// From this size on, a block is a separate mapping, returned to the kernel when freed; and this much may be
 /// unused at the end of the heap.
 #[cfg(target_env = "gnu")]
 const THRESHOLD: nix::libc::c_int = 128 << 10;
 
-/// Keeps the thresholds where they are and all threads on one heap. To be called before any thread
+/// Fixes the thresholds, and keeps all threads on one heap. Call this before any thread
 /// is started.
 #[cfg(target_env = "gnu")]
 pub fn return_promptly() {
@@ -30,24 +30,24 @@ pub fn return_promptly() {
     }
 }
 
-/// Other libraries do so by themselves.
+/// Other libraries do this by themselves.
 #[cfg(not(target_env = "gnu"))]
 pub fn return_promptly() {}
 
-/// Returns to the system what lies unused between blocks that are in use, after work and now and then: what a
-/// burst of messages took would stay with the daemon for as long as an event behind it is kept.
+/// Returns unused memory between blocks in use to the system, after work and periodically: otherwise
+/// what a burst of messages took would stay with the daemon for as long as an event behind it is kept.
 #[derive(Debug)]
 pub struct HeapTrim {
     next: Instant,
-    /// The work that was done so far.
+    /// The work done so far.
     work: u64,
-    /// How often still: what the work took is given up some seconds after it.
+    /// How many times are left: what the work took is given up some seconds after it.
     times: u8,
 }
 
-/// Until the last thing has been given up that a process left behind.
+/// Until the last thing that a process left behind has been given up.
 const TIMES: u8 = 3;
-/// How long it takes is a matter of the heap's size: about a millisecond for 10 MiB.
+/// How long it takes depends on the heap's size: about a millisecond for 10 MiB.
 const TRIM_EVERY: Duration = Duration::from_secs(5);
 
 impl HeapTrim {
@@ -60,7 +60,7 @@ impl HeapTrim {
         }
     }
 
-    /// Trims the heap, if it is time to and work was done of late. `work` counts what is done.
+    /// Trims the heap, if it is time to and work was done recently. `work` counts what is done.
     pub fn attend(&mut self, work: u64) {
         let now = Instant::now();
         if now < self.next {

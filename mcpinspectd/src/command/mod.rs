@@ -38,7 +38,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what the command line asks for.
+    /// Carries out the command line.
     pub fn run(self) -> ExitCode {
         let result = match self.command {
             Command::Run(arguments) => run::run(&arguments).map(|()| ExitCode::SUCCESS),

@@ -29,13 +29,13 @@ pub fn play(path: &Path, config: &Config) -> anyhow::Result<()> {
     let cannot = || format!("cannot read {}", path.display());
     let mut input = file::open(path).with_context(cannot)?;
     let beginning = input.fill_buf().with_context(cannot)?;
-    // The first line names the format, near its beginning.
+    // The first line names the format, near its start.
     let first = &beginning[..beginning.len().min(256)];
     let holds_inputs = memmem::find(first, tape::FORMAT.as_bytes()).is_some();
     let playing = Playing {
         engine: Engine::new(
             session::limits(config),
-            // What is pinned here is another machine's business.
+            // What is pinned on this machine does not matter.
             Registry::in_memory(),
             Box::new(RuntimeDetector::new(Rules::load(None).active())),
         ),
@@ -49,7 +49,7 @@ pub fn play(path: &Path, config: &Config) -> anyhow::Result<()> {
     played.with_context(|| path.display().to_string())
 }
 
-/// Plays it to its end, or until no one reads what is printed.
+/// Plays it to its end, or until no one reads the output.
 fn run(mut source: impl Source<Error = TapeError>, mut playing: Playing) -> Result<(), TapeError> {
     let stop = AtomicBool::new(false);
     let played = source::run(&mut source, &stop, &mut playing, |playing, _| {

@@ -1,4 +1,4 @@
-//! The policy that the daemon asks about each message.
+//! The policy that the daemon evaluates for each message.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use mcpinspectd::config::PolicySection;
 use mcpinspectd::pipeline::ShadowPolicy;
 use mcpinspectd::policy_files;
 
-/// Reads the policy; none where there is none.
+/// Reads the policy, if there is one.
 ///
 /// # Errors
 /// Its mistakes, in words.

@@ -25,7 +25,7 @@ use signal_hook::iterator::Signals;
 
 use super::heap;
 
-/// Refuses where the probes cannot run, with what to do about it.
+/// Refuses if the probes cannot run, and says what to do about it.
 pub fn preflight(config: &Config) -> anyhow::Result<()> {
     let checks = preflight::before_start(&requirements(config));
     if let Some(check) = preflight::first_failure(&checks) {
@@ -39,7 +39,7 @@ pub fn preflight(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the checks need to know of the configuration.
+/// What the checks need to know about the configuration.
 pub fn requirements(config: &Config) -> Requirements {
     Requirements {
         btf: config.capture.btf.clone(),
@@ -65,7 +65,7 @@ pub fn limits(config: &Config) -> Limits {
     }
 }
 
-/// What the configuration says of the probes.
+/// What the configuration says about the probes.
 pub fn probes(config: &Config, diagnostics: bool) -> Options {
     Options {
         ring_size: ring_size(config),
@@ -81,15 +81,15 @@ pub fn probes(config: &Config, diagnostics: bool) -> Options {
 /// What the source is used for.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
-    /// Accounts of ended streams that are kept for the end.
+    /// Accounts of ended streams to keep for the end.
     pub accounts: usize,
-    /// The file in which sessions under way are written down.
+    /// The file in which open sessions are saved.
     pub memory: Option<PathBuf>,
 }
 
-/// Loads the probes, gives up the privileges for that, and finds what runs already. Servers keep the
-/// names in `names`; `tags` may be replaced, and then hold for programs that start later. `bell` is
-/// the one that ends the source's waits. To be called before any thread is started.
+/// Loads the probes, gives up the privileges for that, and finds what is already running. Servers keep the
+/// names in `names`; `tags` may be replaced, and then apply to programs that start later. `bell` is
+/// the one that ends the source's waits. Call this before any thread is started.
 pub fn start(
     config: &Config,
     tags: Arc<RwLock<Tags>>,
@@ -136,7 +136,7 @@ pub fn start(
             Asked::Url { url, client } => examiner.url(url, client),
         };
         if identity.name_source == "unknown" {
-            // Nothing is known of it: it must not be held to the pins of others like it.
+            // Nothing is known about it: it must not be held to the pins of others like it.
             unnamed += 1;
             identity.server_id = ServerId(format!("unknown-{run}-{unnamed}").into());
             return identity;
@@ -145,8 +145,8 @@ pub fn start(
     };
     let mut left = Ok(CapabilitySet::empty());
     let source = KernelSource::start(&options, |probes| {
-        // No other thread has been started yet that stays, but for the one that attaches probes to TLS libraries: each
-        // will have as little as this one.
+        // No thread that stays has been started yet, except the one that attaches probes to TLS libraries: each
+        // will have as few privileges as this one.
         left = privileges::drop_unneeded();
         KernelEnvironment::new(probes, Box::new(policy), Box::new(identity))
     })
@@ -159,7 +159,7 @@ pub fn start(
     Ok(source)
 }
 
-/// Columns of the terminal on standard output; `None` where there is none.
+/// Columns of the terminal on standard output; `None` if there is none.
 pub fn terminal_width() -> Option<usize> {
     let mut size = nix::libc::winsize {
         ws_row: 0,
@@ -189,7 +189,7 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Has signals end the wait of the thread behind `bell`, besides what their own handlers do. Starts a
+/// Makes signals end the wait of the thread behind `bell`, in addition to what their own handlers do. Starts a
 /// thread.
 pub fn wake_on_signals(signals: &[c_int], bell: Bell) -> anyhow::Result<()> {
     let mut signals = Signals::new(signals).context("cannot handle signals")?;

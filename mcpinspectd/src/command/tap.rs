@@ -70,7 +70,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Accounts of ended streams that are part of the summary.
+/// Accounts of ended streams to include in the summary.
 const ACCOUNTS: usize = 4096;
 
 fn watch(
@@ -80,7 +80,7 @@ fn watch(
     format: impl Format,
 ) -> anyhow::Result<()> {
     if io::stderr().is_terminal() {
-        // Nothing depends on its being read.
+        // Nothing depends on whether it is read.
         let _ = writeln!(
             io::stderr(),
             "Attaching the probes. Those for TLS take some seconds."
@@ -100,7 +100,7 @@ fn watch(
         bell.clone(),
     )?;
     session::wake_on_signals(&[SIGINT, SIGTERM], bell)?;
-    // What is pinned is the daemon's business: a tap looks, and remembers nothing.
+    // Pins are the daemon's business: a tap looks, and remembers nothing.
     let registry = Registry::in_memory();
     let mut pipeline = TapPipeline {
         engine: Engine::new(
@@ -131,8 +131,8 @@ fn watch(
 struct Live<F> {
     tap: Tap<Stdout, F>,
     stop: Arc<AtomicBool>,
-    /// TLS is still to be looked into. Until then the first line waits, which says that nothing goes unseen, and with
-    /// it what follows, as long as that is not much.
+    /// TLS probes are still loading. Until then the first line, which says that nothing goes unseen, waits, and
+    /// with it what follows, as long as that is not much.
     is_opening: bool,
 }
 

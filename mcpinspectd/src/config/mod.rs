@@ -1,9 +1,9 @@
 //! `/etc/mcpinspectd/config.toml`.
 //!
-//! The daemon works with no configuration at all, so every setting has a default, and a file holds
+//! The daemon works without any configuration, so every setting has a default, and a file holds
 //! only what differs. A mistake in it is an error and not a warning: a misspelt `exclude` that is
 //! silently ignored watches a user who was promised otherwise. The message names the file, the line
-//! and the values that are allowed.
+//! and the allowed values.
 //!
 //! - here: the settings, their defaults and how they are read
 //! - [`approvals`]: whose approvals count
@@ -47,7 +47,7 @@ pub struct Config {
     pub discover: Discover,
     /// Where events go.
     pub events: Events,
-    /// What is remembered of tools.
+    /// What is remembered about tools.
     pub registry: Registry,
     /// Which signed lists of approved definitions count.
     pub approvals: Approvals,
@@ -55,7 +55,7 @@ pub struct Config {
     pub store: Store,
     /// What findings lead to without a person's decision.
     pub contain: Contain,
-    /// The rules that are asked about each message.
+    /// The rules to check against each message.
     pub policy: PolicySection,
     /// Counters for monitoring systems.
     pub metrics: Metrics,
@@ -74,7 +74,7 @@ pub struct Capture {
     /// 16 MiB.
     #[serde(deserialize_with = "size::budget")]
     pub sniff_budget: ByteSize,
-    /// Largest message that is kept whole: 64 KiB to 1 GiB. A larger one becomes an event and a gap.
+    /// Largest message to keep whole: 64 KiB to 1 GiB. A larger one becomes an event and a gap.
     #[serde(deserialize_with = "size::message")]
     pub max_message: ByteSize,
     /// Type information (BTF) of the running kernel, if it does not provide its own.
@@ -85,8 +85,8 @@ pub struct Capture {
     pub compare_ends: bool,
     /// Whether MCP over HTTP is watched too.
     pub http: bool,
-    /// Whether that includes HTTP that is encrypted by TLS, and in which processes. Not in all by default: who calls
-    /// a TLS library pays for it, also processes that have nothing to do with MCP.
+    /// Whether that includes HTTP encrypted by TLS, and in which processes. Not in all by default: every process that
+    /// calls a TLS library pays for it, including those that have nothing to do with MCP.
     pub tls: TlsChoice,
 }
 
@@ -135,14 +135,14 @@ impl Default for Events {
     }
 }
 
-/// What is remembered of tools.
+/// What is remembered about tools.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Registry {
     /// The database of pinned tools.
     pub path: PathBuf,
-    /// The users who share one set of pins, by name or id; `*` stands for all. None by default: each
-    /// user has pins of their own.
+    /// The users who share one set of pins, by name or id; `*` means all. None by default: each
+    /// user has their own pins.
     #[serde(deserialize_with = "sharing")]
     pub share_pins: Sharing,
     /// Most tools, instructions, server information and programs to pin for one user: 256 to 65,536.
@@ -165,7 +165,7 @@ pub struct AutoApprove {
     /// The user that they run as, by name or id; every user by default.
     #[serde(default, deserialize_with = "user")]
     user: Option<u32>,
-    /// `same`: only while the program is of the package or file that was accepted. `any`: whatever
+    /// `same`: only while the program comes from the package or file that was accepted. `any`: whatever
     /// the program.
     #[serde(default)]
     vendor: Vendor,
@@ -209,15 +209,15 @@ pub struct Store {
     pub enabled: bool,
     /// The database; by default `messages.db` beside the registry.
     pub path: Option<PathBuf>,
-    /// How much of each message is kept.
+    /// How much of each message to keep.
     pub content: Content,
-    /// Bytes that the database may take: 16 MiB to 1 TiB. Above, the oldest messages go.
+    /// Bytes that the database may take: 16 MiB to 1 TiB. Beyond that, the oldest messages go.
     #[serde(deserialize_with = "size::store")]
     pub max_size: ByteSize,
     /// Days after which messages go: 1 to 3650.
     #[serde(deserialize_with = "size::days")]
     pub days: u32,
-    /// Exceptions for some servers and users; the first that fits counts.
+    /// Exceptions for some servers and users; the first that matches counts.
     pub rule: Vec<StoreRule>,
 }
 
@@ -231,7 +231,7 @@ pub struct StoreRule {
     /// The user that they run as, by name or id; every user by default.
     #[serde(default, deserialize_with = "user")]
     user: Option<u32>,
-    /// How much of each message is kept.
+    /// How much of each message to keep.
     #[serde(default)]
     content: Option<Content>,
     /// Days after which messages go: 1 to 3650.
@@ -256,17 +256,17 @@ impl Default for Store {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Contain {
-    /// After a finding that asks to be blocked.
+    /// After a finding that asks for blocking.
     pub on_block: Response,
     /// After a finding of critical severity.
     pub on_critical: Response,
 }
 
-/// The rules that are asked about each message.
+/// The rules to check against each message.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicySection {
-    /// Whether they are asked.
+    /// Whether they are checked.
     pub enabled: bool,
     /// The file, or the directory with `*.toml` files, that they are in.
     pub path: PathBuf,
@@ -365,7 +365,7 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("{}: cannot be read: {reason}", path.display())]
     Unreadable {
-        /// Which.
+        /// Which file.
         path: PathBuf,
         /// Why.
         #[source]
@@ -374,13 +374,13 @@ pub enum ConfigError {
     /// The file exceeds the size limit.
     #[error("{}: is larger than {MAX_FILE} bytes", path.display())]
     TooLarge {
-        /// Which.
+        /// Which file.
         path: PathBuf,
     },
     /// The text is not a valid configuration.
     #[error("{}:{line}: {reason}", path.display())]
     Wrong {
-        /// Which.
+        /// Which file.
         path: PathBuf,
         /// Line of the mistake, counted from 1.
         line: usize,
@@ -469,7 +469,7 @@ impl Config {
         self.store.path.clone().unwrap_or_else(beside)
     }
 
-    /// What is kept of which messages.
+    /// How much is kept of which messages.
     pub fn keeping(&self) -> KeepRules {
         let rules = self.store.rule.iter();
         KeepRules {
@@ -502,7 +502,7 @@ impl Config {
         }
     }
 
-    /// The tags, ready to be matched.
+    /// The tags, ready for matching.
     pub fn tags(&self) -> Tags {
         Tags::new(self.discover.tag.clone())
     }

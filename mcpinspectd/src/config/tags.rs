@@ -38,7 +38,7 @@ pub struct Tag {
     server: Option<Glob>,
 }
 
-/// A tag as it is written.
+/// A tag as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawTag {
@@ -217,7 +217,7 @@ impl<'de> Deserialize<'de> for Pattern {
     }
 }
 
-/// A user, known to this machine where given by name.
+/// A user; one given by name must be known to this machine.
 pub(super) struct UserId(pub(super) u32);
 
 impl<'de> Deserialize<'de> for UserId {

@@ -66,7 +66,7 @@ fn the_packaged_file_says_what_the_defaults_are() {
 
 #[test]
 fn the_packaged_examples_are_valid() {
-    // A setting that is commented out follows the sign directly, an explanation after a blank.
+    // A setting that is commented out follows the sign directly, an explanation follows after a blank.
     let text = std::fs::read_to_string(PACKAGED).unwrap();
     let uncommented: Vec<&str> = text
         .lines()

@@ -1,9 +1,9 @@
-//! Doing what was planned: by descriptor, so that no stranger is hit.
+//! Carries out the plan by descriptor, so that no unrelated process is hit.
 //!
 //! A process that forks while its family is being stopped may have a child that was not seen, and
-//! what goes on may wake up what was stopped. So the table is read, and signals are repeated, until
-//! nothing new turns up and everything stands: a fork that was under way completes before its process
-//! stops, so from then on nobody is left who could start or wake another. What does not come to rest is
+//! what still runs may wake up what was stopped. So the table is read, and signals are repeated, until
+//! nothing new turns up and everything is stopped: a fork in progress completes before its process
+//! stops, so from then on nothing is left that could start or wake another. What does not come to rest is
 //! reported. For the same reason everything is stopped before anything is killed: the children of a
 //! process that is gone cannot be told from others.
 
@@ -25,21 +25,21 @@ use crate::process::{self, ProcessHandle, ProcessRow, table};
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long between two looks: longer than a fork takes.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(2);
-/// Looks in a row that find nobody new and everybody at rest, after which nobody is expected.
+/// After this many consecutive looks that find no new process and all at rest, none is expected.
 const QUIET_ENOUGH: usize = 2;
 
-/// Processes of one server at the most: beyond it, something is wrong with the picture.
+/// Most processes of one server: beyond that, something is wrong with the picture.
 const FAMILY_MAX: usize = 65_536;
-/// Processes that are held by a descriptor at the most; there are limits to those.
+/// Most processes to hold by a descriptor, since descriptors are limited.
 const HANDLES_MAX: usize = 4096;
 
 /// Why nothing was done.
 #[derive(Debug, thiserror::Error)]
 pub enum ContainError {
-    /// Nobody is there to be stopped.
+    /// There is no process to stop.
     #[error("no process of it is running")]
     Nobody,
-    /// It is not to be stopped.
+    /// It must not be stopped.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// It is not in our power.
@@ -55,7 +55,7 @@ pub enum ContainError {
 /// Freezes, thaws or kills the servers in `targets`, sparing the `clients` of any session.
 ///
 /// # Errors
-/// Where nothing at all was done; what was done in part says so itself.
+/// If nothing at all was done; a partial result says so itself.
 pub fn contain(
     targets: &[Target],
     clients: &[Process],
@@ -75,7 +75,7 @@ pub fn contain(
     if !any {
         return Err(refused.map_or(ContainError::Nobody, ContainError::Refused));
     }
-    // Whom the first look missed. A group that was taken as a whole needs no second look.
+    // Processes that the first look missed. A group taken as a whole needs no second look.
     let begun = Instant::now();
     let mut quiet = 0;
     while quiet < QUIET_ENOUGH && begun.elapsed() < PATIENCE {
@@ -101,7 +101,7 @@ pub fn contain(
 struct Family {
     members: HashMap<Process, Member>,
     handles: usize,
-    /// Whether the last look met a process that has got another parent since: the next one will tell whose it
+    /// Whether the last look met a process whose parent has changed since: the next one will tell whose it
     /// is.
     unsettled: bool,
     cgroups: Vec<String>,
@@ -112,9 +112,9 @@ struct Family {
 enum Member {
     /// In a control group that was taken as a whole.
     InGroup,
-    /// Signalled. Held, if there were not too many.
+    /// Signalled, and held unless there were too many.
     Signalled(Option<ProcessHandle>),
-    /// Gone by itself before it could be signalled.
+    /// Exited on its own before it could be signalled.
     Gone,
     /// Not ours to signal.
     Refused,
@@ -169,7 +169,7 @@ impl Family {
         Ok(())
     }
 
-    /// Takes the server's control group as a whole, where that can be done.
+    /// Takes the server's control group as a whole, if possible.
     fn take_group(
         &mut self,
         rows: &[ProcessRow],
@@ -206,8 +206,8 @@ impl Family {
         }
     }
 
-    /// Takes hold of one process, and gives it the first signal. `None` if it is another process than its row
-    /// says, or has another parent.
+    /// Takes hold of one process, and sends it the first signal. `None` if it is not the process that its row
+    /// describes, or has another parent.
     fn hold(
         &mut self,
         process: Process,
@@ -219,7 +219,7 @@ impl Family {
             Ok(None) => return Some(Member::Gone),
             Err(error) => return Some(self.miss(process, error)),
         };
-        // Start times are hundredths of a second, in which a number may come back. It is not a stranger's if
+        // Start times are in hundredths of a second, within which a number may be reused. It is not a stranger's if
         // the parent is the same.
         match held.start() {
             None => return Some(Member::Gone),
@@ -244,8 +244,8 @@ impl Family {
         })
     }
 
-    /// The members that do not stand, in a table that was read after they were signalled. They are
-    /// signalled once more: whoever still ran may have had them continue.
+    /// The members that are not stopped, in a table that was read after they were signalled. They are
+    /// signalled again: a process still running may have continued them.
     fn still(&self, rows: &[ProcessRow]) -> Vec<Process> {
         let restless = super::rest::restless(rows, |row| {
             let process = Process {
@@ -263,8 +263,8 @@ impl Family {
         restless
     }
 
-    /// Reports the processes that can go on serving the session: those that hold the server's end of it,
-    /// and are not of the family as far as can be shown.
+    /// Reports the processes that can go on serving the session: those that hold the server's end of it
+    /// and cannot be shown to be part of the family.
     fn miss_holders(&mut self, targets: &[Target], clients: &[Process]) {
         let of_targets = targets.iter().filter_map(|target| target.client.as_ref());
         let mut known: HashMap<Pid, Vec<u64>> = HashMap::new();
@@ -273,7 +273,7 @@ impl Family {
             known.push(process.start_time);
         }
         for pid in left_holding(targets) {
-            // A number alone says nothing: a process may have got that of a member that is gone.
+            // A number alone says nothing: it may be that of a member that is gone.
             let is_known = known.get(&pid).is_some_and(|known| {
                 process::start_time(pid).is_none_or(|start_time| known.contains(&start_time))
             });
@@ -291,8 +291,8 @@ impl Family {
         Member::Refused
     }
 
-    /// Completes the measure, and reports what was not reached. `at_rest` says that everything that is
-    /// known stands.
+    /// Completes the measure, and reports what was not reached. `at_rest` says that everything known is
+    /// stopped.
     fn finish(
         mut self,
         targets: &[Target],
@@ -330,7 +330,7 @@ impl Family {
             }
         }
         if measure != ContainmentAction::Thaw && !at_rest {
-            // Whoever was started meanwhile.
+            // Whatever was started meanwhile.
             self.miss_holders(targets, clients);
             let missed = "processes that are started faster than they can be stopped";
             self.missed.push(missed.to_owned());
@@ -352,8 +352,8 @@ impl Family {
     }
 }
 
-/// Signals exactly this process, by `held` if there is that; one that is gone is `ESRCH`, whoever has its
-/// number now.
+/// Signals exactly this process, through `held` if present; one that is gone yields `ESRCH`, whichever process has
+/// its number now.
 fn signal(
     process: Process,
     held: Option<&ProcessHandle>,

@@ -1,10 +1,10 @@
 //! Freezing and killing a control group as a whole (cgroup v2).
 //!
-//! The kernel does it at once for everything inside, also for what is forked meanwhile, and nothing
+//! The kernel does it at once for everything inside, even for what is forked meanwhile, and nothing
 //! inside can undo it. Writing there takes more than a capability: the hierarchy must be mounted for
-//! writing where this runs, which it is not under the shipped unit. There the system's service
+//! writing where this runs, which it is not under the shipped unit. There, the system's service
 //! manager is asked, which freezes its units in the same way and then also knows that it did. A
-//! group of a user's own service manager is neither ours to write nor its to freeze: signals remain.
+//! group of a user's own service manager is neither ours to write nor its to freeze: only signals remain.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const PLACES: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// slow disk takes its time.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The directory of a control group, where it is there.
+/// The directory of a control group, if it exists.
 fn directory(cgroup: &str) -> Option<PathBuf> {
     let inside = cgroup.trim_start_matches('/');
     PLACES
@@ -31,7 +31,7 @@ fn directory(cgroup: &str) -> Option<PathBuf> {
         .find(|directory| directory.join("cgroup.freeze").exists())
 }
 
-/// Whether it was told to be frozen.
+/// Whether it was ordered to freeze.
 pub fn is_frozen(cgroup: &str) -> bool {
     directory(cgroup)
         .and_then(|directory| std::fs::read_to_string(directory.join("cgroup.freeze")).ok())
@@ -53,7 +53,7 @@ fn unit(cgroup: &str) -> Option<&str> {
 /// Does it, and waits until it is done.
 ///
 /// # Errors
-/// There is no such group, or it may not be written here.
+/// There is no such group, or it cannot be written here.
 pub fn apply(cgroup: &str, measure: ContainmentAction) -> io::Result<()> {
     let directory = directory(cgroup).ok_or(io::ErrorKind::NotFound)?;
     let (file, value) = match measure {
@@ -75,7 +75,7 @@ pub fn apply(cgroup: &str, measure: ContainmentAction) -> io::Result<()> {
     };
     let deadline = Instant::now() + PATIENCE;
     loop {
-        // A group that is gone has nothing in it.
+        // A group that is gone contains nothing.
         match std::fs::read_to_string(directory.join("cgroup.events")) {
             Ok(events) if !events.lines().any(|line| line == done) => {}
             Ok(_) | Err(_) => return Ok(()),

@@ -1,5 +1,5 @@
-//! A server's processes by its name, for a caller that did not watch it start: the command
-//! line without a daemon, and for a server that has said nothing since the daemon came (a frozen one
+//! Finds a server's processes by its name, for callers that did not watch it start: the command
+//! line without a daemon, and a server that has said nothing since the daemon started (a frozen one
 //! never does).
 
 use super::plan::Target;
@@ -9,8 +9,8 @@ use crate::process::identity::{self, clients::ClientConfigs};
 use crate::process::{ProcessInfo, start_time, table};
 use crate::registry::ServerNames;
 
-/// The processes that run now between two pipes or sockets and are called `server`. `names` are the
-/// names that were given out (see [`ServerNames`]).
+/// The running processes between two pipes or sockets that are called `server`. `names` are the
+/// names assigned so far (see [`ServerNames`]).
 pub fn find(server: &str, mut names: ServerNames) -> Vec<Target> {
     let configs = ClientConfigs::default();
     let holders = holders_snapshot();
@@ -54,7 +54,7 @@ fn between_streams(pid: Pid) -> Option<[InodeKey; 2]> {
     Some([stream(input?)?, stream(output?)?])
 }
 
-/// The nearest ancestor that holds the writing end of what the process reads, and that is not only
+/// The nearest ancestor that holds the writing end of what the process reads, and is not just
 /// another launcher between the same streams.
 fn writer_above(info: &ProcessInfo, input: InodeKey, holders: &Holders) -> Option<Process> {
     let holders = holders.get(&input)?;

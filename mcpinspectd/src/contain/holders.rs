@@ -1,10 +1,10 @@
 //! Who else could go on serving a session.
 //!
 //! A server may have detached a child, or passed its streams to another process. Such a process cannot
-//! be shown to be the server's own, so it is not touched; but a reader who learns that a server is
+//! be shown to be the server's own, so it is not touched; but someone who reads that a server is
 //! frozen must learn of it too. It may also be on the run: a process that keeps handing over to a child is
-//! gone before a walk through the process table comes to its number. So those who have come meanwhile
-//! are looked at again and again, until nobody comes.
+//! gone before a walk through the process table reaches its number. So new processes
+//! are looked at again and again, until there are none.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use super::plan::Target;
 use crate::model::Pid;
 use crate::process::fds::HoldersWalk;
 
-/// Looks at who has come meanwhile, at the most.
+/// Most rounds of checking for new processes.
 const LOOKS: usize = 40;
 
 /// The processes that can read what the clients write, or write what they read. Walks the descriptor
-/// tables of all processes. Descriptors that are in flight are not found.
+/// tables of all processes. Descriptors in flight are not found.
 pub(super) fn left_holding(targets: &[Target]) -> BTreeSet<Pid> {
     let is_known = |target: &Target| target.side.reads.or(target.side.writes).is_some();
     if !targets.iter().any(is_known) {

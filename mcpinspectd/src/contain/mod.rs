@@ -1,22 +1,22 @@
-//! Stopping a server that has done harm, or may.
+//! Stops a server that has done harm, or may.
 //!
-//! mcpinspectd watches from beside the wire: by the time that something is found in a message, the
-//! message has arrived. So this is no block. It keeps a server from doing *more*: its processes are
-//! frozen where they stand, and a person decides whether they go on or end.
+//! mcpinspectd watches from beside the wire: by the time something is found in a message, the
+//! message has arrived. So this does not block messages. It keeps a server from doing *more*: its processes are
+//! frozen on the spot, and a person decides whether they continue or end.
 //!
 //! What must never happen is to stop the wrong process: the client (a person's editor), pid 1, this
 //! daemon or what it runs under, a process that the client merely connected to, one of another user, or
-//! one that got a dead server's pid. Hence two parts:
+//! one that reuses a dead server's pid. Hence two parts:
 //!
 //! - `plan` decides, on plain values, which processes are the server's own: itself and its
 //!   launchers below the client, with all their children.
-//! - `act` does it, holding processes and not numbers: each is taken hold of, its start time is
-//!   compared, and only then it is signalled.
+//! - `act` does it, holding processes and not numbers: it takes hold of each, compares its start time,
+//!   and only then signals it.
 //!
 //! A server with a control group of its own is frozen as a whole by the kernel, which nothing inside
-//! it can escape or undo. Where it shares one with its client, or the group may not be written, each
-//! process gets `SIGSTOP`. That one can be undone by any process of the same user, so it stops a
-//! server and not a determined attacker; killing ends both.
+//! can escape or undo. If it shares one with its client, or the group cannot be written, each
+//! process gets `SIGSTOP`. Any process of the same user can undo that, so it stops a
+//! server but not a determined attacker; killing ends both.
 
 mod act;
 mod cgroup;

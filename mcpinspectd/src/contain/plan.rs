@@ -1,7 +1,7 @@
 //! Which processes are a server's own: decided on plain values, without touching any.
 //!
-//! A client can connect its end of a session to any process that accepts connections, so that a
-//! process reads the session's stream and answers shows nothing. A process is the server's own if it
+//! A client can connect its end of a session to any process that accepts connections, so it proves
+//! nothing that a process reads the session's stream and answers. A process is the server's own if it
 //! was started with both of the session's streams, or descends from such a process or from the client,
 //! and runs as the client's user.
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use crate::model::{Pid, Process, ServerSide};
 use crate::process::ProcessRow;
 
-/// Longest chain of parents that is followed.
+/// Longest chain of parents to follow.
 const GENERATIONS_MAX: usize = 64;
 
 /// A server in one session.
@@ -18,7 +18,7 @@ const GENERATIONS_MAX: usize = 64;
 pub struct Target {
     /// The server's process.
     pub server: Process,
-    /// The client's process, where known.
+    /// The client's process, if known.
     pub client: Option<Process>,
     /// What was started as the server.
     pub side: ServerSide,
@@ -29,7 +29,7 @@ pub struct Target {
 pub struct Plan {
     /// The server's own processes, parents before children.
     pub processes: Vec<Process>,
-    /// The server's control group, where all that is in it is the server's own.
+    /// The server's control group, if everything in it is the server's own.
     pub cgroup: Option<String>,
     /// Processes among them that run as another user, and are left alone.
     pub of_others: Vec<Process>,
@@ -41,7 +41,7 @@ pub enum Refusal {
     /// The process is gone; another one may have its number now.
     #[error("process {0} is gone")]
     Gone(Pid),
-    /// Stopping it would stop something else than a server.
+    /// Stopping it would stop something other than a server.
     #[error("process {0} is {1}; it is never stopped")]
     Never(Pid, &'static str),
     /// It may be any process that the client connected its streams to.
@@ -105,7 +105,7 @@ pub fn plan(
     let processes = below(rows, &by_pid, top, &spared);
     let uid = |pid: Pid| by_pid.get(&pid).map(|row| row.uid);
     let user = client.and_then(uid).or_else(|| uid(target.server.pid));
-    // Root may start a server as anybody.
+    // Root may start a server as any user.
     let is_of_user = |process: &Process| user == Some(0) || uid(process.pid) == user;
     let (processes, of_others): (Vec<_>, Vec<_>) = processes.into_iter().partition(is_of_user);
     let cgroup = own_cgroup(rows, &by_pid, target.server.pid, &processes);
@@ -116,8 +116,8 @@ pub fn plan(
     })
 }
 
-/// The ancestors of a process from the parent upwards. A parent that is younger than its child has
-/// only its number in common with the real one.
+/// The ancestors of a process from the parent upwards. A parent that is younger than its child shares
+/// only its number with the real one.
 fn ancestors(by_pid: &HashMap<Pid, &ProcessRow>, pid: Pid) -> Vec<Pid> {
     let mut found = Vec::new();
     let mut child = by_pid.get(&pid);
@@ -134,7 +134,7 @@ fn ancestors(by_pid: &HashMap<Pid, &ProcessRow>, pid: Pid) -> Vec<Pid> {
 }
 
 /// The outermost launcher of the server below its client, given the server's ancestors; the server itself
-/// if the client is not among them, for then it is not known where the launchers end.
+/// if the client is not among them, as it is then unknown where the launchers end.
 fn top(
     chain: &[Pid],
     server: Pid,
@@ -146,14 +146,14 @@ fn top(
         None => &[],
     };
     match launchers.iter().position(|pid| spared(*pid).is_some()) {
-        // Something in between is spared: what is above it is not the server's alone.
+        // Something in between is spared: what is above it does not belong to the server alone.
         Some(0) => server,
         Some(at) => launchers[at - 1],
         None => launchers.last().copied().unwrap_or(server),
     }
 }
 
-/// `top` and all below it, parents first, without those that are spared and what is below them.
+/// `top` and everything below it, parents first, without the spared ones and what is below them.
 fn below(
     rows: &[ProcessRow],
     by_pid: &HashMap<Pid, &ProcessRow>,
@@ -195,7 +195,7 @@ fn own_cgroup(
     processes: &[Process],
 ) -> Option<String> {
     let cgroup = by_pid.get(&server)?.cgroup.as_deref()?;
-    // The root cannot be frozen, and what lies above our own root is not ours to name.
+    // The root cannot be frozen, and what is above our own root is not ours to name.
     if cgroup == "/" || !cgroup.starts_with('/') || cgroup.split('/').any(|part| part == "..") {
         return None;
     }
@@ -375,7 +375,7 @@ mod tests {
             pid: Pid(10),
             start_time: 9999,
         });
-        // The client is gone and another process has its number: where the launchers end is not known.
+        // The client is gone and another process has its number: it is unknown where the launchers end.
         assert_eq!(pids(&plan(&table, &other, &[], OWN).unwrap()), [22, 23]);
         // A child that is older than its parent is not its child.
         let mut table = desktop("/x");
@@ -405,7 +405,7 @@ mod tests {
         let mut below_launcher = target(22, None);
         below_launcher.side = started(&[20]);
         assert!(plan(&table, &below_launcher, &[], OWN).is_ok());
-        // The number of a launcher that is gone makes nobody its child.
+        // The number of a launcher that is gone makes no process its child.
         below_launcher.side.launched[0].start_time += 1;
         let refused = plan(&table, &below_launcher, &[], OWN);
         assert_eq!(refused, Err(Refusal::NotStarted(Pid(22))));

@@ -1,4 +1,4 @@
-//! Which findings have a server contained without asking anybody. None, unless the configuration
+//! Which findings have a server contained without asking anyone. None, unless the configuration
 //! says so: a detector that is wrong once a year must not interrupt someone's work once a year
 //! unless they chose that.
 
@@ -8,7 +8,7 @@ use crate::event::body::{Detected, RuleMatched};
 use crate::event::{Body, Event};
 use crate::model::{Action, ContainmentAction, SessionId, Severity};
 
-/// Sessions that are remembered as dealt with. Where there are more, all are forgotten, and one may
+/// Sessions to remember as dealt with. If there are more, all are forgotten, and one may
 /// be contained twice.
 const REMEMBERED: usize = 4096;
 
@@ -19,7 +19,7 @@ pub struct ContainmentPolicy {
     pub on_block: Option<ContainmentAction>,
     /// What to do after a finding of critical severity.
     pub on_critical: Option<ContainmentAction>,
-    /// A session is contained once. Where a person has thawed the server since, they know better.
+    /// A session is contained once. If a person has thawed the server since, they know better.
     done: HashSet<SessionId>,
 }
 
@@ -35,8 +35,8 @@ pub struct ContainmentRequest {
 }
 
 impl ContainmentPolicy {
-    /// A policy that does this after a finding that asks to be blocked, and that after a critical
-    /// one; the harsher where one is both.
+    /// A policy with an action for findings that ask to be blocked, and one for critical
+    /// findings; the harsher if a finding is both.
     pub fn new(
         on_block: Option<ContainmentAction>,
         on_critical: Option<ContainmentAction>,
@@ -48,7 +48,7 @@ impl ContainmentPolicy {
         }
     }
 
-    /// Does as `other` says from now on; sessions that were dealt with stay so.
+    /// Follows `other` from now on; sessions that were dealt with stay so.
     pub fn replace(&mut self, other: Self) {
         (self.on_block, self.on_critical) = (other.on_block, other.on_critical);
     }
@@ -89,7 +89,7 @@ impl ContainmentPolicy {
     }
 }
 
-/// What rules of the policy ask for, the harsher first, and the id of the one that does.
+/// What rules of the policy ask for, the harshest, and the id of that rule.
 fn asked_for(matched: &RuleMatched) -> Option<(ContainmentAction, &str)> {
     let actions = [ContainmentAction::Kill, ContainmentAction::Freeze];
     actions.into_iter().find_map(|action| {

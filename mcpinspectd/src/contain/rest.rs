@@ -1,6 +1,6 @@
-//! Which stopped processes do not stand.
+//! Which signalled processes have not stopped.
 //!
-//! A signal that was sent is not a process that has stopped: it may have to wait for a processor, be in the
+//! A process that was sent a signal need not have stopped: it may have to wait for a processor, be in the
 //! middle of a fork, or have been continued by another process of its family.
 
 use std::collections::HashMap;
@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use crate::model::{Pid, Process};
 use crate::process::{ProcessRow, tracer};
 
-/// The rows of `signalled` processes that do not stand, in a table that was read after the signals.
+/// The rows of `signalled` processes that have not stopped, in a table that was read after the signals.
 ///
-/// A process that waits for its child to start a program (`vfork`) cannot be stopped before; it stands if
-/// the child does. One that is held by a debugger stands if the debugger does.
+/// A process that waits for its child to start a program (`vfork`) cannot be stopped before; it counts as stopped
+/// if the child is. One that is held by a debugger counts as stopped if the debugger is.
 pub(super) fn restless(
     rows: &[ProcessRow],
     signalled: impl Fn(&ProcessRow) -> bool,

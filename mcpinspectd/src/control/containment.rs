@@ -1,9 +1,9 @@
-//! Containment that the policy requested, on a thread of its own.
+//! Containment requested by the policy, on a separate thread.
 //!
 //! A finding may have its server frozen, and that must not depend on anything a user can exhaust: the
 //! thread is started with the daemon and has its own queue, which no caller on the bus shares. A
 //! server's processes may not be found at once, for example while they execute another program, so
-//! an attempt that reaches none is repeated for some seconds. Whatever comes of it is an event.
+//! an attempt that reaches none is repeated for some seconds. Every outcome is an event.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -16,7 +16,7 @@ use crate::contain::{ContainError, Contained, Trigger};
 use crate::model::{ContainmentAction, Process};
 use crate::priority::Priority;
 
-/// Most servers that wait to be contained. Each session is contained at most once.
+/// Most servers that may wait to be contained. Each session is contained at most once.
 const MAX_WAITING: usize = 4096;
 
 /// Attempts before containment is reported as failed: some three seconds.
@@ -71,7 +71,7 @@ impl ContainmentThread {
     }
 }
 
-/// A job under way.
+/// A job in progress.
 struct Waiting {
     job: ContainmentJob,
     due: Instant,

@@ -1,7 +1,7 @@
-//! From a caller that waits to the pipeline that works, and back.
+//! From a waiting caller to the working pipeline, and back.
 //!
 //! The caller's end, a [`ControlHandle`], blocks until it is answered. The pipeline's end, the
-//! [`ControlQueue`], is looked into between two batches of records, so nothing is shared and nothing
+//! [`ControlQueue`], is checked between batches of records, so nothing is shared and nothing
 //! is locked.
 
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::recall::{Question, Recall, RecallError, Viewer};
 use crate::registry::{ServerNames, Standing};
 use crate::text::escape::plain;
 
-/// Wishes that may wait. The pipeline looks for them several times a second.
+/// Requests that may wait. The pipeline checks for them several times a second.
 const MAX_WAITING: usize = 64;
 
-/// How long a caller waits. The pipeline is never away for so long unless it is stuck.
+/// How long a caller waits. The pipeline is never busy that long unless it is stuck.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the pipeline is asked.
+/// A request to the pipeline.
 #[derive(Debug)]
 pub enum ControlRequest {
     /// How capture is doing.
@@ -35,7 +35,7 @@ pub enum ControlRequest {
         decision: Decision,
         /// Who.
         caller: Caller,
-        /// What came of it.
+        /// The result.
         reply: SyncSender<Result<(), ControlError>>,
     },
     /// Which sessions a server has now.
@@ -56,7 +56,7 @@ pub enum ControlRequest {
         /// What the registry says of each.
         reply: SyncSender<Vec<Option<Standing>>>,
     },
-    /// To publish what was done beside the pipeline, in its place among the other events.
+    /// To publish what was done beside the pipeline, in order with the other events.
     Tell(Box<Event>),
 }
 
@@ -67,7 +67,7 @@ pub struct ServerSessions {
     pub sessions: Vec<SessionParties>,
     /// The clients of all sessions, of other servers too.
     pub clients: Vec<Process>,
-    /// The names that were given out to servers.
+    /// The names assigned to servers.
     pub names: ServerNames,
 }
 
@@ -113,7 +113,7 @@ impl ControlHandle {
         Self { queries, ..self }
     }
 
-    /// Contains the server in `session`, sparing `clients`, and has the pipeline tell of it.
+    /// Contains the server in `session`, sparing `clients`, and has the pipeline report it.
     ///
     /// # Errors
     /// See [`contain::contain`].
@@ -150,7 +150,7 @@ impl ControlHandle {
             done,
             Timestamp::now(),
         );
-        // It was done either way, and the caller is answered. Without a pipeline, no events leave.
+        // It was done either way, and the caller is answered. Without a pipeline, no events are emitted.
         let told = self.requests.send(ControlRequest::Tell(Box::new(event)));
         self.bell.ring();
         if told.is_err() {

@@ -7,14 +7,14 @@ use crate::detect::rules::Lesson;
 
 /// Most lessons of one user. The oldest gives way.
 const OF_A_USER: usize = 128;
-/// Most lessons of everybody.
+/// Most lessons of all users.
 const LESSONS: usize = 4096;
 
-/// Adds a lesson to the file at `path`, unless the same server taught the same before. Returns whether that
+/// Adds a lesson to the file at `path`, unless the same server already taught it. Returns whether that
 /// changed anything.
 ///
 /// # Errors
-/// The file cannot be used; it is as it was then.
+/// The file cannot be used; it is then unchanged.
 pub fn learn(path: &Path, lesson: Lesson) -> Result<bool, SuppressionError> {
     change(path, |pack| {
         let same = |known: &Lesson| {
@@ -40,11 +40,11 @@ pub fn learn(path: &Path, lesson: Lesson) -> Result<bool, SuppressionError> {
     })
 }
 
-/// Takes back what a server of a user taught, because a person refused what it offers. Returns whether that changed
-/// anything.
+/// Takes back what a user's server taught, because a person refused what it offers. Returns whether that
+/// changed anything.
 ///
 /// # Errors
-/// The file cannot be used; it is as it was then.
+/// The file cannot be used; it is then unchanged.
 pub fn take_back(path: &Path, user: u32, server: &str) -> Result<bool, SuppressionError> {
     let removed = remove(path, |lesson| {
         lesson.user == user && lesson.server == server
@@ -52,10 +52,10 @@ pub fn take_back(path: &Path, user: u32, server: &str) -> Result<bool, Suppressi
     Ok(removed > 0)
 }
 
-/// Forgets the lessons of a user, or of everybody for `None`. Returns how many there were.
+/// Forgets the lessons of a user, or of all users for `None`. Returns how many there were.
 ///
 /// # Errors
-/// The file cannot be used; it is as it was then.
+/// The file cannot be used; it is then unchanged.
 pub fn forget(path: &Path, user: Option<u32>) -> Result<usize, SuppressionError> {
     remove(path, |lesson| user.is_none_or(|user| user == lesson.user))
 }

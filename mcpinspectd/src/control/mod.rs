@@ -3,14 +3,14 @@
 //! Three threads take part. A caller on the bus waits on one that may block: [`ControlHandle`] is the
 //! daemon's side of [`Control`]. The pipeline's own thread holds the registry and knows the sessions;
 //! it answers from the [`ControlQueue`] (see [`crate::pipeline`]). Stopping processes needs neither,
-//! and is done where the caller waits, or on a thread for what the policy requests (see
+//! and is done where the caller waits, or on a separate thread for what the policy requests (see
 //! [`crate::contain`]).
 //!
 //! - here: what may be asked
 //! - `handle`: from the caller to the pipeline and back
-//! - `containment`: what the policy has contained, on a thread of its own
+//! - `containment`: what the policy wants contained, on a separate thread
 //! - [`lessons`]: what people's decisions taught, in the same file
-//! - [`suppression`]: the file of suppressions that were asked for
+//! - [`suppression`]: the file of requested suppressions
 
 mod containment;
 mod handle;
@@ -30,19 +30,19 @@ use crate::registry::{DecisionKind, Standing};
 /// What a person can decide about servers and tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// What to think of a tool's current definition.
+    /// A judgement of a tool's current definition.
     Judge {
         /// Approve it, which pins it, or reject it, which keeps the pin.
         kind: DecisionKind,
         /// The server.
         server: String,
-        /// The tool, as it is or as it is shown; empty for the server's own instructions, info or
+        /// The tool, by its real or displayed name; empty for the server's own instructions, info or
         /// program, whichever has the hash.
         tool: String,
-        /// The definition that was looked at, SHA-256 in hex; it must still be the current one.
+        /// The definition that was reviewed, SHA-256 in hex; it must still be the current one.
         hash: String,
     },
-    /// Say no more about this.
+    /// Stop reporting this.
     Suppress {
         /// The server.
         server: String,
@@ -50,19 +50,19 @@ pub enum Decision {
         tool: String,
         /// The rule, or a category.
         rule: String,
-        /// Why, for those who read the list later.
+        /// Why, for later readers of the list.
         reason: String,
         /// For how many days, 1 to 3650.
         days: u32,
     },
-    /// Listen to this server, or look away until told otherwise or the daemon ends.
+    /// Monitor this server, or pause until told otherwise or the daemon ends.
     SetMonitoring {
         /// The server; empty for all.
         server: String,
-        /// Whether to listen.
+        /// Whether to monitor it.
         enabled: bool,
     },
-    /// Read configuration and rules again.
+    /// Reread configuration and rules.
     Reload,
 }
 
@@ -81,7 +81,7 @@ pub enum ControlError {
     /// Nothing of that name is known.
     #[error("{0} is not known")]
     Unknown(String),
-    /// What was asked for cannot be meant.
+    /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
     /// What was decided on is not what is there now.
@@ -99,9 +99,9 @@ pub struct SessionParties {
     pub session: SessionId,
     /// Its server.
     pub server_id: ServerId,
-    /// The server's process, where known.
+    /// The server's process, if known.
     pub server: Option<Process>,
-    /// The client's process, where known.
+    /// The client's process, if known.
     pub client: Option<Process>,
     /// What was started as its server.
     pub server_side: ServerSide,
@@ -112,16 +112,16 @@ pub struct SessionParties {
 pub struct ToolForm {
     /// Its name.
     pub name: String,
-    /// The hash of its definition; that of the one that was seen last if it is `None`.
+    /// The hash of its definition; `None` means the one last seen.
     pub hash: Option<DefinitionHash>,
 }
 
 /// How capture is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureStatus {
-    /// In a word: `watching`, or `paused` where no server is listened to.
+    /// In a word: `watching`, or `paused` if all servers are paused.
     pub state: String,
-    /// Servers that are not listened to for now.
+    /// Servers that are paused for now.
     pub paused: Vec<String>,
     /// Bytes that sessions' streams carried, by the kernel's count.
     pub bytes_written: u64,
@@ -131,7 +131,7 @@ pub struct CaptureStatus {
     pub bytes_lost: u64,
 }
 
-/// The daemon, as far as callers on the bus may move it. Called on a thread that may block.
+/// The parts of the daemon that callers on the bus may control. Called on a thread that may block.
 pub trait Control: Send + Sync + 'static {
     /// How capture is doing now.
     ///
@@ -139,15 +139,15 @@ pub trait Control: Send + Sync + 'static {
     /// The pipeline does not answer.
     fn status(&self) -> Result<CaptureStatus, ControlError>;
 
-    /// Carries out what `caller`, who was found entitled to it, has decided. It concerns their own servers;
+    /// Carries out what `caller`, who was found to be entitled to it, has decided. It concerns their own servers;
     /// those of the one other user who has a server of that name only if they may decide on them.
     ///
     /// # Errors
     /// Why it was not done; shown to the caller.
     fn decide(&self, decision: Decision, caller: Caller) -> Result<(), ControlError>;
 
-    /// How tools of a server that runs as `uid` relate to what was accepted of them, without recording that
-    /// they were seen: one answer for each, in order. `None` where nothing is pinned.
+    /// How tools of a server that runs as `uid` relate to what was accepted, without recording that
+    /// they were seen: one answer per tool, in order. `None` if nothing is pinned.
     ///
     /// # Errors
     /// The pipeline does not answer.
@@ -158,7 +158,7 @@ pub trait Control: Send + Sync + 'static {
         tools: Vec<ToolForm>,
     ) -> Result<Vec<Option<Standing>>, ControlError>;
 
-    /// Stops a server's processes, lets them go on, or ends them, because `uid` wants it.
+    /// Freezes, thaws or kills a server's processes, because `uid` wants it.
     ///
     /// # Errors
     /// Why it was not done; shown to the caller.

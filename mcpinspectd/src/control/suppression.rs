@@ -1,8 +1,8 @@
-//! The file of suppressions that were asked for on the bus, and of the lessons that people's decisions taught.
+//! The file of suppressions requested on the bus, and of the lessons that people's decisions taught.
 //!
 //! People write their own rule packs, with comments and an order of their own; the daemon does not
-//! touch those. What it is asked to silence goes into a pack of its own beside the registry, which
-//! is read like the others. Entries that have run out are left out when the next one is added.
+//! touch those. What it is asked to silence goes into a separate pack beside the registry, which
+//! is read like the others. Expired entries are dropped when the next one is added.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use crate::detect::rules::Lesson;
 use crate::files;
 use crate::model::Timestamp;
 
-/// Entries at one time: enough for people, and no reason to grow for ever.
+/// Entries at one time: enough for people, without growing forever.
 const ENTRIES_MAX: usize = 512;
-/// Longest text of an entry, bytes.
+/// Longest text of an entry, in bytes.
 const TEXT_MAX: usize = 1024;
-/// Longest time that something may be silenced, days.
+/// Longest time to silence something, in days.
 pub const DAYS_MAX: u32 = 3650;
 
 /// The file's name, beside the registry.
@@ -30,7 +30,7 @@ const HEADING: &str = "# Suppressions that were asked for on the bus, and lesson
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suppression {
-    /// The server, as a glob that fits nothing else.
+    /// The server, as a glob that matches nothing else.
     pub server: String,
     /// The users that the server runs as; absent for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ pub struct Suppression {
 /// Why a suppression was not noted.
 #[derive(Debug, thiserror::Error)]
 pub enum SuppressionError {
-    /// It says too little, or too much.
+    /// A text says too little, or too much.
     #[error("{0}")]
     Invalid(&'static str),
     /// The file is not as it was written.
@@ -109,10 +109,10 @@ pub(super) fn change<T>(
 }
 
 impl Suppression {
-    /// Silences `rule` for `server` and `tool` (all tools where it is empty) for some days.
+    /// Silences `rule` for `server` and `tool` (all tools if empty) for some days.
     ///
     /// # Errors
-    /// A text is missing or too long, or the time is none.
+    /// A text is missing or too long, or the time is out of range.
     pub fn new(
         server: &str,
         tool: &str,
@@ -156,7 +156,7 @@ impl Suppression {
         })
     }
 
-    /// The same, for servers of these users only; of everyone for `None`.
+    /// The same, only for servers of these users; of everyone for `None`.
     #[must_use]
     pub fn of_users(self, users: Option<Vec<u32>>) -> Self {
         Self { users, ..self }
@@ -165,13 +165,13 @@ impl Suppression {
     /// Adds it to the file, in one step.
     ///
     /// # Errors
-    /// The file cannot be used; it is as it was then.
+    /// The file cannot be used; it is then unchanged.
     pub fn add_to(self, path: &Path, now: Timestamp) -> Result<(), SuppressionError> {
         change(path, |pack| self.added_to(pack, now))
     }
 
     fn added_to(self, pack: &mut Pack, now: Timestamp) -> Result<(), SuppressionError> {
-        // Both are written by us in one form, in which the order of texts is the order of times.
+        // We wrote both in one form, in which the order of texts is the order of times.
         let now = now.to_string();
         pack.suppress.retain(|entry| entry.until > now);
         if pack.suppress.len() >= ENTRIES_MAX {
@@ -231,7 +231,7 @@ mod tests {
             Some("re*d"),
             Timestamp(NOW.0 + 7 * NANOS_PER_DAY)
         ));
-        // Only one of them has not run out three days later.
+        // Only one of them is still valid three days later.
         let later = Timestamp(NOW.0 + 3 * NANOS_PER_DAY);
         silence("new", 30).unwrap().add_to(&path, later).unwrap();
         assert_eq!(rule_files::load(&[&path]).0.rules.suppressions().len(), 2);

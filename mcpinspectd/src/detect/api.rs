@@ -2,7 +2,7 @@
 //!
 //! The engine knows when something needs judging (a definition that is new to this session, a
 //! message, a difference between the two ends of a stream) and what to do with the [`Verdict`].
-//! It needs no knowledge of what makes a text suspicious. [`Detector`] is that boundary: the engine
+//! It need not know what makes a text suspicious. [`Detector`] is that boundary: the engine
 //! depends on detection, never the other way round.
 
 use serde_json::value::RawValue;
@@ -68,9 +68,9 @@ pub struct Difference<'a> {
     pub position: u64,
     /// How many bytes from there may differ.
     pub bytes: u64,
-    /// The beginning of what was read there.
+    /// The start of what was read there.
     pub read: &'a [u8],
-    /// The beginning of what was written there.
+    /// The start of what was written there.
     pub written: &'a [u8],
 }
 
@@ -83,8 +83,8 @@ pub struct Verdict {
     pub max_severity: Option<Severity>,
     /// The action that the findings together call for.
     pub action: Action,
-    /// Whether everything was examined and every finding is listed. Findings that a person has
-    /// suppressed count as not listed.
+    /// Whether everything was examined and every finding is listed. Findings suppressed by a person
+    /// count as not listed.
     pub complete: bool,
     /// Whether it may get worse once the rest of the server's listing is known.
     pub undecided: bool,
@@ -109,7 +109,7 @@ impl Verdict {
         undecided: false,
     };
 
-    /// Bytes of memory that it takes, roughly.
+    /// Bytes of memory it occupies, roughly.
     pub fn size(&self) -> usize {
         size_of::<Self>() + self.detections.iter().map(Detection::size).sum::<usize>()
     }
@@ -147,18 +147,18 @@ pub trait Detector {
         difference: &Difference<'_>,
     ) -> Verdict;
 
-    /// Judges that the rest of a listing was too much to be looked at.
+    /// Judges that the rest of a listing was too much to examine.
     fn overlong_listing(&mut self, _: &SessionContext<'_>) -> Verdict {
         Verdict::UNCHECKED
     }
 
-    /// Judges that the client went on with a call (of `tool`, if it is a tool's) and sent another
-    /// `requestState` than the one that the server had issued.
+    /// Judges that the client continued a call (of `tool`, if it is a tool's) with a different
+    /// `requestState` than the server had issued.
     fn altered_state(&mut self, _: &SessionContext<'_>, _tool: Option<&str>) -> Verdict {
         Verdict::UNCHECKED
     }
 
-    /// What the alert is about that a definition raises, if no evidence decides it alone. `user` is whose server
+    /// The category of the alert that a definition raises, if no evidence decides it alone. `user` is whose server
     /// offers it.
     fn questionable(
         &mut self,

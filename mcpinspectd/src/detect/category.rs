@@ -1,7 +1,7 @@
 //! The vocabulary of findings: kinds of attack, kinds of evidence, surfaces, and parts of a subject.
 //!
 //! A *category* answers "what is being tried?" and is what people filter by. A kind of *evidence* answers
-//! "what suggests that?"; a verdict needs several kinds to agree, because each by itself occurs in honest
+//! "what suggests that?"; a verdict needs several kinds to agree, because each one alone occurs in honest
 //! tools. A *surface* answers "who wrote this text, and who reads it?": the same sentence weighs more in a
 //! tool's description than in an e-mail that a tool fetched.
 
@@ -95,7 +95,7 @@ words! {
     Evidence {
         /// The agent is given an order.
         Directive = "directive",
-        /// Something is to be kept from the user.
+        /// Something must be kept from the user.
         Secrecy = "secrecy",
         /// The text ranks itself above the user or the system.
         Priority = "priority",

@@ -1,7 +1,7 @@
 //! What each category of findings means, for people.
 //!
 //! A finding names its category and quotes a text; that alone does not tell a reader whether to worry. Each
-//! category has a page with what it is, what triggers it, and what looks similar and does not.
+//! category has a page that says what it is, what triggers it, and what looks similar but does not.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use super::category::Category;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
-    /// A title of one line.
+    /// A one-line title.
     pub title: String,
     /// What it is and why it matters.
     pub summary: String,

@@ -1,11 +1,11 @@
-//! Which layers of detection take part: all of them, except where one is to be measured without another.
+//! Which layers of detection take part: all of them, except to measure one without another.
 
 use std::str::FromStr;
 
 /// The layers of detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layers {
-    /// What a text has in it: the rules, and what is hidden or encoded.
+    /// What a text contains: matches of the rules, and what is hidden or encoded.
     pub evidence: bool,
     /// What a sentence of a definition asks, and of whom.
     pub meaning: bool,
@@ -34,7 +34,7 @@ impl Default for Layers {
 impl FromStr for Layers {
     type Err = String;
 
-    /// Reads names with commas between them, such as `context,behaviour`.
+    /// Parses names separated by commas, such as `context,behaviour`.
     fn from_str(names: &str) -> Result<Self, String> {
         let mut layers = Self {
             evidence: false,

@@ -11,16 +11,16 @@
 //!
 //! - [`category`]: the vocabulary of findings; [`explain`]: its pages for people
 //! - [`json`]: values, read leniently; [`text`]: their text, folded
-//! - [`rules`]: what is looked for (data, in TOML); `probes`: what takes code to find
+//! - [`rules`]: what to look for (data, in TOML); `probes`: what takes code to find
 //! - [`cross_server`]: tools that stand in for another server's
 //! - [`meaning`]: what a sentence of a definition asks: a small model
-//! - [`matching`]: where rules match; [`score`]: what that amounts to
+//! - [`matching`]: where rules match; [`score`]: what that adds up to
 //! - [`analysis`]: from one definition or message to a report
 //! - [`behaviour`]: what the agent does after it has read a text
-//! - [`runtime`]: the detector of the live stream; [`scan`]: the same offline
+//! - [`runtime`]: the detector for live streams; [`scan`]: the same offline
 //!
-//! The engine knows this module by [`Detector`] alone. Nothing here does I/O or reads a clock. How well
-//! detection works, and where the weights come from, is the business of a tool for developers:
+//! The engine knows this module only through [`Detector`]. Nothing here does I/O or reads a clock. How well
+//! detection works, and where the weights come from, is the business of a developer tool:
 //! `cargo xtask eval`.
 
 pub mod analysis;

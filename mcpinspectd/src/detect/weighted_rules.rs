@@ -79,7 +79,7 @@ impl ActiveRules {
         }
     }
 
-    /// How often the rules were replaced: a cheap way to notice a replacement.
+    /// How many times the rules were replaced: a cheap way to notice a replacement.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }

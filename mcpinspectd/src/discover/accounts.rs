@@ -1,10 +1,10 @@
-//! The accounts of streams that have ended.
+//! The accounts of ended streams.
 
 use std::collections::VecDeque;
 
 use crate::model::{Account, StreamLedger};
 
-/// The accounts of ended streams: the latest one by one, and the sum of all.
+/// The accounts of ended streams: the latest individually, and the sum of all.
 #[derive(Debug)]
 pub struct ClosedAccounts {
     latest: VecDeque<StreamLedger>,
@@ -13,7 +13,7 @@ pub struct ClosedAccounts {
 }
 
 impl ClosedAccounts {
-    /// No accounts, of which up to `max` will be kept one by one.
+    /// An empty list, which will keep up to `max` accounts individually.
     pub fn new(max: usize) -> Self {
         Self {
             latest: VecDeque::new(),

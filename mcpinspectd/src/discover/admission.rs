@@ -1,8 +1,8 @@
-//! Which sessions are followed where there are more than there is room for.
+//! Which sessions to follow when there are more than there is room for.
 //!
-//! The room is shared between users: one who has fewer sessions than another gets a place from the
-//! one who has most, whose quietest session is left. What is left or refused is followed again, from
-//! the next message on, as soon as there is room, and what went by meanwhile is a gap of known length.
+//! The room is shared between users: one with fewer sessions than another gets a place from the
+//! one with the most, whose quietest session is dropped. A dropped or refused session is followed again, from
+//! its next message on, as soon as there is room; what it carried meanwhile is a gap of known length.
 
 use mcpinspect_common::EndpointKey;
 
@@ -16,7 +16,7 @@ use super::waiting::Role;
 use crate::capture::Origin;
 use crate::model::{BlindMechanism, GapReason};
 
-/// Gives room to the sessions that wait for it, as far as there is any.
+/// Admits sessions that wait for room, while there is any.
 pub fn admit(step: &mut Step<'_>, now: u64) {
     for (key, role) in step.waiting.take_arrived() {
         if !step.streams.is_undecided(key) {
@@ -47,7 +47,7 @@ pub fn admit(step: &mut Step<'_>, now: u64) {
     }
 }
 
-/// Follows neither a stream nor the other direction of its programs, until there is room.
+/// Follows neither a stream nor the other direction of its programs until there is room.
 fn refuse(step: &mut Step<'_>, key: EndpointKey, role: Role, now: u64) {
     step.sessions.refuse();
     let tgid = step

@@ -1,11 +1,11 @@
-//! Announcing sessions: when enough is known of one, and what is said of it.
+//! Announces sessions: when enough is known about one, and what is said about it.
 //!
 //! A session is announced as soon as its client is known. A client that wrote before its server's
 //! program was registered shows itself when it reads the answer; until then the session's bytes
 //! wait, but not for long.
 //!
 //! Who the parties are is what the kernel saw when they were started. By now they may have changed what
-//! `/proc` shows of them, or be gone.
+//! `/proc` shows about them, or be gone.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::process::identity::Launched;
 
 /// Nanoseconds that a session waits for its client to show itself.
 const CLIENT_PATIENCE: u64 = 100_000_000;
-/// Bytes that wait for that at most.
+/// Most bytes that wait for that.
 const PENDING_MAX: usize = 1 << 20;
 
 /// Who talks in a session.
@@ -34,8 +34,8 @@ pub struct Parties {
     client: Option<u32>,
 }
 
-/// Returns the parties of a session that should be announced now: because its client is known, or
-/// because it has waited for that for long enough.
+/// Returns the parties of a session that should be announced now: its client is known, or
+/// it has waited long enough for that.
 pub fn ready(step: &mut Step<'_>, index: SessionIndex, now: u64) -> Option<Parties> {
     let session = step.sessions.get(index)?;
     let since = session
@@ -48,7 +48,7 @@ pub fn ready(step: &mut Step<'_>, index: SessionIndex, now: u64) -> Option<Parti
     (parties.client.is_some() || out_of_patience).then_some(parties)
 }
 
-/// Returns who is at the two ends of a session, as far as that is known.
+/// Returns who is at the two ends of a session, if known.
 pub fn parties(step: &mut Step<'_>, index: SessionIndex) -> Parties {
     let Some(session) = step.sessions.get(index) else {
         return Parties::default();
@@ -134,7 +134,7 @@ pub fn report_parties(step: &mut Step<'_>, index: SessionIndex) {
     });
 }
 
-/// The process that had the first program on a session's streams started: its client, unless another
+/// The process that started the first program on a session's streams: its client, unless another
 /// process was seen in that role.
 fn launched_by(step: &Step<'_>, index: SessionIndex) -> Option<u32> {
     let session = step.sessions.get(index)?;
@@ -143,8 +143,8 @@ fn launched_by(step: &Step<'_>, index: SessionIndex) -> Option<u32> {
         .find_map(|(key, _)| step.programs.launched_by(key))
 }
 
-/// Describes a session's client. The start of the server's program shows who its ancestors were, also
-/// those that are gone, or whose number another process has by now.
+/// Describes a session's client. The start of the server's program shows who its ancestors were, including
+/// those that are gone or whose number another process has by now.
 fn describe_client(
     step: &mut Step<'_>,
     client: u32,
@@ -161,7 +161,7 @@ fn describe_client(
     }
 }
 
-/// Announces a session. Returns its pending pieces, which come next, and the moment of the first.
+/// Announces a session. Returns its pending pieces, which come next, and the time of the first.
 pub fn announce(
     step: &mut Step<'_>,
     index: SessionIndex,
@@ -201,7 +201,7 @@ pub fn announce(
         joined_midstream: session.joined,
         time: step.clock.at(time),
     }));
-    // A party that has exited by now still has a process id.
+    // A party that has already exited still has a process id.
     report_parties(step, index);
     blind_spots::report_processes(step, time);
     blind_spots::report_suspicions(step, index, time);

@@ -1,4 +1,4 @@
-//! Bytes that have not arrived: how long they are waited for, and when they are lost.
+//! Bytes that have not arrived: how long to wait for them, and when they are lost.
 
 use mcpinspect_common::{End, EndpointKey};
 
@@ -9,10 +9,10 @@ use super::step::Step;
 use super::unseen;
 use crate::model::GapReason;
 
-/// Nanoseconds that the counts of a stream must not have changed before they are checked.
+/// Nanoseconds for which the counts of a stream must be unchanged before they are checked.
 const STILL: u64 = 1_000_000_000;
 
-/// Gives up bytes that later ones have awaited for too long, and differences between two ends that
+/// Gives up bytes that later ones have waited for too long, and differences between two ends that
 /// wait for the other end to catch up.
 pub fn settle(step: &mut Step<'_>, now: u64) {
     for key in step.streams.flows_where(Flow::is_waiting) {
@@ -28,8 +28,8 @@ pub fn settle(step: &mut Step<'_>, now: u64) {
     delivery::settle_turns(step, now);
 }
 
-/// Checks streams whose counts no longer change: were bytes counted that never came, or taken by a
-/// reader that the probes do not see? Returns the streams whose readers a survey is to find.
+/// Checks streams whose counts no longer change: were bytes counted that never arrived, or read by
+/// something that the probes do not see? Returns the streams whose readers a survey should find.
 pub fn check_counts(step: &mut Step<'_>, now: u64) -> Vec<EndpointKey> {
     let mut sought = Vec::new();
     for key in step.streams.flows_where(|_| true) {

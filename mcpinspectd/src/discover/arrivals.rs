@@ -1,7 +1,7 @@
 //! When the bytes of a stream arrived that have not come out yet.
 //!
 //! Bytes may be held back: until those before them arrive, or until it is clear whether both ends
-//! have the same. They come out with the moment at which they arrived, which is their place among
+//! have the same ones. They come out with the time at which they arrived, which is their place among
 //! the bytes of the session's other stream.
 
 use std::collections::VecDeque;
@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use crate::wire::comparison::Compared;
 use crate::wire::reassembly::Piece;
 
-/// Most pieces that are told apart; what exceeds this counts as one piece.
+/// Most pieces to keep apart; any excess counts as one piece.
 const PIECES_MAX: usize = 4096;
 
-/// Takes what comes out of a stream, with the moment at which it arrived.
+/// Takes what comes out of a stream, with the time at which it arrived.
 pub type Emit<'e> = dyn FnMut(Compared<'_>, u64) + 'e;
 
 /// One piece that arrived.
@@ -23,7 +23,7 @@ struct Arrival {
     time: u64,
 }
 
-/// The pieces by their positions. Each has bytes that have not come out.
+/// The pieces by position. Each has bytes that have not come out.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     pieces: VecDeque<Arrival>,
@@ -48,12 +48,12 @@ impl Arrivals {
         self.pieces.insert(at, Arrival { start, end, time });
     }
 
-    /// Since when the oldest byte that has arrived has not come out.
+    /// When the oldest byte arrived that has not come out.
     pub fn oldest(&self) -> Option<u64> {
         self.pieces.iter().map(|piece| piece.time).min()
     }
 
-    /// Passes on what comes out now, cut where the moments of its arrival differ.
+    /// Passes on what comes out now, split where arrival times differ.
     pub fn emit(&mut self, compared: Compared<'_>, now: u64, emit: &mut Emit<'_>) {
         match compared {
             Compared::Piece(Piece::Bytes {
@@ -79,7 +79,7 @@ impl Arrivals {
             Compared::Piece(Piece::Gap { position, length }) => {
                 let end = position.saturating_add(length);
                 self.came_out(end);
-                // Just before what is behind it.
+                // Just before what follows it.
                 let time = self.at(end).map_or(now, |(_, time)| time);
                 emit(Compared::Piece(Piece::Gap { position, length }), time);
             }
@@ -116,7 +116,7 @@ mod tests {
         Compared::Piece(Piece::Bytes { position, bytes })
     }
 
-    /// What comes out, with its moments.
+    /// What comes out, with its times.
     fn out(arrivals: &mut Arrivals, compared: Compared<'_>) -> Vec<(String, u64)> {
         let mut out = Vec::new();
         arrivals.emit(compared, 99, &mut |compared, time| {

@@ -7,8 +7,8 @@ use crate::model::BlindMechanism;
 /// Most processes remembered.
 const PROCESSES_MAX: usize = 4096;
 
-/// Processes that use a mechanism which does not tell the stream that it concerns, such as
-/// `io_uring`. At most [`PROCESSES_MAX`]: above that, all are forgotten, and those that go on show
+/// Processes that use a mechanism that does not tell which stream it concerns, such as
+/// `io_uring`. At most [`PROCESSES_MAX`]: above that, all are forgotten, and those still active show up
 /// again.
 #[derive(Debug, Default)]
 pub struct BlindProcesses {
@@ -35,12 +35,12 @@ impl BlindProcesses {
         self.covered += 1;
     }
 
-    /// How often that was counted.
+    /// How many times that was counted.
     pub fn covered(&self) -> u64 {
         self.covered
     }
 
-    /// Forgets a process: another program runs in it now.
+    /// Forgets a process: it now runs another program.
     pub fn forget(&mut self, pid: u32) {
         self.by_pid.remove(&pid);
     }

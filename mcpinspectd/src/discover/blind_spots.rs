@@ -9,7 +9,7 @@ use crate::model::{BlindMechanism, Input, Pid, SessionId};
 /// Reports that a process of a session moved bytes in a way that the probes cannot see, if the
 /// session has been announced.
 ///
-/// Where the other end of the stream has the same bytes, nothing is lost and there is nothing to
+/// If the other end of the stream has the same bytes, nothing is lost and there is nothing to
 /// report: that is only counted.
 pub fn report(
     step: &mut Step<'_>,
@@ -52,12 +52,12 @@ pub fn report_processes(step: &mut Step<'_>, time: u64) {
         }
     }
     for (index, mechanism, origin) in found {
-        // The stream is not known, so nothing says that its other end was seen.
+        // The stream is unknown, so nothing says that its other end was seen.
         report(step, index, mechanism, origin, false);
     }
 }
 
-/// Reports that a user has used up what there is for one, unless that was reported a short while ago.
+/// Reports that a user has exhausted their share, unless that was reported recently.
 pub fn report_user(step: &mut Step<'_>, budget: BlindMechanism, user: Uid, origin: Origin) {
     if !step.notices.is_due(user, budget, origin.time) {
         return;
@@ -78,8 +78,8 @@ pub fn report_user(step: &mut Step<'_>, budget: BlindMechanism, user: Uid, origi
     });
 }
 
-/// Reports that a process which is known to speak MCP does so in a way that cannot be followed, and what was
-/// found of it.
+/// Reports that a process known to speak MCP does so in a way that cannot be followed, and what was
+/// found out about it.
 pub fn report_party(
     step: &mut Step<'_>,
     mechanism: BlindMechanism,
@@ -96,7 +96,7 @@ pub fn report_party(
     });
 }
 
-/// Reports what was noted of a session's streams before it was announced.
+/// Reports what was noted about a session's streams before it was announced.
 pub fn report_suspicions(step: &mut Step<'_>, index: SessionIndex, time: u64) {
     let Some(session) = step.sessions.get_mut(index) else {
         return;

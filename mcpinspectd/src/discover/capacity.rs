@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Entries that a table may have room for at any time.
+/// Entries for which a table may always have room.
 const SMALL: usize = 64;
 
 /// Shrinks a table that was once much fuller, so that one busy minute does not cost memory for the

@@ -25,9 +25,9 @@ pub fn counted(streams: &StreamTable, machine: &dyn Environment, key: EndpointKe
     }
 }
 
-/// Corrects the writer's count if `excess` bytes too many have one explanation: a write was under
-/// way while the stream was registered. Its bytes lay in the stream already and were counted as
-/// unread, and were counted again when the call returned. Returns whether that was so.
+/// Corrects the writer's count if one thing explains `excess` bytes too many: a write was in
+/// progress while the stream was registered. Its bytes were already in the stream and were counted as
+/// unread, and were counted again when the call returned. Returns whether that was the case.
 pub fn correct_double_count(
     streams: &mut StreamTable,
     machine: &dyn Environment,

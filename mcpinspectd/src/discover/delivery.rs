@@ -1,4 +1,4 @@
-//! Passes a session's bytes on: in order, after the session was announced, with its parties.
+//! Passes a session's bytes on: in order, after announcing the session, with its parties.
 
 use mcpinspect_common::{End, EndpointKey};
 
@@ -49,7 +49,7 @@ pub fn bind(
     })
 }
 
-/// Passes on what was kept of streams of one session, in the order in which it came.
+/// Passes on what was kept of the streams of one session, in the order of arrival.
 pub fn catch_up(step: &mut Step<'_>, index: SessionIndex, bound: &[Bound], now: u64) {
     blind_spots::report_suspicions(step, index, now);
     for Bound { key, kept, .. } in bound {
@@ -88,7 +88,7 @@ fn compare_ends(step: &mut Step<'_>, key: EndpointKey, joined: bool) {
     let unread = counters.map_or(0, |counters| counters.unread);
     let is_exact = counters.is_none_or(|counters| counters.is_exact());
     let start = if joined || !is_exact {
-        // A call that was under way when the stream became known may have been counted at one end and
+        // A call in progress when the stream became known may have been counted at one end but
         // not at the other.
         Start::Midstream(unread)
     } else if unread > 0 {
@@ -101,7 +101,7 @@ fn compare_ends(step: &mut Step<'_>, key: EndpointKey, joined: bool) {
     }
 }
 
-/// Takes in bytes that crossed an end of a stream in a session.
+/// Takes in bytes that crossed an end of a session's stream.
 pub fn data(
     step: &mut Step<'_>,
     key: EndpointKey,
@@ -120,7 +120,7 @@ pub fn data(
         let is_server = |session: &TrackedSession| session.server == Some(origin.tgid);
         if direction == Direction::ClientToServer && step.sessions.get(index).is_some_and(is_server)
         {
-            // What it reads there is not its client's word.
+            // What it reads there does not come from its client.
             blind_spots::report(step, index, BlindMechanism::WrittenByReader, origin, false);
         }
         pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
@@ -129,7 +129,7 @@ pub fn data(
     }
 }
 
-/// Takes in that bytes which crossed an end of a stream could not be copied.
+/// Notes that bytes that crossed an end of a stream could not be copied.
 pub fn missing(
     step: &mut Step<'_>,
     key: EndpointKey,
@@ -156,7 +156,7 @@ pub fn missing(
     }
 }
 
-/// Takes in that a reader has seen the end of a stream.
+/// Notes that a reader has seen the end of a stream.
 pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
     pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
         flow.finish_comparison(origin.time, emit);
@@ -166,7 +166,7 @@ pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
     };
     let flow = match &mut stream.state {
         StreamState::InSession(flow) => flow,
-        // A client may have said all that it had to say before its server was recognised.
+        // A client may have said everything before its server was recognised.
         StreamState::Undecided(_) => {
             stream.ended = Some(origin);
             return;
@@ -220,7 +220,7 @@ pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: u64) -> bool {
     true
 }
 
-/// Counts what went by before a stream was followed, up to a position, as lost.
+/// Counts what passed before a stream was followed, up to a position, as lost.
 fn skip(step: &mut Step<'_>, key: EndpointKey, length: u64, reason: GapReason, origin: Origin) {
     let Some(index) = step.streams.flow(key).map(Flow::session) else {
         return;
@@ -242,7 +242,7 @@ fn skip(step: &mut Step<'_>, key: EndpointKey, length: u64, reason: GapReason, o
     }
 }
 
-/// Puts a piece of a stream's source in order, and passes on what is in order now.
+/// Puts a piece of a stream's source in order, and passes on what is now in order.
 fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], origin: Origin) {
     let Some(flow) = step.streams.flow(key) else {
         return;
@@ -271,13 +271,13 @@ fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], o
         && let Some(flow) = step.streams.flow_mut(key)
         && flow.has_started()
     {
-        // The source is seen: the other end is shipped no more, except for comparison.
+        // The source is seen: the other end is no longer shipped, except for comparison.
         flow.drop_fallback();
         step.ship(key);
     }
 }
 
-/// Lets a flow act, and passes on what comes out of it, and what has its turn after that.
+/// Lets a flow act, and passes on what comes out of it, and then whatever is due.
 pub fn pass_on(
     step: &mut Step<'_>,
     key: EndpointKey,
@@ -291,7 +291,7 @@ pub fn pass_on(
 }
 
 /// Lets a flow act. What comes out of it is passed on if its session was announced, and waits for its
-/// turn while the other direction holds back what came earlier. Returns the session if something
+/// turn while the other direction holds back something earlier. Returns the session if something
 /// waits there.
 fn act_on(
     step: &mut Step<'_>,
@@ -325,7 +325,7 @@ fn act_on(
     waits.then_some(index)
 }
 
-/// Since when the streams of a session hold something back.
+/// Since when the streams of a session have held something back.
 fn held(step: &Step<'_>, index: SessionIndex) -> Held {
     let Some(session) = step.sessions.get(index) else {
         return Held::default();
@@ -337,7 +337,7 @@ fn held(step: &Step<'_>, index: SessionIndex) -> Held {
     }
 }
 
-/// Passes on what has its turn.
+/// Passes on whatever is due.
 fn take_turns(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     let held = held(step, index);
     let Some(session) = step.sessions.get_mut(index) else {
@@ -349,14 +349,14 @@ fn take_turns(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     }
 }
 
-/// Passes on what has waited for its turn for too long. Call this regularly.
+/// Passes on what has waited for its turn too long. Call this regularly.
 pub fn settle_turns(step: &mut Step<'_>, now: u64) {
     for index in step.sessions.indices(|session| !session.turns.is_empty()) {
         take_turns(step, index, now);
     }
 }
 
-/// Passes on everything that waits for its turn: nothing more comes.
+/// Passes on everything that waits for its turn: nothing more will arrive.
 pub fn finish_turns(step: &mut Step<'_>, index: SessionIndex) {
     let Some(session) = step.sessions.get_mut(index) else {
         return;
@@ -367,19 +367,19 @@ pub fn finish_turns(step: &mut Step<'_>, index: SessionIndex) {
     }
 }
 
-/// Learns from a piece who is at an end of a stream, and reports that if it is news.
+/// Learns from a piece who is at an end of a stream, and reports that if it is new.
 fn note_party(step: &mut Step<'_>, index: SessionIndex, direction: Direction, end: End, pid: u32) {
     let Some(session) = step.sessions.get_mut(index) else {
         return;
     };
     if session.note_party(direction, end, pid) && session.announced {
-        // A process that takes over keeps the session from ending with the one before.
+        // A process that takes over keeps the session from ending with the previous one.
         session.keep_open();
         announcing::report_parties(step, index);
     }
 }
 
-/// Whether a session is announced, after announcing it if that is due.
+/// Whether a session is announced. Announces it first if that is due.
 fn is_announced(step: &mut Step<'_>, index: SessionIndex, now: u64) -> bool {
     let Some(session) = step.sessions.get(index) else {
         return false;
@@ -394,14 +394,14 @@ fn is_announced(step: &mut Step<'_>, index: SessionIndex, now: u64) -> bool {
     true
 }
 
-/// Announces the sessions that have waited for their clients for long enough.
+/// Announces the sessions that have waited long enough for their clients.
 pub fn announce_waiting(step: &mut Step<'_>, now: u64) {
     for index in step.sessions.indices(|session| !session.pending.is_empty()) {
         is_announced(step, index, now);
     }
 }
 
-/// Announces a session without its client, if anything of it waits for that.
+/// Announces a session without its client, if anything waits for that.
 pub fn announce_pending(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     let is_pending = step
         .sessions

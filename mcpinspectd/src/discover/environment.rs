@@ -1,4 +1,4 @@
-//! What discovery asks of the machine, as a trait, so that tests can run without one.
+//! What discovery asks the machine, as a trait, so that tests can run without one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,25 +27,25 @@ pub enum WatchPolicy {
 pub struct Readers {
     /// The processes.
     pub pids: Vec<u32>,
-    /// Bytes that wait to be read; `None` where the kernel does not tell.
+    /// Unread bytes; `None` if the kernel does not tell.
     pub unread: Option<u64>,
 }
 
-/// A process that speaks TLS by a library that is not looked into.
+/// A process that uses an unsupported TLS library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnseenLibrary {
     /// The process.
     pub pid: u32,
     /// When it started, in clock ticks since boot.
     pub started: u64,
-    /// What was found of the library: where none is known, or which one it is.
+    /// What was found out: that no library is known, or which one it is.
     pub found: String,
 }
 
-/// A TCP socket of this machine whose process is sought.
+/// A TCP socket of this machine whose process is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoughtSocket {
-    /// What the answer is told by.
+    /// Identifies the answer.
     pub number: u64,
     /// A process in the same network namespace.
     pub near: u32,
@@ -57,9 +57,9 @@ pub struct SoughtSocket {
 
 /// The kernel and the process table.
 ///
-/// Who holds what is found out by surveys, which may take a while and do not hold up the caller.
+/// Surveys find out who holds what; they may take a while and do not hold up the caller.
 pub trait Environment {
-    /// Sets how far an endpoint's bytes are shipped.
+    /// Sets how much of an endpoint's bytes to ship.
     fn watch(&mut self, key: EndpointKey, watch: EndpointWatch);
     /// Returns what was counted at an endpoint.
     fn counters(&self, key: EndpointKey) -> Option<EndpointCounters>;
@@ -69,35 +69,35 @@ pub trait Environment {
     fn forget_connection(&mut self, key: EndpointKey, user: Uid);
     /// Leaves the socket of a connection alone until further notice, and forgets it.
     fn leave_connection(&mut self, key: EndpointKey, left: LeftAlone, user: Uid);
-    /// Begins a survey, unless one is under way or the last has only just ended. It also finds out
+    /// Begins a survey, unless one is in progress or has only just ended. It also finds out
     /// who can read `sought`, and removes the marks of processes that held no stream of interest twice
     /// in a row.
     fn survey(&mut self, now: u64, sought: &[EndpointKey]);
-    /// Returns when the last survey that has ended began, in nanoseconds since boot; 0 before the
+    /// Returns when the last finished survey began, in nanoseconds since boot; 0 before the
     /// first.
     fn surveyed(&mut self) -> u64;
-    /// Whether an end of an endpoint was held open, by anything, when that survey looked. One that has
+    /// Whether anything held an end of an endpoint open when that survey looked. One that has
     /// become known since counts as held.
     fn is_held(&self, endpoint: EndpointKey, end: End) -> bool;
-    /// Returns who could read an endpoint then, if the survey was asked for that.
+    /// Returns who could read an endpoint then, if the survey was asked to find out.
     fn readers(&self, endpoint: EndpointKey) -> Option<Readers>;
     /// Whether a process holds an end of an endpoint now.
     fn holds(&self, pid: u32, endpoint: EndpointKey, end: End) -> bool;
     /// Marks a process, so that its calls are captured.
     fn mark(&mut self, pid: u32);
-    /// A process may have a TLS library that is not known yet. `greets`: it has begun a TLS connection.
+    /// Reports that a process may have an unknown TLS library. `greets`: it has begun a TLS connection.
     fn library(&mut self, pid: u32, greets: bool);
-    /// The probes in a process's TLS library cost it too much: it is left alone for a while.
+    /// Leaves a process alone for a while: the probes in its TLS library cost it too much.
     fn leave_library(&mut self, pid: u32);
-    /// It is not left alone any more, because it speaks MCP.
+    /// No longer leaves it alone, because it speaks MCP.
     fn want_library(&mut self, pid: u32);
-    /// Returns processes that have, and whose library is none that can be looked into.
+    /// Returns processes that greeted and whose library is not supported.
     fn unseen_tls(&mut self) -> Vec<UnseenLibrary>;
-    /// Returns the process that a TLS connection's greeting was first seen to cross at an end.
+    /// Returns the process whose end a TLS connection's greeting first crossed.
     fn greeted(&self, greeting: u64, end: End) -> Option<u32>;
-    /// Has the process sought that holds a socket. Where too many are sought, the answer may never come.
+    /// Requests the process that holds a socket. If too many are wanted, the answer may never come.
     fn seek_owner(&mut self, socket: SoughtSocket);
-    /// Returns what was found since the last call: the number of a search, and the process.
+    /// Returns what was found since the last call: the number of a request, and the process.
     fn owners(&mut self) -> Vec<(u64, Option<u32>)>;
     /// When the process that has this number now was started, in clock ticks since boot.
     fn start_time(&self, pid: u32) -> Option<u64>;
@@ -112,7 +112,7 @@ pub trait Environment {
     fn policy(&mut self, process: &ProcessInfo) -> WatchPolicy;
     /// Returns a server's stable name.
     fn identify(&mut self, server: Launched<'_>) -> ServerIdentity;
-    /// Returns the stable name of a server that is known by its URL alone; `client` is the process on this
+    /// Returns the stable name of a server known only by its URL; `client` is the process on this
     /// machine that talks to it.
     fn identify_url(&mut self, url: &str, client: Option<&ProcessInfo>) -> ServerIdentity;
 }

@@ -1,7 +1,7 @@
 //! Gives up streams of users who hold too many, so that there is room for everyone's.
 //!
 //! The kernel's tables hold the standard input and output of every program that was started on a pipe
-//! or socket, for as long as anyone holds it. A user can hold many thousands. What is given up is
+//! or socket, for as long as any process holds it. A user can hold many thousands. A stream that is given up is
 //! forgotten here and in the kernel: a program that is started on it later makes it known again.
 
 use mcpinspect_common::EndpointKey;

@@ -1,8 +1,8 @@
 //! Programs that the configuration excludes.
 //!
-//! An exclusion is about the program that a session starts with. It must not be a way for a server to
-//! go deaf: once something was read or said, a program that is executed in its place is watched
-//! whatever it is called, and a program that takes an excluded one's place ends the exclusion.
+//! An exclusion is about the program that a session starts with. It must not let a server escape
+//! monitoring: once something was read or said, a program executed in its place is watched
+//! whatever its name, and a program that takes an excluded one's place ends the exclusion.
 
 use mcpinspect_common::EndpointKey;
 
@@ -11,7 +11,7 @@ use super::step::Step;
 use super::stream::{Reason, StreamState};
 use crate::model::{BlindMechanism, GapReason};
 
-/// Leaves the streams of an excluded program alone, if they have carried nothing yet.
+/// Leaves an excluded program's streams alone, if they have carried nothing yet.
 pub fn apply(step: &mut Step<'_>, input: Option<EndpointKey>, output: Option<EndpointKey>) {
     let was_read = input.is_some_and(|key| following::positions(step, key)[0] > 0);
     let was_written = output.is_some_and(|key| following::positions(step, key)[1] > 0);
@@ -26,7 +26,7 @@ pub fn apply(step: &mut Step<'_>, input: Option<EndpointKey>, output: Option<End
     }
 }
 
-/// Ends the exclusion of two streams because another program, in process `pid`, has both of them now.
+/// Ends the exclusion of two streams because another program, in process `pid`, now has both.
 /// A program that an excluded one starts for itself has at most one.
 pub fn end(step: &mut Step<'_>, input: Option<EndpointKey>, output: Option<EndpointKey>, pid: u32) {
     let (Some(input), Some(output)) = (input, output) else {

@@ -8,7 +8,7 @@ use crate::model::Direction;
 use crate::wire::comparison::{Compared, EndComparison, Start};
 use crate::wire::reassembly::{Piece, Reassembly};
 
-/// Names a session in the tracker.
+/// Identifies a session in the tracker.
 pub type SessionIndex = u64;
 
 /// One direction of a session.
@@ -18,20 +18,20 @@ pub struct Flow {
     direction: Direction,
     reassembly: Reassembly,
     /// The end whose bytes are passed on: the reader's, unless the reader cannot be seen. What
-    /// arrived is in the order in which it arrived, and the reader of what a server says is the
+    /// it sees is in the order of arrival, and the reader of what a server says is the
     /// client, which the server cannot touch.
     source: End,
-    /// What the writer's end saw before the first byte was read, in case the reader never shows.
+    /// What the writer's end saw before the first byte was read, in case the reader never shows up.
     fallback: Prefix,
-    /// When what has not come out yet arrived.
+    /// When the bytes that have not come out yet arrived.
     arrivals: Arrivals,
     /// Compares both ends while the reader's is the source.
     comparison: Option<Box<EndComparison>>,
     /// Whether the reader has seen the end of the stream.
     ended: bool,
-    /// What was counted at the last look.
+    /// The counts when last checked.
     last_count: Counted,
-    /// Since when the counts have not changed.
+    /// Since when the counts are unchanged.
     still_since: u64,
 }
 
@@ -118,8 +118,8 @@ impl Flow {
             .is_some_and(|ends| ends.is_waiting())
     }
 
-    /// Since when something that arrived has not come out, if that is so. A request that was written and
-    /// is not seen being read is such a thing: its server's answer shows that it was read.
+    /// Since when something that arrived has not come out, if so. For example, a request that was written but
+    /// not seen being read: its server's answer shows that it was read.
     pub fn held_since(&self) -> Option<u64> {
         let unread = self.direction == Direction::ClientToServer
             && self.source == End::Reader
@@ -129,7 +129,7 @@ impl Flow {
         arrived.into_iter().chain(written).min()
     }
 
-    /// Bytes that the writer's count has too many, as the comparison found.
+    /// How many bytes too many the writer's count has, according to the comparison.
     pub fn counted_twice(&self) -> u64 {
         self.comparison
             .as_ref()
@@ -151,7 +151,7 @@ impl Flow {
         !std::mem::replace(&mut self.ended, true)
     }
 
-    /// Starts to compare both ends, which count from `start`.
+    /// Starts comparing both ends, which count from `start`.
     pub fn compare(&mut self, start: Start) {
         let authority = match self.direction {
             Direction::ClientToServer => End::Writer,
@@ -180,7 +180,7 @@ impl Flow {
         });
     }
 
-    /// Gives up bytes that have been awaited for too long.
+    /// Gives up bytes that are overdue.
     pub fn settle(&mut self, now: u64, emit: &mut Emit<'_>) {
         self.reassemble(now, emit, |reassembly, emit| {
             reassembly.settle(now, &mut |piece| emit(piece));
@@ -194,7 +194,7 @@ impl Flow {
         });
     }
 
-    /// Puts pieces of the source in order, and compares them with the writer's end where that is done.
+    /// Puts pieces of the source in order, and compares them with the writer's end if that is enabled.
     fn reassemble(
         &mut self,
         now: u64,
@@ -220,12 +220,12 @@ impl Flow {
         });
     }
 
-    /// Goes on where one end has waited for the other for too long.
+    /// Continues where one end has waited too long for the other.
     pub fn settle_comparison(&mut self, now: u64, emit: &mut Emit<'_>) {
         self.compare_ends(now, emit, |ends, emit| ends.settle(now, emit));
     }
 
-    /// Goes on without what one end still waits for.
+    /// Continues without what one end still waits for.
     pub fn finish_comparison(&mut self, now: u64, emit: &mut Emit<'_>) {
         self.compare_ends(now, emit, EndComparison::finish);
     }
@@ -242,7 +242,7 @@ impl Flow {
         }
     }
 
-    /// Frees what was kept in case the reader never shows: it has shown.
+    /// Frees what was kept in case the reader never shows up, now that it has.
     pub fn drop_fallback(&mut self) {
         self.fallback = Prefix::default();
     }
@@ -254,13 +254,13 @@ impl Flow {
             return None;
         }
         self.source = End::Writer;
-        // Nothing more of what was read can be compared.
+        // No more of what was read can be compared.
         self.finish_comparison(now, emit);
         self.comparison = None;
         Some(std::mem::take(&mut self.fallback))
     }
 
-    /// Notes what is counted now. Returns since when that has not changed.
+    /// Notes the current counts. Returns since when they are unchanged.
     pub fn still_since(&mut self, counted: Counted, now: u64) -> u64 {
         if self.last_count != counted {
             self.last_count = counted;

@@ -13,7 +13,7 @@ use crate::mcp::sniff::Evidence;
 use crate::model::{BlindMechanism, Direction, GapReason};
 
 /// Makes a stream one direction of a session, and looks for the other one. `role` is the direction,
-/// where the stream's messages tell. Where there is no room for a session, the stream waits for the
+/// if the stream's messages tell. If there is no room for a session, the stream waits for the
 /// next tick to find some.
 pub fn promote(step: &mut Step<'_>, key: EndpointKey, role: Option<Direction>, now: u64) {
     let pairing = pairing(step);
@@ -26,7 +26,7 @@ pub fn promote(step: &mut Step<'_>, key: EndpointKey, role: Option<Direction>, n
             None => return step.waiting.arrive(key, role),
         },
     };
-    // What was kept of both comes in the order in which it was seen, whichever shows first what it is.
+    // What was kept of both is passed on in the order of arrival, whichever shows first what it is.
     let mut bound: Vec<Bound> = Vec::new();
     bound.extend(delivery::bind(step, index, key, direction));
     bound.extend(bind_missing_half(step, index));
@@ -60,8 +60,8 @@ fn resume_whatever_it_was(step: &mut Step<'_>, key: EndpointKey) {
     }
 }
 
-/// Follows a stream again that was ignored, from the next byte on. `reason` tells in events why what
-/// went by is missing.
+/// Follows an ignored stream again, from the next byte on. `reason` says in events why what
+/// passed is missing.
 pub fn resume(step: &mut Step<'_>, key: EndpointKey, reason: GapReason) {
     let to = step
         .machine
@@ -70,7 +70,7 @@ pub fn resume(step: &mut Step<'_>, key: EndpointKey, reason: GapReason) {
     step.streams.resume(key, Skipped { to, reason });
 }
 
-/// Follows neither a stream nor the other direction of its programs, until there is room.
+/// Follows neither a stream nor the other direction of its programs until there is room.
 pub fn leave_alone(step: &mut Step<'_>, key: EndpointKey) {
     let others = pairing(step).others(key);
     ignore(step, key, Reason::NoRoom);
@@ -104,19 +104,19 @@ pub fn ignore(step: &mut Step<'_>, key: EndpointKey, reason: Reason) {
     }
 }
 
-/// Whether a program that has an input too writes `key`.
+/// Whether a program that also has an input writes `key`.
 fn may_be_written_by_a_server(step: &Step<'_>, key: EndpointKey) -> bool {
     let mut writers = step.programs.writers(key);
     writers.any(|program| program.input.is_some())
 }
 
-/// Whether a program that has an output too reads `key`.
+/// Whether a program that also has an output reads `key`.
 pub fn may_be_read_by_a_server(step: &Step<'_>, key: EndpointKey) -> bool {
     let mut readers = step.programs.readers(key);
     readers.any(|program| program.output.is_some())
 }
 
-/// How far the two ends of a stream are, by [`End`].
+/// The positions of a stream's two ends, by [`End`].
 pub fn positions(step: &Step<'_>, key: EndpointKey) -> [u64; 2] {
     let Counted { written, read } = counted(step.streams, &*step.machine, key);
     [read, written]

@@ -2,15 +2,15 @@
 //!
 //! What a stream carries at first proves nothing about what it carries later, and a server may write
 //! to its own standard input to make it look like something else. So the probes ship a little more of
-//! such a stream: at once, and again after pauses that grow, whenever that little was used up.
+//! such a stream: at once, and again after growing pauses, whenever that little is used up.
 
-/// Bytes of each end that are shipped at a time: the first kilobytes of a message name its method.
+/// Bytes of each end to ship at a time: the first kilobytes of a message name its method.
 const BYTES: u64 = 4096;
 /// Nanoseconds until the next look, at first and at most.
 const PAUSE: u64 = 1_000_000_000;
 const PAUSE_MAX: u64 = 16_000_000_000;
 
-/// How far a stream that is not MCP is shipped. Times are nanoseconds since boot.
+/// How much of a stream that is not MCP is shipped. Times are nanoseconds since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// By [`mcpinspect_common::End`]: payload is shipped for positions below this.
@@ -34,12 +34,12 @@ impl Glance {
         self.limit[end as usize]
     }
 
-    /// Whether it is time to see whether another look is due.
+    /// Whether it is time to check if another look is due.
     pub fn is_due(&self, now: u64) -> bool {
         now >= self.next
     }
 
-    /// Looks again if an end has used up what there was for it. Returns whether that was so.
+    /// Looks again if an end has used up its bytes. Returns whether one had.
     pub fn renew(&mut self, positions: [u64; 2], now: u64) -> bool {
         let spent = positions
             .iter()

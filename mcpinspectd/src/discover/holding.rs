@@ -1,4 +1,4 @@
-//! Whether the ends of a stream are held, by the last survey.
+//! Whether the ends of a stream are held, according to the last survey.
 
 use mcpinspect_common::{End, EndpointKey};
 

@@ -1,7 +1,7 @@
-//! What is over, and what is forgotten.
+//! What has ended, and what is forgotten.
 //!
 //! Nothing reports that a pipe is gone. A session looks over when a reader saw the end of its stream
-//! or when one of its parties exited. It is over when no process holds the server's side any more
+//! or one of its parties exited. It is over when no process holds the server's side any more
 //! and everything that was sent has been read or can no longer be. Finding out takes a survey of the
 //! machine, so that is done only when a session looks over, and at intervals for what went unnoticed.
 
@@ -20,14 +20,14 @@ use crate::model::{
     BlindMechanism, Direction, EndReason, GapReason, Input, SessionId, StreamLedger,
 };
 
-/// Nanoseconds that a session looks over before it is checked, so that a launcher can hand over.
+/// Nanoseconds for which a session looks over before it is checked, so that a launcher can hand over.
 pub const CLOSING_PATIENCE: u64 = 50_000_000;
-/// Nanoseconds that bytes which were counted may take to arrive before they are given up.
+/// Nanoseconds that counted bytes may take to arrive before they are given up.
 const ARRIVAL_PATIENCE: u64 = 2_000_000_000;
 /// Nanoseconds that the reader's record of the end may take to arrive after the reader is gone.
 const LAST_RECORD_PATIENCE: u64 = 300_000_000;
 
-/// Whether the streams of a session that ends for this reason go on: what is unread may still be read.
+/// Whether a session's streams continue after this end reason: what is unread may still be read.
 fn streams_go_on(reason: EndReason) -> bool {
     matches!(
         reason,
@@ -35,7 +35,7 @@ fn streams_go_on(reason: EndReason) -> bool {
     )
 }
 
-/// Ends a session if it is over by the last survey.
+/// Ends a session if it is over according to the last survey.
 pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     let Some(session) = step.sessions.get(index) else {
         return;
@@ -55,7 +55,7 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     };
     let client_gone = !held(to_client, End::Reader) && !held(to_server, End::Writer);
     if !server_gone && !client_gone {
-        // The descriptors went to another process: the session goes on until that one leaves.
+        // The descriptors went to another process: the session continues until that one leaves.
         if now.saturating_sub(since) > ARRIVAL_PATIENCE
             && let Some(session) = step.sessions.get_mut(index)
         {
@@ -63,7 +63,7 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
         }
         return;
     }
-    // What is unread can still be read by a process that holds the other end.
+    // A process that holds the other end can still read what is unread.
     let waited = now.saturating_sub(since);
     let pending = [to_server, to_client].into_iter().flatten().any(|key| {
         let counted = counted(step.streams, step.machine, key);
@@ -79,14 +79,14 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     }
 }
 
-/// Ends all sessions, because the daemon stops. All records must have been taken in.
+/// Ends all sessions because the daemon stops. All records must have been taken in.
 pub fn end_all(step: &mut Step<'_>, now: u64) {
     for index in step.sessions.indices(|_| true) {
         end(step, index, EndReason::MonitoringStopped, now);
     }
 }
 
-/// Leaves a session to make room for another user's: what it carries from now on is not seen until
+/// Drops a session to make room for another user's: what it carries from now on is not seen until
 /// there is room again.
 pub fn make_way(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     let Some(session) = step.sessions.get(index) else {
@@ -180,7 +180,7 @@ fn finish_stream(step: &mut Step<'_>, key: EndpointKey, reason: EndReason, now: 
     counts
 }
 
-/// Closes the account of a stream, and reports its end where its reader did not see it.
+/// Closes a stream's account, and reports its end if its reader did not see it.
 fn close_account(
     step: &mut Step<'_>,
     id: &SessionId,

@@ -3,29 +3,29 @@
 //! Nothing announces an MCP session. A server starts with pipes on its standard input and output,
 //! and so do compilers, pagers and language servers. The probes ship the first bytes of every such
 //! stream within a budget, and discovery examines them until it is clear what they are. A stream
-//! that is not MCP is no longer shipped. A stream that is becomes one direction of a session, and
+//! that is not MCP is no longer shipped. One that is becomes one direction of a session, and
 //! what was kept of its beginning is passed on first, so that no message is missing.
 //!
 //! [`Tracker`] routes each record to the tables that it concerns:
 //!
-//! - `streams`, with `peers`: every stream that is known, from its first byte (`sniff_buffer`) to its
+//! - `streams`, with `peers`: every known stream, from its first byte (`sniff_buffer`) to its
 //!   place in a session (`flow`);
 //! - `programs`: which programs were started between which streams;
-//! - `sessions`: pairs of streams, the parties at their ends, and the order in which both are told
+//! - `sessions`: pairs of streams, the parties at their ends, and the order in which both are passed on
 //!   (`turns`);
 //! - `unrouted`: bytes that came before it was known which stream they belong to;
 //! - `blind_processes`: processes that move bytes past the probes;
 //! - `accounts`: the ledgers of ended streams;
-//! - `remembered`: what a daemon that starts anew must know;
+//! - `remembered`: what a restarted daemon must know;
 //! - `connections`: TCP connections that speak HTTP, and the sessions in them;
 //! - `shares`, `waiting` and `notices`: how much of this each user has, what waits for room, and who was
 //!   reported for taking too much.
 //!
-//! What concerns several tables is one step, each in a file that only calls those before it:
-//! `announcing` and `delivery` tell the engine, `pairing` finds the other half of a session,
+//! Whatever concerns several tables is one step, each in a file that only calls those before it:
+//! `announcing` and `delivery` feed the engine, `pairing` finds the other half of a session,
 //! `following` makes streams parts of sessions, `roles` decides which party is the server, `sniffing`
-//! what a stream is, `reconsidering` does not leave it at that, `exclusion` leaves
-//! alone what the configuration says, `unseen` and `arrival` look after bytes that do not come, and
+//! what a stream is, `reconsidering` revises that, `exclusion` leaves alone what the configuration
+//! excludes, `unseen` and `arrival` deal with bytes that do not arrive, and
 //! `lifecycle` ends what is over.
 
 mod accounts;

@@ -1,7 +1,7 @@
 //! Limits how often a user who exhausts a share is reported.
 //!
-//! Whoever has too much has it for a while, and every further stream would be one more reason to say
-//! so. Once a minute is enough.
+//! A user who has too much has it for a while, and every further stream would be one more reason to
+//! report it. Once a minute is enough.
 
 use std::collections::HashMap;
 
@@ -10,17 +10,17 @@ use crate::model::BlindMechanism;
 
 /// Nanoseconds between two notices about one user and one budget.
 const INTERVAL: u64 = 60_000_000_000;
-/// Most users and budgets that are remembered.
+/// Most users and budgets to remember.
 const NOTICES_MAX: usize = 4096;
 
-/// When which user was last told of, for which budget.
+/// When which user was last reported, for which budget.
 #[derive(Debug, Default)]
 pub struct Notices {
     told: HashMap<(Uid, BlindMechanism), u64>,
 }
 
 impl Notices {
-    /// Whether it is time to tell that `user` has used up `budget`. Counts as told then.
+    /// Whether to report now that `user` has exhausted `budget`. If so, counts it as reported.
     pub fn is_due(&mut self, user: Uid, budget: BlindMechanism, now: u64) -> bool {
         if self.told.len() >= NOTICES_MAX {
             self.told

@@ -1,7 +1,7 @@
 //! Which two streams make a session.
 //!
-//! A stream that shows MCP is one half of a session. The other half is found by the programs that
-//! were started between streams, or by the processes that were seen at both.
+//! A stream that shows MCP is one half of a session. The other half is found through the programs that
+//! were started between streams, or the processes that were seen at both.
 
 use mcpinspect_common::{End, EndpointKey};
 
@@ -21,7 +21,7 @@ pub enum Placement {
     In(SessionIndex),
     /// To a session that is not known yet.
     New,
-    /// Nowhere: it repeats a session's other stream, as a program in a pipeline passes it on.
+    /// Nowhere: it repeats a session's other stream, as when a program in a pipeline passes it on.
     Copy,
 }
 
@@ -49,8 +49,8 @@ impl Pairing<'_> {
         }
     }
 
-    /// The direction of a stream as far as it follows from how programs were started: a server has an
-    /// input and an output. `None` where programs were started at neither end, or at both, as in a shell's
+    /// The direction of a stream as implied by how programs were started: a server has an
+    /// input and an output. `None` if programs were started at neither end, or at both, as in a shell's
     /// pipeline.
     pub fn direction_by_programs(self, key: EndpointKey) -> Option<Direction> {
         let is_input = self
@@ -164,7 +164,7 @@ impl Pairing<'_> {
             .find(|output| self.streams.last_at(*output, End::Reader) == Some(client))
     }
 
-    /// The undecided streams that the programs at `key` read or write as well.
+    /// The undecided streams that the programs at `key` also read or write.
     pub fn others(self, key: EndpointKey) -> Vec<EndpointKey> {
         let mut others = self.beside(key);
         others.retain(|other| self.streams.is_undecided(*other));

@@ -41,7 +41,7 @@ impl Peers {
     pub fn stream_at(&self, endpoint: EndpointKey, end: End) -> Option<EndpointKey> {
         match (end, EndpointKind::from_u32(endpoint.kind)?) {
             (End::Reader, _) | (End::Writer, EndpointKind::Pipe) => Some(endpoint),
-            // One socket sees both directions: these are no streams.
+            // One socket sees both directions: these are not streams.
             (_, EndpointKind::TcpSocket | EndpointKind::TlsSocket) => None,
             (End::Writer, EndpointKind::UnixSocket) => self.of(endpoint),
         }
@@ -55,8 +55,8 @@ impl Peers {
         }
     }
 
-    /// Forgets a socket. Its peer still knows it until it is forgotten itself: its last records may
-    /// be on their way.
+    /// Forgets a socket. Its peer still knows it until it is forgotten itself: the socket's last records may
+    /// still be on their way.
     pub fn forget(&mut self, endpoint: EndpointKey) {
         self.by_socket.remove(&endpoint);
     }

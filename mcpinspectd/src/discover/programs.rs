@@ -5,9 +5,9 @@
 //! outputs. All of them are kept, in the order in which they started.
 //!
 //! What a server runs is decided by what it was launched as, not by what it executes later: it may
-//! execute itself anew with an argument made up on the spot, in its own process or in a child. So each
-//! program has an *origin*: the first program on the stream in its own process or in those that it
-//! descends from, launchers left out.
+//! re-execute itself with an argument made up on the spot, in its own process or in a child. So each
+//! program has an *origin*: the first program on the stream in its own process or its ancestors,
+//! not counting launchers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct StartedProgram {
     pub input: Option<EndpointKey>,
     /// The stream that it writes as standard output.
     pub output: Option<EndpointKey>,
-    /// What it was when it started: it may be gone by the time that this is needed.
+    /// What it was when it started: it may be gone by the time this is needed.
     pub info: Option<Arc<ProcessInfo>>,
 }
 
@@ -61,7 +61,7 @@ impl Listed {
         })
     }
 
-    /// Whether its origin is another process: the other's entry says as much.
+    /// Whether its origin is another process, whose entry already says as much.
     fn is_derived(&self) -> bool {
         let origin = self.origin.as_ref();
         origin.is_some_and(|origin| !self.is(origin.process()))
@@ -71,8 +71,8 @@ impl Listed {
 /// The programs of all known streams.
 ///
 /// A program is listed at both of its streams, once at each, in the order in which the programs
-/// started. At most [`PER_STREAM`] are listed at a stream. The first one always is, and programs that
-/// others descend from give way last.
+/// started. At most [`PER_STREAM`] are listed per stream. The first one always is, and programs that
+/// others descend from are dropped last.
 #[derive(Debug, Default)]
 pub struct Programs {
     by_stream: HashMap<EndpointKey, Vec<Listed>>,
@@ -135,8 +135,8 @@ impl Programs {
             .clone()
     }
 
-    /// What the server that reads or writes `stream` was launched as: the first program there, launchers
-    /// left out, in its own process or in those that it descends from. If none of them is known, the
+    /// What the server that reads or writes `stream` was launched as: the first program there, not counting
+    /// launchers, in its own process or its ancestors. If none of them is known, the
     /// program that started last counts.
     pub fn origin(
         &self,
@@ -154,7 +154,7 @@ impl Programs {
         related.or(beside.last().copied())?.origin.clone()
     }
 
-    /// The process that had the first program on `stream` started.
+    /// The process that started the first program on `stream`.
     pub fn launched_by(&self, stream: EndpointKey) -> Option<u32> {
         let first = self.of(stream).next()?;
         let parent = first.info.as_ref()?.ancestors().first()?;
@@ -162,7 +162,7 @@ impl Programs {
     }
 
     /// The processes of the programs that were started between both streams of a session, in the order in
-    /// which they started. While one of the streams is not known, the other counts.
+    /// which they started. While one of the streams is unknown, the other decides.
     pub fn between(
         &self,
         to_server: Option<EndpointKey>,
@@ -186,7 +186,7 @@ impl Programs {
         between
     }
 
-    /// What is to be remembered of a stream.
+    /// What to remember about a stream.
     pub fn remember(&self, stream: EndpointKey) -> Option<RememberedStream> {
         let remembered = |listed: &Listed| RememberedProgram {
             pid: listed.program.pid,
@@ -202,7 +202,7 @@ impl Programs {
         })
     }
 
-    /// Lists the programs of a stream that was remembered, unless programs are known there already.
+    /// Lists the programs of a remembered stream, unless programs are already known there.
     pub fn restore(&mut self, stream: &RememberedStream) {
         let listed = |program: &RememberedProgram| Listed {
             program: StartedProgram {
@@ -264,7 +264,7 @@ fn related<'a>(known: &[&'a Listed], info: &ProcessInfo) -> Option<&'a Listed> {
 }
 
 /// The origin of a process that descends from none on its stream. What started the first of them may
-/// start another. A process with another parent has lost its own, which exited on purpose.
+/// start another. A process with a different parent has lost its own, which exited on purpose.
 fn left_behind(known: &[&Listed], info: &ProcessInfo) -> Option<Arc<ProcessInfo>> {
     let parent = |info: &ProcessInfo| {
         let parent = info.ancestors().first();
@@ -421,12 +421,12 @@ mod tests {
                 vec![server(), runs("node x.js 4711", 12, &[11, 10, 9, 1])],
                 Some("node x.js"),
             ),
-            // In a child, under the name of a launcher.
+            // In a child, under a launcher's name.
             (
                 vec![server(), runs("npx @b/y", 13, &[12, 11, 10, 9, 1])],
                 Some("node x.js"),
             ),
-            // In a child of a child that has exited.
+            // In a grandchild whose parent has exited.
             (
                 vec![npx(), server(), runs("node x.js 4711", 14, &[1])],
                 Some("node x.js"),

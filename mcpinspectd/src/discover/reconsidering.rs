@@ -1,8 +1,8 @@
-//! A stream is not taken for what its reader made of it, and never permanently.
+//! A stream is never judged by what its reader's side wrote, and never permanently.
 //!
 //! A server can write to its own standard input (`/proc/self/fd/0`) and read that back before its
 //! client has written anything. So what the reader's side wrote at first is left out when a stream is
-//! judged, and what was judged to be something else is judged again by what it carries later. Both
+//! judged, and a stream judged to be something else is judged again by what it carries later. Both
 //! are reported once the stream shows a client's message, which is also where its session begins.
 
 use mcpinspect_common::{End, EndpointKey};
@@ -18,7 +18,7 @@ use crate::capture::Origin;
 use crate::mcp::sniff::{Evidence, evidence};
 use crate::model::{BlindMechanism, Direction, GapReason};
 
-/// Writers of one stream that are looked up.
+/// Most writers of one stream to look up.
 const WRITERS_MAX: u8 = 8;
 
 /// Takes in bytes that crossed an end of a stream, whatever it is.
@@ -60,7 +60,7 @@ pub fn data(
 
 /// Whether the first bytes of an undecided stream were written by a process on its reader's side.
 fn is_from_reader(step: &mut Step<'_>, key: EndpointKey, is_new: bool, tgid: u32) -> bool {
-    // Looking a process up takes a while, and most streams are no server's input.
+    // Looking up a process takes a while, and most streams are not a server's input.
     if step.streams.sniffed(key) > 0 || !following::may_be_read_by_a_server(step, key) {
         return false;
     }
@@ -88,7 +88,7 @@ fn is_from_reader(step: &mut Step<'_>, key: EndpointKey, is_new: bool, tgid: u32
         })
 }
 
-/// Judges a stream again that is something else, by bytes from somewhere within it.
+/// Judges a stream that is something else again, by bytes from somewhere within it.
 fn look_again(
     step: &mut Step<'_>,
     key: EndpointKey,

@@ -1,9 +1,9 @@
-//! What the daemon must know of running sessions after a restart.
+//! What the daemon must know about running sessions after a restart.
 //!
 //! Who a server is follows from what the kernel saw when it was started, and which two streams are a
-//! session from the programs between them. Neither can be asked of a process that is running: it may
-//! have changed what `/proc` shows of it, moved its descriptors, or be gone with its children left. So
-//! both are written down while they are known.
+//! session from the programs between them. A running process cannot be asked for either: it may
+//! have changed what `/proc` shows about it, moved its descriptors, or be gone with its children left. So
+//! both are saved while they are known.
 
 use std::sync::Arc;
 
@@ -32,11 +32,11 @@ pub struct RememberedProgram {
     pub output: Option<RememberedEndpoint>,
     /// What it was when it started. **Secret**: its arguments are in it.
     pub info: Option<Arc<ProcessInfo>>,
-    /// What the server that it belongs to was launched as. **Secret**, likewise.
+    /// What its server was launched as. **Secret**, likewise.
     pub origin: Option<Arc<ProcessInfo>>,
 }
 
-/// An endpoint, as it is written down.
+/// An endpoint, in the form it is saved in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RememberedEndpoint {
     /// Its inode number.

@@ -1,12 +1,12 @@
 //! Which of two parties is the server.
 //!
 //! A message shows which side sent it: a client asks to `initialize`, a server answers. But a
-//! server can say what only clients say, before its client says anything. How programs were started
-//! cannot be talked away: a server was started between the two streams, it reads one as its standard
+//! server can say what only clients say before its client says anything. It cannot fake how
+//! programs were started: a server was started between the two streams, reads one as its standard
 //! input and writes the other as its standard output. So where the two disagree, neither is believed
-//! until the other stream has spoken as well. If both streams speak like a client, the one that a
+//! until the other stream has spoken too. If both streams speak like a client, the one that a
 //! program reads as its standard input is the client's. If each speaks against how the program was
-//! started, a server started its client, and the words are right.
+//! started, a server started its client, and the messages are right.
 
 use mcpinspect_common::EndpointKey;
 
@@ -17,7 +17,7 @@ use super::stream::StreamState;
 use crate::mcp::sniff::Evidence;
 use crate::model::Direction;
 
-/// Makes a stream that shows MCP one direction of a session, as soon as it is clear which. `said` is the
+/// Makes a stream that shows MCP one direction of a session as soon as it is clear which. `said` is the
 /// direction that its messages show.
 pub fn settle(step: &mut Step<'_>, key: EndpointKey, said: Option<Direction>, now: u64) {
     let pairing = following::pairing(step);
@@ -35,7 +35,7 @@ pub fn settle(step: &mut Step<'_>, key: EndpointKey, said: Option<Direction>, no
     match speaking {
         Some((other, direction)) if direction == started => {
             let mut both = [(key, said), (other, direction)];
-            // A session is known by its client's stream first: it names the parties.
+            // A session is known by its client's stream first: that one names the parties.
             both.sort_by_key(|(_, direction)| *direction != Direction::ClientToServer);
             for (stream, direction) in both {
                 if step.streams.is_undecided(stream) {

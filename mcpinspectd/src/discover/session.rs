@@ -14,22 +14,22 @@ pub struct PendingPiece {
     pub key: EndpointKey,
     /// Its position in the stream.
     pub position: u64,
-    /// What there is of it.
+    /// Its content, or that it is missing.
     pub content: PendingContent,
     /// Who moved it, and when.
     pub origin: Origin,
 }
 
-/// What there is of a piece.
+/// The content of a piece.
 #[derive(Debug)]
 pub enum PendingContent {
     /// Its bytes.
     Bytes(Vec<u8>),
-    /// It went by before its stream was followed.
+    /// It passed before its stream was followed.
     Missing {
         /// How many bytes.
         length: u64,
-        /// The word for events.
+        /// The reason given in events.
         reason: GapReason,
     },
 }
@@ -43,7 +43,7 @@ pub struct Closing {
     pub reason: EndReason,
 }
 
-/// A session under way.
+/// An open session.
 #[derive(Debug)]
 pub struct TrackedSession {
     /// Its name.
@@ -58,13 +58,13 @@ pub struct TrackedSession {
     pub client: Option<u32>,
     /// Whether it has been announced.
     pub announced: bool,
-    /// What came before it was announced, in the order in which it came.
+    /// What came before it was announced, in order of arrival.
     pub pending: Vec<PendingPiece>,
     /// What waits for its turn after it was announced.
     pub turns: Turns,
-    /// What is to be reported of its streams once it is announced: why, and which process.
+    /// What to report about its streams once it is announced: why, and which process.
     pub suspicions: Vec<(BlindMechanism, u32)>,
-    /// Whether it was under way before the daemon started.
+    /// Whether it was open before the daemon started.
     pub joined: bool,
     /// The user whose program was the first on its streams.
     pub owner: Uid,
@@ -75,7 +75,7 @@ pub struct TrackedSession {
 }
 
 impl TrackedSession {
-    /// A session of which no stream is known yet.
+    /// A session without any known stream yet.
     pub fn new(id: SessionId, owner: Uid, now: u64) -> Self {
         Self {
             id,
@@ -124,7 +124,7 @@ impl TrackedSession {
         self.pending.iter().map(length).sum()
     }
 
-    /// Learns which process is at an end of one of its streams. Returns whether that is news.
+    /// Notes which process is at an end of one of its streams. Returns whether that is new.
     pub fn note_party(&mut self, direction: Direction, end: End, pid: u32) -> bool {
         let is_server = (direction == Direction::ClientToServer) == (end == End::Reader);
         let party = if is_server {
@@ -139,12 +139,12 @@ impl TrackedSession {
         changed
     }
 
-    /// Notes that it looks over, unless it did before.
+    /// Notes that it looks over, unless it already did.
     pub fn close(&mut self, since: u64, reason: EndReason) {
         self.closing.get_or_insert(Closing { since, reason });
     }
 
-    /// Notes that it goes on after all.
+    /// Notes that it continues after all.
     pub fn keep_open(&mut self) {
         self.closing = None;
     }

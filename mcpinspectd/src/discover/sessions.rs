@@ -1,4 +1,4 @@
-//! All sessions that are followed.
+//! All followed sessions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::model::SessionId;
 
 /// The sessions by their index, oldest first. There are never more than the limit allows.
 ///
-/// The room is shared: where it is full, a user who has fewer sessions than another gets a place from
-/// the one who has most.
+/// The room is shared: when it is full, a user with fewer sessions than another gets a place from
+/// the one with the most.
 #[derive(Debug)]
 pub struct TrackedSessions {
     by_index: BTreeMap<SessionIndex, TrackedSession>,
@@ -27,7 +27,7 @@ pub struct TrackedSessions {
 pub enum Room {
     /// There is.
     Free,
-    /// If this one ends: the one that was quiet for longest, of the user who has most.
+    /// If this one ends: the longest-quiet session of the user with the most.
     InPlaceOf(SessionIndex),
     /// There is none for this user.
     None,
@@ -73,7 +73,7 @@ impl TrackedSessions {
         self.by_index.len() < self.max
     }
 
-    /// Adds a session of `owner`. Returns `None` where there is no room for it.
+    /// Adds a session of `owner`. Returns `None` if there is no room for it.
     pub fn add(&mut self, owner: Uid, now: u64) -> Option<SessionIndex> {
         if !self.has_room() {
             return None;
@@ -86,7 +86,7 @@ impl TrackedSessions {
         Some(index)
     }
 
-    /// Counts a session that there was no room for.
+    /// Counts a session for which there was no room.
     pub fn refuse(&mut self) {
         self.refused += 1;
     }
@@ -131,7 +131,7 @@ impl TrackedSessions {
         self.by_index.len()
     }
 
-    /// How many were not followed, for a time at least, because there was no room for them.
+    /// How many were not followed, at least for a time, because there was no room for them.
     pub fn refused(&self) -> u64 {
         self.refused
     }

@@ -3,20 +3,20 @@
 /// What bounds a [`super::Tracker`].
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Bytes per end that are examined before a stream is given up as something else.
+    /// Bytes per end to examine before a stream is given up as something else.
     pub sniff_budget: u64,
-    /// Bytes that the beginning of a stream may have while it looks like one long message.
+    /// Bytes that the start of a stream may have while it looks like one long message.
     pub max_message: u64,
     /// Bytes that all sniff buffers may hold together.
     pub max_buffered: usize,
-    /// Whether what is written is compared with what is read.
+    /// Whether to compare what is written with what is read.
     pub compare_ends: bool,
-    /// Sessions that are followed at a time. Above this limit, users share the room for sessions.
+    /// Sessions to follow at a time. Above this limit, users share the room for sessions.
     pub max_sessions: usize,
-    /// Streams that are known at a time, including those that may turn out to be MCP.
+    /// Streams to know at a time, including those that may turn out to be MCP.
     pub max_streams: usize,
-    /// Streams of one user that are known at a time.
+    /// Streams of one user to know at a time.
     pub max_streams_per_user: usize,
-    /// Ledgers of ended streams that are kept. Their sums are kept in any case.
+    /// Ledgers of ended streams to keep. Their sums are kept in any case.
     pub max_accounts: usize,
 }

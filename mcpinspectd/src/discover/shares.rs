@@ -1,8 +1,8 @@
 //! How many entries of a bounded table each user has, and whose entry goes when there are too many.
 //!
-//! One user's processes must not take the room of another's. So a table has two bounds: one for each
-//! user, and one for all. Above the first, the user gives entries up; above the second, the user who
-//! has the most does. Entries that are known to be of little use go first, and of equal ones the
+//! One user's processes must not take the room of another's. So a table has two bounds: one per
+//! user, and one for all. Above the first, the user gives up entries; above the second, the user with
+//! the most does. Entries known to be of little use go first, and among equals the
 //! oldest. An entry in use is never given up.
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 /// A user id.
 pub type Uid = u32;
 
-/// Stands for a user who is not known: `(uid_t) -1`, which no user can have.
+/// Stands for an unknown user: `(uid_t) -1`, which no user can have.
 pub const NOBODY_KNOWN: Uid = Uid::MAX;
 
 /// How much an entry is worth, least first.
@@ -22,7 +22,7 @@ pub enum Worth {
     Undecided,
 }
 
-/// The place of an entry among those that may go.
+/// An entry's place among those that may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     worth: Worth,
@@ -85,7 +85,7 @@ impl<K: Copy> Shares<K> {
         }
     }
 
-    /// Lets an entry of a user go when others are worth more; the newest of its worth.
+    /// Lets a user's entry go when others are worth more; as the newest of its worth.
     pub fn spare(&mut self, user: Uid, worth: Worth, entry: K) -> Place {
         let place = Place {
             worth,
@@ -105,7 +105,7 @@ impl<K: Copy> Shares<K> {
         }
     }
 
-    /// The user who has to give an entry up, after `user` got one; `None` while there is room.
+    /// The user who has to give up an entry after `user` got one; `None` while there is room.
     pub fn over(&self, user: Uid) -> Option<Uid> {
         if self.of(user) > self.per_user {
             return Some(user);
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives up what is too much after `user` got an entry. Returns what went.
+    /// Gives up the excess after `user` got an entry. Returns what went.
     fn settle(
         shares: &mut Shares<u64>,
         user: Uid,

@@ -1,4 +1,4 @@
-//! How far each endpoint is shipped: follows from what its streams turned out to be.
+//! How much of each endpoint to ship, given what its streams turned out to be.
 
 use mcpinspect_common::{End, EndpointKey, EndpointWatch, SHIP_REGARDLESS};
 
@@ -54,17 +54,17 @@ fn is_compared(streams: &StreamTable, key: EndpointKey) -> u32 {
 /// Whether nothing needs to be known about a stream.
 fn is_ignored(streams: &StreamTable, key: EndpointKey) -> bool {
     streams.get(key).is_none_or(|stream| match stream.state {
-        // Its positions have to be right when there is room.
+        // Its positions must be right once there is room.
         StreamState::Ignored(reason) => reason != Reason::NoRoom,
         StreamState::Undecided(_) | StreamState::InSession(_) => false,
     })
 }
 
-/// Up to which position an end of a stream is shipped.
+/// The position up to which an end of a stream is shipped.
 fn limit(stream: Option<&Stream>, settings: &Settings, end: End) -> u64 {
     let Some(stream) = stream else { return 0 };
-    // What was left out counts neither as a beginning nor against the budget. A stream that was in use
-    // before may begin in the middle of a message.
+    // What was left out counts neither as a beginning nor against the budget. A stream that was already in use
+    // may begin in the middle of a message.
     let budget = |bytes: u64| match stream.skipped {
         Some(skipped) => skipped.to.saturating_add(bytes) | SHIP_REGARDLESS,
         None if stream.joined => bytes | SHIP_REGARDLESS,
@@ -80,7 +80,7 @@ fn limit(stream: Option<&Stream>, settings: &Settings, end: End) -> u64 {
             if flow.source() == end || flow.is_compared() {
                 u64::MAX
             } else if flow.source() == End::Reader && !flow.has_started() {
-                // In case the reader never shows.
+                // In case the reader never shows up.
                 settings.sniff_budget
             } else {
                 0

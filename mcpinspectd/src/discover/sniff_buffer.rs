@@ -1,4 +1,4 @@
-//! The beginning of a stream, kept until it is clear what the stream carries.
+//! The start of a stream, kept until it is clear what the stream carries.
 
 use mcpinspect_common::End;
 
@@ -11,10 +11,10 @@ pub struct SniffBuffer {
     ends: [Prefix; 2],
     /// What the bytes show so far, and how many of them were judged.
     beginning: Judged,
-    /// The same of a writer's end that was seen only from somewhere within the first message on. It
+    /// The same for a writer's end first seen somewhere within the first message. It
     /// shows what the stream is if later messages do, and never what it is not.
     within: Judged,
-    /// Whether more than the budget was asked for, because this looks like one long first message.
+    /// Whether more than the budget was requested, because this looks like one long first message.
     extended: bool,
 }
 
@@ -25,15 +25,15 @@ struct Judged {
     bytes: usize,
 }
 
-/// Contiguous bytes from the beginning of a stream, as one end saw them.
+/// Contiguous bytes from the start of a stream, as one end saw them.
 #[derive(Debug, Default)]
 pub struct Prefix {
-    /// Position of the first byte: not 0 where bytes were written before the stream was known.
+    /// Position of the first byte: not 0 if bytes were written before the stream was known.
     base: u64,
     bytes: Vec<u8>,
     /// Where each piece ends, and when it came (`CLOCK_BOOTTIME`, nanoseconds).
     pieces: Vec<(usize, u64)>,
-    /// Whether bytes behind `bytes` are missing, so that nothing more can be kept.
+    /// Whether bytes after `bytes` are missing, so that no more can be kept.
     torn: bool,
 }
 
@@ -86,7 +86,7 @@ impl SniffBuffer {
         Some(self.evidence())
     }
 
-    /// Judges the longer of the ends that have the beginning.
+    /// Judges the longer of the ends that have the start.
     fn judge(&mut self) {
         let [reader, writer] = &self.ends;
         let longer = if self.within.bytes == 0 && writer.bytes.len() > reader.bytes.len() {
@@ -109,7 +109,7 @@ impl SniffBuffer {
         }
     }
 
-    /// Notes that more than the budget is needed. Returns false if that was known.
+    /// Notes that more than the budget is needed. Returns false if that was already known.
     pub fn extend(&mut self) -> bool {
         !std::mem::replace(&mut self.extended, true)
     }
@@ -130,12 +130,12 @@ impl SniffBuffer {
         })
     }
 
-    /// Bytes that are kept.
+    /// How many bytes are kept.
     pub fn memory(&self) -> usize {
         self.ends.iter().map(|prefix| prefix.bytes.len()).sum()
     }
 
-    /// Bytes of the longer end.
+    /// Length of the longer end in bytes.
     pub fn length(&self) -> usize {
         self.ends
             .iter()

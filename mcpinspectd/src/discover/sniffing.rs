@@ -1,4 +1,4 @@
-//! Decides what a stream is by its beginning, and what follows from that.
+//! Decides what a stream is by its start, and acts on that.
 
 use mcpinspect_common::{End, EndpointKey, NOT_JSON_BUDGET};
 
@@ -25,7 +25,7 @@ pub fn data(
     bound_buffers(step);
 }
 
-/// Acts on what the beginning of a stream shows.
+/// Acts on what the start of a stream shows.
 fn decide(step: &mut Step<'_>, key: EndpointKey, evidence: Evidence, now: u64) {
     match evidence {
         Evidence::Mcp { role } => roles::settle(step, key, role, now),

@@ -33,7 +33,7 @@ pub struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// Has the kernel ship a stream as far as what it turned out to be asks for.
+    /// Has the kernel ship as much of a stream as what it turned out to be requires.
     pub fn ship(&mut self, key: EndpointKey) {
         for (endpoint, watch) in shipping::watches(self.streams, self.settings, key) {
             self.machine.watch(endpoint, watch);

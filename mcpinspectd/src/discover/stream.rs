@@ -13,11 +13,11 @@ use crate::model::{BlindMechanism, GapReason};
 /// What a stream turned out to be.
 #[derive(Debug)]
 pub enum StreamState {
-    /// Not known yet: its beginning is kept.
+    /// Not known yet: its start is kept.
     Undecided(Box<SniffBuffer>),
     /// One direction of a session.
     InSession(Box<Flow>),
-    /// Not followed, for now or for as long as it lasts.
+    /// Not followed, for now or for good.
     Ignored(Reason),
 }
 
@@ -34,12 +34,12 @@ pub enum Reason {
     NoRoom,
 }
 
-/// The beginning of a stream that is followed only from some position on.
+/// The start of a stream that is followed only from some position on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// Where the rest begins.
     pub to: u64,
-    /// The word for events.
+    /// The reason given in events.
     pub reason: GapReason,
 }
 
@@ -54,26 +54,26 @@ pub struct Stream {
     pub owner: Uid,
     /// Its place among the streams of its owner that may be given up.
     pub place: Option<Place>,
-    /// What went by before it was followed.
+    /// What passed before it was followed.
     pub skipped: Option<Skipped>,
-    /// How it is looked at while it is something else.
+    /// How it is watched while it is something else.
     pub glance: Option<Glance>,
     /// Where and when its reader saw the end, if that was before it became part of a session.
     pub ended: Option<Origin>,
-    /// What is to be reported of it once it is part of a session: why, and which process.
+    /// What to report about it once it is part of a session: why, and which process.
     pub suspicion: Option<(BlindMechanism, u32)>,
     /// Writers that were looked up.
     pub checked_writers: u8,
-    /// By [`End`]: the process that was seen there last.
+    /// By [`End`]: the process last seen there.
     pub last_seen: [Option<u32>; 2],
-    /// Bytes that the writer's count has too many: see
+    /// How many bytes too many the writer's count has: see
     /// [`mcpinspect_common::EndpointCounters::first_write`].
     pub counted_twice: u64,
-    /// When it was last found out who could read it, in nanoseconds since boot.
+    /// When it was last determined who could read it, in nanoseconds since boot.
     pub reader_sought: u64,
     /// Whether it was in use before the daemon started.
     pub joined: bool,
-    /// Whether no process held it at the last look. Its records may still be on their way.
+    /// Whether no process held it when last checked. Its records may still be on their way.
     pub unheld: bool,
 }
 
@@ -98,12 +98,12 @@ impl Stream {
         }
     }
 
-    /// The process that was last seen at an end.
+    /// The process last seen at an end.
     pub fn last_at(&self, end: End) -> Option<u32> {
         self.last_seen[end as usize]
     }
 
-    /// The session's direction that it is, if it is one.
+    /// The direction of a session that it is, if it is one.
     pub fn flow(&self) -> Option<&Flow> {
         match &self.state {
             StreamState::InSession(flow) => Some(flow),
@@ -122,7 +122,7 @@ impl Stream {
         }
     }
 
-    /// What its beginning shows, while it is undecided.
+    /// What its start shows, while it is undecided.
     pub fn evidence(&self) -> Option<Evidence> {
         match &self.state {
             StreamState::Undecided(buffer) => Some(buffer.evidence()),

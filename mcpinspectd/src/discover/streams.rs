@@ -1,4 +1,4 @@
-//! All streams that are known.
+//! All known streams.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,8 +18,8 @@ use crate::model::{BlindMechanism, Direction};
 /// The streams by their names: the endpoints that they are read at.
 ///
 /// Every change of a stream's state goes through here. So `buffered` is always the sum of all sniff
-/// buffers, `in_session` names the directions of sessions, `glanced` the streams with a glance, and `shares` has each stream once: with a
-/// place, unless it is in a session.
+/// buffers, `in_session` names the directions of sessions, `glanced` the streams with a glance, and `shares`
+/// has each stream once: with a place, unless it is in a session.
 #[derive(Debug)]
 pub struct StreamTable {
     streams: HashMap<EndpointKey, Stream>,
@@ -41,15 +41,15 @@ impl Default for StreamTable {
 pub struct Kept {
     /// What the reader's end saw.
     pub read: Prefix,
-    /// The process that was seen there.
+    /// The process seen there.
     pub reader: Option<u32>,
     /// Whether the stream was in use before the daemon started.
     pub joined: bool,
-    /// What went by before the stream was followed.
+    /// What passed before the stream was followed.
     pub skipped: Option<Skipped>,
     /// Where and when its reader saw the end.
     pub ended: Option<Origin>,
-    /// What is to be reported of it.
+    /// What to report about it.
     pub suspicion: Option<(BlindMechanism, u32)>,
 }
 
@@ -71,7 +71,7 @@ impl StreamTable {
         &self.peers
     }
 
-    /// Which sockets are connected, to learn more.
+    /// Which sockets are connected, mutably.
     pub fn peers_mut(&mut self) -> &mut Peers {
         &mut self.peers
     }
@@ -125,12 +125,12 @@ impl StreamTable {
             .is_some_and(|stream| matches!(stream.state, StreamState::Undecided(_)))
     }
 
-    /// The process that was last seen at an end of a stream.
+    /// The process last seen at an end of a stream.
     pub fn last_at(&self, key: EndpointKey, end: End) -> Option<u32> {
         self.get(key)?.last_at(end)
     }
 
-    /// Bytes of all sniff buffers.
+    /// Bytes in all sniff buffers.
     pub fn buffered(&self) -> usize {
         self.buffered
     }
@@ -176,7 +176,7 @@ impl StreamTable {
         self.get(key).map_or(NOBODY_KNOWN, |stream| stream.owner)
     }
 
-    /// The user who has to give a stream up after `user` got one, and that stream; `None` while there
+    /// The user who has to give up a stream after `user` got one, and that stream; `None` while there
     /// is room.
     pub fn to_give_up(&self, user: Uid) -> Option<(Uid, EndpointKey)> {
         let over = self.shares.over(user)?;
@@ -202,14 +202,14 @@ impl StreamTable {
         self.streams.get_mut(&key)
     }
 
-    /// Leaves out the beginning of an undecided stream of which nothing is kept yet.
+    /// Leaves out the start of an undecided stream if none of it is kept yet.
     pub fn skip(&mut self, key: EndpointKey, skipped: Skipped) {
         if let Some(stream) = self.streams.get_mut(&key) {
             stream.skipped = Some(skipped);
         }
     }
 
-    /// Notes what is to be reported of a stream once it is part of a session. The first counts.
+    /// Notes what to report about a stream once it is part of a session. Only the first note counts.
     pub fn suspect(&mut self, key: EndpointKey, reason: BlindMechanism, pid: u32) {
         if let Some(stream) = self.streams.get_mut(&key) {
             stream.suspicion.get_or_insert((reason, pid));
@@ -224,7 +224,7 @@ impl StreamTable {
         }
     }
 
-    /// The ignored streams for which it is time to look again.
+    /// The ignored streams due for another look.
     pub fn glances_due(&self, now: u64) -> Vec<EndpointKey> {
         let is_due = |key: &&EndpointKey| {
             self.get(**key)
@@ -234,7 +234,7 @@ impl StreamTable {
         self.glanced.iter().filter(is_due).copied().collect()
     }
 
-    /// Follows a stream again that was ignored, from a position on.
+    /// Follows an ignored stream again, from a position on.
     pub fn resume(&mut self, key: EndpointKey, skipped: Skipped) {
         let Some(stream) = self.streams.get_mut(&key) else {
             return;
@@ -260,7 +260,7 @@ impl StreamTable {
         }
     }
 
-    /// Keeps a piece of an undecided stream. Returns what its beginning shows now, if that was worth
+    /// Keeps a piece of an undecided stream. Returns what its start shows now, if that was worth
     /// judging again.
     pub fn sniff(
         &mut self,
@@ -292,7 +292,7 @@ impl StreamTable {
         }
     }
 
-    /// Bytes that were seen of an undecided stream.
+    /// How many bytes of an undecided stream were seen.
     pub fn sniffed(&self, key: EndpointKey) -> usize {
         match self.get(key).map(|stream| &stream.state) {
             Some(StreamState::Undecided(buffer)) => buffer.length(),
@@ -300,8 +300,8 @@ impl StreamTable {
         }
     }
 
-    /// Whether an undecided stream begins with something that cannot begin a message. One that was in
-    /// use before may begin in the middle of one.
+    /// Whether an undecided stream begins with something that cannot begin a message. One that was already
+    /// in use may begin in the middle of one.
     pub fn begins_as_text(&self, key: EndpointKey) -> bool {
         let Some(stream) = self.get(key) else {
             return false;
@@ -312,7 +312,7 @@ impl StreamTable {
         }
     }
 
-    /// The undecided stream that has the largest buffer, and its size.
+    /// The undecided stream with the largest buffer, and its size.
     pub fn largest_buffer(&self) -> Option<(usize, EndpointKey)> {
         self.streams
             .iter()
@@ -353,7 +353,7 @@ impl StreamTable {
         Some(kept)
     }
 
-    /// Stops following a stream. It stays known, so that it is not taken for a new one.
+    /// Stops following a stream. It stays known, so that it is not mistaken for a new one.
     pub fn ignore(&mut self, key: EndpointKey, reason: Reason) {
         let Some(stream) = self.streams.get_mut(&key) else {
             return;
@@ -371,8 +371,8 @@ impl StreamTable {
         self.in_session.remove(&key);
     }
 
-    /// Notes which streams are held by no process now. Returns those that were held by none at the
-    /// last call either and belong to no session: a process may come and go before its records
+    /// Notes which streams no process holds now. Returns those that were also unheld at the
+    /// last call and belong to no session: a process may come and go before its records
     /// arrive, so a stream has to be unheld twice.
     pub fn unheld_twice(&mut self, is_held: impl Fn(EndpointKey) -> bool) -> Vec<EndpointKey> {
         let mut dead = Vec::new();
@@ -397,7 +397,7 @@ impl StreamTable {
         }
     }
 
-    /// Whether nothing is known.
+    /// Whether no stream is known.
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty() && self.peers.is_empty()
     }

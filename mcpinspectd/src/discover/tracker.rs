@@ -1,4 +1,4 @@
-//! Takes the probes' records in and routes them to the tables that they concern.
+//! Takes in the probes' records and routes them to the tables that they concern.
 
 use std::sync::Arc;
 
@@ -48,18 +48,18 @@ pub struct Tracker<E> {
     /// What was written to sockets whose peer is not known yet.
     unrouted: UnroutedData,
     unseen_tls: UnseenTls<UnseenLibrary>,
-    /// Processes whose TLS library is left alone, because they call it too often.
+    /// Processes whose TLS library is left alone because they call it too often.
     busy_tls: UnseenTls<()>,
     waiting: Waiting,
     notices: Notices,
     connections: Connections,
     next_sweep: u64,
-    /// When the last survey that was looked at began.
+    /// When the last survey taken into account began.
     surveyed: u64,
 }
 
 impl<E: Environment> Tracker<E> {
-    /// A tracker that knows nothing yet.
+    /// An empty tracker.
     pub fn new(environment: E, settings: Settings, clock: BootClock, now: u64) -> Self {
         let run = format!("{:x}", clock.at(now).0 / 1_000_000);
         Self {
@@ -88,22 +88,22 @@ impl<E: Environment> Tracker<E> {
         &mut self.environment
     }
 
-    /// Sessions under way.
+    /// Open sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.len() + self.connections.sessions()
     }
 
-    /// Sessions that were not followed because too many were under way.
+    /// Sessions that were not followed because too many were open.
     pub fn refused(&self) -> u64 {
         self.sessions.refused() + self.connections.refused()
     }
 
-    /// How often bytes moved past the probes at one end of a stream and were seen at the other.
+    /// How many times bytes moved past the probes at one end of a stream and were seen at the other.
     pub fn covered_blind_spots(&self) -> u64 {
         self.blind.covered()
     }
 
-    /// Bytes kept of streams that are undecided.
+    /// Bytes kept of undecided streams.
     pub fn buffered(&self) -> usize {
         self.streams.buffered()
     }
@@ -192,7 +192,7 @@ impl<E: Environment> Tracker<E> {
         }
     }
 
-    /// Takes in news of a process and its TLS library.
+    /// Takes in news about a process and its TLS library.
     fn library(&mut self, origin: Origin, news: TlsNews) {
         let pid = origin.tgid;
         match news {
@@ -206,7 +206,7 @@ impl<E: Environment> Tracker<E> {
         }
     }
 
-    /// Tells of processes that speak MCP, and TLS by a library that is not looked into.
+    /// Reports processes that speak MCP, over TLS from an unsupported library.
     fn tell_unseen_tls(&mut self, now: u64, sink: &mut dyn InputSink) {
         for unseen in self.environment.unseen_tls() {
             self.unseen_tls.add(unseen.pid, unseen, now);
@@ -316,7 +316,7 @@ impl<E: Environment> Tracker<E> {
         });
     }
 
-    /// Restores what was remembered of running sessions. Call this before
+    /// Restores what was remembered about running sessions. Call this before
     /// [`add_running`](Self::add_running): their programs were started earlier.
     pub fn restore(&mut self, streams: &[RememberedStream]) {
         for stream in streams {
@@ -324,7 +324,7 @@ impl<E: Environment> Tracker<E> {
         }
     }
 
-    /// What is to be remembered of the sessions under way.
+    /// What to remember about the open sessions.
     pub fn remembered(&self) -> Vec<RememberedStream> {
         let sessions = self.sessions.iter().map(|(_, session)| session);
         sessions
@@ -333,7 +333,7 @@ impl<E: Environment> Tracker<E> {
             .collect()
     }
 
-    /// Lets time pass. Call this about ten times a second, when all records so far are taken in.
+    /// Advances time. Call this about ten times a second, when all records so far are taken in.
     pub fn tick(&mut self, now: u64, sink: &mut dyn InputSink) {
         self.tell_unseen_tls(now, sink);
         let (next_sweep, last_survey) = (self.next_sweep, self.surveyed);
@@ -382,12 +382,12 @@ impl<E: Environment> Tracker<E> {
         connections.finish(&mut context, now);
     }
 
-    /// The accounts of the streams that ended last, oldest first.
+    /// The accounts of the most recently ended streams, oldest first.
     pub fn ledger(&mut self) -> &[StreamLedger] {
         self.accounts.latest()
     }
 
-    /// What the streams of all sessions carried since the start, those under way included.
+    /// What the streams of all sessions carried since the start, including open ones.
     pub fn account(&self) -> Account {
         let mut sum = self.accounts.sum();
         for (key, flow) in self.streams.flows() {
@@ -454,7 +454,7 @@ impl<E: Environment> Tracker<E> {
         if let Some(executed) = &executed {
             self.launches.add(Pid(origin.tgid), Arc::clone(executed));
         }
-        // Only a program between two streams can be a server whose both directions are seen. The
+        // Only a program between two streams can be a server with both directions visible. The
         // process table is read for those alone, while they are there.
         let info = match (input, output) {
             (Some(_), Some(_)) => self.describe_started(origin.tgid, executed.as_deref()),

@@ -1,12 +1,12 @@
-//! In which order the two streams of a session are told.
+//! The order in which a session's two streams are passed on.
 //!
 //! A server answers what it has read. The kernel's records have that order: the read of a request
 //! ends before the write of its answer begins. But one stream may be held back while the other goes
-//! on: until overtaken bytes arrive, until it is clear whether both ends have the same, or until
-//! its reader is found not to be seen. So a byte's place is the moment of the call that is its
+//! on: until overtaken bytes arrive, until it is clear whether both ends agree, or until
+//! its reader turns out to be invisible. So a byte's place is the time of the call that is its
 //! source, whenever it comes out, and what comes later in the other stream waits for its turn.
 //!
-//! Nothing is held back for long. Should it be, order gives way.
+//! Nothing is held back for long. If it would be, order gives way.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use crate::model::{Direction, GapReason};
 use crate::wire::comparison::Compared;
 use crate::wire::reassembly::Piece;
 
-/// Nanoseconds that something waits for its turn: longer than it takes to find that a reader is not
-/// seen.
+/// Nanoseconds that something waits for its turn: longer than it takes to find that a reader is
+/// invisible.
 const PATIENCE: u64 = 1_500_000_000;
 /// Most bytes that wait in a session.
 const BYTES_MAX: usize = 4 << 20;
@@ -86,10 +86,10 @@ impl Happening {
     }
 }
 
-/// Something that waits for its turn.
+/// Something waiting for its turn.
 #[derive(Debug)]
 pub struct Turn {
-    /// The moment of the call that is its source.
+    /// The time of the call that is its source.
     pub time: u64,
     /// Its stream.
     pub direction: Direction,
@@ -97,17 +97,17 @@ pub struct Turn {
     pub what: Happening,
 }
 
-/// What waits in a session: by its moment, and each stream in its own order. `bytes` is always the
-/// sum of what it takes.
+/// What waits in a session: by time, and each stream in its own order. `bytes` is always the
+/// sum of their sizes.
 #[derive(Debug, Default)]
 pub struct Turns {
     waiting: VecDeque<Turn>,
     bytes: usize,
-    /// The last moment of each direction.
+    /// The last time in each direction.
     last: [u64; 2],
 }
 
-/// Since when each stream of a session holds something back, if it does.
+/// Since when each stream of a session has held something back, if it does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Held {
     /// What the client said.
@@ -117,7 +117,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Whether what happens at a moment in one direction may come before what the other holds back.
+    /// Whether something at `time` in one direction may come before what the other holds back.
     pub fn lets_pass(self, direction: Direction, time: u64) -> bool {
         let other = match direction {
             Direction::ClientToServer => self.to_client,
@@ -133,7 +133,7 @@ impl Turns {
         self.waiting.is_empty()
     }
 
-    /// Lets something wait for its turn.
+    /// Queues something for its turn.
     pub fn add(&mut self, direction: Direction, time: u64, what: Happening) {
         let last = &mut self.last[usize::from(direction == Direction::ServerToClient)];
         let time = time.max(*last);
@@ -148,7 +148,7 @@ impl Turns {
         self.waiting.insert(at, turn);
     }
 
-    /// Takes out what has its turn, if anything has.
+    /// Removes and returns whatever is due, if anything is.
     pub fn next(&mut self, held: Held, now: u64) -> Option<Turn> {
         let first = self.waiting.front()?;
         let ready = held.lets_pass(first.direction, first.time)
@@ -158,7 +158,7 @@ impl Turns {
         ready.then(|| self.take()).flatten()
     }
 
-    /// Takes out what comes first, whatever is held back.
+    /// Removes and returns what comes first, whatever is held back.
     pub fn take(&mut self) -> Option<Turn> {
         let turn = self.waiting.pop_front()?;
         self.bytes -= turn.what.memory();

@@ -2,7 +2,7 @@
 //!
 //! What is written to a socket is read at its peer, and the peer is reported when the program that
 //! holds it starts. A client that writes at once may be faster than that record, so its first bytes
-//! are kept until the record comes.
+//! are kept until the record arrives.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ pub struct UnroutedPiece {
     pub origin: Origin,
 }
 
-/// The pieces, in the order in which they came. `bytes` is always the sum of their lengths.
+/// The pieces, in order of arrival. `bytes` is always the sum of their lengths.
 #[derive(Debug, Default)]
 pub struct UnroutedData {
     pieces: VecDeque<UnroutedPiece>,
@@ -36,7 +36,7 @@ pub struct UnroutedData {
 }
 
 impl UnroutedData {
-    /// Keeps a piece, and drops the oldest where that is too much.
+    /// Keeps a piece, and drops the oldest if that is too much.
     pub fn keep(&mut self, piece: UnroutedPiece) {
         self.bytes += piece.bytes.len();
         self.pieces.push_back(piece);

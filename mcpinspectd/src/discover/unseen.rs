@@ -1,4 +1,4 @@
-//! Bytes that move past the probes: a stream's writer takes over where its reader is not seen.
+//! Bytes that move past the probes: a stream's writer takes over if its reader is not seen.
 
 use mcpinspect_common::{End, EndpointKey};
 
@@ -10,10 +10,10 @@ use super::step::Step;
 use crate::capture::Origin;
 use crate::model::BlindMechanism;
 
-/// Nanoseconds between two looks at who could read what waits in a stream.
+/// Nanoseconds between two checks of who could read what waits in a stream.
 const LOOK_AGAIN: u64 = 3_000_000_000;
 
-/// Takes in that a process moved bytes by `mechanism`, unseen: at an end of a stream, or at one that
+/// Notes that a process moved bytes by `mechanism`, unseen: at an end of a stream, or at one that
 /// the mechanism does not tell.
 pub fn moved(
     step: &mut Step<'_>,
@@ -22,7 +22,7 @@ pub fn moved(
     origin: Origin,
 ) {
     let Some((endpoint, end)) = place else {
-        // Which stream it concerns shows only by what is missing.
+        // Only what is missing will show which stream it concerns.
         step.blind.add(origin.tgid, mechanism);
         return blind_spots::report_processes(step, origin.time);
     };
@@ -42,9 +42,9 @@ pub fn moved(
     blind_spots::report(step, session, mechanism, origin, covered);
 }
 
-/// Checks bytes that were written and not seen being read. If they no longer wait in the stream, a
+/// Checks bytes that were written but not seen being read. If they no longer wait in the stream, a
 /// process reads them in a way that the probes do not see: the writer's end is used instead. The counts
-/// of the stream have not changed since `still_since`.
+/// of the stream have been unchanged since `still_since`.
 ///
 /// Returns `false` if a survey has to find out first.
 pub fn look_for_reader(

@@ -1,16 +1,16 @@
-//! Processes that speak TLS by a library that is not looked into.
+//! Processes that use an unsupported TLS library.
 //!
-//! Most of them have nothing to do with MCP: browsers, package managers. One that does is reported, also
+//! Most have nothing to do with MCP: browsers, package managers. One that does is reported, even
 //! if that shows only later.
 
 use std::collections::HashMap;
 
-/// Processes that are remembered.
+/// Most processes to remember.
 const PROCESSES_MAX: usize = 1024;
-/// Nanoseconds that one is.
+/// Nanoseconds to remember one.
 const REMEMBERED: u64 = 600_000_000_000;
 
-/// The processes of which nothing was reported, and what is known of each.
+/// The processes not reported yet, and what is known about each.
 #[derive(Debug)]
 pub struct UnseenTls<K> {
     by_pid: HashMap<u32, (u64, K)>,
@@ -25,7 +25,7 @@ impl<K> Default for UnseenTls<K> {
 }
 
 impl<K> UnseenTls<K> {
-    /// Notes a process. Where there is no room, the ones before make some.
+    /// Notes a process. If there is no room, earlier ones make way.
     pub fn add(&mut self, pid: u32, known: K, now: u64) {
         if self.by_pid.len() >= PROCESSES_MAX {
             self.by_pid
@@ -48,7 +48,7 @@ impl<K> UnseenTls<K> {
         self.by_pid.keys().copied().collect()
     }
 
-    /// One was reported. Returns what is known of it.
+    /// Removes one that was reported. Returns what is known about it.
     pub fn remove(&mut self, pid: u32) -> Option<K> {
         self.by_pid.remove(&pid).map(|(_, known)| known)
     }

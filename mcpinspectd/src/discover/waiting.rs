@@ -9,10 +9,10 @@ use mcpinspect_common::EndpointKey;
 
 use crate::model::Direction;
 
-/// The direction of a stream's session that it is, where its messages tell.
+/// Which direction of its session a stream is, if its messages tell.
 pub type Role = Option<Direction>;
 
-/// The streams, in the order in which they came. Each is there once.
+/// The streams, in order of arrival. Each appears once.
 #[derive(Debug, Default)]
 pub struct Waiting {
     arrived: BTreeMap<EndpointKey, Role>,
@@ -25,7 +25,7 @@ impl Waiting {
         self.arrived.insert(stream, role);
     }
 
-    /// Takes out what has arrived since the last time.
+    /// Takes out what has arrived since the last call.
     pub fn take_arrived(&mut self) -> BTreeMap<EndpointKey, Role> {
         std::mem::take(&mut self.arrived)
     }

@@ -1,4 +1,4 @@
-//! What a server offers in a session, and what of it was reported.
+//! What a server offers in a session, and how much of it was reported.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,16 +10,16 @@ use crate::model::{DefinitionHash, Detection, ItemKind, ToolStatus};
 use crate::registry::{ItemKey, MAX_NAME, Shortage};
 use crate::session::listing::Listings;
 
-/// Definitions of one session that are remembered as told. A session that shows more starts over.
+/// Definitions of one session to remember as reported. A session that shows more starts over.
 const MAX_TOLD: usize = 16_384;
 
-/// Events about a lack of room in one session. Each has the count so far.
+/// Most events about a lack of room in one session. Each has the count so far.
 const MAX_SHORTAGES_TOLD: u8 = 8;
 
 /// Definitions of a session that found no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WithoutRoom {
-    /// What there was too little of.
+    /// What ran out.
     pub(super) shortage: Option<Shortage>,
     /// Those that are not pinned.
     pub(super) not_pinned: u64,
@@ -27,7 +27,7 @@ pub(super) struct WithoutRoom {
     pub(super) without_text: u64,
 }
 
-/// Definitions of one session, and bytes of them, that are kept until their listing is complete.
+/// Most definitions of one session, and bytes of them, to keep until their listing is complete.
 const MAX_UNDECIDED: usize = 256;
 const MAX_UNDECIDED_BYTES: usize = 1 << 20;
 
@@ -41,9 +41,9 @@ pub(super) struct Definitions {
     without_room: WithoutRoom,
     without_room_told: WithoutRoom,
     shortages_told: u8,
-    /// Whether the server's program is of the vendor that was accepted, once that is known.
+    /// Whether the server's program is from the accepted vendor, once that is known.
     pub(super) same_vendor: Option<bool>,
-    /// Changes that a policy accepts if it is.
+    /// Changes that a policy accepts if so.
     pub(super) waiting: Vec<(ItemKey, DefinitionHash)>,
     /// Definitions whose verdict depends on the rest of a listing.
     undecided: Vec<Undecided>,
@@ -58,7 +58,7 @@ pub(super) struct Undecided {
     pub(super) hash: DefinitionHash,
     pub(super) definition: Box<RawValue>,
     pub(super) status: ToolStatus,
-    /// The patterns of the findings that were told.
+    /// The patterns of the findings that were reported.
     pub(super) told: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl Definitions {
         self.listings.gap();
     }
 
-    /// Whether this definition is to be told.
+    /// Whether this definition should be reported.
     pub(super) fn is_news(&mut self, kind: ItemKind, hash: DefinitionHash) -> bool {
         if self.told.len() >= MAX_TOLD {
             self.told.clear();
@@ -87,7 +87,7 @@ impl Definitions {
         self.without_room.shortage = shortage;
     }
 
-    /// What is to be told of them, if there are more than the last time.
+    /// What to report about them, if there are more than last time.
     pub(super) fn take_shortage(&mut self) -> Option<WithoutRoom> {
         if self.without_room == self.without_room_told || self.shortages_told == MAX_SHORTAGES_TOLD
         {
@@ -98,7 +98,7 @@ impl Definitions {
         Some(self.without_room)
     }
 
-    /// Keeps a definition until the listing is complete. What finds no room stays as it was judged.
+    /// Keeps a definition until the listing is complete. One that finds no room stays as judged.
     pub(super) fn postpone(&mut self, tool: &ToolDefinition<'_>, told: &[Detection]) {
         let bytes = self.undecided_bytes + tool.definition.get().len();
         if self.undecided.len() >= MAX_UNDECIDED || bytes > MAX_UNDECIDED_BYTES {
@@ -114,7 +114,7 @@ impl Definitions {
         });
     }
 
-    /// The definitions that were kept.
+    /// The kept definitions.
     pub(super) fn take_undecided(&mut self) -> Vec<Undecided> {
         self.undecided_bytes = 0;
         std::mem::take(&mut self.undecided)
@@ -127,7 +127,7 @@ impl Definitions {
         *told
     }
 
-    /// Whether the removal of this tool is to be reported.
+    /// Whether the removal of this tool should be reported.
     pub(super) fn is_new_removal(&mut self, name: &str) -> bool {
         self.removals_told.len() < MAX_TOLD && self.removals_told.insert(name.into())
     }

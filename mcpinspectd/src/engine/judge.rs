@@ -12,7 +12,7 @@ use crate::model::Direction;
 use crate::session::Observed;
 
 impl SessionState {
-    /// Judges one message; `bytes` is the frame that it stands in.
+    /// Judges one message; `bytes` is the frame that contains it.
     pub(super) fn judge_message(
         &mut self,
         turn: &mut Turn<'_>,
@@ -56,7 +56,7 @@ impl SessionState {
         }
     }
 
-    /// Reports bytes that are not a valid message, unless there were too many of late.
+    /// Reports bytes that are not a valid message, unless there were too many recently.
     pub(super) fn report_invalid(
         &mut self,
         turn: &mut Turn<'_>,

@@ -1,8 +1,8 @@
-//! Judging definitions: the registry compares them with their pins, detection reads them.
+//! Judging definitions: the registry compares them with their pins, and detection reads them.
 //!
-//! A definition is reported once in a session: with its first listing, and again only when it
-//! differs. A client that lists its tools before every call thus makes no noise, and a changed tool
-//! without approval shows once in every session.
+//! A definition is reported once per session: with its first listing, and again only when it
+//! differs. So a client that lists its tools before every call makes no noise, and a changed tool
+//! without approval shows up once in every session.
 
 use std::borrow::Cow;
 
@@ -26,22 +26,22 @@ use crate::session::id::IdKey;
 use crate::session::listing::ListedName;
 use crate::session::{Observed, Page};
 
-/// Changes of one tool that are told in one session; after that, only those that ask for an alert.
+/// Most changes of one tool to report in one session; after that, only those that ask for an alert.
 const MAX_CHANGES_TOLD: u16 = 32;
 
-/// Tools of one page that are looked at. The registry keeps a quarter of that of a server.
+/// Most tools of one page to look at. The registry keeps a quarter of that per server.
 const MAX_TOOLS: usize = 16_384;
 
-/// Tools, and bytes of their definitions, that are shown to the registry before those that are new are
-/// told: what waits to be written and told must not grow with the page.
+/// Tools, and bytes of their definitions, to show to the registry before the new ones are
+/// reported: what waits to be written and reported must not grow with the page.
 const TOOLS_AT_ONCE: usize = 1024;
 const BYTES_AT_ONCE: usize = 2 << 20;
 
-/// Changes of one session that wait for its program to be known.
+/// Most changes of one session that wait for its program to be known.
 const MAX_WAITING: usize = 1024;
 
-/// Changes of one item that a policy accepts in one session: a server that goes on changing is not
-/// what anybody had in mind.
+/// Changes of one item that a policy accepts in one session: nobody meant to accept a server that keeps
+/// changing.
 pub(super) const MAX_CHANGES_ACCEPTED: u16 = 4;
 
 /// A page of a listing.
@@ -51,7 +51,7 @@ struct Part<'a> {
     last: bool,
 }
 
-/// A definition that is to be told.
+/// A definition to report.
 struct News<'a> {
     name: Cow<'a, str>,
     definition: &'a RawValue,
@@ -59,7 +59,7 @@ struct News<'a> {
 }
 
 impl SessionState {
-    /// Takes in what a result offers, and tells what is new about it.
+    /// Takes in what a result offers, and reports what is new about it.
     pub(super) fn judge_definitions(&mut self, turn: &mut Turn<'_>, observed: &Observed<'_>) {
         let Some(result) = &observed.result else {
             return;
@@ -73,7 +73,7 @@ impl SessionState {
         }
     }
 
-    /// Takes in what a server says of itself. That it says nothing counts too: instructions that
+    /// Takes in what a server says about itself. Saying nothing counts too: instructions that
     /// appear later are a change.
     fn judge_introduction(&mut self, turn: &mut Turn<'_>, result: &ServerResult<'_>) {
         let server_info = result
@@ -102,7 +102,7 @@ impl SessionState {
         self.report_shortage(turn);
     }
 
-    /// Reports definitions that found no room.
+    /// Reports definitions for which there was no room.
     fn report_shortage(&mut self, turn: &mut Turn<'_>) {
         let Some(without_room) = self.definitions.take_shortage() else {
             return;
@@ -160,7 +160,7 @@ impl SessionState {
         }
     }
 
-    /// Takes in what runs behind the server, and tells when it is not what was accepted.
+    /// Takes in what program runs behind the server, and reports if it is not what was accepted.
     pub(super) fn judge_program(&mut self, turn: &mut Turn<'_>, definition: &RawValue) {
         turn.judges.registry.refresh();
         let sighting = self.sighting(turn.time);
@@ -212,7 +212,7 @@ impl SessionState {
         }
     }
 
-    /// Accepts a change where the policy does, or notes it until that can be said.
+    /// Accepts a change if the policy does, or notes it until that can be decided.
     fn approve(
         &mut self,
         turn: &mut Turn<'_>,
@@ -244,7 +244,7 @@ impl SessionState {
     /// person's decision.
     fn accept(&self, turn: &mut Turn<'_>, key: &ItemKey, hash: DefinitionHash) {
         let registry = &mut turn.judges.registry;
-        // A change that cannot be accepted stays a change, and is told as one in the next session.
+        // A change that cannot be accepted stays a change, and is reported as one in the next session.
         if let Err(error) =
             registry.accept(self.server_of(), key, hash, turn.time, AutoApproval::REASON)
         {
@@ -277,13 +277,13 @@ impl SessionState {
             first: matches!(page, Page::First),
             last: next.is_none(),
         };
-        // A listing of one page is only read for its names if there is something to judge.
+        // A one-page listing is only read for its names if there is something to judge.
         let mut offered = false;
         if !(part.first && part.last) {
             self.offer(turn, &part);
             offered = true;
         }
-        // The text was read with its message, so it is an array to its end.
+        // The text was parsed with its message, so it is an array to its end.
         let _ = json::elements(tools.get(), |definition| {
             // Without a name it cannot be called, and no client shows it to a model.
             let Some(name) = Tool::read(definition).name else {
@@ -333,14 +333,14 @@ impl SessionState {
             .listed(self.sighting(turn.time), |name| {
                 listed.contains(&ListedName::of(name))
             });
-        // On disk before the event leaves.
+        // On disk before the event is emitted.
         turn.judges.registry.save(turn.time);
         for (name, hash) in removed {
             self.report_removed(turn, &name, hash);
         }
     }
 
-    /// Tells detection what a page offers, so that no tool is judged before its neighbours are known.
+    /// Shows detection what a page offers, so that no tool is judged before its neighbours are known.
     fn offer(&self, turn: &mut Turn<'_>, part: &Part<'_>) {
         let mut names = Vec::new();
         let _ = json::elements(part.tools.get(), |definition| {
@@ -358,7 +358,7 @@ impl SessionState {
         turn.judges.detector.offered(&context, &offer);
     }
 
-    /// Judges once more what waited for the rest of a listing. To be called when it is there, or when the
+    /// Rejudges what waited for the rest of a listing. Call this when the listing is complete, or when the
     /// client goes on without it.
     pub(super) fn settle(&mut self, turn: &mut Turn<'_>) {
         let undecided = self.definitions.take_undecided();
@@ -390,7 +390,7 @@ impl SessionState {
         }
     }
 
-    /// Shows a tool to the registry. It goes to `news` if it is to be told, and to `names` if the registry
+    /// Shows a tool to the registry. It goes to `news` if it should be reported, and to `names` if the registry
     /// knows it.
     fn observe_tool<'a>(
         &mut self,
@@ -421,9 +421,9 @@ impl SessionState {
         }
     }
 
-    /// Tells the tools in `news`, and empties it.
+    /// Reports the tools in `news`, and empties it.
     fn report_tools(&mut self, turn: &mut Turn<'_>, news: &mut Vec<News<'_>>) {
-        // On disk before the event leaves.
+        // On disk before the event is emitted.
         turn.judges.registry.save(turn.time);
         for news in news.drain(..) {
             self.report_tool(turn, &news);
@@ -522,7 +522,7 @@ impl SessionState {
     }
 }
 
-/// The word for how something stands to its pin, and the pin where it is another.
+/// How a definition relates to its pin, and the pin if it is different.
 fn status(pin: PinStatus) -> (ToolStatus, Option<DefinitionHash>) {
     match pin {
         PinStatus::New | PinStatus::NoRoom => (ToolStatus::New, None),
@@ -531,7 +531,7 @@ fn status(pin: PinStatus) -> (ToolStatus, Option<DefinitionHash>) {
     }
 }
 
-/// What differs from the pinned text, fit for an event; nothing where that text is not at hand.
+/// What differs from the pinned text, fit for an event; nothing if that text is not available.
 fn changes(pinned: Option<&RawValue>, now: &RawValue) -> Vec<FieldChange> {
     pinned.map_or_else(Vec::new, |pinned| {
         sanitise::changes(diff::diff(pinned, now))

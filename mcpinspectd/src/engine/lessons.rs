@@ -1,8 +1,8 @@
 //! What people's decisions about definitions teach.
 //!
-//! Whoever approves a definition that raised an alert says that it was one too many, unless the alert rests on a
-//! fact: then they accept that fact, and the next one is worth an alert again. Whoever refuses a definition takes
-//! back what they taught about its server. A policy teaches nothing: it accepts what a server sends.
+//! Approving a definition that raised an alert says that the alert was one too many, unless it rests on a
+//! fact: then the person accepts that fact, and the next one is worth an alert again. Refusing a definition takes
+//! back what the person taught about its server. A policy teaches nothing: it accepts what a server sends.
 
 use crate::detect::Detector;
 use crate::detect::rules::{Because, Lesson};
@@ -14,7 +14,7 @@ use crate::registry::{DecisionKind, ItemDecision, Registry, ServerOf};
 pub enum Taught {
     /// An alert was one too many.
     Lesson(Lesson),
-    /// A server of this user has nothing to teach any more.
+    /// A server of this user no longer teaches anything.
     TakenBack {
         /// The user.
         user: u32,

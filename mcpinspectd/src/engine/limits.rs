@@ -3,7 +3,7 @@
 use crate::session::DEFAULT_MAX_IN_FLIGHT;
 use crate::wire::framing::DEFAULT_MAX_FRAME;
 
-/// Room for unfinished messages beside the largest one, in bytes.
+/// Room for unfinished messages besides the largest one, in bytes.
 pub const UNFINISHED_BESIDE: usize = 16 << 20;
 
 /// What bounds the engine.
@@ -11,9 +11,9 @@ pub const UNFINISHED_BESIDE: usize = 16 << 20;
 pub struct Limits {
     /// The largest message, in bytes; larger ones are reported as lost.
     pub max_message: usize,
-    /// Bytes of unfinished messages of all sessions together; above, the largest is given up.
+    /// Bytes of unfinished messages of all sessions together; above that, the largest is given up.
     pub max_unfinished: usize,
-    /// Requests of one session and direction that wait for their answer; above, the oldest are forgotten.
+    /// Requests of one session and direction waiting for an answer; above that, the oldest are forgotten.
     pub max_in_flight: usize,
     /// Nanoseconds without an answer or progress after which a request counts as overdue.
     pub patience: u64,

@@ -1,4 +1,4 @@
-//! One session under way: its two streams, and what they carry as messages.
+//! One open session: its two streams, and what they carry as messages.
 
 use serde_json::value::RawValue;
 
@@ -17,14 +17,14 @@ use crate::registry::{Owner, Replaced};
 use crate::session::PendingRequest;
 use crate::wire::framing::{Framed, Framer};
 
-/// Blind spots of one session that are reported.
+/// Most blind spots of one session to report.
 const MAX_BLIND_SPOTS: usize = 64;
 
-/// Places where the two ends of a session's streams differ that are reported. One is enough to stop
+/// Most places to report at which the two ends of a session's streams differ. One is enough to stop
 /// trusting a server.
 const MAX_DISAGREEMENTS: u32 = 16;
 
-/// A session under way.
+/// An open session.
 pub(super) struct LiveSession {
     client_to_server: Stream,
     server_to_client: Stream,
@@ -34,10 +34,10 @@ pub(super) struct LiveSession {
     state: SessionState,
 }
 
-/// A stream under way.
+/// An open stream.
 #[derive(Default)]
 struct Stream {
-    /// Made with the stream's first input, which says where it starts.
+    /// Created with the stream's first input, which says where it starts.
     framer: Option<Framer>,
     /// Whether something was lost since the last message, beyond what the framer knows.
     gap_before: bool,
@@ -154,7 +154,7 @@ impl LiveSession {
         });
     }
 
-    /// Reports a gap where a stream goes on beyond where it is expected to.
+    /// Reports a gap if a stream continues beyond the expected position.
     fn report_jump(&mut self, turn: &mut Turn<'_>, direction: Direction, position: u64) {
         let (stream, state) = self.stream(direction);
         let expected = stream.framer(state, position).position();
@@ -169,7 +169,7 @@ impl LiveSession {
         }
     }
 
-    /// Bytes of memory that unfinished messages take.
+    /// Bytes of memory that unfinished messages occupy.
     pub(super) fn unfinished(&self) -> usize {
         [&self.client_to_server, &self.server_to_client]
             .iter()
@@ -178,7 +178,7 @@ impl LiveSession {
             .sum()
     }
 
-    /// Bytes of memory that the larger of its unfinished messages takes.
+    /// Bytes of memory that the larger of its unfinished messages occupies.
     pub(super) fn largest(&self) -> usize {
         let streams = [&self.client_to_server, &self.server_to_client];
         let framers = streams
@@ -198,7 +198,7 @@ impl LiveSession {
         }
     }
 
-    /// Takes note of lost bytes, and reports them.
+    /// Notes lost bytes, and reports them.
     pub(super) fn gap(
         &mut self,
         turn: &mut Turn<'_>,
@@ -223,7 +223,7 @@ impl LiveSession {
         }
     }
 
-    /// Reports a blind spot, once for each process and mechanism: it lasts, and a call that shows it
+    /// Reports a blind spot, once per process and mechanism: it lasts, and a call that shows it
     /// is made for every message.
     pub(super) fn blind_spot(
         &mut self,
@@ -249,7 +249,7 @@ impl LiveSession {
         turn.report(Event::new(turn.time, self.state.subject(), body));
     }
 
-    /// The requests that have become overdue by `now`. Notes them.
+    /// Marks and returns the requests that have become overdue by `now`.
     pub(super) fn overdue(&mut self, now: Timestamp) -> Vec<Overdue> {
         self.state.overdue(now)
     }

@@ -1,7 +1,7 @@
-//! From bytes to messages and events: the whole of it, without a kernel, a clock or a thread.
+//! From bytes to messages and events: all of it, without a kernel, a clock or a thread.
 //!
 //! The engine is a value that is fed [`Input`]s and tells an [`Output`] what they meant. All times
-//! come from the inputs, so the same inputs give the same outputs: live, from a tape, in a test. It
+//! come from the inputs, so the same inputs produce the same outputs: live, from a tape, in a test. It
 //! works in three steps, which are never mixed:
 //!
 //! ```text
@@ -13,17 +13,17 @@
 //! [`Judgement`] (see [`Output::judged`]).
 //!
 //! - `live`: a session's two streams
-//! - `observe`: frames become messages that have their place in the session
+//! - `observe`: frames become messages with a place in the session
 //! - `judge`, `judge_definitions`: what they mean
 //! - `overdue`: calls that wait too long for their answer
 //! - `turn`: holds the judgement of one input until it is reported
-//! - `tee`: tells several outputs the same
+//! - `tee`: feeds several outputs alike
 //! - `record`: a message that can be kept
 //! - `lessons`: what people's decisions teach detection
 //!
-//! Everything that it keeps is bounded: sessions by who feeds it, and per session the line under way,
-//! requests without an answer, listings under way and what was announced. What a flood pushes out is
-//! counted and said.
+//! Everything that it keeps is bounded: sessions by its caller, and per session the current line,
+//! requests without an answer, unfinished listings and what was announced. What a flood pushes out is
+//! counted and reported.
 
 mod definitions;
 mod judge;
@@ -60,37 +60,37 @@ use crate::registry::Registry;
 use crate::session::PendingRequest;
 use crate::text::escape::printable;
 
-/// How often overdue calls are looked for, in nanoseconds.
+/// How often to look for overdue calls, in nanoseconds.
 const SWEEP_EVERY: u64 = 1_000_000_000;
 
-/// How often decisions are looked for, in nanoseconds.
+/// How often to look for decisions, in nanoseconds.
 const LOOK_EVERY: u64 = 100_000_000;
 
-/// Characters of what was found instead of something that can be looked into.
+/// Most characters about what was found in place of something supported.
 const MAX_FOUND: usize = 512;
 
 /// Most lessons that wait to be taken.
 const LESSONS: usize = 256;
 
-/// Turns bytes into messages and events. See the module's text.
+/// Turns bytes into messages and events. See the module documentation.
 pub struct Engine {
     limits: Limits,
     sessions: HashMap<SessionId, LiveSession>,
-    /// Bytes of memory that unfinished messages take.
+    /// Bytes of memory that unfinished messages occupy.
     unfinished: usize,
     /// When decisions were last looked for.
     looked: Timestamp,
     /// When overdue calls were last looked for.
     swept: Timestamp,
-    /// Writes and texts that the registry had given up then.
+    /// Writes and texts that the registry had given up by then.
     given_up: (u64, u64),
-    /// What decisions taught since this was last asked for.
+    /// What decisions taught since this was last taken.
     taught: Vec<Taught>,
     judges: Judges,
 }
 
 impl Engine {
-    /// An engine that holds servers to `registry` and lets `detector` look at what goes by.
+    /// An engine that holds servers to `registry` and lets `detector` inspect what passes.
     pub fn new(limits: Limits, registry: Registry, detector: Box<dyn Detector + Send>) -> Self {
         Self {
             limits,
@@ -108,13 +108,13 @@ impl Engine {
         }
     }
 
-    /// The engine with a policy on which changes are accepted without a person. By default none is.
+    /// Sets the policy on which changes are accepted without a person. By default none are.
     pub fn with_approval(mut self, approval: AutoApproval) -> Self {
         self.set_approval(approval);
         self
     }
 
-    /// Accepts other changes without a person from now on.
+    /// Changes which changes are accepted without a person from now on.
     pub fn set_approval(&mut self, approval: AutoApproval) {
         self.judges.approval = approval;
     }
@@ -134,7 +134,7 @@ impl Engine {
         std::mem::take(&mut self.taught)
     }
 
-    /// How many sessions are under way.
+    /// How many sessions are open.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
@@ -147,10 +147,10 @@ impl Engine {
         })
     }
 
-    /// It is `now`: tells which calls have waited too long for their answer. To be called often while
-    /// inputs come as they happen; the times of inputs count too. It does nothing most of the time.
+    /// At `now`: reports which calls have waited too long for their answer. Call this often while
+    /// inputs arrive live; the times of inputs count too. Most calls do nothing.
     pub fn pass_time(&mut self, now: Timestamp, output: &mut dyn Output) {
-        // A clock that was set back is looked at as a new one.
+        // A clock that was set back is treated as a new one.
         if now >= self.swept && now.nanos_since(self.swept) < SWEEP_EVERY {
             return;
         }
@@ -159,7 +159,7 @@ impl Engine {
         for session in self.sessions.values_mut() {
             overdue.append(&mut session.overdue(now));
         }
-        // The order of a table is not the same twice, and that of events has to be.
+        // A hash table's order varies, but the order of events must not.
         overdue.sort_by(|one, other| {
             let key = |overdue: &Overdue| (overdue.due, overdue.session_id.clone());
             key(one).cmp(&key(other))
@@ -172,10 +172,10 @@ impl Engine {
         }
     }
 
-    /// Nothing is happening for now: tells what people decided about pins since the last time, in this
-    /// process or another. To be called often; it does nothing most of the time.
+    /// While nothing is happening: reports what people decided about pins since the last call, in this
+    /// process or another. Call this often; most calls do nothing.
     pub fn idle(&mut self, now: Timestamp, output: &mut dyn Output) {
-        // A clock that was set back is looked at as a new one.
+        // A clock that was set back is treated as a new one.
         if now >= self.looked && now.nanos_since(self.looked) < LOOK_EVERY {
             return;
         }
@@ -184,7 +184,7 @@ impl Engine {
             let Judges {
                 registry, detector, ..
             } = &mut self.judges;
-            // Where nobody asks, as in a tap, they do not pile up.
+            // If nothing takes them, as in a tap, they do not pile up.
             if self.taught.len() < LESSONS {
                 self.taught
                     .extend(lessons::taught(&decided, registry, detector.as_mut()));
@@ -210,17 +210,17 @@ impl Engine {
 
     /// Takes in what happened: observes it, judges it, and tells `output` what it meant.
     ///
-    /// Inputs of a session that is unknown, or over, are ignored.
+    /// Inputs of an unknown or ended session are ignored.
     pub fn handle(&mut self, input: Input<'_>, output: &mut dyn Output) {
         if let Some(time) = input.time() {
             self.pass_time(time, output);
         }
         if let Input::SessionStarted(start) = &input {
-            // On disk before the event leaves: the name must not be another's after a restart.
+            // On disk before the event is emitted: the name must not be another's after a restart.
             let registry = &mut self.judges.registry;
             let owner = registry.owner(start.server_party.as_ref().map(|party| party.uid));
             registry.assign_name(owner, &start.server, start.time);
-            // By the time of the input: a tape of last year must not evict what it has just shown.
+            // By the time of the input: a tape from last year must not evict what it has just shown.
             let evicted = self.judges.registry.evict(start.time);
             if evicted > 0 {
                 tracing::info!(
@@ -259,7 +259,7 @@ impl Engine {
                 found: found.as_deref().map(|found| printable(found, MAX_FOUND)),
                 covered_by_other_end: false,
             };
-            // It belongs to no session that is known.
+            // It belongs to no known session.
             let every_server = Subject::server(ServerId(EVERY_SERVER.into()));
             turn.report(Event::new(*time, every_server, body));
             turn.tell();

@@ -13,13 +13,13 @@ use crate::model::{Direction, GapReason};
 use crate::session::{Correlation, Observed};
 use crate::wire::framing::{Frame, Framed};
 
-/// Members of one batch that are reported one by one. A batch may hold a million.
+/// Most members of one batch to report individually. A batch may hold a million.
 const MAX_MEMBERS: usize = 16_384;
 
-/// Memory for them, in bytes: of members whose methods are long and written with escapes, fewer are reported.
+/// Memory for them, in bytes: if their methods are long and written with escapes, fewer are reported.
 const MEMBERS_MEMORY: usize = 4 << 20;
 
-/// What is kept of a batch's member until the batch was judged.
+/// What is kept of a batch's member until the batch is judged.
 struct Member<'a> {
     kind: MessageKind,
     method: Option<Cow<'a, str>>,
@@ -47,8 +47,8 @@ impl SessionState {
             Framed::Frame(frame) => {
                 *gap_before |= frame.gap_before;
                 match mcp::parse(frame.bytes) {
-                    // A torn piece of a line whose beginning was not seen. The loss that it belongs
-                    // to was reported already; the next frame is the one that has it before.
+                    // A torn piece of a line whose start was not seen. The loss that it belongs
+                    // to was already reported; the next frame is the one that has it before.
                     Err(_) if frame.tentative => {}
                     parsed => {
                         let gap_before = std::mem::take(gap_before);
@@ -176,7 +176,7 @@ impl SessionState {
         }
     }
 
-    /// Tells a batch as a whole, and then its members.
+    /// Reports a batch as a whole, and then its members.
     fn tell_batch(
         &self,
         turn: &mut Turn<'_>,
@@ -208,7 +208,7 @@ impl SessionState {
         }
     }
 
-    /// What is known of a frame before it is read.
+    /// What is known about a frame before it is parsed.
     fn seen<'a>(
         &'a self,
         turn: &Turn<'_>,
@@ -243,7 +243,7 @@ impl SessionState {
 }
 
 impl Member<'_> {
-    /// Bytes of memory that it takes beside itself.
+    /// Bytes of memory that it occupies besides itself.
     fn decoded(&self) -> usize {
         match &self.method {
             Some(Cow::Owned(method)) => method.len(),

@@ -9,8 +9,8 @@ use crate::session::Correlation;
 
 /// Takes what the engine says, in the order in which it happened. [`Tee`](super::Tee) joins several.
 pub trait Output {
-    /// A message was judged, and nothing of it was told yet: here an inline guard decides whether it
-    /// passes. Of a message that causes thousands of events, the judgement holds the latest; the others were told.
+    /// A message was judged but not reported yet: this is where an inline guard decides whether it
+    /// passes. If a message causes thousands of events, the judgement holds the latest; the others were reported.
     fn judged(&mut self, _message: &MessageSeen<'_>, _judgement: &Judgement) {}
 
     /// A message was seen, or something that is not a message; a batch is one.
@@ -21,11 +21,11 @@ pub trait Output {
         false
     }
 
-    /// A member of the batch that was seen last. Its bytes, position and sequence are the batch's. At
+    /// A member of the last batch seen. Its bytes, position and sequence are the batch's. At
     /// most 16,384 members of a batch are reported, and no more than take 4 MiB.
     fn member(&mut self, _member: &MessageSeen<'_>) {}
 
-    /// A request has waited too long for its answer, which may still come. Each is told once.
+    /// A request has waited too long for its answer, which may still come. Each is reported once.
     fn overdue(&mut self, _overdue: &Overdue) {}
 
     /// Whether [`Output::event`] is wanted.
@@ -33,7 +33,7 @@ pub trait Output {
         true
     }
 
-    /// Something worth telling happened.
+    /// Something worth reporting happened.
     fn event(&mut self, event: Event);
 }
 
@@ -49,12 +49,12 @@ pub enum MessageKind {
     Notification,
     /// Several messages in an array.
     Batch,
-    /// No message.
+    /// Not a message.
     Invalid,
 }
 
 impl MessageKind {
-    /// The word used on the outside.
+    /// The word used externally.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Request => "request",
@@ -66,7 +66,7 @@ impl MessageKind {
     }
 }
 
-/// A frame, and what is known of it.
+/// A frame, and what is known about it.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageSeen<'a> {
     /// When its last byte was sent.
@@ -91,9 +91,9 @@ pub struct MessageSeen<'a> {
     pub method: Option<&'a str>,
     /// Its id, as JSON text.
     pub id: Option<&'a str>,
-    /// Exactly what stood between two newlines, a trailing carriage return included.
+    /// The exact bytes between two newlines, including a trailing carriage return.
     pub bytes: &'a [u8],
-    /// Whether bytes of this direction were lost since the frame before.
+    /// Whether bytes of this direction were lost since the previous frame.
     pub gap_before: bool,
     /// The method of the request that this response answers.
     pub reply_to: Option<&'a str>,
@@ -112,7 +112,7 @@ pub struct MessageSeen<'a> {
     pub latency_ns: Option<u64>,
     /// Whether it is an error, the protocol's or a tool's.
     pub is_error: bool,
-    /// What is wrong with it, such as `not_json`; also of a message that can be read and is odd.
+    /// What is wrong with it, such as `not_json`; set also for a message that is readable but odd.
     pub invalid_reason: Option<&'a str>,
 }
 
@@ -139,7 +139,7 @@ pub struct Overdue {
     pub progress: u32,
 }
 
-/// What an observation comes to, before it is reported.
+/// The result of an observation, before it is reported.
 #[derive(Debug)]
 pub struct Judgement {
     pub(super) disposition: Action,
@@ -158,7 +158,7 @@ impl Judgement {
         self.disposition
     }
 
-    /// The events that are about to be told, in order.
+    /// The events about to be reported, in order.
     pub fn events(&self) -> &[Event] {
         &self.events
     }

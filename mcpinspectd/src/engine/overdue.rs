@@ -1,4 +1,4 @@
-//! Time that passes: calls that have waited too long for their answer.
+//! The passing of time: calls that have waited too long for their answer.
 
 use super::output::Overdue;
 use super::sanitise;
@@ -9,7 +9,7 @@ use crate::event::body::CallHung;
 use crate::model::Timestamp;
 
 impl SessionState {
-    /// Whether a request is overdue by `now` that was not noted as such before. Notes it.
+    /// Whether a request is overdue by `now` that was not marked before. Marks it.
     pub(super) fn overdue(&mut self, now: Timestamp) -> Vec<Overdue> {
         let mut overdue = Vec::new();
         let patience = self.limits.patience;
@@ -30,7 +30,7 @@ impl SessionState {
         overdue
     }
 
-    /// Reports a call that is overdue, unless there were too many of late.
+    /// Reports an overdue call, unless there were too many recently.
     pub(super) fn report_overdue(&mut self, turn: &mut Turn<'_>, overdue: &Overdue) {
         if let Some(suppressed) = self.hung.pass(turn.time) {
             let body = CallHung {

@@ -1,8 +1,8 @@
 //! Decisions about pins: those that the configuration makes, and all of them as events.
 //!
-//! A policy accepts a change where a person would have nothing to look at. It needs a verdict that
-//! is whole: of what was too large to be read to its end, or was not looked at, nothing is known. A
-//! pin that a policy moved is what the next change is compared with, so a server can walk away from
+//! A policy accepts a change where a person would have nothing to look at. It needs a complete
+//! verdict: nothing is known about what was too large to be read to its end, or was not examined. A
+//! pin that a policy moved is what the next change is compared with, so a server can drift away from
 //! its first definition in steps that are each free of findings; to rule that out, leave
 //! the policy off, as it is by default.
 
@@ -19,7 +19,7 @@ use crate::registry::ItemDecision;
 /// Which changes are accepted without a person: those that one of the rules accepts.
 #[derive(Clone, Debug, Default)]
 pub struct AutoApproval {
-    /// The rules. By default there is none.
+    /// The rules. By default there are none.
     pub rules: Vec<ApprovalRule>,
 }
 
@@ -28,7 +28,7 @@ pub struct AutoApproval {
 pub struct ApprovalRule {
     /// The servers.
     pub servers: GlobMatcher,
-    /// The user that they run as; anyone if it is `None`.
+    /// The user that they run as; any user if `None`.
     pub user: Option<u32>,
     /// Whose program may offer the change.
     pub vendor: Vendor,
@@ -38,11 +38,11 @@ pub struct ApprovalRule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Vendor {
-    /// That of the package or file behind the pinned program, in whichever version. While it is not
-    /// known who that is, nothing is accepted.
+    /// The vendor of the package or file behind the pinned program, in any version. While that is
+    /// unknown, nothing is accepted.
     #[default]
     Same,
-    /// Anybody's.
+    /// Any vendor.
     Any,
 }
 
@@ -50,8 +50,8 @@ impl AutoApproval {
     /// The reason recorded with a decision of the policy.
     pub(super) const REASON: &str = "free of findings";
 
-    /// Whether a change of `server`, which runs as `user`, is accepted if it is free of findings. `same_vendor` says whether
-    /// the program that offers it is of the vendor that was accepted.
+    /// Whether a change of `server`, which runs as `user`, is accepted if it is free of findings. `same_vendor` says
+    /// whether the program that offers it is from the accepted vendor.
     pub(super) fn accepts(&self, server: &ServerId, user: Option<u32>, same_vendor: bool) -> bool {
         self.rules.iter().any(|rule| {
             (same_vendor || rule.vendor == Vendor::Any)

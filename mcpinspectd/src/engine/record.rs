@@ -17,7 +17,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// Bytes that it takes, roughly.
+    /// Bytes of memory it occupies, roughly.
     pub fn size(&self) -> usize {
         match self {
             Self::Message(message) => {
@@ -29,7 +29,7 @@ impl Record {
     }
 }
 
-/// Most bytes of a message that are copied. What is larger would cost its size once more.
+/// Most bytes of a message to copy. Anything larger would cost its size once more.
 pub const MAX_BODY: usize = 16 << 20;
 
 /// A message as it was seen, borrowing nothing: for a store or a later reader.
@@ -43,9 +43,9 @@ pub struct MessageRecord {
     pub server_id: ServerId,
     /// Which way it went.
     pub direction: Direction,
-    /// Where it starts, in bytes from the start of its stream; of a member, where its batch starts.
+    /// Where it starts, in bytes from the start of its stream; for a member, where its batch starts.
     pub position: u64,
-    /// Its number among the session's messages of both directions, from 1; of a member, its batch's.
+    /// Its number among the session's messages of both directions, from 1; for a member, its batch's.
     pub sequence: u64,
     /// The server's process, where known.
     pub server_pid: Option<Pid>,
@@ -60,9 +60,9 @@ pub struct MessageRecord {
     /// Bytes between two newlines. `None` for a member of a batch: the record of the batch, which comes
     /// before those of its members, has the bytes of all.
     pub bytes: Option<u64>,
-    /// Exactly what stood there. `None` for a member of a batch, and where it is more than [`MAX_BODY`].
+    /// The exact bytes. `None` for a member of a batch, and if they exceed [`MAX_BODY`].
     pub body: Option<Box<[u8]>>,
-    /// Whether bytes of this direction were lost since the frame before.
+    /// Whether bytes of this direction were lost since the previous frame.
     pub gap_before: bool,
     /// The method of the request that this response answers.
     pub reply_to: Option<Box<str>>,
@@ -82,7 +82,7 @@ pub struct MessageRecord {
     pub latency_ns: Option<u64>,
     /// Whether it is an error, the protocol's or a tool's.
     pub is_error: bool,
-    /// What is wrong with it, such as `not_json`; also of a message that can be read and is odd.
+    /// What is wrong with it, such as `not_json`; set also for a message that is readable but odd.
     pub invalid_reason: Option<Box<str>>,
 }
 

@@ -18,7 +18,7 @@ const MAX_EXCERPT: usize = 160;
 /// How much of a changed string an event carries, in bytes.
 const MAX_STRING: usize = 1024;
 
-/// A changed value whose JSON is longer than this many bytes is shown as its beginning.
+/// A changed value whose JSON exceeds this many bytes is shown truncated.
 const MAX_VALUE: usize = 4096;
 
 /// One that takes more memory than this as a tree, in bytes, is shown as text.
@@ -27,9 +27,9 @@ const MAX_TREE: usize = 192 << 10;
 /// How many changed fields an event carries.
 const MAX_CHANGES: usize = 32;
 
-/// A description, or other text of some sentences.
+/// A description, or another text of a few sentences.
 pub fn description(text: &str) -> String {
-    // What is far behind the cut cannot change what is before it.
+    // What is far past the cut cannot change what is before it.
     bound(
         &redact::secrets(&bound(text, 4 * MAX_DESCRIPTION)),
         MAX_DESCRIPTION,
@@ -42,7 +42,7 @@ pub fn name(text: &str) -> String {
     bound(text, MAX_NAME).into_owned()
 }
 
-/// The beginning of a frame that is no message.
+/// The start of a frame that is not a message.
 pub fn excerpt(bytes: &[u8]) -> String {
     let beginning = &bytes[..bytes.len().min(8 * MAX_EXCERPT)];
     let text = String::from_utf8_lossy(beginning);

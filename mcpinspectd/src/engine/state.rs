@@ -1,4 +1,4 @@
-//! What is known of a session under way, apart from its streams.
+//! What is known about an open session, apart from its streams.
 
 use super::definitions::Definitions;
 use super::limits::Limits;
@@ -16,14 +16,14 @@ use crate::wire::framing::Framer;
 
 use super::sanitise;
 
-/// Findings of one message or definition that are told.
+/// Most findings of one message or definition to report.
 const MAX_DETECTIONS: usize = 16;
 
 /// A session without its streams.
 pub(super) struct SessionState {
     pub(super) id: SessionId,
     pub(super) server: ServerId,
-    /// Who publishes it, as far as its launch shows.
+    /// Who publishes it, if its launch shows that.
     pub(super) publisher: Option<Box<str>>,
     /// The user that the server runs as, where known.
     pub(super) user: Option<u32>,
@@ -64,7 +64,7 @@ impl SessionState {
         }
     }
 
-    /// A framer for a stream whose first input stands at `position`.
+    /// A framer for a stream whose first input is at `position`.
     pub(super) fn framer(&self, position: u64) -> Framer {
         if self.joined_midstream {
             Framer::joined_at(position, self.limits.max_message)
@@ -84,7 +84,7 @@ impl SessionState {
         }
     }
 
-    /// What detection knows of the session.
+    /// What detection knows about the session.
     pub(super) fn context(&self, time: Timestamp) -> SessionContext<'_> {
         SessionContext {
             server_id: &self.server,
@@ -126,7 +126,7 @@ impl SessionState {
         turn.report(Event::new(turn.time, self.subject(), body));
     }
 
-    /// Reports what detection found, the findings of a category together.
+    /// Reports what detection found, grouped by category.
     pub(super) fn report_findings(
         &self,
         turn: &mut Turn<'_>,

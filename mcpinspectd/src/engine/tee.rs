@@ -3,13 +3,13 @@
 use super::output::{Judgement, MessageSeen, Output, Overdue};
 use crate::event::Event;
 
-/// Tells two outputs the same, the first one first; for more than two, one of them is a `Tee`.
+/// Feeds two outputs alike, the first one first; for more than two, make one of them a `Tee`.
 ///
 /// Both are shown a judgement before either receives the message. A judgement asks for
 /// nothing back, so there is nothing to combine: every output sees the same
-/// [`disposition`](Judgement::disposition), which is the strictest of the findings. Where each of
+/// [`disposition`](Judgement::disposition), which is the strictest of the findings. If each of
 /// several guards makes up its own mind, [`Action`](crate::model::Action) is ordered by strictness: the
-/// strictest of them, `max`, is what holds for all.
+/// strictest of them, `max`, applies to all.
 ///
 /// An output that wants no members or no events costs nothing for those.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,7 +61,7 @@ impl<A: Output, B: Output> Output for Tee<A, B> {
     }
 }
 
-/// An output on loan.
+/// A borrowed output.
 impl<O: Output + ?Sized> Output for &mut O {
     fn judged(&mut self, message: &MessageSeen<'_>, judgement: &Judgement) {
         (**self).judged(message, judgement);

@@ -1,4 +1,4 @@
-//! Keeps a flood of similar events down to a few.
+//! Reduces a flood of similar events to a few.
 
 use crate::model::Timestamp;
 

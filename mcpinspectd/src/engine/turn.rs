@@ -1,9 +1,9 @@
 //! One input on its way through the three steps: observe, judge, tell.
 //!
-//! What is observed and judged collects here as a [`Judgement`]; nothing of it leaves until the step
+//! What is observed and judged collects here as a [`Judgement`]; none of it leaves until the step
 //! is over. A consumer that has to decide whether a message passes (an inline guard) is shown the
 //! judgement first, through [`Output::judged`]. Reporting nothing early also keeps the order
-//! crash-safe: a pin is on disk before anyone hears of it.
+//! crash-safe: a pin is on disk before anything reports it.
 
 use super::output::{Judgement, MessageSeen, Output, Overdue};
 use super::policy::AutoApproval;
@@ -19,7 +19,7 @@ pub(super) struct Judges {
     pub(super) approval: AutoApproval,
 }
 
-/// Events that one judgement holds, and bytes of memory that they take.
+/// Most events that one judgement holds, and most bytes of memory for them.
 const MAX_HELD: usize = 4096;
 const MAX_HELD_BYTES: usize = 2 << 20;
 
@@ -29,7 +29,7 @@ pub(super) struct Turn<'a> {
     pub(super) time: Timestamp,
     pub(super) judges: &'a mut Judges,
     judgement: Judgement,
-    /// Bytes of memory that its events take.
+    /// Bytes of memory that its events occupy.
     held: usize,
     output: &'a mut dyn Output,
 }
@@ -46,7 +46,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Adds an event to the judgement. One that holds [`MAX_HELD`] already, or much memory, tells them
+    /// Adds an event to the judgement. If it already holds [`MAX_HELD`], or much memory, reports them
     /// first: a hostile message must not decide how much memory its judgement takes.
     pub(super) fn report(&mut self, event: Event) {
         if self.judgement.events.len() == MAX_HELD || self.held >= MAX_HELD_BYTES {
@@ -61,12 +61,12 @@ impl<'a> Turn<'a> {
         self.judgement.disposition = self.judgement.disposition.max(action);
     }
 
-    /// Whether the members of a batch are to be told one by one.
+    /// Whether the members of a batch should be reported individually.
     pub(super) fn wants_members(&self) -> bool {
         self.output.wants_members()
     }
 
-    /// Shows the judgement of a message, and tells the message. Its events follow.
+    /// Shows the judgement of a message, and reports the message. Its events follow.
     pub(super) fn tell_message(&mut self, message: &MessageSeen<'_>) {
         self.output.judged(message, &self.judgement);
         self.output.message(message);
@@ -78,12 +78,12 @@ impl<'a> Turn<'a> {
         self.output.member(member);
     }
 
-    /// Tells that a request is overdue.
+    /// Reports that a request is overdue.
     pub(super) fn tell_overdue(&mut self, overdue: &Overdue) {
         self.output.overdue(overdue);
     }
 
-    /// Tells the events that have collected.
+    /// Reports the events that have collected.
     pub(super) fn tell(&mut self) {
         self.held = 0;
         for event in self.judgement.events.drain(..) {

@@ -1,4 +1,4 @@
-//! An event made ready to leave: numbered, put in words, serialised once for every sink.
+//! An event ready to leave: numbered, put into words, and serialised once for every sink.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl EventId {
         Self(format!("{:x}-{number}", run.0 / 1_000_000).into())
     }
 
-    /// The id of this text.
+    /// The id with this text.
     pub fn from_text(text: &str) -> Self {
         Self(text.into())
     }
@@ -41,7 +41,7 @@ impl fmt::Display for EventId {
 /// Whether an event made a server come or go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Its first session of now.
+    /// Its first open session.
     Appeared,
     /// Its last session is over.
     Vanished,
@@ -56,7 +56,7 @@ pub struct Envelope {
     pub kind: EventKind,
     /// When it happened.
     pub time: Timestamp,
-    /// How bad it is; `None` for the ordinary course of things.
+    /// How bad it is; `None` for normal operation.
     pub severity: Option<Severity>,
     /// The session it belongs to.
     pub session: Option<SessionId>,
@@ -68,7 +68,7 @@ pub struct Envelope {
     pub uid: Option<u32>,
     /// Whether the server came or went with it.
     pub presence: Option<Presence>,
-    /// Whether a listed tool is worth a signal of its own: a new one, or one with findings.
+    /// Whether a listed tool deserves a signal of its own: a new one, or one with findings.
     pub is_news: bool,
     /// Names only: fit for every user of the machine.
     pub title: String,
@@ -78,13 +78,13 @@ pub struct Envelope {
     pub json: String,
     /// Whether something was cut from `json` to keep its limit.
     pub truncated: bool,
-    /// What readers filter by beyond the above, named as in the journal.
+    /// What else readers filter by, named as in the journal.
     pub details: Vec<(&'static str, String)>,
 }
 
 impl Envelope {
-    /// Makes `event` ready, its JSON at most `max_json` bytes long. `uid` is the user that the
-    /// server runs as, where known.
+    /// Prepares `event`, with JSON of at most `max_json` bytes. `uid` is the user that the
+    /// server runs as, if known.
     pub fn new(
         event: &Event,
         id: EventId,
@@ -114,7 +114,7 @@ impl Envelope {
         })
     }
 
-    /// Bytes of memory it takes, near enough for a budget.
+    /// Bytes of memory it occupies, roughly enough for a budget.
     pub fn size(&self) -> usize {
         size_of::<Self>()
             + self.json.len()

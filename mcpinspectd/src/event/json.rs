@@ -3,7 +3,7 @@
 //! Two things happen to an event on its way out. It is bounded: a reader of the journal pays for
 //! every entry, and a server must not decide how much. Long strings are cut first and long lists
 //! after them, so what stays is still the event and still valid JSON, marked `"truncated": true`.
-//! And characters that show nothing or act on a terminal are written as JSON's own `\u` escapes:
+//! And characters that are invisible or act on a terminal are written as JSON's own `\u` escapes:
 //! a program that parses the line gets the exact text, a person who prints it gets no surprise.
 
 use std::io;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::event::Event;
 use crate::text::{bound, escape::is_hidden};
 
-/// Longest string and longest list that are kept, tried from generous to strict.
+/// Longest string and longest list to keep, tried from generous to strict.
 const STEPS: [(usize, usize); 4] = [(4096, 256), (1024, 64), (256, 16), (64, 4)];
 
 /// What every event keeps, whatever else has to go.
@@ -31,7 +31,7 @@ const ESSENTIAL: [&str; 9] = [
     "max_severity",
 ];
 
-/// An event as it leaves the daemon: one JSON object, no line break in it.
+/// An event as it leaves the daemon: one JSON object without line breaks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventJson {
     /// The object.
@@ -48,14 +48,14 @@ struct Whole<'a> {
 }
 
 /// Serialises `event`, at most `max_bytes` long. Only a limit below what names, time and type
-/// need (about 2 KiB) can be exceeded, because an event without those is none.
+/// need (about 2 KiB) can be exceeded, because an event is useless without those.
 pub fn event_json(
     event: &Event,
     event_id: &str,
     max_bytes: usize,
 ) -> serde_json::Result<EventJson> {
     let mut text = terminal_safe(&Whole { event, event_id })?;
-    // It may be kept for long, and room to grow is up to half of it.
+    // It may be kept for long, and spare capacity is up to half of it.
     text.shrink_to_fit();
     if text.len() <= max_bytes {
         let truncated = false;
@@ -94,7 +94,7 @@ pub fn event_json(
 }
 
 /// Cuts every string in `value` to `max_string` bytes and every list and object to `max_items`
-/// members. Depth needs no limit of its own: values come out of a parser that has one.
+/// members. Depth needs no limit here: values come from a parser that has one.
 fn shrink(value: &mut Value, max_string: usize, max_items: usize) {
     match value {
         Value::String(text) if text.len() > max_string => {
@@ -123,7 +123,7 @@ fn shrink(value: &mut Value, max_string: usize, max_items: usize) {
     }
 }
 
-/// `value` as compact JSON that can be printed: every character without a glyph is a `\u` escape.
+/// `value` as compact JSON that is safe to print: every character without a glyph is a `\u` escape.
 pub fn terminal_safe<T: Serialize>(value: &T) -> serde_json::Result<String> {
     let mut out = Vec::with_capacity(512);
     let mut serializer = serde_json::Serializer::with_formatter(&mut out, TerminalSafe);
@@ -151,7 +151,7 @@ impl Formatter for TerminalSafe {
         writer.write_all(&fragment.as_bytes()[written..])
     }
 
-    /// Text that is JSON already: outside of strings, what has no glyph is white space.
+    /// Text that is already JSON: outside strings, only white space has no glyph.
     fn write_raw_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
     where
         W: ?Sized + io::Write,

@@ -1,7 +1,7 @@
 //! The table of event types: one row per type, with everything about it that never changes.
 //!
 //! A journal `MESSAGE_ID` is a promise: once shipped, queries, alerts and catalogs in the field
-//! depend on it. So the ids stand in one place, next to the type's outside name, and a test holds
+//! depend on it. So the ids are in one place, next to the type's external name, and a test checks
 //! the shipped message catalog against this table.
 
 /// The type of an [`Event`](super::Event), without its content.
@@ -68,12 +68,12 @@ impl EventKind {
         Self::Store,
     ];
 
-    /// The type's outside name: the `type` of its JSON and the journal's `MCPINSPECT_EVENT`.
+    /// The type's external name: the `type` of its JSON and the journal's `MCPINSPECT_EVENT`.
     pub fn name(self) -> &'static str {
         self.row().0
     }
 
-    /// The journal's `MESSAGE_ID`: 128 bits, lower-case hex, fixed for ever.
+    /// The journal's `MESSAGE_ID`: 128 bits, lower-case hex, fixed forever.
     pub fn message_id(self) -> &'static str {
         self.row().1
     }

@@ -1,17 +1,17 @@
 //! Events in words: the journal's `MESSAGE`, the title of a signal and of a desktop alert.
 //!
-//! A *title* travels to every user of the machine, so it holds names only: server, tool, kind of
+//! A *title* is visible to every user of the machine, so it holds names only: server, tool, kind of
 //! finding. A *sentence* goes where contents may be read, and says what happened and what was
 //! found. Names come from the other side, so both are escaped and bounded here, and nowhere later.
-//! The words themselves stand beside each type of event, in [`body`](super::body).
+//! The words themselves are beside each type of event, in [`body`](super::body).
 
 use super::vocabulary::{Details, MAX_NAME, Sentence};
 use crate::event::Event;
 use crate::text::escape::printable;
 
-/// Longest title, characters.
+/// Longest title, in characters.
 pub const MAX_TITLE: usize = 160;
-/// Longest sentence, characters.
+/// Longest sentence, in characters.
 pub const MAX_SENTENCE: usize = 1024;
 /// One line of at most [`MAX_TITLE`] characters that names what the event is about.
 pub fn title(event: &Event) -> String {
@@ -27,7 +27,7 @@ pub fn sentence(event: &Event) -> String {
     printable(sentence.text(), MAX_SENTENCE)
 }
 
-/// What readers of the journal filter by beyond server, session and severity; named as there.
+/// What journal readers filter by besides server, session and severity; named as there.
 pub fn details(event: &Event) -> Vec<(&'static str, String)> {
     let mut details = Details::default();
     event.body.describe().details(&mut details);

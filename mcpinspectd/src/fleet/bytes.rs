@@ -1,9 +1,9 @@
-//! Numbers and text as bytes: what rows on disk are made of.
+//! Numbers and text as bytes: the building blocks of rows on disk.
 
-/// Longest number, bytes.
+/// Longest number, in bytes.
 pub const NUMBER_MAX: usize = 10;
 
-/// Appends a number: seven bits a byte, the lowest first.
+/// Appends a number: seven bits per byte, the lowest first.
 pub fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push((number & 0x7f) as u8 | 0x80);
@@ -18,7 +18,7 @@ pub fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Reads what was put; every method returns `None` where the bytes are not that.
+/// Reads what was put; every method returns `None` if the bytes are something else.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 

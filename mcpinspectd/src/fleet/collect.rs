@@ -1,7 +1,7 @@
 //! From inputs to rows, in bounded memory and on all cores.
 //!
-//! Some threads read inputs and cut them into chunks, as many others take chunks apart and gather
-//! rows. A gatherer that is full becomes a sorted run in a temporary file; in the end all runs become
+//! Some threads read inputs and cut them into chunks, and as many others parse the chunks and gather
+//! rows. A full gatherer becomes a sorted run in a temporary file; in the end all runs become
 //! one. What fits in memory never touches the disk.
 
 use std::collections::VecDeque;
@@ -23,12 +23,12 @@ use super::origin;
 use super::run::{Run, RunWriter, merge};
 use super::state::{Positions, StateDirectory, StateError};
 
-/// How a file compressed by zstd begins.
+/// The start of a file compressed by zstd.
 const ZSTD: &[u8; 4] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// Largest window of a compressed file, as a power of two: 32 MiB, which every level of zstd up to 20
 /// keeps to, and for which each core has room.
 const ZSTD_WINDOW: u32 = 25;
-/// Runs that are merged at once.
+/// Most runs to merge at once.
 const RUNS_MAX: usize = 64;
 
 /// Something to read.
@@ -78,24 +78,24 @@ impl Input {
 pub struct Options {
     /// Bytes for rows in memory.
     pub memory: usize,
-    /// Where what does not fit goes.
+    /// Where to put what does not fit.
     pub temporary: PathBuf,
-    /// Threads that take entries apart.
+    /// Threads that parse entries.
     pub threads: usize,
-    /// Entries of journals since then, as journalctl understands it.
+    /// The start of the journal entries to read, as journalctl understands it.
     pub since: Option<String>,
     /// When to stop reading journals.
     pub deadline: Option<Instant>,
-    /// Whether each event is a row of its own too.
+    /// Whether each event is also a row of its own.
     pub events: bool,
-    /// Whether journal files are named after the certificates of those who sent them.
+    /// Whether journal files are named after their senders' certificates.
     pub certified: bool,
-    /// Whether journal files are verified before they are read, and with which key.
+    /// Whether to verify journal files before reading them, and with which key.
     pub verify: Option<Verify>,
 }
 
 impl Default for Options {
-    /// With every core, and 144 MiB for rows: the whole takes less than 256 MiB.
+    /// Uses every core, and 144 MiB for rows: in total, less than 256 MiB.
     fn default() -> Self {
         Self {
             memory: 144 << 20,
@@ -113,11 +113,11 @@ impl Default for Options {
 /// Progress, for people who wait.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Bytes that were read.
+    /// Bytes read so far.
     pub read: AtomicU64,
-    /// Bytes that there are, as far as is known.
+    /// Total bytes, where known.
     pub total: AtomicU64,
-    /// Entries that were taken in.
+    /// Entries taken in.
     pub entries: AtomicU64,
 }
 
@@ -164,7 +164,7 @@ struct Shared<'a> {
     previous: &'a Positions,
     inputs: Mutex<VecDeque<Input>>,
     positions: Mutex<Positions>,
-    /// Each with how often it was merged.
+    /// Each with how many times it was merged.
     runs: Mutex<Vec<(u32, Run)>>,
     unreadable: Mutex<Vec<(PathBuf, String)>>,
     failed: Mutex<Option<CollectError>>,
@@ -173,7 +173,7 @@ struct Shared<'a> {
     follows: bool,
 }
 
-/// Reads inputs; on from where the state in `state` ends, if there is one.
+/// Reads inputs; continues where the state in `state` ends, if there is one.
 ///
 /// # Errors
 /// See [`CollectError`].
@@ -238,7 +238,7 @@ pub fn collect(
     })
 }
 
-/// Makes one run of all, which is the new state if there is one.
+/// Merges everything into one run, which is the new state if there is one.
 fn whole(
     runs: &[Run],
     state: Option<&StateDirectory>,
@@ -311,7 +311,7 @@ impl Shared<'_> {
         let counted = Counted(&file, &self.progress.read);
         self.progress.read.fetch_add(offset, Ordering::Relaxed);
         if is_compressed {
-            // Up to its end a compressed file is whole, and another may be appended.
+            // Up to its end a compressed file is complete, and another may be appended.
             let end = file.metadata()?.len();
             if offset < end {
                 let mut plain = zstd::stream::read::Decoder::new(counted.take(end - offset))?;
@@ -424,7 +424,7 @@ impl Shared<'_> {
             self.options.events,
         );
         loop {
-            // One thread waits at the queue, the others for it.
+            // One thread waits at the queue, the others for the lock.
             let Ok(chunk) = lock(chunks).recv() else {
                 break;
             };
@@ -459,8 +459,8 @@ impl Shared<'_> {
         self.fail(CollectError::Temporary { path, error });
     }
 
-    /// Empties a gatherer into a temporary file. Many runs become one, so that neither open files
-    /// nor buffers are many.
+    /// Empties a gatherer into a temporary file. Many runs become one, so that there are neither many open
+    /// files nor many buffers.
     fn spill(&self, rows: &mut Gatherer) -> io::Result<()> {
         let mut out = RunWriter::in_directory(&self.options.temporary)?;
         rows.write(&mut out)?;
@@ -482,7 +482,7 @@ impl Shared<'_> {
     }
 }
 
-/// Counts what is read of a file.
+/// Counts what is read from a file.
 struct Counted<'a>(&'a File, &'a AtomicU64);
 
 impl Read for Counted<'_> {
@@ -501,7 +501,7 @@ fn over() -> io::Error {
     io::Error::other("another input cannot be read")
 }
 
-/// A lock that was poisoned guards values that are whole: nothing here stops half-way.
+/// A poisoned lock still guards consistent values: nothing here stops half-way.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What people read of a report: the beginning of each answer, and how long it goes on.
+//! What people read of a report: the start of each answer, and how long it is.
 //!
 //! The terminal and the page show the same lists, so they are picked here once. A list ends after a number
 //! of rows, and says how many there are.
@@ -11,13 +11,13 @@ use super::report::{
 };
 use crate::model::{Severity, Timestamp};
 
-/// Names of hosts and tools that are kept in one row.
+/// Names of hosts and tools to keep in one row.
 pub const NAMED: usize = 24;
 
 /// The first of many.
 #[derive(Debug)]
 pub struct First<T> {
-    /// Those that are shown.
+    /// Those shown.
     pub shown: Vec<T>,
     /// How many there are.
     pub count: u64,
@@ -57,12 +57,12 @@ pub struct Server {
     pub tool_count: u64,
 }
 
-/// A tool that not all hosts see alike, or whose definition changed.
+/// A tool that some hosts see differently, or whose definition changed.
 #[derive(Debug)]
 pub struct Differing {
     /// The server's name.
     pub server: String,
-    /// Whether it is launched in one way everywhere, so that it is one server.
+    /// Whether it is launched the same way everywhere, and so is one server.
     pub is_one: bool,
     /// The tool.
     pub tool: ToolReport,
@@ -88,7 +88,7 @@ pub struct Digest {
     pub conspicuous: First<HostReport>,
     /// Tools that hosts see differently.
     pub differences: First<Differing>,
-    /// Tools that all hosts see alike now, after a change.
+    /// Tools that all hosts now see alike, after a change.
     pub changed: First<Differing>,
     /// Servers.
     pub servers: First<Server>,
@@ -96,17 +96,17 @@ pub struct Digest {
     pub new_servers: First<ServerReport>,
     /// Definitions that are new in the fleet.
     pub new_definitions: First<Defined>,
-    /// Definitions that most hosts approved, and some did not.
+    /// Definitions that most hosts approved, but some did not.
     pub not_approved: First<Defined>,
-    /// Servers of which nobody approved anything, and on how many hosts they are.
+    /// Servers with nothing approved, and how many hosts have them.
     pub nobody_approved: First<(String, u64)>,
     /// Decisions, the newest first.
     pub decisions: First<DecisionReport>,
-    /// Alerts by severity and time, the least first.
+    /// Alerts by severity and time, the lowest first.
     pub alerts: BTreeSet<(Severity, Timestamp, String, String)>,
     /// How many alerts there are.
     pub alert_count: u64,
-    /// Hosts by how many alerts they have, the least first, and how many of them a day.
+    /// Hosts by number of alerts, the lowest first, and how many of them per day.
     pub alerting: BTreeSet<(u64, String, u64)>,
     /// How many hosts have alerts.
     pub alerting_count: u64,

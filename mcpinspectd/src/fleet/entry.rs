@@ -1,7 +1,7 @@
-//! One journal entry, as far as a fleet is concerned.
+//! The parts of a journal entry that concern a fleet.
 //!
-//! journald itself writes the fields that begin with an underscore; everything else is what some
-//! process of that machine sent. Any process that may log can claim to be the daemon, so an entry
+//! journald itself writes the fields that begin with an underscore; everything else was sent by some
+//! process on that machine. Any process that may log can claim to be the daemon, so an entry
 //! counts only if root sent it. All text is escaped and cut here, on entry.
 
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use crate::event::kind::EventKind;
 use crate::model::{Severity, Timestamp};
 use crate::text::escape::printable;
 
-/// Longest name or reason that is kept, characters.
+/// Longest name or reason to keep, in characters.
 pub const TEXT_MAX: usize = 256;
 /// The service's unit.
 pub const UNIT: &str = "mcpinspectd.service";
@@ -29,7 +29,7 @@ const SIGNS: &[(&str, Sign)] = &[
     ("be02cf6855d2428ba40df7e9d022f03d", Sign::Failed),
 ];
 
-/// How the service of a host was last.
+/// The last known state of a host's service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sign {
     /// It runs.
@@ -40,7 +40,7 @@ pub enum Sign {
     Failed,
 }
 
-/// A machine, by the id that systemd gave it at its installation.
+/// A machine, by the id that systemd gave it at installation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Machine(pub [u8; 16]);
 
@@ -65,15 +65,15 @@ pub enum Kind<'a> {
     Event(Event<'a>),
     /// Claims to be an event of the daemon but was not written by root.
     Forged,
-    /// systemd about the daemon's service.
+    /// A message of systemd about the daemon's service.
     Service(Sign),
-    /// journald about entries of the daemon's service that it left out.
+    /// A message of journald about dropped entries of the daemon's service.
     Dropped,
     /// Anything else; it shows that the host ships its journal.
     Other,
 }
 
-/// An event of the daemon. Its text is escaped and bounded where it is asked for.
+/// An event of the daemon. Its text is escaped and bounded when requested.
 #[derive(Debug)]
 pub struct Event<'a> {
     /// Its type.
@@ -84,7 +84,7 @@ pub struct Event<'a> {
 /// A journal entry.
 #[derive(Debug)]
 pub struct Entry<'a> {
-    /// When the host's journal took it.
+    /// When the host's journal received it.
     pub time: Timestamp,
     /// The host's name at that time.
     pub host: Cow<'a, str>,
@@ -97,12 +97,12 @@ pub struct Entry<'a> {
 /// What the JSON of an event says beyond its journal fields.
 #[derive(Debug, Default, Deserialize)]
 pub struct Particulars {
-    /// What the tool says that it does.
+    /// What the tool says it does.
     pub description: Option<String>,
     /// What is different.
     #[serde(default)]
     pub changes: Vec<Change>,
-    /// What the server says of itself.
+    /// What the server says about itself.
     pub server_info: Option<ServerInfo>,
 }
 
@@ -113,7 +113,7 @@ pub struct Change {
     pub field: String,
 }
 
-/// What a server says of itself.
+/// What a server says about itself.
 #[derive(Debug, Deserialize)]
 pub struct ServerInfo {
     /// Which version it is.
@@ -126,7 +126,7 @@ impl<'a> Entry<'a> {
         let microseconds: u64 = fields.get(Field::Time)?.parse().ok()?;
         let machine = Machine::of(fields.get(Field::Machine)?)?;
         Some(Self {
-            // A whole number of microseconds also where it is too large.
+            // A whole number of microseconds even if it is too large.
             time: Timestamp(microseconds.min(u64::MAX / 1_000) * 1_000),
             host: shown(fields.get(Field::Host).unwrap_or_default()),
             machine,

@@ -1,7 +1,7 @@
-//! The fields of one journal entry, borrowed from the text that holds them.
+//! The fields of one journal entry, borrowed from the text that contains them.
 //!
 //! A collection has hundreds of millions of entries, and most of an entry is of no use here. So no
-//! tree of values is built: names are told apart as they are read, values that are wanted stay where
+//! tree of values is built: names are recognised as they are read, wanted values stay where
 //! they are, and the rest is skipped.
 
 use std::borrow::Cow;
@@ -12,14 +12,14 @@ use serde_json::value::RawValue;
 
 macro_rules! fields {
     ($($field:ident = $name:literal,)*) => {
-        /// A field that is read.
+        /// A field to read.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Field {
             $(#[doc = $name] $field,)*
         }
 
         impl Field {
-            /// Names of all fields, in the order of their places.
+            /// Names of all fields, in order.
             pub const NAMES: &'static [&'static str] = &[$($name,)*];
 
             /// The field of this name, if it is read.
@@ -62,11 +62,11 @@ fields! {
 
 const COUNT: usize = Field::NAMES.len();
 
-/// The values of an entry's fields; of several values of one field, the first.
+/// The values of an entry's fields; if one field has several values, the first.
 #[derive(Debug, Default)]
 pub struct Fields<'a> {
     values: [Option<Cow<'a, str>>; COUNT],
-    /// [`Field::Json`] as JSON text: a string in quotes, which few entries are asked for.
+    /// [`Field::Json`] as JSON text: a string in quotes, which is needed for few entries.
     quoted: Option<&'a str>,
 }
 
@@ -96,12 +96,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The fields of a line as `journalctl -o json` writes it.
+    /// The fields of a line in the format of `journalctl -o json`.
     pub fn of_json(line: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(line).ok()
     }
 
-    /// The fields of an entry as `journalctl -o export` writes it, without the empty line behind it.
+    /// The fields of an entry in the format of `journalctl -o export`, without the empty line after it.
     pub fn of_export(mut entry: &'a [u8]) -> Option<Self> {
         let mut fields = Self::default();
         while !entry.is_empty() {

@@ -1,40 +1,40 @@
-//! Cutting an input into chunks of whole entries.
+//! Splits an input into chunks of whole entries.
 //!
-//! One thread reads an input and looks only for the ends of entries; several others take the
-//! chunks apart. An entry without an end costs no more memory than a chunk.
+//! One thread reads an input and looks only for the ends of entries; several others parse the
+//! chunks. An entry without an end costs no more memory than a chunk.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use super::fields::{Field, Fields};
 
-/// Longest entry that is read, bytes; the daemon's own are smaller than a tenth of it.
+/// Longest entry to read, in bytes; the daemon's own are smaller than a tenth of it.
 pub const ENTRY_MAX: usize = 1 << 20;
 
 /// Whole entries.
 #[derive(Debug, Default)]
 pub struct Chunk {
     bytes: Vec<u8>,
-    /// Where entries end, in Journal Export Format; `None` where each is a line of JSON.
+    /// Where entries end, in Journal Export Format; `None` if each is a line of JSON.
     ends: Option<Vec<usize>>,
     /// Entries that were too long.
     too_long: u64,
-    /// Who sent it, where that is known for certain.
+    /// Who sent it, if that is known for certain.
     origin: Option<Arc<str>>,
 }
 
 impl Chunk {
-    /// Who sent it, where that is known for certain.
+    /// Who sent it, if that is known for certain.
     pub fn origin(&self) -> Option<&str> {
         self.origin.as_deref()
     }
 
-    /// Says who sent it.
+    /// Sets who sent it.
     pub fn set_origin(&mut self, origin: Option<Arc<str>>) {
         self.origin = origin;
     }
 
-    /// Calls `each` with each entry; with `None` for what is not one.
+    /// Calls `each` with each entry; with `None` for anything that is not one.
     pub fn entries(&self, each: &mut impl FnMut(Option<&Fields<'_>>)) {
         for _ in 0..self.too_long {
             each(None);
@@ -61,7 +61,7 @@ impl Chunk {
         }
     }
 
-    /// The cursor of the last entry, where each is a line.
+    /// The cursor of the last entry, if each is a line.
     pub fn last_cursor(&self) -> Option<String> {
         let lines = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
         let begin = memchr::memrchr(b'\n', lines).map_or(0, |at| at + 1);
@@ -70,17 +70,17 @@ impl Chunk {
     }
 }
 
-/// What becomes of a last line without an end.
+/// What to do with a last line without an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {
-    /// Nothing will follow: it cannot be read.
+    /// Nothing will follow, so it cannot be read: it is counted.
     Counted,
-    /// It is being written, and is read next time.
+    /// It is still being written, and is left for the next time.
     Left,
 }
 
-/// Passes the entries of `input` on, the output of `journalctl -o json` or `-o export`, told
-/// apart by its first byte. `consumed` is moved behind the last entry that was passed on.
+/// Passes on the entries of `input`, the output of `journalctl -o json` or `-o export`, distinguished
+/// by its first byte. `consumed` is moved past the last entry passed on.
 ///
 /// # Errors
 /// The input breaks, or `send` fails.
@@ -108,7 +108,7 @@ fn first_byte(input: &mut impl BufRead) -> io::Result<Option<u8>> {
     }
 }
 
-/// Passes lines of JSON on.
+/// Passes on lines of JSON.
 ///
 /// # Errors
 /// The input breaks, or `send` fails.
@@ -161,7 +161,7 @@ pub fn lines(
     }
 }
 
-/// Skips the rest of a line, and returns its length with its end.
+/// Skips the rest of a line, and returns its length including the line end.
 fn skip_line(input: &mut impl BufRead) -> io::Result<u64> {
     let mut skipped = 0;
     loop {
@@ -180,8 +180,8 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<u64> {
     }
 }
 
-/// Passes entries in Journal Export Format on: FIELD=value, or FIELD, its length in eight bytes, and
-/// the value; an empty line ends an entry. Fields that are not read are left out.
+/// Passes on entries in Journal Export Format: FIELD=value, or FIELD, its length in eight bytes, and
+/// the value; an empty line ends an entry. Fields that are not needed are left out.
 fn export(
     mut input: impl BufRead,
     unfinished: Unfinished,
@@ -271,7 +271,7 @@ struct LineRead {
     length: u64,
     /// Whether the line has an end.
     is_ended: bool,
-    /// Whether it was too long, and only its beginning is there.
+    /// Whether it was too long, and only its start is there.
     is_cut: bool,
 }
 
@@ -295,7 +295,7 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<LineRea
     })
 }
 
-/// A value with its length before it; `None` where it is too long to keep.
+/// A value preceded by its length; `None` if it is too long to keep.
 fn read_binary(input: &mut impl BufRead, taken: &mut u64) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 8];
     input.read_exact(&mut length).map_err(cut_short)?;
@@ -317,7 +317,7 @@ fn read_binary(input: &mut impl BufRead, taken: &mut u64) -> io::Result<Option<V
     Ok(fits.then_some(value))
 }
 
-/// An input that ends within a value is cut off, or no journal.
+/// An input that ends within a value is truncated, or not a journal.
 fn cut_short(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         not_a_journal()

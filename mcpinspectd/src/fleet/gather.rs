@@ -1,8 +1,8 @@
-//! What one thread has read, until it is more than its share of memory.
+//! What one thread has read, until it exceeds its share of memory.
 //!
 //! A thread keeps rows in tables of small numbers: hosts and the two halves of keys are kept once and
 //! numbered. When a table or the text has used up its budget, everything becomes one sorted run, and the
-//! tables are empty again. The size of a table is chosen at the start: one that grows exists twice
+//! tables are empty again. The size of a table is chosen at startup: a growing one would exist twice
 //! for a moment.
 
 use std::collections::{BTreeMap, HashMap};
@@ -22,15 +22,15 @@ use crate::model::{Severity, Timestamp};
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
-/// What a row in the table of sights costs while it is sorted, in bytes: its place in the table and
+/// What a row in the table of sights costs while it is sorted, in bytes: its slot in the table and
 /// in the list.
 const SIGHT_COST: usize = 96;
-/// What a host costs beside its name.
+/// What a host costs besides its name.
 const HOST_COST: usize = 320;
-/// What a kept text costs beside its bytes.
+/// What a kept text costs besides its bytes.
 const TEXT_COST: usize = 96;
 
-/// What a finding about entries is called that one host sent in another's name. No daemon says this.
+/// The name of a finding about entries that one host sent in another's name. No daemon reports this.
 const FOREIGN: &str = "foreign_entries";
 
 /// Rows that one thread has gathered.
@@ -39,12 +39,12 @@ pub struct Gatherer {
     hosts: Numbered<Machine>,
     known: Vec<Option<Host>>,
     texts: Numbered<Arc<[u8]>>,
-    /// By what is before the host in the key, the host, and what is behind it.
+    /// By the part of the key before the host, the host, and the part after it.
     sights: Map<(u32, u32, u32), Sight>,
     rows: BTreeMap<Vec<u8>, Value>,
     told: Map<Vec<u8>, Told>,
     unreadable: u64,
-    /// Bytes that texts and rows take.
+    /// Bytes that texts and rows occupy.
     used: usize,
     sights_max: usize,
     used_max: usize,
@@ -99,9 +99,9 @@ impl From<&Machine> for Machine {
 }
 
 impl Gatherer {
-    /// An empty one that takes up to `budget` bytes, and also keeps each event if that is wanted.
+    /// An empty one that takes up to `budget` bytes, and also keeps each event if `with_events`.
     pub fn new(budget: usize, with_events: bool) -> Self {
-        // A table has a power of two of places, of which seven eighths are used.
+        // A table has a power of two of slots, seven eighths of which are used.
         let places = (budget * 3 / 4 / SIGHT_COST).max(8);
         let places = 1_usize << places.ilog2();
         Self {
@@ -130,7 +130,7 @@ impl Gatherer {
         self.unreadable == 0 && self.hosts.things.is_empty()
     }
 
-    /// Takes an entry in, which this sender sent, if that is known for certain.
+    /// Takes in an entry from this sender, if known for certain.
     pub fn take(&mut self, fields: Option<&Fields<'_>>, sender: Option<&str>) {
         let Some(entry) = fields.and_then(Entry::of) else {
             self.unreadable += 1;
@@ -142,7 +142,7 @@ impl Gatherer {
         }
     }
 
-    /// An entry of one host that another one sent. Nothing of it is believed, but that it was sent.
+    /// An entry of one host that another one sent. Nothing in it is believed, except that it was sent.
     fn foreign(&mut self, entry: &Entry<'_>, sender: &str) {
         let (host, is_new) = self.hosts.number(&entry.machine);
         if is_new {
@@ -379,7 +379,7 @@ impl Gatherer {
         number
     }
 
-    /// Remembers what the first host said. Its text is only looked for if it counts.
+    /// Remembers what the first host said. Its text is only extracted if it counts.
     fn told(
         &mut self,
         put: impl FnOnce(&mut Vec<u8>),
@@ -390,7 +390,7 @@ impl Gatherer {
         self.scratch.clear();
         put(&mut self.scratch);
         let known = self.told.get(self.scratch.as_slice());
-        // Several entries of one host and moment: the least text counts, so all are looked at.
+        // Several entries of one host and time: the smallest text counts, so all are examined.
         if known.is_some_and(|known| (known.time, known.machine) < (time, machine)) {
             return;
         }
@@ -414,7 +414,7 @@ impl Gatherer {
         }
     }
 
-    /// Writes all rows in their order; the gatherer is empty then.
+    /// Writes all rows in order; the gatherer is then empty.
     ///
     /// # Errors
     /// The rows cannot be written.
@@ -471,7 +471,7 @@ impl Gatherer {
         Ok(())
     }
 
-    /// The sights in the order of their keys. No first half of a key begins another, so their order
+    /// The sights ordered by key. No first half of a key begins another, so their order
     /// is that of the whole keys.
     fn sorted(&mut self) -> Vec<((u32, u32, u32), Sight)> {
         let texts = ranks(&self.texts.things);
@@ -486,7 +486,7 @@ impl Gatherer {
     }
 }
 
-/// For each thing, its place in their order.
+/// For each thing, its rank in their order.
 fn ranks<T: Ord>(things: &[T]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..u32::try_from(things.len()).unwrap_or(u32::MAX)).collect();
     order.sort_unstable_by_key(|number| things.get(*number as usize));

@@ -1,9 +1,9 @@
 //! Journals in their own format, read by `journalctl`.
 //!
-//! The stock tool runs in a process of its own: the format is large, changes, and is filled by
-//! machines that may be hostile. Each journal file is read by itself, because only within a file do
-//! entries stand in the order in which they arrived: a host that was away for two days ships what is older
-//! than everything else, and one cursor for the whole directory would miss it. What is read here
+//! The stock tool runs in a separate process: the format is large, changes, and is filled by
+//! machines that may be hostile. Each journal file is read separately, because only within a file are
+//! entries in order of arrival: a host that was away for two days ships what is older
+//! than everything else, and one cursor for the whole directory would miss it. The only things read here
 //! without the tool are three numbers of a file's header, which say whether anything is new.
 
 use std::fs::File;
@@ -24,10 +24,10 @@ use crate::event::kind::EventKind;
 
 /// Longest error output of a tool, in bytes.
 const ERRORS_MAX: u64 = 2_048;
-/// Longest list of hosts in one file, bytes: two million. With more, the tool ends on a closed pipe,
+/// Longest list of hosts in one file, in bytes: two million. With more, the tool ends on a closed pipe,
 /// and the file counts as one that cannot be read to its end.
 const NAMES_MAX: u64 = 64 << 20;
-/// How a journal file begins.
+/// The start of a journal file.
 pub const MAGIC: &[u8; 8] = b"LPKSHHRH";
 
 /// Why a journal could not be read.
@@ -61,14 +61,14 @@ pub enum Extent {
 /// What a journal file's header says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Which file it is, also after it was renamed.
+    /// Identifies the file, even after it was renamed.
     pub id: String,
     /// How many entries it has.
     pub entries: u64,
 }
 
 impl Header {
-    /// Reads a journal file's header; `None` if it is none.
+    /// Reads a journal file's header; `None` if it is not one.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -90,7 +90,7 @@ impl Header {
     }
 }
 
-/// The journal files in a directory and in its directories, as journalctl looks for them.
+/// The journal files in a directory and its subdirectories, as journalctl looks for them.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -118,7 +118,7 @@ pub fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Passes on what a journal file says about the daemon, behind `cursor` and since `since`.
+/// Passes on what a journal file says about the daemon, after `cursor` and since `since`.
 ///
 /// # Errors
 /// See [`JournalError`]; or `send` fails.
@@ -149,8 +149,8 @@ pub fn read(
     })
 }
 
-/// Passes on the last word of each host in a journal file: a host that is alive and has no daemon says
-/// nothing of ours.
+/// Passes on the last entry of each host in a journal file: a live host without a daemon has no entries
+/// of ours.
 ///
 /// # Errors
 /// See [`JournalError`]; or `send` fails.
@@ -193,10 +193,10 @@ pub struct Verify {
     pub key: Option<String>,
 }
 
-/// Verifies a journal file: its structure, and its seals where there is a key.
+/// Verifies a journal file: its structure, and its seals if there is a key.
 ///
 /// # Errors
-/// See [`JournalError`]; one of the tool says that the file is not as it was written.
+/// See [`JournalError`]; one from the tool says that the file is not as it was written.
 pub fn verify(
     path: &Path,
     verify: &Verify,
@@ -205,7 +205,7 @@ pub fn verify(
     let mut query = journalctl(path);
     match &verify.key {
         None => query.arg("--verify"),
-        // journalctl overwrites this argument in its memory at once.
+        // journalctl immediately overwrites this argument in its memory.
         Some(key) => query.arg(format!("--verify-key={key}")),
     };
     output(&mut query, deadline, &mut |output| {
@@ -290,7 +290,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// A pipe that is waited for until a deadline.
+/// A pipe with a deadline for reads.
 struct Timed<R> {
     inner: R,
     deadline: Option<Instant>,

@@ -1,24 +1,24 @@
 //! Who sent a journal file's entries.
 //!
-//! An entry's host is what that host calls itself. systemd-journal-remote names its files after who sent them: with
-//! TLS, after the name in the client's certificate, which the sender cannot choose. So where files are named
-//! after certificates, an entry that names another host was made up by the one that has the certificate.
+//! An entry's host is what that host calls itself. systemd-journal-remote names its files after the sender: with
+//! TLS, after the name in the client's certificate, which the sender cannot choose. So if files are named
+//! after certificates, an entry that names another host was made up by the holder of the certificate.
 
 use std::path::Path;
 
 use super::entry::shown;
 
-/// The sender of the entries in a file such as `remote-oslo.journal`; `None` where the name says none.
+/// The sender of the entries in a file such as `remote-oslo.journal`; `None` if the name does not say.
 pub fn of_file(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let name = name.strip_prefix("remote-")?;
-    // One that was rotated has an id and a time behind its name.
+    // A rotated file has an id and a time after its name.
     let end = name.rfind('@').or_else(|| name.rfind(".journal"))?;
     let name = name.get(..end).filter(|name| !name.is_empty())?;
     Some(shown(name).into_owned())
 }
 
-/// Whether a host of this name may be the sender: names are the same, or one is the other without its domain.
+/// Whether a host of this name may be the sender: the names are equal, or one is the other without its domain.
 pub fn is_from(sender: &str, host: &str) -> bool {
     let is_short = |short: &str, long: &str| {
         let first = long.split('.').next().unwrap_or_default();

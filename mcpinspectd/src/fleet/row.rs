@@ -1,8 +1,8 @@
-//! The rows of a collection: a key that sorts, and a value that can be put together.
+//! The rows of a collection: a key that sorts, and a value that can be combined with others.
 //!
-//! The report is a function of these rows in their order, however they were computed. The order is that of
+//! The report is a function of these rows in order, however they were computed. The order is that of
 //! the report: hosts; each server with its hosts, then its tools, each of them host by host; decisions,
-//! the newest first; findings, the worst first; events, where they were asked for. So the report is written as the rows pass, and
+//! newest first; findings, worst first; events, if requested. So the report is written as the rows pass, and
 //! needs memory for one server or tool at a time.
 //!
 //! Text in keys ends with a zero byte, which escaped text never contains.
@@ -12,7 +12,7 @@ use super::entry::Machine;
 use super::value::{Decided, Host, Sight, Told, Value};
 use crate::model::{Severity, Timestamp};
 
-/// Longest key: at most six texts, and what is between them.
+/// Longest key: at most six texts, and what separates them.
 pub const KEY_MAX: usize = 16 << 10;
 
 const UNREADABLE: u8 = 0;
@@ -21,17 +21,17 @@ const SERVER: u8 = 2;
 const DECISION: u8 = 3;
 const FINDING: u8 = 4;
 const EVENT: u8 = 5;
-/// Stands for text that is not there, sorts before any and is in none.
+/// Stands for absent text; sorts before any text and occurs in none.
 const NO_TEXT: u8 = 1;
 
 /// Which definition of a tool a host sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Definition<'a> {
-    /// None any more.
+    /// No longer any.
     Gone,
     /// The one with this SHA-256.
     Hash([u8; 32]),
-    /// One that is named in another way, by another version of the daemon.
+    /// One that is named differently, by another version of the daemon.
     Other(&'a str),
 }
 
@@ -46,7 +46,7 @@ impl<'a> Definition<'a> {
         }
     }
 
-    /// As text; `None` where the tool is gone.
+    /// As text; `None` if the tool is gone.
     pub fn shown(&self) -> Option<String> {
         match self {
             Self::Gone => None,
@@ -55,7 +55,7 @@ impl<'a> Definition<'a> {
         }
     }
 
-    /// Appends its bytes, which end where they say.
+    /// Appends its bytes, which mark their own end.
     pub fn put(&self, key: &mut Vec<u8>) {
         match self {
             Self::Gone => key.push(0),
@@ -87,9 +87,9 @@ pub enum Row<'a> {
     Unreadable(u64),
     /// A host.
     Host(Machine, Box<Host>),
-    /// A server on the host of the rows before.
+    /// A server on the host of the preceding rows.
     HostServer(Machine, &'a str, Sight),
-    /// Alerts on the host of the rows before.
+    /// Alerts on the host of the preceding rows.
     HostAlerts(Machine, Severity, Sight),
     /// A server on a host.
     Server(&'a str, Machine, Sight),
@@ -109,11 +109,11 @@ pub enum Row<'a> {
     Decision(Decision<'a>),
     /// A finding on a host.
     Finding(Finding<'a>, Machine, Sight),
-    /// One event, and what its host was called. The report does without.
+    /// One event, and its host's name at the time. The report ignores these.
     Event(Happened<'a>, Told),
 }
 
-/// Something that was decided.
+/// A decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision<'a> {
     /// When.
@@ -153,7 +153,7 @@ pub struct Finding<'a> {
     pub pattern: Option<&'a str>,
 }
 
-/// An event. Two that are the same in all of this are one that was sent twice.
+/// An event. Two that agree in all of this are one event that was sent twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Happened<'a> {
     /// When.
@@ -176,78 +176,78 @@ pub struct Happened<'a> {
     pub pattern: Option<&'a str>,
 }
 
-/// Builds keys. A key that ends with a host, or has one in its midst, is asked for in two parts: the
+/// Builds keys. A key that ends with a host, or contains one in the middle, is built in two parts: the
 /// parts recur, so they are kept once.
 pub mod key {
     use super::*;
 
-    /// Of the number of unreadable entries.
+    /// For the number of unreadable entries.
     pub fn unreadable() -> Vec<u8> {
         vec![UNREADABLE]
     }
 
-    /// Of what belongs to a host, before the host.
+    /// For what belongs to a host, before the host.
     pub fn of_host(key: &mut Vec<u8>) {
         key.push(HOST);
     }
 
-    /// Of a host itself, behind the host.
+    /// For a host itself, after the host.
     pub fn host(key: &mut Vec<u8>) {
         key.push(0);
     }
 
-    /// Of a server on a host, behind the host.
+    /// For a server on a host, after the host.
     pub fn host_server(key: &mut Vec<u8>, server: &str) {
         key.push(1);
         put(key, server);
     }
 
-    /// Of alerts on a host, behind the host.
+    /// For alerts on a host, after the host.
     pub fn host_alerts(key: &mut Vec<u8>, severity: Severity) {
         key.push(2);
         key.push(rank(severity));
     }
 
-    /// Of a server on a host, before the host.
+    /// For a server on a host, before the host.
     pub fn server(key: &mut Vec<u8>, server: &str) {
         of_server(key, server, 0);
         key.push(0);
     }
 
-    /// Of a fingerprint on a host, before the host.
+    /// For a fingerprint on a host, before the host.
     pub fn fingerprint(key: &mut Vec<u8>, server: &str, fingerprint: &str) {
         of_server(key, server, 0);
         key.push(1);
         put(key, fingerprint);
     }
 
-    /// Of a version on a host, before the host.
+    /// For a version on a host, before the host.
     pub fn version(key: &mut Vec<u8>, server: &str, version: &str) {
         of_server(key, server, 0);
         key.push(2);
         put(key, version);
     }
 
-    /// Of what belongs to a tool on a host, before the host.
+    /// For what belongs to a tool on a host, before the host.
     pub fn tool(key: &mut Vec<u8>, server: &str, tool: &str) {
         of_server(key, server, 1);
         put(key, tool);
         key.push(1);
     }
 
-    /// Of a definition on a host, behind the host.
+    /// For a definition on a host, after the host.
     pub fn definition(key: &mut Vec<u8>, definition: Definition<'_>) {
         key.push(0);
         definition.put(key);
     }
 
-    /// Of a decision on a host, behind the host.
+    /// For a decision on a host, after the host.
     pub fn decided(key: &mut Vec<u8>, definition: Definition<'_>) {
         key.push(1);
         definition.put(key);
     }
 
-    /// Of a definition's description.
+    /// For a definition's description.
     pub fn description(key: &mut Vec<u8>, server: &str, tool: &str, of: Definition<'_>) {
         of_server(key, server, 1);
         put(key, tool);
@@ -256,7 +256,7 @@ pub mod key {
         key.push(0);
     }
 
-    /// Of the difference between two definitions.
+    /// For the difference between two definitions.
     pub fn change(
         key: &mut Vec<u8>,
         server: &str,
@@ -272,7 +272,7 @@ pub mod key {
         previous.put(key);
     }
 
-    /// Of a decision.
+    /// For a decision.
     pub fn decision(decision: &Decision<'_>) -> Vec<u8> {
         let mut key = vec![DECISION];
         key.extend_from_slice(&(!decision.time.0).to_be_bytes());
@@ -293,7 +293,7 @@ pub mod key {
         key
     }
 
-    /// Of a finding on a host, before the host.
+    /// For a finding on a host, before the host.
     pub fn finding(key: &mut Vec<u8>, finding: &Finding<'_>) {
         key.push(FINDING);
         key.push(rank(finding.severity));
@@ -304,7 +304,7 @@ pub mod key {
         put_some(key, finding.pattern);
     }
 
-    /// Of an event.
+    /// For an event.
     pub fn event(event: &Happened<'_>) -> Vec<u8> {
         let mut key = vec![EVENT];
         key.extend_from_slice(&event.time.0.to_be_bytes());
@@ -356,7 +356,7 @@ fn rank(severity: Severity) -> u8 {
 }
 
 impl<'a> Row<'a> {
-    /// The row of this key and value; `None` if they are none.
+    /// The row with this key and value; `None` if they are not one.
     pub fn read(key: &'a [u8], value: Value) -> Option<Self> {
         let mut key = Reader(key);
         match key.byte()? {

@@ -1,6 +1,6 @@
 //! Sorted rows, in memory or on disk.
 //!
-//! A row shares most of its key with the one before it: the server and the tool at its beginning, the
+//! A row shares most of its key with the previous one: the server and the tool at its start, the
 //! definition's hash at its end. So only what is between them is written; a tool on a host takes some
 //! twenty bytes.
 
@@ -23,7 +23,7 @@ pub const KEY_AND_VALUE_MAX: usize = if KEY_MAX > VALUE_MAX {
 };
 /// Longest row.
 const ROW_MAX: usize = KEY_MAX + VALUE_MAX + 4 * NUMBER_MAX;
-/// What is read at once.
+/// How much to read at once.
 const BLOCK: usize = 2 * ROW_MAX;
 
 /// Sorted rows.
@@ -69,7 +69,7 @@ impl Run {
     }
 }
 
-/// Reads rows in their order.
+/// Reads rows in order.
 #[derive(Debug)]
 pub struct Rows {
     place: Place,
@@ -84,7 +84,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Goes on to the next row; `false` at the end.
+    /// Moves to the next row; `false` at the end.
     ///
     /// # Errors
     /// The file cannot be read, or does not hold rows.
@@ -159,7 +159,7 @@ fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the rows are damaged")
 }
 
-/// Writes rows, which have to come in their order.
+/// Writes rows, which have to come in order.
 #[derive(Debug)]
 pub struct RunWriter {
     out: Out,
@@ -183,11 +183,11 @@ impl RunWriter {
         Self::new(Out::Memory(Vec::new()))
     }
 
-    /// Into a file without a name in `directory`. The kernel removes it when the program ends, in
-    /// whichever way.
+    /// Into a file without a name in `directory`. The kernel removes it when the program ends, however
+    /// it does.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub fn in_directory(directory: &Path) -> io::Result<Self> {
         Ok(Self::in_file(tempfile::tempfile_in(directory)?, 0))
     }
@@ -262,7 +262,7 @@ impl RunWriter {
     }
 }
 
-/// Passes the rows of several runs on in one order; rows with the same key become one.
+/// Passes on the rows of several runs in one order; rows with the same key become one.
 ///
 /// # Errors
 /// A run cannot be read, or `each` fails.
@@ -276,7 +276,7 @@ pub fn merge(runs: &[Run], mut each: impl FnMut(&[u8], &[u8]) -> io::Result<()>)
             sources.push(rows);
         }
     }
-    // A heap: no row sorts before the one at half its place.
+    // A heap: no row sorts before the one at half its index.
     let mut heap: Vec<usize> = (0..sources.len()).collect();
     for at in (0..heap.len() / 2).rev() {
         sift(&mut heap, &sources, at);

@@ -1,7 +1,7 @@
-//! What earlier runs have read: their rows, and how far each input was taken in.
+//! What earlier runs have read: their rows, and how far each input was read.
 //!
 //! Both are in one file, which is replaced in one step. So a run that is killed leaves the state of
-//! the run before it, and what it read is read again: nothing is counted twice, and nothing is missed.
+//! the previous run, and what it read is read again: nothing is counted twice, and nothing is missed.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -17,11 +17,11 @@ use super::run::{Run, RunWriter};
 
 const NAME: &str = "fleet.state";
 const MAGIC: &[u8; 16] = b"mcpinspect fleet";
-/// Counts up when rows change their meaning.
+/// Incremented when rows change their meaning.
 const VERSION: u32 = 1;
 /// Longest list of positions: a million inputs.
 const POSITIONS_MAX: u64 = 512 << 20;
-/// How much of an input is looked at to see that it is the same.
+/// How much of an input to check to see that it is the same.
 const WITNESS: u64 = 4 << 10;
 
 /// Why a state cannot be used.
@@ -55,10 +55,10 @@ pub enum StateError {
     },
 }
 
-/// How far an input was taken in.
+/// How far an input was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// Where it was, to forget it when it is gone.
+    /// Where it was, so that it can be forgotten when it is gone.
     path: PathBuf,
     /// How far.
     at: At,
@@ -66,11 +66,11 @@ pub struct Position {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum At {
-    /// A file that is read from its beginning to its end.
+    /// A file that is read from start to end.
     Offset {
-        /// Behind the last entry.
+        /// The position after the last entry.
         offset: u64,
-        /// The hash of what is before.
+        /// The hash of what is before it.
         witness: String,
     },
     /// A journal.
@@ -82,12 +82,12 @@ enum At {
     },
 }
 
-/// How far all inputs were taken in.
+/// How far all inputs were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Positions(BTreeMap<String, Position>);
 
 impl Positions {
-    /// Where to go on in a file; at its beginning, if it is not the one that was read.
+    /// Where to continue in a file; at its start, if it is not the one that was read.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -117,7 +117,7 @@ impl Positions {
         Ok(())
     }
 
-    /// The last entry that was read of a journal, and how many entries it had then.
+    /// The last entry read from a journal, and how many entries it had then.
     pub fn cursor(&self, id: &str) -> (Option<&str>, Option<u64>) {
         match self.0.get(&journal_key(id)).map(|position| &position.at) {
             Some(At::Cursor { cursor, entries }) => (cursor.as_deref(), *entries),
@@ -138,7 +138,7 @@ impl Positions {
         self.0.insert(journal_key(id), Position { path, at });
     }
 
-    /// A name for this state of things: another one has another.
+    /// A name for these positions: different positions have different names.
     pub fn name(&self) -> String {
         let text = serde_json::to_vec(self).unwrap_or_default();
         hex::encode(Sha256::digest(&text).get(..16).unwrap_or_default())
@@ -175,7 +175,7 @@ pub struct StateDirectory {
 }
 
 impl StateDirectory {
-    /// Opens a directory, and makes it if there is none.
+    /// Opens a directory, and creates it if there is none.
     ///
     /// # Errors
     /// See [`StateError`].
@@ -242,7 +242,7 @@ impl StateDirectory {
         Ok(Some((positions, Run::in_file(file, begin, end))))
     }
 
-    /// Begins a new state, beside the one that counts.
+    /// Begins a new state, beside the current one.
     ///
     /// # Errors
     /// See [`StateError`].
@@ -266,7 +266,7 @@ impl StateDirectory {
         begin().map_err(|error| self.failed(error))
     }
 
-    /// Lets the new state count.
+    /// Makes the new state the current one.
     ///
     /// # Errors
     /// See [`StateError`].
@@ -282,7 +282,7 @@ impl StateDirectory {
         commit().map_err(|error| self.failed(error))
     }
 
-    /// Gives a new state up that cannot be written.
+    /// Gives up a new state that cannot be written.
     pub fn abandon(&self, error: io::Error) -> StateError {
         let _ = std::fs::remove_file(self.beside());
         self.failed(error)

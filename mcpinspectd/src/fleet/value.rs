@@ -1,13 +1,13 @@
-//! What is known of one thing, such as a tool on a host, and how two parts of that become one.
+//! What is known about one thing, such as a tool on a host, and how two parts of that become one.
 //!
-//! Entries come in any order, from several threads and over several runs. So every value is one that
-//! two halves of a collection can be asked for and put together: the earliest, the latest, a sum.
+//! Entries come in any order, from several threads and over several runs. So every value can be computed for
+//! two halves of a collection and then combined: the earliest, the latest, a sum.
 
 use super::bytes::{Reader, put_number, put_text};
 use super::entry::{Machine, Sign};
 use crate::model::Timestamp;
 
-/// When something was seen, and how often.
+/// When something was seen, and how many times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// For the first time.
@@ -28,7 +28,7 @@ impl Sight {
         }
     }
 
-    /// Both together.
+    /// Combines both.
     pub fn and(&mut self, other: Self) {
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
@@ -43,16 +43,16 @@ pub struct Lost {
     pub bytes: u64,
     /// Places where that happened.
     pub gaps: u64,
-    /// Bytes moved in ways that cannot be seen, as occasions.
+    /// Occasions on which bytes moved in ways that cannot be seen.
     pub blind_spots: u64,
     /// Events that the daemon left out.
     pub events: u64,
-    /// Occasions on which journald left entries of the service out.
+    /// Occasions on which journald dropped entries of the service.
     pub by_journald: u64,
 }
 
 impl Lost {
-    /// Whether nothing is.
+    /// Whether nothing is missing.
     pub fn is_nothing(self) -> bool {
         self == Self::default()
     }
@@ -68,10 +68,10 @@ impl Lost {
     }
 }
 
-/// What is known of a host.
+/// What is known about a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// The name that it had last.
+    /// The last name it had.
     pub name: String,
     /// Its oldest entry, of any program.
     pub first_entry: Timestamp,
@@ -79,7 +79,7 @@ pub struct Host {
     pub last_entry: Timestamp,
     /// The daemon's newest event there.
     pub last_event: Option<Timestamp>,
-    /// How the daemon's service was last, and since when.
+    /// The last state of the daemon's service, and since when.
     pub service: Option<(Timestamp, Sign)>,
     /// Entries that claim to be the daemon's.
     pub forged: u64,
@@ -101,7 +101,7 @@ impl Host {
         }
     }
 
-    /// It said something.
+    /// Notes an entry of it.
     pub fn heard(&mut self, name: &str, time: Timestamp) {
         self.first_entry = self.first_entry.min(time);
         if (time, name) > (self.last_entry, self.name.as_str()) {
@@ -125,7 +125,7 @@ impl Host {
     }
 }
 
-/// What one host said first: of several hosts' words about the same thing, the earliest count.
+/// What one host said first: if several hosts said something about the same thing, the earliest counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Told {
     /// When.
@@ -156,14 +156,14 @@ pub enum Value {
     Host(Box<Host>),
     /// The first value.
     Told(Told),
-    /// What was decided last.
+    /// The last decision.
     Decided(Decided),
     /// A number of entries.
     Count(u64),
 }
 
 impl Value {
-    /// Puts two values of one key together. Values of different kinds never have the same key;
+    /// Combines two values of one key. Values of different kinds never have the same key;
     /// in a damaged file, the first counts.
     pub fn and(&mut self, other: Self) {
         match (self, other) {
@@ -223,7 +223,7 @@ impl Value {
         }
     }
 
-    /// The value of these bytes; `None` if they are none.
+    /// The value in these bytes; `None` if they are not one.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut bytes = Reader(bytes);
         Some(match bytes.byte()? {

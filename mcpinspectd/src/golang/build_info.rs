@@ -1,4 +1,4 @@
-//! What Go says of how a program was built: by which version, and with which settings.
+//! What Go records about how a program was built: which version, and with which settings.
 
 use memchr::memmem;
 
@@ -11,19 +11,19 @@ const FLAGS_AT: usize = 15;
 const TEXT_AT: usize = 32;
 /// The texts follow, as they have since Go 1.18.
 const INLINE: u8 = 2;
-/// The oldest version of Go: 1.21.
+/// The oldest supported version of Go: 1.21.
 const OLDEST: u32 = 21;
-/// Bytes that are read.
+/// Bytes to read.
 const READ_MAX: u64 = 1 << 20;
 /// Bytes of a version.
 const VERSION_MAX: usize = 100;
-/// How the setting begins that names a profile.
+/// How the setting that names a profile begins.
 const PROFILE: &[u8] = b"\nbuild\t-pgo=";
 
-/// Whether a program that was built so can be looked into.
+/// Whether a program that was built this way is supported.
 ///
 /// # Errors
-/// It cannot.
+/// It is not.
 pub(super) fn judge(part: &mut FilePart<'_, impl ReadAt + ?Sized>) -> Result<(), Refusal> {
     let bytes = part.prefix(READ_MAX).ok_or(Refusal::Unknown)?;
     if !bytes.starts_with(MAGIC) {
@@ -39,7 +39,7 @@ pub(super) fn judge(part: &mut FilePart<'_, impl ReadAt + ?Sized>) -> Result<(),
     if minor < OLDEST {
         return Err(Refusal::TooOld(format!("Go 1.{minor}")));
     }
-    // There are none where something else than `go build` has built it.
+    // There are none if something other than `go build` built it.
     let settings = text(&mut rest).unwrap_or_default();
     if memmem::find(settings, PROFILE).is_some() {
         return Err(Refusal::WithProfile);
@@ -47,7 +47,7 @@ pub(super) fn judge(part: &mut FilePart<'_, impl ReadAt + ?Sized>) -> Result<(),
     Ok(())
 }
 
-/// Takes a text off the beginning of `rest`. Its length comes first, seven bits to a byte.
+/// Takes a text off the start of `rest`. Its length comes first, seven bits to a byte.
 fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let mut length = 0_usize;
     for (number, byte) in rest.iter().take(4).enumerate() {

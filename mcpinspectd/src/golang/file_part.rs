@@ -1,4 +1,4 @@
-//! Reads a part of a file piece by piece, and all parts of one file not more than a budget allows.
+//! Reads a part of a file piece by piece, and never more of one file than a budget allows.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -6,10 +6,10 @@ use std::io;
 
 use super::image::Part;
 
-/// Bytes that are read at a time.
+/// Bytes to read at a time.
 const WINDOW: usize = 64 << 10;
 
-/// What can be read at any place.
+/// Something that can be read at any offset.
 pub trait ReadAt {
     /// Reads some bytes at `offset`. Returns how many; 0 at the end.
     ///
@@ -50,7 +50,7 @@ impl Budget {
     }
 }
 
-/// A part, of which some bytes are in memory.
+/// A part, some of whose bytes are in memory.
 pub(super) struct FilePart<'a, R: ?Sized> {
     file: &'a R,
     part: Part,
@@ -71,7 +71,7 @@ impl<'a, R: ReadAt + ?Sized> FilePart<'a, R> {
         }
     }
 
-    /// The same part, to be read at another place meanwhile.
+    /// The same part, for reading elsewhere at the same time.
     pub(super) fn again(&self) -> Self {
         Self::new(self.file, self.part, self.budget)
     }
@@ -80,7 +80,7 @@ impl<'a, R: ReadAt + ?Sized> FilePart<'a, R> {
         self.part.length
     }
 
-    /// So many bytes at `offset`; fewer at the part's end.
+    /// This many bytes at `offset`; fewer at the part's end.
     pub(super) fn bytes(&mut self, offset: u64, length: usize) -> Option<&[u8]> {
         let length = length.min(WINDOW);
         let wanted = self.part.length.checked_sub(offset)?;

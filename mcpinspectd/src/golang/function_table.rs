@@ -1,24 +1,24 @@
-//! Go's table of functions ("pclntab"), as far as it says which bytes a function has.
+//! The parts of Go's table of functions ("pclntab") that say which bytes a function has.
 //!
-//! It begins with a head, which says where the rest is: the names, one behind the other with a zero at the
-//! end of each, and a list of all functions by address. An entry of the list has the address, counted from
-//! where Go's code begins, and the place of a record, whose second word says where the name is. The format is
-//! that of Go 1.20, which has another number at its beginning than the ones before.
+//! It begins with a head, which says where the rest is: the names, one after another, each ending in a
+//! zero, and a list of all functions by address. An entry of the list has the address, counted from
+//! where Go's code begins, and the offset of a record, whose second word says where the name is. The format is
+//! that of Go 1.20, which starts with a different number than earlier ones.
 
 use memchr::memmem::Finder;
 
 use super::file_part::{FilePart, ReadAt};
 
 const MAGIC: u32 = 0xffff_fff1;
-/// Functions of one program.
+/// Most functions of one program.
 const FUNCTIONS_MAX: u64 = 1 << 21;
 /// Bytes of an entry in the list.
 const ENTRY: u64 = 8;
-/// Bytes that are searched at a time for names.
+/// Bytes to search at a time for names.
 const PIECE: usize = 32 << 10;
 /// What the names of the methods begin with.
 const RECEIVER: &str = "crypto/tls.(*Conn).";
-/// Longer than any name that is looked for, with the zeroes around it.
+/// Longer than any name searched for, with the zeroes around it.
 const NAME_MAX: usize = 64;
 
 /// Where a function is.
@@ -65,7 +65,7 @@ impl FunctionTable {
         self.start
     }
 
-    /// Where the methods of these names are, as far as there are any. `None`: the table is damaged.
+    /// Where the methods of these names are, if they exist. `None`: the table is damaged.
     pub(super) fn find<R: ReadAt + ?Sized>(
         &self,
         table: &mut FilePart<'_, R>,
@@ -86,7 +86,7 @@ impl FunctionTable {
             let Some(method) = names.iter().position(|known| *known == Some(name)) else {
                 continue;
             };
-            // Behind the last one is the end of the code.
+            // The last one is followed by the end of the code.
             let next = table.u32(at + ENTRY)?;
             let is_first = found[method].is_none();
             if records.u32(record)? != entry || next <= entry || !is_first {
@@ -131,7 +131,7 @@ impl FunctionTable {
                     found[method] = Some(u32::try_from(offset).ok()?);
                 }
             }
-            // A name that the piece's end cuts is found in the next one, with the zero before it.
+            // A name cut off at the piece's end is found in the next one, with the zero before it.
             at = at.checked_add(PIECE as u64)?;
         }
         Some(found)

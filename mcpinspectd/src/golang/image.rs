@@ -1,4 +1,4 @@
-//! What is known of an executable file, and what is found in it.
+//! What is known about an executable file, and what is found in it.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ pub struct Image {
     pub starts: Vec<u64>,
     /// Go's table of functions.
     pub functions: Part,
-    /// What Go says of how the file was built.
+    /// What Go records about how the file was built.
     pub build_info: Part,
 }
 
@@ -43,7 +43,7 @@ pub struct Image {
 pub struct Function {
     /// Its first instruction.
     pub entry: u64,
-    /// The instructions by which it returns.
+    /// The instructions that return from it.
     pub returns: Vec<u64>,
 }
 
@@ -58,17 +58,17 @@ pub struct TlsFunctions {
     pub handshakes: Vec<u64>,
 }
 
-/// Why a program in Go is not looked into.
+/// Why a program in Go is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It has no TLS, or its functions have other names.
     NoTls,
     /// It was built by a version of Go that is too old.
     TooOld(String),
-    /// It was built with a profile, by which the compiler may have copied the functions to where they are
+    /// It was built with a profile, so the compiler may have inlined the functions where they are
     /// called.
     WithProfile,
-    /// Its tables or its machine code are not as they are known to be.
+    /// Its tables or its machine code are not as expected.
     Unknown,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Image {
-    /// Where so many bytes at this address are in the file, if they are machine code.
+    /// Where this many bytes at this address are in the file, if they are machine code.
     pub(super) fn part(&self, address: u64, length: u64) -> Option<Part> {
         self.code.iter().find_map(|segment| {
             let at = address.checked_sub(segment.address)?;

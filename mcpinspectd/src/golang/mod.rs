@@ -3,13 +3,13 @@
 //! What a program in Go encrypts goes through `crypto/tls`, which is compiled into it. Probes at functions of
 //! Go differ from those in libraries in C: a return cannot be hooked by changing the return address, because
 //! the stack is copied when it grows, so the return instructions themselves have to be found; and arguments
-//! are in registers that Go chose. A probe at a wrong place would break the program. So a place is taken only
+//! are in registers that Go chose. A probe in the wrong place would break the program. So a place is used only
 //! if the machine code there begins as Go's functions do, with the goroutine in its register, and can be
 //! decoded to its end.
 //!
-//! A stripped program has all that is needed too, because the runtime uses it: the table of functions
-//! (`function_table`) and the version that it was built by (`build_info`). The file may be as large or as
-//! damaged as its owner likes: what is read is bounded (`file_part`), and what does not fit together is refused.
+//! Even a stripped program has everything needed, because the runtime uses it: the table of functions
+//! (`function_table`) and the version it was built by (`build_info`). The file may be as large or as
+//! damaged as its owner likes: reads are bounded (`file_part`), and anything inconsistent is refused.
 
 mod build_info;
 mod file_part;
@@ -29,12 +29,12 @@ pub use self::returns::Machine;
 const READ: &str = "Read";
 const WRITE: &str = "Write";
 const HANDSHAKES: [&str; 2] = ["clientHandshake", "serverHandshake"];
-/// Bytes of machine code that one function may have.
+/// Most bytes of machine code of one function.
 const CODE_MAX: u64 = 64 << 10;
-/// Bytes that are read of one file: twice the tables of the largest programs.
+/// Most bytes to read of one file: twice the tables of the largest programs.
 const READ_MAX: u64 = 256 << 20;
 
-/// Finds the functions for TLS in a program in Go.
+/// Finds the TLS functions in a program in Go.
 ///
 /// # Errors
 /// It has none, or they cannot be relied on.

@@ -1,8 +1,8 @@
-//! The instructions by which a function of Go returns.
+//! The instructions through which a function of Go returns.
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
 
-/// Return instructions of one function.
+/// Most return instructions of one function.
 const RETURNS_MAX: usize = 64;
 
 /// What a program was compiled for.
@@ -14,9 +14,9 @@ pub enum Machine {
     Arm,
 }
 
-/// Where the return instructions of a function are in its machine code. `None` if this is no such function:
+/// Where the return instructions of a function are in its machine code. `None` if this is not such a function:
 /// it has to begin by comparing the stack pointer with the bound in the goroutine, whose address Go keeps in
-/// a register of its own, and to be understood to its end.
+/// a register of its own, and decode cleanly to its end.
 pub(super) fn find(machine: Machine, code: &[u8]) -> Option<Vec<u64>> {
     let returns = match machine {
         Machine::X86 => x86(code),
@@ -40,7 +40,7 @@ fn x86(code: &[u8]) -> Option<Vec<u64>> {
         }
         if !is_checked {
             let mnemonic = instruction.mnemonic();
-            // Where the frame is large, an address below the stack pointer is compared.
+            // With a large frame, an address below the stack pointer is compared.
             let is_large = number == 0
                 && mnemonic == Mnemonic::Lea
                 && instruction.op0_register() == Register::R12

@@ -18,7 +18,7 @@ struct Program {
     functions: Vec<(&'static str, &'static [u8])>,
     version: &'static str,
     settings: &'static str,
-    /// What the table says of where the code begins.
+    /// Where the code begins according to the table.
     start: u64,
 }
 
@@ -183,7 +183,7 @@ fn a_program_without_tls_is_told_from_one_that_is_not_understood() {
     program.functions.pop();
     assert_eq!(program.functions(), Err(Refusal::NoTls));
     let mut program = Program::default();
-    // It does not begin as a function of Go does.
+    // It does not begin like a function of Go.
     program.functions[1].1 = &[0x55, 0xc3, 0xcc, 0xcc];
     assert_eq!(program.functions(), Err(Refusal::Unknown));
     // It never returns.
@@ -196,7 +196,7 @@ fn a_program_without_tls_is_told_from_one_that_is_not_understood() {
 
 #[test]
 fn names_are_found_wherever_a_piece_of_them_ends() {
-    // Names that fill the table up to where the pieces meet that are searched.
+    // Names that fill the table up to where the searched pieces meet.
     let filler: &'static str = Box::leak("n".repeat((32 << 10) - 40).into_boxed_str());
     for more in 0..90 {
         let mut program = Program::default();
@@ -204,7 +204,7 @@ fn names_are_found_wherever_a_piece_of_them_ends() {
         program.functions.insert(0, (filler, SMALL));
         program.functions.insert(1, (last, SMALL));
         let found = program.functions();
-        // The table is longer than the place that the file has for its code, which is no matter.
+        // The table is longer than the file's space for its code, which does not matter.
         assert_eq!(found.unwrap().handshakes, [92], "{more}");
     }
 }

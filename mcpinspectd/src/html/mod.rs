@@ -1,8 +1,8 @@
 //! Pages for people, such as the report of a session or of a fleet.
 //!
-//! A page is made to be passed on and opened anywhere, and what stands on it was written by programs that nobody
-//! has reason to trust. So it is one file that loads nothing and runs nothing: no script, a content security
-//! policy that forbids everything but its own style sheet, and every text escaped.
+//! A page is made to be passed on and opened anywhere, and its contents were written by programs that no one has
+//! reason to trust. So it is one file that loads nothing and runs nothing: no script, a content security policy
+//! that forbids everything but its own style sheet, and every text escaped.
 
 use std::fmt::{self, Write as _};
 
@@ -21,10 +21,10 @@ macro_rules! put {
 }
 pub(crate) use put;
 
-/// What all pages look like.
+/// The style that all pages share.
 const STYLE: &str = include_str!("style.css");
 
-/// Begins a page that has this style sheet of its own too. The title is untrusted text.
+/// Begins a page that adds this style sheet of its own. The title is untrusted text.
 pub(crate) fn begin(out: &mut String, title: &str, style: &str) {
     let style = format!("{STYLE}{style}");
     let hash = BASE64_STANDARD.encode(Sha256::digest(&style));
@@ -39,8 +39,8 @@ pub(crate) fn begin(out: &mut String, title: &str, style: &str) {
     );
 }
 
-/// Untrusted text, escaped for the inside of an element or of a quoted attribute. Line breaks stay; all else
-/// that shows nothing or acts on its surroundings is spelled out as `\u{…}`.
+/// Untrusted text, escaped for the inside of an element or of a quoted attribute. Line breaks stay; every other
+/// character that is invisible or acts on its surroundings is spelled out as `\u{…}`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text<'a>(pub(crate) &'a str);
 

@@ -1,8 +1,8 @@
-//! Compares the fields that repeat what a message says with the message (2026-07-28).
+//! Compares header fields that repeat what a message says with the message (2026-07-28).
 //!
 //! Gateways route and authorise by `Mcp-Method` and `Mcp-Name`, so that they need not read the body, and
-//! servers act by the body. A request whose head says `tools/list` and whose body calls a tool passes
-//! the one and reaches the other.
+//! servers act on the body. A request whose head says `tools/list` but whose body calls a tool passes
+//! the former and reaches the latter.
 
 use std::borrow::Cow;
 
@@ -14,10 +14,10 @@ use super::head::McpFields;
 use crate::mcp::view::Params;
 use crate::mcp::{Message, Parsed, Payload, parse};
 
-/// The longest text that is shown, in bytes.
+/// The longest text to show, in bytes.
 const SHOWN: usize = 256;
 
-/// Compares the fields of a head with its message. `differ` gets the field, what it says, and what the
+/// Compares the fields of a head with its message. `differ` receives the field, what it says, and what the
 /// message says.
 pub(super) fn compare(
     fields: &McpFields,
@@ -33,7 +33,7 @@ pub(super) fn compare(
     if version.is_none() && method.is_none() && name.is_none() {
         return;
     }
-    // A batch is older than the fields, and a response has nothing that they repeat.
+    // Batches predate the fields, and a response has nothing that they repeat.
     let Ok(Payload::Single(Parsed { message, .. })) = parse(message) else {
         return;
     };
@@ -57,7 +57,7 @@ pub(super) fn compare(
     };
     let name = name.as_deref().map(decoded);
     check(Mirrored::Name, name.as_deref(), named, true);
-    // Before 2026-07-28, messages do not say their version.
+    // Before 2026-07-28, messages do not state their version.
     let meta = params.meta.and_then(|meta| meta.protocol_version);
     check(
         Mirrored::Version,
@@ -67,7 +67,7 @@ pub(super) fn compare(
     );
 }
 
-/// The field of a head that says something else than its message, if there is one. A batch has nothing that
+/// The field of a head that contradicts its message, if there is one. A batch has nothing that
 /// such a field could repeat.
 pub fn disagreement(fields: &McpFields, message: &[u8]) -> Option<Mirrored> {
     let mut found = None;
@@ -81,7 +81,7 @@ pub fn disagreement(fields: &McpFields, message: &[u8]) -> Option<Mirrored> {
     found
 }
 
-/// What a field's value stands for: text that a field cannot hold is `=?base64?…?=`.
+/// A field's decoded value: text that a field cannot hold is encoded as `=?base64?…?=`.
 pub fn decoded(value: &str) -> Cow<'_, str> {
     const PREFIX: &str = "=?base64?";
     let start = value.get(..PREFIX.len());

@@ -1,21 +1,21 @@
 //! What is wrong with a connection's bytes.
 //!
-//! Where two readers may disagree about the place at which a message ends, one of them can be shown
-//! another message than the other: that is request smuggling. Such a place is reported and never
-//! guessed at, and the rest of its direction is left alone.
+//! If two readers may disagree about where a message ends, one of them can be shown a different
+//! message than the other: that is request smuggling. Such a place is reported, never guessed at,
+//! and the rest of its direction is left alone.
 
 use std::fmt;
 
 /// Something that a careful peer does not send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Anomaly {
-    /// A line of a head ends in a line feed alone.
+    /// A line of a head ends in only a line feed.
     BareLineFeed,
-    /// A carriage return stands alone in a head.
+    /// A head contains a carriage return on its own.
     BareCarriageReturn,
-    /// A field goes on in the next line.
+    /// A field continues on the next line.
     FoldedField,
-    /// White space stands before the colon of a field, or before its name.
+    /// There is white space before the colon of a field, or before its name.
     SpaceInFieldName,
     /// A field or the first line cannot be read.
     MalformedHead,
@@ -27,15 +27,15 @@ pub enum Anomaly {
     SeveralLengths,
     /// A length is not a number.
     MalformedLength,
-    /// A transfer coding is not `chunked`, or stands in HTTP/1.0.
+    /// A transfer coding is not `chunked`, or is used in HTTP/1.0.
     UnknownTransferCoding,
     /// A chunk's size or end cannot be read, or its extension is too long.
     MalformedChunk,
-    /// A response answers nothing.
+    /// A response answers no request.
     UnexpectedResponse,
     /// The preface of HTTP/2 is wrong, or a frame has a size or stream that it must not have.
     MalformedFrame,
-    /// Another frame stands where the rest of a block of headers has to be.
+    /// Another frame appears where the rest of a block of headers must be.
     InterruptedHeaders,
     /// A block of compressed headers cannot be read.
     MalformedCompression,
@@ -43,14 +43,14 @@ pub enum Anomaly {
     ForbiddenField,
     /// A body of HTTP/2 is longer or shorter than its head says.
     WrongLength,
-    /// A field that may stand once stands there twice, with different values.
+    /// A field that may appear once appears twice, with different values.
     RepeatedField,
-    /// More exchanges are under way than are followed.
+    /// More exchanges are open than are followed.
     TooManyExchanges,
 }
 
 impl Anomaly {
-    /// The word that programs read.
+    /// The word for programs to read.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BareLineFeed => "bare_line_feed",

@@ -1,8 +1,8 @@
-//! A body that may carry messages: decompressed, and cut into messages.
+//! A body that may carry messages: decompressed, and split into messages.
 //!
-//! A body of JSON is one message; in a body of events, the data of each is one. A body is read from its
-//! first byte, before it is clear whether it is MCP at all, so it keeps no more than is asked of it until
-//! then (see [`Body::beginning`]).
+//! A JSON body is one message; in a body of events, the data of each is one. A body is read from its
+//! first byte, before it is clear whether it is MCP at all, so until then it keeps no more than it is asked to
+//! (see [`Body::beginning`]).
 
 use super::coding::Decompressor;
 use super::head::{Coding, Content};
@@ -15,7 +15,7 @@ const SMALL: usize = 16 << 10;
 /// What comes out of a [`Body`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carried<'a> {
-    /// A message, or what stands in its place.
+    /// A message, or what takes its place.
     Message {
         position: u64,
         bytes: &'a [u8],
@@ -33,7 +33,7 @@ pub(super) enum Carried<'a> {
     },
 }
 
-/// What an event says beside its data.
+/// What an event says besides its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventFields<'a> {
     pub(super) name: &'a [u8],
@@ -45,16 +45,16 @@ pub(super) struct EventFields<'a> {
 pub enum Loss {
     /// Bytes of it were not captured.
     Gap,
-    /// It is larger than the limit, or took more than there was room for.
+    /// It exceeds the limit, or took more than there was room for.
     TooLarge,
-    /// It ended midway: the connection broke off, or one side gave up.
+    /// It ended midway: the connection was interrupted, or one side gave up.
     Unfinished,
-    /// It is compressed in a way that is not known here, or wrongly, or becomes too large.
+    /// Its compression is unknown here, invalid, or makes it too large.
     Compressed,
 }
 
 impl Loss {
-    /// The word that programs read.
+    /// The word for programs to read.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Gap => "gap",
@@ -65,7 +65,7 @@ impl Loss {
     }
 }
 
-/// A body under way.
+/// A body in progress.
 pub(super) struct Body {
     coding: Stage,
     kind: Kind,
@@ -73,7 +73,7 @@ pub(super) struct Body {
     start: Option<u64>,
     /// Bytes on the wire so far.
     seen: u64,
-    /// Bytes known to be missing; `None` where the number is not known.
+    /// Bytes known to be missing; `None` if the number is unknown.
     missing: Option<u64>,
     /// Why no message can come of it any more.
     lost: Option<Loss>,
@@ -85,7 +85,7 @@ pub(super) struct Body {
 enum Stage {
     Plain,
     Compressed(Box<Decompressor>),
-    /// Compressed, and not to be decompressed.
+    /// Compressed, and not decompressed here.
     Opaque,
 }
 
@@ -95,7 +95,7 @@ enum Kind {
 }
 
 impl Body {
-    /// A body; `None` if it can carry no message by its type.
+    /// A body; `None` if its type can carry no message.
     pub(super) fn new(content: Content, coding: Coding, limits: &Limits) -> Option<Self> {
         let kind = match content {
             Content::Json => Kind::Json {
@@ -130,7 +130,7 @@ impl Body {
         matches!(self.coding, Stage::Compressed(_))
     }
 
-    /// Gives decompression up, because too many bodies are decompressed already.
+    /// Gives up decompression because too many bodies are being decompressed already.
     pub(super) fn forgo_decompression(&mut self) {
         if self.is_compressed() {
             self.lose(Loss::Compressed);
@@ -145,7 +145,7 @@ impl Body {
         }
     }
 
-    /// The beginning of the message under way, as far as it is kept.
+    /// The start of the current message, where kept.
     pub(super) fn beginning(&self) -> &[u8] {
         match &self.kind {
             Kind::Json { buffer, .. } => buffer,
@@ -153,7 +153,7 @@ impl Body {
         }
     }
 
-    /// Keeps no more of the message under way.
+    /// Keeps no more of the current message.
     pub(super) fn abandon(&mut self) {
         match &mut self.kind {
             Kind::Json { .. } => self.lose(Loss::TooLarge),
@@ -161,7 +161,7 @@ impl Body {
         }
     }
 
-    /// Takes in the body's next bytes, of which the first is at `position`.
+    /// Takes in the body's next bytes, the first of which is at `position`.
     pub(super) fn push(&mut self, position: u64, bytes: &[u8], emit: &mut dyn FnMut(Carried<'_>)) {
         let start = *self.start.get_or_insert(position);
         self.seen += bytes.len() as u64;
@@ -183,7 +183,7 @@ impl Body {
                 let mut loss = Loss::Compressed;
                 let result = decompressor.push(bytes, |bytes| {
                     *made += bytes.len() as u64;
-                    // A place within a compressed body says nothing, so messages are at its start.
+                    // A position within a compressed body says nothing, so messages are placed at its start.
                     let mut ended = false;
                     let pushed = kind.push(start, bytes, &mut |carried| {
                         ended = true;
@@ -246,7 +246,7 @@ impl Body {
                     });
                 }
             }
-            // A stream of events is cut off when nobody wants more of it.
+            // A stream of events is cut off when its reader wants no more of it.
             (Kind::Events(events), Some(Loss::Unfinished)) => {
                 events.finish(&mut |item| emit(carried(item)));
             }

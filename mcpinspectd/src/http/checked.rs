@@ -1,8 +1,8 @@
-//! Whether a peer's requests can be read in one way only, for who passes them on.
+//! Whether a peer's requests can be read in only one way, for a gateway that passes them on.
 //!
-//! A server's HTTP library takes what it can: of a length and a transfer coding, it drops one. Whoever read
-//! the same bytes before it may have dropped the other, and has seen other requests. An observer reports such
-//! a place; a gateway reads no further.
+//! A server's HTTP library takes what it can: given both a length and a transfer coding, it drops one. A program
+//! that read the same bytes before it may have dropped the other, and has seen different requests. An observer
+//! reports such a place; a gateway reads no further.
 
 use super::anomaly::Anomaly;
 use super::limits::Limits;
@@ -17,10 +17,10 @@ pub struct RequestCheck {
 }
 
 impl RequestCheck {
-    /// A connection that begins.
+    /// A new connection.
     pub fn new(limits: Limits) -> Self {
         let mut waiting = Waiting::new(limits.max_exchanges);
-        // Responses are not looked at, so it does not matter which one answers which request.
+        // Responses are not examined, so it does not matter which one answers which request.
         waiting.lose();
         Self {
             side: Side::new(Role::Requests, 0, limits),
@@ -32,7 +32,7 @@ impl RequestCheck {
     /// Takes in the next bytes.
     ///
     /// # Errors
-    /// Two readers may disagree about these bytes, or they are no HTTP/1. What follows is wrong, too.
+    /// Two readers may disagree about these bytes, or they are not HTTP/1. Whatever follows is wrong too.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), Anomaly> {
         let wrong = &mut self.wrong;
         if wrong.is_none() {
@@ -110,7 +110,7 @@ mod tests {
             ),
             ("Mcp-Method: a\r\nmcp-method: b\r\n", Anomaly::RepeatedField),
         ] {
-            // The first request of a connection may be no HTTP at all, so it comes second.
+            // The first request of a connection may not be HTTP at all, so it comes second.
             let text = format!(
                 "{GOOD}POST / HTTP/1.1\r\nHost: h\r\n{head}\r\n0\r\n\r\nGET /admin HTTP/1.1\r\n"
             );

@@ -1,7 +1,7 @@
 //! Decompresses bodies piece by piece.
 //!
-//! A few bytes may become gigabytes, so output is handed over in pieces of a fixed size, and whoever
-//! takes them says when it is enough. The checksum at the end of a body is its receiver's business.
+//! A few bytes may become gigabytes, so output is handed over in pieces of a fixed size, and the receiver
+//! says when it has enough. Checking the checksum at the end of a body is up to the real recipient.
 
 mod gzip;
 mod step;
@@ -14,7 +14,7 @@ pub use self::step::Failed;
 use self::step::{Step, inflated};
 use super::head::Coding;
 
-/// Output is handed over in pieces of up to this size, in bytes.
+/// Output is handed over in pieces of at most this many bytes.
 const PIECE: usize = 16 << 10;
 
 /// The largest window of zstd, as a power of two: the 8 MiB that HTTP allows.
@@ -29,7 +29,7 @@ pub struct Decompressor {
 
 enum Format {
     Gzip(Box<Gzip>),
-    /// What HTTP calls deflate is zlib, and some send it without zlib's frame. The first byte tells.
+    /// What HTTP calls deflate is zlib, but some senders omit zlib's frame. The first byte tells.
     Deflate(Option<Box<Decompress>>),
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
     #[cfg(feature = "store")]
@@ -37,7 +37,7 @@ enum Format {
 }
 
 impl Decompressor {
-    /// A decompressor for a coding; `None` for one that is not known here, and for none at all.
+    /// A decompressor for a coding; `None` for an unknown one, and for none at all.
     pub fn new(coding: Coding) -> Option<Self> {
         let format = match coding {
             Coding::Identity | Coding::Unknown => return None,
@@ -55,7 +55,7 @@ impl Decompressor {
                 decoder.set_parameter(window).ok()?;
                 Format::Zstd(Box::new(decoder))
             }
-            // Only the message store brings the library along.
+            // Only the message store brings in the library.
             #[cfg(not(feature = "store"))]
             Coding::Zstd => return None,
         };
@@ -65,11 +65,11 @@ impl Decompressor {
         })
     }
 
-    /// Decompresses the body's next bytes, and hands over what they are. `take` returns false when it
-    /// is enough.
+    /// Decompresses the body's next bytes, and hands over the result. `take` returns false when it
+    /// has enough.
     ///
     /// # Errors
-    /// It was enough, the bytes are damaged, or something follows their end.
+    /// `take` had enough, the bytes are damaged, or something follows their end.
     pub fn push(
         &mut self,
         mut input: &[u8],
@@ -78,7 +78,7 @@ impl Decompressor {
         let mut piece = [0; PIECE];
         loop {
             if self.is_over {
-                // Some readers go on with what follows, and others do not.
+                // Some readers continue with what follows, and others do not.
                 return if input.is_empty() {
                     Ok(())
                 } else {

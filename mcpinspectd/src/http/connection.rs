@@ -9,7 +9,7 @@ use super::sniff::{self, Guess};
 use super::two;
 use crate::model::Direction;
 
-/// Turns the bytes of one connection into messages. See the module's text.
+/// Turns the bytes of one connection into messages. See the module documentation.
 pub struct Connection {
     limits: Limits,
     /// By [`Direction`].
@@ -40,12 +40,12 @@ enum Reader {
 type Emit<'a> = dyn FnMut(Event<'_>) + 'a;
 
 impl Connection {
-    /// A connection that is seen from its first byte on.
+    /// A connection that is seen from its first byte.
     pub fn new(limits: Limits) -> Self {
         Self::starting(limits, false)
     }
 
-    /// A connection that was under way before. Chunks should begin where its parties' calls did: a piece
+    /// A connection that was already open. Chunks should begin where its parties' calls did: a piece
     /// of a message that begins elsewhere is lost, or makes the connection look like something else.
     pub fn joined(limits: Limits) -> Self {
         Self::starting(limits, true)
@@ -70,14 +70,14 @@ impl Connection {
         }
     }
 
-    /// Whether nothing more comes of it, whatever is pushed.
+    /// Whether nothing more will come of it, whatever is pushed.
     pub fn is_over(&self) -> bool {
         let mut sides = self.sides.iter();
         sides.all(|side| matches!(side.reader, Reader::Left))
     }
 
     /// How many of a direction's next bytes are of no interest, so that they need not be copied: the rest of
-    /// a body that is not MCP. They have to be reported as a [gap](Connection::gap) all the same.
+    /// a body that is not MCP. They still have to be reported as a [gap](Connection::gap).
     pub fn skippable(&self, direction: Direction) -> u64 {
         match &self.sides[index(direction)].reader {
             Reader::Left => u64::MAX,
@@ -89,14 +89,14 @@ impl Connection {
         }
     }
 
-    /// Bytes of memory that unfinished messages take.
+    /// Bytes of memory that unfinished messages occupy.
     pub fn memory(&self) -> usize {
         self.exchanges.memory()
     }
 
-    /// Takes in a direction's next bytes, of which the first is at `position`.
+    /// Takes in a direction's next bytes, the first of which is at `position`.
     ///
-    /// Bytes that were taken in before are skipped, and a jump ahead becomes a gap.
+    /// Bytes that were already taken in are skipped, and a jump ahead becomes a gap.
     pub fn push(
         &mut self,
         direction: Direction,
@@ -118,7 +118,7 @@ impl Connection {
         self.feed(direction, from, bytes, emit);
     }
 
-    /// Notes that a direction's next bytes were lost: so many, or an unknown number. Positions go on behind
+    /// Notes that a direction's next bytes were lost: this many, or an unknown number. Positions continue after
     /// as many as are known.
     pub fn gap(
         &mut self,
@@ -168,7 +168,7 @@ impl Connection {
         self.end(Direction::ServerToClient, emit);
     }
 
-    /// Takes in bytes of a direction, of which the first is at `position`.
+    /// Takes in bytes of a direction, the first of which is at `position`.
     fn feed(&mut self, direction: Direction, position: u64, bytes: &[u8], emit: &mut Emit<'_>) {
         if let Reader::Undecided(start) = &mut self.sides[index(direction)].reader {
             let start = std::mem::take(start);
@@ -184,7 +184,7 @@ impl Connection {
             Reader::Undecided(_) | Reader::Left => None,
         });
         if let Some(at) = switch {
-            // The request that asked for it goes on as the first stream.
+            // The request that asked for it continues as the first stream.
             if let Some(upgraded) = self.waiting.only() {
                 self.exchanges.rename(upgraded.stream, 1);
             }
@@ -199,7 +199,7 @@ impl Connection {
         }
     }
 
-    /// Takes in bytes of a direction of which only `start` is known.
+    /// Takes in bytes of a direction, of which only `start` is known.
     fn begin(
         &mut self,
         direction: Direction,
@@ -276,7 +276,7 @@ impl Connection {
         switch
     }
 
-    /// Acts on the loss of HTTP/1's order, by which responses find their requests.
+    /// Handles the loss of HTTP/1's order, by which responses find their requests.
     fn keep_order(&mut self, emit: &mut Emit<'_>) {
         let mut readers = self.sides.iter().map(|side| &side.reader);
         if self.waiting.is_lost()

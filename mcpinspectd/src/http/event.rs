@@ -6,8 +6,8 @@ use super::head::{Content, McpFields, Method, Target};
 use super::part::Left;
 use crate::model::Direction;
 
-/// Numbers the exchanges of a connection that were seen from their request on, from 1, in the order of the
-/// requests. Those that are not MCP are counted, too.
+/// Numbers the exchanges of a connection whose request was seen, from 1, in the order of the
+/// requests. Those that are not MCP count too.
 pub type Exchange = u64;
 
 /// Something that a connection shows. Positions are bytes from the start of their direction.
@@ -19,21 +19,21 @@ pub enum Event<'a> {
     Answered(Answered<'a>),
     /// A message.
     Message(Message<'a>),
-    /// The server names the address for messages of the client (2024-11-05).
+    /// The server names the address for the client's messages (2024-11-05).
     Endpoint {
         /// The exchange whose stream says so.
         exchange: Option<Exchange>,
-        /// Where.
+        /// Its position.
         position: u64,
         /// The address; its key is that of the requests that go there.
         target: &'a Target,
     },
-    /// A field of a request's head says something else than the message (2026-07-28), so that whoever
-    /// looks at heads alone is deceived.
+    /// A field of a request's head contradicts the message (2026-07-28), which deceives a reader of
+    /// heads alone.
     Disagreement {
         /// The exchange.
         exchange: Option<Exchange>,
-        /// Where the message is.
+        /// The message's position.
         position: u64,
         /// Which field.
         field: Mirrored,
@@ -48,11 +48,11 @@ pub enum Event<'a> {
         exchange: Option<Exchange>,
         /// Which way it went.
         direction: Direction,
-        /// Where.
+        /// Its position.
         position: u64,
-        /// Bytes that were seen and belong to nothing now.
+        /// Bytes that were seen but now belong to nothing.
         seen: u64,
-        /// Bytes that were not seen; `None` where their number is not known.
+        /// Bytes that were not seen; `None` if their number is unknown.
         missing: Option<u64>,
         /// Why.
         loss: Loss,
@@ -63,7 +63,7 @@ pub enum Event<'a> {
         exchange: Option<Exchange>,
         /// In which direction.
         direction: Direction,
-        /// Where.
+        /// Its position.
         position: u64,
         /// What.
         anomaly: Anomaly,
@@ -72,21 +72,21 @@ pub enum Event<'a> {
     Closed {
         /// The exchange.
         exchange: Exchange,
-        /// Whether request and response were there to their ends.
+        /// Whether request and response were complete.
         is_whole: bool,
     },
-    /// Nothing more comes of a direction.
+    /// Nothing more will come of a direction.
     Left {
         /// Which.
         direction: Direction,
-        /// From where on.
+        /// The position from which on.
         position: u64,
         /// Why.
         reason: Left,
     },
 }
 
-/// A request of an exchange that is MCP.
+/// The request of an MCP exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened<'a> {
     /// The exchange.
@@ -95,20 +95,20 @@ pub struct Opened<'a> {
     pub position: u64,
     /// `POST` brings a message, `GET` opens a stream, `DELETE` ends the session.
     pub method: Method,
-    /// Where it goes.
+    /// Where it is sent.
     pub target: &'a Target,
     /// MCP's fields of its head.
     pub fields: &'a McpFields,
 }
 
-/// A response to an exchange that is MCP.
+/// The response of an MCP exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered<'a> {
-    /// The exchange; `None` where it is not known which request this answers.
+    /// The exchange; `None` if it is unknown which request this answers.
     pub exchange: Option<Exchange>,
     /// Where it starts.
     pub position: u64,
-    /// Its status; 0 where that is not known.
+    /// Its status; 0 if unknown.
     pub status: u16,
     /// What its body is.
     pub content: Content,
@@ -116,14 +116,14 @@ pub struct Answered<'a> {
     pub fields: &'a McpFields,
 }
 
-/// A message, or text that stands in the place of one.
+/// A message, or text in place of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// The exchange; `None` where it is not known which request a response answers.
+    /// The exchange; `None` if it is unknown which request a response answers.
     pub exchange: Option<Exchange>,
     /// Which way it went.
     pub direction: Direction,
-    /// Where its body or event starts; of a compressed body, where the body does.
+    /// Where its body or event starts; in a compressed body, where the body does.
     pub position: u64,
     /// How it was carried.
     pub carrier: Carrier<'a>,
@@ -140,7 +140,7 @@ pub enum Carrier<'a> {
     Response,
     /// As an event of a stream.
     Event {
-        /// The event's id, by which the stream can be taken up again.
+        /// The event's id, from which the stream can be resumed.
         id: Option<&'a [u8]>,
     },
 }

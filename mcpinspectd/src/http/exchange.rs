@@ -1,8 +1,8 @@
 //! Requests and their responses, joined: which exchanges of a connection are MCP, and their messages.
 //!
-//! An exchange is followed from its request on as long as it may be MCP, and forgotten as soon as it is
-//! not; what its parties send after that costs a look into a table. Until it is decided, nothing is told
-//! about it, and what there is to tell waits.
+//! An exchange is followed from its request on while it may be MCP, and forgotten as soon as it is
+//! not; whatever its parties send after that costs a table lookup. Until it is decided, nothing is reported
+//! about it, and what there is to report waits.
 
 mod half;
 mod open;
@@ -19,7 +19,7 @@ use super::part::{Left, Part, Stream};
 use super::sniff::{self, Verdict};
 use crate::model::Direction;
 
-/// Addresses that were MCP and are remembered.
+/// Most MCP addresses to remember.
 const ADDRESSES: usize = 8;
 
 /// The exchanges of a connection that are, or may be, MCP.
@@ -30,24 +30,24 @@ pub(super) struct Exchanges {
     requests: Exchange,
     /// Whether any exchange was MCP.
     has_mcp: bool,
-    /// Exchanges that were not, as long as none was.
+    /// Exchanges that were not MCP, while none was.
     others: u32,
     /// Requests may be missing, so that a response may answer one that was not seen.
     is_partial: bool,
     /// Addresses at which there was MCP, the latest last.
     addresses: Vec<TargetKey>,
-    /// Bytes of memory that unfinished messages take.
+    /// Bytes of memory that unfinished messages occupy.
     unfinished: usize,
-    /// More exchanges were under way than are followed, and it was told.
+    /// More exchanges were open than are followed, and that was reported.
     is_crowded: bool,
-    /// No response can be told to answer a request.
+    /// No response can be matched to a request.
     has_no_responses: bool,
     /// There was no MCP for so long that nothing is followed any more.
     is_given_up: bool,
 }
 
 impl Exchanges {
-    /// `is_partial` says that requests may have gone by before.
+    /// `is_partial` says that requests may have passed before.
     pub(super) fn new(limits: Limits, is_partial: bool) -> Self {
         Self {
             limits,
@@ -74,12 +74,12 @@ impl Exchanges {
         self.open.contains_key(&stream)
     }
 
-    /// Bytes of memory that unfinished messages take.
+    /// Bytes of memory that unfinished messages occupy.
     pub(super) fn memory(&self) -> usize {
         self.unfinished
     }
 
-    /// It is not known any more which response answers which request (HTTP/1): no exchange gets one.
+    /// Notes that it is no longer known which response answers which request (HTTP/1): no exchange gets one.
     pub(super) fn lose_order(&mut self, emit: &mut Emit<'_>) {
         self.is_partial = true;
         self.has_no_responses = true;
@@ -93,7 +93,7 @@ impl Exchanges {
         }
     }
 
-    /// Nothing more comes of a direction.
+    /// Notes that nothing more will come of a direction.
     pub(super) fn end_direction(&mut self, direction: Direction, emit: &mut Emit<'_>) {
         self.has_no_responses |= direction == Direction::ServerToClient;
         for stream in self.streams() {
@@ -106,7 +106,7 @@ impl Exchanges {
         self.open.keys().copied().collect()
     }
 
-    /// The exchange under way at `from` goes on as `to`: another version of HTTP numbers differently.
+    /// Continues the open exchange at `from` as `to`: another version of HTTP numbers differently.
     pub(super) fn rename(&mut self, from: Stream, to: Stream) {
         if let Some(open) = self.open.remove(&from) {
             self.open.insert(to, open);
@@ -176,7 +176,7 @@ impl Exchanges {
     }
 
     fn request(&mut self, stream: Stream, position: u64, head: Head, emit: &mut Emit<'_>) {
-        // The fields behind a body of HTTP/2 come as another head.
+        // The fields after a body of HTTP/2 arrive as another head.
         if self.open.contains_key(&stream) {
             return;
         }
@@ -278,7 +278,7 @@ impl Exchanges {
         self.decided(stream, emit);
     }
 
-    /// A body of a type, as far as there is room for one.
+    /// A body of a type, if there is room for one.
     fn new_body(&self, content: Content, head: &Head) -> Option<Body> {
         let mut body = Body::new(content, head.coding, &self.limits)?;
         if body.is_compressed() {
@@ -297,7 +297,7 @@ impl Exchanges {
         if self.open.len() < self.limits.max_exchanges {
             return true;
         }
-        // One whose end was lost stays for ever.
+        // One whose end was lost would stay forever.
         let stale = self.open.iter().find(|(_, open)| open.is_stale);
         let stale = stale.map(|(&stream, _)| stream);
         stale.is_some_and(|stream| {
@@ -306,7 +306,7 @@ impl Exchanges {
         })
     }
 
-    /// Acts on the verdict about an exchange: tells what waited for it, or forgets the exchange.
+    /// Acts on the verdict about an exchange: reports what waited for it, or forgets the exchange.
     fn decided(&mut self, stream: Stream, emit: &mut Emit<'_>) {
         let Some(open) = self.open.get_mut(&stream) else {
             return;
@@ -339,7 +339,7 @@ impl Exchanges {
         }
     }
 
-    /// Takes note of bytes of a body.
+    /// Counts bytes of a body.
     fn count(
         &mut self,
         direction: Direction,
@@ -353,7 +353,7 @@ impl Exchanges {
         }
     }
 
-    /// Lets a body take something in, and passes on what comes of it.
+    /// Lets a body take something in, and passes on the result.
     fn body(
         &mut self,
         direction: Direction,
@@ -422,7 +422,7 @@ impl Exchanges {
             return;
         };
         let is_over = open.request.is_over() && open.response.is_over();
-        // Without its request, or its type, a response that nothing proves is nobody's.
+        // Without its request or its type, a response that nothing proves belongs to no exchange.
         if !is_over {
             return;
         }
@@ -440,7 +440,7 @@ impl Exchanges {
         self.forget(stream);
     }
 
-    /// A request or response goes by whose head is not known.
+    /// Handles a request or response whose head is unknown.
     fn no_head(
         &mut self,
         direction: Direction,
@@ -475,7 +475,7 @@ impl Exchanges {
         }
     }
 
-    /// Bytes were lost, and it is not known of what.
+    /// Handles a loss of bytes that may belong to anything.
     fn lost(
         &mut self,
         direction: Direction,
@@ -494,7 +494,7 @@ impl Exchanges {
                 loss: Loss::Gap,
             });
         }
-        // Whatever is under way in this direction may be torn.
+        // Whatever is in progress in this direction may be torn.
         for stream in self.streams() {
             if let Some(open) = self.open.get_mut(&stream)
                 && open.half(direction).is_open()
@@ -505,7 +505,7 @@ impl Exchanges {
         }
     }
 
-    /// Tells what is wrong, where it concerns MCP.
+    /// Reports what is wrong, if it concerns MCP.
     fn anomaly(
         &self,
         direction: Direction,

@@ -1,8 +1,8 @@
-//! The head of a request or response, as far as it concerns MCP.
+//! The parts of a request's or response's head that concern MCP.
 //!
 //! Both versions of HTTP feed fields into a [`Head`] one by one. It keeps what MCP needs, with a bound
-//! for each value, and never sees the rest: `Authorization`, `Cookie` and their like have no
-//! [`Name`], and of a request's target the query and the credentials are dropped on arrival. A
+//! for each value, and never sees the rest: `Authorization`, `Cookie` and the like have no
+//! [`Name`], and the query and credentials of a request's target are dropped on arrival. A
 //! [`TargetKey`] stands for the whole target, so that two requests can be compared.
 
 mod name;
@@ -14,11 +14,11 @@ pub(super) use self::name::Name;
 pub use self::target::{Target, TargetKey};
 use super::anomaly::Anomaly;
 
-/// The longest value that is kept, in bytes. Sessions' ids, versions and names are far shorter; the URI of
+/// The longest value to keep, in bytes. Session ids, versions and names are far shorter; the URI of
 /// a resource may not be.
 const MAX_VALUE: usize = 4096;
 
-/// The method of a request, as far as it makes a difference.
+/// The method of a request, where it makes a difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Method {
     /// `POST`: carries a message.
@@ -59,7 +59,7 @@ pub enum Content {
     Events,
     /// Anything else.
     Other,
-    /// Not said.
+    /// Not stated.
     #[default]
     Unknown,
 }
@@ -82,7 +82,7 @@ pub enum Coding {
     Unknown,
 }
 
-/// What a request asks to change the protocol to.
+/// The protocol that a request asks to change to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Upgrade {
     #[default]
@@ -101,13 +101,13 @@ pub struct McpFields {
     pub version: Option<Box<str>>,
     /// `Mcp-Method` (2026-07-28).
     pub method: Option<Box<str>>,
-    /// `Mcp-Name` (2026-07-28), as it stands there.
+    /// `Mcp-Name` (2026-07-28), verbatim.
     pub name: Option<Box<str>>,
-    /// `Last-Event-ID`: a stream that is taken up again.
+    /// `Last-Event-ID`: a resumed stream.
     pub last_event: Option<Box<str>>,
 }
 
-/// A head. Of a request, `status` is 0; of a response, `method` and `target` say nothing.
+/// A head. In a request, `status` is 0; in a response, `method` and `target` mean nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) method: Method,
@@ -125,11 +125,11 @@ pub(super) struct Head {
     pub(super) length: Option<u64>,
     /// `Transfer-Encoding: chunked`.
     pub(super) is_chunked: bool,
-    /// Fields whose names are not known stood there: the table of compression was lost.
+    /// It had fields with unknown names: the compression table was lost.
     pub(super) has_unknown_fields: bool,
     /// The first thing that is wrong with its framing.
     pub(super) ambiguity: Option<Anomaly>,
-    /// A field of MCP stood there twice, with different values.
+    /// An MCP field appeared twice, with different values.
     pub(super) is_repeated: bool,
     seen_content: bool,
     seen_coding: bool,
@@ -148,7 +148,7 @@ impl Head {
             }
             Name::ContentType => {
                 let content = content(value);
-                // Two of them are not guessed at.
+                // If there are two, do not guess.
                 let again = std::mem::replace(&mut self.seen_content, true);
                 self.content = if again && content != self.content {
                     Content::Other
@@ -197,19 +197,19 @@ impl Head {
         match number(value) {
             _ if self.length.is_some() => self.doubt(Anomaly::SeveralLengths),
             Some(length) => self.length = Some(length),
-            // Some read a list of equal lengths as one.
+            // Some readers take a list of equal lengths for one.
             None if value.contains(&b',') => self.doubt(Anomaly::SeveralLengths),
             None => self.doubt(Anomaly::MalformedLength),
         }
     }
 
-    /// Notes what is wrong with its framing. The first thing counts.
+    /// Notes what is wrong with its framing. The first note counts.
     pub(super) fn doubt(&mut self, anomaly: Anomaly) {
         self.ambiguity.get_or_insert(anomaly);
     }
 }
 
-/// Keeps a value, up to its bound. Returns whether there is another already.
+/// Keeps a value, up to its bound. Returns whether there was one already.
 fn keep(slot: &mut Option<Box<str>>, value: &[u8]) -> bool {
     let value = value.get(..MAX_VALUE).unwrap_or(value);
     let value = String::from_utf8_lossy(value);

@@ -1,6 +1,6 @@
-//! What bounds the memory and the work that one connection costs.
+//! Bounds on the memory and work that one connection costs.
 
-/// What bounds a [`Connection`](super::Connection). What goes beyond is given up and told.
+/// What bounds a [`Connection`](super::Connection). Any excess is given up and reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The largest head of a request or response, or block of compressed headers, in bytes.
@@ -9,18 +9,18 @@ pub struct Limits {
     pub max_fields: usize,
     /// The largest message, decompressed, in bytes.
     pub max_message: usize,
-    /// Bytes of unfinished messages of the connection together; above, the largest is given up.
+    /// Bytes of all unfinished messages of the connection; above that, the largest is given up.
     pub max_unfinished: usize,
     /// The most bytes that a compressed body may become. A body of events has no end of its own, so this
     /// counts only what came since the last event ended.
     pub max_decompressed: u64,
-    /// The most compressed bodies that are decompressed at once: each may take a window of 16 MiB.
+    /// The most bodies to decompress at once: each may take a window of 16 MiB.
     pub max_compressed: usize,
-    /// The most exchanges under way: HTTP/2's streams, or HTTP/1's pipelined requests without an answer.
+    /// The most open exchanges: HTTP/2's streams, or HTTP/1's pipelined requests without an answer.
     pub max_exchanges: usize,
-    /// The most bytes of a body that are kept to decide whether it is MCP.
+    /// The most bytes of a body to keep while deciding whether it is MCP.
     pub max_undecided: usize,
-    /// Exchanges in a row that are not MCP, from the first one on, after which a connection is left alone.
+    /// Exchanges in a row other than MCP, from the first one on, after which a connection is left alone.
     pub max_others: u32,
 }
 

@@ -1,9 +1,9 @@
-//! MCP over HTTP, as it goes by: the bytes of one connection become messages.
+//! MCP over HTTP, observed in passing: the bytes of one connection become messages.
 //!
 //! A [`Connection`] takes the two directions of a TCP or Unix connection as chunks with positions, each
-//! possibly behind a gap, and says what goes on: which exchanges are MCP, their messages, what was lost,
+//! possibly after a gap, and reports what happens: which exchanges are MCP, their messages, what was lost,
 //! and what is wrong. It has no I/O, no clock and no thread, sees everything once, and keeps no more than
-//! its [`Limits`] say. However the bytes are cut into chunks, the [`Event`]s are the same.
+//! its [`Limits`] allow. However the bytes are cut into chunks, the [`Event`]s are the same.
 //!
 //! ```text
 //!              one, two                exchange                 body, coding, sse
@@ -15,22 +15,22 @@
 //! - `sniff`: tells HTTP from anything else, and MCP from other HTTP, by a few bytes
 //! - `one`, `two`: resumable readers of HTTP/1 and HTTP/2, with [`Anomaly`] for what two readers may
 //!   understand differently
-//! - `head`: what is kept of a head; secrets never are
+//! - `head`: what is kept of a head, never secrets
 //! - `exchange`, `body`: requests joined with responses, and what they carry
 //! - `coding`, [`sse`]: compressed bodies, and streams of events
-//! - `agreement`: heads that say something else than their message
-//! - `checked`: requests that can be read in one way only, for a gateway
+//! - `agreement`: heads that contradict their message
+//! - `checked`: requests that can be read in only one way, for a gateway
 //!
 //! # Honesty
 //!
-//! A loss costs what it hit and is told with it: a message with a hole is lost, never closed up. After a
-//! loss whose extent in messages is not known, reading goes on only where a head or a frame begins for
-//! certain, and a response is not attributed to a request that it may not answer. Where a careful reader
+//! A loss costs what it hit and is reported with it: a message with a hole is lost, never closed up. After a
+//! loss that may span any number of messages, reading continues only where a head or a frame certainly
+//! begins, and a response is not attributed to a request that it may not answer. Where a careful reader
 //! and a careless one would find different messages, none is chosen.
 //!
 //! # How it plugs in
 //!
-//! Events of several connections make one session, by `Mcp-Session-Id` and address; whoever joins them
+//! Events of several connections make one session, by `Mcp-Session-Id` and address. The caller that joins them
 //! passes each [`Message`] on as [`Input::Message`](crate::model::Input::Message) with the position that
 //! its session has reached in that direction, and each [`Event::Lost`] as a gap. The engine takes it from
 //! there, as it does a line of standard input. [`source::http`](crate::source::http) does so for

@@ -1,13 +1,13 @@
 //! HTTP/1, as an observer reads it (RFC 9112).
 //!
-//! A [`Side`] reads one direction of a connection: heads, and bodies by the way that their heads frame
-//! them. Heads are collected up to their blank line and then read at once; of a body nothing is kept. How
+//! A [`Side`] reads one direction of a connection: heads, and bodies in the way that their heads frame
+//! them. Heads are collected up to their blank line and then read at once; nothing is kept of a body. How
 //! long a response is depends on its request, so both sides share the requests that [wait](Waiting).
 //!
-//! After a loss within a head, or around the size of a chunk, it is not known where the next message
-//! begins. What follows is looked at once: if it begins like a head, reading goes on there; if not, it
-//! is lost up to the next loss. Either way it is not known any more which response answers which
-//! request, and nothing says so later.
+//! After a loss within a head, or around the size of a chunk, it is unknown where the next message
+//! begins. What follows is examined at once: if it begins like a head, reading continues there; if not, it
+//! is lost up to the next loss. Either way it is no longer known which response answers which
+//! request, and nothing later will tell.
 
 mod chunked;
 mod head;
@@ -41,19 +41,19 @@ enum State {
         stream: Stream,
         framing: Framing,
     },
-    /// Behind a loss that could not be overcome: where it goes on, and how much has gone by since.
+    /// After a loss that could not be overcome: where it continues, and how much has passed since.
     Lost {
         position: u64,
         bytes: u64,
     },
-    /// Nothing is read any more.
+    /// Nothing more is read.
     Left,
 }
 
 /// How a body ends.
 #[derive(Debug)]
 enum Framing {
-    /// After so many bytes.
+    /// After this many bytes.
     Length(u64),
     Chunked(Chunks),
     /// With the connection.
@@ -85,7 +85,7 @@ impl Side {
         }
     }
 
-    /// The message whose body is under way, and how many bytes of it come before anything else.
+    /// The message whose body is in progress, and how many bytes of it come before anything else.
     pub(super) fn body(&self) -> Option<(Stream, u64)> {
         match &self.state {
             State::Body { stream, framing } => Some((*stream, framing.left().unwrap_or(0))),
@@ -150,7 +150,7 @@ impl Side {
         None
     }
 
-    /// Notes that the next bytes were lost: so many, or an unknown number.
+    /// Notes that the next bytes were lost: this many, or an unknown number.
     pub(super) fn gap(
         &mut self,
         lost: Option<u64>,
@@ -164,7 +164,7 @@ impl Side {
             State::Body { stream, framing } => {
                 let stream = *stream;
                 let fits = match framing.left() {
-                    // It goes on behind the loss, wherever that is.
+                    // It continues after the loss, wherever that is.
                     None => true,
                     Some(left) => lost.is_some_and(|lost| lost <= left && left > 0),
                 };
@@ -211,12 +211,12 @@ impl Side {
         emit(Part::Left { position, reason });
     }
 
-    /// Reports bytes that belong to no message that is known, and `more` that were not seen.
+    /// Reports bytes that belong to no known message, and `more` that were not seen.
     fn report_loss(&self, more: Option<u64>, emit: &mut dyn FnMut(Part<'_>)) {
         let (position, bytes) = match &self.state {
             State::Head(heading) => {
                 let length = heading.length() as u64;
-                // What was not captured is behind `next` already.
+                // What was not captured is already past `next`.
                 let end = self.next - more.unwrap_or(0).min(self.next);
                 (end.saturating_sub(length), length)
             }
@@ -274,7 +274,7 @@ impl Side {
         }
     }
 
-    /// What was taken for a head is none, or one that cannot be trusted.
+    /// Handles a supposed head that is not one, or cannot be trusted.
     fn wrong(&mut self, position: u64, anomaly: Anomaly, emit: &mut dyn FnMut(Part<'_>)) {
         if self.has_begun {
             self.doubt(None, position, anomaly, emit);
@@ -354,7 +354,7 @@ impl Side {
         None
     }
 
-    /// How the body behind `head` ends; `None` if there is none (RFC 9112, 6.3).
+    /// How the body after `head` ends; `None` if there is none (RFC 9112, 6.3).
     fn framing(&self, head: &Head, expected: Option<waiting::Expected>) -> Option<Framing> {
         let is_response = self.role == Role::Responses;
         if is_response {
@@ -405,7 +405,7 @@ impl Side {
 }
 
 impl Framing {
-    /// The bytes of the body that come before anything else; `None` where all that follow are.
+    /// The bytes of the body that come before anything else; `None` if all that follow do.
     fn left(&self) -> Option<u64> {
         match self {
             Self::Length(left) => Some(*left),
@@ -415,7 +415,7 @@ impl Framing {
     }
 
     /// Takes in some of the next bytes. Returns how many, and whether the body is over; or how many came before
-    /// one that is wrong.
+    /// a wrong one.
     fn step(
         &mut self,
         rest: &[u8],
@@ -436,7 +436,7 @@ impl Framing {
         }
     }
 
-    /// Skips bytes that were lost. Returns whether the body is over.
+    /// Skips lost bytes. Returns whether the body is over.
     fn skip(&mut self, bytes: u64) -> bool {
         match self {
             Self::Length(left) => {

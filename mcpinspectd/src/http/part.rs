@@ -4,7 +4,7 @@ use super::anomaly::Anomaly;
 use super::head::Head;
 
 /// Names an exchange within its connection: HTTP/2's stream, or the number of a request in HTTP/1, from 1.
-/// 0 stands for a response of HTTP/1 whose request is not known.
+/// 0 stands for a response of HTTP/1 whose request is unknown.
 pub(super) type Stream = u32;
 
 /// How HTTP/2 begins.
@@ -23,14 +23,14 @@ pub(super) enum Role {
 /// A piece of one direction.
 #[derive(Debug)]
 pub(super) enum Part<'a> {
-    /// A request or response begins. Interim responses are left out.
+    /// The start of a request or response. Interim responses are left out.
     Head {
         stream: Stream,
         /// Where it starts, in bytes from the start of the direction.
         position: u64,
         head: Box<Head>,
     },
-    /// A request or response begins whose head was lost, or cannot be read.
+    /// The start of a request or response whose head was lost or cannot be read.
     NoHead { stream: Stream, position: u64 },
     /// The next bytes of its body, without any framing.
     Body {
@@ -45,20 +45,20 @@ pub(super) enum Part<'a> {
         /// How many, if that is known.
         bytes: Option<u64>,
     },
-    /// It is over.
+    /// The body is over.
     End {
         stream: Stream,
         position: u64,
         /// Whether all of it was there.
         is_whole: bool,
     },
-    /// It was given up, by either side: HTTP/2's `RST_STREAM`.
+    /// Either side gave it up: HTTP/2's `RST_STREAM`.
     Reset { stream: Stream },
-    /// Bytes were lost, and it is not known of what. In HTTP/2, any message under way may be torn.
+    /// Bytes were lost that may belong to anything. In HTTP/2, any message in progress may be torn.
     Lost { position: u64, bytes: Option<u64> },
     /// Something is wrong. If framing is in doubt, [`Part::Left`] follows.
     Anomaly {
-        /// Which request or response; `None` where it concerns the connection.
+        /// Which request or response; `None` if it concerns the connection.
         stream: Option<Stream>,
         position: u64,
         anomaly: Anomaly,
@@ -72,7 +72,7 @@ pub(super) enum Part<'a> {
 pub enum Left {
     /// It is not HTTP.
     NotHttp,
-    /// It is HTTP, and nothing of it was MCP for a while.
+    /// It is HTTP, and none of it was MCP for a while.
     NotMcp,
     /// It became another protocol, such as WebSocket, or a tunnel.
     Upgraded,
@@ -81,7 +81,7 @@ pub enum Left {
 }
 
 impl Left {
-    /// The word that programs read.
+    /// The word for programs to read.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NotHttp => "not_http",

@@ -1,22 +1,22 @@
 //! Tells HTTP from everything else, and MCP from other HTTP, by a few bytes.
 //!
-//! Most connections of a machine are not MCP, and most of what goes through HTTP is not either. The
-//! first bytes of a connection say whether it is HTTP at all; the head of a request says in most cases
-//! whether it can be MCP; where it does not, the first [512](super::Limits::max_undecided) bytes of its
-//! body have to. Plain JSON-RPC proves nothing, because agents and block chains speak it, too.
+//! Most connections on a machine are not MCP, and neither is most of what goes through HTTP. The
+//! first bytes of a connection say whether it is HTTP at all; the head of a request usually says
+//! whether it can be MCP; if it does not, the first [512](super::Limits::max_undecided) bytes of its
+//! body have to. Plain JSON-RPC proves nothing, because agents and block chains speak it too.
 
 use super::head::{Content, Head, Method};
 use super::part::{PREFACE, Role};
 use super::two;
 use crate::mcp::sniff::{Evidence, message_evidence};
 
-/// No more bytes are needed to tell HTTP from anything else.
+/// This many bytes suffice to tell HTTP from anything else.
 pub(super) const ENOUGH: usize = 32;
 
 /// The longest method.
 const METHOD: usize = 17;
 
-/// How much of an undecided message is looked at first. After that, twice as much each time.
+/// How much of an undecided message to look at first. After that, twice as much each time.
 const FIRST_LOOK: usize = 64;
 
 /// What the first bytes of a direction are.
@@ -96,7 +96,7 @@ pub enum Verdict {
 pub(super) fn by_request(head: &Head) -> Verdict {
     let mcp = &head.mcp;
     let is_marked = mcp.session.is_some() || mcp.version.is_some() || mcp.method.is_some();
-    // Behind a loss, any field may stand where none is known.
+    // After a loss, any field may be the unknown one.
     let may_be = |wanted: bool| wanted || head.has_unknown_fields;
     let may_match = match head.method {
         Method::Post => may_be(head.content == Content::Json),
@@ -121,7 +121,7 @@ pub(super) fn by_response(head: &Head) -> Verdict {
     }
 }
 
-/// The type of a body whose head does not say it, by its first byte.
+/// The type of a body whose head does not state it, by its first byte.
 pub(super) fn content(first: u8) -> Content {
     match first {
         b'{' | b'[' => Content::Json,
@@ -130,7 +130,7 @@ pub(super) fn content(first: u8) -> Content {
     }
 }
 
-/// Looks at a message while it grows, at the same lengths however it is cut.
+/// Looks at a message as it grows, at the same lengths however it is cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     next: usize,
@@ -143,8 +143,8 @@ impl Default for Look {
 }
 
 impl Look {
-    /// Judges the beginning of a message, of which at most `max` bytes count. An exchange that is undecided
-    /// at its end, or behind `max` bytes, is [`Verdict::Other`].
+    /// Judges the start of a message, of which at most `max` bytes count. An exchange that is undecided
+    /// at its end, or after `max` bytes, is [`Verdict::Other`].
     pub(super) fn at(&mut self, text: &[u8], is_whole: bool, max: usize) -> Verdict {
         while self.next <= max && self.next <= text.len() {
             let verdict = judge(&text[..self.next], false);
@@ -210,7 +210,7 @@ mod tests {
             assert_eq!(guess(bytes, role, false), wanted, "{bytes:?}");
         }
         assert_eq!(guess(settings, Role::Requests, true), Two);
-        // Whatever it is, it is known soon.
+        // Whatever it is, that is known soon.
         for byte in 0..=255 {
             for role in [Role::Requests, Role::Responses] {
                 assert_ne!(guess(&[byte; ENOUGH], role, true), Undecided);

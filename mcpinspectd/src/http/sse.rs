@@ -1,11 +1,11 @@
 //! Streams of server-sent events, as HTML defines them, one byte at a time.
 //!
 //! An event is a few lines and a blank one. Lines end in a carriage return, a line feed, or both; the
-//! data of several `data` lines is joined by line feeds; what no blank line ends is no event. Data goes
-//! into its buffer as it comes, so a message of megabytes is held once. After a loss, everything up to
-//! the next blank line is skipped: it belongs to an event that was torn.
+//! data of several `data` lines is joined by line feeds; without a blank line at its end, there is no event.
+//! Data goes into its buffer as it arrives, so a message of megabytes is held once. After a loss, everything up
+//! to the next blank line is skipped: it belongs to a torn event.
 
-/// The longest name or id of an event that is kept, in bytes. The rest of it is dropped.
+/// The longest name or id of an event to keep, in bytes. The rest is dropped.
 const MAX_WORD: usize = 256;
 
 /// A buffer of up to this capacity is kept between events.
@@ -20,21 +20,21 @@ pub enum Item<'a> {
     Event {
         /// Where its first line starts.
         position: u64,
-        /// Its type; empty where it has none, which means `message`.
+        /// Its type; empty if it has none, which means `message`.
         name: &'a [u8],
-        /// Its id, where it has one of its own.
+        /// Its id, if it has one of its own.
         id: Option<&'a [u8]>,
         /// Its data; may be empty.
         data: &'a [u8],
     },
-    /// An event whose data is above the maximum, and was not kept.
+    /// An event whose data exceeds the maximum and was not kept.
     Oversize {
         /// Where its first line starts.
         position: u64,
         /// Bytes of its data.
         bytes: u64,
     },
-    /// The stream ended within an event, which is none for that reason.
+    /// The stream ended within an event, which therefore does not count as one.
     Unfinished {
         /// Where its first line starts.
         position: u64,
@@ -48,11 +48,11 @@ pub enum Item<'a> {
 pub struct Events {
     max_data: usize,
     line: Line,
-    /// Bytes of a byte order mark that came; above its length where the beginning is over.
+    /// How many bytes of a byte order mark came; more than its length once the start is over.
     mark: usize,
-    /// The byte before was a carriage return, so a line feed belongs to it.
+    /// The previous byte was a carriage return, so a line feed belongs to it.
     after_return: bool,
-    /// A loss: what comes belongs to a torn event.
+    /// After a loss: what comes belongs to a torn event.
     is_torn: bool,
     /// Where the current event starts, if it has.
     start: Option<u64>,
@@ -73,7 +73,7 @@ enum Line {
     Start,
     /// In a field's name: the first bytes of it, and its length.
     Name([u8; 5], usize),
-    /// Behind the colon, where one space may stand.
+    /// After the colon, where one space may follow.
     Colon(Field),
     Value(Field),
 }
@@ -83,12 +83,12 @@ enum Field {
     Data,
     Event,
     Id,
-    /// A comment, `retry`, or a field that is not known.
+    /// A comment, `retry`, or an unknown field.
     Other,
 }
 
 impl Events {
-    /// Splits a stream from its first byte. Data of an event above `max_data` bytes is not kept.
+    /// Splits a stream from its first byte. Event data of more than `max_data` bytes is not kept.
     pub fn new(max_data: usize) -> Self {
         Self {
             max_data,
@@ -111,18 +111,18 @@ impl Events {
         self.data.capacity()
     }
 
-    /// The data of the current event so far, as far as it is kept.
+    /// The data of the current event so far, where kept.
     pub fn unfinished(&self) -> &[u8] {
         &self.data
     }
 
-    /// Keeps no data of the current event.
+    /// Drops the data of the current event.
     pub fn abandon(&mut self) {
         self.data = Vec::new();
         self.is_too_large = true;
     }
 
-    /// Takes in the stream's next bytes, of which the first is at `position`.
+    /// Takes in the stream's next bytes, the first of which is at `position`.
     pub fn push(&mut self, position: u64, bytes: &[u8], emit: &mut dyn FnMut(Item<'_>)) {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
@@ -132,7 +132,7 @@ impl Events {
                     at += 1;
                     continue;
                 }
-                // Half a mark is the beginning of a field that is not known.
+                // Half a mark is the start of an unknown field.
                 if self.mark > 0 {
                     self.line = Line::Value(Field::Other);
                 }
@@ -157,7 +157,7 @@ impl Events {
         self.is_torn = true;
         self.mark = BOM.len();
         self.after_return = false;
-        // The next end of a line ends one whose beginning is not known.
+        // The next line end belongs to a line whose start is unknown.
         self.line = Line::Value(Field::Other);
         self.forget();
     }
@@ -180,7 +180,7 @@ impl Events {
         self.forget();
     }
 
-    /// Takes in bytes of a line, of which the first does not end it. Returns how many.
+    /// Takes in bytes of a line, the first of which does not end it. Returns how many.
     fn within_line(&mut self, position: u64, bytes: &[u8]) -> usize {
         let byte = bytes[0];
         match self.line {
@@ -282,7 +282,7 @@ impl Events {
                 bytes: self.bytes,
             });
         } else if self.lines > 0 || self.id.is_some() {
-            // An id that contains a zero is none.
+            // An id that contains a zero does not count.
             let id = self.id.as_deref().filter(|id| !id.contains(&0));
             emit(Item::Event {
                 position,

@@ -124,7 +124,7 @@ fn line(event: &Event<'_>) -> String {
     }
 }
 
-/// Runs a connection, of which each turn is cut into pieces of `piece` bytes.
+/// Runs a connection with each turn cut into pieces of `piece` bytes.
 pub(super) fn run(turns: &[(Direction, Vec<u8>)], piece: usize) -> Vec<String> {
     run_with(Connection::new(Limits::default()), turns, piece)
 }

@@ -1,12 +1,12 @@
 //! HTTP/2, as an observer reads it (RFC 9113).
 //!
-//! A [`Side`] reads one direction: frames, of which data is passed on as it comes, and blocks of headers
-//! are collected until they are whole. Everything else is skipped: what an observer does not send, it need
-//! not count, and tables change their size within the blocks themselves.
+//! A [`Side`] reads one direction as frames: data is passed on as it comes, and blocks of headers
+//! are collected until they are complete. Everything else is skipped: an observer need not count what it
+//! does not send, and tables change their size within the blocks themselves.
 //!
 //! A loss within a frame's payload costs that frame. After any other, frames may begin anywhere: what
-//! follows is looked at once, and if it looks like a frame, reading goes on with it. A block that was
-//! missed leaves the table of compression unknown (see [`hpack`]).
+//! follows is examined at once, and if it looks like a frame, reading continues with it. A missed
+//! block leaves the compression table unknown (see [`hpack`]).
 
 mod frame;
 mod hpack;
@@ -27,26 +27,26 @@ pub(super) struct Side {
     /// Where the next byte is.
     next: u64,
     decoder: Decoder,
-    /// The block of headers under way.
+    /// The block of headers in progress.
     block: Option<Block>,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Before the first frame: so many bytes of the preface came.
+    /// Before the first frame: this many bytes of the preface came.
     Preface(usize),
     /// Within a frame's header.
     Header([u8; HEADER], usize),
-    /// Within a frame's header that may be none: bytes were lost before it.
+    /// Within what may be a frame's header: bytes were lost before it.
     Adrift([u8; HEADER], usize),
     Payload(Payload),
-    /// Behind a loss that could not be overcome: so much has gone by since.
+    /// After a loss that could not be overcome: this much has passed since.
     Lost(u64),
-    /// Nothing is read any more.
+    /// Nothing more is read.
     Left,
 }
 
-/// A frame's payload under way.
+/// A frame's payload in progress.
 #[derive(Debug)]
 struct Payload {
     header: Header,
@@ -67,15 +67,15 @@ struct Block {
     position: u64,
     bytes: Vec<u8>,
     ends_stream: bool,
-    /// It is a promise, which is read for the table's sake.
+    /// It is a promise, read only to keep the table up to date.
     is_promise: bool,
     is_torn: bool,
     is_too_large: bool,
 }
 
 impl Side {
-    /// Reads a direction from its beginning, at `position`. Of the client's preface, `preface` bytes went
-    /// by before.
+    /// Reads a direction from its beginning, at `position`. `preface` bytes of the client's preface have
+    /// already passed.
     pub(super) fn new(role: Role, position: u64, preface: usize, limits: Limits) -> Self {
         Self {
             role,
@@ -155,7 +155,7 @@ impl Side {
         }
     }
 
-    /// Notes that the next bytes were lost: so many, or an unknown number.
+    /// Notes that the next bytes were lost: this many, or an unknown number.
     pub(super) fn gap(&mut self, lost: Option<u64>, emit: &mut dyn FnMut(Part<'_>)) {
         let position = self.next;
         self.next = position.saturating_add(lost.unwrap_or(0));
@@ -225,7 +225,7 @@ impl Side {
         }
         let goes_on = self.block.as_ref().map(|block| block.stream);
         let is_continuation = header.kind == Kind::Continuation;
-        // A continuation of nothing goes on with a block that was lost, or is an attack.
+        // A continuation of nothing continues a block that was lost, or is an attack.
         if goes_on.is_some_and(|stream| !is_continuation || stream != header.stream) {
             self.doubt(Anomaly::InterruptedHeaders, emit);
             return;
@@ -277,7 +277,7 @@ impl Side {
                 let taken = whole.min(rest.len());
                 payload.left -= u32::try_from(taken).unwrap_or(payload.left);
                 if matches!(kind, Kind::Headers | Kind::Push | Kind::Continuation) {
-                    // A byte too many says that it is too large.
+                    // One byte too many shows that it is too large.
                     let room = (self.limits.max_head + 1).saturating_sub(payload.buffer.len());
                     let kept = rest.get(..taken.min(room)).unwrap_or_default();
                     payload.buffer.extend_from_slice(kept);
@@ -338,7 +338,7 @@ impl Side {
             bytes: Vec::new(),
             ends_stream: header.ends_stream(),
             is_promise: header.kind == Kind::Push,
-            // Its beginning was not seen.
+            // Its start was not seen.
             is_torn: header.kind == Kind::Continuation,
             is_too_large: false,
         });
@@ -356,7 +356,7 @@ impl Side {
         }
     }
 
-    /// Takes in a block of headers that is complete.
+    /// Takes in a complete block of headers.
     fn block(&mut self, block: Block, emit: &mut dyn FnMut(Part<'_>)) {
         let (stream, position) = (block.stream, block.position);
         let mut anomaly = |anomaly| {
@@ -413,7 +413,7 @@ impl Side {
         }
     }
 
-    /// Reports that it is not known what follows, and leaves it alone.
+    /// Reports that it is unknown what follows, and leaves it alone.
     fn doubt(&mut self, anomaly: Anomaly, emit: &mut dyn FnMut(Part<'_>)) {
         emit(Part::Anomaly {
             stream: None,

@@ -1,9 +1,9 @@
-//! Where two readers of one JSON text may see two messages.
+//! Where two readers of one JSON text may see different messages.
 //!
 //! JSON leaves open what a repeated member means, how deep a text may nest, or what a number beyond a
 //! double's range is, and parsers decide for themselves: Go's takes `Name` for `name`, Java's and Python's
 //! line readers end a line at a carriage return, and what one parser refuses the next one mends. For an
-//! observer that is an oddity. Who decides whether a message may pass has to know of it, or a sender can
+//! observer that is an oddity. Code that decides whether a message may pass has to know about it, or a sender can
 //! show the judge one message and the receiver another.
 //!
 //! One pass over the text, without recursion. It keeps eight bytes for each key of the objects that are
@@ -18,9 +18,9 @@ use super::string::{self, Piece, Pieces};
 
 /// The deepest nesting that all parsers are sure to read.
 pub const MAX_DEPTH: usize = 128;
-/// Most members of all objects that are open at the same time.
+/// Most members of all simultaneously open objects.
 const MAX_KEYS: usize = 1 << 18;
-/// Most bytes of a key with escapes that are decoded.
+/// Most bytes of a key with escapes to decode.
 const MAX_KEY: usize = 4096;
 /// A number of fewer digits without an exponent is in every parser's range.
 const SHORT_NUMBER: usize = 300;
@@ -30,9 +30,9 @@ const SHORT_NUMBER: usize = 300;
 pub enum Ambiguity {
     /// An object repeats a member: some readers take the first, some the last, some refuse.
     RepeatedMember,
-    /// A member is spelled almost like one that has a meaning: some readers ignore case.
+    /// A member is spelled almost like a meaningful one: some readers ignore case.
     OddSpelling,
-    /// A carriage return stands between two values: some readers end a line there.
+    /// There is a carriage return between two values: some readers end a line there.
     CarriageReturn,
     /// Half of a surrogate pair: some readers refuse it, some replace it.
     LoneSurrogate,
@@ -40,14 +40,14 @@ pub enum Ambiguity {
     TooDeep,
     /// A number is beyond a double's range: some readers refuse it, some read infinity.
     NumberRange,
-    /// It has more members than are compared.
+    /// It has more members than can be compared.
     TooManyMembers,
     /// It is not JSON after all.
     NotJson,
 }
 
 impl Ambiguity {
-    /// The word used on the outside.
+    /// The word used externally.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RepeatedMember => "repeated_member",
@@ -62,7 +62,7 @@ impl Ambiguity {
     }
 }
 
-/// Where a key stands.
+/// Where a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// In the message itself: `method`, `id`, `params` and so on.
@@ -77,12 +77,12 @@ pub enum Place {
 #[derive(Clone, Copy)]
 enum Open {
     Array,
-    /// With the number of keys that were there before its own.
+    /// With the number of keys before its own.
     Object(usize, Place),
 }
 
 /// The worst ambiguity in the text of a message, which is an object, and where it is. One in the envelope
-/// is worse than one below. `is_odd` tells whether a key is almost one that has a meaning in its place.
+/// is worse than one below. `is_odd` tells whether a key is almost a meaningful one in its place.
 /// With `mends`, half a surrogate pair in a value is no ambiguity: all readers that accept it show the
 /// same.
 pub fn find(
@@ -107,7 +107,7 @@ pub fn find(
     }
 }
 
-/// Whether the bytes of a line hold a carriage return that does not end it.
+/// Whether the bytes of a line contain a carriage return that does not end it.
 pub fn has_inner_carriage_return(line: &[u8]) -> bool {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     memchr::memchr(b'\r', line).is_some()
@@ -152,7 +152,7 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
         }
     }
 
-    /// Goes past a scalar, or into a container up to its first value. An empty container is a scalar.
+    /// Moves past a scalar, or into a container up to its first value. An empty container is a scalar.
     fn value(&mut self) -> Result<(), Flaw> {
         loop {
             match self.scan.peek()? {
@@ -210,7 +210,7 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
         }
     }
 
-    /// Goes on to the next value; false at the end of the text.
+    /// Moves to the next value; false at the end of the text.
     fn next(&mut self) -> Result<bool, Flaw> {
         while let Some(&open) = self.open.last() {
             if self.scan.accept(b',')? {

@@ -1,8 +1,8 @@
-//! How much memory may be spent on a message beside its own bytes.
+//! How much memory may be spent on a message besides its own bytes.
 //!
-//! A text of 64 MiB holds 32 million numbers, and each takes more memory than its two bytes. So
-//! code that builds something of the parts of a message pays for each part from a budget first, and
-//! goes without the rest when it is spent. Then it says so: see who asks [`Budget::is_spent`].
+//! A text of 64 MiB contains 32 million numbers, and each takes more memory than its two bytes. So
+//! code that builds something from the parts of a message first pays for each part from a budget, and
+//! goes without the rest when it is spent. It then says so: see the callers of [`Budget::is_spent`].
 
 /// Bytes of memory that may still be taken.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ impl Budget {
         }
     }
 
-    /// Takes `bytes`, if there are so many left. If not, the budget is spent: smaller parts that
+    /// Takes `bytes`, if that many are left. If not, the budget is spent: smaller parts that
     /// follow get nothing either, so that what is left out is one part and not many holes.
     pub fn take(&mut self, bytes: usize) -> bool {
         match self.left.checked_sub(bytes) {
@@ -30,7 +30,7 @@ impl Budget {
         !self.spent
     }
 
-    /// Bytes that are left; none once it was spent.
+    /// Bytes left; none once it was spent.
     pub fn left(&self) -> usize {
         if self.spent { 0 } else { self.left }
     }

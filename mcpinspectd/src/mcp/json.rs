@@ -1,11 +1,11 @@
 //! The few ways in which this crate reads JSON text without building a tree of it.
 //!
 //! Serde's derived readers refuse an object that repeats a member, and a string with a lone surrogate.
-//! Clients accept both: in JavaScript and Python the last member wins and the surrogate stays as it is.
+//! Clients accept both: in JavaScript and Python the last member wins and the surrogate stays unchanged.
 //! An observer that refuses what a client accepts has a blind spot that an attacker can use, so reading
 //! here follows the clients.
 //!
-//! Nor do they bound what a message costs in memory. Here nothing is copied but a bounded beginning of a
+//! Nor do they bound what a message costs in memory. Here nothing is copied except a bounded start of a
 //! string with escapes, and a tree is built within a [`Budget`].
 
 use std::borrow::Cow;
@@ -22,16 +22,16 @@ use super::string::{self, Pieces};
 
 pub use super::scan::Flaw;
 
-/// Most bytes of a string with escapes that are decoded; about as many of a key. Nothing that is read
-/// by its meaning is longer.
+/// Most bytes of a string with escapes to decode; about as many of a key. Nothing that is read
+/// for its meaning is longer.
 pub const MAX_DECODED: usize = 64 * 1024;
 
-/// Most bytes of a key with escapes that are decoded: no key that is looked for is longer.
+/// Most bytes of a key with escapes to decode: no key of interest is longer.
 const MAX_KEY: usize = 256;
 
 /// Reads the members of the object that `text` is, in order.
 ///
-/// `classify` maps each decoded key to a value by which `visit` distinguishes keys. Of a key with escapes
+/// `classify` maps each decoded key to a value by which `visit` distinguishes keys. For a key with escapes
 /// it gets the first 256 bytes; a lone surrogate is U+FFFD. Does not recurse: depth costs no stack.
 ///
 /// # Errors
@@ -69,7 +69,7 @@ pub fn members<'a, K>(
 /// Reads the elements of the array that `text` is, in order, while `visit` returns true.
 ///
 /// # Errors
-/// If `text` is not a JSON array, as far as it was read.
+/// If `text`, up to where it was read, is not a JSON array.
 pub fn elements<'a>(
     text: &'a str,
     mut visit: impl FnMut(&'a RawValue) -> bool,
@@ -100,7 +100,7 @@ pub fn check(text: &str) -> Result<(), Flaw> {
     scan.end()
 }
 
-/// The value that starts here; `text` is all that is scanned.
+/// The value that starts here; `text` is everything being scanned.
 fn element<'a>(text: &'a str, scan: &mut Scan<'_>) -> Result<&'a RawValue, Flaw> {
     scan.peek()?;
     let start = scan.at();
@@ -111,8 +111,8 @@ fn element<'a>(text: &'a str, scan: &mut Scan<'_>) -> Result<&'a RawValue, Flaw>
 
 /// `text` as what it was just found to be: the text of a JSON value, without blanks around it.
 ///
-/// `serde_json` has no function for that but to parse the text once more. Its own deserializer hands a
-/// borrowed value over as a map of one member of this name, and so can anybody. Should that ever change,
+/// `serde_json` has no function for that except to parse the text again. Its own deserializer hands over a
+/// borrowed value as a map of one member of this name, and so can anyone. Should that ever change,
 /// the text is parsed.
 fn raw(text: &str) -> Option<&RawValue> {
     const NAME: &str = "$serde_json::private::RawValue";
@@ -125,10 +125,10 @@ fn raw(text: &str) -> Option<&RawValue> {
         .or_else(|| serde_json::from_str(text).ok())
 }
 
-/// The end of the string whose inner text starts at `start`, behind the opening quote: the position of
+/// The end of the string whose inner text starts at `start`, after the opening quote: the position of
 /// the closing quote, and whether there is an escape in between. `None` if the text ends before.
 ///
-/// Finds the end only: what is inside need not be valid. Every module that walks JSON text without a
+/// Finds only the end: the contents need not be valid. Every module that walks JSON text without a
 /// parser uses this, so that all of them agree on where a string ends.
 pub fn string_end(text: &[u8], start: usize) -> Option<(usize, bool)> {
     let mut at = start;
@@ -145,8 +145,8 @@ pub fn string_end(text: &[u8], start: usize) -> Option<(usize, bool)> {
     }
 }
 
-/// The string that `raw` is, borrowed if it has no escapes; otherwise the first [`MAX_DECODED`] bytes of
-/// it, decoded. A lone surrogate becomes U+FFFD.
+/// The string in `raw`, borrowed if it has no escapes; otherwise its first [`MAX_DECODED`] bytes,
+/// decoded. A lone surrogate becomes U+FFFD.
 pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = inner(raw)?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
@@ -157,12 +157,12 @@ pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(decoded))
 }
 
-/// The pieces of the string that `raw` is, however long it is.
+/// The pieces of the string in `raw`, however long it is.
 pub fn pieces(raw: &RawValue) -> Option<Pieces<'_>> {
     inner(raw).map(Pieces::of)
 }
 
-/// The text between the quotes of the string that `raw` is.
+/// The text between the quotes of the string in `raw`.
 fn inner(raw: &RawValue) -> Option<&str> {
     raw.get().strip_prefix('"')?.strip_suffix('"')
 }
@@ -177,7 +177,7 @@ pub fn present(raw: &RawValue) -> Option<&RawValue> {
     (raw.get() != "null").then_some(raw)
 }
 
-/// The beginning of `text`: at most `max` bytes, cut between characters.
+/// The start of `text`: at most `max` bytes, cut between characters.
 pub fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }

@@ -1,11 +1,11 @@
 //! JSON-RPC 2.0 messages, read in one pass over the frame and borrowed from it.
 //!
-//! The envelope is read member by member: `id`, `method` and `jsonrpc` may stand anywhere in it, and
+//! The envelope is read member by member: `id`, `method` and `jsonrpc` may be anywhere in it, and
 //! `params`, `result` and `error` stay text until a caller reads them. Skipping that text needs no
-//! stack and a bit for each open bracket, so only the size of the frame limits nesting.
+//! stack and one bit per open bracket, so only the size of the frame limits nesting.
 //!
 //! Reading is as lenient as the most lenient client. What is odd but readable (a repeated member, a
-//! missing version) is still a message, with an [`Irregularity`] that tells where two readers may
+//! missing version) is still a message, with an [`Irregularity`] that says where two readers may
 //! disagree; only what no peer could act on is [`Malformed`].
 
 use std::borrow::Cow;
@@ -48,7 +48,7 @@ pub enum Message<'a> {
 pub struct Request<'a> {
     /// Its id.
     pub id: Id<'a>,
-    /// Its method, known to any revision or not; of one with escapes, the first 64 KiB.
+    /// Its method, known to any revision or not; if it has escapes, only the first 64 KiB.
     pub method: Cow<'a, str>,
     /// Its parameters, unparsed.
     pub params: Option<&'a RawValue>,
@@ -121,7 +121,7 @@ pub enum Malformed {
     InvalidUtf8,
     /// The text is not JSON.
     NotJson,
-    /// The text is the beginning of JSON.
+    /// The text is the start of JSON.
     TruncatedJson,
     /// It is JSON, but neither an object nor an array.
     NotAnObject,
@@ -179,7 +179,7 @@ pub fn parse(frame: &[u8]) -> Result<Payload<'_>, Malformed> {
 }
 
 fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
-    // All of it first: half a batch is not a batch.
+    // Check all of it first: half a batch is not a batch.
     let mut empty = true;
     json::elements(text, |_| {
         empty = false;
@@ -314,7 +314,7 @@ impl<'a> Envelope<'a> {
 }
 
 impl<'a> Id<'a> {
-    /// The id that `raw` is, if it is a string or a number.
+    /// The id in `raw`, if it is a string or a number.
     pub fn from_raw(raw: &'a RawValue) -> Option<Self> {
         matches!(
             raw.get().as_bytes().first(),

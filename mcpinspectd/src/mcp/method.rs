@@ -1,6 +1,6 @@
 //! The methods of all five revisions, and which side may send them.
 //!
-//! This module does not care what a method does. Its sender tells the two streams of a session apart
+//! This module does not care what a method does. Its sender distinguishes the two streams of a session
 //! when nothing else does.
 
 use std::ops::Deref;
@@ -21,7 +21,7 @@ pub enum Sender {
 }
 
 impl Sender {
-    /// The direction of a stream that carries such a message, if that can be told.
+    /// The direction of a stream that carries such a message, if that is certain.
     pub fn direction(self) -> Option<Direction> {
         match self {
             Self::Client => Some(Direction::ClientToServer),
@@ -33,8 +33,8 @@ impl Sender {
 
 /// Who sends `method`; `None` if no revision of the protocol defines it.
 ///
-/// `ping` and `initialize` are left to the caller: other protocols over JSON-RPC use these names as
-/// well, so by themselves they prove nothing.
+/// `ping` and `initialize` are left to the caller: other protocols over JSON-RPC use these names
+/// too, so alone they prove nothing.
 pub fn sender(method: &str) -> Option<Sender> {
     Some(match method {
         "tools/list"
@@ -73,7 +73,7 @@ pub fn sender(method: &str) -> Option<Sender> {
     })
 }
 
-/// Length to which an unknown method's name is cut, in bytes.
+/// Maximum length of an unknown method's name, in bytes; longer ones are cut.
 pub const MAX_METHOD: usize = 128;
 
 /// The requests of all revisions, most frequent first.

@@ -1,8 +1,8 @@
 //! Walks the upper levels of JSON text that may end anywhere.
 //!
 //! A JSON parser reports nothing about `{"jsonrpc":"2.0","method":"tools/call","params":{"data":"…`
-//! until eight mebibytes later. To judge a stream by its beginning takes the members that are there
-//! already. This walker visits the members of an object one by one, skips unwanted values without
+//! until eight mebibytes later. To judge a stream by its start takes the members that are already
+//! there. This walker visits the members of an object one by one, skips unwanted values without
 //! looking into them, and reports whether it stopped at the end of the text or at something that is
 //! not JSON. It is lenient: text that passes need not be valid. It does not recurse: skipping counts
 //! brackets.
@@ -123,7 +123,7 @@ impl<'a> Peek<'a> {
         }
     }
 
-    /// Skips to behind the closing quote. Returns whether there was an escape.
+    /// Skips past the closing quote. Returns whether there was an escape.
     fn skip_string_rest(&mut self) -> Result<bool, Stop> {
         match json::string_end(self.text, self.at) {
             Some((end, escaped)) => {

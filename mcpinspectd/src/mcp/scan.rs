@@ -1,6 +1,6 @@
 //! Finds where a JSON value ends, and checks it on the way.
 //!
-//! Everything that reads a message without keeping a tree of it is built from this. A parser that
+//! Everything that reads a message without keeping a tree of it is built on this. A parser that
 //! keeps a byte for each open bracket, or a copy of each string with an escape, lets a message of 64
 //! MiB cost twice that, so nothing is copied here, and an open bracket costs one bit. It does not
 //! recurse.
@@ -8,7 +8,7 @@
 /// Why a text is not a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// It ends inside of the value.
+    /// It ends inside the value.
     Truncated,
     /// It is something else.
     Invalid,
@@ -20,7 +20,7 @@ pub(super) struct Scan<'a> {
     at: usize,
 }
 
-/// The containers that are open, as bits: whether each is an object. The innermost 64 are in `top`.
+/// The open containers, as bits: whether each is an object. The innermost 64 are in `top`.
 #[derive(Default)]
 struct Open {
     depth: usize,
@@ -76,14 +76,14 @@ impl<'a> Scan<'a> {
         Err(Flaw::Truncated)
     }
 
-    /// Goes past `wanted`, if that is the next byte.
+    /// Moves past `wanted`, if that is the next byte.
     pub(super) fn accept(&mut self, wanted: u8) -> Result<bool, Flaw> {
         let found = self.peek()? == wanted;
         self.at += usize::from(found);
         Ok(found)
     }
 
-    /// Goes past `wanted`.
+    /// Moves past `wanted`.
     pub(super) fn expect(&mut self, wanted: u8) -> Result<(), Flaw> {
         match self.accept(wanted)? {
             true => Ok(()),
@@ -99,8 +99,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Goes past a key and its colon. Returns where its inner text starts and ends, and whether an
-    /// escape is in it.
+    /// Moves past a key and its colon. Returns where its inner text starts and ends, and whether it
+    /// contains an escape.
     pub(super) fn key(&mut self) -> Result<(usize, usize, bool), Flaw> {
         self.expect(b'"')?;
         let start = self.at;
@@ -110,7 +110,7 @@ impl<'a> Scan<'a> {
         Ok((start, end, escaped))
     }
 
-    /// Goes past a value.
+    /// Moves past a value.
     pub(super) fn value(&mut self) -> Result<(), Flaw> {
         let mut open = Open::default();
         loop {
@@ -164,7 +164,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Goes past the rest of a string. Returns whether an escape is in it.
+    /// Moves past the rest of a string. Returns whether it contains an escape.
     pub(super) fn string(&mut self) -> Result<bool, Flaw> {
         let mut escaped = false;
         loop {
@@ -182,7 +182,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Goes past an escape.
+    /// Moves past an escape.
     fn escape(&mut self) -> Result<(), Flaw> {
         let letter = self.text.get(self.at + 1).ok_or(Flaw::Truncated)?;
         self.at += 2;
@@ -201,7 +201,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Goes past a number.
+    /// Moves past a number.
     pub(super) fn number(&mut self) -> Result<(), Flaw> {
         self.at += usize::from(self.text.get(self.at) == Some(&b'-'));
         match self.digits() {
@@ -228,7 +228,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Goes past digits. Returns how many there were.
+    /// Moves past digits. Returns how many there were.
     fn digits(&mut self) -> usize {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -236,7 +236,7 @@ impl<'a> Scan<'a> {
         length
     }
 
-    /// Goes past `word`: `true`, `false` or `null`.
+    /// Moves past `word`: `true`, `false` or `null`.
     pub(super) fn word(&mut self, word: &[u8]) -> Result<(), Flaw> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         if rest.starts_with(word) {
@@ -250,7 +250,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Where the first byte stands that does not simply belong to a string: a quote, a backslash, or a
+/// The position of the first byte that is not an ordinary part of a string: a quote, a backslash, or a
 /// control character.
 fn special(text: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;

@@ -16,7 +16,7 @@ use super::method::{self, Sender};
 use super::peek::{Peek, Stop};
 use crate::model::Direction;
 
-/// What the beginning of a stream shows.
+/// What the start of a stream shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// It carries MCP.
@@ -117,7 +117,7 @@ pub fn evidence(prefix: &[u8]) -> Evidence {
     }
 }
 
-/// Judges the beginning of one message, or all of it, on a transport that frames messages itself: it may
+/// Judges the start of one message, or all of it, on a transport that frames messages itself: it may
 /// have line breaks as white space.
 ///
 /// Takes time linear in `prefix`, which the caller bounds. Never panics.
@@ -215,7 +215,7 @@ impl Line {
     }
 }
 
-/// What was seen of one message, possibly only of its beginning.
+/// What was seen of one message, possibly only of its start.
 #[derive(Default)]
 struct Seen<'a> {
     json_rpc_2: bool,

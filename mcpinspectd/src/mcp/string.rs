@@ -1,7 +1,7 @@
 //! The inner text of a JSON string, piece by piece.
 //!
 //! A string with escapes has to be decoded before it can be compared, hashed or read. It may be as
-//! large as its message, so nothing here decodes more of it than was asked for.
+//! large as its message, so nothing here decodes more of it than requested.
 
 /// A piece of a string's inner text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Piece<'a> {
     LoneSurrogate(u16),
 }
 
-/// Takes a string's inner text apart. Of text that is not valid, it makes some pieces and never
+/// Splits a string's inner text into pieces. Makes something of invalid text too, and never
 /// panics.
 #[derive(Clone, Copy, Debug)]
 pub struct Pieces<'a> {
@@ -27,7 +27,7 @@ impl<'a> Pieces<'a> {
         Self { rest: inner }
     }
 
-    /// What was not taken apart yet.
+    /// The part not split yet.
     pub fn rest(&self) -> &'a str {
         self.rest
     }
@@ -126,7 +126,7 @@ mod tests {
             decoded(r"x\ud800y\udc00\ud83d\u0061"),
             "x\u{fffd}y\u{fffd}\u{fffd}a"
         );
-        // What is not valid: no escape, half an escape, no digits.
+        // Invalid text: no escape, half an escape, no digits.
         for text in ["\\", "\\u", "\\u12", "\\uzzzz", "\\é", "\\u+123"] {
             let _ = decoded(text);
         }

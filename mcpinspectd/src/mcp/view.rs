@@ -1,8 +1,8 @@
-//! MCP's own types, as far as this crate needs them, read from `params` and `result` on demand.
+//! The parts of MCP's own types that this crate needs, read from `params` and `result` on demand.
 //!
 //! A view reads the members that it knows and skips the rest, for every revision alike. A member of an
-//! unexpected type counts as absent; of a repeated member the last one counts. Texts are borrowed; of one
-//! with escapes a view has the first 64 KiB.
+//! unexpected type counts as absent; of a repeated member the last one counts. Texts are borrowed; if one
+//! has escapes, a view has its first 64 KiB.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ macro_rules! view {
                 #[derive(Clone, Copy)]
                 enum Member { $( $field, )+ }
                 let mut view = Self::default();
-                // Members before a mistake count; the text was checked with its message anyway.
+                // Members before a mistake count; the text was validated with its message anyway.
                 let _ = json::members(
                     raw.get(),
                     |key| {
@@ -50,7 +50,7 @@ view! {
     Params {
         /// `_meta`.
         meta: Option<Meta<'a>> = "_meta" => |raw| Some(Meta::read(raw)),
-        /// The tool or prompt that is asked for.
+        /// The requested tool or prompt.
         name: Option<Cow<'a, str>> = "name" => json::string,
         /// What the tool or prompt is called with.
         arguments: Option<&'a RawValue> = "arguments" => json::present,
@@ -60,7 +60,7 @@ view! {
         uri: Option<Cow<'a, str>> = "uri" => json::string,
         /// Answers to the `inputRequests` of an earlier result, by name (2026-07-28).
         input_responses: Option<&'a RawValue> = "inputResponses" => json::present,
-        /// What an earlier result asked to be sent back (2026-07-28).
+        /// What an earlier result asked to have sent back (2026-07-28).
         request_state: Option<&'a RawValue> = "requestState" => text,
         /// The version that `initialize` requests.
         protocol_version: Option<Cow<'a, str>> = "protocolVersion" => json::string,
@@ -76,7 +76,7 @@ view! {
 }
 
 view! {
-    /// The result of any request, as far as it concerns the session or is a list.
+    /// The parts of any request's result that concern the session or are a list.
     ServerResult {
         /// `_meta`.
         meta: Option<Meta<'a>> = "_meta" => |raw| Some(Meta::read(raw)),
@@ -102,7 +102,7 @@ view! {
         next_cursor: Option<&'a RawValue> = "nextCursor" => text,
         /// `complete`, `input_required` or `task` (2026-07-28).
         result_type: Option<Cow<'a, str>> = "resultType" => json::string,
-        /// What the server needs before it can go on (2026-07-28).
+        /// What the server needs before it can continue (2026-07-28).
         input_requests: Option<&'a RawValue> = "inputRequests" => json::present,
         /// What the client sends back with the answers (2026-07-28).
         request_state: Option<&'a RawValue> = "requestState" => text,
@@ -128,7 +128,7 @@ view! {
         server_info: Option<&'a RawValue> = "io.modelcontextprotocol/serverInfo" => json::present,
         /// The `subscriptions/listen` that a notification belongs to.
         subscription_id: Option<&'a RawValue> = "io.modelcontextprotocol/subscriptionId" => json::present,
-        /// The token by which progress of a request is reported.
+        /// The token under which a request's progress is reported.
         progress_token: Option<&'a RawValue> = "progressToken" => json::present,
     }
 }
@@ -163,7 +163,7 @@ view! {
     }
 }
 
-/// `raw`, if it is a string. For what is handed back as it is: it may be as long as the message, and is
+/// `raw`, if it is a string. For what is handed back unchanged: it may be as long as the message, and is
 /// never read.
 fn text(raw: &RawValue) -> Option<&RawValue> {
     raw.get().starts_with('"').then_some(raw)

@@ -1,8 +1,8 @@
 //! Texts of messages, compressed together.
 //!
-//! A message of a few hundred bytes hardly gets smaller by itself. What a session says in a moment is
-//! alike, so the texts of one session that are written together become one block; and a block of a single
-//! message begins with a dictionary that knows how MCP looks. Reading a message takes decompressing its
+//! A message of a few hundred bytes hardly compresses on its own. What a session says within a moment is
+//! similar, so the texts of one session that are written together become one block; and a block of a single
+//! message begins with a dictionary that knows what MCP looks like. Reading a message takes decompressing its
 //! block, so blocks stay small, except for a single large message.
 
 use std::io::{self, Read as _};
@@ -16,10 +16,10 @@ const LEVEL: i32 = 3;
 /// The dictionary's number in the store. A dictionary must never change: a new one gets a new number.
 const DICTIONARY: i64 = 1;
 
-/// How MCP looks: what messages have in common, the most frequent last.
+/// What MCP looks like: what messages have in common, the most frequent last.
 const COMMON_TEXT: &[u8] = include_bytes!("dictionary_1.txt");
 
-/// Texts above this size gain nothing from a dictionary.
+/// Texts larger than this gain nothing from a dictionary.
 const DICTIONARY_BELOW: usize = 16 << 10;
 
 /// A compressed block.
@@ -71,7 +71,7 @@ pub(super) fn decompress(data: &[u8], dictionary: i64, size: usize) -> io::Resul
             ));
         }
     };
-    // As a stream: a damaged size must not decide how much memory is taken at once.
+    // As a stream: a damaged size must not decide how much memory is allocated at once.
     let mut text = Vec::new();
     let reader = zstd::stream::read::Decoder::with_dictionary(data, known)?;
     reader.take(size as u64 + 1).read_to_end(&mut text)?;
@@ -100,7 +100,7 @@ mod tests {
         assert!(compressed.len() * 2 < small.len(), "{}", compressed.len());
     }
 
-    /// What was written with it can be read for ever.
+    /// What was written with it can be read forever.
     #[test]
     fn the_dictionary_never_changes() {
         use sha2::Digest as _;

@@ -10,13 +10,13 @@ use crate::engine::{MessageRecord, MessageSeen, Output, Overdue, Record};
 use crate::event::Event;
 use crate::keeping::KeepRules;
 
-/// Records that are written together.
+/// Records to write together.
 const BATCH: usize = 1000;
 
 /// Why a tape was not imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// A session of its id is in the store.
+    /// A session with its id is already in the store.
     #[error("a session {0} is in the store already")]
     Known(String),
     /// The store cannot be written.
@@ -34,7 +34,7 @@ pub struct Import {
 }
 
 impl Import {
-    /// Writes to the store at `path`, or creates it. The session of id `session` must not be in it.
+    /// Writes to the store at `path`, or creates it. It must not contain a session with the id `session`.
     ///
     /// # Errors
     /// See [`ImportError`].
@@ -65,7 +65,7 @@ impl Import {
     /// Writes what is left. Returns how many messages were written.
     ///
     /// # Errors
-    /// The store cannot be written. A part of the tape may be in it.
+    /// The store cannot be written. Part of the tape may be in it.
     pub fn finish(mut self) -> Result<u64, ImportError> {
         self.write();
         match self.error {

@@ -1,12 +1,12 @@
 //! The message store: what was said, on disk, in SQLite.
 //!
-//! It is no one's protection, unlike the registry, and much larger: so it is a file of its own, which can be
-//! damaged, full or deleted without touching a pin, and whose writes never keep anything waiting.
+//! Unlike the registry, it protects no one, and it is much larger. So it is a separate file, which can be
+//! damaged, full or deleted without touching a pin, and whose writes never make anything wait.
 //!
 //! - `thread`: takes records from a queue and writes them in batches
 //! - `write`: one batch in one transaction
 //! - `block`: texts, compressed together
-//! - `words`: what a message is found by
+//! - `words`: the words a message is found by
 //! - `tally`: exchanges, counted
 //! - `import`: a tape's messages, written to the store
 //! - `retention`: what is removed, and when

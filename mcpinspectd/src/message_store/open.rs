@@ -1,8 +1,8 @@
 //! Opening the store's file, and setting it aside if it is damaged.
 //!
-//! Unlike the registry, the store is no one's protection: a damaged one is moved aside, so that recording
-//! goes on, and a file of a newer version is left alone. Nothing is checked at the start, since a file of
-//! gigabytes takes minutes to read: SQLite notices damage where it meets it.
+//! Unlike the registry, the store protects no one: a damaged one is moved aside, so that recording
+//! goes on, and a file of a newer version is left alone. Nothing is checked at startup, since a file of
+//! gigabytes takes minutes to read: SQLite notices damage when it meets it.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -12,37 +12,37 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-/// `mcpm`: tells the file from other programs' databases.
+/// `mcpm`: distinguishes the file from other programs' databases.
 const APPLICATION_ID: i32 = 0x6d63_706d;
 
-/// One step for each version of the schema, oldest first.
+/// One step per version of the schema, oldest first.
 const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
 
 /// The version of the schema after all steps.
 pub(super) const NEWEST: u32 = MIGRATIONS.len() as u32;
 
-/// Size of the writer's cache of the file's pages, in KiB.
+/// Size of the writer's page cache, in KiB.
 const WRITE_CACHE_KIB: i64 = 8192;
 
 /// Size of a reader's.
 const READ_CACHE_KIB: i64 = 4096;
 
-/// Pages after which the log of writes goes into the file: 8 MiB.
+/// Pages after which the write-ahead log is merged into the file: 8 MiB.
 const CHECKPOINT_PAGES: i64 = 2048;
 
-/// Bytes to which the log is cut afterwards.
+/// Bytes to which the log is then truncated.
 const LOG_KEPT: i64 = 16 << 20;
 
 /// How long to wait for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What stands after the name of a file that was set aside.
+/// The suffix of a file that was set aside.
 const ASIDE: &str = ".damaged";
 
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unusable {
-    /// It is damaged, or no database of ours.
+    /// It is damaged, or not one of our databases.
     #[error("damaged: {0}")]
     Damaged(String),
     /// It was written by a newer version of this program.
@@ -73,7 +73,7 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
 
 /// Opens the file at `path` to write it, or creates it.
 pub(super) fn create(path: &Path) -> Result<Connection, Unusable> {
-    // Messages are for root and the file's group. Where the file cannot be made, SQLite says why.
+    // Messages are for root and the file's group. If the file cannot be created, SQLite says why.
     let _ = OpenOptions::new()
         .create(true)
         .append(true)
@@ -83,11 +83,11 @@ pub(super) fn create(path: &Path) -> Result<Connection, Unusable> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     let version = version(&connection)?;
     if version == 0 {
-        // Before the first table: room that retention frees goes back to the file system.
+        // Before the first table: space that retention frees goes back to the file system.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // A crash of the program loses nothing, one of the machine the last moments.
+    // A crash of the program loses nothing, one of the machine only the last moments.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "cache_size", -WRITE_CACHE_KIB)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
@@ -107,7 +107,7 @@ pub(super) fn create(path: &Path) -> Result<Connection, Unusable> {
     Ok(connection)
 }
 
-/// Opens the file at `path`, which must exist, to read it.
+/// Opens the existing file at `path` for reading.
 pub(super) fn read(path: &Path) -> Result<Connection, Unusable> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -144,7 +144,7 @@ fn version(connection: &Connection) -> Result<u32, Unusable> {
     Ok(version)
 }
 
-/// Moves the file at `path` and its logs aside, over those that were set aside before. Returns where to.
+/// Moves the file at `path` and its logs aside, replacing any set aside earlier. Returns the new path.
 pub(super) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     for log in ["-wal", "-shm"] {
         let (from, to) = (

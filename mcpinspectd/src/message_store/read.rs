@@ -1,7 +1,7 @@
-//! Answers out of the store.
+//! Answers from the store.
 //!
 //! A reader opens the file for each question and writes nothing. Whose rows it may see is part of every
-//! statement. A question that takes too long is given up.
+//! statement. A question that takes too long is abandoned.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,13 +29,13 @@ use crate::session::latency::Histogram;
 /// Seconds that a question may take.
 const DEADLINE: u64 = 5;
 
-/// Virtual machine steps of SQLite between two looks at the clock.
+/// Virtual machine steps of SQLite between two checks of the clock.
 const STEPS: i32 = 10_000;
 
-/// Bytes of the messages of one answer, after which it ends.
+/// Bytes of messages after which an answer ends.
 const MAX_ANSWER: usize = 8 << 20;
 
-/// The columns of a message but for its text.
+/// The columns of a message except its text.
 const HEAD: &str = "message.id, session.session_id, session.server, message.sequence, message.is_member,
     message.time, message.direction, message.kind, message.method, message.rpc_id, message.tool,
     message.answers, message.concerns, message.call, message.correlation, message.latency, message.flags,
@@ -44,10 +44,10 @@ const HEAD: &str = "message.id, session.session_id, session.server, message.sequ
 /// Where its text is. [`Lines::message`] reads both.
 const TEXT: &str = "message.block, message.position, message.length";
 
-/// In the place of [`TEXT`], where no text is wanted.
+/// Used in place of [`TEXT`] if no text is wanted.
 const NO_TEXT: &str = "NULL, NULL, NULL";
 
-/// The file, for those who ask about what it holds.
+/// The file, for callers that ask what it holds.
 #[derive(Clone, Debug)]
 pub struct StoreFile {
     path: PathBuf,
@@ -104,7 +104,7 @@ impl Conditions {
         self.values.push(value.into());
     }
 
-    /// Those on rows that have a user and a server of their own.
+    /// Conditions on rows that have a user and a server of their own.
     fn of(viewer: Viewer, server: Option<&str>) -> Self {
         let mut conditions = Self::default();
         conditions.viewer(viewer, "uid = ?");
@@ -173,7 +173,7 @@ impl Reader {
             conditions.add("substr(session_id, 1, length(?)) = ?", session.to_owned());
             conditions.values.push(session.to_owned().into());
         }
-        // Of all that begin so, the one whose id it is comes first.
+        // Of all that begin with it, the one with exactly this id comes first.
         let first = session.map_or("", |_| "length(session_id), ");
         let sql = format!(
             "SELECT session_id, server, fingerprint, name_source, transport, uid, server_pid, server_exe,
@@ -241,7 +241,7 @@ impl Reader {
         let mut conditions = Conditions::default();
         conditions.add("session.session_id = ?", session.to_owned());
         if let Some(before) = before {
-            // In the order of the index, so that no message after it is looked at.
+            // In the order of the index, so that no message after it is read.
             let earlier = "(message.sequence, message.id) <
                 (SELECT last.sequence, last.id FROM message AS last WHERE last.id = ? AND last.session = session.id)";
             conditions.add(earlier, before);
@@ -259,7 +259,7 @@ impl Reader {
     /// The latest messages of all sessions, without their texts.
     fn latest(&self, after: Option<i64>, limit: usize) -> Result<Vec<String>, RecallError> {
         let mut conditions = Conditions::default();
-        // One user's are found by their marks: most messages may be another's.
+        // One user's messages are found by their marks: most may be another's.
         let (from, id, later) = match self.viewer {
             Viewer::All => ("message", "message.id", "message.id > ?"),
             Viewer::User(uid) => {
@@ -368,7 +368,7 @@ impl Reader {
             conditions.add(floor, first.unwrap_or(i64::MAX));
             conditions.add("message.time >= ?", number(*since));
         }
-        // What the marks say, once more by the rows themselves.
+        // What the marks say, checked again by the rows themselves.
         conditions.viewer(self.viewer, "session.uid = ?");
         for (text, value) in [
             ("session.server = ?", server),
@@ -430,7 +430,7 @@ impl Reader {
             .collect()
     }
 
-    /// The rows of a statement as lines, until they are too many bytes.
+    /// The rows of a statement as lines, until they exceed a number of bytes.
     fn rows(
         &self,
         sql: &str,
@@ -471,7 +471,7 @@ impl Lines<'_> {
                 Ok(message) => (Some(Box::new(Raw(message))), None),
                 Err(_) => (None, Some(text)),
             },
-            // Only where all was kept as it was.
+            // Only if everything was kept unchanged.
             Some(Err(bytes)) => (None, Some(STANDARD.encode(bytes.as_bytes()))),
         };
         line(&RecordedMessage {
@@ -539,7 +539,7 @@ fn time(nanos: u64) -> String {
     Timestamp(nanos).exact()
 }
 
-/// A number as SQLite has them.
+/// A number in SQLite's range.
 fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,8 +1,8 @@
 //! What is removed, and when.
 //!
-//! Messages go when they are older than their server's and user's days, and when the file is larger than
-//! it may be: then the oldest of the user who takes most go first, so that no one pays for another's
-//! noise. A little at a time, so that recording goes on meanwhile.
+//! Messages go when they are older than their server and user allow, and when the file exceeds its
+//! limit: then the oldest of the user who takes up the most go first, so that no one pays for another's
+//! noise. Only a little is removed at a time, so that recording goes on meanwhile.
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
@@ -10,20 +10,20 @@ use super::tally::DAY;
 use crate::keeping::KeepRules;
 use crate::model::Timestamp;
 
-/// Messages that one step removes: more than one batch of records adds.
+/// Messages to remove per step: more than one batch of records adds.
 const STEP: usize = 8192;
 
-/// Of a file that is too large, this part of the limit is kept: removing again and again at the limit
+/// A file that is too large is cut to this part of the limit: removing again and again at the limit
 /// would cost more than it gains.
 const KEPT_PERCENT: u64 = 90;
 
-/// Pages that go back to the file system in one step.
+/// Pages to return to the file system in one step.
 const PAGES: usize = 16_384;
 
-/// Rows of `call` that are kept.
+/// Most rows of `call` to keep.
 const MAX_CALLS: i64 = 200_000;
 
-/// Events without a session, such as the daemon's own, that are kept.
+/// Most events without a session, such as the daemon's own, to keep.
 const MAX_LOOSE_EVENTS: i64 = 10_000;
 
 /// A round of removing, step by step.
@@ -31,7 +31,7 @@ const MAX_LOOSE_EVENTS: i64 = 10_000;
 pub(super) struct Round {
     /// Whether what is too old is gone.
     old_is_gone: bool,
-    /// Whether the file was too large when that was looked at.
+    /// Whether the file was too large when checked.
     is_too_large: bool,
 }
 
@@ -63,7 +63,7 @@ impl Round {
     }
 }
 
-/// Gives free pages back to the file system.
+/// Returns free pages to the file system.
 fn give_back(connection: &Connection) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
     let mut rows = statement.query([])?;
@@ -72,14 +72,14 @@ fn give_back(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Bytes of the file that hold something.
+/// Bytes of the file in use.
 pub(super) fn size(connection: &Connection) -> rusqlite::Result<u64> {
     let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, u64>(0));
     let used = number("PRAGMA page_count")? - number("PRAGMA freelist_count")?;
     Ok(used * number("PRAGMA page_size")?)
 }
 
-/// Removes messages that are older than they may be, at most [`STEP`].
+/// Removes messages that are too old, at most [`STEP`].
 fn remove_old(
     connection: &mut Connection,
     rules: &KeepRules,
@@ -119,7 +119,7 @@ fn cutoff(now: Timestamp, days: u32) -> u64 {
     now.0.saturating_sub(u64::from(days).saturating_mul(DAY))
 }
 
-/// Removes some of the oldest messages of the user whose messages take most. Returns how many.
+/// Removes some of the oldest messages of the user whose messages take up the most. Returns how many.
 fn remove_from_largest(connection: &mut Connection) -> rusqlite::Result<usize> {
     let largest: Option<i64> = {
         let mut statement = connection.prepare_cached(
@@ -139,8 +139,8 @@ fn remove_from_largest(connection: &mut Connection) -> rusqlite::Result<usize> {
     remove_messages(connection, session, u64::MAX, STEP)
 }
 
-/// Removes the oldest messages of a session up to the time `before`, at most `limit`; with the last one of
-/// a session that has ended goes the session. Returns how many messages.
+/// Removes the oldest messages of a session up to the time `before`, at most `limit`; the session goes
+/// with its last message if it has ended. Returns how many messages.
 fn remove_messages(
     connection: &mut Connection,
     session: i64,
@@ -194,7 +194,7 @@ fn remove_messages(
     Ok(ids.len())
 }
 
-/// Removes counts, batches and loose events that are older than all messages may be, or too many.
+/// Removes counts, batches and loose events that are older than any message may be, or too many.
 fn remove_counts(
     connection: &Connection,
     rules: &KeepRules,

@@ -13,7 +13,7 @@ use crate::session::latency::Histogram;
 /// Nanoseconds of a day.
 pub(super) const DAY: u64 = 86_400_000_000_000;
 
-/// Stands for a user who is not known.
+/// Stands for an unknown user.
 pub(super) const NO_USER: i64 = -1;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -149,7 +149,7 @@ pub(super) fn day(time: Timestamp) -> i64 {
     i64::try_from(time.0 / DAY).unwrap_or(i64::MAX)
 }
 
-/// A histogram as the store keeps it.
+/// A histogram in the store's format.
 fn numbers(histogram: &Histogram) -> String {
     let numbers = histogram.to_numbers();
     let texts: Vec<String> = numbers.iter().map(u64::to_string).collect();

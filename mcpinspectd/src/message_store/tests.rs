@@ -272,7 +272,7 @@ fn what_was_said_is_found_again() {
         ..text("wolken")
     };
     assert!(place.search(since).is_empty());
-    // What is no word, and what would be FTS's own language.
+    // Things that are not words, and FTS's own syntax.
     for odd in ["\" OR *", "NEAR(", "wolken OR file", "-"] {
         let question = Question::Search(Search {
             limit: 10,
@@ -338,7 +338,7 @@ fn secrets_never_reach_the_disk_unless_all_is_kept() {
         assert_eq!(messages[0]["is_masked"], content == Content::Redacted);
         let found = place.search(text("passwort")).len();
         assert_eq!(found, usize::from(content != Content::Metadata));
-        // The index has its words too.
+        // Its words are in the index too.
         let found = place.search(text(&SECRET[4..])).len();
         assert_eq!(found > 0, is_kept);
         for file in std::fs::read_dir(place.0.path()).unwrap() {
@@ -494,7 +494,7 @@ fn the_latest_messages_come_first_and_without_their_texts() {
     let mut whole = place.messages("s1");
     assert_eq!(whole.len(), 63);
     let texts: Vec<Value> = whole.iter_mut().map(|row| row["message"].take()).collect();
-    // In pieces that end within the batch too, without a gap and without a message twice.
+    // In pieces that end within the batch too, without a gap and without a duplicate.
     for limit in [1, 2, 7, 1000] {
         let (mut before, mut found) = (None, Vec::new());
         loop {
@@ -506,7 +506,7 @@ fn the_latest_messages_come_first_and_without_their_texts() {
         found.reverse();
         assert_eq!(found, whole, "{limit}");
     }
-    // A number of another session's message names no place in this one.
+    // The number of another session's message is not a position in this one.
     let first = place.ask(&latest(Some("s2"), None, None, 1));
     assert!(
         place

@@ -1,13 +1,13 @@
-//! Texts of messages, out of the blocks that they are compressed in.
+//! Texts of messages, read from the compressed blocks that contain them.
 
 use rusqlite::Connection;
 
 use super::block::decompress;
 
-/// Texts of messages, out of their blocks.
+/// Texts of messages, read from their blocks.
 pub(crate) struct Texts<'c> {
     connection: &'c Connection,
-    /// The last block that was read: messages of a session follow each other in it.
+    /// The last block read: a session's messages follow each other in it.
     block: Option<(i64, Vec<u8>)>,
 }
 
@@ -20,7 +20,7 @@ impl<'c> Texts<'c> {
         }
     }
 
-    /// The text of a message: which block it is in, from where, how long. `None` if it was not kept.
+    /// The text of a message: which block it is in, its offset and its length. `None` if it was not kept.
     ///
     /// # Errors
     /// The store cannot be read, or is damaged.

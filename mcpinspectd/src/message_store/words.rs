@@ -1,12 +1,12 @@
-//! The words by which a message is found.
+//! The words that a message can be found by.
 //!
 //! A word is a run of letters and digits, in lower case and without accents; in scripts that do not
-//! separate words, each character is one. Text and questions are taken apart by the same function, so what
-//! is asked for is what was kept: SQLite's own tokenizers are not asked.
+//! separate words, each character is one. Text and questions are split by the same function, so what
+//! is asked for is what was kept: SQLite's own tokenizers are not used.
 //!
-//! Where a message belongs (server, method, tool, user) is kept as words as well, which no text can
+//! Where a message belongs (server, method, tool, user) is kept as words too, which no text can
 //! contain: they begin with a character of the private use area. So a search for a common word in a rare
-//! server needs not look at every message with that word.
+//! server need not look at every message with that word.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -19,16 +19,16 @@ use unicode_normalization::char::is_combining_mark;
 
 use crate::text::escape::printable;
 
-/// Words of more bytes are left out: keys, hashes and encoded data.
+/// Longer words, in bytes, are left out: keys, hashes and encoded data.
 const MAX_WORD: usize = 64;
 
-/// Different words of one message that are kept.
+/// Most different words of one message to keep.
 const MAX_WORDS: usize = 4096;
 
 /// Bytes of one message whose words are kept.
 const MAX_TEXT: usize = 256 << 10;
 
-/// Words of nearly every message.
+/// Words found in nearly every message.
 const COMMON: [&str; 8] = [
     "jsonrpc",
     "id",
@@ -54,7 +54,7 @@ pub(crate) enum Mark<'a> {
     Tool(&'a str),
     /// The user that its server runs as.
     User(Option<u32>),
-    /// It is an error.
+    /// Marks an error.
     Error,
 }
 
@@ -85,12 +85,12 @@ fn push_name(out: &mut String, kind: char, name: &str) {
     }
 }
 
-/// Adds the different words of a message's text to `out`, each followed by a blank. `text` may be JSON:
+/// Appends the different words of a message's text to `out`, each followed by a blank. `text` may be JSON:
 /// escapes in strings separate words, or are the characters that they stand for.
 pub(super) fn push_words(text: &str, out: &mut String) {
     let text = &text[..text.floor_char_boundary(MAX_TEXT)];
-    // Hashes instead of words: two words of one message hardly share one of 64 bits, with a secret of this
-    // process in it, and the second would only not be found.
+    // Hashes instead of words: it is very unlikely that two words of one message share one of 64 bits, with a
+    // secret of this process in it, and then only the second would not be found.
     let secret = quality::RandomState::default();
     let mut seen: HashSet<u64, fast::RandomState> = HashSet::default();
     split(text, &mut |word| {
@@ -101,8 +101,8 @@ pub(super) fn push_words(text: &str, out: &mut String) {
     });
 }
 
-/// What to ask the index for the messages that contain all words of `text` and have all marks; empty if
-/// there are none. FTS's own syntax is out of reach: every word is quoted.
+/// The query for the messages that contain all words of `text` and have all marks; empty if
+/// there are none. FTS's own syntax is unreachable: every word is quoted.
 ///
 /// # Errors
 /// `text` has no word, and is not blank.
@@ -144,7 +144,7 @@ fn is_left_out(word: &str) -> bool {
     word.len() > MAX_WORD || word.len() < 2 || COMMON.contains(&word)
 }
 
-/// Takes text apart into words.
+/// Splits text into words.
 fn split(text: &str, word: &mut dyn FnMut(&str)) {
     let mut current = String::new();
     let mut characters = text.chars();
@@ -163,7 +163,7 @@ fn split(text: &str, word: &mut dyn FnMut(&str)) {
     end(&mut current, word);
 }
 
-/// The character that an escape stands for, behind its backslash; `None` for one that separates.
+/// The character that an escape stands for, after its backslash; `None` for one that separates.
 fn escaped(characters: &mut std::str::Chars<'_>) -> Option<char> {
     let rest = characters.as_str();
     if let Some(digits) = rest.strip_prefix('u').and_then(|rest| rest.get(..4)) {
@@ -201,7 +201,7 @@ fn end(current: &mut String, word: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Whether a character is a word of its own: scripts that do not separate words.
+/// Whether a character is a word of its own, as in scripts that do not separate words.
 fn stands_alone(character: char) -> bool {
     matches!(
         u32::from(character),
@@ -232,7 +232,7 @@ mod tests {
             ]
         );
         assert_eq!(words("Été  FILE.txt été id"), ["ete", "file", "txt"]);
-        // A path of Windows in JSON.
+        // A Windows path in JSON.
         assert_eq!(of(r#""C:\\new\\table""#), ["new", "table"]);
     }
 

@@ -18,13 +18,13 @@ use crate::model::{Direction, SessionId, Timestamp};
 use crate::session::Correlation;
 use crate::text::redact;
 
-/// Bytes of an id that are kept.
+/// Most bytes of an id to keep.
 const MAX_ID: usize = 256;
 
-/// Bytes of an event's JSON.
+/// Most bytes of an event's JSON.
 const MAX_EVENT: usize = 48 << 10;
 
-/// Sessions that are remembered; above, all are looked up anew.
+/// Most sessions to remember; above that, all are looked up again.
 const MAX_SESSIONS: usize = 8192;
 
 /// Bits of `message.flags`.
@@ -64,7 +64,7 @@ struct Addition {
     last_message: i64,
 }
 
-/// A batch under way.
+/// A batch in progress.
 struct Batch<'t> {
     transaction: &'t Transaction<'t>,
     next_message: i64,
@@ -99,7 +99,7 @@ impl BatchWriter {
         match written {
             Ok(()) => transaction.commit(),
             Err(error) => {
-                // Sessions that were new are not there now.
+                // The new sessions are no longer there.
                 self.sessions.clear();
                 Err(error)
             }
@@ -178,7 +178,7 @@ impl BatchWriter {
         Ok(())
     }
 
-    /// Writes a session's texts as a block, if there are any. Returns the bytes that it takes.
+    /// Writes a session's texts as a block, if there are any. Returns how many bytes it takes.
     fn block(
         &mut self,
         transaction: &Transaction<'_>,
@@ -325,7 +325,7 @@ impl BatchWriter {
         )
     }
 
-    /// The session of this id; a new one, where its start was not seen.
+    /// The session with this id; a new one if its start was not seen.
     fn session(
         &mut self,
         batch: &Batch<'_>,
@@ -419,7 +419,7 @@ impl BatchWriter {
         let Some(subject) = &event.subject else {
             return Ok(());
         };
-        // Whose it is on another machine means nothing here.
+        // A user of another machine means nothing here.
         let uid = subject.server_uid.filter(|_| !self.imports);
         let (server, client) = (started.server.as_ref(), started.client.as_ref());
         batch
@@ -496,7 +496,7 @@ fn redacted(body: &[u8]) -> (Option<Cow<'_, [u8]>>, bool) {
             Cow::Borrowed(text) => (Some(Cow::Borrowed(text.as_bytes())), false),
             Cow::Owned(text) => (Some(Cow::Owned(text.into_bytes())), true),
         },
-        // No message; what it may hide is looked for in what can be read of it.
+        // It is not a message; look for what it may hide in whatever of it can be read.
         Err(_) => {
             let text = String::from_utf8_lossy(body);
             (
@@ -507,7 +507,7 @@ fn redacted(body: &[u8]) -> (Option<Cow<'_, [u8]>>, bool) {
     }
 }
 
-/// A moment as SQLite's numbers reach.
+/// A time within the range of SQLite's numbers.
 fn stamp(time: Timestamp) -> i64 {
     i64::try_from(time.0).unwrap_or(i64::MAX)
 }

@@ -1,8 +1,8 @@
-//! Bytes in JSON, for `#[serde(with)]`: text where they are text, Base64 where they are not.
+//! Bytes in JSON, for `#[serde(with)]`: text if they are text, Base64 otherwise.
 //!
-//! Most bytes that cross a wire are JSON messages, and a person should be able to read them. So
-//! UTF-8 becomes a string, and anything else becomes `{"base64": "…"}`. Text with control characters
-//! other than line breaks and tabs counts as anything else: a string would write each of them as six
+//! Most bytes that cross a wire are JSON messages, and people should be able to read them. So UTF-8
+//! becomes a string, and anything else becomes `{"base64": "…"}`. Text with control characters other
+//! than line breaks and tabs counts as anything else: a string would write each of them as six
 //! bytes. This way the JSON is at most about twice as long as the bytes.
 
 use std::borrow::Cow;

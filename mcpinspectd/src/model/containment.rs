@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContainmentAction {
-    /// Let no process of it run until it is thawed.
+    /// Stop all of its processes until it is thawed.
     Freeze,
-    /// Let all processes of it run again.
+    /// Let all of its processes run again.
     Thaw,
-    /// End all processes of it.
+    /// End all of its processes.
     Kill,
 }
 
 impl ContainmentAction {
-    /// The word used on the outside.
+    /// The word used externally.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Freeze => "freeze",

@@ -4,14 +4,14 @@ use serde::Serialize;
 
 use super::{Direction, SessionId};
 
-/// What sessions' streams carried: all of them since the start, those under way included.
+/// What sessions' streams carried: all of them since the start, including those still open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Bytes that the kernel saw being written.
     pub written: u64,
-    /// Bytes captured of them.
+    /// How many of them were captured.
     pub captured: u64,
-    /// Bytes known lost of them.
+    /// How many of them are known to be lost.
     pub lost: u64,
 }
 
@@ -26,13 +26,13 @@ pub struct StreamLedger {
     pub bytes_written: u64,
     /// Bytes that the kernel saw being read.
     pub bytes_read: u64,
-    /// Bytes that were handed on for framing.
+    /// Bytes that were passed on for framing.
     pub bytes_captured: u64,
     /// Bytes that were declared lost, each in a gap event.
     pub bytes_lost: u64,
 }
 
-/// What the capture did, at its end.
+/// What the capture did, counted at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CaptureTotals {
     /// Records that the probes wrote.
@@ -49,18 +49,18 @@ pub struct CaptureTotals {
     pub lifecycle_lost: u64,
     /// Streams that could not be followed because too many were known.
     pub registrations_failed: u64,
-    /// System calls that the probes could not look at; what they moved is not accounted for.
+    /// System calls that the probes could not examine; the bytes they moved are not accounted for.
     pub calls_missed: u64,
     /// Records that were not understood.
     pub undecodable: u64,
-    /// Sessions that were not followed because too many were under way.
+    /// Sessions that were not followed because too many were open.
     pub sessions_refused: u64,
-    /// How often bytes moved past the probes at one end of a stream and were seen at the other, so
-    /// that nothing was lost.
+    /// How often bytes bypassed the probes at one end of a stream and were seen at the other, so that
+    /// nothing was lost.
     pub blind_spots_covered: u64,
 }
 
-/// The sum for one sink, for a status line or the end of a run.
+/// The totals of one sink, for a status line or the end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkTally {
     /// The sink's name.
@@ -69,8 +69,8 @@ pub struct SinkTally {
     pub delivered: u64,
     /// Events that the other side refused, or that found no receiver.
     pub failed: u64,
-    /// Events that found the queue full.
+    /// Events that found a full queue.
     pub dropped: u64,
-    /// Events that still wait.
+    /// Events still waiting.
     pub waiting: u64,
 }

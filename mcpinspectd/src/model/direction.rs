@@ -21,7 +21,7 @@ impl Direction {
         }
     }
 
-    /// The word used on the outside.
+    /// The word used externally.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ClientToServer => "client_to_server",

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Pid;
 
-/// Nanoseconds of a clock tick: the unit of start times in `/proc`. `USER_HZ` is 100 on every
+/// Nanoseconds per clock tick: the unit of start times in `/proc`. `USER_HZ` is 100 on every
 /// architecture that the probes support.
 const TICK: u64 = 10_000_000;
 
@@ -18,15 +18,15 @@ pub struct Executed {
     pub uid: u32,
     /// Its short name (`comm`).
     pub name: String,
-    /// The path of the executable: in the directory that the caller named, under the name that it has
-    /// there without links.
+    /// The path of the executable: in the directory that the caller named, under its name there, with
+    /// links resolved.
     pub executable: String,
     /// The executable's inode number.
     pub executable_ino: u64,
     /// The working directory's inode number.
     pub directory_ino: u64,
-    /// Its arguments, each with a zero behind it; `None` if the kernel could not read them. What does
-    /// not fit into a record is cut off. **Secret.**
+    /// Its arguments, each followed by a zero; `None` if the kernel could not read them. What does not
+    /// fit into a record is cut off. **Secret.**
     pub arguments: Option<Box<[u8]>>,
     /// From the parent upwards; at most [`mcpinspect_common::EXEC_ANCESTORS`].
     pub ancestors: Vec<ExecutedBy>,
@@ -57,7 +57,7 @@ impl fmt::Debug for Executed {
     }
 }
 
-/// Nanoseconds since boot as the clock ticks that `/proc` counts start times in.
+/// Converts nanoseconds since boot to the clock ticks that `/proc` counts start times in.
 pub fn ticks(nanoseconds: u64) -> u64 {
     nanoseconds / TICK
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct SessionId(pub Arc<str>);
 
 impl SessionId {
-    /// Stands where no session is concerned: the empty text.
+    /// Used where no session is concerned: the empty text.
     pub fn none() -> Self {
         Self(Arc::from(""))
     }
@@ -46,8 +46,8 @@ impl fmt::Display for ServerId {
 /// The stable identity of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerIdentity {
-    /// A short readable name of ASCII letters, digits, `.`, `_`, `-`, at most 48 long; with `#` and
-    /// digits of the fingerprint behind it where another server has the name.
+    /// A short readable name of ASCII letters, digits, `.`, `_`, `-`, at most 48 long; followed by `#` and
+    /// digits of the fingerprint if another server has the same name.
     pub server_id: ServerId,
     /// The first 16 bytes of SHA-256 over the normalised launch, in hexadecimal digits. The same on
     /// every host, for every user, version and secret.
@@ -56,21 +56,20 @@ pub struct ServerIdentity {
     /// `package:pypi`, `package:image`, `package:deno`, `script`, `binary` or `unknown`; `url` is for
     /// servers that are reached by one.
     pub name_source: String,
-    /// Who publishes it, as far as its launch shows: `npm:@scope`, `github.com/owner`, the package
-    /// itself where the registry has no owners, or the file. Servers of one publisher do not imitate
-    /// each other.
+    /// Who publishes it, if its launch shows that: `npm:@scope`, `github.com/owner`, the package itself
+    /// if the registry has no owners, or the file. Servers of one publisher do not imitate each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publisher: Option<Box<str>>,
-    /// What the same server was identified by before; its pins may be kept under that.
+    /// How the same server was identified before; its pins may be stored under that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<FormerIdentity>,
 }
 
-/// What a server was identified by in an earlier version.
+/// How an earlier version identified a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FormerIdentity {
-    /// Its name, as of [`ServerIdentity::server_id`].
+    /// Its name, as in [`ServerIdentity::server_id`].
     pub server_id: ServerId,
-    /// Its fingerprint, as of [`ServerIdentity::fingerprint`].
+    /// Its fingerprint, as in [`ServerIdentity::fingerprint`].
     pub fingerprint: String,
 }

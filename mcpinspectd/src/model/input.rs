@@ -9,13 +9,13 @@
 //! A session needs a [`SessionId`] that no other session has, a [`ServerIdentity`] that is the same
 //! after a restart and on another host, and a [`ServerEndpoint`]. None of these is a process:
 //!
-//! - The identity of a server at a URL is made from the URL (`name_source` is `url`, or
-//!   `config:CLIENT` where a client's configuration names it), as that of a local server is made from
+//! - The identity of a server at a URL is derived from the URL (`name_source` is `url`, or
+//!   `config:CLIENT` if a client's configuration names it), as that of a local server is derived from
 //!   its command.
 //! - A party that is not a process on this machine, such as a remote server, is `None`.
 //! - A transport that frames messages itself produces [`Input::Message`] instead of
-//!   [`Input::Bytes`]. Several connections may carry one session: the source brings their messages
-//!   into one order for each direction.
+//!   [`Input::Bytes`]. Several connections may carry one session: the source puts their messages
+//!   into one order per direction.
 
 use std::borrow::Cow;
 
@@ -27,20 +27,20 @@ use super::{
     ServerIdentity, ServerSide, SessionId, Timestamp, bytes,
 };
 
-/// A session that was recognised.
+/// A recognised session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionStart {
     /// Its id.
     pub id: SessionId,
     /// Which server it talks to.
     pub server: ServerIdentity,
-    /// Where that server is reached.
+    /// Where to reach that server.
     pub endpoint: ServerEndpoint,
-    /// The server's process, where known.
+    /// The server's process, if known.
     pub server_party: Option<Party>,
-    /// The client's process, where known.
+    /// The client's process, if known.
     pub client_party: Option<Party>,
-    /// Whether it was under way before it was seen, so that its streams may start inside a line.
+    /// Whether it was already open when first seen, so that its streams may start inside a line.
     pub joined_midstream: bool,
     /// When it was recognised.
     #[serde(with = "exact")]
@@ -57,7 +57,7 @@ pub struct SessionStart {
 pub enum Input<'a> {
     /// A session was recognised. Its bytes follow.
     SessionStarted(SessionStart),
-    /// A session's process is another one now, or became known.
+    /// A session's process has changed, or became known.
     PartiesChanged {
         /// The session.
         session: Cow<'a, SessionId>,
@@ -147,26 +147,26 @@ pub enum Input<'a> {
         #[serde(with = "exact")]
         time: Timestamp,
     },
-    /// Bytes are not seen: a party moves them in a way that cannot be copied, and the other end of the
-    /// stream does not have them either; or there is no room to follow them.
+    /// Bytes that cannot be seen: a party moves them in a way that cannot be copied, and the other end of
+    /// the stream does not have them either; or there is no room to follow them.
     BlindSpot {
-        /// The session; [`SessionId::none`] where none is known.
+        /// The session; [`SessionId::none`] if unknown.
         session: Cow<'a, SessionId>,
         /// How.
         mechanism: BlindMechanism,
         /// Which process.
         pid: Pid,
-        /// Whose process, where a user has used up what there is for one.
+        /// Whose process, if a user has used up their share.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         uid: Option<u32>,
-        /// What was found instead of something that can be looked into.
+        /// What was found instead of something supported.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         found: Option<Cow<'a, str>>,
         /// When.
         #[serde(with = "exact")]
         time: Timestamp,
     },
-    /// A stream is over.
+    /// A stream has ended.
     EndOfStream {
         /// The session.
         session: Cow<'a, SessionId>,
@@ -176,7 +176,7 @@ pub enum Input<'a> {
         #[serde(with = "exact")]
         time: Timestamp,
     },
-    /// A session is over. No input of it follows.
+    /// A session has ended. No input of it follows.
     SessionEnded {
         /// The session.
         session: Cow<'a, SessionId>,
@@ -205,7 +205,7 @@ impl Input<'_> {
         }
     }
 
-    /// When it happened; `None` where the input does not say.
+    /// When it happened; `None` if the input does not say.
     pub fn time(&self) -> Option<Timestamp> {
         match self {
             Self::SessionStarted(start) => Some(start.time),
@@ -348,6 +348,6 @@ pub trait InputSink {
     /// Takes the next input.
     fn input(&mut self, input: Input<'_>);
 
-    /// No more input is available for now: what was held back in the hope of more can go out.
+    /// No more input is available for now: anything held back in the hope of more can go out.
     fn idle(&mut self) {}
 }

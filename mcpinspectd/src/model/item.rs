@@ -2,14 +2,14 @@
 
 use serde::{Serialize, Serializer};
 
-/// What sort of thing is pinned.
+/// The kind of thing that is pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ItemKind {
     /// A tool, by its name.
     Tool,
     /// What a server tells the model about itself. Its name is empty.
     Instructions,
-    /// Who a server says it is. Its name is empty.
+    /// Who a server claims to be. Its name is empty.
     ServerInfo,
     /// What runs behind a server. Its name is empty.
     Program,
@@ -24,7 +24,7 @@ impl ItemKind {
         Self::Program,
     ];
 
-    /// The word in the database and on the outside.
+    /// The word used in the database and externally.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tool => "tool",

@@ -1,4 +1,4 @@
-//! A JSON text that is passed on as it is.
+//! A JSON text that is passed on unchanged.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 pub struct JsonText<'a>(Cow<'a, RawValue>);
 
 impl<'a> JsonText<'a> {
-    /// The text as serde_json has it.
+    /// The text in serde_json's form.
     pub fn raw(&self) -> &RawValue {
         &self.0
     }

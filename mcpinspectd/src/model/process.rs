@@ -1,11 +1,11 @@
-//! Processes, as far as a reader of events needs them.
+//! Processes, in as much detail as a reader of events needs.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 /// A process id (thread group id) in the initial pid namespace. Pids are reused: code that keeps one
-/// beyond the moment keeps the start time beside it.
+/// for longer also keeps its start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Pid(pub u32);
 
@@ -15,7 +15,7 @@ impl fmt::Display for Pid {
     }
 }
 
-/// A process, and not the next one to have its number.
+/// A specific process, and not the next one with its pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Process {
     /// Its pid.
@@ -24,7 +24,7 @@ pub struct Process {
     pub start_time: u64,
 }
 
-/// A process of a session, as far as a reader needs it.
+/// A process of a session, in as much detail as a reader needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Party {
     /// Its pid.

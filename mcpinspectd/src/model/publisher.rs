@@ -1,15 +1,15 @@
 //! Who publishes a package, by its name.
 //!
-//! Registries give scopes and owners to one account each: nobody else can publish `@acme/tickets` or
-//! `github.com/acme/tickets`. So two packages with the same owner come from one maker. Where a registry has
+//! Registries assign each scope and owner to one account: no one else can publish `@acme/tickets` or
+//! `github.com/acme/tickets`. So two packages with the same owner come from one maker. If a registry has
 //! no owners in its names (PyPI, npm without a scope), the package itself stands for its maker. A prefix
 //! such as `acme-` or `acme.` proves nothing: anyone may choose it.
 
 /// Namespaces in which one account publishes the work of many.
 const COLLECTIONS: [&str; 3] = ["mcp", "library", "mcp-catalog"];
 
-/// The publisher of a package that is written as a source (`npm`, `pypi`, `image`, `deno`, `file`), a colon,
-/// and a name without version. Other names count only if they show an owner (`@scope/name`, `owner/name`).
+/// The publisher of a package, written as a source (`npm`, `pypi`, `image`, `deno`, `file`), a colon, and a
+/// name without version. Other names count only if they show an owner (`@scope/name`, `owner/name`).
 pub fn publisher(package: &str) -> Option<Box<str>> {
     let package = package.trim();
     let (source, name) = match package.split_once(':') {

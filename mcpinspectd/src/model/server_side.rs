@@ -1,8 +1,8 @@
-//! The server's side of a session, as the kernel saw it come about.
+//! The server's side of a session, as the kernel saw it set up.
 //!
-//! Who reads and writes a session's streams now is up to those who hold them: a client may connect its
-//! own to a process that never asked for it, and a server may pass its own on. Which processes were
-//! *started* with both streams is not up to them any more. Containment relies on that.
+//! Who reads and writes a session's streams now is up to the processes that hold them: a client may connect
+//! its own to a process that never asked for it, and a server may pass its own on. But they no longer decide
+//! which processes were *started* with both streams. Containment relies on that.
 
 use mcpinspect_common::EndpointKey;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ impl From<EndpointKey> for InodeKey {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerSide {
     /// The processes that were started between both streams of the session, in that order: launchers,
@@ -43,7 +43,7 @@ pub struct ServerSide {
 }
 
 impl ServerSide {
-    /// Whether nothing of it is known.
+    /// Whether nothing is known about it.
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
     }

@@ -1,16 +1,16 @@
-//! Moments.
+//! Points in time.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Serialize, Serializer};
 
-/// A moment: nanoseconds since the Unix epoch. Printed as RFC 3339 in UTC with microseconds.
+/// A point in time: nanoseconds since the Unix epoch. Printed as RFC 3339 in UTC with microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// The time of day. The pure core never asks; times come to it with its inputs.
+    /// The current time. The pure core never asks for it; times arrive with its inputs.
     pub fn now() -> Self {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -26,13 +26,13 @@ impl Timestamp {
         }
     }
 
-    /// The moment that RFC 3339 text names; `None` if it names none, or one before 1970.
+    /// The time that an RFC 3339 text names; `None` if it names none, or one before 1970.
     pub fn parse(text: &str) -> Option<Self> {
         let stamp: jiff::Timestamp = text.parse().ok()?;
         u64::try_from(stamp.as_nanosecond()).ok().map(Self)
     }
 
-    /// Nanoseconds from `earlier` to `self`; zero where `earlier` is later.
+    /// Nanoseconds from `earlier` to `self`; zero if `earlier` is later.
     pub fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -42,7 +42,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match jiff::Timestamp::from_nanosecond(i128::from(self.0)) {
             Ok(stamp) => write!(f, "{stamp:.6}"),
-            // Beyond the year 9999: only a broken clock gets here, and its raw value says so best.
+            // Beyond the year 9999: only a broken clock gets here, and its raw value shows that best.
             Err(_) => write!(f, "{}ns", self.0),
         }
     }
@@ -54,7 +54,7 @@ impl Serialize for Timestamp {
     }
 }
 
-/// Moments in JSON without loss, for `#[serde(with)]`: RFC 3339 in UTC with nanoseconds.
+/// Times in JSON without loss, for `#[serde(with)]`: RFC 3339 in UTC with nanoseconds.
 pub(super) mod exact {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};

@@ -8,23 +8,23 @@ use serde_json::Value;
 pub struct FieldChange {
     /// Path of the field, such as `description`.
     pub field: String,
-    /// Its pinned value; `null` where it was absent.
+    /// Its pinned value; `null` if it was absent.
     pub previous: Value,
-    /// Its current value; `null` where it is gone.
+    /// Its current value; `null` if it is gone.
     pub new: Value,
 }
 
 impl FieldChange {
-    /// Bytes of memory that it takes, roughly.
+    /// Roughly how many bytes of memory it takes.
     pub fn size(&self) -> usize {
         size_of::<Self>() + self.field.len() + tree_size(&self.previous) + tree_size(&self.new)
     }
 }
 
-/// Bytes of memory that a value takes beside itself, roughly. Values come out of a parser that bounds
+/// Roughly how many bytes of memory a value takes besides itself. Values come from a parser that bounds
 /// their depth.
 fn tree_size(value: &Value) -> usize {
-    /// An object has room for eleven members in a node of this size.
+    /// An object's node of this size holds eleven members.
     const NODE: usize = 11 * size_of::<(String, Value)>();
     match value {
         Value::String(text) => text.len(),
@@ -41,11 +41,11 @@ fn tree_size(value: &Value) -> usize {
     }
 }
 
-/// How a tool stands to its pin.
+/// How a tool compares with its pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolStatus {
-    /// First sight; pinned now.
+    /// Seen for the first time, and pinned now.
     New,
     /// As pinned.
     Unchanged,
@@ -56,7 +56,7 @@ pub enum ToolStatus {
 }
 
 impl ToolStatus {
-    /// The word used on the outside.
+    /// The word used externally.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::New => "new",

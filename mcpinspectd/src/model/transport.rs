@@ -4,11 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The transport of a session, as MCP and the clients' configurations name it.
+/// The transport of a session, as MCP and the clients' configurations call it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// The server's standard input and output, one message a line.
+    /// The server's standard input and output, one message per line.
     #[default]
     Stdio,
     /// Streamable HTTP.
@@ -37,7 +37,7 @@ impl fmt::Display for Transport {
 /// Where the server of a session is reached.
 ///
 /// This is what distinguishes a server that is not a process at the other end of two pipes: it has
-/// an address, and a process only where it runs on this machine.
+/// an address, and a process only if it runs on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "transport", rename_all = "lowercase")]
 pub enum ServerEndpoint {

@@ -36,15 +36,15 @@ macro_rules! words {
 }
 
 words! {
-    /// What of a server is not as it was.
+    /// Which part of a server has changed.
     ServerPart {
         /// What it tells the model about itself.
         Instructions = "instructions",
-        /// The name and version that it gives itself.
+        /// The name and version that it reports for itself.
         ServerInfo = "server_info",
         /// What runs.
         Program = "program",
-        /// How it is launched, and with that whose pins it is held to.
+        /// How it is launched, and therefore whose pins apply to it.
         Identity = "identity",
     }
 
@@ -52,7 +52,7 @@ words! {
     GapReason {
         /// The ring was full: user space fell behind.
         RingFull = "ring_full",
-        /// The memory that they stood in was not resident, so the probes could not read it.
+        /// The memory that held them was not resident, so the probes could not read it.
         PageNotResident = "page_not_resident",
         /// They belong to a message above the maximum size.
         FrameTooLarge = "frame_too_large",
@@ -60,19 +60,19 @@ words! {
         NeverRead = "never_read",
         /// Monitoring was paused by a person.
         MonitoringPaused = "monitoring_paused",
-        /// The stream went on at a later position, and nothing says why.
+        /// The stream continued at a later position, for an unknown reason.
         PositionJump = "position_jump",
         /// There was no room for the session of their user.
         SessionBudget = "session_budget",
         /// The stream's reader wrote them to itself, before its client wrote anything.
         WrittenByReader = "written_by_reader",
-        /// They came before a stream turned out to be MCP that had looked like something else.
+        /// They came before a stream that had looked like something else turned out to be MCP.
         JudgedNotMcp = "judged_not_mcp",
         /// They belong to a program that the configuration excludes.
         Excluded = "excluded",
     }
 
-    /// Why a session is over.
+    /// Why a session has ended.
     EndReason {
         /// The server's process exited.
         ServerExited = "server_exited",
@@ -84,9 +84,9 @@ words! {
         ClientClosed = "client_closed",
         /// No process holds one of its streams any more.
         StreamsClosed = "streams_closed",
-        /// The daemon stopped; the session goes on unseen.
+        /// The daemon stopped; the session continues unseen.
         MonitoringStopped = "monitoring_stopped",
-        /// It made room for another user's; it goes on unseen.
+        /// It made room for another user's; it continues unseen.
         SessionBudget = "session_budget",
         /// Its client asked the server to end it.
         Deleted = "deleted",
@@ -94,7 +94,7 @@ words! {
         Idle = "idle",
     }
 
-    /// How bytes move past the probes.
+    /// How bytes bypass the probes.
     BlindMechanism {
         /// `splice`: inside the kernel, from or to a pipe.
         Splice = "splice",
@@ -104,9 +104,9 @@ words! {
         VmSplice = "vmsplice",
         /// `sendfile`: inside the kernel, from a file.
         SendFile = "sendfile",
-        /// `io_uring`: by a queue that the kernel works off.
+        /// `io_uring`: through a queue that the kernel processes.
         IoUring = "io_uring",
-        /// `io_submit`: by the kernel's older queue of operations.
+        /// `io_submit`: through the kernel's older queue of operations.
         Aio = "io_submit",
         /// `pidfd_getfd`: through a descriptor taken from another process.
         TakeDescriptor = "pidfd_getfd",
@@ -116,23 +116,23 @@ words! {
         Supervised = "seccomp_notify",
         /// Unknown: they left the stream, and no call was seen that took them.
         UnseenReader = "unseen_reader",
-        /// The stream's reader wrote to it: that is not its client's word.
+        /// The stream's reader wrote to it: its client did not say that.
         WrittenByReader = "written_by_reader",
-        /// The stream was taken for something else at first.
+        /// The stream was at first mistaken for something else.
         JudgedNotMcp = "judged_not_mcp",
-        /// The stream was left alone because of its program, and then had another one.
+        /// The stream was ignored because of its program, and then got another one.
         Excluded = "excluded",
-        /// A user holds more streams than there is room for; some are given up.
+        /// A user holds more streams than there is room for; some are dropped.
         EndpointBudget = "endpoint_budget",
         /// A user has more sessions than there is room for; some are not followed.
         SessionBudget = "session_budget",
-        /// A user has more connections that speak HTTP than there is room for; some are not looked at.
+        /// A user has more HTTP connections than there is room for; some are not examined.
         ConnectionBudget = "connection_budget",
-        /// Plain text of a TLS connection that is not known.
+        /// Plain text of an unknown TLS connection.
         TlsUnpaired = "tls_unpaired",
-        /// A library for TLS that is not looked into.
+        /// A TLS library that is not supported.
         TlsLibrary = "tls_library",
-        /// A connection went on as something else than HTTP.
+        /// A connection switched from HTTP to something else.
         HttpUpgraded = "http_upgraded",
         /// Two readers of a connection may find different messages in it from here on.
         HttpAmbiguous = "http_ambiguous",

@@ -1,5 +1,5 @@
-//! Signed lists of approved definitions: when they change, the registry follows them, and what became
-//! of each file is told.
+//! Signed lists of approved definitions: when they change, updates the registry and reports what became
+//! of each file.
 
 use super::{Host, Pipeline};
 use crate::approvals::folder::Notice;
@@ -10,11 +10,11 @@ use crate::model::{EVERY_SERVER, ServerId, Timestamp};
 use crate::registry::DecidedBy;
 use crate::text::escape::printable;
 
-/// Longest text about a file, characters.
+/// Longest text about a file, in characters.
 const REASON_MAX: usize = 512;
 
 impl<O: Output, H: Host> Pipeline<O, H> {
-    /// Follows the lists as they are now. Does nothing most of the time.
+    /// Applies the lists as they are now. Most calls find nothing to do.
     pub fn look_at_approvals(&mut self, now: Timestamp) {
         let Some(news) = self.host.approvals(now) else {
             return;

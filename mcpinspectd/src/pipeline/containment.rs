@@ -1,10 +1,10 @@
-//! Where findings have a server contained without asking anyone, if the configuration says so.
+//! Contains servers because of findings, without asking anyone, if the configuration says so.
 
 use crate::contain::{ContainmentPolicy, ContainmentRequest};
 use crate::engine::{Judgement, MessageSeen, Output};
 use crate::event::Event;
 
-/// An output that passes everything on, and collects what the policy requests.
+/// An output that passes everything on and collects what the policy requests.
 pub(super) struct Containment<'a, O> {
     pub(super) policy: &'a mut ContainmentPolicy,
     pub(super) output: &'a mut O,
@@ -43,7 +43,7 @@ mod tests {
     use crate::registry::Registry;
     use crate::source::script::Script;
 
-    /// A guard in miniature.
+    /// A miniature guard.
     #[derive(Default)]
     struct Guard {
         judged: usize,

@@ -1,15 +1,15 @@
-//! A server behind a guard is told once.
+//! Reports a server behind a guard once, not twice.
 //!
 //! The kernel shows both sides of `mcpinspect guard`: the *front*, a session of the client with the guard, and
 //! the *back*, a session of the guard with the server. A guard of an HTTP server has a front and a back for each
-//! client. Both sides say the same nearly always, and someone who reads of it wants to read it once, under the
-//! server's name. So the back goes on as any session, and of the front only
-//! what the back did not say: what the guard answered, changed or kept back. A message of the front waits until
-//! the same bytes cross at a back. Those that do not within three seconds are told, as a session of
-//! `NAME-guard`, which starts with the first of them; a response comes with its request.
+//! client. Both sides nearly always say the same, and a reader wants to see it once, under the server's name.
+//! So the back is passed on like any session, and of the front only what the back did not say: what the guard
+//! answered, changed or kept back. A message of the front waits until the same bytes cross at a back. One that
+//! finds no match within three seconds is reported as part of a session of `NAME-guard`, which starts with the
+//! first such message; a response is reported together with its request.
 //!
-//! Nothing rests on the guard being ours. Whatever calls itself `mcpinspect guard` and lets other words through
-//! than it was told has these words told and judged; what is left out has been told under the server's name.
+//! None of this trusts the guard. If something that calls itself `mcpinspect guard` passes on words that it did
+//! not receive, those words are reported and judged; what is left out has been reported under the server's name.
 
 mod front;
 mod turns;
@@ -26,25 +26,25 @@ use crate::model::{
 use crate::process::is_guard;
 use crate::wire::framing::{Framed, Framer};
 
-/// Bytes of a line that is kept. Longer ones are compared by their length.
+/// Most bytes of a line to keep. Longer ones are compared by their length.
 const MAX_LINE: usize = 16 << 20;
-/// Messages of a guard's backs that are remembered in each direction until a front says the same, and what
-/// waits at its fronts.
+/// How many messages of a guard's backs to remember per direction until a front says the same, and how many
+/// wait at its fronts.
 const MAX_HEARD: usize = 4096;
-/// Bytes of all fronts that wait. Beyond them, what waits for longest is told.
+/// Most bytes that may wait at all fronts. Beyond that, the oldest is reported.
 const MAX_WAITING: usize = 64 << 20;
-/// Bytes of unfinished lines of all sides. Beyond them, lines are compared by their length.
+/// Most bytes of unfinished lines on all sides. Beyond that, lines are compared by their length.
 const MAX_UNFINISHED: usize = 64 << 20;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) struct Guarded {
     guards: HashMap<Process, Guard>,
     sessions: HashMap<SessionId, Side>,
     hashes: RandomState,
-    /// Bytes of messages that wait.
+    /// Bytes of waiting messages.
     waiting: usize,
-    /// Bytes of lines that have not ended.
+    /// Bytes of unfinished lines.
     unfinished: usize,
 }
 
@@ -53,11 +53,11 @@ pub(super) struct Guarded {
 struct Guard {
     /// Its sessions with clients, and the messages that wait there.
     fronts: BTreeMap<SessionId, Front>,
-    /// Which of its fronts a message waits at.
+    /// Which front each message waits at.
     turns: Turns,
-    /// How many messages and other things wait at its fronts.
+    /// How many messages and other inputs wait at its fronts.
     waiting: usize,
-    /// What its sessions with servers said, and no front did yet. By [`Direction`].
+    /// What its sessions with servers said and no front has said yet. By [`Direction`].
     heard: [VecDeque<u64>; 2],
     /// How many sessions it has with servers.
     backs: usize,
@@ -67,24 +67,24 @@ struct Guard {
 struct Side {
     guard: Process,
     is_front: bool,
-    /// By [`Direction`]. Made with the first bytes, which say where the stream begins.
+    /// By [`Direction`]. Created with the first bytes, which say where the stream begins.
     framers: [Option<Framer>; 2],
     joined_midstream: bool,
 }
 
-/// What crossed one side in one input.
+/// What crossed one side with one input.
 struct Crossed {
     lines: Vec<Line>,
     with_bytes: bool,
 }
 
 impl Guarded {
-    /// Whether an input is one of a guard's session, or may begin one.
+    /// Whether an input belongs to a guard's session, or may begin one.
     pub(super) fn concerns(&self, input: &Input<'_>) -> bool {
         matches!(input, Input::SessionStarted(_)) || self.sessions.contains_key(input.session())
     }
 
-    /// Passes an input on, unless it is told, or waits to be told, as another's.
+    /// Passes an input on, unless another session reports it or it has to wait for that.
     pub(super) fn pass(&mut self, input: Input<'_>, on: &mut dyn FnMut(Input<'_>)) {
         if let Input::SessionStarted(start) = &input {
             self.started(start);
@@ -114,7 +114,7 @@ impl Guarded {
         }
     }
 
-    /// It is `now`: tells what has waited for long enough.
+    /// At `now`: reports what has waited long enough.
     pub(super) fn pass_time(&mut self, now: Timestamp, on: &mut dyn FnMut(Input<'_>)) {
         let mut due = Vec::new();
         for (process, guard) in &self.guards {
@@ -155,7 +155,7 @@ impl Guarded {
         self.sessions.insert(start.id.clone(), side);
     }
 
-    /// What the server said or was told need not be told again.
+    /// What crossed at the back need not be reported again at a front.
     fn at_back(&mut self, guard: Process, crossed: &Crossed) {
         let Some(guard) = self.guards.get_mut(&guard) else {
             return;
@@ -217,7 +217,7 @@ impl Guarded {
         if let Some(now) = now {
             self.tell_due(guard, &session, now, on);
         }
-        // Nothing is kept for later where there is no later, or no room for it.
+        // Keep nothing for later if there is no later, or no room.
         while is_last && self.tell_next(guard, &session, on) {}
         while let Some(front) = self.crowded(guard) {
             if !self.tell_next(guard, &front, on) {
@@ -226,7 +226,7 @@ impl Guarded {
         }
     }
 
-    /// The front of a guard to tell of, where too much waits.
+    /// A guard's front to report from when too much waits.
     fn crowded(&self, guard: Process) -> Option<SessionId> {
         let entry = self.guards.get(&guard)?;
         if self.waiting <= MAX_WAITING && entry.waiting <= MAX_HEARD {
@@ -253,7 +253,7 @@ impl Guarded {
         }
     }
 
-    /// Tells what waits for longest at a front. Gives whether there was anything.
+    /// Reports the oldest message waiting at a front. Returns whether there was one.
     fn tell_next(&mut self, guard: Process, id: &SessionId, on: &mut dyn FnMut(Input<'_>)) -> bool {
         let Some(entry) = self.guards.get_mut(&guard) else {
             return false;
@@ -313,7 +313,7 @@ impl Side {
         })
     }
 
-    /// Bytes of memory that its unfinished lines take.
+    /// Bytes of memory that its unfinished lines occupy.
     fn unfinished(&self) -> usize {
         self.framers.iter().flatten().map(Framer::memory).sum()
     }
@@ -391,7 +391,7 @@ impl Crossed {
         hashes: &RandomState,
     ) {
         let (hash, bytes, length) = match framed {
-            // The rest of a line whose beginning was not seen.
+            // The rest of a line whose start was not seen.
             Framed::Frame(frame) if frame.tentative && parse(frame.bytes).is_err() => return,
             Framed::Frame(frame) => (
                 hashes.hash_one(frame.bytes),

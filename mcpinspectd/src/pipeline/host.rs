@@ -6,31 +6,31 @@ use crate::contain::ContainmentPolicy;
 use crate::engine::AutoApproval;
 use crate::model::Timestamp;
 
-/// What of a configuration concerns the pipeline.
+/// The part of a configuration that concerns the pipeline.
 #[derive(Clone, Debug, Default)]
 pub struct Reloaded {
     /// What findings lead to.
     pub policy: ContainmentPolicy,
-    /// Which changes are accepted without a person.
+    /// Which changes are accepted without asking a person.
     pub approval: AutoApproval,
-    /// The rules that are asked about each message.
+    /// The rules that each message is checked against.
     pub shadow: Option<ShadowPolicy>,
 }
 
 /// What the pipeline asks of the program around it.
 pub trait Host {
-    /// Reads configuration and rules again.
+    /// Rereads configuration and rules.
     ///
-    /// Returns what holds from now on.
+    /// Returns what applies from now on.
     ///
     /// # Errors
-    /// What is wrong with them; everything stays as it was then.
+    /// What is wrong with them; everything then stays as it was.
     fn reload(&mut self) -> Result<Reloaded, String>;
 
-    /// Reads rules and suppressions again.
+    /// Rereads rules and suppressions.
     fn reload_rules(&mut self);
 
-    /// Looks at the signed lists of approved definitions, if that is due. Returns what is different.
+    /// Checks the signed lists of approved definitions if that is due. Returns what changed.
     fn approvals(&mut self, _now: Timestamp) -> Option<News> {
         None
     }

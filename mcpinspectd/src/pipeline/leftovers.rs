@@ -1,8 +1,8 @@
-//! Servers that run on after their client is gone.
+//! Servers that keep running after their client is gone.
 //!
-//! A server is meant to exit when its standard input ends. Some do not, and stay for days with all that
-//! they have access to; their client does not know of them any more, so only the machine can tell. A
-//! server is given time to shut down, and then looked for: by pid and start time, since pids are reused.
+//! A server is meant to exit when its standard input ends. Some do not, and stay for days with all the access
+//! they have; their client has forgotten them, so only something that watches the machine can tell. A
+//! server gets time to shut down and is then looked up by pid and start time, since pids are reused.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -15,15 +15,15 @@ use crate::process::ProcessSnapshot;
 /// Nanoseconds that a server has to shut down.
 const PATIENCE: u64 = 10_000_000_000;
 
-/// Servers that are waited for at one time; more than that are not looked for.
+/// Most servers to wait for at one time; any beyond that are not looked up.
 const MAX_WAITING: usize = 1024;
 
-/// Servers that ought to be gone soon.
+/// Servers that should exit soon.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     /// Sessions over standard input and output. A server with an address outlives its clients.
     stdio: HashSet<SessionId>,
-    /// In the order of time.
+    /// Ordered by time.
     waiting: VecDeque<Ended>,
 }
 
@@ -42,7 +42,7 @@ impl Leftovers {
         }
     }
 
-    /// Takes note that the session of `parties` ended.
+    /// Notes that the session of `parties` ended.
     pub(super) fn ended(&mut self, parties: &SessionParties, reason: EndReason, time: Timestamp) {
         if !self.stdio.remove(&parties.session)
             || !matches!(reason, EndReason::ClientExited | EndReason::ClientClosed)
@@ -60,7 +60,7 @@ impl Leftovers {
         }
     }
 
-    /// Returns an event for each server whose time is up and that still runs. `serves` says whether a
+    /// Returns an event for each server that still runs although its time is up. `serves` says whether a
     /// process serves another session, and `look` finds a process.
     pub(super) fn due(
         &mut self,
@@ -76,7 +76,7 @@ impl Leftovers {
             let Some(found) = look(ended.server.pid) else {
                 continue;
             };
-            // What has exited and was not waited for has no executable any more.
+            // A zombie has no executable any more.
             let is_gone = found.start_time != ended.server.start_time || found.exe.is_empty();
             if is_gone || serves(ended.server) {
                 continue;

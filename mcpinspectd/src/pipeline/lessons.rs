@@ -1,4 +1,4 @@
-//! What people's decisions teach detection, kept beside the registry.
+//! What detection learns from people's decisions, kept beside the registry.
 
 use super::Pipeline;
 use super::host::Host;
@@ -11,7 +11,7 @@ use crate::engine::{Output, Taught};
 use crate::model::Timestamp;
 
 impl<O: Output, H: Host> Pipeline<O, H> {
-    /// Keeps what decisions taught, and judges by it from now on.
+    /// Stores what decisions taught, and judges by it from now on.
     pub(super) fn learn(&mut self, taught: Vec<Taught>) {
         let mut changed = false;
         for one in taught {
@@ -51,7 +51,7 @@ pub(super) fn lesson_of(
     })
 }
 
-/// What a suppressed rule is about: a category, one of the built-in rules, or a finding of the model.
+/// What a suppressed rule is about: a category, a built-in rule, or a finding of the model.
 fn category_of(rule: &str) -> Option<Category> {
     let of_the_model = || ACTS.iter().find(|act| act.pattern == rule);
     let builtin = WeightedRules::builtin();

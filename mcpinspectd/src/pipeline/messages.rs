@@ -1,16 +1,16 @@
-//! What the engine says, for a consumer of its own, such as a store: copied to a bounded queue.
+//! Copies what the engine says to a bounded queue, for a consumer of its own, such as a store.
 //!
-//! Events are few and small, messages are neither: a copy of each costs memory and time. So nothing is
+//! Events are few and small, messages are neither: copying each costs memory and time. So nothing is
 //! copied unless a consumer takes messages (see [`Pipeline::with_messages`](super::Pipeline::with_messages)),
-//! and of what does not fit in the queue, nothing but a count is kept. The pipeline never waits for the
+//! and what does not fit in the queue is only counted. The pipeline never waits for the
 //! consumer.
 
 use crate::engine::{MAX_BODY, MessageKind, MessageRecord, MessageSeen, Output, Overdue, Record};
 use crate::event::Event;
 use crate::queue::{Bounds, LossReport, Receiver, Sender, bounded};
 
-/// Both ends of a queue of messages; `bounds` counts the bytes that [`MessageQueue::weight`] returns. The receiver is
-/// told of dropped messages where they are missing.
+/// Both ends of a queue of messages; `bounds` counts the bytes that [`MessageQueue::weight`] returns. The receiver
+/// learns of dropped messages at the place where they are missing.
 pub fn message_queue(bounds: Bounds) -> (MessageQueue, Receiver<Record>) {
     let (queue, receiver) = bounded(bounds, LossReport::InPlace);
     let messages = MessageQueue {
@@ -20,17 +20,17 @@ pub fn message_queue(bounds: Bounds) -> (MessageQueue, Receiver<Record>) {
     (messages, receiver)
 }
 
-/// The output that copies to the queue: each message, each batch as a whole, and after a batch its
-/// members; overdue requests and events, in their place. A batch that is dropped takes its members with it.
+/// The output that copies to the queue: each message, each batch as a whole and then its members, and
+/// overdue requests and events in order. Dropping a batch drops its members too.
 #[derive(Debug)]
 pub struct MessageQueue {
     queue: Sender<Record>,
-    /// Whether the last message was a batch that fitted in.
+    /// Whether the last message was a batch that fit.
     batch_fits: bool,
 }
 
 impl MessageQueue {
-    /// Bytes of a message that are copied, and of the words about it. A member of a batch has no bytes of its
+    /// Bytes of a message to copy, and of the strings about it. A member of a batch has no bytes of its
     /// own.
     pub fn weight(seen: &MessageSeen<'_>, is_member: bool) -> usize {
         let words = [seen.method, seen.id, seen.reply_to, seen.tool];

@@ -1,4 +1,4 @@
-//! The way of the data, composed: the one place that names every stage in its order.
+//! The whole data path: the one place that names every stage in order.
 //!
 //! ```text
 //!  source                     │ pipeline                                                                │ outputs
@@ -79,7 +79,7 @@ pub struct Pipeline<O, H> {
     leftovers: Leftovers,
     output: O,
     requests: ControlQueue,
-    /// Containment is done beside the pipeline.
+    /// Containment runs beside the pipeline.
     containing: ContainmentThread,
     host: H,
     /// Where requested suppressions are written.
@@ -89,10 +89,10 @@ pub struct Pipeline<O, H> {
 }
 
 impl<O: Output, H: Host> Pipeline<O, H> {
-    /// A pipeline that ends in `output` and answers what comes through `requests`.
+    /// A pipeline that ends in `output` and answers what arrives through `requests`.
     ///
     /// # Errors
-    /// A thread that works beside the pipeline cannot be started.
+    /// A thread that runs beside the pipeline cannot be started.
     pub fn start(
         engine: Engine,
         output: O,
@@ -120,7 +120,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         })
     }
 
-    /// The pipeline with a consumer that takes messages; without one, nothing is copied.
+    /// Adds a consumer of messages; without one, nothing is copied.
     #[must_use]
     pub fn with_messages(mut self, messages: MessageQueue) -> Self {
         self.messages = Some(messages);
@@ -134,7 +134,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
 }
 
 impl<O: Output, H: Host> Pipeline<O, H> {
-    /// Takes an input through the stages behind the first.
+    /// Takes an input through every stage after the first.
     fn take(&mut self, input: Input<'_>) {
         self.programs.look_up(&input);
         let mut requested = Vec::new();

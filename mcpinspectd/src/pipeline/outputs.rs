@@ -1,4 +1,4 @@
-//! Starting the sinks that are wanted, and ending them in time.
+//! Starts the configured sinks, and ends them in time.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Settings {
     pub bus: Option<Endpoint>,
     /// JSON lines, and where to.
     pub jsonl: Option<jsonl::Target>,
-    /// How much may wait and is remembered.
+    /// How much may wait, and how much is remembered.
     pub limits: SinkLimits,
 }
 
@@ -36,20 +36,20 @@ pub enum StartError {
     Open {
         /// The file.
         target: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// No thread for a sink.
+    /// A sink's thread cannot be started.
     #[error("cannot start a thread for the {sink} sink: {error}")]
     Thread {
         /// The sink.
         sink: &'static str,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// Sinks at work.
+/// Running sinks.
 #[derive(Debug)]
 pub struct Running {
     sinks: Sinks,
@@ -93,18 +93,18 @@ impl Running {
         Ok(Self { sinks, ends })
     }
 
-    /// Where events go in: a clone for each publisher.
+    /// Where events go in: clone it for each publisher.
     pub fn sinks(&self) -> Sinks {
         self.sinks.clone()
     }
 
-    /// Lets every sink write what waits, for at most `patience` in all, and says what became of the
-    /// events. A sink that is stuck stays behind: its thread ends with the process.
+    /// Lets every sink write what waits, for at most `patience` in total, and reports what became of the
+    /// events. A stuck sink is left behind: its thread ends with the process.
     pub async fn finish(self, patience: Duration) -> Vec<SinkTally> {
         self.sinks.close();
         let deadline = Instant::now() + patience;
         for end in self.ends {
-            // Either way there is nothing more to wait for: the tally says what is missing.
+            // Either way there is nothing left to wait for: the tally says what is missing.
             let _ = timeout_at(deadline, end).await;
         }
         let tallies = self.sinks.tally();
@@ -177,8 +177,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_stuck_sink_does_not_hold_up_the_end() {
-        // Opening a pipe for reading and writing, as `Lines` does, needs nobody at the other end;
-        // with nobody reading, the thread is soon stuck in a write.
+        // Opening a pipe for reading and writing, as `Lines` does, works without a peer; as nothing
+        // reads, the thread soon blocks in a write.
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("pipe");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -1,13 +1,13 @@
-//! Examining the programs behind servers, beside the way of the data.
+//! Examines the programs behind servers, off the data path.
 //!
-//! Reading a large program takes long, so a thread of its own does it. What it found comes back as an
+//! Reading a large program takes long, so a separate thread does it. Its result comes back as an
 //! input of its own.
 
 use crate::model::{Input, SessionId};
 use crate::process::program::Program;
 use crate::process::program::background::Background;
 
-/// Has the program of each server examined.
+/// Has each server's program examined.
 pub(super) struct ProgramLookup {
     background: Background,
 }

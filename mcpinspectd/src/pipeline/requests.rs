@@ -1,4 +1,4 @@
-//! What people ask of the running pipeline, answered between two batches of records.
+//! What people ask of the running pipeline, answered between batches of records.
 
 use std::sync::mpsc::SyncSender;
 
@@ -22,8 +22,8 @@ use crate::status::live::SHOWN_NAME;
 use crate::status::metrics::Snapshot;
 use crate::text::escape::{plain, printable};
 
-/// An account of the streams is made anew after this long, in nanoseconds: it is anybody's to ask
-/// for, and costs a look at every stream.
+/// An account of the streams is recomputed after this many nanoseconds: anyone may ask for it, and it
+/// costs a look at every stream.
 const COUNT_EVERY: u64 = 100_000_000;
 
 impl<O: Output, H: Host> Pipeline<O, H> {
@@ -32,12 +32,12 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         self.containment = policy;
     }
 
-    /// The rules that are asked about each message from now on.
+    /// The rules that each message is checked against from now on.
     pub fn set_policy(&mut self, policy: Option<ShadowPolicy>) {
         self.shadow.replace(policy);
     }
 
-    /// What is counted here; the rest is others' to fill in.
+    /// What is counted here; others fill in the rest.
     pub fn snapshot(&self) -> Snapshot {
         let registry = self.engine.registry();
         Snapshot {
@@ -52,10 +52,10 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         }
     }
 
-    /// Reads configuration and rules again.
+    /// Rereads configuration and rules.
     ///
     /// # Errors
-    /// What is wrong with them; everything stays as it was then.
+    /// What is wrong with them; everything then stays as it was.
     pub fn reload(&mut self) -> Result<(), String> {
         let Reloaded {
             policy,
@@ -68,14 +68,14 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         Ok(())
     }
 
-    /// Does what was asked since the last time. To be called often; `count` makes the account of the
-    /// streams, if a caller asked for them.
+    /// Handles requests since the last call. Call it often; `count` computes the account of the
+    /// streams, if a caller asked for it.
     pub fn attend(&mut self, now: Timestamp, count: impl FnOnce() -> Account) {
         self.look_at_approvals(now);
         let mut count = Some(count);
         let mut asking: Vec<SyncSender<CaptureStatus>> = Vec::new();
         while let Some(request) = self.requests.next() {
-            // Nobody may be waiting for the answer any more; there is nothing to do about that.
+            // The caller may no longer be waiting for the answer; nothing can be done about that.
             match request {
                 ControlRequest::Status(reply) => asking.push(reply),
                 ControlRequest::Sessions { server, reply } => {
@@ -137,7 +137,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         }
     }
 
-    /// The item and definition that a person judges, if it is still what the server offers.
+    /// The item and definition that a person judges, if the server still offers it.
     fn judged(
         &mut self,
         server: ServerOf<'_>,
@@ -160,7 +160,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         Ok((key, hash))
     }
 
-    /// Carries out a decision, then calls `answer`: for a definition once it is stored, perhaps on
+    /// Carries out a decision, then calls `answer`: for a definition once it is stored, possibly on
     /// another thread.
     fn decide(
         &mut self,
@@ -189,7 +189,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
                             error => ControlError::Failed(error.to_string()),
                         }));
                     };
-                    // The engine makes an event of it, as of a decision on the command line.
+                    // The engine makes an event of it, as for a decision on the command line.
                     let registry = self.engine.registry_mut();
                     let server = ServerOf::new(owner, &server);
                     return registry.decide_then(server, &key, kind, Some(hash), by, stored);
@@ -307,7 +307,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         }
     }
 
-    /// Whose server a caller means: their own; else, for those who may decide on it, that of the one
+    /// Whose server a caller means: their own; else, if they may decide on it, that of the only
     /// other user who has one of this name.
     fn owner(&mut self, server: &str, caller: Caller) -> Result<Owner, ControlError> {
         let registry = self.engine.registry_mut();
@@ -329,7 +329,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         }
     }
 
-    /// What a person judges of their server, or of another's whom they may decide for.
+    /// What a person judges of their own server, or of another user's that they may decide for.
     fn judged_by(
         &mut self,
         caller: Caller,
@@ -346,7 +346,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         self.is_known(server.server, |owner| owner == server.owner)
     }
 
-    /// Whether a server of this name is known, of an owner who counts.
+    /// Whether a server of this name is known whose owner counts.
     fn is_known(&self, server: &str, counts: impl Fn(Owner) -> bool) -> Result<(), ControlError> {
         let registry = self.engine.registry();
         let known = self.sessions.knows(server)
@@ -361,7 +361,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         }
     }
 
-    /// The tool of this name, or the only one that is shown as it.
+    /// The tool of this name, or the only one shown under it.
     fn tool(&self, server: ServerOf<'_>, name: &str) -> Result<ItemKey, ControlError> {
         let tools = || {
             let keys = self.engine.registry().keys(server);
@@ -381,7 +381,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         }
     }
 
-    /// What a server says of itself, or what runs behind it: the one of these that has this hash now.
+    /// The server's own description, or the program behind it: whichever has this hash now.
     fn own(&self, server: ServerOf<'_>, hash: DefinitionHash) -> Result<ItemKey, ControlError> {
         self.known(server)?;
         let registry = self.engine.registry();
@@ -401,7 +401,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             })
     }
 
-    /// Has a server contained as the policy requested, beside the pipeline: the kernel may take time.
+    /// Contains a server as the policy requested, beside the pipeline, since the kernel may take time.
     pub(super) fn contain(&self, request: ContainmentRequest) {
         let ContainmentRequest {
             session,
@@ -453,7 +453,7 @@ fn is_shown_as(key: &ItemKey, name: &str) -> bool {
     plain(&key.name) == name || printable(&key.name, SHOWN_NAME) == name
 }
 
-/// What was decided, beyond about whom and by whom.
+/// What was decided, apart from about whom and by whom.
 struct Told {
     item: PolicyItem,
     tool: Option<String>,

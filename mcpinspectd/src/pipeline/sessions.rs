@@ -1,7 +1,7 @@
 //! The open sessions, and which servers are paused.
 //!
 //! Pausing must be honest in both directions: the content is not examined, yet the record says how
-//! much there was. So the bytes of a paused server are counted; when it is resumed, or the session
+//! much there was. So a paused server's bytes are counted; when it is resumed, or the session
 //! ends, they are reported as lost, and the stream resynchronises there.
 
 use std::collections::{BTreeSet, HashMap};
@@ -11,10 +11,10 @@ use crate::model::{
     Direction, GapReason, Input, Pid, Process, ServerId, ServerSide, SessionId, Timestamp,
 };
 
-/// Servers that can be paused by name; all of them together can always be.
+/// Most servers that can be paused by name; pausing all of them at once always works.
 const PAUSED_MAX: usize = 1024;
 
-/// What crossed in one direction during the pause.
+/// What crossed in one direction during a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skipped {
     position: u64,
@@ -29,7 +29,7 @@ struct Entry {
     skipped: [Option<Skipped>; 2],
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct SessionTable {
     sessions: HashMap<SessionId, Entry>,
@@ -39,8 +39,8 @@ pub struct SessionTable {
 }
 
 impl SessionTable {
-    /// Nobody yet. `start_time` tells when a process started, for parties that are known by number
-    /// alone.
+    /// An empty table. `start_time` returns when a process started, for parties known only by
+    /// number.
     pub fn new(start_time: fn(Pid) -> Option<u64>) -> Self {
         Self {
             sessions: HashMap::new(),
@@ -50,17 +50,17 @@ impl SessionTable {
         }
     }
 
-    /// Whether no server at all is listened to.
+    /// Whether all servers are paused.
     pub fn is_everyone_paused(&self) -> bool {
         self.everyone
     }
 
-    /// Servers that are not listened to.
+    /// The paused servers.
     pub fn paused(&self) -> impl Iterator<Item = &ServerId> {
         self.servers.iter()
     }
 
-    /// Whether a session of this server is under way, or it is paused.
+    /// Whether a session of this server is open, or it is paused.
     pub fn knows(&self, server: &str) -> bool {
         self.servers.contains(&ServerId(server.into()))
             || self
@@ -69,8 +69,8 @@ impl SessionTable {
                 .any(|entry| &*entry.parties.server_id.0 == server)
     }
 
-    /// Listens to a server (all of them for `None`) or not. Gives whether that is any different
-    /// from before; `None` where too many are paused already.
+    /// Resumes or pauses a server (all of them for `None`). Returns whether that changed anything;
+    /// `None` if too many are paused already.
     pub fn set_monitoring(&mut self, server: Option<&ServerId>, enabled: bool) -> Option<bool> {
         match (server, enabled) {
             (None, _) => {
@@ -214,13 +214,13 @@ impl SessionTable {
         ] {
             let known = process.map(|process| process.pid);
             if let Some(pid) = pid.filter(|pid| known != Some(*pid)) {
-                // A party that is gone already is not there to be meant.
+                // A party that is already gone cannot be the one meant.
                 *process = start_time(pid).map(|start_time| Process { pid, start_time });
             }
         }
     }
 
-    /// Returns whether this session is paused; its bytes are only counted then.
+    /// Returns whether this session is paused; its bytes are then only counted.
     fn skip(
         &mut self,
         session: &SessionId,
@@ -240,7 +240,7 @@ impl SessionTable {
         true
     }
 
-    /// Reports what crossed during the pause, in one direction or both.
+    /// Reports what crossed during a pause, in one direction or both.
     fn tell_skipped(
         &mut self,
         session: &SessionId,
@@ -295,7 +295,7 @@ mod tests {
         script
     }
 
-    /// What is handed on of the server's next four bytes, in short.
+    /// What is passed on of the server's next four bytes, abbreviated.
     fn said(table: &mut SessionTable, script: &mut Script) -> Vec<String> {
         let mut passed = Vec::new();
         let input = script.bytes(Direction::ServerToClient, b"abcd");

@@ -1,11 +1,11 @@
-//! The policy in the shadow of the wire: what rules say about each message, after it has arrived.
+//! The policy as a shadow: what its rules say about each message, after it has arrived.
 //!
-//! The daemon watches and cannot keep a message back. So the same chain that a guard enforces is asked
-//! here, and what a guard would have done becomes an event. What can be done from beside is done: a rule
-//! may log, alert, or have the server frozen or killed, by the containment that findings lead to as well.
+//! The daemon watches and cannot keep a message back. So it evaluates the same chain that a guard enforces,
+//! and reports as an event what a guard would have done. It does what an observer can: a rule
+//! may log, alert, or have the server frozen or killed, through the same containment as for findings.
 //!
-//! Without a policy this stage is one comparison for each input. With one, a session has a fixed room for
-//! the requests that wait for answers, and for what its rules remember; it is given back at the session's end.
+//! Without a policy this stage is one comparison per input. With one, a session has fixed space for
+//! requests that wait for answers and for what its rules remember, which is freed when the session ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,18 +30,18 @@ const NAME: usize = 256;
 /// Most rules, and most hidden tools, of one event.
 const LISTED: usize = 64;
 
-/// A policy, and what it needs of this machine.
+/// A policy, and what it needs to know about this machine.
 #[derive(Clone, Debug)]
 pub struct ShadowPolicy {
     /// The rules.
     pub policy: Arc<Policy>,
-    /// By which times of day are meant.
+    /// The zone in which times of day are meant.
     pub zone: TimeZone,
     /// The names of users.
     pub users: HashMap<u32, String>,
 }
 
-/// The policy, and what it remembers of each session.
+/// The policy, and what it remembers about each session.
 #[derive(Debug, Default)]
 pub(super) struct Shadow {
     rules: Option<ShadowPolicy>,
@@ -52,18 +52,18 @@ pub(super) struct Shadow {
 struct Watched {
     session: Session,
     uid: Option<u32>,
-    /// Whether something may have happened to the pins of its tools.
+    /// Whether the pins of its tools may have changed.
     is_stale: bool,
 }
 
 impl Shadow {
-    /// Asks these rules from now on. What earlier ones remembered is forgotten.
+    /// Replaces the rules. Forgets what earlier ones remembered.
     pub(super) fn replace(&mut self, rules: Option<ShadowPolicy>) {
         self.rules = rules.filter(|rules| !rules.policy.rules().is_empty());
         self.sessions = HashMap::new();
     }
 
-    /// Knows a session before one of its messages comes.
+    /// Registers a session before its first message.
     pub(super) fn attend(&mut self, id: &SessionId, table: &SessionTable, registry: &Registry) {
         let Some(rules) = &self.rules else {
             return;
@@ -104,7 +104,7 @@ impl Shadow {
             let status = match registry.standing(server, key) {
                 Some(Standing::Accepted) => ToolStatus::Approved,
                 Some(Standing::Changed) => ToolStatus::Changed,
-                // As of a tool that is not known.
+                // As for an unknown tool.
                 Some(Standing::FirstUse) | None => continue,
             };
             if key.kind == ItemKind::Tool {
@@ -131,7 +131,7 @@ impl Shadow {
         let mut findings: Vec<Found> = Vec::new();
         for event in judgement.events() {
             findings.extend(found_in(event));
-            // It is in this very listing that a rule may want to hide it.
+            // A rule may want to hide it in this very listing.
             if let Body::ToolChanged(changed) = &event.body {
                 session.note_status(&changed.tool_name, ToolStatus::Changed);
             }
@@ -151,7 +151,7 @@ impl Shadow {
     }
 }
 
-/// Notices decisions about pins, which are made while no message goes by.
+/// Notices decisions about pins, which are made while no messages pass.
 impl Output for Shadow {
     fn message(&mut self, _message: &MessageSeen<'_>) {}
 

@@ -3,9 +3,9 @@
 use crate::engine::{Engine, Output};
 use crate::model::{Input, InputSink, Timestamp};
 
-/// An output that may hold lines back until there is nothing else to do.
+/// An output that may hold lines back until nothing else is left to do.
 pub trait Flush {
-    /// Lets what was held back go out.
+    /// Releases what was held back.
     fn flush(&mut self);
 }
 

@@ -17,11 +17,11 @@ pub enum Action {
     Block(Answer),
     /// Changes parameters or a result.
     Modify(Vec<Edit>),
-    /// Takes tools out of a listing.
+    /// Removes tools from a listing.
     Hide,
     /// A person decides.
     Ask(Question),
-    /// Lets it wait.
+    /// Delays it.
     Delay(Duration),
     /// Writes a copy of it elsewhere; the message passes.
     Fork(Destination),
@@ -29,7 +29,7 @@ pub enum Action {
     Webhook(String),
     /// Only records it.
     Log,
-    /// Records it where a person looks.
+    /// Records it where a person sees it.
     Alert,
     /// Has the daemon stop the server's processes, or end them; the message passes.
     Contain(Measure),
@@ -49,13 +49,13 @@ pub enum Measure {
 pub struct Question {
     /// The question, if the rule has one.
     pub text: Option<String>,
-    /// How long an answer is waited for. Silence is a no.
+    /// How long to wait for an answer. Silence means no.
     pub timeout: Duration,
     /// What the sender gets if the answer is no.
     pub denial: Answer,
 }
 
-/// Where copies of messages go, one a line.
+/// Where copies of messages go, one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// To the end of a file.
@@ -71,17 +71,17 @@ pub struct Answer {
     pub message: String,
     /// The code of the error.
     pub code: i64,
-    /// Whether a call of a tool is answered with a result that says it failed, which a model reads,
+    /// Whether a tool call is answered with a result that says it failed, which a model reads,
     /// instead of an error, which the client handles.
     pub as_result: bool,
-    /// Whether it plays a failure of the server: nothing in the answer names the policy.
+    /// Whether it simulates a server failure: nothing in the answer names the policy.
     pub is_injected: bool,
 }
 
 /// One change of parameters or a result.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// Puts a value in place.
+    /// Sets a value.
     Set {
         /// Where.
         path: Pattern,
@@ -94,9 +94,9 @@ pub enum Edit {
     Redact {
         /// Where.
         path: Pattern,
-        /// What; secrets of known forms if it is `None`.
+        /// What to mask; secrets of known forms if `None`.
         matches: Option<Regex>,
-        /// What stands in its place.
+        /// The replacement.
         with: String,
     },
 }

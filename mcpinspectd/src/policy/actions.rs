@@ -1,4 +1,4 @@
-//! From an action as written to one that can be done, with what is wrong in it.
+//! Turns actions as written into executable ones, and reports what is wrong with them.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::format::{RawAnswer, RawDestination, RawRedact, RawRule, RawSet};
 use super::mistake::{Mistake, at, duration, path};
 use super::text::expression;
 
-/// The code of an error that answers a blocked request: of those that JSON-RPC leaves to servers, one that
+/// The code of an error that answers a blocked request: one of those that JSON-RPC leaves to servers, and that
 /// MCP and its SDKs do not use.
 const CODE: i64 = -32090;
 /// Longest text of an answer, in bytes.
 const MESSAGE_LIMIT: usize = 4096;
-/// How long a person has to answer, unless the rule says otherwise, and at most: what comes after the message
-/// waits, too, and clients do not wait for ever.
+/// How long a person has to answer, unless the rule says otherwise, and at most: what follows the message
+/// waits too, and clients do not wait forever.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 const ANSWER_LIMIT: Duration = Duration::from_secs(600);
 /// Longest question, in bytes.
@@ -25,7 +25,7 @@ const QUESTION_LIMIT: usize = 300;
 const URL_LIMIT: usize = 2048;
 /// Most changes of one rule.
 const EDIT_LIMIT: usize = 64;
-/// What stands in the place of a masked text.
+/// Replaces a masked text.
 const MASK: &str = "«redacted»";
 
 /// Every action.
@@ -231,7 +231,7 @@ impl RawSet {
         })
     }
 
-    /// Where a missing member goes, if the path ends with a plain one.
+    /// Where to add a missing member, if the path ends with a plain one.
     fn parent(&self) -> Result<Option<(Parent, String)>, Mistake> {
         let text = self.path.get_ref();
         let (parent, member) = match text.rsplit_once('.') {

@@ -1,8 +1,8 @@
 //! Compiles policy files into a policy.
 //!
 //! A policy that is half understood protects from half of what its author thinks, so there is no
-//! leniency: one mistake in one file and there is no policy. Mistakes are reported with file and line, all
-//! of them, one a rule.
+//! leniency: one mistake in one file and there is no policy. All mistakes are reported with file and line,
+//! one per rule.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ impl Policy {
     /// Compiles policy files.
     ///
     /// # Errors
-    /// Every mistake that was found, at most one a rule.
+    /// Every mistake that was found, at most one per rule.
     pub fn compile(files: &PolicyFiles) -> Result<Self, Vec<PolicyError>> {
         let mut compiler = Compiler::default();
         for (file, text) in files {
@@ -129,7 +129,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// What is wrong if a rule says the opposite of another about the same messages, in the same breath.
+    /// The error if a rule says the opposite of another about the same messages with equal precedence.
     fn contradiction(&self, rule: &Rule, when: &RawCondition) -> Option<String> {
         let other = self.rules.iter().find(|(other, known)| {
             other.priority == rule.priority

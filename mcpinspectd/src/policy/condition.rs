@@ -1,6 +1,6 @@
 //! What a rule asks for, and whether it holds.
 //!
-//! The answer has three values. `None` is "not known": a value was not looked at yet, or the message can be
+//! The answer has three values. `None` is "not known": a value was not examined yet, or the message can be
 //! read in two ways. What cannot be known must not be taken for "no", or a sender could hide from a rule.
 
 use jiff::Timestamp as Moment;
@@ -22,7 +22,7 @@ pub(super) enum Condition {
     Not(Box<Self>),
     From(Direction),
     Text(Field, TextTest),
-    /// The test with this number, of those that the policy has.
+    /// One of the policy's tests, by number.
     Value(usize, Root),
     ErrorCode(Vec<i64>),
     IsError(bool),
@@ -51,17 +51,17 @@ pub(super) struct TimeOfDay {
     pub(super) days: [bool; 7],
 }
 
-/// Answers to the tests of values, as far as they are known.
+/// The known answers to the tests of values.
 #[derive(Clone, Debug)]
 pub(super) struct Facts(Vec<Option<bool>>);
 
 impl Facts {
-    /// Nothing is known of so many tests.
+    /// Facts in which nothing is known about this many tests.
     pub(super) fn unknown(count: usize) -> Self {
         Self(vec![None; count])
     }
 
-    /// It is known now.
+    /// Records a result.
     pub(super) fn learn(&mut self, test: usize, holds: bool) {
         if let Some(fact) = self.0.get_mut(test) {
             *fact = Some(holds);
@@ -74,7 +74,7 @@ impl Facts {
 }
 
 impl Condition {
-    /// Whether it holds; `None` if that is not known.
+    /// Whether it holds; `None` if that is unknown.
     pub(super) fn holds(&self, seen: &Situation<'_>, facts: &Facts) -> Option<bool> {
         match self {
             Self::All(parts) => {
@@ -130,7 +130,7 @@ impl Condition {
                 None => Some(false),
                 Some(_) => {
                     let status = seen.tool_status.unwrap_or(ToolStatus::Unapproved);
-                    // What changed is not approved as it is.
+                    // A changed tool is not approved in its new form.
                     let is_new_form =
                         *wanted == ToolStatus::Unapproved && status == ToolStatus::Changed;
                     Some(status == *wanted || is_new_form)
@@ -165,13 +165,13 @@ fn holds_for(category: Option<&TextTest>, found: &Found) -> bool {
 /// The code of an error.
 fn code(error: &RawValue) -> Option<i64> {
     let mut code = None;
-    // The text was checked with its message.
+    // The text was validated with its message.
     let _ = json::members(
         error.get(),
         |key| key == b"code",
         |is_code, value| {
             if is_code {
-                // As the receiver compares: -32000 and -32000.0 are one number.
+                // As the receiver compares: -32000 and -32000.0 are the same number.
                 code = value.get().parse::<f64>().ok().map(|number| number as i64);
             }
         },
@@ -195,7 +195,7 @@ impl Field {
 }
 
 impl Situation<'_> {
-    /// Whether it is not sure which tool it is about.
+    /// Whether it is uncertain which tool it is about.
     fn is_tool_doubtful(&self) -> bool {
         self.doubt.is_some_and(|doubt| doubt.place <= Place::Params)
     }

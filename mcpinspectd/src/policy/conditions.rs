@@ -1,4 +1,4 @@
-//! From conditions as written to conditions that can be asked, with what is wrong in them.
+//! Turns conditions as written into ones that can be evaluated, and reports what is wrong with them.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::model::Direction;
 
 /// Most conditions of a rule.
 const CONDITION_LIMIT: usize = 256;
-/// The deepest that conditions nest.
+/// The deepest nesting of conditions.
 const DEPTH_LIMIT: usize = 8;
 /// The longest time that a rule looks back.
 const LOOK_BACK: Duration = Duration::from_secs(24 * 60 * 60);
@@ -157,7 +157,7 @@ fn rate(raw: &Spanned<RawRate>) -> Result<Rate, Mistake> {
     })
 }
 
-/// A text field for which no text can pass all of the conditions that have to hold together.
+/// A text field for which no text can pass all of the conditions that must hold together.
 fn impossible(conditions: &[Condition]) -> Option<Field> {
     let fields = [Field::Method, Field::Tool, Field::Server, Field::Client];
     fields.into_iter().find(|field| {
@@ -177,7 +177,7 @@ fn impossible(conditions: &[Condition]) -> Option<Field> {
     })
 }
 
-/// The conditions that have to hold together, without `all` around them.
+/// The conditions that must hold together, without `all` around them.
 fn together(conditions: &[Condition]) -> Vec<&Condition> {
     let each = conditions.iter().flat_map(|condition| match condition {
         Condition::All(parts) => together(parts),
@@ -193,7 +193,7 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Conditions that all have to hold.
+    /// Conditions that must all hold.
     fn all(
         &mut self,
         raw: &RawCondition,

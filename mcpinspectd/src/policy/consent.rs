@@ -1,5 +1,5 @@
-//! Questions to a person about a message, and answers. An answer counts for the very message that was
-//! shown, and once.
+//! Questions to a person about a message, and answers. An answer counts once, for exactly the message that was
+//! shown.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::decide::Policy;
 /// A question to a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asking {
-    /// The rule that asks, by its place in [`Policy::rules`].
+    /// The rule that asks, by its index in [`Policy::rules`].
     pub rule: usize,
     /// The server's name.
     pub server: String,
@@ -17,9 +17,9 @@ pub struct Asking {
     pub client: Option<String>,
     /// The method of the request.
     pub method: String,
-    /// The tool that is to be called.
+    /// The tool being called.
     pub tool: Option<String>,
-    /// The beginning of the parameters, with secrets masked.
+    /// The start of the parameters, with secrets masked.
     pub params: String,
     /// The message.
     pub(super) text: String,
@@ -32,9 +32,9 @@ pub enum Reply {
     Allowed,
     /// No.
     Denied,
-    /// Nothing, in the time that there was.
+    /// Nothing, in the available time.
     NoAnswer,
-    /// There is no one who could be asked.
+    /// There was no one to ask.
     NoOneToAsk,
 }
 
@@ -59,7 +59,7 @@ pub struct Consent {
 }
 
 impl Asking {
-    /// The question with its answer, and whether the message passes for it.
+    /// The question with its answer, and whether that lets the message pass.
     pub fn answered(self, reply: Reply, passes: bool) -> Consent {
         Consent {
             asking: self,
@@ -68,7 +68,7 @@ impl Asking {
         }
     }
 
-    /// The rule's question, with how long an answer is waited for.
+    /// The rule's question, and how long to wait for an answer.
     pub fn question<'p>(&self, policy: &'p Policy) -> Option<&'p Question> {
         match &policy.rules().get(self.rule)?.action {
             Action::Ask(question) => Some(question),

@@ -1,8 +1,8 @@
 //! Decides what becomes of a message.
 //!
-//! Rules are asked in the order of their priority. `allow`, `block` and `ask` end the matter; all others go on.
-//! Conditions that cost little are asked first, for all rules; only what is still open then has the text
-//! looked into, once for all of them.
+//! Rules are evaluated in order of priority. `allow`, `block` and `ask` end the matter; all others continue.
+//! Cheap conditions are evaluated first, for all rules; only for what is still open is the text
+//! examined, once for all of them.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct Rule {
     pub priority: i64,
     /// What it does.
     pub action: Action,
-    /// The file and line that it begins in.
+    /// The file and line where it begins.
     pub place: (String, usize),
     pub(super) kinds: Vec<Kind>,
     pub(super) condition: Condition,
@@ -38,7 +38,7 @@ pub struct Rule {
     pub(super) after: Option<After>,
 }
 
-/// A policy: rules in the order in which they are asked.
+/// A policy: rules in the order in which they are evaluated.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     pub(super) rules: Vec<Rule>,
@@ -49,7 +49,7 @@ pub struct Policy {
 /// What becomes of a message, and which rules say so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// The rules that matched, by their place in [`Policy::rules`], in order.
+    /// The rules that matched, by their index in [`Policy::rules`], in order.
     pub matched: Vec<usize>,
     /// What becomes of it.
     pub verdict: Verdict,
@@ -62,19 +62,19 @@ pub struct Decision {
 pub enum Verdict {
     /// It passes, with the changes of the rules that matched.
     Pass,
-    /// A rule, the last one that matched, keeps it back.
+    /// The last rule that matched keeps it back.
     Block,
-    /// It cannot be read with certainty, and the rule at this place might concern it.
+    /// It cannot be read with certainty, and the rule at this index might concern it.
     Refuse(Doubt, usize),
 }
 
 impl Policy {
-    /// The rules, in the order in which they are asked.
+    /// The rules, in the order in which they are evaluated.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// Whether a rule could keep something of this direction from its receiver.
+    /// Whether a rule could keep something in this direction from its receiver.
     pub(super) fn restrains(&self, direction: Direction) -> bool {
         self.rules.iter().any(|rule| {
             rule.action.restrains()
@@ -105,8 +105,8 @@ impl Policy {
 
     /// Decides what becomes of a message. `memory` is that of its session.
     ///
-    /// The rule that hides tools is asked about a listing as a whole here; see [`Policy::hides`].
-    /// `allowed` says of a rule that asks a person whether the person allowed this message.
+    /// A rule that hides tools is asked about the listing as a whole here; see [`Policy::hides`].
+    /// `allowed` says, for a rule that asks a person, whether the person allowed this message.
     pub(super) fn decide(
         &self,
         seen: &Situation<'_>,
@@ -212,7 +212,7 @@ impl Policy {
         })
     }
 
-    /// What is known of the values that rules ask about: of those whose other conditions leave it open.
+    /// What is known about the values that rules ask about, for those whose other conditions leave it open.
     fn facts(&self, seen: &Situation<'_>) -> Facts {
         let mut facts = Facts::unknown(self.tests.len());
         if self.tests.is_empty() || seen.doubt.is_some() {
@@ -261,7 +261,7 @@ impl Policy {
     }
 }
 
-/// The same, with a tool of which nothing is certain.
+/// The same, with a tool about which nothing is certain.
 fn of_any_tool<'a>(seen: &Situation<'a>) -> Situation<'a> {
     let place = |doubt: Doubt| Doubt {
         place: doubt.place.min(Place::Params),
@@ -289,7 +289,7 @@ impl Rule {
         asks
     }
 
-    /// Whether it is about messages of this kind. Of which kind a message is may be in doubt.
+    /// Whether it is about messages of this kind. A message's kind may be in doubt.
     fn concerns(&self, seen: &Situation<'_>) -> bool {
         self.kinds.contains(&seen.kind) || seen.doubt.is_some_and(|doubt| !doubt.is_kind_sure)
     }

@@ -1,6 +1,6 @@
 //! Changes parameters and results in their text.
 //!
-//! Reading a message into a tree and writing it out again would sort its members and round its numbers. So
+//! Parsing a message into a tree and writing it out again would sort its members and round its numbers. So
 //! only the values that a rule names are replaced, and every other byte stays as the sender wrote it.
 
 use std::borrow::Cow;
@@ -14,14 +14,14 @@ use crate::mcp::json;
 use crate::replay::path::Pattern;
 use crate::text::redact;
 
-/// A part of a text, and what is put in its place.
+/// A part of a text, and its replacement.
 struct Change {
     start: usize,
     end: usize,
     text: String,
 }
 
-/// `value` with all of the changes, one after the other; `None` if nothing is different.
+/// `value` with all of the changes, one after another; `None` if nothing is different.
 pub(super) fn edited<'e>(
     value: &RawValue,
     edits: impl Iterator<Item = &'e Edit>,
@@ -64,11 +64,11 @@ fn apply(value: &RawValue, edit: &Edit) -> Option<Box<RawValue>> {
             (!is_same).then(|| serde_json::Value::from(masked.as_ref()).to_string())
         }),
     };
-    // A text that was put together from JSON at the places of JSON is JSON.
+    // Text assembled from JSON in the places of JSON is JSON.
     RawValue::from_string(spliced(value.get(), changes)?).ok()
 }
 
-/// The values that a path leads to, replaced. What is inside of one that was replaced is gone with it.
+/// Replaces the values that a path leads to. Whatever is inside a replaced one is gone with it.
 fn replaced(
     value: &RawValue,
     path: &Pattern,
@@ -88,7 +88,7 @@ fn replaced(
     changes
 }
 
-/// A member, added to the objects that lack it.
+/// Adds a member to the objects that lack it.
 fn added(value: &RawValue, parent: &Parent, member: &str, new: &str) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut add = |object: &RawValue| {
@@ -120,7 +120,7 @@ fn added(value: &RawValue, parent: &Parent, member: &str, new: &str) -> Vec<Chan
     changes
 }
 
-/// Where `part`, which was borrowed from `whole`, stands in it.
+/// The position in `whole` of `part`, which was borrowed from it.
 pub(super) fn span(whole: &RawValue, part: &RawValue) -> (usize, usize) {
     let start = offset(whole.get(), part.get());
     (start, start + part.get().len())
@@ -145,7 +145,7 @@ fn spliced(text: &str, mut changes: Vec<Change>) -> Option<String> {
         text: new,
     } in changes
     {
-        // One inside of another was removed with it.
+        // One inside another was removed with it.
         if let Some(before) = text.get(done..start) {
             out.push_str(before);
             out.push_str(&new);
@@ -163,7 +163,7 @@ pub(super) fn without(
 ) -> Option<Box<RawValue>> {
     let mut kept = String::from("[");
     let mut is_less = false;
-    // The text was checked with its message.
+    // The text was validated with its message.
     let _ = json::elements(list.get(), |element| {
         if goes(element) {
             is_less = true;
@@ -179,7 +179,7 @@ pub(super) fn without(
     is_less.then(|| RawValue::from_string(kept).ok()).flatten()
 }
 
-/// `whole` with `new` in the place of `part`, which was borrowed from it.
+/// `whole` with `new` in place of `part`, which was borrowed from it.
 pub(super) fn put(whole: &RawValue, part: &RawValue, new: &RawValue) -> Option<Box<RawValue>> {
     let (start, end) = span(whole, part);
     let text = new.get().to_owned();

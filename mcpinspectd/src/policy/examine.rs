@@ -36,7 +36,7 @@ impl Output for Findings {
     }
 }
 
-/// What detection found, of which an event tells.
+/// What detection found, as reported in an event.
 pub fn found_in(event: &Event) -> impl Iterator<Item = Found> {
     let found: &[Detection] = match &event.body {
         Body::Detection(body) => std::slice::from_ref(&body.detection),

@@ -38,7 +38,7 @@ pub(super) struct RawRule {
     pub(super) id: Spanned<String>,
     /// What it is for, in words.
     pub(super) name: Option<String>,
-    /// Rules of higher priority come first; among equals, the order of files and lines counts.
+    /// Rules of higher priority come first; among equals, the order of files and lines decides.
     pub(super) priority: Option<Spanned<i64>>,
     /// The kinds of messages that it concerns.
     pub(super) on: Option<Spanned<Vec<Kind>>>,
@@ -46,21 +46,21 @@ pub(super) struct RawRule {
     pub(super) when: Spanned<RawCondition>,
     /// What it does.
     pub(super) action: Spanned<String>,
-    /// What the sender is answered.
+    /// The answer to the sender.
     pub(super) message: Option<Spanned<String>>,
     /// `error` or `result`.
     pub(super) answer: Option<Spanned<RawAnswer>>,
     /// The code of the error.
     pub(super) code: Option<Spanned<i64>>,
-    /// Values to put in place.
+    /// Values to set.
     pub(super) set: Option<Spanned<Vec<RawSet>>>,
     /// Texts to mask.
     pub(super) redact: Option<Spanned<Vec<RawRedact>>>,
     /// How long it waits, such as `500ms`.
     pub(super) delay: Option<Spanned<String>>,
-    /// What a person is asked.
+    /// The question to a person.
     pub(super) question: Option<Spanned<String>>,
-    /// How long an answer is waited for, such as `60s`.
+    /// How long to wait for an answer, such as `60s`.
     pub(super) timeout: Option<Spanned<String>>,
     /// Where copies go.
     pub(super) to: Option<Spanned<RawDestination>>,
@@ -68,7 +68,7 @@ pub(super) struct RawRule {
     pub(super) url: Option<Spanned<String>>,
 }
 
-/// Where copies go: one of them.
+/// Where copies go: exactly one of these.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawDestination {
@@ -84,7 +84,7 @@ pub(super) enum RawAnswer {
     Result,
 }
 
-/// A value to put in place.
+/// A value to set.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSet {
@@ -157,7 +157,7 @@ pub(super) struct RawFinding {
     pub(super) category: Option<Spanned<RawText>>,
 }
 
-/// More than so many messages in a time.
+/// More than this many messages in a time.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRate {

@@ -1,8 +1,8 @@
 //! Finds the values that paths lead to, in the text itself.
 //!
 //! A tree of a message takes many times its memory, and rules look at two or three of its values. So all
-//! paths go down together, and only where one of them leads on. Each level of nesting that a path enters is
-//! read once more, which bounds the work by the depth of the path, or for `**` by [`MAX_DEPTH`].
+//! paths descend together, and only where one of them leads further. Each level of nesting that a path enters is
+//! read again, which bounds the work by the depth of the path, or for `**` by [`MAX_DEPTH`].
 
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
@@ -11,7 +11,7 @@ use crate::mcp::ambiguity::MAX_DEPTH;
 use crate::mcp::json;
 use crate::replay::path::{Down, Pattern, Position};
 
-/// A path on its way, with a number by which its user knows it.
+/// A path in progress, with the number that its user knows it by.
 #[derive(Clone, Copy)]
 struct Walker<'p> {
     number: usize,
@@ -21,7 +21,7 @@ struct Walker<'p> {
 
 type Walkers<'p> = SmallVec<[Walker<'p>; 4]>;
 
-/// Calls `found` with the number of a path and each value that it leads to below `root`, from outside in.
+/// Calls `found` with the number of a path and each value that it leads to below `root`, outermost first.
 pub(super) fn look<'a, 'p>(
     root: &'a RawValue,
     paths: impl IntoIterator<Item = (usize, &'p Pattern)>,
@@ -55,7 +55,7 @@ fn arrive<'a>(
     let text = value.get();
     match text.as_bytes().first() {
         Some(b'{') => {
-            // The text was checked with its message.
+            // The text was validated with its message.
             let _ = json::members(
                 text,
                 |key| {
@@ -78,7 +78,7 @@ fn arrive<'a>(
     }
 }
 
-/// The paths that lead on. Only steps to elements look at the child.
+/// The paths that lead further. Only steps to elements look at the child.
 fn go_on<'p>(walkers: &Walkers<'p>, down: Down<'_>, child: &RawValue) -> Walkers<'p> {
     let onward = walkers.iter().map(|walker| Walker {
         at: walker.path.step(walker.at, down, child),

@@ -1,14 +1,14 @@
-//! What rules remember of a session's earlier messages. Each rule has a fixed room.
+//! What rules remember about a session's earlier messages. Each rule has a fixed amount of space.
 
 use std::collections::VecDeque;
 
 use super::condition::Condition;
 use crate::model::Timestamp;
 
-/// Most messages that a rate counts.
+/// Most messages for a rate to count.
 pub(super) const RATE_LIMIT: usize = 10_000;
 
-/// More than so many messages in a time.
+/// More than this many messages in a time.
 #[derive(Clone, Debug)]
 pub(super) struct Rate {
     /// At most [`RATE_LIMIT`].
@@ -21,7 +21,7 @@ pub(super) struct Rate {
 #[derive(Clone, Debug)]
 pub(super) struct After {
     pub(super) condition: Condition,
-    /// In nanoseconds; any time if it is `None`.
+    /// In nanoseconds; any time if `None`.
     pub(super) within: Option<u64>,
 }
 
@@ -30,11 +30,11 @@ pub(super) struct After {
 struct Remembered {
     /// When it let the last messages pass, for its rate.
     passed: VecDeque<Timestamp>,
-    /// When the message came that it waits for.
+    /// When the message that it waits for came.
     came: Option<Timestamp>,
 }
 
-/// What the rules of a policy remember, by their place.
+/// What the rules of a policy remember, by index.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory(Vec<Remembered>);
 
@@ -62,7 +62,7 @@ impl Memory {
         false
     }
 
-    /// The message came that a rule waits for.
+    /// Notes that the message a rule waits for came.
     pub(super) fn came(&mut self, rule: usize, now: Timestamp) {
         self.of(rule).came = Some(now);
     }

@@ -1,4 +1,4 @@
-//! Mistakes in what a rule says, and the small texts that every part of one may hold: paths and times.
+//! Mistakes in what a rule says, and the small texts that every part of one may contain: paths and times.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! Policy: what may pass between a client and a server, in one language for every place that asks.
+//! Policy: what may pass between a client and a server, in one language for every place that needs it.
 //!
 //! Rules are data, in TOML files. Each has conditions on a message in its context, and an action. One
 //! function decides, in `decide`; it does no I/O and reads no clock, so a recorded session, a test
 //! and a guard in front of a server get the same answer to the same message.
 //!
-//! What the receiver parses has to be what was judged. Where two readers may see two messages in one text
+//! What the receiver parses must be what was judged. If two readers may see different messages in one text
 //! ([`mcp::ambiguity`](crate::mcp::ambiguity)), conditions are neither true nor false but unknown, and a
 //! message that a rule might have stopped does not pass.
 //!
@@ -14,13 +14,13 @@
 //! - `condition`, `text`, `value`: what a rule asks for
 //! - `look`: the values at the paths that rules name, found in the text
 //! - [`situation`]: a message in its context
-//! - `waiting`: requests that wait for an answer
-//! - `memory`: what rules remember of earlier messages
+//! - `waiting`: requests waiting for an answer
+//! - `memory`: what rules remember about earlier messages
 //! - `standing`: which tools a frame is about, and how they compare with what was accepted
-//! - `names`: members that are spelled almost like one that has a meaning
+//! - `names`: members that are spelled almost like a meaningful one
 //! - `decide`: from a message in its context to a [`Decision`]
 //! - [`consent`]: questions to a person, and answers
-//! - `edit`: values put in place, texts masked, tools hidden
+//! - `edit`: setting values, masking texts, hiding tools
 //! - [`session`]: both directions of a session, frame by frame
 //! - [`record`]: a decision as a line of JSON
 //! - [`examine`]: what detection finds in a message, for rules that ask

@@ -1,8 +1,8 @@
-//! Members that are spelled almost like one that has a meaning.
+//! Members that are spelled almost like a meaningful one.
 //!
 //! Parsers that ignore case, as Go's does, take `Name` for `name`. A rule that asks for `arguments.path` does
-//! not see `arguments.Path`, and such a server does. So a member that differs from a name of the protocol,
-//! or of a rule's path, by nothing but case is a doubt.
+//! not see `arguments.Path`, but such a server does. So a member that differs only in case from a name of the
+//! protocol, or of a rule's path, is a doubt.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use crate::replay::path::Pattern;
 
 /// Members that JSON-RPC defines, in lower case.
 const ENVELOPE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
-/// Members of parameters that MCP defines, as far as rules ask for it without a path.
+/// Members of parameters that MCP defines and rules ask for without a path.
 const PARAMS: [&str; 3] = ["name", "arguments", "uri"];
 
 /// The names that a policy's paths ask for.
@@ -37,7 +37,7 @@ impl Names {
         }
     }
 
-    /// Whether `key` is almost, but not quite, a name that has a meaning in its place.
+    /// Whether `key` is almost, but not quite, a name with a meaning in its place.
     pub(super) fn is_odd(&self, place: Place, key: &str) -> bool {
         let meant: &[&str] = match place {
             Place::Envelope => &ENVELOPE,
@@ -54,7 +54,7 @@ impl Names {
     }
 }
 
-/// A name as a reader takes it that ignores case. Two letters beyond ASCII fold into it.
+/// A name as seen by a reader that ignores case. Two letters beyond ASCII fold into it.
 fn folded(name: &str) -> Cow<'_, str> {
     let is_folded = |c: char| c.is_ascii() && !c.is_ascii_uppercase();
     if name.chars().all(is_folded) {

@@ -9,9 +9,9 @@ use crate::mcp::json::cut;
 use crate::model::{Direction, Timestamp};
 use crate::text::redact;
 
-/// Bytes of a message that are shown.
+/// Bytes of a message to show.
 const SHOWN: usize = 2048;
-/// Bytes of a message that are searched for secrets. A secret that is cut at the end of this is far beyond
+/// Bytes of a message to search for secrets. A secret that is cut off at the end of this is far beyond
 /// what is shown.
 const SEARCHED: usize = 4 * SHOWN;
 
@@ -29,7 +29,7 @@ pub struct Record {
     pub client: Option<String>,
     /// Which way the message went.
     pub direction: Direction,
-    /// What it is; absent where it cannot be read.
+    /// What it is; absent if it cannot be read.
     pub kind: Option<Kind>,
     /// Its method, or that of the request that it answers.
     pub method: Option<String>,
@@ -38,22 +38,22 @@ pub struct Record {
     /// Its id, as JSON text.
     pub id: Option<String>,
     /// What became of it: `allow`, `block`, `error`, `modify`, `hide`, `delay`, `fork`, `webhook`, `alert`, `log`
-    /// or `refuse`, whichever weighs most; `ask` where nobody could be asked because it only looked on.
+    /// or `refuse`, whichever weighs most; `ask` if no one could be asked because it was only observed.
     pub action: &'static str,
-    /// The rules that say so, in the order in which they were asked.
+    /// The rules that say so, in the order in which they were evaluated.
     pub rules: Vec<RuleName>,
-    /// Why the message cannot be read with certainty, where it was refused for that; `status_unknown` where
-    /// a rule asked for a tool's status, and it was not known.
+    /// Why the message cannot be read with certainty, if it was refused for that; `status_unknown` if
+    /// a rule asked for a tool's status, and it was unknown.
     pub reason: Option<&'static str>,
-    /// What a person said who was asked: `allowed`, `denied`, `no_answer`, or `no_one_to_ask`.
+    /// The answer of the person asked: `allowed`, `denied`, `no_answer`, or `no_one_to_ask`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<&'static str>,
-    /// Tools that were taken out of a listing.
+    /// Tools that were removed from a listing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hidden: Vec<String>,
-    /// The beginning of the message as it came.
+    /// The start of the message as it came.
     pub before: String,
-    /// The beginning of what was passed on in its place; absent where nothing was, or nothing changed.
+    /// The start of what was passed on instead; absent if nothing was, or nothing changed.
     pub after: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl RuleName {
     }
 }
 
-/// What a record says of a message beside its decision.
+/// What a record says about a message besides its decision.
 pub(super) struct Subject<'a> {
     pub(super) time: Timestamp,
     pub(super) direction: Direction,
@@ -91,7 +91,7 @@ pub(super) struct Subject<'a> {
 }
 
 impl Record {
-    /// A record of `action` by these rules. What else there is to say is added by the caller.
+    /// A record of `action` by these rules. The caller adds anything else there is to say.
     pub(super) fn new(
         subject: &Subject<'_>,
         action: &'static str,
@@ -126,7 +126,7 @@ impl Record {
     }
 }
 
-/// The beginning of a text with its secrets masked.
+/// The start of a text with its secrets masked.
 pub(super) fn shown(text: &[u8]) -> String {
     let text = text.get(..SEARCHED).unwrap_or(text);
     let text = String::from_utf8_lossy(text);

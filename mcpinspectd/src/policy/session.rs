@@ -1,6 +1,6 @@
 //! Both directions of a session under a policy: a frame goes in, and what becomes of it comes out.
 //!
-//! Frames are what stands between two newlines. A session remembers which request each answer belongs to,
+//! A frame is what is between two newlines. A session remembers which request each answer belongs to,
 //! because rules about answers ask for the method; an answer to a request that it does not know could be
 //! anything. It does no I/O: a guard writes what it says, and a test of a tape only looks at it.
 //!
@@ -30,10 +30,10 @@ use crate::mcp::json;
 use crate::mcp::message::{self, Message, Parsed, Payload};
 use crate::model::Direction;
 
-/// What an error without an id answers, by the transport.
+/// What an error without an id answers, according to the transport.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Answering {
-    /// The transport does not tell. If one request waits, it is meant.
+    /// The transport does not tell. If exactly one request waits, it is meant.
     #[default]
     Unknown,
     /// No request.
@@ -51,7 +51,7 @@ pub struct Session {
     /// Requests without an answer, by [`Direction`].
     waiting: [Waiting; 2],
     statuses: Statuses,
-    /// Whether what is kept back happens all the same.
+    /// Whether what is kept back happens anyway.
     is_recorded: bool,
     /// Whether a receiver may end a frame at a carriage return.
     ends_at_returns: bool,
@@ -59,9 +59,9 @@ pub struct Session {
     consents: VecDeque<Consent>,
     /// The exchange that the next frame belongs to.
     exchange: u64,
-    /// What an error without an id in it would answer.
+    /// What an error without an id would answer.
     answering: Answering,
-    /// Whether it is seen from beside, and perhaps not from its beginning.
+    /// Whether it is only observed, and perhaps not from its beginning.
     is_watched: bool,
 }
 
@@ -72,11 +72,11 @@ pub struct Handled<'f> {
     pub forward: Forward<'f>,
     /// Lines for the sender, without newlines.
     pub replies: Vec<String>,
-    /// What was decided; nothing where no rule matched.
+    /// What was decided; empty if no rule matched.
     pub records: Vec<Record>,
-    /// Messages of which a rule wants a copy, by its place in [`Policy::rules`].
+    /// Messages that a rule wants a copy of, by its index in [`Policy::rules`].
     pub copies: Vec<(usize, String)>,
-    /// How long it waits before it is passed on.
+    /// How long to wait before passing it on.
     pub delay: Duration,
 }
 
@@ -87,7 +87,7 @@ pub enum Forward<'f> {
     AsIs,
     /// Nothing, not even its newline.
     Nothing,
-    /// These parts in a row.
+    /// These consecutive parts.
     Parts(Vec<Cow<'f, str>>),
 }
 
@@ -104,7 +104,7 @@ impl<'f> Handled<'f> {
 }
 
 impl Session {
-    /// A session that begins.
+    /// A new session.
     pub fn new(policy: Arc<Policy>, parties: Parties) -> Self {
         Self {
             policy,
@@ -121,7 +121,7 @@ impl Session {
         }
     }
 
-    /// The same, for a session that was recorded: what is kept back was answered all the same.
+    /// The same, for a recorded session: what is kept back was answered anyway.
     #[must_use]
     pub fn recorded(self) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Session {
     }
 
     /// The same, over HTTP. Frames are bodies and the data of events there, so that a carriage return is
-    /// nothing but a blank, and an answer may come again on a stream that is resumed.
+    /// just a blank, and an answer may come again on a resumed stream.
     #[must_use]
     pub fn over_http(self) -> Self {
         Self {
@@ -141,20 +141,20 @@ impl Session {
         }
     }
 
-    /// Says which exchange the next frames belong to. Peers without a session may use the same ids at the
+    /// Sets which exchange the next frames belong to. Peers without a session may use the same ids at the
     /// same time: there, each HTTP request with its response is an exchange of its own. 0 is the session.
     pub fn enter(&mut self, exchange: u64) {
         self.exchange = exchange;
     }
 
-    /// Says what an error without an id would answer that stands in the next frames. Servers answer so what
-    /// they could not read, and sessions that they have forgotten.
+    /// Sets what an error without an id in the next frames would answer. Servers send those in answer to what
+    /// they could not read, and to sessions that they have forgotten.
     pub fn answering(&mut self, what: Answering) {
         self.answering = what;
     }
 
-    /// The same, for a session that is seen from beside, as one of many: what is kept back is answered all
-    /// the same, and an answer to a request that was not seen is none to worry about.
+    /// The same, for one of many sessions that are only observed: what is kept back is answered
+    /// anyway, and an answer to an unseen request is nothing to worry about.
     #[must_use]
     pub fn watched(self) -> Self {
         Self {
@@ -169,32 +169,32 @@ impl Session {
         self.waiting.iter().map(Waiting::count).sum()
     }
 
-    /// Notes the server's name, which may become known late.
+    /// Sets the server's name, which may become known late.
     pub fn note_server(&mut self, server: &str) {
         if self.parties.server != server {
             server.clone_into(&mut self.parties.server);
         }
     }
 
-    /// Forgets how tools compare with what was accepted of them.
+    /// Forgets how tools compare with what was accepted.
     pub fn forget_statuses(&mut self) {
         self.statuses.clear();
     }
 
-    /// Notes how a tool compares with what was accepted of it. One that was not noted counts as unapproved;
-    /// of one that is noted twice, the status counts that is further from approved.
+    /// Notes how a tool compares with what was accepted. One that was not noted counts as unapproved;
+    /// if one is noted twice, the status further from approved counts.
     pub fn note_status(&mut self, tool: &str, status: ToolStatus) {
         self.statuses.note(tool, status);
     }
 
-    /// Says that it could not be found out how tools compare with what was accepted of them, and what they
-    /// are taken for.
+    /// Says that it could not be determined how tools compare with what was accepted, and what to
+    /// assume instead.
     pub fn suppose_status(&mut self, status: ToolStatus) {
         self.statuses.suppose(status);
     }
 
-    /// Calls `ask` for each tool whose status counts for this frame: for one that is called with its name,
-    /// for those of a listing with their definitions, too. To be called before [`Self::handle`].
+    /// Calls `ask` for each tool whose status matters for this frame: for a called one with its name,
+    /// for those of a listing also with their definitions. Call this before [`Self::handle`].
     pub fn tools_in(
         &self,
         direction: Direction,

@@ -1,4 +1,4 @@
-//! A message in its context: all that a rule can ask about.
+//! A message in its context: everything that a rule can ask about.
 
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word used on the outside.
+    /// The word used externally.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Request => "request",
@@ -31,13 +31,13 @@ impl Kind {
     }
 }
 
-/// How a tool compares with what was accepted of it, from near to far.
+/// How a tool compares with what was accepted, from near to far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolStatus {
-    /// A person approved it as it is.
+    /// A person approved it in this form.
     Approved,
-    /// It was not approved, or is not known.
+    /// It was not approved, or is unknown.
     Unapproved,
     /// It is not what was accepted.
     Changed,
@@ -52,12 +52,12 @@ pub struct Parties {
     pub client: Option<String>,
     /// The user, by name and by number.
     pub user: Vec<String>,
-    /// The time zone by which times of day are meant.
+    /// The time zone in which times of day are meant.
     pub zone: TimeZone,
 }
 
 impl Parties {
-    /// A server by its name, with a client and a user that are not known, in UTC.
+    /// A server by name, with an unknown client and user, in UTC.
     pub fn of(server: &str) -> Self {
         Self {
             server: server.to_owned(),
@@ -77,13 +77,13 @@ pub struct Found {
     pub category: String,
 }
 
-/// Why it is not sure what the receiver reads.
+/// Why it is uncertain what the receiver reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// Where readers may disagree. In the envelope: about everything. In the parameters: about the tool and
     /// all values. Inside: about values.
     pub place: Place,
-    /// Whether it is sure, all the same, that it is a request, a notification or a response.
+    /// Whether it is nevertheless certain that it is a request, a notification or a response.
     pub is_kind_sure: bool,
     /// The reason, as a word.
     pub reason: &'static str,
@@ -99,7 +99,7 @@ impl Doubt {
         }
     }
 
-    /// A doubt about an answer: it is not known to what.
+    /// A doubt about an answer whose request is unknown.
     pub const fn unrelated() -> Self {
         Self {
             place: Place::Envelope,
@@ -125,7 +125,7 @@ pub struct Situation<'a> {
     pub kind: Kind,
     /// Its method, or that of the request that it answers.
     pub method: Option<&'a str>,
-    /// The tool that is called, or whose call is answered; of a listing, the tool in question.
+    /// The tool that is called, or whose call is answered; in a listing, the tool in question.
     pub tool: Option<&'a str>,
     /// How that tool compares with what was accepted.
     pub tool_status: Option<ToolStatus>,
@@ -137,6 +137,6 @@ pub struct Situation<'a> {
     pub findings: &'a [Found],
     /// Who talks to whom.
     pub parties: &'a Parties,
-    /// Why it is not sure what the receiver reads.
+    /// Why it is uncertain what the receiver reads.
     pub doubt: Option<Doubt>,
 }

@@ -1,7 +1,7 @@
-//! Which tools a frame is about, for one who can find out whether they were approved.
+//! Which tools a frame is about, for a caller that can find out whether they were approved.
 //!
-//! A rule may ask how a tool compares with what was accepted of it. Who knows is elsewhere, perhaps another
-//! process that does not answer. So a session says first what it needs to know for a frame, and is told
+//! A rule may ask how a tool compares with what was accepted. That is known elsewhere, perhaps in another
+//! process that does not answer. So a session first says what it needs to know for a frame, and is told
 //! before it judges. What remains unknown is assumed, and a record says so.
 
 use std::collections::HashMap;
@@ -12,11 +12,11 @@ use super::situation::ToolStatus;
 use crate::mcp::message::{Message, Parsed};
 use crate::mcp::{Outcome, json, view};
 
-/// How tools compare with what was accepted of them.
+/// How tools compare with what was accepted.
 #[derive(Debug, Default)]
 pub(super) struct Statuses {
     known: HashMap<String, ToolStatus>,
-    /// What tools are taken for of which nothing is known.
+    /// What to assume about unknown tools.
     unknown: Option<ToolStatus>,
 }
 
@@ -27,14 +27,14 @@ impl Statuses {
         self.unknown = None;
     }
 
-    /// Notes a tool's status. Of several forms of one tool, the one counts that was accepted least.
+    /// Notes a tool's status. Of several forms of one tool, the least accepted counts.
     pub(super) fn note(&mut self, tool: &str, status: ToolStatus) {
         let before = self.known.get(tool).copied();
         let worst = before.map_or(status, |before| before.max(status));
         self.known.insert(tool.to_owned(), worst);
     }
 
-    /// Says that nothing could be found out, and what tools are taken for.
+    /// Says that nothing could be determined, and what to assume.
     pub(super) fn suppose(&mut self, status: ToolStatus) {
         self.unknown = Some(status);
     }
@@ -44,13 +44,13 @@ impl Statuses {
         self.known.get(tool).copied().or(self.unknown)
     }
 
-    /// Whether something could not be found out.
+    /// Whether something could not be determined.
     pub(super) fn is_unsure(&self) -> bool {
         self.unknown.is_some()
     }
 }
 
-/// Calls `ask` for the tool that a message calls, or for each that it lists, with its definition. Of an
+/// Calls `ask` for the tool that a message calls, or for each that it lists, with its definition. For an
 /// answer, `asked` is the method and tool of its request.
 pub(super) fn tools_in(
     message: &Parsed<'_>,
@@ -67,7 +67,7 @@ pub(super) fn tools_in(
         Message::Response(response) => match (asked, response.outcome) {
             (Some(("tools/list", _)), Outcome::Result(result)) => {
                 let tools = view::ServerResult::read(result).tools;
-                // The text was checked with its message.
+                // The text was validated with its message.
                 let _ = tools.map(|tools| {
                     json::elements(tools.get(), |tool| {
                         let name = view::Tool::read(tool).name;

@@ -100,7 +100,7 @@ pub(super) fn containing(text: &str) -> Result<TextTest, String> {
     }
 }
 
-/// A test for a regular expression. Matching takes time in proportion to the text.
+/// A test for a regular expression. Matching takes time proportional to the text.
 pub(super) fn matching(pattern: &str) -> Result<TextTest, String> {
     expression(pattern).map(TextTest::Matches)
 }

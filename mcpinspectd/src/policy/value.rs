@@ -17,7 +17,7 @@ pub(super) enum Root {
     Result,
 }
 
-/// A test of the values at a path. It holds if it holds at one of the places that the path leads to.
+/// A test of the values at a path. It holds if it holds for one of the places that the path leads to.
 #[derive(Clone, Debug)]
 pub(super) struct ValueTest {
     pub(super) root: Root,
@@ -25,10 +25,10 @@ pub(super) struct ValueTest {
     pub(super) wanted: Wanted,
 }
 
-/// What a value has to be.
+/// What a value must be.
 #[derive(Clone, Debug)]
 pub(super) enum Wanted {
-    /// Anything, as long as it is there.
+    /// Anything, as long as it exists.
     Present,
     /// A string for which this holds.
     Text(TextTest),
@@ -36,7 +36,7 @@ pub(super) enum Wanted {
     Among(Vec<Scalar>),
 }
 
-/// A value that is no container.
+/// A value that is not a container.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scalar {
     Text(String),
@@ -60,7 +60,7 @@ impl Scalar {
         let text = value.get();
         match self {
             Self::Bool(wanted) => text == if *wanted { "true" } else { "false" },
-            // As the receiver compares: 1, 1.0 and 1e0 are one number.
+            // As the receiver compares: 1, 1.0 and 1e0 are the same number.
             Self::Number(wanted) => text.parse::<f64>().is_ok_and(|number| number == *wanted),
             Self::Text(wanted) => {
                 // Longer than every spelling of it.
@@ -71,7 +71,7 @@ impl Scalar {
     }
 }
 
-/// The string that `value` is, decoded in full: what a rule asks about may stand at its end.
+/// The string that `value` is, decoded in full: what a rule asks about may be at its end.
 pub(super) fn whole_string(value: &RawValue) -> Option<Cow<'_, str>> {
     let inner = value.get().strip_prefix('"')?.strip_suffix('"')?;
     if inner.len() < json::MAX_DECODED {

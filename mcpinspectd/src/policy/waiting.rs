@@ -1,17 +1,17 @@
-//! Requests that wait for an answer: rules about an answer ask for the method that it answers.
+//! Requests waiting for an answer: rules about an answer ask for the method that it answers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::mcp::method::MethodName;
 
-/// Most requests of a direction that wait for an answer, twice over.
+/// Most requests of a direction that wait for an answer; there are two generations of these.
 const MAX_WAITING: usize = 8192;
-/// The same where one process has many sessions.
+/// The same if one process has many sessions.
 const MAX_WAITING_MANY: usize = 512;
-/// Most requests that are remembered when they are answered, twice over.
+/// Most answered requests to remember; there are two generations of these.
 const MAX_ANSWERED: usize = 128;
-/// The longest id by which an answer is related, in bytes.
+/// The longest id to match answers by, in bytes.
 const MAX_ID: usize = 1024;
 
 /// What a request asked for.
@@ -25,8 +25,8 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) struct Waiting {
     open: Newest,
-    /// What was answered and may be answered again: a stream that broke off is resumed from an event that
-    /// arrived, and what did not is sent once more.
+    /// What was answered and may be answered again: an interrupted stream is resumed from an event that
+    /// arrived, and what did not is sent again.
     answered: Option<Newest>,
 }
 
@@ -48,7 +48,7 @@ impl Waiting {
         }
     }
 
-    /// For one of many sessions that are seen from beside.
+    /// For one of many sessions that are only observed.
     pub(super) fn of_many() -> Self {
         Self {
             open: Newest::new(MAX_WAITING_MANY),
@@ -74,7 +74,7 @@ impl Waiting {
         }
     }
 
-    /// The request that an answer of this exchange belongs to, which goes on waiting.
+    /// The request that an answer of this exchange belongs to, which keeps waiting.
     pub(super) fn peek(&self, exchange: u64, id: &str) -> Option<&Asked> {
         let key = key(exchange, id);
         let answered = || self.answered.as_ref()?.get(&key);
@@ -106,7 +106,7 @@ fn key(exchange: u64, id: &str) -> Cow<'_, str> {
     }
 }
 
-/// A table that forgets its older half when there is too much in it.
+/// A table that forgets its older half when it becomes too full.
 #[derive(Debug)]
 struct Newest {
     room: usize,

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub enum Outcome {
     /// The requirement is met.
     Ok,
-    /// The daemon runs, with less than its full function.
+    /// The daemon runs, with reduced function.
     Warning,
     /// The daemon cannot run.
     Failed,
@@ -23,7 +23,7 @@ pub struct Check {
     pub verdict: Outcome,
     /// What was found.
     pub found: String,
-    /// What to do about it; empty where nothing is to be done.
+    /// What to do about it; empty if there is nothing to do.
     pub advice: &'static str,
 }
 

@@ -61,7 +61,7 @@ pub fn lockdown(file: &Path) -> Check {
     Check::ok(NAME, mode)
 }
 
-/// Checks the kernel's type information, or `file` in its place.
+/// Checks the kernel's type information, or `file` instead.
 pub fn btf(file: Option<&Path>) -> Check {
     const NAME: &str = "type information (BTF)";
     let path = file.unwrap_or(Path::new(KERNEL_BTF));
@@ -95,7 +95,7 @@ pub fn btf(file: Option<&Path>) -> Check {
     }
 }
 
-/// Checks whether tracefs is mounted. The probes attach without it; debugging them is easier with it.
+/// Checks whether tracefs is mounted. The probes attach without it, but it makes debugging them easier.
 pub fn tracefs() -> Check {
     const NAME: &str = "tracefs";
     let mounted = |path: &str| Path::new(path).join("events").is_dir();

@@ -1,8 +1,8 @@
 //! What the machine must offer for the probes to run, checked before anything is loaded.
 //!
-//! Each check has an outcome and, where something is missing, one sentence on what to do. The daemon
-//! runs those that take no time at its start and stops at the first that fails: a user who is not root learns
-//! that from a sentence instead of a verifier's log.
+//! Each check has an outcome and, if something is missing, one sentence on what to do. At its start, the daemon
+//! runs those that take no time and stops at the first that fails: a user who is not root learns that from a
+//! sentence instead of a verifier's log.
 
 mod check;
 mod kernel;
@@ -19,7 +19,7 @@ pub use check::{Check, Outcome};
 /// The settings that the checks depend on.
 #[derive(Clone, Debug, Default)]
 pub struct Requirements {
-    /// The file with the kernel's types, where the kernel has none of its own.
+    /// The file with the kernel's types, if the kernel has none of its own.
     pub btf: Option<PathBuf>,
     /// Size of the ring in bytes.
     pub ring_size: u32,
@@ -32,7 +32,7 @@ pub fn run(requirements: &Requirements) -> Vec<Check> {
     checks
 }
 
-/// Runs those that take no time. What is left shows at once when the probes are loaded.
+/// Runs those that take no time. Any other problem shows as soon as the probes are loaded.
 pub fn before_start(requirements: &Requirements) -> Vec<Check> {
     vec![
         kernel::version(
@@ -49,13 +49,13 @@ pub fn before_start(requirements: &Requirements) -> Vec<Check> {
     ]
 }
 
-/// Loads and attaches the probes for a moment, those for TLS too where the configuration wants it looked into. This
+/// Loads and attaches the probes for a moment, including those for TLS if the configuration enables it. This
 /// proves what the other checks only suggest; run it when none of them has failed.
 pub fn attach(options: &Options) -> Vec<Check> {
     kernel::attach(options)
 }
 
-/// The TLS libraries of this machine. What is not looked into keeps nothing from running.
+/// The TLS libraries of this machine. An unsupported one does not keep anything from running.
 pub fn tls_libraries() -> Vec<Check> {
     tls::libraries()
 }

@@ -1,8 +1,8 @@
 //! Whether `/proc` shows the whole machine.
 //!
 //! The probes see every process, by its pid in the machine's first pid namespace. In a container
-//! `/proc` numbers processes anew: the same pid is another process there, or none, so servers would
-//! have no name, and without a name no pins.
+//! `/proc` numbers processes differently: the same pid is another process there, or none, so servers
+//! would have no name, and without a name no pins.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub fn check(proc: &Path) -> Check {
             "a container's own: messages are captured, but servers have no names and no pins",
             "run the daemon outside the container, or start the container with the host's processes (`--pid=host`)",
         ),
-        // Without the privilege to read this the probes cannot be loaded either, which another check
+        // Without the privilege to read this, the probes cannot be loaded either, which another check
         // reports.
         Err(_) => Check::ok(NAME, "unknown without privileges"),
     }

@@ -1,4 +1,4 @@
-//! Which TLS libraries are on this machine, and which of them will be looked into.
+//! Which TLS libraries are on this machine, and which of them are supported.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,12 +14,12 @@ use crate::process::Mapped;
 use crate::text::escape::printable;
 
 const NAME: &str = "TLS library";
-/// Characters of a path that are shown.
+/// Characters of a path to show.
 const PATH_MAX: usize = 200;
 const ADVICE: &str =
     "what it encrypts is not seen; `mcpinspect guard --listen` can stand before a server";
 
-/// Where TLS is looked into. Loads the probes for it.
+/// Where TLS is examined. Loads the probes for it.
 pub fn scope(choice: TlsChoice, probes: &mut Probes) -> Option<Check> {
     const NAME: &str = "TLS";
     if choice == TlsChoice::Off {
@@ -53,7 +53,7 @@ struct Library {
     user: Option<Pid>,
 }
 
-/// One check for each library in the usual places, and for each that a running process has.
+/// One check for each library in the usual places, and for each that a running process has mapped.
 pub fn libraries() -> Vec<Check> {
     let mut libraries: BTreeMap<(u64, u64), Library> = BTreeMap::new();
     for path in tls_places() {

@@ -2,7 +2,7 @@
 //!
 //! systemd and container engines name cgroups after what they run. The path is a convention, not an
 //! authority (processes in a container may name their own groups), so it is shown and matched on, but
-//! never the reason to permit anything.
+//! never a reason to permit anything.
 
 /// Length of the part of a container id that people use.
 const SHORT_ID: usize = 12;

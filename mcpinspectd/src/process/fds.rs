@@ -3,9 +3,9 @@
 //! A stream is a kernel object; descriptors only refer to it. When the daemon starts, servers are
 //! already running, blocked in a read. Only a search through the descriptor tables of all processes
 //! finds out which of them hold the two ends of their pipes. It takes two system calls per descriptor
-//! (the link's text tells kind and inode, the link's mode the direction), and another one per socket.
+//! (the link's text tells kind and inode, the link's mode the direction), and one more per socket.
 //!
-//! Nothing here waits for a file system: the only inodes that are examined are those of named pipes,
+//! Nothing here waits for a file system: the only inodes examined are those of named pipes,
 //! without synchronising with a file server that may not answer.
 
 use std::collections::hash_map::Entry;
@@ -20,11 +20,11 @@ use rustix::io::Errno;
 use super::procfs::{Proc, ProcDir};
 use crate::model::{InodeKey, Pid};
 
-/// Most descriptors that are examined per process. A process with more of them is not an MCP server, and
+/// Most descriptors to examine per process. A process with more is not an MCP server, and
 /// must not make the daemon walk millions.
 pub const MAX_FDS_PER_PROCESS: usize = 65_536;
 
-/// Threads of a process that a further thread is compared with.
+/// Threads of a process to compare another thread with.
 const TABLES_MAX: usize = 16;
 
 /// The type of such an object.
@@ -62,7 +62,7 @@ impl Access {
         matches!(self, Self::Write | Self::Both)
     }
 
-    /// The access that the mode of a link in `/proc/pid/fd` tells: the owner's bits stand for the
+    /// The access given by the mode of a link in `/proc/pid/fd`: the owner's bits stand for the
     /// descriptor's. `None` for a descriptor that permits neither (`O_PATH`).
     fn from_link_mode(mode: u16) -> Option<Self> {
         match (mode & 0o400 != 0, mode & 0o200 != 0) {
@@ -94,11 +94,11 @@ pub struct Holder {
     pub fd: u32,
     /// What the descriptor permits.
     pub access: Access,
-    /// The stream's type; the same in all holders of a stream.
+    /// The stream's type; the same for all holders of a stream.
     pub kind: StreamKind,
 }
 
-/// Every stream of the machine with all of its holders.
+/// Every stream on the machine with all of its holders.
 pub type Holders = HashMap<InodeKey, Vec<Holder>>;
 
 /// The targets of standard input, output and error of a process. An inner `None` is a closed descriptor;
@@ -118,7 +118,7 @@ pub fn target(pid: Pid, fd: u32) -> Option<FdTarget> {
 }
 
 /// All pipes, named pipes and Unix sockets that any process holds now, with their holders. Processes
-/// that start or end meanwhile may be included or not; none makes it fail. Threads' own descriptor tables
+/// that start or end meanwhile may or may not be included; none makes it fail. Threads' own descriptor tables
 /// are included.
 pub fn holders_snapshot() -> Holders {
     let mut walk = HoldersWalk::default();
@@ -126,7 +126,7 @@ pub fn holders_snapshot() -> Holders {
     walk.holders
 }
 
-/// A walk through the process table that can be continued with the processes that have come since.
+/// A walk through the process table that can be continued with processes started since.
 #[derive(Default)]
 pub struct HoldersWalk {
     holders: Holders,
@@ -135,7 +135,7 @@ pub struct HoldersWalk {
 }
 
 impl HoldersWalk {
-    /// Looks at the processes that the looks before did not see, the youngest first. Returns how many there
+    /// Looks at the processes that earlier looks did not see, the youngest first. Returns how many there
     /// were.
     pub fn look(&mut self) -> usize {
         let Ok(proc) = Proc::system() else {
@@ -152,7 +152,7 @@ impl HoldersWalk {
         new.len()
     }
 
-    /// Who held what when it was looked at.
+    /// Who held what when they were examined.
     pub fn holders(&self) -> &Holders {
         &self.holders
     }
@@ -185,7 +185,7 @@ pub fn of_process(pid: Pid) -> Vec<(u32, FdTarget)> {
     found
 }
 
-/// Looks descriptors up and caches what does not change: the devices of the file systems that contain
+/// Looks up descriptors and caches what does not change: the devices of the file systems that contain
 /// pipes and sockets, and which sockets are Unix sockets.
 #[derive(Default)]
 struct DescriptorReader {
@@ -226,7 +226,7 @@ impl DescriptorReader {
     fn process(&mut self, pid: Pid, dir: &ProcDir, holders: &mut Holders) -> Result<(), Errno> {
         self.table(pid, &dir.subdirectory("fd")?, holders)?;
         // Threads may have tables of their own, and the table of a main thread that has exited is
-        // gone. One table is read once, for the first thread that has it.
+        // gone. Each table is read once, for the first thread that has it.
         let threads = dir.threads()?;
         for (index, thread) in threads.iter().enumerate().filter(|(_, id)| **id != pid) {
             let mut known = [&pid].into_iter().chain(&threads[..index]).take(TABLES_MAX);
@@ -303,7 +303,7 @@ impl DescriptorReader {
         Some(FdTarget { key, kind, access })
     }
 
-    /// The target of a descriptor, of whatever type.
+    /// The target of a descriptor, whatever its type.
     fn target(&mut self, fds: BorrowedFd<'_>, fd: u32) -> Option<FdTarget> {
         if let Some(stream) = self.stream(fds, fd) {
             return Some(stream);
@@ -316,8 +316,8 @@ impl DescriptorReader {
     }
 }
 
-/// Whether two threads share a descriptor table. A kernel that does not tell (`CONFIG_KCMP`) has them
-/// share it, as nearly all threads do.
+/// Whether two threads share a descriptor table. If the kernel does not tell (`CONFIG_KCMP`), assumes
+/// that they do, as nearly all threads do.
 fn share_a_table(one: Pid, other: Pid) -> bool {
     const KCMP_FILES: libc::c_long = 2;
     // SAFETY: compares two tasks by their numbers, and takes no pointers.
@@ -331,8 +331,8 @@ fn link_text<'b>(fds: BorrowedFd<'_>, fd: u32, buffer: &'b mut [u8; 64]) -> Opti
     buffer.get(..length)
 }
 
-/// The object that a descriptor refers to, as far as it is known without asking a file server: a network
-/// file system that hangs must not hang the daemon.
+/// The object that a descriptor refers to, where that is known without asking a file server: a hanging network
+/// file system must not hang the daemon.
 fn look(fds: BorrowedFd<'_>, fd: u32) -> Option<Statx> {
     let mask = StatxFlags::TYPE | StatxFlags::INO;
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
@@ -345,7 +345,7 @@ fn link_access(fds: BorrowedFd<'_>, fd: u32) -> Option<Access> {
     Access::from_link_mode(link.stx_mode)
 }
 
-/// The protocol family of a socket. The socket file system tells it in an attribute, which unlike
+/// The protocol family of a socket. The socket file system reports it in an attribute, which unlike
 /// `/proc/net/unix` covers sockets of other network namespaces.
 fn socket_kind(fds: BorrowedFd<'_>, fd: u32) -> StreamKind {
     use std::os::fd::AsRawFd as _;
@@ -368,7 +368,7 @@ fn inode_key(stat: &Statx) -> InodeKey {
     }
 }
 
-/// The key of the target of one of this process' own descriptors: by it the daemon recognises its own
+/// The key of the target of one of this process' own descriptors, by which the daemon recognises its own
 /// streams.
 pub fn key_of(fd: impl AsFd) -> Option<InodeKey> {
     let stat = statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::INO).ok()?;

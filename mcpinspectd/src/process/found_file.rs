@@ -1,4 +1,4 @@
-//! A regular file that was found on the way of a path, held so that no other can take its place.
+//! A regular file found at the end of a path, held so that no other can take its place.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -25,12 +25,12 @@ impl FoundFile {
             .then_some(Self { handle, stat })
     }
 
-    /// Whether a user may read it, who has reached it.
+    /// Whether a user who has reached it may read it.
     pub(super) fn is_readable_by(&self, reader: &Reader) -> bool {
         reader.may(Right::Read, &self.handle, &self.stat)
     }
 
-    /// The user whose file it is.
+    /// The user who owns the file.
     pub(super) fn owner(&self) -> u32 {
         self.stat.st_uid
     }
@@ -65,12 +65,12 @@ impl FoundFile {
         format!("/proc/self/fd/{}", self.handle.as_raw_fd())
     }
 
-    /// Its contents, if they have at most `most` bytes.
+    /// Its contents, if at most `most` bytes.
     pub(super) fn contents(&self, most: u64) -> Option<Vec<u8>> {
         if u64::try_from(self.stat.st_size).ok()? > most {
             return None;
         }
-        // The size is that of a moment ago.
+        // The size may have changed since.
         let mut contents = Vec::new();
         self.file()?
             .take(most + 1)
@@ -88,7 +88,7 @@ impl FoundFile {
     }
 }
 
-/// The version of a file. Other contents have another time of change, which only the kernel sets.
+/// The version of a file. Different contents have a different change time, which only the kernel sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileVersion {
     device: u64,

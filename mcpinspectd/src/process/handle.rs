@@ -1,9 +1,9 @@
-//! A handle of exactly one process, for signalling it.
+//! A handle to exactly one process, for signalling it.
 //!
 //! The handle is the process' directory in `/proc`. Reads and signals through it always reach that
 //! process, or none once it is gone, even if another process has its number by then. This also holds
 //! where `/proc` numbers processes differently than this process' pid namespace, as in a container that
-//! monitors its host; there the kernel refuses to signal processes outside of the namespace.
+//! monitors its host; there the kernel refuses to signal processes outside the namespace.
 //!
 //! Minimum kernel version: 5.1 (`pidfd_send_signal`).
 
@@ -24,7 +24,7 @@ impl ProcessHandle {
     /// Opens the process that has this number now; `None` if there is none.
     ///
     /// # Errors
-    /// If it is not permitted to look at the process.
+    /// If this process is not permitted to look at it.
     pub fn open(pid: Pid) -> Result<Option<Self>, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match openat(CWD, format!("/proc/{pid}"), flags, Mode::empty()) {

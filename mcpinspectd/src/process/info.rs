@@ -10,24 +10,24 @@ use super::procfs::{Proc, ProcDir, Stat, real_uid, split_arguments};
 use crate::model::{Party, Pid};
 use crate::text::{escape, redact};
 
-/// Most bytes of a command line that are read. Longer ones exist (2 MiB and more), but what identifies a
+/// Most bytes of a command line to read. Longer ones exist (2 MiB and more), but what identifies a
 /// server is at the beginning.
 pub const MAX_COMMAND_BYTES: usize = 64 * 1024;
-/// Most arguments that are kept.
+/// Most arguments to keep.
 pub const MAX_ARGUMENTS: usize = 1024;
-/// Most ancestors that are followed.
+/// Most ancestors to follow.
 pub const MAX_ANCESTORS: usize = 16;
 
-/// Longest argument that is shown, in characters.
+/// Longest argument to show, in characters.
 const SHOWN_ARGUMENT: usize = 256;
-/// Most arguments that are shown.
+/// Most arguments to show.
 const SHOWN_ARGUMENTS: usize = 64;
-/// Longest path that is shown, in characters.
+/// Longest path to show, in characters.
 const SHOWN_PATH: usize = 512;
-/// Longest name that is shown, in characters.
+/// Longest name to show, in characters.
 const SHOWN_NAME: usize = 32;
 
-/// A process as it was when it started its program, or as `/proc` describes it at one moment. All text is
+/// A process as it was when it started its program, or as `/proc` describes it at some point. All text is
 /// raw: neither escaped nor redacted.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSnapshot {
@@ -39,7 +39,7 @@ pub struct ProcessSnapshot {
     pub parent: Pid,
     /// Its short name (`comm`).
     pub name: String,
-    /// The path of its executable according to the kernel, without the kernel's mark of a deleted file;
+    /// The path of its executable according to the kernel, without the kernel's mark for a deleted file;
     /// empty if it cannot be read.
     pub exe: String,
     /// Whether the executable's file was deleted or replaced since the process started.
@@ -55,7 +55,7 @@ pub struct ProcessSnapshot {
 }
 
 impl fmt::Debug for ProcessSnapshot {
-    /// Masks the arguments: logs have other readers than the process' owner.
+    /// Masks the arguments: logs have readers other than the process' owner.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProcessSnapshot")
             .field("pid", &self.pid)
@@ -98,7 +98,7 @@ impl ProcessSnapshot {
     /// and bounded.
     pub fn display_name(&self) -> String {
         let name = match self.argv.as_slice() {
-            // A title in the place of the arguments: its first one or two words.
+            // A title in place of the arguments: its first one or two words.
             [title] if title.contains(' ') && !title.starts_with('/') => {
                 let mut words = title.split(' ');
                 let first = words.next().unwrap_or_default();
@@ -139,7 +139,7 @@ impl ProcessInfo {
         Self { process, ancestors }
     }
 
-    /// One of its ancestors with the ancestors of that one.
+    /// One of its ancestors, with that one's ancestors.
     pub fn ancestor(&self, pid: Pid) -> Option<Self> {
         let at = self.ancestors.iter().position(|one| one.pid == pid)?;
         let (process, ancestors) = self.ancestors.get(at..)?.split_first()?;
@@ -169,7 +169,7 @@ impl ProcessInfo {
             start_time: process.start_time,
             exe: shown_path(&process.exe, process.exe_deleted),
             command: match process.argv.as_slice() {
-                // Nothing else is known of a process that was gone too early.
+                // Nothing else is known about a process that was gone too early.
                 [] => vec![process.display_name()],
                 argv => shown_command(argv),
             },
@@ -205,7 +205,7 @@ pub fn start_time(pid: Pid) -> Option<u64> {
     Some(Stat::parse(&dir.read("stat", 4096).ok()?)?.start_time)
 }
 
-/// Every process that runs now. A process that ends meanwhile is left out.
+/// Every process running now. A process that ends meanwhile is left out.
 pub fn all() -> Vec<ProcessSnapshot> {
     let Ok(proc) = Proc::system() else {
         return Vec::new();
@@ -244,7 +244,7 @@ fn shown_path(path: &str, deleted: bool) -> String {
 
 /// A command line in a form that may be shown: masked, escaped and bounded.
 pub fn shown_command(argv: &[String]) -> Vec<String> {
-    // A title in the place of the arguments is a command line in one string.
+    // A title in place of the arguments is a command line in one string.
     if let [title] = argv
         && title.contains(' ')
     {

@@ -1,4 +1,4 @@
-//! Programs by the last part of their paths, and launchers that are scripts themselves.
+//! Programs by the last part of their paths, and launchers that are themselves scripts.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(super) fn program(path: &str) -> &str {
     }
 }
 
-/// The launcher that is itself a script of Node's: `node /usr/bin/npx …`.
+/// The launcher that is itself a Node script: `node /usr/bin/npx …`.
 pub(super) fn script_launcher(script: &str) -> Option<&'static str> {
     match file_name(script) {
         "npx" | "npx-cli.js" => Some("npx"),
@@ -35,7 +35,7 @@ pub(super) fn script_launcher(script: &str) -> Option<&'static str> {
     }
 }
 
-/// What follows `mcpinspect guard` in a command, the server's own command included.
+/// What follows `mcpinspect guard` in a command, including the server's own command.
 fn of_guard<W: AsRef<str>>(words: &[W]) -> Option<&[W]> {
     let [first, second, rest @ ..] = words else {
         return None;
@@ -44,20 +44,20 @@ fn of_guard<W: AsRef<str>>(words: &[W]) -> Option<&[W]> {
     is_guard.then_some(rest)
 }
 
-/// Where the command begins that our own guard stands in front of: `mcpinspect guard … -- COMMAND`.
+/// Where the command behind our own guard begins: `mcpinspect guard … -- COMMAND`.
 pub(super) fn behind_guard<W: AsRef<str>>(words: &[W]) -> Option<usize> {
     let rest = of_guard(words)?;
     let dashes = rest.iter().position(|word| word.as_ref() == "--")?;
     (dashes + 1 < rest.len()).then_some(dashes + 3)
 }
 
-/// The options of our own guard. What follows `--` is the server's.
+/// The options of our own guard. Whatever follows `--` is the server's.
 fn options_of_guard<W: AsRef<str>>(words: &[W]) -> impl Iterator<Item = &str> {
     let rest = of_guard(words).unwrap_or_default().iter();
     rest.map(AsRef::as_ref).take_while(|word| *word != "--")
 }
 
-/// The URL that our own guard stands in front of: `mcpinspect guard … --upstream URL`.
+/// The URL behind our own guard: `mcpinspect guard … --upstream URL`.
 pub(super) fn upstream_of_guard<W: AsRef<str>>(words: &[W]) -> Option<&str> {
     let mut rest = options_of_guard(words);
     while let Some(word) = rest.next() {
@@ -70,7 +70,7 @@ pub(super) fn upstream_of_guard<W: AsRef<str>>(words: &[W]) -> Option<&str> {
     None
 }
 
-/// Whether a command is our own guard in front of a server, or of all that its clients name.
+/// Whether a command is our own guard in front of a server, or of everything that its clients name.
 pub fn is_guard<W: AsRef<str>>(command: &[W]) -> bool {
     behind_guard(command).is_some()
         || upstream_of_guard(command).is_some()

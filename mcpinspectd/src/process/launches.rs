@@ -1,7 +1,7 @@
-//! What the kernel saw each process start, as long as the process runs.
+//! What the kernel saw each process start, for as long as the process runs.
 //!
 //! A launcher's own start is what says which package it was asked for: its command line in `/proc` may
-//! be another one by now. So the starts are kept by process, until the kernel reports its exit. Users
+//! have changed by now. So the starts are kept by process, until the kernel reports its exit. Users
 //! share the room: a user who starts many processes displaces only their own.
 
 use std::collections::HashMap;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use crate::model::{Executed, Pid};
 
-/// Processes that are remembered for one user.
+/// Most processes to remember for one user.
 const PER_USER: usize = 512;
-/// Processes that are remembered for all users together.
+/// Most processes to remember for all users together.
 const MAX: usize = 4096;
 
 /// The programs of running processes, as the kernel saw them start.
@@ -25,7 +25,7 @@ pub struct Launches {
 #[derive(Debug)]
 struct Launch {
     executed: Arc<Executed>,
-    /// Counts up: the oldest has the lowest.
+    /// Counts up: the oldest has the lowest number.
     order: u64,
 }
 

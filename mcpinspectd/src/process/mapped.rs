@@ -1,4 +1,4 @@
-//! Which files a process has mapped for execution: its program, and its libraries.
+//! Which files a process has mapped for execution: its program and its libraries.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::model::Pid;
 
-/// Bytes that are read of a process's list of mappings.
+/// Bytes to read of a process's list of mappings.
 const LIST_MAX: u64 = 4 << 20;
-/// Files of one process that are looked at.
+/// Most files of one process to look at.
 const FILES_MAX: usize = 2048;
 /// A file that is mapped for execution.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,7 @@ impl Mapped {
         files.into_iter().collect()
     }
 
-    /// One line of the list, if it is about a file that is mapped for execution.
+    /// One line of the list, if it is about a file mapped for execution.
     fn parse(line: &str, root: &Path) -> Option<Self> {
         // ADDRESS-ADDRESS PERMISSIONS OFFSET MAJOR:MINOR INODE      PATH
         let (head, path) = line.split_once('/')?;

@@ -1,15 +1,15 @@
 //! The processes behind a session.
 //!
-//! A session's two parties are processes, and a person wants to know which: the executable, the
+//! A session's two parties are processes, and people want to know which: the executable, the
 //! command, the user, the unit or container, and the chain of wrappers that started it. What the kernel
-//! saw when a process started its program decides. `/proc` has the rest, and all of it for processes
-//! that were not seen to start. The process itself controls what is in there, and may end at any moment;
+//! saw when a process started its program takes precedence. `/proc` has the rest, and everything for processes
+//! that were not seen to start. The process itself controls its contents, and may end at any moment;
 //! so every read is bounded, every failure means *unknown*, and nothing here panics. Raw command lines stay
 //! private (they contain secrets, and identity needs them unaltered); what is shown is masked, escaped
 //! and bounded.
 //!
 //! - [`info`]: one process and its ancestors
-//! - `launches`, `started`: what the kernel saw processes start, which decides over `/proc`
+//! - `launches`, `started`: what the kernel saw processes start, which takes precedence over `/proc`
 //! - `launcher`: programs by the last part of their paths
 //! - `mapped`: the program and the libraries of a process
 //! - [`fds`]: which processes hold which pipe or socket

@@ -1,6 +1,6 @@
 //! One process' directory in `/proc`, held open.
 //!
-//! The kernel gives a pid to another process once its process is gone. A directory descriptor stays
+//! The kernel reuses a pid once its process is gone. A directory descriptor stays
 //! with its process: after that has ended, every look-up through the descriptor fails. So a process is
 //! looked up by number once, and everything about it is read through the descriptor.
 //!
@@ -40,7 +40,7 @@ impl Proc {
 
     /// Another directory.
     pub(super) fn at(path: &Path) -> Result<Self, Errno> {
-        // Read access, because the processes are listed through it.
+        // Read access, because processes are listed through it.
         let root = openat(
             CWD,
             path,
@@ -87,8 +87,8 @@ impl ProcDir {
         )))
     }
 
-    /// The inode number of what a link points to. A file system is not asked for what it has not told
-    /// before, so that one which never answers delays nobody.
+    /// The inode number of what a link points to. A file system is not asked for anything that it has not told
+    /// before, so that one that never answers delays nothing.
     pub(super) fn inode(&self, name: &str) -> Result<u64, Errno> {
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         Ok(statx(&self.dir, name, flags, StatxFlags::INO)?.stx_ino)
@@ -103,7 +103,7 @@ impl ProcDir {
             .collect())
     }
 
-    /// A directory inside it, opened to be listed.
+    /// A directory inside it, opened for listing.
     pub(super) fn subdirectory(&self, name: &str) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         openat(&self.dir, name, flags, Mode::empty())
@@ -118,7 +118,7 @@ pub(super) struct Stat {
     /// One letter.
     pub(super) state: char,
     pub(super) parent: Pid,
-    /// How many it has, its main thread included even if that has exited.
+    /// How many threads it has, including its main thread even if that has exited.
     pub(super) threads: u64,
     /// In clock ticks since boot.
     pub(super) start_time: u64,

@@ -1,9 +1,9 @@
-//! The user on whose behalf files are looked at.
+//! The user on whose behalf files are examined.
 //!
-//! The daemon may read everything, and what it tells of a file (a hash, a version, that it exists) goes to
-//! the user whose process named it. So it looks at a file as the kernel would for that user: by the
-//! permission bits of the file and of every directory on the way, with the user's groups. Where an access
-//! control list may say otherwise, nobody but the owner is let in. It does not take on the user's
+//! The daemon may read everything, and what it reveals about a file (a hash, a version, that it exists) goes to
+//! the user whose process named it. So it examines a file as the kernel would for that user: by the
+//! permission bits of the file and of every directory on the way, with the user's groups. If an access
+//! control list may say otherwise, only the owner is allowed. It does not take on the user's
 //! identity, for which it would need rights over all users.
 
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::procfs;
 use crate::model::Pid;
 
-/// Most bytes of `/proc/PID/status`. Linux allows 65,536 groups; those beyond do not count.
+/// Most bytes of `/proc/PID/status`. Linux allows 65,536 groups; any beyond this are ignored.
 const MAX_STATUS: u64 = 64 << 10;
 
 /// What a user wants to do with a file or directory.
@@ -22,7 +22,7 @@ const MAX_STATUS: u64 = 64 << 10;
 pub(super) enum Right {
     /// Read it.
     Read,
-    /// Reach what is in it.
+    /// Reach what is inside it.
     Search,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// The user `uid` with the groups of a process of theirs; without groups if it is gone.
+    /// The user `uid` with the groups of one of their processes; without groups if it is gone.
     pub(super) fn of(pid: Pid, uid: u32) -> Self {
         Self {
             uid,
@@ -62,7 +62,7 @@ impl Reader {
             Right::Read => 0o4,
             Right::Search => 0o1,
         };
-        // The first class that the user belongs to decides, also where a later one would allow more.
+        // The first class that the user belongs to decides, even if a later one would allow more.
         let shift = if self.uid == 0 {
             return true;
         } else if stat.st_uid == self.uid {

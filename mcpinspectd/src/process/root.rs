@@ -15,9 +15,9 @@ use super::reader::Reader;
 use super::walk::{Budget, Entry, LastLink, walk};
 use crate::model::Pid;
 
-/// Most entries of a folder that are read.
+/// Most entries of a folder to read.
 const MAX_ENTRIES: usize = 20_000;
-/// Most directories that are looked into on the way to a file.
+/// Most directories to search on the way to a file.
 const MAX_STEPS: u32 = 1024;
 
 /// The root directory of a process, and the user on whose behalf files below it are opened.
@@ -47,7 +47,7 @@ impl Root {
         }
     }
 
-    /// The process' executable, even if its path no longer leads to it, if its user may read it.
+    /// The process' executable, if its user may read it, even if its path no longer leads to it.
     pub(super) fn executable(&self) -> Option<FoundFile> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let path = format!("/proc/{}/exe", self.pid);
@@ -64,12 +64,12 @@ impl Root {
         }
     }
 
-    /// The contents of a file, if it has at most `most` bytes.
+    /// The contents of a file, if at most `most` bytes.
     pub(super) fn read(&self, path: &Path, most: u64) -> Option<Vec<u8>> {
         self.open(path)?.contents(most)
     }
 
-    /// The names in a folder; of a very large folder only the first ones.
+    /// The names in a folder; only the first ones of a very large folder.
     pub(super) fn names(&self, folder: &Path) -> Vec<String> {
         let entries = match self.find(folder) {
             Some(Entry::Directory(folder)) => {
@@ -88,7 +88,7 @@ impl Root {
             .collect()
     }
 
-    /// The directory itself, only to look up paths from.
+    /// The directory itself, only for looking up paths from it.
     pub(super) fn directory(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }

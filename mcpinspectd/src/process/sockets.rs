@@ -1,7 +1,7 @@
-//! Which process holds a TCP socket that is known by its addresses.
+//! Which process holds a TCP socket with known addresses.
 //!
 //! The kernel lists the sockets of a network namespace with their inode numbers, and a process's descriptors name
-//! theirs. Both are read only where nothing else says whose a socket is.
+//! theirs. Both are read only if nothing else says whose a socket is.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -12,9 +12,9 @@ use std::path::Path;
 use super::pids;
 use crate::model::Pid;
 
-/// Bytes that are read of a namespace's list of sockets: some 200,000 sockets.
+/// Bytes to read of a namespace's list of sockets: some 200,000 sockets.
 const LIST_MAX: u64 = 32 << 20;
-/// Descriptors of one process that are looked at.
+/// Most descriptors of one process to look at.
 const FDS_MAX: usize = 65_536;
 
 /// The two addresses of a socket.
@@ -50,8 +50,8 @@ pub fn inodes(near: Pid, wanted: &[Ends]) -> Vec<Option<u64>> {
     wanted.iter().map(of).collect()
 }
 
-/// The processes that hold sockets, by inode number. Of several that hold one, as a child does that has not
-/// started a program of its own, the one with the lowest number.
+/// The processes that hold sockets, by inode number. If several hold one, as after a fork without a
+/// new program, the one with the lowest number.
 pub fn holders(wanted: &HashSet<u64>) -> HashMap<u64, Pid> {
     let mut found = HashMap::new();
     if wanted.is_empty() {
@@ -87,7 +87,7 @@ fn socket_of(link: &Path) -> Option<u64> {
         .ok()
 }
 
-/// One line of the list. A socket without an inode number belongs to no process any more.
+/// One line of the list. A socket without an inode number no longer belongs to a process.
 fn parse(line: &str) -> Option<(Ends, u64)> {
     // NUMBER: LOCAL REMOTE STATE QUEUES TIMER RETRANSMITTED UID TIMEOUT INODE …
     let mut words = line.split_ascii_whitespace();
@@ -100,7 +100,7 @@ fn parse(line: &str) -> Option<(Ends, u64)> {
     Some((ends, ino))
 }
 
-/// An address: words of 32 bits as this machine stores them, and the port.
+/// An address: 32-bit words as this machine stores them, and the port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;

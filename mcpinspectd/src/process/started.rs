@@ -1,8 +1,8 @@
 //! A process as the kernel saw it start its program.
 //!
-//! `/proc` shows a process as it is now: it may have written another command line over its own, changed
-//! its directory, or be gone. The kernel's record of the start is older than anything that the program
-//! did, so it decides. `/proc` adds what the record leaves out (directories and control groups), as
+//! `/proc` shows a process as it is now: it may have overwritten its command line, changed
+//! its directory, or be gone. The kernel's record of the start is older than anything the program
+//! did, so it takes precedence. `/proc` adds what the record leaves out (directories and control groups), as
 //! long as the process is the same one by its start time, and what it adds is the same by its inode.
 
 use super::cgroup;
@@ -23,7 +23,7 @@ impl ProcessInfo {
         read(&Sources::new(Some(proc), &Launches::default()), pid)
     }
 
-    /// What is known of a process and its ancestors: what the kernel saw them start, or else what
+    /// What is known about a process and its ancestors: what the kernel saw them start, or else what
     /// `/proc` says. `None` if it was not seen to start and is gone.
     pub fn known(pid: Pid, launches: &Launches) -> Option<Self> {
         let proc = Proc::system().ok();
@@ -36,7 +36,7 @@ impl ProcessInfo {
         started(&Sources::new(proc.as_ref(), launches), pid, executed)
     }
 
-    /// A process by the record of its start alone.
+    /// A process according to the record of its start alone.
     pub fn recorded(pid: Pid, executed: &Executed) -> Self {
         started(&Sources::new(None, &Launches::default()), pid, executed)
     }
@@ -97,7 +97,7 @@ fn started(sources: &Sources<'_>, pid: Pid, executed: &Executed) -> ProcessInfo 
     ProcessInfo::new(process, ancestors)
 }
 
-/// What is known of a process; `None` if it was not seen to start and is gone.
+/// What is known about a process; `None` if it was not seen to start and is gone.
 fn known(sources: &Sources<'_>, pid: Pid) -> Option<ProcessInfo> {
     let Some(executed) = sources.launches.of(pid) else {
         return read(sources, pid);
@@ -117,7 +117,7 @@ fn read(sources: &Sources<'_>, pid: Pid) -> Option<ProcessInfo> {
     Some(ProcessInfo::new(process, ancestors))
 }
 
-/// Adds the ancestors that are still missing, as far as they run.
+/// Adds the ancestors that are still missing, if they still run.
 fn follow(sources: &Sources<'_>, process: &ProcessSnapshot, ancestors: &mut Vec<ProcessSnapshot>) {
     while ancestors.len() < MAX_ANCESTORS {
         let last = ancestors.last().unwrap_or(process);
@@ -126,14 +126,14 @@ fn follow(sources: &Sources<'_>, process: &ProcessSnapshot, ancestors: &mut Vec<
             return;
         }
         match running(sources, next) {
-            // A parent that is younger than its child only has the number of the real one.
+            // A parent that is younger than its child only has the real one's number.
             Some(found) if found.start_time <= last.start_time => ancestors.push(found),
             _ => return,
         }
     }
 }
 
-/// A process that runs now.
+/// A process running now.
 fn running(sources: &Sources<'_>, pid: Pid) -> Option<ProcessSnapshot> {
     if let Some(executed) = sources.launches.of(pid)
         && let Some((_, stat)) = sources.open(pid)
@@ -148,7 +148,7 @@ fn running(sources: &Sources<'_>, pid: Pid) -> Option<ProcessSnapshot> {
     ProcessSnapshot::read(pid, &sources.proc?.open(pid).ok()?)
 }
 
-/// An ancestor: by its own start, by `/proc`, or by what its descendant's start says of it.
+/// An ancestor: by its own start, by `/proc`, or by what its descendant's start says about it.
 fn recorded_ancestor(sources: &Sources<'_>, ancestor: &ExecutedBy) -> ProcessSnapshot {
     let ExecutedBy {
         pid,
@@ -176,7 +176,7 @@ fn recorded_ancestor(sources: &Sources<'_>, ancestor: &ExecutedBy) -> ProcessSna
     })
 }
 
-/// A process by the program that it started, and what `/proc` adds to that.
+/// A process by the program it started, and what `/proc` adds to that.
 fn recorded(sources: &Sources<'_>, pid: Pid, executed: &Executed) -> ProcessSnapshot {
     let Executed {
         start_time,

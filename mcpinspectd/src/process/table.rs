@@ -8,7 +8,7 @@ use crate::model::Pid;
 pub struct ProcessRow {
     /// Its pid.
     pub pid: Pid,
-    /// Its parent; 0 where there is none.
+    /// Its parent; 0 if there is none.
     pub parent: Pid,
     /// When it started, in clock ticks since boot.
     pub start_time: u64,
@@ -20,7 +20,7 @@ pub struct ProcessRow {
     pub cgroup: Option<String>,
 }
 
-/// The numbers of all processes that run now.
+/// The numbers of all processes running now.
 pub fn pids() -> Vec<Pid> {
     Proc::system()
         .and_then(|proc| proc.pids())
@@ -36,7 +36,7 @@ pub fn own() -> Pid {
         .map_or_else(|| Pid(std::process::id()), Pid)
 }
 
-/// Every process that runs now. A process that ends meanwhile is left out.
+/// Every process running now. A process that ends meanwhile is left out.
 pub fn table() -> Vec<ProcessRow> {
     let Ok(proc) = Proc::system() else {
         return Vec::new();
@@ -52,7 +52,7 @@ pub fn table() -> Vec<ProcessRow> {
                 threads,
                 start_time,
             } = Stat::parse(&dir.read("stat", 4096).ok()?)?;
-            // A main thread that has exited is a zombie, and the others may run on.
+            // A main thread that has exited is a zombie, but the others may run on.
             let state = match (state, threads) {
                 ('Z', 2..) => state_of_a_thread(&dir).unwrap_or(state),
                 _ => state,

@@ -1,12 +1,12 @@
-//! Following a path link by link, with no more rights than a user has.
+//! Follows a path link by link, with no more rights than a user has.
 //!
-//! Where a link leads matters here, not only what is at its end, and where the daemon may search every
-//! directory, its user may not. So a path is walked component by component from the process' root:
+//! Where a link leads matters here, not only what is at its end; and the daemon may search every
+//! directory, but its user may not. So a path is walked component by component from the process' root:
 //! `..` never leaves it, a directory is entered only if the user may search it (see
-//! [`reader`](super::reader)), and neither links nor components are followed without end. The kernel's
-//! magic links would lead through other processes' directories, so no link of `/proc` is followed. Each
-//! step is made from the directory that was examined, so it makes no difference if another one takes its
-//! place. Nothing is opened but to refer to it, so neither pipes nor devices can block.
+//! [`reader`](super::reader)), and the number of links and components is bounded. The kernel's
+//! magic links would lead through other processes' directories, so no link in `/proc` is followed. Each
+//! step starts at the directory that was examined, so it makes no difference if another one takes its
+//! place. Nothing is opened except to refer to it, so neither pipes nor devices can block.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,7 +20,7 @@ use super::reader::{Reader, Right};
 
 /// Most links to directories on the way to a file.
 const MAX_LINKS: u32 = 16;
-/// Most components of a path, including those of the links in it.
+/// Most components of a path, including those of links in it.
 const MAX_COMPONENTS: usize = 256;
 
 /// What is at the end of a path.
@@ -37,7 +37,7 @@ pub(super) enum Entry {
 /// The end of a path.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// The path of the directory that it is in, from the root and without links.
+    /// The path of the directory that contains it, from the root and without links.
     pub(super) directory: String,
     /// Whether links were followed on the way.
     pub(super) followed: bool,
@@ -51,7 +51,7 @@ pub(super) enum LastLink {
     Keep,
 }
 
-/// How many directories may still be looked into, over several walks.
+/// How many directories may still be searched, over several walks.
 #[derive(Debug)]
 pub(super) struct Budget(Cell<u32>);
 
@@ -73,7 +73,7 @@ struct Directory {
     name: String,
 }
 
-/// What an absolute path leads to for `reader`, from the directory `root` and with all links followed, or
+/// What an absolute path leads to for `reader`, starting at the directory `root` and following all links, or
 /// all but the last; `None` if there is nothing that the user can reach.
 pub(super) fn walk(
     root: BorrowedFd<'_>,

@@ -1,4 +1,4 @@
-//! The answer to a query, and why there is none.
+//! The answer to a query, or why there is none.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Answer {
     /// The names of the columns, each once, in the order of the statement.
     pub columns: Vec<String>,
     /// The rows, with a value for each column: null, a number, or text. Integers that JSON readers cannot
-    /// hold exactly (beyond 2^53) are text in decimal, and blobs text in base64.
+    /// hold exactly (beyond 2^53) are decimal text, and blobs are base64 text.
     pub rows: Vec<Vec<Value>>,
     /// Whether there were more rows.
     pub truncated: bool,
@@ -67,7 +67,7 @@ impl Serialize for Row<'_> {
 
 /// Runs queries in SQL over what was recorded.
 pub trait Queries: Send + Sync {
-    /// The answer to one statement. Blocks for some seconds.
+    /// The answer to one statement. May block for some seconds.
     ///
     /// # Errors
     /// See [`QueryError`].
@@ -78,9 +78,9 @@ pub trait Queries: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Code {
-    /// The statement does something else than read.
+    /// The statement does something other than read.
     MutatingQueryForbidden,
-    /// It is no statement that can be run: a mistake, several statements, an unknown name.
+    /// It is not a statement that can be run: a mistake, several statements, an unknown name.
     InvalidQuery,
     /// It was run and failed: it took too long or too much memory, or the store cannot be read.
     QueryExecutionFailed,
@@ -93,7 +93,7 @@ impl Code {
         Self::QueryExecutionFailed,
     ];
 
-    /// The word used on the outside.
+    /// The word used externally.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::MutatingQueryForbidden => "MUTATING_QUERY_FORBIDDEN",
@@ -115,7 +115,7 @@ impl fmt::Display for Code {
 pub struct QueryError {
     /// The kind.
     pub code: Code,
-    /// What is wrong, for the one who asked.
+    /// What is wrong, for the caller.
     pub message: String,
 }
 
@@ -125,7 +125,7 @@ impl QueryError {
         Self::new(Code::InvalidQuery, message)
     }
 
-    /// It would do something else than read.
+    /// It would do something other than read.
     pub fn mutating() -> Self {
         let message = "only SELECT is permitted: a query reads, and changes nothing";
         Self::new(Code::MutatingQueryForbidden, message)

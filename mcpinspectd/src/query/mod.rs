@@ -1,20 +1,20 @@
-//! SQL over what was recorded, also for users who must not read the files.
+//! SQL over what was recorded, even for users who must not read the files.
 //!
-//! A statement is the caller's own, so nothing may depend on understanding it. Four walls stand behind each
-//! other:
+//! A statement is the caller's own, so nothing may depend on understanding it. There are four walls, one behind
+//! the other:
 //!
 //! 1. The statement runs on a connection *without a file*. Its tables are virtual: `table` answers for them
-//!    out of a second connection, opened to read, with the caller's user in each of its statements. There
-//!    is no name by which a statement could reach anything else.
-//! 2. An authoriser allows reading those tables and calling known functions. All else is refused
+//!    from a second connection, opened for reading, with the caller's user in each of its statements. There
+//!    is no name through which a statement could reach anything else.
+//! 2. An authoriser allows reading those tables and calling known functions. Everything else is refused
 //!    when the statement is compiled.
 //! 3. Limits: one statement, its length and depth, the length of a value, memory, rows, bytes, seconds.
-//! 4. A process of its own, for this one statement (`worker`), which can open no file and write none by the
+//! 4. A separate process for this one statement (`worker`), which can no longer open or write any file by the
 //!    time it reads the statement. Whatever it does to itself, the daemon lives on, and its
-//!    deadline is its life.
+//!    lifetime is its deadline.
 //!
-//! A temporary view over the store's own tables would be simpler than 1, and would not do: SQLite names the
-//! view that reads a column to the authoriser, but a common table expression of the same name passes for it.
+//! A temporary view over the store's own tables would be simpler than 1, but not enough: SQLite tells the
+//! authoriser which view reads a column, but a common table expression of the same name passes for it.
 
 mod answer;
 #[cfg(feature = "store")]

@@ -17,13 +17,13 @@ use super::stores::STEPS;
 use super::views::VIEWS;
 use super::{DEADLINE, MAX_ROWS, table};
 
-/// Bytes of a statement.
+/// Most bytes of a statement.
 const MAX_STATEMENT: usize = 64 << 10;
 
-/// Bytes of an answer: less than a bus carries.
+/// Most bytes of an answer: less than a bus carries.
 const MAX_ANSWER: usize = 8 << 20;
 
-/// Bytes of a value: a recorded message has at most 16 MiB.
+/// Most bytes of a value: a recorded message has at most 16 MiB.
 const MAX_VALUE: i32 = 17 << 20;
 
 /// Bytes that SQLite may take.
@@ -32,7 +32,7 @@ const MAX_HEAP: i64 = 80 << 20;
 /// The largest integer up to which JSON readers hold every integer exactly.
 const MAX_EXACT: u64 = 1 << 53;
 
-/// Functions that a statement may call: none knows of a file, the machine or chance.
+/// Functions that a statement may call: none can access files, the machine or chance.
 const FUNCTIONS: &[&str] = &[
     "->",
     "->>",
@@ -120,10 +120,10 @@ const FUNCTIONS: &[&str] = &[
     "upper",
 ];
 
-/// Table-valued functions that a statement may read beside the views.
+/// Table-valued functions that a statement may read besides the views.
 const TABLES: [&str; 2] = ["json_each", "json_tree"];
 
-/// What of a statement was refused first.
+/// The first part of a statement that was refused.
 #[derive(Clone, Debug, Default)]
 struct Refused(Arc<Mutex<Option<QueryError>>>);
 
@@ -213,7 +213,7 @@ pub(super) fn run(sql: &str, end: Instant) -> Result<Answer, QueryError> {
     Ok(answer)
 }
 
-/// A connection without a file, that reads the views and nothing else.
+/// A connection without a file that reads only the views.
 fn bounded(end: Instant, refused: Refused) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_in_memory()?;
     connection.pragma_update(None, "hard_heap_limit", MAX_HEAP)?;
@@ -252,14 +252,14 @@ fn bounded(end: Instant, refused: Refused) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Whether a part of a statement is permitted: what is not known to be harmless is not.
+/// Whether a part of a statement is permitted: anything not known to be harmless is not.
 fn judge(asked: &AuthContext<'_>) -> Result<(), QueryError> {
     match asked.action {
         AuthAction::Select | AuthAction::Recursive => Ok(()),
         AuthAction::Read { table_name, .. } => {
             let is_known = VIEWS.iter().any(|view| view.name == table_name)
                 || TABLES.contains(&table_name)
-                // A subquery or common table expression, of which no column is read.
+                // A subquery or common table expression none of whose columns is read.
                 || asked.database_name.is_none();
             match is_known {
                 true => Ok(()),
@@ -303,7 +303,7 @@ fn is_blank(sql: &str) -> bool {
     }
 }
 
-/// An error of SQLite for the one who asked.
+/// An SQLite error, explained to the caller.
 fn explained(error: &Error, end: Instant) -> QueryError {
     match error.sqlite_error_code() {
         Some(ErrorCode::OperationInterrupted) => return QueryError::late(),
@@ -361,7 +361,7 @@ fn cells(row: &Row<'_>, width: usize) -> rusqlite::Result<Vec<Value>> {
         .collect()
 }
 
-/// A value as JSON has it.
+/// A value in JSON.
 fn cell(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
@@ -371,7 +371,7 @@ fn cell(value: ValueRef<'_>) -> Value {
         ValueRef::Integer(number) => Value::from(number),
         ValueRef::Real(number) => match serde_json::Number::from_f64(number) {
             Some(number) => Value::Number(number),
-            // What JSON has no number for: SQLite knows infinity, and no other.
+            // JSON has no number for this: it is infinity, the only such value in SQLite.
             None => Value::from(if number > 0.0 {
                 "Infinity"
             } else {
@@ -383,7 +383,7 @@ fn cell(value: ValueRef<'_>) -> Value {
     }
 }
 
-/// About the bytes that a value takes in an answer.
+/// Roughly how many bytes a value takes in an answer.
 fn size(cell: &Value) -> usize {
     match cell {
         Value::String(text) => text.len() + 4,

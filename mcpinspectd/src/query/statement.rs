@@ -1,7 +1,7 @@
-//! What of a view SQLite asks for, as a statement over the store.
+//! Turns SQLite's request for a view into a statement over the store.
 //!
-//! SQLite checks every condition again by itself. So a statement may return more rows than were asked for,
-//! and never fewer: a condition whose meaning could differ is left out.
+//! SQLite rechecks every condition itself. So a statement may return more rows than requested,
+//! but never fewer: a condition whose meaning could differ is left out.
 
 use rusqlite::types::Value;
 use serde::{Deserialize, Serialize};
@@ -42,13 +42,13 @@ impl Comparison {
 pub(super) struct Plan {
     /// Conditions, by the column's number, in the order of their values.
     pub(super) conditions: Vec<(usize, Comparison)>,
-    /// Whether rows come in the order of their time, and whether the latest is first.
+    /// Whether rows are ordered by time, and whether the latest is first.
     pub(super) by_time: Option<bool>,
     /// A bit for each column that is read.
     pub(super) used: u64,
 }
 
-/// A statement and what is bound to it.
+/// A statement and its bound values.
 #[derive(Debug, PartialEq)]
 pub(super) struct Statement {
     pub(super) sql: String,
@@ -56,11 +56,11 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    /// The statement for a plan and the values of its conditions. Its columns are those of the view, and
-    /// then the place of a message's text.
+    /// The statement for a plan and the values of its conditions. Its columns are those of the view,
+    /// followed by the location of a message's text.
     ///
     /// # Errors
-    /// The words to search for are none.
+    /// There are no words to search for.
     pub(super) fn new(
         view: &View,
         plan: &Plan,
@@ -150,7 +150,7 @@ impl Statement {
     }
 }
 
-/// What to ask the full-text index for: the words that are wanted, or what marks say better than a look at
+/// What to ask the full-text index for: the wanted words, or what marks express better than a look at
 /// every row.
 fn wanted<'a>(
     view: &View,
@@ -186,8 +186,8 @@ fn wanted<'a>(
     Ok((!wanted.is_empty()).then_some(wanted))
 }
 
-/// The moment that text stands for among times as the views write them, which are compared as text: a
-/// time, or the beginning of one. `None` if no time begins so; then the order of texts is not that of
+/// The time that text stands for among times as the views write them, which are compared as text: a
+/// time, or the start of one. `None` if no time begins like that; then the order of texts is not that of
 /// times.
 fn moment(value: &Value) -> Option<i64> {
     const SHAPE: &str = "0000-01-01T00:00:00Z";
@@ -209,7 +209,7 @@ fn moment(value: &Value) -> Option<i64> {
             })
         && (is_complete || (rest.is_none() && !text.ends_with('Z')))
         && rest.is_none_or(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    // A year, month or day that is cut off in the middle would be taken for another.
+    // A year, month or day that is cut off in the middle would be mistaken for another.
     if !has_shape
         || !matches!(
             start.len(),

@@ -1,7 +1,7 @@
 //! The files behind the views, and whose rows may be read.
 //!
 //! They are opened once, before the statement is read, and stay open until the process ends: a query is
-//! all that its process does. So they are leaked, which spares every cursor a count of references.
+//! all that its process does. So they are leaked, which spares every cursor a reference count.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::message_store;
 use crate::recall::Viewer;
 use crate::store;
 
-/// Virtual machine steps of SQLite between two looks at the clock.
+/// Virtual machine steps of SQLite between two checks of the clock.
 pub(super) const STEPS: i32 = 1_000;
 
 /// An open file; or why it cannot be read.
@@ -33,7 +33,7 @@ thread_local! {
 }
 
 impl Stores {
-    /// Opens the files for this thread. Reading ends at `end`. All that is read is of one moment.
+    /// Opens the files for this thread. Reading ends at `end`. All reads see one point in time.
     pub(super) fn open(messages: &Path, registry: Option<&Path>, viewer: Viewer, end: Instant) {
         let messages = match messages.exists() {
             true => message_store::open_to_read(messages),
@@ -55,7 +55,7 @@ impl Stores {
         }))));
     }
 
-    /// Those of this thread.
+    /// The stores of this thread.
     pub(super) fn of_this_thread() -> Result<&'static Self, String> {
         STORES.get().ok_or_else(|| "no store was opened".to_owned())
     }

@@ -189,7 +189,7 @@ struct Cursor {
     reading: Option<Reading>,
     row: Option<Cells>,
     number: i64,
-    /// The words that were asked for.
+    /// The words asked for.
     words: Option<Value>,
     texts: RefCell<Texts<'static>>,
 }
@@ -296,7 +296,7 @@ unsafe impl VTabCursor for Cursor {
         }
     }
 
-    /// Rows are numbered as they are read: the store's own numbers would tell how much others have said.
+    /// Rows are numbered as they are read: the store's own numbers would reveal how much others have said.
     fn rowid(&self) -> rusqlite::Result<i64> {
         Ok(self.number)
     }

@@ -1,7 +1,7 @@
 //! The tables that a query sees.
 //!
 //! Their names and columns are a promise; the store's own tables may change behind them. What each column is
-//! made of is SQL over the store, what it becomes on the way is its [`Kind`].
+//! made of is SQL over the store, and what becomes of it on the way is its [`Kind`].
 
 mod list;
 mod view;
@@ -16,7 +16,7 @@ pub struct ViewHelp {
     pub name: &'static str,
     /// What its rows are.
     pub about: &'static str,
-    /// Its columns: their names, and what they hold.
+    /// Its columns: their names, and what they contain.
     pub columns: Vec<(&'static str, &'static str)>,
 }
 

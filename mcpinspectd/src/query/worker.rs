@@ -1,9 +1,9 @@
-//! The process that runs a query, and who starts it.
+//! The process that runs a query, and the code that starts it.
 //!
 //! Each query has a process of its own: this program again, started with [`OPTION`]. It reads one request
-//! from its input and writes one answer. It opens the files first, then gives up what it could do harm
-//! with, and then looks at the statement. SQLite looks at the clock between steps, and a single step (matching
-//! a long pattern against a long text) can be long; so the one who waits ends the process.
+//! from its input and writes one answer. It opens the files first, then gives up everything it could do harm
+//! with, and only then looks at the statement. SQLite checks the clock between steps, and a single step (matching
+//! a long pattern against a long text) can be long; so the waiting side ends the process.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -25,25 +25,25 @@ use super::{DEADLINE, run};
 use crate::priority::Priority;
 use crate::recall::Viewer;
 
-/// The option with which a program becomes such a process.
+/// The option that turns a program into such a process.
 pub const OPTION: &str = "--query-worker";
 
-/// Seconds until a process that does not stop by itself is ended.
+/// Seconds until a process that does not stop on its own is ended.
 const END: u64 = DEADLINE + 1;
 
 /// Queries that one daemon runs at a time.
 const AT_ONCE: usize = 3;
 
-/// Bytes of a request: the statement and two paths.
+/// Most bytes of a request: the statement and two paths.
 const MAX_REQUEST: u64 = 1 << 20;
 
-/// Bytes of an answer on its way: its values, escaped as JSON.
+/// Most bytes of an answer in transit: its values, escaped as JSON.
 const MAX_ANSWER: u64 = 64 << 20;
 
 /// Bytes of address space.
 const MAX_MEMORY: u64 = 512 << 20;
 
-/// What the process is asked.
+/// The request to the process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
     sql: String,
@@ -53,7 +53,7 @@ struct Request {
     uid: Option<u32>,
 }
 
-/// What it answers.
+/// Its answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reply {
@@ -61,7 +61,7 @@ enum Reply {
     Error(QueryError),
 }
 
-/// Runs queries over two files, each in a process of its own.
+/// Runs queries over two files, each in a separate process.
 #[derive(Clone, Debug)]
 pub struct Worker {
     program: PathBuf,
@@ -90,11 +90,11 @@ impl Drop for Place<'_> {
 impl Worker {
     /// Queries over the message store and the registry, which need not exist, by the running program.
     pub fn new(messages: &Path, registry: Option<&Path>) -> Self {
-        // Also where the file was replaced by a newer version meanwhile.
+        // Even if the file was replaced by a newer version meanwhile.
         Self::of(Path::new("/proc/self/exe"), messages, registry)
     }
 
-    /// The same, by another program that calls [`asked_for`].
+    /// The same, using another program that calls [`asked_for`].
     pub fn of(program: &Path, messages: &Path, registry: Option<&Path>) -> Self {
         Self {
             program: program.to_owned(),
@@ -106,7 +106,7 @@ impl Worker {
 }
 
 impl Queries for Worker {
-    /// Blocks for six seconds at most, and a moment.
+    /// Blocks for at most six seconds, and a moment.
     fn query(&self, sql: &str, viewer: Viewer) -> Result<Answer, QueryError> {
         let Some(_place) = Place::take(&self.running) else {
             return Err(QueryError::failed("too many queries run; try again"));
@@ -202,7 +202,7 @@ fn serve() -> Result<Answer, QueryError> {
     // Ends the process by itself, even if the caller no longer waits.
     alarm::set(u32::try_from(END).unwrap_or(u32::MAX));
     Priority::Idle.claim();
-    // Where memory is short, this is what goes.
+    // If memory is short, this is what goes.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
     let mut request = Vec::new();
     io::stdin()
@@ -223,7 +223,7 @@ fn serve() -> Result<Answer, QueryError> {
     run::run(&sql, end)
 }
 
-/// From here on, this process opens no file, lets none grow, starts nothing, and takes no more memory and
+/// From here on, this process can open no file, grow none, start nothing, and take no more memory and
 /// processor time than a query needs.
 fn confine() -> nix::Result<()> {
     for (resource, most) in [

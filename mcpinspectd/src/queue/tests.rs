@@ -14,7 +14,7 @@ fn pair(items: usize, bytes: usize, report: LossReport) -> (Sender<u32>, Receive
     bounded(Bounds { items, bytes }, report)
 }
 
-/// What waits, without the end.
+/// The waiting items, without the end.
 fn drain(receiver: &mut Receiver<u32>) -> Vec<Received<u32>> {
     let waiting = || receiver.0.lock().take();
     std::iter::from_fn(waiting).collect()
@@ -51,7 +51,7 @@ fn or_ahead_of_everything_that_waits() {
     }
     let waiting = [dropped(1, 10), Received::Item(1), Received::Item(2)];
     assert_eq!(drain(&mut receiver), waiting);
-    // Told once.
+    // Reported once.
     assert!(sender.offer(10, || 4));
     assert_eq!(drain(&mut receiver), [Received::Item(4)]);
     assert_eq!(
@@ -179,7 +179,7 @@ proptest! {
         ], 0..200),
     ) {
         let (sender, mut receiver) = pair(items, bytes, LossReport::InPlace);
-        // Sizes of everything, and how far it was read.
+        // Sizes of everything, and how much of it was read.
         let mut all = Vec::new();
         let mut read = 0;
         let mut waiting = VecDeque::new();
@@ -271,7 +271,7 @@ fn what_is_gathered_is_enough_in_time_or_all() {
         items: 100,
         bytes: 1000,
     };
-    // Each of these ends the wait; what is less does not.
+    // Each of these ends the wait; anything less does not.
     let enough: [fn(&Sender<u32>); 4] = [
         |sender| (0..3).for_each(|item| assert!(sender.offer(1, || item))),
         |sender| assert!(sender.offer(100, || 0)),

@@ -24,11 +24,11 @@ use crate::mcp::json;
 use crate::mcp::string::{Piece, Pieces};
 use crate::model::DefinitionHash;
 
-/// Deeper than this, text is taken as it was written.
+/// Text nested deeper than this is taken as written.
 const MAX_DEPTH: usize = 128;
 
-/// A definition that is longer, in bytes, is hashed as it was written, and its text is not kept. No model is
-/// asked to read as much.
+/// A definition longer than this, in bytes, is hashed as written, and its text is not kept. No model is
+/// asked to read that much.
 pub const MAX_TEXT: usize = 1 << 20;
 
 /// Members of a definition's `_meta` that describe one message and not the tool: trace context and
@@ -48,15 +48,15 @@ pub fn is_volatile_meta(key: &[u8]) -> bool {
 }
 
 /// Returns the canonical text of a definition without the volatile members of its `_meta`, and
-/// without `_meta` if nothing else is in it.
+/// without `_meta` if it contains nothing else.
 pub fn definition(raw: &RawValue) -> Vec<u8> {
     Writer::new(raw.get(), true).finish()
 }
 
-/// The hash of a definition: of its canonical text up to [`MAX_TEXT`] bytes, and of a longer one as it was
-/// written. Putting members in order takes memory for each of them, and a definition of 64 MiB may have
-/// ten million. So of such a definition no byte goes unnoticed, and an order or a spelling that changes is
-/// a change, too.
+/// The hash of a definition: of its canonical text up to [`MAX_TEXT`] bytes, and of a longer one as
+/// written. Sorting members takes memory for each of them, and a definition of 64 MiB may have
+/// ten million. So no byte of such a definition goes unnoticed, and a changed order or spelling is
+/// a change too.
 pub fn hash(raw: &RawValue) -> DefinitionHash {
     /// No canonical text begins like this.
     const AS_WRITTEN: &[u8] = b"as written:";
@@ -78,7 +78,7 @@ struct Writer<'a> {
     text: &'a str,
     at: usize,
     out: Vec<u8>,
-    /// Where members of an object are put in order.
+    /// Where the members of an object are sorted.
     scratch: Vec<u8>,
     leave_out_volatile: bool,
 }
@@ -230,7 +230,7 @@ impl<'a> Writer<'a> {
         self.out.push(b'}');
     }
 
-    /// Puts the members that stand from `start` on in the order of their keys. Repeated ones stay in
+    /// Sorts the members from `start` on by key. Repeated ones stay in
     /// the order in which they were written.
     fn put_in_order(&mut self, start: usize, mut members: Vec<Member<'a>>) {
         members.sort_by(|one, two| one.key.compare(&two.key));
@@ -321,7 +321,7 @@ fn write_number(token: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes the inner text of a string with the escapes that RFC 8785 wants, and no others.
+/// Writes the inner text of a string with the escapes that RFC 8785 requires, and no others.
 fn write_string(inner: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     for piece in Pieces::of(inner) {

@@ -1,10 +1,10 @@
 //! What people decide about items, and how the daemon learns of it.
 //!
-//! A decision is made by whichever process has the registry open: the daemon for a caller on the bus,
+//! A decision is made by any process that has the registry open: the daemon for a caller on the bus,
 //! or a person's command for itself. It is written in one transaction with the pin that it moves. Every
-//! process follows the decisions that it finds written, its own included; and the daemon takes out each
+//! process follows the decisions that it finds written, including its own; and the daemon takes out each
 //! decision once to make an event of it, whichever process made it and whether or not the daemon was
-//! running at that time, so that the record of who accepted what has no gaps.
+//! running at the time, so that the record of who accepted what has no gaps.
 
 use std::sync::mpsc::sync_channel;
 
@@ -15,10 +15,10 @@ use super::storage::{DecisionWrite, StorageError, Write};
 use crate::mcp::json;
 use crate::model::{DefinitionHash, Timestamp};
 
-/// Length to which a reason is cut, in bytes.
+/// Maximum length of a reason, in bytes; longer ones are cut.
 const MAX_REASON: usize = 1024;
 
-/// Most decisions that are taken out at once.
+/// Most decisions to take out at once.
 const MAX_TAKEN: usize = 64;
 
 /// Why a decision was not carried out.
@@ -76,7 +76,7 @@ impl Registry {
         result
     }
 
-    /// Like [`Self::decide`], but does not wait until the decision is stored: calls `done` then, perhaps
+    /// Like [`Self::decide`], but does not wait until the decision is stored: calls `done` then, possibly
     /// on another thread. The pin moves when [`Self::refresh`] finds the decision stored.
     pub fn decide_then(
         &mut self,
@@ -107,7 +107,7 @@ impl Registry {
     }
 
     /// Accepts a definition that was just observed, because the policy does. The decision is stored
-    /// like an observation: where the storage fails, memory goes on and the write is tried again.
+    /// like an observation: if the storage fails, memory goes on and the write is retried.
     ///
     /// # Errors
     /// If there is no such item.
@@ -177,9 +177,9 @@ impl Registry {
         }
     }
 
-    /// The decisions that have not been taken out yet, oldest first; at most the first 64. Costs a look
-    /// at a counter if there are none. Call [`Self::save`] after telling of them: decisions that were
-    /// taken out and not saved are taken out again after a restart.
+    /// The decisions that have not been taken out yet, oldest first; at most the first 64. Costs only a look
+    /// at a counter if there are none. Call [`Self::save`] after reporting them: decisions that were
+    /// taken out but not saved are taken out again after a restart.
     pub fn take_decisions(&mut self) -> Vec<ItemDecision> {
         self.refresh();
         if !self.untold {

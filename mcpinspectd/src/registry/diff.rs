@@ -10,19 +10,19 @@ use crate::text::bound;
 
 /// Memory for the tree of each side, in bytes: a definition of several hundred kilobytes.
 const TREE: usize = 4 << 20;
-/// Most bytes of a key that stand in a path, and of the path before it.
+/// Most bytes of a key to show in a path, and of the path before it.
 const MAX_KEY: usize = 256;
 const MAX_PATH: usize = 1024;
-/// Most bytes of a whole text that are shown.
+/// Most bytes of a whole text to show.
 const MAX_TEXT: usize = 64 << 10;
 
 /// Returns the fields in which `new` differs from `previous`, in the order of their paths.
 ///
 /// Descends while both sides are objects, or arrays of equal length, so that a changed word in one
 /// parameter's description appears as `inputSchema.properties.path.description` and not as a changed
-/// schema. Where the trees do not show the difference (a number beyond a double's precision, a
-/// repeated member) or cannot be built (it is too deep, or too large), the beginnings of the whole texts
-/// stand as the field `definition`.
+/// schema. If the trees do not show the difference (a number beyond a double's precision, a
+/// repeated member) or cannot be built (too deep, or too large), the starts of the whole texts
+/// appear as the field `definition`.
 pub fn diff(previous: &RawValue, new: &RawValue) -> Vec<FieldChange> {
     let mut changes = Vec::new();
     let tree = |raw| json::value(raw, &mut Budget::of(TREE));
@@ -43,7 +43,7 @@ pub fn diff(previous: &RawValue, new: &RawValue) -> Vec<FieldChange> {
 }
 
 fn is_volatile(field: &str) -> bool {
-    // Keys with dots or slashes in them are quoted by `child`.
+    // `child` quotes keys that contain dots or slashes.
     field
         .strip_prefix("_meta.")
         .or_else(|| field.strip_prefix("_meta[\"")?.strip_suffix("\"]"))

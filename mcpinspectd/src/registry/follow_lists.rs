@@ -1,6 +1,6 @@
-//! Follows signed lists: which approvals this machine has met, and which of them ended.
+//! Follows signed lists: which approvals this machine has encountered, and which of them ended.
 //!
-//! That a machine has met an approved definition is recorded as a decision, once, so that it becomes
+//! Encountering an approved definition is recorded as a decision, once, so that it becomes
 //! an event, lists show it, and a fleet knows which machines have the approval.
 
 use super::item::{DecidedBy, Decision, DecisionKind, ItemKey};
@@ -11,8 +11,8 @@ use super::storage::{DecisionWrite, Write};
 use crate::model::{DefinitionHash, Timestamp};
 
 impl Registry {
-    /// Follows these lists from now on. What they approve of what was seen last is recorded, and so is
-    /// what was approved and no longer is. Call [`Self::save`] afterwards.
+    /// Follows these lists from now on. Records what they approve among the definitions seen last, and
+    /// what was approved but no longer is. Call [`Self::save`] afterwards.
     pub fn set_listed(&mut self, listed: Listed, time: Timestamp) {
         self.listed = listed;
         let mut decisions = Vec::new();
@@ -70,7 +70,7 @@ impl Registry {
         self.listed.approval(server.server, key, hash).is_some()
     }
 
-    /// Records that a definition was met which a list approves. Returns whether a list does.
+    /// Records that an approved definition was encountered. Returns whether a list approves it.
     pub(super) fn meet(
         &mut self,
         server: ServerOf<'_>,

@@ -1,7 +1,7 @@
 //! The canonical hash of bytes that were seen before.
 //!
 //! Servers list the same definitions again and again, byte for byte. Hashing the raw bytes first
-//! avoids making their canonical form each time. This hash is a SHA-256 too, because the author of
+//! avoids building their canonical form each time. This hash is SHA-256 too, because the author of
 //! the bytes may be hostile.
 
 use std::collections::HashMap;

@@ -11,7 +11,7 @@ use crate::model::{DefinitionHash, FieldChange, ItemKind, Timestamp};
 pub struct ItemKey {
     /// What it is.
     pub kind: ItemKind,
-    /// Its name; empty for a kind that a server has only one of.
+    /// Its name; empty for a kind of which a server has only one.
     pub name: Box<str>,
 }
 
@@ -36,7 +36,7 @@ impl ItemKey {
 /// How a definition relates to its item's pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinStatus {
-    /// The item was never seen before; this definition is its pin now.
+    /// The item was never seen before; this definition is now its pin.
     New,
     /// The definition is the pinned one, or one that a signed list approves.
     AsPinned,
@@ -49,12 +49,12 @@ pub enum PinStatus {
     NoRoom,
 }
 
-/// How an item that was seen relates to what was accepted of it.
+/// How a known item relates to what was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It is what a person, the configuration or a signed list decided on.
     Accepted,
-    /// Nobody decided on it: it is what was seen first.
+    /// No decision was made: it is what was seen first.
     FirstUse,
     /// It is not what is pinned.
     Changed,
@@ -81,11 +81,11 @@ pub struct ItemView {
     pub removed_at: Option<Timestamp>,
     /// When a definition of it was first seen.
     pub first_seen: Timestamp,
-    /// When `current` was last seen, exact to a day.
+    /// When `current` was last seen, to the day.
     pub last_seen: Timestamp,
     /// The last decision on it.
     pub last_decision: Option<Decision>,
-    /// By whom a signed list approves `current`, and why; `None` where none does.
+    /// Which list approves `current`, and why; `None` if none does.
     pub listed: Option<String>,
 }
 
@@ -101,13 +101,13 @@ impl ItemView {
 pub struct DefinitionVersion {
     /// Its hash.
     pub hash: DefinitionHash,
-    /// Its text as it was sent; JSON.
+    /// Its text as sent; JSON.
     pub definition: Arc<str>,
     /// When it was first seen.
     pub first_seen: Timestamp,
     /// The session in which it was first seen.
     pub first_session: String,
-    /// When it was last seen, exact to a day.
+    /// When it was last seen, to the day.
     pub last_seen: Timestamp,
 }
 
@@ -120,9 +120,9 @@ pub enum DecisionKind {
     Reject,
     /// Hold the item to a chosen definition.
     Pin,
-    /// Remove the pin: the next definition that is seen becomes the pin.
+    /// Remove the pin: the next definition seen becomes the pin.
     Unpin,
-    /// Remove the item with its pin and its definitions: when it is seen again, it is new.
+    /// Remove the item with its pin and its definitions: when seen again, it is new.
     Forget,
     /// Withdraw the approval of a list: the pin stays where it is.
     Revoke,
@@ -162,7 +162,7 @@ impl DecisionKind {
 pub enum DecidedBy {
     /// A person, by user id.
     Person(u32),
-    /// The configuration, which a person wrote before.
+    /// The configuration, which a person wrote earlier.
     Policy,
     /// A signed list, which a person wrote elsewhere. The reason says who.
     List,
@@ -211,7 +211,7 @@ pub struct Decision {
     pub reason: String,
 }
 
-/// What the registry stores of one server of one owner.
+/// What the registry stores about one server of one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUsage {
     /// Whose.
@@ -228,7 +228,7 @@ pub struct ServerUsage {
     pub definition_bytes: u64,
     /// When it was first seen.
     pub first_seen: Timestamp,
-    /// When it was last seen, exact to a day.
+    /// When it was last seen, to the day.
     pub last_seen: Timestamp,
 }
 

@@ -1,13 +1,13 @@
 //! Which definitions are kept as text.
 //!
-//! A definition is pinned by its hash. Its text is only there to show what changed, and texts are what
-//! takes room.
+//! A definition is pinned by its hash. Its text only serves to show what changed, and texts take up most of
+//! the room.
 
 use std::sync::Arc;
 
 use crate::model::DefinitionHash;
 
-/// The text of a definition that is kept: the beginning of its hash, and its bytes.
+/// A kept definition text: the start of its hash, and its size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptText {
     hash: u64,
@@ -34,13 +34,13 @@ impl KeptText {
     }
 }
 
-/// Stands in the place of a definition whose text is not kept.
+/// Stands in for a definition whose text is not kept.
 pub(super) fn not_kept(bytes: usize) -> Arc<str> {
     let note = format!("definition of {bytes} bytes, not kept");
     serde_json::Value::from(note).to_string().into()
 }
 
-/// A hash's first eight bytes, which tell the texts of one item apart.
+/// A hash's first eight bytes, which distinguish the texts of one item.
 fn beginning(hash: DefinitionHash) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = hash.0;
     u64::from_le_bytes([a, b, c, d, e, f, g, h])

@@ -1,4 +1,4 @@
-//! How much the registry keeps, and what there can be too little of.
+//! How much the registry keeps, and what it can run out of.
 
 /// What the registry keeps at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Default for RegistryLimits {
     }
 }
 
-/// What was used up.
+/// What ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shortage {
     /// The items of one server. The definition is not pinned.
@@ -38,7 +38,7 @@ pub enum Shortage {
 }
 
 impl Shortage {
-    /// The word used on the outside.
+    /// The word used externally.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ServerItems => "server_items",

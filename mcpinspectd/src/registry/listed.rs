@@ -2,14 +2,14 @@
 //!
 //! A list never moves a pin. A definition that it approves counts as accepted for as long as the list
 //! says so, and one that it no longer approves stands where it would stand without the list. So
-//! nothing has to be undone when an approval is withdrawn, and no order of events matters.
+//! nothing has to be undone when an approval is withdrawn, and the order of events does not matter.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::item::ItemKey;
 use crate::model::DefinitionHash;
 
-/// Why a definition that no list speaks of any more is not approved.
+/// Why a definition that no list mentions any more is not approved.
 const GONE: &str = "no list approves it any more";
 
 /// What the signed lists of this machine say.
@@ -18,7 +18,7 @@ pub struct Listed {
     servers: HashMap<Box<str>, HashMap<ItemKey, BTreeMap<DefinitionHash, Said>>>,
 }
 
-/// What is said of a definition.
+/// What is said about a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Said {
     /// By whom it is approved, and why.

@@ -1,4 +1,4 @@
-//! A storage that is gone with the process: for `tap`, for tests, and for programs that judge messages
+//! A storage that ends with the process: for `tap`, for tests, and for programs that judge messages
 //! without remembering anything.
 
 use std::collections::{BTreeMap, HashSet};
@@ -21,7 +21,7 @@ use crate::model::{DefinitionHash, Timestamp};
 pub struct MemoryStorage {
     items: BTreeMap<Place, Item>,
     names: Vec<(Owner, Arc<str>, Arc<str>)>,
-    /// The last number that was given to a decision.
+    /// The last number given to a decision.
     last_decision: i64,
     /// Whether a decision was made since [`Storage::has_changed`] was called.
     decided: bool,
@@ -244,7 +244,7 @@ impl Item {
         }
     }
 
-    /// The item of a server that starts with this one's pin: without its history.
+    /// A copy for a server that starts with this one's pin: without its history.
     fn copy(&self) -> Self {
         let versions = self.versions.iter();
         let is_needed = |version: &&DefinitionVersion| {
@@ -258,7 +258,7 @@ impl Item {
         }
     }
 
-    /// The item of an owner who takes this one over and has shown the definition with this hash.
+    /// A copy for an owner who takes this one over and has shown the definition with this hash.
     fn adopted(&self, hash: DefinitionHash) -> Self {
         let shown = self.versions.iter().filter(|version| version.hash == hash);
         let told = self.decisions.iter().map(|numbered| NumberedDecision {
@@ -317,7 +317,7 @@ impl Item {
         });
     }
 
-    /// Whether there is a decision on it, of a person or the policy.
+    /// Whether a person or the policy decided on it.
     fn is_decided(&self) -> bool {
         let mut decisions = self.decisions.iter();
         decisions.any(|one| one.decision.by != DecidedBy::List)

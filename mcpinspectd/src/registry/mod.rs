@@ -2,24 +2,24 @@
 //!
 //! A tool is pinned on first use: the hash of its definition (SHA-256 over the canonical JSON of *all*
 //! its fields) is what later listings are compared with. A *rug pull* is a definition that differs from
-//! the pin. The pin does not follow: it stays until a person approves the change, so a change shows
+//! the pin. The pin does not follow: it stays until a person approves the change, so a change shows up
 //! in every session until then. A server's instructions, its name and version, and its program are held
-//! to their first definition the same way. Each user has pins of their own.
+//! to their first definition in the same way. Each user has pins of their own.
 //!
-//! Decisions that are made often are made in memory: an unchanged definition costs the hash of its
+//! Frequent decisions are made in memory: an unchanged definition costs the hash of its
 //! bytes and two look-ups. What must outlive the process goes to a [`Storage`], which has it on disk
-//! before any event about it leaves. This module does no I/O; `store` implements the storage in SQLite.
+//! before any event about it is emitted. This module does no I/O; `store` implements the storage in SQLite.
 //!
-//! - `pins`: the registry, and what it makes of a definition
+//! - `pins`: the registry, and how it judges a definition
 //! - `decide`: what people and the policy decide about items
 //! - `query`: reading the registry
 //! - `listed`, `follow_lists`: what signed lists approve for many machines, and what follows from it here
-//! - `room`: how much is kept of each owner, and what goes first
+//! - `room`: how much is kept for each owner, and what goes first
 //! - `names`: which name belongs to which server
-//! - `replaced`: when a name has gone over to another server
+//! - `replaced`: when a name has passed to another server
 //! - [`owner`]: whose pins they are
 //! - [`canonical`], [`diff`]: definitions as text, and the differences between two
-//! - `storage`, `memory`: what the registry needs to have stored, and a storage in memory
+//! - `storage`, `memory`: what the registry needs stored, and a storage in memory
 
 pub mod canonical;
 mod decide;

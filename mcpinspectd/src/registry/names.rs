@@ -3,8 +3,8 @@
 //! Names are claimed: a hostile repository may ship a `.mcp.json` that calls its server `github`. So a
 //! name belongs to the first fingerprint that a user has under it, and every other server of that name is
 //! called `github#ab12` after its own fingerprint. Which of two servers has the plain name is stored with
-//! the pins. Each user has a book of names: one user cannot claim a name before another does. Names that
-//! were given before there was one for each user hold for everybody.
+//! the pins. Each user has a book of names: one user cannot claim a name before another does. Names
+//! assigned before each user had a book apply to everyone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use std::sync::Arc;
 use super::owner::{Owner, Sharing};
 use crate::model::{FormerIdentity, ServerId, ServerIdentity};
 
-/// Digits of the fingerprint in the name of a server that is not remembered: 64 bits, so that nobody can
-/// find another server with the same name by trying.
+/// Digits of the fingerprint in the name of a server that is not remembered: 64 bits, so that another
+/// server with the same name cannot be found by trying.
 const UNREMEMBERED_DIGITS: usize = 16;
 
-/// What the source of a name that comes from a client's configuration begins with.
+/// How the source of a name from a client's configuration begins.
 pub(super) const CONFIGURED: &str = "config:";
 
 /// One user's servers, by name, with the fingerprints that they belong to.
@@ -31,14 +31,14 @@ pub struct ServerNames {
 }
 
 impl ServerNames {
-    /// Most names that are stored.
+    /// Most names to store.
     pub const MAX_NAMES: usize = 65_536;
 
-    /// Most names that are stored for one user. A server that comes later always carries its
+    /// Most names to store for one user. Any server beyond that always carries its
     /// fingerprint in its name.
     pub const MAX_NAMES_OF_ONE: usize = 16_384;
 
-    /// The names that were assigned before, with their fingerprints. Users share names as they share
+    /// The names that were assigned before, with their fingerprints. Users share names if they share
     /// pins.
     pub fn known(
         names: impl IntoIterator<Item = (Owner, Arc<str>, Arc<str>)>,
@@ -97,10 +97,10 @@ impl ServerNames {
         self.names < Self::MAX_NAMES && own < Self::MAX_NAMES_OF_ONE
     }
 
-    /// Gives a server of the user `uid` its name, and remembers it: its own name if that is free or
-    /// belongs to this server already, otherwise with as many digits of the fingerprint behind it as
-    /// it takes to be unique. A server that was identified differently before keeps the name that it
-    /// had, if that is the same but for the digits; otherwise its former identity is left with the name
+    /// Assigns and remembers the name of a server of the user `uid`: its own name if that is free or
+    /// already belongs to this server, otherwise followed by as many digits of the fingerprint as
+    /// it takes to be unique. A server that was identified differently before keeps its old
+    /// name if that is the same apart from the digits; otherwise its former identity is left with the name
     /// that it had, or removed if it had none.
     pub fn assign(&mut self, uid: Option<u32>, mut identity: ServerIdentity) -> ServerIdentity {
         let owner = self.sharing.owner(uid);
@@ -126,7 +126,7 @@ impl ServerNames {
             }
         };
         identity.server_id = ServerId(Arc::clone(&name));
-        // What a server was identified by before keeps its names: others may still be called so.
+        // A server's former identity keeps its names: others may still be called by them.
         self.claim(owner, &name, &identity.fingerprint.as_str().into());
         identity
     }
@@ -170,7 +170,7 @@ impl ServerNames {
     }
 }
 
-/// The names that a server may be given, in the order of preference.
+/// The names that a server may be given, in order of preference.
 fn candidates<'a>(base: &'a str, fingerprint: &'a str) -> impl Iterator<Item = String> + 'a {
     let digits = (1..=fingerprint.len().div_ceil(4)).map(|fours| 4 * fours);
     let numbered = digits.map(move |digits| {
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// The name that is assigned, and the name whose pins it takes over.
+    /// The assigned name, and the name whose pins it takes over.
     fn assigned(names: &mut ServerNames, identity: ServerIdentity) -> (String, Option<String>) {
         let ServerIdentity {
             server_id, former, ..
@@ -276,7 +276,7 @@ mod tests {
                 let (name, former) = assigned(&mut names, identity());
                 assert_eq!((name.as_str(), former), (expected, None), "{before:?}");
             }
-            // The identity of before is not robbed of its name.
+            // The former identity is not robbed of its name.
             if let Some((name, _)) = before.iter().find(|(_, owner)| *owner == OLD) {
                 let other = ServerIdentity {
                     server_id: ServerId("docs".into()),
@@ -302,7 +302,7 @@ mod tests {
         let twin = names.assign(ALICE, server("1111222255556666"));
         assert_eq!(&*twin.server_id.0, "github#11112222");
 
-        // Names that were assigned before a restart hold after it, whichever server comes first.
+        // Names assigned before a restart are valid after it, whichever server comes first.
         let mut again = known(&[&real, &renamed].map(|one| (&*one.server_id.0, &*one.fingerprint)));
         assert_eq!(again.assign(ALICE, fake), renamed);
         assert_eq!(again.assign(ALICE, real.clone()), real);

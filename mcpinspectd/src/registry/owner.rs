@@ -1,13 +1,13 @@
 //! Whose pins they are.
 //!
-//! Anyone can start a server with another user's command line, and it receives the same name. If pins
+//! Anyone can start a server with another user's command line, and it gets the same name. If pins
 //! went by names alone, its user would read in his own events how *her* pinned definitions differ from
 //! his, pin poison before she does, and inherit what she approved. So each user has pins of their own,
 //! by the real user id of the server's process, which a user cannot choose. Only the administrator of
-//! the machine can have users share theirs.
+//! the machine can let users share theirs.
 //!
-//! Pins that were recorded before they had owners belong to nobody. They are taken over one by one, by
-//! the user whose server shows exactly what they are about; see [`Registry::observe`](super::Registry::observe).
+//! Pins recorded before pins had owners belong to no one. They are taken over one by one, by
+//! the user whose server shows exactly what was pinned; see [`Registry::observe`](super::Registry::observe).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,9 +19,9 @@ pub enum Owner {
     User(u32),
     /// All users that share their pins.
     Shared,
-    /// Whoever runs the servers whose process is not known. No user is told of those.
+    /// The unknown users of servers whose process is unknown. No user is told about those.
     Unknown,
-    /// Nobody: recorded before pins had owners. Nothing is added to these.
+    /// No owner: recorded before pins had owners. Nothing is added to these.
     Earlier,
 }
 
@@ -34,7 +34,7 @@ impl Owner {
         }
     }
 
-    /// The word used on the outside.
+    /// The word used externally.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::User(_) => "user",
@@ -69,7 +69,7 @@ impl Sharing {
         self.everyone || self.users.contains(&uid)
     }
 
-    /// Who owns the pins of servers that run as `uid`; `None` where that is not known.
+    /// Who owns the pins of servers that run as `uid`; `None` if that is unknown.
     pub fn owner(&self, uid: Option<u32>) -> Owner {
         match uid {
             Some(uid) if self.covers(uid) => Owner::Shared,

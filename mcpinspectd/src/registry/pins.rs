@@ -20,16 +20,16 @@ use crate::model::{DefinitionHash, ItemKind, ServerId, SessionId, Timestamp};
 
 mod adoption;
 
-/// Most items that are kept of one server; more are reported and not pinned.
+/// Most items to keep per server; any beyond that are reported but not pinned.
 pub const MAX_ITEMS_PER_SERVER: usize = 4096;
 
-/// Length to which an item's name is cut, in bytes.
+/// Maximum length of an item's name, in bytes; longer ones are cut.
 pub const MAX_NAME: usize = 1024;
 
 /// A definition longer than this many bytes is hashed, but its text is not kept.
 pub const MAX_DEFINITION: usize = canonical::MAX_TEXT;
 
-/// Nanoseconds after which an unchanged definition's `last_seen` is written anew.
+/// Nanoseconds after which an unchanged definition's `last_seen` is rewritten.
 const REFRESH_AFTER: u64 = 86_400_000_000_000;
 
 /// Nanoseconds after which an item without a decision is removed, unless it is seen again: a year.
@@ -61,7 +61,7 @@ pub struct Observation {
     pub hash: DefinitionHash,
     /// How it relates to the pin.
     pub status: PinStatus,
-    /// What there was too little of to keep it.
+    /// What ran out, if it could not be kept.
     pub shortage: Option<Shortage>,
 }
 
@@ -78,13 +78,13 @@ pub struct Registry {
     hashes: HashMemory,
     /// Names that were assigned, with their fingerprints.
     names: ServerNames,
-    /// What was observed and not handed to the storage yet.
+    /// What was observed but not yet handed to the storage.
     writes: Vec<Write>,
     /// The last decision that the items above follow.
     followed: i64,
-    /// The last decision that was taken out to be told.
+    /// The last decision that was taken out to be reported.
     pub(super) taken: i64,
-    /// Whether there may be decisions that no event has told of.
+    /// Whether there may be decisions that no event has reported.
     pub(super) untold: bool,
     /// The last error of reading, while it persists.
     read_error: Option<String>,
@@ -113,7 +113,7 @@ pub(super) struct Item {
     pub(super) decided: bool,
     /// Definitions that were recorded as approved by a list.
     pub(super) listed: Vec<DefinitionHash>,
-    /// Its texts, those not seen for longest first.
+    /// Its texts, least recently seen first.
     pub(super) texts: Vec<KeptText>,
 }
 
@@ -138,7 +138,7 @@ impl Registry {
         Ok(Self::with(storage, contents))
     }
 
-    /// An empty registry that is gone with the process.
+    /// An empty registry that ends with the process.
     pub fn in_memory() -> Self {
         Self::with(Box::new(MemoryStorage::default()), Contents::default())
     }
@@ -170,7 +170,7 @@ impl Registry {
         registry
     }
 
-    /// The registry of users who share pins, and names, as `sharing` says. By default none does.
+    /// Sets which users share pins and names. By default none do.
     #[must_use]
     pub fn with_sharing(mut self, sharing: Sharing) -> Self {
         self.names.set_sharing(sharing);
@@ -184,7 +184,7 @@ impl Registry {
         self
     }
 
-    /// Who owns the pins of servers that run as `uid`; `None` where that is not known.
+    /// Who owns the pins of servers that run as `uid`; `None` if that is unknown.
     pub fn owner(&self, uid: Option<u32>) -> Owner {
         self.names.sharing().owner(uid)
     }
@@ -227,7 +227,7 @@ impl Registry {
         }
     }
 
-    /// How the storage is doing.
+    /// The state of the storage.
     pub fn health(&self) -> StorageHealth {
         let health = self.storage.health();
         StorageHealth {
@@ -236,7 +236,7 @@ impl Registry {
         }
     }
 
-    /// Follows the decisions made since the last call, by this process or another. Call it before a
+    /// Follows the decisions made since the last call, by this process or another. Call this before a
     /// batch of [`Self::observe`].
     pub fn refresh(&mut self) {
         let changed = self.storage.has_changed();
@@ -286,8 +286,8 @@ impl Registry {
         }
     }
 
-    /// Removes items without a decision that were not seen for [`EVICT_AFTER`], so that servers of the
-    /// past do not fill the registry, and those that nobody has taken over in that time. Looks at most
+    /// Removes items without a decision that were not seen for [`EVICT_AFTER`], so that old servers
+    /// do not fill the registry, and those that no one has taken over in that time. Checks at most
     /// once a day. Returns how many items it removed.
     pub fn evict(&mut self, now: Timestamp) -> usize {
         if now.nanos_since(self.evicted) < REFRESH_AFTER {
@@ -357,7 +357,7 @@ impl Registry {
     }
 
     /// Takes in one definition. Call [`Self::save`] after the last one of a listing. An item that its owner
-    /// does not have yet is taken over from those who may be: see [`owner`](super::owner).
+    /// does not have yet may be taken over from another: see [`owner`](super::owner).
     pub fn observe(
         &mut self,
         sighting: Sighting<'_>,
@@ -424,8 +424,8 @@ impl Registry {
         }
     }
 
-    /// How a definition with this hash relates to what was accepted of a tool, and without a hash the one
-    /// that was seen last. Records nothing: for callers that have to know before the definition is passed
+    /// How a definition with this hash relates to what was accepted of a tool; without a hash, the one
+    /// last seen. Records nothing: for callers that have to know before the definition is passed
     /// on. `None` means that nothing is pinned.
     pub fn check(
         &self,
@@ -475,7 +475,7 @@ impl Registry {
         (is_short && !fits).then_some(Shortage::Bytes)
     }
 
-    /// Records that a complete listing contained the tools that are `listed` and no others. Returns the
+    /// Records that a complete listing contained the tools in `listed` and no others. Returns the
     /// tools that are missing for the first time, each with its pinned (or else last) hash.
     pub fn listed(
         &mut self,
@@ -493,7 +493,7 @@ impl Registry {
                 removed.push((key.name.clone(), item.pinned.unwrap_or(item.current)));
             }
         }
-        // The map has no order, and equal inputs must give equal events.
+        // The map has no order, and equal inputs must lead to equal events.
         removed.sort();
         for (name, _) in &removed {
             self.writes.push(Write::Removed {
@@ -506,7 +506,7 @@ impl Registry {
         removed
     }
 
-    /// Hands what was observed since the last call to the storage, before anyone is told about it.
+    /// Hands what was observed since the last call to the storage, before it is reported.
     pub fn save(&mut self, now: Timestamp) {
         self.storage.record(std::mem::take(&mut self.writes), now);
     }
@@ -524,13 +524,13 @@ impl Registry {
         self.items_of(server).map(|(key, _)| key)
     }
 
-    /// The hash of an item's definition that was seen last, unless the item is gone.
+    /// The hash of an item's last seen definition, unless the item is gone.
     pub fn current(&self, server: ServerOf<'_>, key: &ItemKey) -> Option<DefinitionHash> {
         let item = self.item(server, key)?;
         (!item.removed).then_some(item.current)
     }
 
-    /// How the definition of a tool that was seen last relates to what was accepted of it.
+    /// How the last seen definition of a tool relates to what was accepted.
     pub fn standing(&self, server: ServerOf<'_>, key: &ItemKey) -> Option<Standing> {
         let item = self.item(server, key)?;
         Some(match self.is_listed(server, key, item.current) {

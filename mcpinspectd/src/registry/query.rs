@@ -25,7 +25,7 @@ impl Registry {
         self.storage.items(None)
     }
 
-    /// What is stored of each server, ordered by server and owner.
+    /// What is stored for each server, ordered by server and owner.
     ///
     /// # Errors
     /// If the storage cannot be read.
@@ -41,13 +41,13 @@ impl Registry {
         self.storage.items(Some(server))
     }
 
-    /// Whose items of a server are known, apart from those that belong to nobody.
+    /// Whose items of a server are known, apart from those without an owner.
     pub fn owners<'a>(&'a self, server: &'a str) -> impl Iterator<Item = Owner> + 'a {
         let owners = self.owners_with(server);
         owners.filter(|owner| *owner != Owner::Earlier)
     }
 
-    /// All definitions that were seen of an item, oldest first.
+    /// All definitions seen for an item, oldest first.
     ///
     /// # Errors
     /// If the storage cannot be read.
@@ -71,8 +71,8 @@ impl Registry {
         self.storage.decisions(server, key)
     }
 
-    /// Compares two definitions of an item: by default the pinned one and the one seen last. For those who
-    /// may read everything.
+    /// Compares two definitions of an item: by default the pinned one and the one seen last. For callers
+    /// that may read everything.
     ///
     /// # Errors
     /// If there is no such item or definition, or the storage cannot be read.
@@ -88,7 +88,7 @@ impl Registry {
         let new = new.unwrap_or(item.current);
         let definition = |hash| {
             let own = self.definition(server, key, hash)?;
-            // The text of a pin that was taken over while it was not what was shown.
+            // The text of a pin that was taken over while something else was shown.
             let text = match own {
                 None => self.definition(server.of(Owner::Earlier), key, hash)?,
                 own => own,

@@ -2,8 +2,8 @@
 //!
 //! A client's configuration names a server and says how to start it. When it starts another program under
 //! that name, the server gets another name here (see `names`), so all of its tools are new and none has
-//! changed: who can write to the configuration, or to what it starts, would escape the pins. So that a name
-//! has gone over is worth saying once, by itself.
+//! changed: anyone who can write to the configuration, or to what it starts, would escape the pins. So a name
+//! that passes to another server is reported once, on its own.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct Replaced {
 }
 
 impl Registry {
-    /// The server with pins that a client's configuration named as it now names `server`. There is none once
+    /// The server with pins that a client's configuration used to name as it now names `server`. `None` once
     /// `server` has pins of its own: it is known by then.
     pub fn replaced(&self, owner: Owner, server: &ServerIdentity) -> Option<Replaced> {
         if !server.name_source.starts_with(CONFIGURED) {

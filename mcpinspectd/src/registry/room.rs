@@ -1,10 +1,10 @@
 //! Room for pins, which users share.
 //!
-//! Servers that nobody needs cost a hostile user nothing, so what the registry keeps is bounded for each
+//! Useless servers cost a hostile user nothing, so what the registry keeps is bounded for each
 //! owner, in items and in bytes of definitions. An owner whose share is used up makes room:
-//! what the owner never decided on and has not shown for longest goes, once it has not been seen for a month.
-//! What is in use stays, so that a new server cannot push out the pins of another. Where all owners
-//! together have used up everything, the one who holds most makes room for one who holds less.
+//! undecided items go, least recently seen first, once they have been unseen for a month.
+//! What is in use stays, so that a new server cannot push out the pins of another. If all owners
+//! together have used up everything, the one who holds the most makes room for one who holds less.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::pins::{Item, MAX_ITEMS_PER_SERVER, Registry};
 use super::storage::{MAX_VERSIONS, Write};
 use crate::model::{DefinitionHash, Timestamp};
 
-/// Nanoseconds for which an item has to be unseen before it makes room for another of its owner: 30 days.
+/// Nanoseconds for which an item must be unseen before it makes room for another of its owner: 30 days.
 pub const MAKES_ROOM_AFTER: u64 = 30 * 86_400_000_000_000;
 
 /// Items that make room at once.
@@ -33,12 +33,12 @@ impl Item {
         let Some(at) = self.texts.iter().position(|text| text.is_of(hash)) else {
             return false;
         };
-        // Those not seen for longest come first.
+        // Least recently seen first.
         self.texts[at..].rotate_left(1);
         true
     }
 
-    /// Keeps a text, and gives up the oldest as the storage does. Returns the bytes that this freed.
+    /// Keeps a text, and gives up the oldest as the storage does. Returns how many bytes that freed.
     fn keep(&mut self, text: KeptText) -> u64 {
         self.texts.push(text);
         if self.texts.len() <= MAX_VERSIONS + 2 {
@@ -124,7 +124,7 @@ impl Registry {
         self.owners.values().map(|held| held.bytes).sum()
     }
 
-    /// Has an owner make room. Returns whether that is possible.
+    /// Makes an owner give up items. Returns whether that is possible.
     fn evict_from(&mut self, owner: Owner, now: Timestamp) -> bool {
         let Some(holdings) = self.owners.get(&owner) else {
             return false;
@@ -137,7 +137,7 @@ impl Registry {
         let oldest = candidates.first().map_or(now, |(seen, ..)| *seen);
         candidates.retain(|(seen, ..)| goes(seen));
         if candidates.is_empty() {
-            // Whatever is seen meanwhile is younger still.
+            // Whatever is seen meanwhile is even younger.
             if let Some(holdings) = self.owners.get_mut(&owner) {
                 holdings.nothing_before = Timestamp(oldest.0.saturating_add(MAKES_ROOM_AFTER));
             }
@@ -147,7 +147,7 @@ impl Registry {
         true
     }
 
-    /// Has the owner who holds most make room for one who holds less. Returns whether that is possible.
+    /// Makes the owner who holds the most give up items for one who holds less. Returns whether that is possible.
     fn evict_from_largest(&mut self, asking: Owner, size: impl Fn((usize, u64)) -> u64) -> bool {
         let sizes = self
             .owners
@@ -168,7 +168,7 @@ impl Registry {
         is_possible
     }
 
-    /// The items of an owner without a decision, those not seen for longest first.
+    /// The items of an owner without a decision, least recently seen first.
     fn undecided(&self, owner: Owner) -> Vec<(Timestamp, Arc<str>, ItemKey)> {
         let mut undecided = Vec::new();
         for (server, items) in self

@@ -1,8 +1,8 @@
 //! Where the registry keeps what must outlive it.
 //!
 //! The registry decides in memory and tells a [`Storage`] what to write. A pin must be durable before
-//! anyone is told about it, so a storage keeps one promise: what [`Storage::record`] took over is
-//! written before any event that is told afterwards leaves the process. One storage keeps it by writing
+//! it is reported, so a storage keeps one promise: what [`Storage::record`] took over is
+//! written before any event reported afterwards leaves the process. One storage keeps it by writing
 //! at once, another by holding such events back until its own thread has written.
 
 use std::fmt;
@@ -13,23 +13,23 @@ use super::kept_text::{KeptText, not_kept};
 use super::owner::{Owner, ServerOf};
 use crate::model::{DefinitionHash, Timestamp};
 
-/// Definitions kept of one item in addition to those that are pinned, current or decided on; the one
-/// not seen for longest goes first. Also the number of decisions by a policy that are kept of an item.
+/// Definitions to keep per item in addition to those that are pinned, current or decided on; the least
+/// recently seen goes first. Also the number of a policy's decisions to keep per item.
 pub const MAX_VERSIONS: usize = 64;
 
-/// A storage that did not do what it was asked to do.
+/// A storage failure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct StorageError(pub String);
 
-/// How the storage is doing.
+/// The state of the storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StorageHealth {
-    /// Writes that failed and will be tried again.
+    /// Writes that failed and will be retried.
     pub unsaved: usize,
     /// Writes that were given up.
     pub lost: u64,
-    /// Definitions whose texts were given up; they are written as their hashes.
+    /// Definitions whose texts were given up; only their hashes are written.
     pub texts_lost: u64,
     /// The last error, while it persists.
     pub error: Option<String>,
@@ -68,7 +68,7 @@ pub enum Write {
         /// When it was listed.
         time: Timestamp,
     },
-    /// An owner takes over another's item: its pin and its decisions, and of its definitions the one that
+    /// An owner takes over another's item: its pin and decisions, and of its definitions the one that
     /// the owner has shown.
     Adopted {
         /// Who takes it over.
@@ -90,8 +90,8 @@ pub enum Write {
         name: Arc<str>,
         /// The fingerprint of the server's identity.
         fingerprint: Arc<str>,
-        /// The name that the server had before. Its items, with the definitions that are pinned and
-        /// current, are copied to the new name unless that has them.
+        /// The name that the server had before. Its items, with the pinned and current definitions,
+        /// are copied to the new name unless it already has them.
         former: Option<Arc<str>>,
         /// When it was assigned.
         time: Timestamp,
@@ -107,7 +107,7 @@ pub enum Write {
     },
     /// The policy or a list decided something, or a person about several items at once.
     Decided(DecisionWrite),
-    /// An event told of a decision. Must not be written before that event was told.
+    /// An event reported a decision. Must not be written before that event was emitted.
     Told {
         /// The decision's number.
         decision: i64,
@@ -115,7 +115,7 @@ pub enum Write {
 }
 
 impl Write {
-    /// Gives up the text of a definition, unless that is short. Returns the bytes that this freed.
+    /// Gives up the text of a definition, unless it is short. Returns how many bytes that freed.
     pub fn give_up_text(&mut self) -> usize {
         let Self::Seen { definition, .. } = self else {
             return 0;
@@ -128,7 +128,7 @@ impl Write {
         freed
     }
 
-    /// Bytes of memory that it takes, roughly.
+    /// Bytes of memory it occupies, roughly.
     pub fn size(&self) -> usize {
         let text = match self {
             Self::Seen { definition, .. } => definition.len(),
@@ -153,7 +153,7 @@ pub struct DecisionWrite {
     pub pin: Option<Option<DefinitionHash>>,
 }
 
-/// What the registry keeps in memory of an item.
+/// What the registry keeps in memory about an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredItem {
     /// Whose.
@@ -172,12 +172,12 @@ pub struct StoredItem {
     pub last_seen: Timestamp,
     /// Whether it was forgotten: it is gone until it is seen again.
     pub forgotten: bool,
-    /// Whether there is a decision on it, of a person or the policy.
+    /// Whether a person or the policy decided on it.
     pub decided: bool,
     /// The definitions that were recorded as approved by a list.
     pub listed: Vec<DefinitionHash>,
-    /// The texts that are kept of it, those not seen for longest first. Empty where only its pin is
-    /// asked for.
+    /// The kept texts, least recently seen first. Empty if only its pin is
+    /// requested.
     pub texts: Vec<KeptText>,
 }
 
@@ -200,29 +200,29 @@ pub trait Storage: fmt::Debug + Send {
     /// Reads everything that the registry keeps in memory.
     fn load(&mut self) -> Result<Contents, StorageError>;
 
-    /// Takes over writes, in their order. Never fails: a write that cannot be done is kept and tried
-    /// again, and [`Storage::health`] reports it. With no writes, tries again those that are due.
+    /// Takes over writes, in order. Never fails: a write that cannot be done is kept and
+    /// retried, and [`Storage::health`] reports it. With no writes, retries those that are due.
     fn record(&mut self, writes: Vec<Write>, now: Timestamp);
 
     /// Whether everything recorded was written or at least tried. Until then, [`Storage::versions`],
     /// [`Storage::decisions`] and [`Storage::items`] may lack the latest.
     fn is_settled(&self) -> bool;
 
-    /// How the storage is doing.
+    /// The state of the storage.
     fn health(&self) -> StorageHealth;
 
-    /// Writes a person's decision and then calls `done`. What was recorded before is written first.
+    /// Writes a person's decision and then calls `done`. What was recorded earlier is written first.
     fn decide(&mut self, decision: DecisionWrite, done: DecisionDone);
 
-    /// Whether there may be decisions since the last call, of this process or another. Cheap: the
+    /// Whether there may be decisions since the last call, by this process or another. Cheap: the
     /// registry asks before it looks at a listing.
     fn has_changed(&mut self) -> Result<bool, StorageError>;
 
-    /// The items of all decisions after the one of number `decision`, as they are now, each with the
+    /// The items of all decisions after the one numbered `decision`, as they are now, each with the
     /// number of its decision, oldest first.
     fn decided_after(&mut self, decision: i64) -> Result<Vec<(i64, StoredItem)>, StorageError>;
 
-    /// The first `limit` decisions after the one of number `decision` that no event has told of, with
+    /// The first `limit` decisions after the one numbered `decision` that no event has reported, with
     /// their numbers, oldest first.
     fn untold(
         &mut self,
@@ -249,10 +249,10 @@ pub trait Storage: fmt::Debug + Send {
     fn decisions(&self, server: ServerOf<'_>, key: &ItemKey)
     -> Result<Vec<Decision>, StorageError>;
 
-    /// All stored items, of one server if it is named, ordered by server, owner, kind and name. Items of
-    /// [`Owner::Earlier`] are left out where another owner has an item of that name by now.
+    /// All stored items, of one server if given, ordered by server, owner, kind and name. Items of
+    /// [`Owner::Earlier`] are left out if another owner has an item of that name by now.
     fn items(&self, server: Option<&str>) -> Result<Vec<ItemView>, StorageError>;
 
-    /// What is stored of each server, ordered by server and owner.
+    /// What is stored for each server, ordered by server and owner.
     fn usage(&self) -> Result<Vec<ServerUsage>, StorageError>;
 }

@@ -1,10 +1,10 @@
 //! Where two answers differ.
 //!
-//! What a program relies on first is the structure: that a member is there, and of which type. So types come
-//! before values: where types differ, values are not looked at, and a comparison may stop at structure.
+//! What a program relies on first is the structure: that a member exists, and its type. So types come
+//! before values: if types differ, values are not compared, and a comparison may stop at structure.
 //! Lists of things with names (tools, prompts, resources) are compared item by item, in any order:
-//! one that is missing is one difference, and not one of each that follows. Other lists are compared in
-//! order; where their lengths differ, what is equal at both ends is left out first.
+//! a missing one is one difference, and not one for each that follows. Other lists are compared in
+//! order; if their lengths differ, what is equal at both ends is left out first.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -15,9 +15,9 @@ use serde_json::Value;
 use super::path::{self, Down, Pattern, Position};
 use crate::text::escape::printable;
 
-/// What is not compared unless asked for: what servers make up anew each time.
+/// What is not compared unless asked for: values that servers make up each time.
 ///
-/// Cursors, states of requests and ids of tasks are beside these: of them, see [`MADE_UP`], only the type
+/// Cursors, states of requests and ids of tasks are not listed here: for those, see [`MADE_UP`], only the type
 /// is compared.
 pub const VOLATILE: [&str; 15] = [
     "notifications/message",
@@ -40,13 +40,13 @@ pub const VOLATILE: [&str; 15] = [
 /// Members of results whose values servers make up.
 pub const MADE_UP: [&str; 3] = ["nextCursor", "requestState", "taskId"];
 
-/// The member that identifies the items of a list, the first that all have.
+/// The member that identifies the items of a list: the first one that all have.
 const NAMES: [&str; 4] = ["name", "uri", "uriTemplate", "id"];
 
-/// Characters of a value that are kept.
+/// Characters of a value to keep.
 const EXCERPT: usize = 300;
 
-/// Differences that are kept; more are counted.
+/// Differences to keep; further ones are counted.
 const MAX_DIFFERENCES: usize = 1000;
 
 /// How closely to look.
@@ -73,13 +73,13 @@ pub enum Kind {
     NoAnswer,
     /// An error instead of a result, or a result instead of an error.
     Outcome,
-    /// It was there, and is no more.
+    /// It was there, but no longer is.
     Missing,
     /// It was not there.
     Added,
-    /// It has another type.
+    /// It has a different type.
     Type,
-    /// It has another value.
+    /// It has a different value.
     Value,
 }
 
@@ -92,24 +92,24 @@ pub struct Difference {
     pub method: String,
     /// Where: a [`Pattern`].
     pub path: String,
-    /// What was there, as the beginning of its JSON.
+    /// What was there, as the start of its JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub was: Option<String>,
-    /// What is there.
+    /// What is there now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is: Option<String>,
-    /// The number of the message on the tape, the first where it is so.
+    /// The number of the message on the tape, the first for which it applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<u64>,
-    /// How often.
+    /// How many times.
     pub times: u64,
 }
 
-/// Differences, the same ones counted.
+/// Differences, with equal ones counted.
 #[derive(Clone, Debug, Default)]
 pub struct Differences {
     found: Vec<Difference>,
-    /// Where in `found` one is, by its kind, path and values.
+    /// The index of each in `found`, by its kind, path and values.
     places: HashMap<(Kind, String, Option<String>, Option<String>), usize>,
     more: u64,
 }
@@ -131,7 +131,7 @@ impl Rules {
         Self { ignored, depth }
     }
 
-    /// What [`VOLATILE`] says.
+    /// The patterns of [`VOLATILE`].
     pub fn volatile() -> impl Iterator<Item = Pattern> {
         VOLATILE.iter().filter_map(|text| text.parse().ok())
     }
@@ -165,7 +165,7 @@ impl Rules {
             found,
             is_same: true,
         };
-        // What the protocol says of a failure, and what a tool says of one.
+        // What the protocol says about a failure, and what a tool says about one.
         let outcome = |answer: &Value| {
             let result = answer.get("result");
             let is_error = result.and_then(|result| result.get("isError"));
@@ -181,7 +181,7 @@ impl Rules {
 }
 
 impl Subject<'_> {
-    /// The beginning of its answer's paths: the method, and of what is called, its name.
+    /// The start of its answer's paths: the method and, if something is called, its name.
     pub fn path(&self) -> String {
         let mut path = self.method.to_owned();
         for member in ["name", "uri"] {
@@ -229,7 +229,7 @@ impl Differences {
     }
 }
 
-/// A way down through two values at once.
+/// A simultaneous walk down two values.
 struct Walk<'a> {
     patterns: Vec<&'a Pattern>,
     depth: Depth,
@@ -264,7 +264,7 @@ impl Walk<'_> {
         });
     }
 
-    /// What only one of them has.
+    /// Something that only one of them has.
     fn only(&mut self, kind: Kind, at: &[Position], value: &Value) {
         if self.is_ignored(at) {
             return;
@@ -356,7 +356,7 @@ impl Walk<'_> {
             }
             return;
         }
-        // What is equal at both ends shows where something was taken out or put in.
+        // What is equal at both ends shows where something was removed or inserted.
         let (mut start, mut end) = (0, 0);
         if old.len() != new.len() {
             let equal = |(one, other): &(&Value, &Value)| one == other;
@@ -381,7 +381,7 @@ impl Walk<'_> {
     }
 }
 
-/// Where in a list things are, by this member; `None` if it does not tell them apart, or there are none.
+/// Where things are in a list, by this member; `None` if it does not distinguish them, or there are none.
 fn by_name<'a>(list: &'a [Value], member: &str) -> Option<HashMap<&'a str, usize>> {
     let mut names = HashMap::new();
     for (index, element) in list.iter().enumerate() {
@@ -410,13 +410,13 @@ pub fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// The beginning of a value's JSON, without anything hidden.
+/// The start of a value's JSON, with nothing hidden.
 pub fn excerpt(value: &Value) -> String {
-    /// Takes a bounded beginning.
+    /// Takes a bounded start.
     struct Beginning(Vec<u8>);
     impl Write for Beginning {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // Of any character, four bytes at most: enough for what is shown, and for the sign of a cut.
+            // At most four bytes per character: enough for what is shown, and for the ellipsis.
             let room = (4 * EXCERPT + 8).saturating_sub(self.0.len());
             self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
             match bytes.len() <= room {

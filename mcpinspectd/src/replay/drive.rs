@@ -1,11 +1,11 @@
 //! The client's side of a tape, played to a server.
 //!
-//! The tape is gone through in its order. What the client said is sent; where the tape has an answer, the
-//! server's is waited for, so that nothing is asked before the client knew what it needed to ask it. What
+//! The tape is followed in order. What the client said is sent; where the tape has an answer, it waits for the
+//! server's, so that nothing is asked before the client knew what it needed to ask it. What
 //! the server wants to know in between is answered as on the tape, whenever it asks.
 //!
-//! The server may be broken or hostile, so it decides nothing that has no limit: each request has a time, a
-//! server that stays silent three times is given up, and so is one that sends what nobody asked for, or does
+//! The server may be broken or hostile, so everything it decides has a limit: each request has a timeout, a
+//! server that stays silent three times is given up, and so is one that sends too much unasked or does
 //! not read.
 
 mod answers;
@@ -30,13 +30,13 @@ use crate::model::Direction;
 /// The request that begins a session with state.
 const INITIALIZE: &str = "initialize";
 
-/// What a client says when it knows the answer.
+/// What a client says once it knows the answer.
 const INITIALIZED: &str = "notifications/initialized";
 
 /// What belongs to the handshake of any revision.
 const HANDSHAKE: [&str; 3] = [INITIALIZE, INITIALIZED, "server/discover"];
 
-/// What stands for the method of what is no message.
+/// Stands for the method of something that is not a message.
 const NO_MESSAGE: &str = "(no message)";
 
 /// How to replay.
@@ -46,9 +46,9 @@ pub struct Settings {
     pub speed: Speed,
     /// How long an answer may take.
     pub timeout: Duration,
-    /// What to put into parameters.
+    /// What to substitute in parameters.
     pub assignments: Vec<Assignment>,
-    /// Methods to send, with wildcards; none is all.
+    /// Methods to send, with wildcards; if empty, all.
     pub only: Vec<String>,
     /// Methods not to send, with wildcards.
     pub skip: Vec<String>,
@@ -73,7 +73,7 @@ pub fn drive(
     Ok(driver.finish())
 }
 
-/// Messages of the server that come on its own account, by method.
+/// Messages that the server sends of its own accord, by method.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     on_tape: u64,
@@ -85,9 +85,9 @@ struct Driver<'a> {
     settings: &'a Settings,
     peer: &'a mut dyn Peer,
     next_id: u64,
-    /// What was asked, by id.
+    /// Open requests, by id.
     open: HashMap<u64, Asked>,
-    /// By where a request is on the tape: its id.
+    /// Their ids, by a request's position on the tape.
     ids: HashMap<usize, u64>,
     cancelled: HashSet<u64>,
     renamed: Renamed,
@@ -98,16 +98,16 @@ struct Driver<'a> {
     outbox: VecDeque<String>,
     /// Unrequested messages and bytes.
     unasked: (u64, u64),
-    /// Requests in a row that were not answered.
+    /// Consecutive requests that were not answered.
     silent: u32,
     stopped: Option<String>,
     found: Differences,
     report: Report,
 }
 
-/// A request that waits for its answer.
+/// A request waiting for its answer.
 struct Asked {
-    /// Where it is on the tape; `None` for a handshake that the tape does not have.
+    /// Its position on the tape; `None` for a handshake that the tape does not have.
     at: Option<usize>,
     params: Option<Value>,
     sent: Duration,
@@ -116,7 +116,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Something that is asked now.
+    /// A request sent now.
     fn now(at: Option<usize>, params: Option<Value>, sent: Duration) -> Self {
         Self {
             at,
@@ -216,7 +216,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Whether messages of this method are sent. The handshake is, unless it is left out by name.
+    /// Whether to send messages of this method. The handshake is sent, unless it is excluded by name.
     fn is_chosen(&self, method: &str) -> bool {
         let among = |globs: &[String]| globs.iter().any(|pattern| glob(pattern, method));
         if HANDSHAKE.contains(&method) {
@@ -258,7 +258,7 @@ impl<'a> Driver<'a> {
         self.flush();
     }
 
-    /// Puts a message of the tape into the outbox, and returns its parameters, as far as they could be read.
+    /// Puts a message of the tape into the outbox, and returns its parameters, if they could be read.
     fn say(&mut self, said: &Said, id: Option<u64>) -> Option<Option<Value>> {
         let message = said.message()?;
         let assignments = &self.settings.assignments;

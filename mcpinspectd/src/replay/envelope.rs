@@ -1,12 +1,12 @@
-//! Messages under new ids, with values put in place.
+//! Messages under new ids, with values substituted.
 //!
 //! A message goes out as it was recorded, text for text: only the members of its envelope that change are
-//! replaced. Parameters are read and written anew only where something in them has to be another value:
+//! replaced. Parameters are parsed and rewritten only if something in them has to be another value:
 //!
 //! - what the user substitutes,
 //! - the id that a cancellation names,
-//! - what the server of the recording made up and wants back: cursors, states of requests, ids of tasks. The
-//!   new server made up others, and those are put in their place.
+//! - what the recorded server made up and wants back: cursors, states of requests, ids of tasks. The
+//!   new server made up others, which are put in their place.
 
 use std::collections::HashMap;
 
@@ -17,18 +17,18 @@ use super::path::Assignment;
 use crate::mcp::json;
 use crate::mcp::{Budget, Message};
 
-/// Members of a result that come back as a parameter, and under which names.
+/// Members of a result that come back as a parameter, and their names there.
 const CARRIED: [(&str, &str); 3] = [
     ("nextCursor", "cursor"),
     ("requestState", "requestState"),
     ("taskId", "taskId"),
 ];
 
-/// Where the id of a task also stands.
+/// Where else the id of a task appears.
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 /// `text` on one line, with these members of its envelope (names and JSON texts) replaced or added. `None`
-/// if it is no object.
+/// if it is not an object.
 pub fn edited(text: &str, replace: &[(&str, &str)]) -> Option<String> {
     let mut out = String::with_capacity(text.len() + 16);
     let mut is_there = vec![false; replace.len()];
@@ -69,7 +69,7 @@ pub fn edited(text: &str, replace: &[(&str, &str)]) -> Option<String> {
     }
 }
 
-/// What is called differently than on the tape.
+/// What has a different name than on the tape.
 #[derive(Debug, Default)]
 pub struct Renamed {
     /// Requests' ids, as JSON text.
@@ -78,24 +78,24 @@ pub struct Renamed {
     values: HashMap<String, String>,
 }
 
-/// A message that is ready to be sent.
+/// A message ready to send.
 #[derive(Debug, PartialEq)]
 pub struct Outgoing {
     /// The line, without its end.
     pub line: String,
     /// Its parameters, if they were read.
     pub params: Option<Value>,
-    /// By assignment: in how many places it was put.
+    /// By assignment: in how many places it was substituted.
     pub places: Vec<usize>,
 }
 
 impl Renamed {
-    /// A request has a new id.
+    /// Notes a request's new id.
     pub fn id(&mut self, old: &str, new: u64) {
         self.ids.insert(old.into(), new);
     }
 
-    /// The new id of what a cancellation cancels, if that was sent.
+    /// The new id of the request that a cancellation cancels, if it was sent.
     pub fn cancels(&self, params: &Value) -> Option<u64> {
         let id = params.get("requestId")?.to_string();
         self.ids.get(id.as_str()).copied()
@@ -115,7 +115,7 @@ impl Renamed {
         }
     }
 
-    /// Whether parameters may name something that is called differently.
+    /// Whether parameters may name something that has a different name now.
     fn may_change(&self, method: &str) -> bool {
         !self.values.is_empty() || method == CANCELLED
     }
@@ -149,8 +149,8 @@ impl Renamed {
 /// The notification that cancels a request.
 pub const CANCELLED: &str = "notifications/cancelled";
 
-/// `text`, a request or notification that was recorded, under its new id (if it has one), with values put
-/// in place. `None` if it is neither.
+/// `text`, a recorded request or notification, under its new id (if it has one), with values
+/// substituted. `None` if it is neither.
 pub fn outgoing(
     text: &str,
     message: &Message<'_>,
@@ -174,7 +174,7 @@ pub fn outgoing(
         if !pattern.concerns(method, params.as_ref()) {
             continue;
         }
-        // What could not be read is left as it is.
+        // What could not be read is left unchanged.
         if params.is_none() && message.params().is_none() {
             params = Some(Value::Object(serde_json::Map::new()));
         }

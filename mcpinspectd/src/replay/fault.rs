@@ -1,6 +1,6 @@
 //! Answers that fail or come late on purpose: `tools/call[name=x]:-32000@0.5`.
 //!
-//! A rate is kept exactly and without chance, so that a test that failed fails again: with `@0.25`, every
+//! A rate is kept exactly and without randomness, so that a test that failed fails again: with `@0.25`, every
 //! fourth answer fails.
 
 use std::str::FromStr;
@@ -11,26 +11,26 @@ use thiserror::Error;
 
 use super::path::{PathError, Pattern};
 
-/// The code of an error where none is given: an internal error.
+/// The default code of an error: an internal error.
 const CODE: i64 = -32603;
 
 /// The longest delay.
 const MAX_DELAY: u64 = 3_600_000;
 
-/// Answers to fail.
+/// Answers that should fail.
 #[derive(Clone, Debug)]
 pub struct Fault {
     pattern: Pattern,
     code: i64,
     rate: f64,
-    /// The part of an answer that should have failed by now, and has not.
+    /// The fraction of an answer that should have failed by now but has not.
     due: f64,
 }
 
-/// Answers that come late.
+/// Answers that should come late.
 #[derive(Clone, Debug)]
 pub struct Delay {
-    /// Those to all, without one.
+    /// Which ones; `None` for all.
     pattern: Option<Pattern>,
     delay: Duration,
 }
@@ -44,13 +44,13 @@ pub enum FaultError {
     /// It has steps into a message.
     #[error("a method fails as a whole; it has no members")]
     Steps,
-    /// Its code is no number.
+    /// Its code is not a number.
     #[error("`{0}` is no code of an error")]
     Code(String),
-    /// Its rate is no part of one.
+    /// Its rate is not one.
     #[error("`{0}` is no rate from 0 to 1")]
     Rate(String),
-    /// Its delay is no number of milliseconds, or more than an hour.
+    /// Its delay is not a number of milliseconds, or more than an hour.
     #[error("`{0}` is no number of milliseconds up to {MAX_DELAY}")]
     Delay(String),
 }
@@ -72,7 +72,7 @@ impl Fault {
 }
 
 impl Delay {
-    /// How long the answer to this request has to wait.
+    /// How long to delay the answer to this request.
     pub fn of(&self, method: &str, params: Option<&Value>) -> Option<Duration> {
         let concerns = |pattern: &Pattern| pattern.concerns(method, params);
         self.pattern
@@ -82,7 +82,7 @@ impl Delay {
     }
 }
 
-/// A method with what its parameters have, and what follows it.
+/// A method with filters on its parameters, and what follows it.
 fn head(text: &str) -> (&str, &str) {
     let bracket = text.rfind(']').map_or(0, |at| at + 1);
     let end = text[bracket..].find([':', '@']).map(|at| bracket + at);

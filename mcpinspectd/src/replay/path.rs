@@ -1,7 +1,7 @@
-//! Which parts of which messages are meant: `tools/call[name=x].arguments.path`.
+//! Selects parts of messages: `tools/call[name=x].arguments.path`.
 //!
 //! One language for what to substitute, what not to compare and where messages differ, so that a path in a
-//! report can be given back as an option:
+//! report can be passed back as an option:
 //!
 //! ```text
 //! tools/call                        a method; * stands for any characters, as in tools/*
@@ -23,10 +23,10 @@ use thiserror::Error;
 
 use crate::mcp::json;
 
-/// Most steps of a path: where one is in a pattern is a bit of 64.
+/// Most steps of a path: a position in a pattern is a bit of 64.
 const MAX_STEPS: usize = 60;
 
-/// A path, perhaps with wildcards.
+/// A path, possibly with wildcards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     method: String,
@@ -34,7 +34,7 @@ pub struct Pattern {
     steps: Vec<Step>,
 }
 
-/// Something that a member must be.
+/// A condition on a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Filter {
     member: String,
@@ -58,7 +58,7 @@ enum Glob {
     Wild(String),
 }
 
-/// Why text is no path.
+/// Why text is not a path.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PathError {
     /// It begins with a step.
@@ -70,7 +70,7 @@ pub enum PathError {
     /// A step has no name.
     #[error("a step is empty")]
     EmptyStep,
-    /// Brackets hold neither a number, `*`, a quoted name nor `member=value`.
+    /// Brackets contain neither a number, `*`, a quoted name nor `member=value`.
     #[error("`[{0}]` is neither [0], [*], [\"name\"] nor [member=value]")]
     Bracket(String),
     /// It has an unexpected character.
@@ -85,7 +85,7 @@ pub enum PathError {
 }
 
 impl Pattern {
-    /// Whether a message of this method, or the answer to one with these parameters, is meant.
+    /// Whether it selects a message of this method, or the answer to one with these parameters.
     pub fn concerns(&self, method: &str, params: Option<&Value>) -> bool {
         glob(&self.method, method)
             && self
@@ -94,7 +94,7 @@ impl Pattern {
                 .all(|filter| params.is_some_and(|params| filter.holds(params)))
     }
 
-    /// Whether it means whole messages.
+    /// Whether it selects whole messages.
     pub fn is_whole(&self) -> bool {
         self.steps.is_empty()
     }
@@ -121,7 +121,7 @@ impl Pattern {
     }
 
     /// Puts `new` wherever this path leads in `value`, and returns in how many places. A path without
-    /// wildcards makes the members that are missing.
+    /// wildcards creates missing members.
     pub fn set(&self, value: &mut Value, new: &Value) -> usize {
         set(&self.steps, value, new, self.is_exact())
     }
@@ -155,12 +155,12 @@ impl Pattern {
         }
     }
 
-    /// Where one is before the first step.
+    /// The position before the first step.
     pub fn start(&self) -> Position {
         self.settle(1)
     }
 
-    /// Where one is after a step to `child`: a member of an object, or an element of a list.
+    /// The position after a step to `child`: a member of an object, or an element of a list.
     pub fn step<N: Node + ?Sized>(
         &self,
         position: Position,
@@ -195,7 +195,7 @@ impl Pattern {
         position.0 & (1 << self.steps.len()) != 0
     }
 
-    /// `**` may be no step at all.
+    /// `**` may match no step at all.
     fn settle(&self, mut position: u64) -> Position {
         for (at, step) in self.steps.iter().enumerate() {
             if *step == Step::AnyDepth && position & (1 << at) != 0 {
@@ -217,7 +217,7 @@ impl Position {
     }
 }
 
-/// A step that is taken.
+/// A step taken.
 #[derive(Clone, Copy, Debug)]
 pub enum Down<'a> {
     /// To this member.
@@ -226,7 +226,7 @@ pub enum Down<'a> {
     Element(usize),
 }
 
-/// A value in a form that a path can go through.
+/// A value that a path can go through.
 pub trait Node {
     /// The text of the member `name`: a string without quotes, or another scalar as it is written.
     fn scalar(&self, name: &str) -> Option<Cow<'_, str>>;
@@ -247,7 +247,7 @@ impl Node for Value {
 impl Node for RawValue {
     fn scalar(&self, name: &str) -> Option<Cow<'_, str>> {
         let mut found = None;
-        // What is no object has no members.
+        // Anything but an object has no members.
         let _ = json::members(
             self.get(),
             |key| key == name.as_bytes(),
@@ -316,7 +316,7 @@ fn set(steps: &[Step], value: &mut Value, new: &Value, makes: bool) -> usize {
     };
     match (step, value) {
         (Step::AnyDepth, value) => {
-            // From below: what is put in place is not looked into.
+            // Bottom up: what was substituted is not examined again.
             let deeper: usize = match below.is_empty() {
                 true => 0,
                 false => children(value)
@@ -367,7 +367,7 @@ fn children(value: &mut Value) -> Box<dyn Iterator<Item = &mut Value> + '_> {
     }
 }
 
-/// A value to put somewhere: `PATH=VALUE`, where a value that is no JSON is a string.
+/// A value to put somewhere: `PATH=VALUE`, where a value that is not JSON is a string.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assignment {
     /// Where.
@@ -400,7 +400,7 @@ impl FromStr for Pattern {
     }
 }
 
-/// Reads a path up to its end, or to an equals sign outside of brackets.
+/// Reads a path up to its end, or to an equals sign outside brackets.
 fn parse(text: &str) -> Result<(Pattern, &str), PathError> {
     let (method, mut rest) = name(text);
     if method.is_empty() {
@@ -450,7 +450,7 @@ fn name(text: &str) -> (&str, &str) {
     text.split_at(end.unwrap_or(text.len()))
 }
 
-/// What brackets hold, and what follows them.
+/// The contents of brackets, and what follows them.
 fn bracket(text: &str) -> Result<(Step, &str), PathError> {
     if text.starts_with('"') {
         let (name, rest) = quoted(text)?;
@@ -495,7 +495,7 @@ fn quoted(text: &str) -> Result<(String, &str), PathError> {
     }
 }
 
-/// A step of a report's path, as the path language writes it.
+/// Writes a step of a report's path in the path language.
 pub fn write_member(path: &mut String, member: &str) {
     let is_plain = !member.is_empty()
         && !member.contains(['.', '[', ']', '=', '"', '*'])
@@ -513,7 +513,7 @@ pub fn write_member(path: &mut String, member: &str) {
     }
 }
 
-/// A filter of a report's path, as the path language writes it.
+/// Writes a filter of a report's path in the path language.
 pub fn write_filter(path: &mut String, member: &str, value: &str) {
     let is_plain = !value.contains([']', '"', '*']) && !value.chars().any(char::is_control);
     let value = match is_plain {

@@ -1,4 +1,4 @@
-//! A tape by itself: played, paused, gone through step by step, stopped where something happens.
+//! A tape by itself: played, paused, stepped through, stopped where something happens.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -29,18 +29,18 @@ pub enum Break {
 pub enum Place {
     /// The message with this number.
     Message(u64),
-    /// So long after the first one.
+    /// This long after the first one.
     After(Duration),
 }
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Go on.
+    /// Continue.
     Play,
     /// Stop.
     Pause,
-    /// Show so many messages, and stop.
+    /// Show this many messages, and stop.
     Step(u64),
     /// Go somewhere else.
     Seek(Place),
@@ -52,21 +52,21 @@ pub enum Command {
     Quit,
 }
 
-/// Why text is none of these.
+/// Why a text is none of these.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlayerError {
-    /// It is no place.
+    /// It is not a place.
     #[error("`{0}` is no place: say the number of a message, or seconds as in 1.5s")]
     Place(String),
-    /// It is no command.
+    /// It is not a command.
     #[error(
         "`{0}` is no command: play, pause, step [N], seek PLACE, speed SPEED, break WHERE or quit"
     )]
     Command(String),
-    /// It is no method.
+    /// It is not a method.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// It is no speed.
+    /// It is not a speed.
     #[error(transparent)]
     Speed(#[from] SpeedError),
 }
@@ -74,7 +74,7 @@ pub enum PlayerError {
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The message at this place in [`Recording::messages`], after so long.
+    /// The message at this index in [`Recording::messages`], after this long.
     Show(usize, Duration),
     /// Nothing, until there is a command.
     Paused,
@@ -92,12 +92,12 @@ pub struct Player<'a> {
     breaks: Vec<Break>,
     /// Messages to show before stopping; `None` plays on.
     steps: Option<u64>,
-    /// Whether what comes next does not wait.
+    /// Whether the next message is due without waiting.
     is_due: bool,
 }
 
 impl<'a> Player<'a> {
-    /// Plays `recording` from one place until another, both included.
+    /// Plays `recording` from one place to another, both inclusive.
     pub fn new(
         recording: &'a Recording,
         from: Option<Place>,
@@ -151,7 +151,7 @@ impl<'a> Player<'a> {
         Next::Show(self.at, self.speed.wait(Duration::from_nanos(gap)))
     }
 
-    /// The next message was shown. Returns whether it is one to stop at.
+    /// Notes that the next message was shown. Returns whether to stop at it.
     pub fn shown(&mut self) -> bool {
         let said = self.recording.messages.get(self.at);
         let stops = said.is_some_and(|said| self.breaks.iter().any(|one| one.is_at(said)));
@@ -189,7 +189,7 @@ impl<'a> Player<'a> {
         true
     }
 
-    /// Where a place is: at the first message that is not before it.
+    /// The index of a place: the first message that is not before it.
     fn place(&self, place: Place) -> usize {
         let messages = &self.recording.messages;
         match place {
@@ -234,7 +234,7 @@ pub fn is_error(message: &Message<'_>) -> bool {
         Outcome::Error(_) => true,
         Outcome::Result(result) => {
             let mut failed = false;
-            // What is no object has no such member.
+            // Anything but an object has no such member.
             let _ = json::members(
                 result.get(),
                 |key| key == b"isError",

@@ -1,7 +1,7 @@
 //! A tape in memory, with requests and answers related.
 //!
 //! Replaying looks ahead: which answer a request had, what the client said to a request of the server. So
-//! the tape is read as a whole, up to a limit. Relations are made anew from the messages themselves,
+//! the tape is read as a whole, up to a limit. Relations are recomputed from the messages themselves,
 //! because tapes also come from other programs, and from people who edited them.
 
 use std::collections::HashMap;
@@ -58,7 +58,7 @@ pub enum What {
         method: Box<str>,
         /// Its id, as JSON text.
         id: Box<str>,
-        /// Where in [`Recording::messages`] its answer is.
+        /// The index of its answer in [`Recording::messages`].
         answer: Option<usize>,
     },
     /// A notification.
@@ -68,10 +68,10 @@ pub enum What {
     },
     /// An answer.
     Response {
-        /// Where in [`Recording::messages`] its request is.
+        /// The index of its request in [`Recording::messages`].
         request: Option<usize>,
     },
-    /// No message.
+    /// Not a message.
     Invalid,
 }
 
@@ -117,7 +117,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Requests of one side, with where they are.
+    /// Requests of one side, with their indexes.
     pub fn requests(&self, direction: Direction) -> impl Iterator<Item = (usize, &Said)> {
         let messages = self.messages.iter().enumerate();
         messages.filter(move |(_, said)| {
@@ -135,7 +135,7 @@ impl Said {
         }
     }
 
-    /// Where the answer to it is.
+    /// The index of its answer.
     pub fn answer(&self) -> Option<usize> {
         match self.what {
             What::Request { answer, .. } => answer,
@@ -143,7 +143,7 @@ impl Said {
         }
     }
 
-    /// It, read once more.
+    /// The message, parsed again.
     pub fn message(&self) -> Option<Message<'_>> {
         match message::parse(self.text.as_bytes()) {
             Ok(Payload::Single(parsed)) => Some(parsed.message),
@@ -223,7 +223,7 @@ impl Reading {
             }
             None => What::Invalid,
         };
-        // A time that cannot be read, or goes back, is that of the message before.
+        // A time that cannot be read, or goes back, becomes that of the previous message.
         let before = messages.last().map_or(0, |said| said.time.0);
         let time = Timestamp::parse(&entry.time).map_or(0, |time| time.0);
         messages.push(Said {

@@ -1,4 +1,4 @@
-//! What came of a replay.
+//! The results of a replay.
 
 use std::io::{self, Write};
 
@@ -39,13 +39,13 @@ pub struct Report {
     pub answered_from_tape: u64,
     /// Requests of the server that were declined.
     pub declined: u64,
-    /// How often each substitution was applied.
+    /// How many times each substitution was applied.
     pub substitutions: Vec<Substitution>,
     /// Where the answers differ.
     pub differences: Vec<Difference>,
     /// Differences beyond those.
     pub more_differences: u64,
-    /// Why it was given up.
+    /// Why the replay was abandoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
     /// What else a reader should know.
@@ -57,12 +57,12 @@ pub struct Report {
 pub struct Substitution {
     /// Where.
     pub path: String,
-    /// In how many places a value was put.
+    /// In how many places a value was substituted.
     pub places: u64,
 }
 
 impl Report {
-    /// Writes it for people.
+    /// Writes it for people to read.
     ///
     /// # Errors
     /// Failures of `out`.
@@ -148,7 +148,7 @@ fn write_difference(out: &mut dyn Write, difference: &Difference) -> io::Result<
     writeln!(out, "{}{place}", line.trim_end())
 }
 
-/// So many things, in words.
+/// A number of things, in words.
 pub fn counted(count: u64, thing: &str) -> String {
     match count {
         1 => format!("1 {thing}"),

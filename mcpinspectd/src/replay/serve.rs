@@ -1,10 +1,10 @@
 //! The server's side of a tape, played to a client.
 //!
-//! Each request of the client is matched with one of the tape, and answered as it was: under the client's
-//! id, after what the server said before its answer, and before what it said after it. Where the server
+//! Each request of the client is matched with one on the tape, and answered as it was: under the client's
+//! id, after what the server said before its answer, and before what it said after it. If the server
 //! asked the client something in between, the rest waits for the client's answer.
 //!
-//! Nothing here waits or writes: what is to be sent comes out with the time that it is to wait.
+//! Nothing here waits or writes: what to send is returned together with its delay.
 
 mod index;
 mod lines;
@@ -26,20 +26,20 @@ use crate::model::Timestamp;
 use index::Index;
 pub use index::Matching;
 
-/// Requests that are remembered because the tape does not have them; more are counted.
+/// Requests missing from the tape to remember; further ones are counted.
 const MAX_UNKNOWN: usize = 1000;
 
-/// Answers that wait for the client; when there are more, the oldest is given up.
+/// Answers that may wait for the client; if there are more, the oldest is given up.
 const MAX_WAITING: usize = 1000;
 
 /// How to play.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which request of the tape a request is.
+    /// How a request is matched with the tape.
     pub matching: Matching,
     /// How long answers take, compared with the recording.
     pub speed: Speed,
-    /// What to put into answers.
+    /// What to substitute in answers.
     pub assignments: Vec<Assignment>,
     /// Answers that fail.
     pub faults: Vec<Fault>,
@@ -50,13 +50,13 @@ pub struct Settings {
 /// A line to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// How long it has to wait, from when the request came.
+    /// Its delay, from when the request came.
     pub after: Duration,
     /// The line, without its end.
     pub text: String,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Served {
     /// Whether everything on the tape was asked for, and nothing else.
@@ -73,14 +73,14 @@ pub struct Served {
     pub not_on_tape: Vec<Named>,
     /// More of those.
     pub more_not_on_tape: u64,
-    /// Lines of the client that are no message.
+    /// Lines of the client that are not messages.
     pub invalid: u64,
 }
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Named {
-    /// Its method, and of what is called, the name: a path.
+    /// Its method and, if something is called, its name: a path.
     pub path: String,
     /// Its number on the tape.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,9 +93,9 @@ pub struct Server<'a> {
     recording: &'a Recording,
     settings: Settings,
     index: Index,
-    /// By where something of the client's is on the tape: what the server says because of it, in order.
+    /// What the server says because of each message of the client, by that message's index on the tape, in order.
     follows: HashMap<usize, Vec<usize>>,
-    /// What waits for an answer of the client, by the id of what the client was asked.
+    /// What waits for an answer of the client, by the id of the request to the client.
     waiting: VecDeque<(u64, Play)>,
     next_id: u64,
     served: Served,
@@ -104,13 +104,13 @@ pub struct Server<'a> {
 /// The lines sent because of one message of the client.
 #[derive(Debug)]
 struct Play {
-    /// What is left of it, as places on the tape.
+    /// What is left of it, as indexes on the tape.
     left: VecDeque<usize>,
     /// The request that it is about: on the tape, and now.
     asked: Option<Asked>,
-    /// How long what comes next has to wait.
+    /// The delay of what comes next.
     after: Duration,
-    /// When on the tape that waiting began.
+    /// The time on the tape at which the delay began.
     since: Timestamp,
 }
 
@@ -157,7 +157,7 @@ impl<'a> Server<'a> {
         out
     }
 
-    /// What came of it.
+    /// The results.
     pub fn finish(mut self) -> Served {
         let left = self.index.left().into_iter();
         self.served.not_consumed = left
@@ -217,7 +217,7 @@ impl<'a> Server<'a> {
         let mut faults = self.settings.faults.iter_mut();
         if let Some(code) = faults.find_map(|fault| fault.strikes(method, params.as_ref())) {
             self.served.failed += 1;
-            // The request was made all the same.
+            // The request was made anyway.
             self.index.request(request, params.as_ref());
             out.push(Line {
                 after: delay,
@@ -258,7 +258,7 @@ impl<'a> Server<'a> {
         );
     }
 
-    /// Says what is to be said, up to the first request that the client has to answer before.
+    /// Emits what is due, up to the first request that the client has to answer first.
     fn play(&mut self, mut play: Play, out: &mut Vec<Line>) {
         let recording = self.recording;
         while let Some(at) = play.left.pop_front() {
@@ -306,7 +306,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// The answer that the tape has, under the client's id, with values put in place.
+    /// The answer on the tape, under the client's id, with values substituted.
     fn answer(&self, said: &Said, asked: Option<&Asked>) -> Option<String> {
         let asked = asked?;
         let request = self.recording.messages.get(asked.at)?;

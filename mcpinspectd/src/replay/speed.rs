@@ -9,7 +9,7 @@ use thiserror::Error;
 /// How fast, compared with the recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
-    /// So many times as fast: 0.1 to 100.
+    /// This many times as fast: 0.1 to 100.
     Times(f64),
     /// Without waiting.
     Max,
@@ -21,7 +21,7 @@ pub enum Speed {
 pub struct SpeedError;
 
 impl Speed {
-    /// How long to wait where `gap` went by on the tape.
+    /// How long to wait for a gap of this length on the tape.
     pub fn wait(self, gap: Duration) -> Duration {
         match self {
             Self::Max => Duration::ZERO,

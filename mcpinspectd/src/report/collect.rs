@@ -1,6 +1,6 @@
-//! What goes on the page: messages and events in their order, within bounds.
+//! What goes on the page: messages and events in order, within bounds.
 //!
-//! A recording may have gigabytes, and a browser has to open the page. So the beginning of a session is shown,
+//! A recording may have gigabytes, and a browser has to open the page. So the start of a session is shown,
 //! and texts up to a size; everything is counted, and the page says what it leaves out.
 
 use super::definitions::Definitions;
@@ -10,15 +10,15 @@ use crate::mcp::json::cut;
 use crate::model::{Direction, Timestamp};
 use crate::tape::{Counting, Entry, Header, Totals};
 
-/// Messages that are shown.
+/// Messages to show.
 const MESSAGES: usize = 4000;
-/// Bytes of a message's text that are shown.
+/// Bytes of a message's text to show.
 const TEXT: usize = 16 << 10;
 /// Bytes of all texts together.
 const TEXTS: usize = 24 << 20;
-/// Events that are shown.
+/// Events to show.
 const EVENTS: usize = 2000;
-/// Bytes of a name that are kept.
+/// Bytes of a name to keep.
 const NAME: usize = 256;
 
 /// A session to report.
@@ -36,7 +36,7 @@ pub struct Report {
     texts: usize,
 }
 
-/// A message as it is shown.
+/// A message to show.
 #[derive(Debug)]
 pub(super) struct Shown {
     pub(super) sequence: u64,
@@ -86,7 +86,7 @@ pub struct Noted {
 }
 
 impl Report {
-    /// A report of the session that `header` tells of.
+    /// A report on the session that `header` describes.
     pub fn new(header: Header) -> Self {
         Self {
             started: Timestamp::parse(&header.started).unwrap_or_default(),
@@ -123,12 +123,12 @@ impl Report {
         }
     }
 
-    /// What all messages are, shown or not.
+    /// Totals of all messages, shown or not.
     pub(super) fn totals(&self) -> &Totals {
         &self.counting.totals
     }
 
-    /// Nanoseconds from the session's start to a moment.
+    /// Nanoseconds from the session's start to a time.
     pub(super) fn offset(&self, time: Timestamp) -> u64 {
         time.nanos_since(self.started)
     }

@@ -12,11 +12,11 @@ use crate::model::Direction;
 use crate::tape::Entry;
 use crate::text::diff::{ChangeTag, diff};
 
-/// Tools that are shown.
+/// Tools to show.
 const TOOLS: usize = 500;
-/// Definitions of one tool that are shown.
+/// Definitions of one tool to show.
 const VERSIONS: usize = 10;
-/// Bytes of a definition that are shown and compared.
+/// Bytes of a definition to show and compare.
 const DEFINITION: usize = 32 << 10;
 /// Bytes of a name.
 const NAME: usize = 256;
@@ -32,13 +32,13 @@ pub(super) struct Definitions {
 /// A definition.
 #[derive(Debug)]
 struct Version {
-    /// The message that it was first in.
+    /// The message in which it first appeared.
     sequence: u64,
     text: String,
 }
 
 impl Definitions {
-    /// Reads the tools of a message, if it lists some.
+    /// Reads the tools of a message, if it lists any.
     pub(super) fn read(&mut self, entry: &Entry, message: &str) {
         #[derive(Deserialize)]
         struct Listing<'a> {
@@ -87,7 +87,7 @@ impl Definitions {
         self.tools.is_empty()
     }
 
-    /// Adds the tools, those that changed first.
+    /// Adds the tools, changed ones first.
     pub(super) fn put(&self, out: &mut String) {
         let mut tools: Vec<_> = self.tools.iter().collect();
         tools.sort_by_key(|(_, versions)| std::cmp::Reverse(versions.len()));

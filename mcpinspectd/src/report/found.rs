@@ -1,4 +1,4 @@
-//! What detection says of a tape: the tape goes through the same engine as what the kernel shows.
+//! What detection says about a tape: it goes through the same engine as what the kernel shows.
 
 use std::io::BufRead;
 
@@ -16,7 +16,7 @@ use crate::tape::read::{TapeReader, TapeSource};
 /// Bytes of an event's JSON.
 const EVENT: usize = 16 << 10;
 
-/// Examines a tape. Every tool on it is new: what is pinned here is another machine's business.
+/// Examines a tape. Every tool on it is new: what is pinned on this machine does not matter.
 pub struct Finder {
     engine: Engine,
     noted: Vec<Noted>,
@@ -36,7 +36,7 @@ impl Finder {
         }
     }
 
-    /// Takes the whole tape, and hands over its events.
+    /// Reads the whole tape, and hands over its events.
     ///
     /// # Errors
     /// A line cannot be read. What was found before it has been handed over.

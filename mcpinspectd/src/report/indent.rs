@@ -1,12 +1,12 @@
 //! JSON with line breaks and indentation.
 //!
 //! Only white space between values changes: the order of members, members of the same name and the spelling of
-//! numbers and strings stay as they were sent, which a tree of values would not keep.
+//! numbers and strings stay as sent, which a tree of values would not preserve.
 
-/// Levels that are indented; deeper ones stay at this level.
+/// Levels to indent; deeper ones stay at this level.
 const DEEPEST: usize = 40;
 
-/// `json`, indented, up to about `most` bytes: what comes after them is left out.
+/// `json`, indented, up to about `most` bytes: the rest is left out.
 pub(super) fn indented(json: &str, most: usize) -> String {
     let mut out = String::new();
     let mut depth: usize = 0;

@@ -1,9 +1,9 @@
 //! A session as one HTML page, for people: who called what, how long it took, what was found.
 //!
 //! The page is made to be passed on and opened anywhere, and everything on it was written by programs that
-//! nobody has reason to trust. So it is one file that loads nothing and runs nothing: no script, a content
-//! security policy that forbids everything but its own style sheet, every text escaped, and characters that
-//! show nothing spelled out.
+//! no one has reason to trust. So it is one file that loads nothing and runs nothing: no script, a content
+//! security policy that forbids everything but its own style sheet, every text escaped, and invisible
+//! characters spelled out.
 //!
 //! - `collect`: gathers a session's messages and events, within bounds
 //! - `found`: what a tape's events say, by taking it through the engine

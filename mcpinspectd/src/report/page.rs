@@ -13,11 +13,11 @@ use crate::text::human::{duration, moment, size};
 
 /// Bytes of an explanation or quotation.
 const QUOTED: usize = 600;
-/// Findings of one event that are shown.
+/// Findings of one event to show.
 const FINDINGS: usize = 8;
 
 impl Report {
-    /// The whole page. Up to about 60 MiB, where all bounds are reached.
+    /// The whole page: up to about 60 MiB if all bounds are reached.
     pub fn html(mut self) -> String {
         self.events.sort_by_key(|event| event.time);
         let mut out = String::new();
@@ -161,7 +161,7 @@ fn put_event(report: &Report, event: &Noted, out: &mut String) {
     out.push_str("</div>\n");
 }
 
-/// The last message that is shown and went by no later.
+/// The last message shown that passed no later than this.
 fn before(report: &Report, offset: u64) -> Option<&Shown> {
     let after = report
         .messages
@@ -171,7 +171,7 @@ fn before(report: &Report, offset: u64) -> Option<&Shown> {
         .and_then(|index| report.messages.get(index))
 }
 
-/// Adds the reasons and quotations that an event has.
+/// Adds the reasons and quotations of an event.
 fn explain(json: &str, out: &mut String) {
     let Ok(event) = serde_json::from_str::<Value>(json) else {
         return;

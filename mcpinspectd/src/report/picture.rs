@@ -1,4 +1,4 @@
-//! The sequence of a session's messages, as a drawing: client on the left, server on the right, an arrow for each
+//! The sequence of a session's messages, as a drawing: client on the left, server on the right, an arrow per
 //! message, and a bar beside the server's line while it works on a request.
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use crate::mcp::json::cut;
 use crate::model::Direction;
 use crate::text::human::duration;
 
-/// Messages that are drawn.
+/// Messages to draw.
 const DRAWN: usize = 600;
 /// Where the lines of client and server are.
 const CLIENT: usize = 150;
@@ -55,14 +55,14 @@ fn y(row: usize) -> usize {
     TOP + STEP * row
 }
 
-/// A bar from each request to its response, beside the line of who works on it.
+/// A bar from each request to its response, beside the line of the side that works on it.
 fn bars(drawn: &[Shown], out: &mut String) {
     let rows: HashMap<u64, usize> = drawn
         .iter()
         .enumerate()
         .map(|(row, message)| (message.sequence, row))
         .collect();
-    // Until which row a lane is taken, for each side.
+    // Up to which row a lane is taken, for each side.
     let mut lanes = [[0; LANES]; 2];
     let mut spans: Vec<(usize, usize, &Shown)> = drawn
         .iter()

@@ -1,12 +1,12 @@
 //! Calls that take several requests (revision 2026-07-28).
 //!
 //! A server that needs more input answers with `input_required` and a `requestState`. The client gathers
-//! the input and sends the request again: with a new id, and with that state, which is the server's and
-//! must come back as it was. So the state is what makes two requests one call. One that comes back
-//! altered was changed by the client, or by someone between the two.
+//! the input and sends the request again: with a new id, and with that state, which belongs to the server
+//! and must come back unchanged. So the state is what makes two requests one call. A state that comes back
+//! altered was changed by the client, or by someone in between.
 //!
-//! A client may take a state to another session, and a state may be sent twice. So a state that is not
-//! known counts as altered only while the same call is waiting for its own to come back.
+//! A client may take a state to another session, and a state may be sent twice. So an unknown state
+//! counts as altered only while the same call is waiting for its own to come back.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use std::sync::Arc;
 use super::id::IdKey;
 use crate::mcp::method::MethodName;
 
-/// Most states that are remembered, the oldest making room.
+/// Most states to remember; the oldest make room.
 const MAX_STATES: usize = 1024;
 
-/// A call of which the last result asked for more input.
+/// A call whose last result asked for more input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenCall {
     /// Its method.
     pub method: MethodName,
     /// The tool that it calls.
     pub tool: Option<Arc<str>>,
-    /// The number of the message in which its first request came.
+    /// The number of the message that carried its first request.
     pub first: u64,
     /// How many requests came after that one.
     pub retries: u16,
@@ -33,9 +33,9 @@ pub struct OpenCall {
 /// What a request's state says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Continues {
-    /// It goes on with this call.
+    /// It continues this call.
     Call(OpenCall),
-    /// It goes on with this call, whose state was another.
+    /// It continues this call, whose state was different.
     Altered(OpenCall),
     /// The result that it refers to was not seen.
     Unknown,
@@ -72,7 +72,7 @@ impl Chains {
         }
     }
 
-    /// Which call a request with this state goes on with.
+    /// Which call a request with this state continues.
     pub fn continued(
         &mut self,
         state: &IdKey,

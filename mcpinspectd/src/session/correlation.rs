@@ -28,7 +28,7 @@ impl Correlation {
         Self::Unknown,
     ];
 
-    /// The word used on the outside.
+    /// The word used externally.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Answer => "answer",

@@ -1,8 +1,8 @@
 //! Ids as keys.
 //!
 //! A response repeats the id of its request, but not always byte by byte: `1` may come back as `1.0`,
-//! a string with other escapes, a number as a string. And an id may be megabytes long, so the part that
-//! is kept is bounded.
+//! a string with different escapes, a number as a string. And an id may be megabytes long, so the part
+//! that is kept is bounded.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::mcp::string::{self, Piece, Pieces};
 use crate::mcp::{Id, json};
 
-/// Ids up to this many bytes are kept as they are, longer ones as a digest.
+/// Ids up to this many bytes are kept verbatim, longer ones as a digest.
 const MAX_TEXT: usize = 64;
 
 /// An id, in a form in which equal ids compare equal; also any other token that one side issues and the
@@ -42,12 +42,12 @@ impl IdKey {
         Self::of_pieces(Pieces::of(inner.unwrap_or(id.0)))
     }
 
-    /// The key of the string that `raw` is, if it is one.
+    /// The key of the string `raw`, if it is one.
     pub fn of_string(raw: &RawValue) -> Option<Self> {
         json::pieces(raw).map(Self::of_pieces)
     }
 
-    /// The key of a string that is decoded on the way: it may be as long as its message.
+    /// The key of a string decoded piece by piece: it may be as long as its message.
     fn of_pieces(pieces: Pieces<'_>) -> Self {
         let mut beginning = String::new();
         string::decode(pieces.rest(), MAX_TEXT + 1, &mut beginning);

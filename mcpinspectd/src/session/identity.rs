@@ -14,7 +14,7 @@ use crate::mcp::{Budget, json};
 /// long.
 const MAX_INFO: usize = 16 * 1024;
 
-/// Memory that a self-description may take, in bytes: it is kept as long as the session.
+/// Most memory for a self-description, in bytes: it is kept as long as the session.
 const MAX_INFO_MEMORY: usize = 256 * 1024;
 
 /// Length to which a version is cut, in bytes.

@@ -1,12 +1,12 @@
-//! Requests that wait for their answer.
+//! Requests waiting for their answer.
 //!
 //! An answer may take a day, so nothing expires by time: a request that waits too long is noted as
 //! overdue, once, and its answer still finds it. A session may have ten thousand requests in flight, so
-//! an entry is small; and a client may send requests forever without an answer, so above a maximum the
-//! oldest request is forgotten and counted.
+//! an entry is small; and a client may keep sending requests without ever getting an answer, so above a
+//! maximum the oldest request is forgotten and counted.
 //!
-//! The ids that were answered last are remembered as well, so that a second answer to a request is told
-//! apart from one to a request that never was.
+//! The most recently answered ids are remembered too, to distinguish a second answer to a request
+//! from one to a request that never existed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use super::id::IdKey;
 use crate::mcp::method::{self, MethodName};
 use crate::model::Timestamp;
 
-/// The default for the number of requests that are kept per direction.
+/// The default number of requests kept per direction.
 pub const DEFAULT_MAX_IN_FLIGHT: usize = 16_384;
 
-/// Bytes of names and ids that the requests of one direction may have on average, above which the oldest
-/// are forgotten as well. Ordinary ones have a tenth of that.
+/// Average bytes of names and ids per request of one direction, above which the oldest
+/// are forgotten too. Ordinary requests have a tenth of that.
 const TEXT_EACH: usize = 128;
 
-/// Answered ids that are remembered per direction: a second answer follows soon or never.
+/// Answered ids to remember per direction: a second answer follows soon or never.
 const MAX_ANSWERED: usize = 64;
 
 /// A request in flight.
@@ -38,24 +38,24 @@ pub struct PendingRequest {
     pub cursor: Option<IdKey>,
     /// How many earlier attempts ended in a result that asked for more input (2026-07-28).
     pub retries: u16,
-    /// The number of the message in which the first of these attempts came; of a first attempt, its own.
+    /// The number of the message that carried the first of these attempts; for a first attempt, its own.
     pub first: u64,
     /// Whether its sender has cancelled it. An answer may still be on its way.
     pub cancelled: bool,
     /// Whether it was noted as overdue.
     pub overdue: bool,
-    /// What notifications of its progress name it by.
+    /// The token that progress notifications name it by.
     pub progress_token: Option<IdKey>,
     /// Notifications of its progress so far.
     pub progress: u32,
-    /// When it was sent, or its progress was last heard of.
+    /// When it was sent, or its progress was last reported.
     pub heard: Timestamp,
     /// Number of the message that it came in; see [`Session::count_message`](super::Session::count_message).
     pub sequence: u64,
 }
 
 impl PendingRequest {
-    /// A request that was sent at `time` in the message of number `sequence`.
+    /// A request sent at `time` in the message numbered `sequence`.
     pub fn new(method: MethodName, time: Timestamp, sequence: u64) -> Self {
         Self {
             method,
@@ -91,17 +91,17 @@ pub struct InFlight {
     requests: HashMap<IdKey, Entry>,
     /// Oldest first. Entries of answered requests stay until the next clean-up.
     order: VecDeque<(u64, IdKey)>,
-    /// Counts insertions, to tell a reused id's entries in `order` apart.
+    /// Counts insertions, to distinguish a reused id's entries in `order`.
     counter: u64,
     /// Bytes of names and ids.
     text: usize,
     forgotten: u64,
     reused: u64,
-    /// Ids of requests whose progress goes by another token.
+    /// Ids of requests whose progress is reported under another token.
     tokens: HashMap<IdKey, IdKey>,
-    /// The ids that were answered last, oldest first.
+    /// The most recently answered ids, oldest first.
     answered: VecDeque<IdKey>,
-    /// No request is overdue before this moment.
+    /// No request is overdue before this time.
     earliest: Timestamp,
 }
 
@@ -137,7 +137,7 @@ impl InFlight {
             pending,
         };
         self.text += text(&id, &entry);
-        // The patience is the caller's: what was just sent is looked at whenever it asks next.
+        // The caller chooses the patience: what was just sent is checked whenever it asks next.
         self.earliest = self.earliest.min(entry.pending.heard);
         let token = entry.pending.progress_token.clone();
         if let Some(previous) = self.requests.insert(id.clone(), entry) {
@@ -194,14 +194,14 @@ impl InFlight {
         Some(entry.pending)
     }
 
-    /// Whether a request with this id was answered not long ago.
+    /// Whether a request with this id was answered recently.
     pub fn was_answered(&self, id: &IdKey) -> bool {
         let lookalike = id.lookalike();
         let mut answered = self.answered.iter();
         answered.any(|answered| answered == id || Some(answered) == lookalike.as_ref())
     }
 
-    /// Keeps account of a request that is removed.
+    /// Updates the counts for a removed request.
     fn removed(&mut self, id: &IdKey, entry: &Entry) {
         self.text -= text(id, entry);
         if let Some(token) = &entry.pending.progress_token
@@ -218,7 +218,7 @@ impl InFlight {
         Some(&entry.pending)
     }
 
-    /// Notes progress of the request with this token, which is no longer overdue then. Returns the
+    /// Notes progress of the request with this token, which is then no longer overdue. Returns the
     /// request, if it is in flight.
     pub fn progress(&mut self, token: &IdKey, now: Timestamp) -> Option<&PendingRequest> {
         let id = match self.requests.get(token) {
@@ -231,8 +231,8 @@ impl InFlight {
         Some(pending)
     }
 
-    /// Notes the requests of which nothing was heard for `patience` nanoseconds until `now`, and hands
-    /// each to `note`, once. Costs nothing while none can be.
+    /// Marks requests about which nothing was heard for `patience` nanoseconds until `now`, and hands
+    /// each to `note`, once. Costs nothing while there can be none.
     pub fn overdue(
         &mut self,
         now: Timestamp,
@@ -257,7 +257,7 @@ impl InFlight {
         self.earliest = earliest;
     }
 
-    /// Hears of all of these requests now: the other side is waiting for an answer itself.
+    /// Treats all of these requests as heard of now: the other side is waiting for an answer itself.
     pub fn hear_all(&mut self, now: Timestamp) {
         for entry in self.requests.values_mut() {
             entry.pending.heard = entry.pending.heard.max(now);
@@ -269,7 +269,7 @@ impl InFlight {
         self.requests.values().map(|entry| &entry.pending)
     }
 
-    /// Whether an answer is expected to any of them, be it soon or not.
+    /// Whether any of them expects an answer, soon or not.
     pub fn expects_answers(&self) -> bool {
         self.iter().any(PendingRequest::expects_answer)
     }

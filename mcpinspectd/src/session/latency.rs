@@ -2,7 +2,7 @@
 //!
 //! A mean hides what people suffer from, and quantiles cannot be added up. So durations are counted in
 //! buckets that are never wider than an eighth of their value: fine enough for a median or a 99th
-//! percentile, few enough for one histogram for each tool of each server and day, and two of them add up
+//! percentile, and few enough for one histogram per tool, server and day. Two histograms add up
 //! to the histogram of both.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ const EXACT: u64 = 16;
 /// Buckets of each power of two above, as a power of two.
 const PRECISION: u32 = 3;
 
-/// Counts of durations. Empty buckets take no room.
+/// Counts of durations. Empty buckets take no space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     buckets: BTreeMap<u16, u64>,
@@ -32,7 +32,7 @@ impl Histogram {
         self.count = self.count.saturating_add(count);
     }
 
-    /// Adds what another counted.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (bucket, count) in &other.buckets {
             self.add_bucket(*bucket, *count);
@@ -64,7 +64,7 @@ impl Histogram {
         None
     }
 
-    /// The buckets as numbers: each one's index and its count, in turn.
+    /// The buckets as numbers, alternating each one's index and its count.
     pub fn to_numbers(&self) -> Vec<u64> {
         let pairs = self.buckets.iter();
         pairs
@@ -72,7 +72,7 @@ impl Histogram {
             .collect()
     }
 
-    /// The histogram of such numbers. What cannot be one of its buckets is left out.
+    /// The histogram made of such numbers. Numbers that cannot be one of its buckets are left out.
     pub fn from_numbers(numbers: &[u64]) -> Self {
         let mut histogram = Self::default();
         for pair in numbers.chunks_exact(2) {

@@ -1,7 +1,7 @@
 //! Assembling pages into listings.
 //!
 //! A tool that is missing from a listing is gone only if the listing is complete: from a first page (no
-//! cursor in the request) over each `nextCursor` to a page without one, with nothing lost in between. A
+//! cursor in the request) through each `nextCursor` to a page without one, with nothing lost in between. A
 //! client may start over at any time or fetch two listings at once, so unfinished listings are kept by
 //! the cursor that they wait for.
 
@@ -15,8 +15,8 @@ use super::id::IdKey;
 /// Most unfinished listings; a client that starts more has given up on the others.
 const MAX_UNFINISHED: usize = 8;
 
-/// Most names that are kept of a listing; a longer one never completes. The registry keeps as many tools of
-/// a server.
+/// Most names to keep of a listing; a longer one never completes. The registry keeps the same number of a
+/// server's tools.
 const MAX_NAMES: usize = 4096;
 
 /// A tool's name, for comparing.

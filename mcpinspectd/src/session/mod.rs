@@ -3,7 +3,7 @@
 //! A session is one client and one server on one pair of streams. Both may send requests: an id belongs
 //! to the side that chose it, so requests in flight are kept by direction. What an answer means depends
 //! on the request that it answers (a result does not say that it is a list of tools). So this is where
-//! messages become something that the registry and detection can work on.
+//! messages become something that the registry and detection can work with.
 //!
 //! - [`in_flight`]: requests that wait for their answer
 //! - [`chains`]: calls that take several requests
@@ -47,7 +47,7 @@ pub struct Session {
     chains: Chains,
     /// Whether requests may have been missed.
     may_miss_requests: bool,
-    /// Messages so far, those of both directions together.
+    /// Messages so far, in both directions together.
     messages: u64,
 }
 
@@ -60,12 +60,12 @@ pub struct Observed<'a> {
     pub answers: Option<PendingRequest>,
     /// How this response relates to the request that it names.
     pub correlation: Option<Correlation>,
-    /// The number of the message with the request that this notification cancels or reports progress of.
+    /// The number of the message whose request this notification cancels or reports progress of.
     pub concerns: Option<u64>,
-    /// The number of the message with the first request of the call that this is a later request of, or
-    /// the answer to one.
+    /// The number of the message with the first request of the call, if this is a later request of it or
+    /// an answer to one.
     pub call: Option<u64>,
-    /// Whether a request goes on with a call, and its `requestState` is not what the server had issued.
+    /// Whether a request continues a call with a `requestState` other than the one the server issued.
     pub altered_state: bool,
     /// Nanoseconds from that request to this response.
     pub latency_ns: Option<u64>,
@@ -114,13 +114,13 @@ impl Session {
         &self.identity
     }
 
-    /// Counts the message that is observed next; a batch counts as one. Returns its number, from 1.
+    /// Counts the next observed message; a batch counts as one. Returns its number, from 1.
     pub fn count_message(&mut self) -> u64 {
         self.messages += 1;
         self.messages
     }
 
-    /// Messages that were counted.
+    /// Messages counted so far.
     pub fn messages(&self) -> u64 {
         self.messages
     }
@@ -149,7 +149,7 @@ impl Session {
             .chain(from_server.map(|request| (Direction::ServerToClient, request)))
     }
 
-    /// Notes the requests of which nothing was heard for `patience` nanoseconds until `now`, and hands
+    /// Marks requests about which nothing was heard for `patience` nanoseconds until `now`, and hands
     /// each to `note`, once. Their answers still find them.
     ///
     /// A server that asks its client something in the meantime is not late: it is waiting itself.
@@ -265,7 +265,7 @@ impl Session {
         }
     }
 
-    /// Makes a request that came with `state` part of the call that it goes on with. Returns whether the
+    /// Makes a request that came with `state` part of the call that it continues. Returns whether the
     /// state was altered.
     fn continues(&mut self, state: &IdKey, pending: &mut PendingRequest) -> bool {
         let tool = pending.tool.as_deref();

@@ -155,7 +155,7 @@ fn initialize_identifies_once() {
     assert_eq!(identity.protocol_version.as_deref(), Some("2025-06-18"));
     assert_eq!(identity.client_info.as_ref().unwrap()["name"], "c");
     assert_eq!(identity.server_info.as_ref().unwrap()["name"], "s");
-    // Nobody asked again.
+    // There was no further request.
     tell(&mut session, Down, 2, result, |observed| {
         assert!(!observed.identified && observed.result.is_none())
     });
@@ -290,7 +290,7 @@ fn pages_are_told_by_their_request() {
             assert_eq!(observed.page, Some(Page::at("c2")));
         },
     );
-    // A tool's result that happens to have such a member is no list.
+    // A tool's result that happens to have such a member is not a list.
     tell(
         &mut session,
         Up,

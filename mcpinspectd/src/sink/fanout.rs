@@ -1,7 +1,7 @@
 //! From the pipeline's one thread to every sink, without ever making it wait.
 //!
-//! Each sink has a queue of its own (see [`queue`](super::queue)), so a journal that hangs costs the bus
-//! nothing. A server that floods is held to its rate here, before the event costs anything.
+//! Each sink has a queue of its own (see [`queue`](super::queue)), so a hanging journal costs the bus
+//! nothing. A server that floods is limited to its rate here, before the event costs anything.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,11 +17,11 @@ use crate::status::{View, ViewLimits};
 /// How much may wait, and how much is remembered.
 #[derive(Clone, Copy, Debug)]
 pub struct SinkLimits {
-    /// Longest JSON of one event, bytes.
+    /// Longest JSON of one event, in bytes.
     pub event_json: usize,
-    /// Most events that wait for one sink.
+    /// Most events that may wait for one sink.
     pub queue_events: usize,
-    /// Most bytes that wait for one sink.
+    /// Most bytes that may wait for one sink.
     pub queue_bytes: usize,
     /// Most that readers can look back on.
     pub view: ViewLimits,
@@ -62,7 +62,7 @@ impl Sinks {
         }
     }
 
-    /// Adds a sink: it gets every event from here on through what is returned.
+    /// Adds a sink: it gets every event from now on through the returned receiver.
     pub fn add(&self, name: &'static str) -> QueueReceiver {
         let bounds = Bounds {
             items: self.limits.queue_events,
@@ -73,8 +73,8 @@ impl Sinks {
         receiver
     }
 
-    /// Offers `event` to every sink and never waits. Where a queue is full, that sink misses the
-    /// event; where the event's server exceeds its rate, all sinks do. Both losses are counted and
+    /// Offers `event` to every sink and never waits. If a queue is full, that sink misses the
+    /// event; if the event's server exceeds its rate, all sinks do. Both losses are counted and
     /// reported.
     pub fn publish(&self, event: &Event) {
         // Held throughout, so every sink sees the events in the order of their numbers.
@@ -107,7 +107,7 @@ impl Sinks {
         }
     }
 
-    /// Asks the sinks that write files to open them again.
+    /// Asks the sinks that write files to reopen them.
     pub fn reopen(&self) {
         for queue in lock(&self.queues).iter() {
             queue.request_reopen();
@@ -149,7 +149,7 @@ fn suppression_notice(server_id: Option<ServerId>, dropped: u64, time: Timestamp
     Event::of_daemon(time, body)
 }
 
-/// The values behind these locks are whole after every statement, also after a panic elsewhere.
+/// The values behind these locks are consistent after every statement, even after a panic elsewhere.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(next(&mut slow).unwrap().kind, EventKind::Detection);
         assert_eq!(sinks.tally()[0].dropped, 3);
         assert_eq!(sinks.tally()[1].dropped, 0);
-        // Room again: the next event arrives, and the loss is not told twice.
+        // Room again: the next event arrives, and the loss is not reported twice.
         sinks.publish(&detected("b"));
         assert_eq!(next(&mut slow).unwrap().kind, EventKind::Detection);
     }

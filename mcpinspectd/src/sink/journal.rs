@@ -1,13 +1,13 @@
 //! The journal: one structured entry per event, by journald's native protocol.
 //!
-//! journald may be restarted, absent or stuck, and none of that may reach the pipeline or lose an
-//! event without a word. Sending blocks while journald is stuck, so this sink has a thread of its
-//! own. While nobody listens at the socket, the event in hand waits and the queue behind it absorbs
+//! journald may be restarted, absent or stuck, and none of that may reach the pipeline or silently lose an
+//! event. Sending blocks while journald is stuck, so this sink has a separate thread.
+//! While nothing listens at the socket, the current event waits and the queue behind it absorbs
 //! what it can; the outage is logged once when it begins and once when it ends. An entry that
-//! journald is there for and that still cannot be sent is counted as failed, and the next one goes.
+//! cannot be sent although journald is there is counted as failed, and the next one goes.
 //!
 //! An entry that is too large for a datagram travels in a sealed memory file; both ways, and the
-//! encoding of values with line breaks, are `libsystemd`'s work.
+//! encoding of values with line breaks, are left to `libsystemd`.
 
 use std::os::unix::net::UnixDatagram;
 use std::thread;
@@ -24,10 +24,10 @@ use crate::text::escape::printable;
 /// What `journalctl -t` selects.
 pub const IDENTIFIER: &str = "mcpinspectd";
 
-/// Longest name of a server or session, characters.
+/// Longest name of a server or session, in characters.
 const MAX_NAME: usize = 128;
 
-/// How long events wait between two looks at an absent journald.
+/// How long events wait between two checks for an absent journald.
 const WAITS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// Carries events to the journal until the fan-out closes. Blocks: give it its own thread.
@@ -40,7 +40,7 @@ pub fn run(mut receiver: QueueReceiver) {
     }
 }
 
-/// Sends one record, waiting for journald where it is away. `outage` is when it went.
+/// Sends one record, waiting for journald if it is away. `outage` is when it went.
 fn deliver(record: &Envelope, receiver: &QueueReceiver, outage: &mut Option<Instant>) {
     let mut backoff = WAITS;
     let mut refused = 0;
@@ -57,7 +57,7 @@ fn deliver(record: &Envelope, receiver: &QueueReceiver, outage: &mut Option<Inst
             Err(error) => error,
         };
         if somebody_listens() {
-            // Once may be the moment of a restart; twice is about this entry.
+            // Once may be due to a restart; twice is about this entry.
             refused += 1;
             if refused == 2 {
                 tracing::warn!(event_id = %record.id, %error, "the journal refuses an event");
@@ -141,7 +141,7 @@ mod tests {
     use crate::event::testing::examples;
     use crate::model::Timestamp;
 
-    /// journald drops fields that it finds ill-named without a word, and so does the encoder.
+    /// journald silently drops fields with invalid names, and so does the encoder.
     #[test]
     fn journald_accepts_every_field_name() {
         for event in examples() {

@@ -1,9 +1,9 @@
 //! JSON lines: one event, one line, to standard output or appended to a file.
 //!
-//! Readers split at newlines, so a line is whole or it is not there: what a full disk or a slow
+//! Readers split at newlines, so a line is complete or not there at all: what a full disk or a slow
 //! pipe leaves unwritten is written from where it stopped, and a line that an earlier run left torn
-//! is ended before the first new one. A file may be rotated away at any time; it is opened again on
-//! request, also in the middle of an outage, because a full disk is what makes people rotate.
+//! is ended before the first new one. A file may be rotated away at any time; it is reopened on
+//! request, even in the middle of an outage, because a full disk is what makes people rotate.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -23,7 +23,7 @@ use crate::event::Envelope;
 pub enum Target {
     /// Standard output.
     Stdout,
-    /// This file: created with mode 0640 where it is missing, appended to where it is not.
+    /// This file: created with mode 0640 if it is missing, otherwise appended to.
     File(PathBuf),
 }
 
@@ -43,7 +43,7 @@ const WAITS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_se
 pub struct Lines {
     target: Target,
     file: File,
-    /// A line without its end stands last in the output.
+    /// The output ends with an unfinished line.
     torn: bool,
 }
 
@@ -51,7 +51,7 @@ impl Lines {
     /// Opens the target.
     ///
     /// # Errors
-    /// What opening or looking at the end of the file says.
+    /// An error from opening the file or reading its end.
     pub fn open(target: Target) -> io::Result<Self> {
         let (file, torn) = match &target {
             Target::Stdout => (
@@ -60,7 +60,7 @@ impl Lines {
             ),
             Target::File(path) => {
                 let mut options = OpenOptions::new();
-                // Reading is for the look at the last byte.
+                // Reading is for checking the last byte.
                 let file = options
                     .read(true)
                     .append(true)
@@ -143,7 +143,7 @@ impl Lines {
             if error.kind() == ErrorKind::BrokenPipe && self.target == Target::Stdout {
                 return Delivery::ReaderGone;
             }
-            // Anything else may pass: space is made, a quota is raised, a pipe is read again.
+            // Anything else may pass: space is freed, a quota is raised, a pipe is read again.
             if receiver.is_closing() {
                 return Delivery::GaveUp;
             }
@@ -264,7 +264,7 @@ mod tests {
         let old = directory.path().join("events.jsonl.1");
         fs::rename(&path, &old).unwrap();
         sinks.reopen();
-        // Also without an event: log rotation looks for the new file.
+        // Even without an event: log rotation looks for the new file.
         until("new file", || path.exists());
         sinks.publish(&detected("b"));
         sinks.close();

@@ -1,8 +1,8 @@
 //! One sink's queue: bounded in events and in bytes, and honest about what it dropped.
 //!
 //! The pipeline's end, the `QueueSender`, never waits: a full queue drops the event for this sink
-//! alone and counts it. The sink's end, the [`QueueReceiver`], reports the loss as an event of its own
-//! as soon as it moves again, so the loss is written where the events are missing.
+//! only and counts it. The sink's end, the [`QueueReceiver`], reports the loss as a separate event
+//! as soon as it moves again, so the loss is recorded where the events are missing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ pub(super) fn queue(
     (sender, receiver)
 }
 
-/// What became of the events that fit in.
+/// What became of the events that fit.
 #[derive(Debug, Default)]
 struct Counters {
     accepted: AtomicU64,
@@ -49,7 +49,7 @@ struct Counters {
 pub enum Item {
     /// An event.
     Event(Arc<Envelope>),
-    /// Nothing but a wake-up: see [`QueueReceiver::take_reopen_request`].
+    /// Only a wake-up: see [`QueueReceiver::take_reopen_request`].
     Reopen,
 }
 
@@ -73,7 +73,7 @@ impl QueueReceiver {
         }
     }
 
-    /// Like [`QueueReceiver::recv`], for a thread of its own; must not be called on a runtime's thread.
+    /// Like [`QueueReceiver::recv`], for a separate thread; must not be called on a runtime's thread.
     pub fn blocking_recv(&mut self) -> Option<Item> {
         loop {
             let received = self.queue.blocking_recv()?;
@@ -83,12 +83,12 @@ impl QueueReceiver {
         }
     }
 
-    /// Whether the fan-out is closed: no time for patience any more.
+    /// Whether the fan-out is closed: no more time for patience.
     pub fn is_closing(&self) -> bool {
         self.queue.is_closed()
     }
 
-    /// Whether the output is to be opened again; asking answers the request.
+    /// Whether the output should be reopened. Clears the request.
     pub fn take_reopen_request(&self) -> bool {
         self.counters.reopen.swap(false, Ordering::Relaxed)
     }
@@ -138,7 +138,7 @@ pub(super) struct QueueSender {
 }
 
 impl QueueSender {
-    /// Asks the sink to open its output again.
+    /// Asks the sink to reopen its output.
     pub(super) fn request_reopen(&self) {
         self.counters.reopen.store(true, Ordering::Relaxed);
         self.queue.wake();

@@ -4,11 +4,11 @@
 //! of a million results. Queues, journals and people's patience are shared. So each server has a
 //! bucket of events, generous and refilled at a steady rate, and one more for those of high severity,
 //! so that noise cannot hide a finding. Since a user can start any number of servers, all servers of
-//! one user together have such a pair of buckets as well. Suppressed events are counted per server
+//! one user together have such a pair of buckets too. Suppressed events are counted per server
 //! and reported.
 //!
 //! Only events whose number a server decides are held back: sessions, decisions and losses are
-//! always reported, because others count on them.
+//! always reported, because readers rely on them.
 
 use std::collections::HashMap;
 
@@ -211,7 +211,7 @@ impl Counted {
     }
 }
 
-/// Whether something other than the server's talk decides how many of these there are.
+/// Whether something other than the server's messages decides how many of these there are.
 fn is_bounded_by_nature(kind: EventKind) -> bool {
     match kind {
         EventKind::ToolSeen
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(judge(LOW, 100), RateDecision::Suppress);
         // Noise does not hide a finding.
         assert_eq!(judge(HIGH, 100), RateDecision::PassAfter(1));
-        // A clock that steps back gives nothing away and takes nothing.
+        // A clock that steps back neither adds nor removes anything.
         assert_eq!(judge(LOW, 0), RateDecision::Suppress);
         assert_eq!(judge(LOW, 200), RateDecision::PassAfter(1));
         // A long rest fills the bucket to the rim, and no further.

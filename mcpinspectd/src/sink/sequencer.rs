@@ -7,7 +7,7 @@ use crate::event::{Envelope, Event, EventId};
 use crate::model::Timestamp;
 use crate::status::View;
 
-/// Turns events into envelopes, in the order of their numbers.
+/// Turns events into envelopes, ordered by number.
 #[derive(Debug)]
 pub(super) struct Sequencer {
     run: Timestamp,
@@ -32,12 +32,12 @@ impl Sequencer {
         &self.view
     }
 
-    /// Folds an event into the present without sending it: a rate limit suppressed it.
+    /// Folds an event into the present without sending it, because a rate limit suppressed it.
     pub(super) fn note(&self, event: &Event) {
         self.view.apply(event);
     }
 
-    /// The next envelope. `None`, and an error in the log, where the event has no JSON form.
+    /// The next envelope. `None`, and an error in the log, if the event has no JSON form.
     pub(super) fn envelope(&self, event: &Event) -> Option<Arc<Envelope>> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (uid, presence) = self.view.apply(event);

@@ -1,10 +1,10 @@
 //! Recordings of HTTP: the bytes of a session's connections, each direction in one piece, as `tcpflow`
 //! writes them and Wireshark saves a stream.
 //!
-//! Such files say neither when something was sent nor how the directions interleave. So all inputs have one
-//! time, and messages come in the order of the connections, then of the exchanges, requests first. A
-//! response comes no earlier than the request that it answers, even where that went over a later
-//! connection: in the transport of 2024-11-05, all answers come over the first.
+//! Such files say neither when something was sent nor how the directions interleave. So all inputs share one
+//! time, and messages are ordered by connection, then by exchange, requests first. A response comes no
+//! earlier than the request that it answers, even if that went over a later connection: in the
+//! transport of 2024-11-05, all answers come over the first.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
@@ -22,10 +22,10 @@ use crate::model::{
 };
 use crate::process::identity::of_url_alone;
 
-/// Bytes that are read in one go.
+/// Bytes to read at a time.
 const PIECE: usize = 64 << 10;
 
-/// Inputs that one poll passes on.
+/// Inputs to pass on per poll.
 const PER_POLL: usize = 256;
 
 /// The bytes of one connection.
@@ -37,30 +37,30 @@ pub struct Flow {
     pub server: Vec<u8>,
 }
 
-/// Something about a recording that no input says.
+/// Something about a recording that no input expresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
     /// Which connection, from 1.
     pub connection: usize,
-    /// What; may contain text of the recording.
+    /// The remark; may contain text of the recording.
     pub text: String,
 }
 
 /// Why a recording is not a session.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoSession {
-    /// There is no MCP in it.
+    /// It contains no MCP.
     #[error("there is no MCP over HTTP in these bytes")]
     NoMcp,
-    /// There are several sessions in it, and none was chosen.
+    /// It contains several sessions, and none was chosen.
     #[error("there are several sessions in these bytes: {}", .0.join(", "))]
     Several(Vec<String>),
-    /// The session that was chosen is not in it.
+    /// It does not contain the chosen session.
     #[error("there is no session {0} in these bytes")]
     Missing(String),
 }
 
-/// Plays a recording as one session.
+/// Plays a recording back as one session.
 #[derive(Debug)]
 pub struct HttpSource {
     start: SessionStart,
@@ -93,7 +93,7 @@ struct Place {
 enum Turn {
     Request,
     Response,
-    /// It answers something here, and came elsewhere.
+    /// It answers something here but arrived elsewhere.
     Later,
 }
 
@@ -106,13 +106,13 @@ struct Findings {
     remarks: Vec<Remark>,
     /// Where the first request goes.
     target: Option<Target>,
-    /// It is the transport of 2024-11-05.
+    /// Whether it is the transport of 2024-11-05.
     is_sse: bool,
 }
 
 impl HttpSource {
-    /// Reads a recording. `session` chooses one of several sessions by its `Mcp-Session-Id`; `time` is that
-    /// of all inputs.
+    /// Reads a recording. `session` chooses one of several sessions by its `Mcp-Session-Id`; all inputs
+    /// get `time`.
     ///
     /// # Errors
     /// See [`NoSession`].
@@ -161,7 +161,7 @@ impl HttpSource {
         &self.start
     }
 
-    /// What no input says: losses, anomalies, heads that disagree with their message.
+    /// What no input expresses: losses, anomalies, heads that disagree with their message.
     pub fn remarks(&self) -> &[Remark] {
         &self.remarks
     }
@@ -202,7 +202,7 @@ impl HttpSource {
 }
 
 impl Findings {
-    /// Reads a connection. What the client sent comes first, so that each request waits for its response.
+    /// Reads a connection, the client's side first, so that each request waits for its response.
     fn flow(&mut self, index: usize, flow: &Flow) {
         let limits = Limits {
             max_exchanges: usize::MAX,
@@ -322,7 +322,7 @@ impl Findings {
         });
     }
 
-    /// Brings messages into their order.
+    /// Puts messages in order.
     fn order(&mut self) {
         let mut requests: BTreeMap<(Direction, String), Vec<Place>> = BTreeMap::new();
         let mut responses = Vec::new();
@@ -344,7 +344,7 @@ impl Findings {
         for (index, id) in responses {
             let said = &mut self.said[index];
             let asked = requests.get(&(said.direction.reverse(), id));
-            // Ids may be used again: the first request that it may answer is the one.
+            // Ids may be reused: take the first request that it may answer.
             let first = asked.and_then(|places| places.iter().min());
             if let Some(first) = first
                 && *first > said.place
@@ -373,7 +373,7 @@ impl Findings {
         });
     }
 
-    /// Keeps the messages of one session.
+    /// Keeps only the messages of one session.
     fn choose(&mut self, wanted: Option<&str>) -> Result<(), NoSession> {
         if self.said.is_empty() {
             return Err(NoSession::NoMcp);

@@ -1,4 +1,4 @@
-//! Lines of a tape, which comes from elsewhere: bounded, and counted for error messages.
+//! Lines of a tape. Tapes come from elsewhere, so lines are bounded, and counted for error messages.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -29,13 +29,13 @@ pub enum TapeFault {
     /// It is longer than a line may be.
     #[error("is longer than {0} bytes")]
     TooLong(usize),
-    /// It is the first, and not a header.
+    /// It is the first line, but not a header.
     #[error("is not the header of a tape")]
     NotATape,
     /// It is a header of another version.
     #[error("has format version {0}, which this program does not read")]
     Version(u32),
-    /// It is not what a tape holds.
+    /// It is not something a tape holds.
     #[error("is not understood: {0}")]
     Malformed(serde_json::Error),
     /// It is the last one, and its end is missing.
@@ -43,14 +43,14 @@ pub enum TapeFault {
     CutOff,
 }
 
-/// What the first line of every tape says, in every version.
+/// What the first line of every tape contains, in every version.
 #[derive(Deserialize)]
 struct Kind {
     format: String,
     version: u32,
 }
 
-/// Reads lines of at most a given length. Nothing comes after an error.
+/// Reads lines of at most a given length. Returns nothing after an error.
 #[derive(Debug)]
 pub struct Lines<R> {
     input: R,
@@ -62,7 +62,7 @@ pub struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Reads lines that may be up to `max_line` bytes long.
+    /// Reads lines of up to `max_line` bytes.
     pub fn new(input: R, max_line: usize) -> Self {
         Self {
             input,
@@ -129,16 +129,16 @@ impl<R: BufRead> Lines<R> {
         Ok(!self.buffer.is_empty())
     }
 
-    /// What the current line, as JSON, cannot be: cut off where the tape ends in the middle of it.
+    /// The error for a current line that is not the expected JSON: cut off if the tape ends in the middle of it.
     fn malformed(&self, error: serde_json::Error) -> TapeError {
-        // A recording that broke off ends in the middle of a line.
+        // A recording that was interrupted ends in the middle of a line.
         if error.is_eof() && !self.buffer.ends_with(b"\n") {
             return self.fault(TapeFault::CutOff);
         }
         self.fault(TapeFault::Malformed(error))
     }
 
-    /// The error that `fault` is in the current line.
+    /// The error for `fault` in the current line.
     fn fault(&self, fault: impl Into<TapeFault>) -> TapeError {
         TapeError {
             line: self.number,

@@ -1,15 +1,15 @@
 //! Where inputs come from.
 //!
 //! The pipeline does not know what feeds it: the kernel's view of this machine, a tape of an
-//! earlier run, a script in a test. Each of them is a [`Source`], which pushes [`Input`]s into an
+//! earlier run, or a script in a test. Each is a [`Source`], which pushes [`Input`]s into an
 //! [`InputSink`] until it is stopped or has nothing left.
 //!
 //! - [`http`]: the bytes of connections in files, which carry MCP over HTTP.
 //! - `kernel`: the sessions on this machine, as the probes see them.
 //! - [`tape`]: a file of inputs, one JSON line each.
-//! - [`lines`]: reads the lines of a tape, for this form of it and the other, [`crate::tape`].
+//! - [`lines`]: reads the lines of a tape, in this format and the other, [`crate::tape`].
 //! - [`recorder`]: writes a tape of the inputs that pass.
-//! - [`script`]: makes the inputs of a session by hand, for tests and benchmarks.
+//! - [`script`]: makes a session's inputs by hand, for tests and benchmarks.
 //!
 //! [`Input`]: crate::model::Input
 
@@ -30,25 +30,25 @@ pub trait Source {
     /// Why it cannot go on.
     type Error;
 
-    /// Passes on what has happened. Waits for a moment if nothing has; never for long, so that a
+    /// Passes on what has happened. If nothing has, waits for a moment, but never long, so that a
     /// caller can attend to other things in between.
     ///
     /// # Errors
     /// The source is broken. What it passed on before is valid.
     fn poll(&mut self, sink: &mut dyn InputSink) -> Result<Progress, Self::Error>;
 
-    /// Stops, and passes on what is left. Sessions that are still open end.
+    /// Stops, and passes on what is left. Open sessions end.
     ///
     /// # Errors
     /// The source is broken. What it passed on before is valid.
     fn finish(&mut self, sink: &mut dyn InputSink) -> Result<(), Self::Error>;
 
-    /// What the streams of all sessions carried so far.
+    /// What the streams of all sessions have carried so far.
     fn account(&self) -> Account {
         Account::default()
     }
 
-    /// What the capture behind it did so far.
+    /// What the capture behind it has done so far.
     fn totals(&mut self) -> CaptureTotals {
         CaptureTotals::default()
     }
@@ -64,7 +64,7 @@ pub enum Progress {
 }
 
 /// Feeds `sink` from `source` until `stop` is set or the source is exhausted. Calls `attend` between
-/// two polls, several times a second, busy or idle.
+/// polls, several times a second, busy or idle.
 ///
 /// # Errors
 /// The source is broken. What it passed on before is valid.

@@ -5,12 +5,12 @@ use std::io::Write;
 use super::tape::{TapeError, TapeWriter};
 use crate::model::{Input, InputSink};
 
-/// Passes inputs on, and writes them to a tape. Where the tape cannot be written, recording stops
+/// Passes inputs on, and writes them to a tape. If the tape cannot be written, recording stops
 /// and the inputs still pass.
 #[derive(Debug)]
 pub struct Recorder<S, W> {
     sink: S,
-    /// The tape, or why there is no more of it.
+    /// The tape, or why it ended.
     tape: Result<TapeWriter<W>, TapeError>,
 }
 

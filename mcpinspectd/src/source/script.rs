@@ -2,8 +2,8 @@
 //!
 //! Tests, benchmarks, fuzz targets and demonstrations need sessions without a kernel. A [`Script`]
 //! keeps what inputs have to agree on: the session's name, the position in each direction, the time
-//! and the ids of requests. It returns inputs instead of keeping them, so that its user decides where
-//! they go: into an engine, a sink, a tape.
+//! and the request ids. It returns inputs instead of collecting them, so that the caller decides where
+//! they go: into an engine, a sink or a tape.
 //!
 //! ```
 //! use mcpinspectd::model::{Direction, EndReason};
@@ -26,7 +26,7 @@ use crate::model::{
     ServerIdentity, ServerSide, SessionId, SessionStart, Timestamp,
 };
 
-/// One session that is made by hand.
+/// One handmade session.
 #[derive(Clone, Debug)]
 pub struct Script {
     start: SessionStart,
@@ -39,8 +39,8 @@ pub struct Script {
 }
 
 impl Script {
-    /// A session with a server called `server`, which names the session too. It starts at time 0,
-    /// and a message comes every nanosecond.
+    /// A session with a server called `server`, which also names the session. It starts at time 0,
+    /// with one message per nanosecond.
     pub fn new(server: &str) -> Self {
         let start = SessionStart {
             id: SessionId(server.into()),
@@ -95,7 +95,7 @@ impl Script {
         self
     }
 
-    /// Makes it a session that was under way before it was seen.
+    /// Makes it a session that was already open when first seen.
     #[must_use]
     pub fn joined_midstream(mut self) -> Self {
         self.start.joined_midstream = true;
@@ -138,7 +138,7 @@ impl Script {
         })
     }
 
-    /// Bytes cross one of its streams, at the same time as the input before.
+    /// Bytes cross one of its streams, at the time of the previous input.
     pub fn bytes<'a>(&'a mut self, direction: Direction, bytes: &'a [u8]) -> Input<'a> {
         let position = self.advance(direction, bytes.len());
         Input::Bytes {
@@ -178,7 +178,7 @@ impl Script {
         }
     }
 
-    /// The client asks and the server answers, a line each. Ids count from 0.
+    /// The client asks and the server answers, one line each. Ids count from 0.
     pub fn exchange(
         &mut self,
         method: &str,
@@ -196,7 +196,7 @@ impl Script {
         ]
     }
 
-    /// A direction goes on `bytes` further on, without a report of what was in between.
+    /// A direction jumps `bytes` ahead without a report of what was in between.
     pub fn jump(&mut self, direction: Direction, bytes: u64) {
         self.positions[direction as usize] += bytes;
     }
@@ -215,7 +215,7 @@ impl Script {
         }
     }
 
-    /// The two ends of the bytes that come next differ.
+    /// The two ends disagree about the next bytes.
     pub fn difference(
         &mut self,
         direction: Direction,
@@ -287,7 +287,7 @@ impl Script {
         Cow::Owned(self.start.id.clone())
     }
 
-    /// Moves a direction on. Returns where it was.
+    /// Advances a direction. Returns where it was.
     fn advance(&mut self, direction: Direction, bytes: usize) -> u64 {
         let position = self.positions[direction as usize];
         self.positions[direction as usize] += bytes as u64;

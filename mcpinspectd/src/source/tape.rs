@@ -1,7 +1,7 @@
 //! Tapes: files of inputs.
 //!
 //! A tape is JSON lines. The first line is a header with the format's version. Every other line is
-//! one [`Input`], exactly as it went into the pipeline, so that replaying a tape has the same results
+//! one [`Input`], exactly as it entered the pipeline, so that replaying a tape has the same results
 //! as the run that it was recorded from.
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //! {"gap":{"session":"s","direction":"client_to_server","position":99,"bytes_lost":12,…}}
 //! ```
 //!
-//! Tapes come from other machines and other people. So a line has a maximum length, and a line that
+//! Tapes come from other machines and other people. So lines have a maximum length, and a line that
 //! cannot be understood is an error with its number, never skipped.
 
 use std::io::{BufRead, Write};
@@ -31,9 +31,9 @@ pub const VERSION: u32 = 1;
 /// The longest line, without its newline. An input of the largest message fits: as JSON it is at
 /// most about twice as long.
 pub const MAX_LINE: usize = 2 * DEFAULT_MAX_FRAME + (1 << 20);
-/// Inputs that one poll passes on.
+/// Inputs to pass on per poll.
 const PER_POLL: usize = 256;
-/// A line buffer of up to this capacity is kept for the next line that is written.
+/// A line buffer of up to this capacity is kept for the next line to write.
 const KEPT_CAPACITY: usize = 1 << 20;
 
 /// The first line.
@@ -73,8 +73,8 @@ impl<W: Write> TapeWriter<W> {
     /// Writes an input.
     ///
     /// # Errors
-    /// It cannot be written, or is too long for a line. Nothing of it is on the tape then, unless
-    /// writing broke off.
+    /// It cannot be written, or is too long for a line. The tape then holds none of it, unless
+    /// writing was interrupted.
     pub fn write(&mut self, input: &Input<'_>) -> Result<(), TapeError> {
         self.line(input)
     }
@@ -101,7 +101,7 @@ impl<W: Write> TapeWriter<W> {
         self.buffer.shrink_to(KEPT_CAPACITY);
         serde_json::to_writer(&mut self.buffer, value)
             .map_err(|error| self.fault(TapeFault::Malformed(error)))?;
-        // JSON text that is passed on as it is may have line breaks, but only as white space.
+        // Verbatim JSON text may contain line breaks, but only as white space.
         for byte in &mut self.buffer {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
@@ -126,7 +126,7 @@ impl<W: Write> TapeWriter<W> {
     }
 }
 
-/// Reads a tape, input by input. Nothing comes after an error.
+/// Reads a tape, input by input. Returns nothing after an error.
 #[derive(Debug)]
 pub struct TapeReader<R> {
     lines: Lines<R>,
@@ -141,7 +141,7 @@ impl<R: BufRead> TapeReader<R> {
         Self::with_max_line(input, MAX_LINE)
     }
 
-    /// Reads a tape whose lines may be up to `max_line` bytes long.
+    /// Reads a tape with lines of up to `max_line` bytes.
     ///
     /// # Errors
     /// It is not a tape, or one of another version.
@@ -174,7 +174,7 @@ impl<R: BufRead> Source for TapeReader<R> {
         Ok(Progress::Open)
     }
 
-    /// A tape has nothing left beyond what was asked for: the end of a session is on the tape, or
+    /// A tape holds nothing beyond what was polled: the end of a session is on the tape, or
     /// was not recorded.
     fn finish(&mut self, _sink: &mut dyn InputSink) -> Result<(), TapeError> {
         Ok(())

@@ -24,7 +24,7 @@ use crate::registry::Registry;
 const START: Timestamp = Timestamp(1_760_000_000_123_456_789);
 const HEADER: &str = "{\"format\":\"mcpinspect-inputs\",\"version\":1}\n";
 
-/// Everything that an engine said, one line each.
+/// Everything an engine said, one line each.
 #[derive(Default)]
 struct Log(Vec<String>);
 
@@ -73,7 +73,7 @@ impl InputSink for Kept {
     }
 }
 
-/// A session in which everything happens that can happen.
+/// A session in which everything happens that can.
 fn session() -> Vec<Input<'static>> {
     let mut script = Script::new("files")
         .session("1-0")
@@ -286,7 +286,7 @@ fn a_bad_line_is_refused_with_its_number() {
     assert_eq!(long.line, 3);
     let binary = fault([two_lines.as_bytes(), b"\xff\xfe\n"].concat());
     assert!(matches!(binary.fault, TapeFault::Malformed(_)), "{binary}");
-    // A last line needs no newline.
+    // The last line needs no newline.
     assert_eq!(read(format!("{two_lines}{end}").as_bytes()).len(), 2);
 }
 

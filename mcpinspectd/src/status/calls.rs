@@ -1,8 +1,8 @@
 //! Exchanges, counted by method: how many, how many failed, how long answers took.
 //!
-//! This is what monitoring systems read. Its labels are methods of the protocol and nothing else: names
-//! of servers and tools are not for every user of the machine, and their number is a server's to decide.
-//! Counts for each server and tool are in the message store.
+//! This is what monitoring systems read. Its only labels are methods of the protocol: names
+//! of servers and tools are not for every user of the machine, and a server decides how many there are.
+//! Counts per server and tool are in the message store.
 
 use crate::engine::{MessageKind, MessageSeen, Output, Overdue};
 use crate::event::Event;
@@ -62,7 +62,7 @@ impl CallCounts {
         }
     }
 
-    /// The methods of which there was a request or a response, by name.
+    /// The methods with a request or a response, by name.
     pub fn methods(&self) -> impl Iterator<Item = (&'static str, &MethodCounts)> {
         let names = method::KNOWN.into_iter().chain([OTHER]);
         let all = names.zip(&self.methods);

@@ -1,10 +1,10 @@
-//! The latest events, kept in memory for those who may ask: a signal on the bus carries an id, and
-//! this is where the id leads to.
+//! The latest events, kept in memory for readers: a signal on the bus carries an id, and
+//! this is where the id leads.
 //!
 //! Records are many small pieces of memory. Kept for a day between pieces that are used for a
-//! moment, each would hold on to a page of the heap of its own, several times what it holds. So
-//! their text is copied into a few large blocks, and made a record again for who asks. The blocks
-//! are taken at the start: what the daemon will need after a day, it has from the beginning.
+//! moment, each would pin a page of the heap of its own, several times its size. So
+//! their text is copied into a few large blocks, and turned back into a record on request. The blocks
+//! are allocated at startup: what the daemon will need after a day, it has from the beginning.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,14 +16,14 @@ use crate::event::EventKind;
 use crate::event::{Envelope, EventId, Presence};
 use crate::model::{Pid, ServerId, SessionId, Severity, Timestamp};
 
-/// Bytes of a block: enough to be a mapping of its own, which goes back to the system as a whole.
+/// Bytes of a block: enough for a mapping of its own, which goes back to the system as a whole.
 const BLOCK: usize = 128 << 10;
 
 /// A ring of records, bounded in number and in bytes.
 #[derive(Debug)]
 pub struct History {
     blocks: VecDeque<Block>,
-    /// Blocks that wait for their turn.
+    /// Blocks waiting for their turn.
     spare: Vec<String>,
     records: usize,
     bytes: usize,
@@ -31,14 +31,14 @@ pub struct History {
     max_bytes: usize,
 }
 
-/// Records that came one after the other.
+/// Consecutive records.
 #[derive(Debug)]
 struct Block {
     text: String,
     entries: VecDeque<Entry>,
 }
 
-/// A record whose text lies in the block.
+/// A record whose text is in the block.
 #[derive(Debug)]
 struct Entry {
     size: usize,
@@ -151,7 +151,7 @@ impl History {
         }
     }
 
-    /// With all memory that it will need, which is more than address space: it has been written to.
+    /// Allocates all memory that it will need, and writes to it so that it is more than address space.
     pub fn taken_at_once(mut self) -> Self {
         let blocks = self.max_bytes / BLOCK;
         self.spare = vec![" ".repeat(BLOCK); blocks];
@@ -159,7 +159,7 @@ impl History {
         self
     }
 
-    /// A block with room for a record of this size, and for more where that is small.
+    /// A block with room for a record of this size, and for more if that is small.
     fn block(&mut self, size: usize) -> Block {
         let spare = self.spare.pop_if(|spare| spare.capacity() >= size);
         Block::new(spare.unwrap_or_else(|| String::with_capacity(BLOCK.max(size))))
@@ -203,7 +203,7 @@ impl History {
         }
     }
 
-    /// All that is kept, oldest first.
+    /// Everything kept, oldest first.
     fn all(&self) -> impl DoubleEndedIterator<Item = (&Block, &Entry)> {
         let blocks = self.blocks.iter();
         blocks.flat_map(|block| block.entries.iter().map(move |entry| (block, entry)))
@@ -217,7 +217,7 @@ impl History {
             .map(|(block, entry)| Arc::new(block.envelope(entry)))
     }
 
-    /// Up to `limit` of the latest records after the one named `after` that `keep` lets through,
+    /// Up to `limit` of the latest records after the one named `after` that `keep` accepts,
     /// oldest first. An id that is not (or no longer) known starts at the oldest that is.
     pub fn after(
         &self,

@@ -1,8 +1,8 @@
 //! What is going on now, folded from the events themselves: servers, sessions, tools.
 //!
 //! The bus answers questions about the present. Asking the pipeline would make it wait for readers;
-//! so the picture is kept on this side of the fan-out, from the same events that everyone gets, and
-//! cannot disagree with them. Every table is bounded; what does not fit is counted.
+//! so the state is kept on this side of the fan-out, from the same events that everyone gets, and
+//! cannot contradict them. Every table is bounded; what does not fit is counted.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,13 +16,13 @@ use crate::model::{
 };
 use crate::text::{bound, escape::printable};
 
-/// Characters of a tool's name that are shown.
+/// Characters of a tool's name to show.
 pub const SHOWN_NAME: usize = 128;
 
-/// Most sessions, servers and tools that are remembered.
+/// Most sessions, servers and tools to remember.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveLimits {
-    /// Sessions under way.
+    /// Open sessions.
     pub sessions: usize,
     /// Servers, running or not.
     pub servers: usize,
@@ -40,28 +40,28 @@ impl Default for LiveLimits {
     }
 }
 
-/// One server of one user as the bus tells of it.
+/// One server of one user, as reported on the bus.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerSummary {
     /// Its stable name.
     pub server_id: ServerId,
     /// Fingerprint of its identity, hex.
     pub fingerprint: String,
-    /// Sessions under way.
+    /// Open sessions.
     pub sessions: usize,
     /// Tools known.
     pub tools: usize,
     /// The user it runs as.
     pub uid: Option<u32>,
-    /// When something was last heard of it.
+    /// When it was last heard of.
     pub last_seen: Timestamp,
-    /// Whether it is listened to.
+    /// Whether it is monitored.
     pub monitored: bool,
     /// Whether its processes were frozen, and not thawed since.
     pub frozen: bool,
 }
 
-/// One session under way.
+/// One open session.
 #[derive(Clone, Debug, Serialize)]
 pub struct SessionSummary {
     /// Its id.
@@ -78,7 +78,7 @@ pub struct SessionSummary {
     pub protocol_version: Option<String>,
 }
 
-/// A process as far as the bus tells of it: no command line, which may tell more than its owner likes.
+/// A process as reported on the bus: no command line, which may reveal more than its owner likes.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessSummary {
     /// Its pid.
@@ -92,7 +92,7 @@ pub struct ProcessSummary {
 }
 
 impl SessionSummary {
-    /// The user that the server runs as, where known.
+    /// The user that the server runs as, if known.
     fn uid(&self) -> Option<u32> {
         Some(self.server.as_ref()?.uid)
     }
@@ -115,7 +115,7 @@ impl From<&Party> for ProcessSummary {
 pub struct ToolSummary {
     /// Its name.
     pub tool_name: String,
-    /// How it stands to its pin.
+    /// How it relates to its pin.
     pub status: ToolStatus,
     /// SHA-256 of its current definition, hex; empty once it is gone.
     pub tool_hash: String,
@@ -125,8 +125,8 @@ pub struct ToolSummary {
     pub last_seen: Timestamp,
 }
 
-/// A server as one user has it: two users may have two servers of one name, and neither learns of the
-/// other's. The user is `None` where that is not known.
+/// A server as one user has it: two users may each have a server of the same name, and neither learns of the
+/// other's. The user is `None` if unknown.
 pub type ServerPlace = (ServerId, Option<u32>);
 
 #[derive(Debug)]
@@ -139,19 +139,19 @@ struct ServerEntry {
     tools: BTreeMap<String, ToolSummary>,
 }
 
-/// The picture.
+/// The state.
 #[derive(Debug)]
 pub struct Live {
     limits: LiveLimits,
     sessions: HashMap<SessionId, SessionSummary>,
     servers: BTreeMap<ServerPlace, ServerEntry>,
-    /// Whether nobody listens to any server.
+    /// Whether all servers are paused.
     paused: bool,
     forgotten: u64,
 }
 
 impl Live {
-    /// Nothing yet.
+    /// An empty state.
     pub fn new(limits: LiveLimits) -> Self {
         Self {
             limits,
@@ -162,7 +162,7 @@ impl Live {
         }
     }
 
-    /// The user that the server of this event runs as, where known. Ask before [`Live::apply`].
+    /// The user that the server of this event runs as, if known. Ask before [`Live::apply`].
     pub fn uid_of(&self, event: &Event) -> Option<u32> {
         if let Body::SessionStarted(started) = &event.body {
             return started.server.as_ref().map(|party| party.uid);
@@ -172,7 +172,7 @@ impl Live {
             return subject.server_uid;
         }
         if subject.session_id == SessionId::none() {
-            // About the server itself: its only user is concerned.
+            // About the server itself: it concerns its only user.
             let mut places = self.places_of(&subject.server_id);
             return match (places.next(), places.next()) {
                 (Some((_, uid)), None) => *uid,
@@ -207,7 +207,7 @@ impl Live {
         }
     }
 
-    /// Entries that found no room since the start.
+    /// Entries for which there has been no room since the start.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
@@ -383,15 +383,15 @@ impl Live {
         }
     }
 
-    /// All sessions under way, the oldest first.
+    /// All open sessions, oldest first.
     pub fn sessions(&self) -> Vec<&SessionSummary> {
         let mut sessions: Vec<_> = self.sessions.values().collect();
         sessions.sort_by(|a, b| (a.started, &a.session_id).cmp(&(b.started, &b.session_id)));
         sessions
     }
 
-    /// The tools by name of the server of this name that belongs to a user whom `may_read` admits: that
-    /// of `first` if it is among them, else the one that was heard of last; `None` if there is none.
+    /// The tools, by name, of the server of this name that belongs to a user whom `may_read` accepts: that
+    /// of `first` if it is among them, else the one last heard of; `None` if there is none.
     pub fn tools(
         &self,
         server: &str,
@@ -424,7 +424,7 @@ impl Live {
         }
     }
 
-    /// The entry of this server; a new one takes the place of the one that was idle the longest.
+    /// The entry of this server; a new one replaces the one idle for longest.
     fn server(&mut self, id: &ServerPlace, now: Timestamp) -> Option<&mut ServerEntry> {
         if !self.servers.contains_key(id) && self.servers.len() >= self.limits.servers {
             let idle = self.servers.iter().filter(|(_, entry)| entry.sessions == 0);

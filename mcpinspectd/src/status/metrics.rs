@@ -1,9 +1,9 @@
-//! Counters for those who watch many machines: a file in Prometheus' text format, for the textfile
+//! Counters for people who watch many machines: a file in Prometheus' text format, for the textfile
 //! collector of node_exporter.
 //!
-//! A file and no port: the daemon has no network, and should have none. It is replaced as a whole,
-//! by a thread of its own, so that neither a reader nor a slow disk is noticed by the pipeline. Where
-//! the last one is still being written, the next is left out. Labels hold nothing that a server
+//! A file and not a port: the daemon has no network, and should have none. A separate thread replaces the file
+//! as a whole, so that neither a reader nor a slow disk affects the pipeline. If the
+//! last one is still being written, the next is skipped. Labels contain nothing that a server
 //! chooses: no name, and nothing whose number others decide.
 
 use std::fmt::Write as _;
@@ -52,23 +52,23 @@ pub struct Snapshot {
     pub capture: CaptureTotals,
     /// What sessions' streams carried.
     pub streams: Account,
-    /// Sessions under way.
+    /// Open sessions.
     pub sessions: usize,
-    /// Servers and items that are pinned.
+    /// Pinned servers and items.
     pub registry: (usize, usize),
-    /// How the registry's disk is doing.
+    /// The state of the registry's disk.
     pub health: StorageHealth,
     /// Exchanges.
     pub calls: CallCounts,
-    /// Requests that wait for their answer.
+    /// Requests waiting for an answer.
     pub in_flight: usize,
     /// Events.
     pub events: EventCounts,
     /// What became of them.
     pub sinks: Vec<SinkTally>,
-    /// Whether no server is listened to.
+    /// Whether all servers are paused.
     pub paused: bool,
-    /// Servers that are not listened to.
+    /// How many servers are paused.
     pub paused_servers: usize,
 }
 
@@ -307,14 +307,14 @@ impl Snapshot {
     }
 }
 
-/// A label's value as the format wants it.
+/// A label's value, escaped as the format requires.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
 }
 
-/// The file, written now and then.
+/// The file, written periodically.
 #[derive(Debug)]
 pub struct MetricsFile {
     texts: SyncSender<String>,
@@ -326,7 +326,7 @@ impl MetricsFile {
     /// Starts the thread that writes `path`.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread cannot be started.
     pub fn start(path: PathBuf, every: Duration) -> io::Result<Self> {
         let (texts, receiver) = sync_channel(1);
         std::thread::Builder::new()
@@ -342,10 +342,10 @@ impl MetricsFile {
         })
     }
 
-    /// Whether it is time to write again; asking answers it.
+    /// Whether it is time to write again. If so, counts as written.
     pub fn is_due(&mut self, now: Timestamp) -> bool {
         let every = u64::try_from(self.every.as_nanos()).unwrap_or(u64::MAX);
-        // A clock that was set back is looked at as a new one.
+        // A clock that was set back is treated as a new one.
         let due = now >= self.next || self.next.0.saturating_sub(now.0) > every;
         if due {
             self.next = Timestamp(now.0.saturating_add(every));
@@ -355,7 +355,7 @@ impl MetricsFile {
 
     /// Has it written.
     pub fn write(&self, snapshot: &Snapshot) {
-        // Where the disk is slower than that, this one is left out.
+        // If the disk is slower than that, this one is skipped.
         let _ = self.texts.try_send(snapshot.text());
     }
 }
@@ -363,7 +363,7 @@ impl MetricsFile {
 fn write(path: &std::path::Path, texts: &Receiver<String>) {
     let mut failing = false;
     while let Ok(text) = texts.recv() {
-        // Counters are nobody's secret, and their reader is another user.
+        // Counters are not secret, and their reader is another user.
         match files::replace(path, text.as_bytes(), 0o644) {
             Ok(()) => failing = false,
             Err(error) => {

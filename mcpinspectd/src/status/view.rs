@@ -1,4 +1,4 @@
-//! The one value that holds it all, shared between the pipeline's side and the readers.
+//! The one value that contains it all, shared between the pipeline's side and the readers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -37,7 +37,7 @@ pub struct View {
 }
 
 impl View {
-    /// An empty view. The history's memory is taken at once, so that it does not fragment the heap
+    /// An empty view. The history's memory is allocated at once, so that it does not fragment the heap
     /// as it fills.
     pub fn new(limits: &ViewLimits) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl View {
         lock(&self.history)
     }
 
-    /// Folds an event into the present. Returns the user that its server runs as, where known, and
+    /// Folds an event into the present. Returns the user that its server runs as, if known, and
     /// whether the server came or went with it.
     pub fn apply(&self, event: &Event) -> (Option<u32>, Option<Presence>) {
         let mut live = self.live();
@@ -78,7 +78,7 @@ impl View {
     }
 }
 
-/// The values behind these locks are whole after every statement, also after a panic elsewhere.
+/// The values behind these locks are consistent after every statement, even after a panic elsewhere.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

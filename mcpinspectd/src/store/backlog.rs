@@ -1,8 +1,8 @@
-//! Writes that are not on disk: those that wait for their turn, and those that failed.
+//! Writes that are not on disk: those waiting for their turn, and those that failed.
 //!
-//! A disk that fails must not stop the daemon. Writes are kept, in order, and tried again; pins are
-//! in memory meanwhile. What they take is bounded: above a number of bytes the oldest definitions give up
-//! their texts and are kept as their hashes, above a number of writes the oldest are given up, and both
+//! A failing disk must not stop the daemon. Writes are kept, in order, and retried; pins are
+//! in memory meanwhile. Their size is bounded: above a number of bytes the oldest definitions give up
+//! their texts and are kept as hashes, above a number of writes the oldest are given up, and both
 //! are counted.
 
 use std::collections::VecDeque;
@@ -11,20 +11,20 @@ use std::sync::Arc;
 use crate::model::{DefinitionHash, Timestamp};
 use crate::registry::{ItemKey, Owner, ServerOf, StorageError, StorageHealth, StoredItem, Write};
 
-/// Most failed writes that are kept.
+/// Most failed writes to keep.
 const MAX_UNSAVED: usize = 4096;
 
-/// Most bytes that they take.
+/// Most bytes that they occupy.
 const MAX_UNSAVED_BYTES: usize = 16 << 20;
 
-/// Nanoseconds between two attempts on a disk that fails.
+/// Nanoseconds between two attempts on a failing disk.
 pub(super) const RETRY_AFTER: u64 = 5_000_000_000;
 
-/// Writes in their order, and how the disk is doing.
+/// Writes in order, and the state of the disk.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     writes: VecDeque<Write>,
-    /// Bytes that they take.
+    /// Bytes that they occupy.
     bytes: usize,
     /// When and why the last attempt failed.
     failed: Option<(Timestamp, StorageError)>,
@@ -44,7 +44,7 @@ impl Backlog {
         self.bytes = self.bytes.saturating_sub(size);
     }
 
-    /// While the disk fails: gives up what is above the limits. Returns how many writes that were.
+    /// While the disk fails: gives up what exceeds the limits. Returns how many writes that was.
     pub(super) fn give_up_excess(&mut self) -> usize {
         if !self.has_failed() {
             return 0;
@@ -112,7 +112,7 @@ impl Backlog {
     pub(super) fn health(&self) -> StorageHealth {
         let error = self.failed.as_ref().map(|(_, error)| error.to_string());
         StorageHealth {
-            // Writes that wait for their turn are none to worry about.
+            // Writes that merely wait for their turn are nothing to worry about.
             unsaved: if error.is_some() { self.len() } else { 0 },
             lost: self.lost,
             texts_lost: self.texts_lost,
@@ -178,7 +178,7 @@ impl Backlog {
 }
 
 /// Cuts `decided` before the first item whose pin an unwritten write may still move: what the database
-/// says of it is not final. Returns whether anything was cut.
+/// says about it is not final. Returns whether anything was cut.
 pub(super) fn cut_at_moved(
     decided: &mut Vec<(i64, StoredItem)>,
     moved: &[(Owner, Arc<str>, ItemKey)],

@@ -42,7 +42,7 @@ pub(super) struct Database {
     connection: Connection,
 }
 
-/// The condition that an item is shown in lists; see [`Storage::items`](crate::registry::Storage::items).
+/// The condition for an item to be shown in lists; see [`Storage::items`](crate::registry::Storage::items).
 macro_rules! is_shown {
     () => {
         "item.forgotten_at IS NULL AND (item.owner <> -3 OR NOT EXISTS (
@@ -126,7 +126,7 @@ impl Database {
         })
     }
 
-    /// The items of all decisions after the one of number `decision`, as they are now.
+    /// The items of all decisions after the one numbered `decision`, as they are now.
     pub(super) fn decided_after(&self, decision: i64) -> rusqlite::Result<Vec<(i64, StoredItem)>> {
         self.connection
             .prepare_cached(concat!(
@@ -140,7 +140,7 @@ impl Database {
             .collect()
     }
 
-    /// The first `limit` decisions after the one of number `decision` that no event has told of.
+    /// The first `limit` decisions after the one numbered `decision` that no event has reported.
     pub(super) fn untold(
         &self,
         decision: i64,
@@ -167,7 +167,7 @@ impl Database {
             .collect()
     }
 
-    /// The definition with this hash, of the item or of that of the server's `former` name, from which it
+    /// The definition with this hash, of the item or of the one under the server's `former` name, from which it
     /// is about to be copied.
     pub(super) fn definition(
         &self,
@@ -235,7 +235,7 @@ impl Database {
             .collect()
     }
 
-    /// All items, of one server if it is named, ordered by server, kind and name.
+    /// All items, of one server if given, ordered by server, kind and name.
     pub(super) fn items(&self, server: Option<&str>) -> rusqlite::Result<Vec<ItemView>> {
         let condition = match server {
             Some(_) => "AND server = ?1",
@@ -278,7 +278,7 @@ impl Database {
             .collect()
     }
 
-    /// What each server takes, ordered by server.
+    /// What each server occupies, ordered by server.
     pub(super) fn usage(&self) -> rusqlite::Result<Vec<ServerUsage>> {
         self.connection
             .prepare_cached(concat!(
@@ -343,7 +343,7 @@ impl Commit for Database {
     }
 }
 
-/// The definitions of each item that a list approves: those for which the last that a list said is that.
+/// The definitions of each item that a list approves: those for which approval was the last thing a list said.
 fn listed(transaction: &Transaction<'_>) -> rusqlite::Result<HashMap<i64, Vec<DefinitionHash>>> {
     let mut listed: HashMap<i64, Vec<DefinitionHash>> = HashMap::new();
     let mut statement = transaction.prepare(
@@ -359,7 +359,7 @@ fn listed(transaction: &Transaction<'_>) -> rusqlite::Result<HashMap<i64, Vec<De
     Ok(listed)
 }
 
-/// The texts that are kept of each item, those not seen for longest first.
+/// The kept texts of each item, least recently seen first.
 fn texts(transaction: &Transaction<'_>) -> rusqlite::Result<HashMap<i64, Vec<KeptText>>> {
     let mut texts: HashMap<i64, Vec<KeptText>> = HashMap::new();
     let mut statement = transaction

@@ -15,9 +15,9 @@ use crate::registry::{
 pub(super) struct DirectStorage {
     database: Database,
     backlog: Backlog,
-    /// The data version at the last look, which only other connections change.
+    /// The data version when last checked, which only other connections change.
     data_version: i64,
-    /// Whether this connection wrote a decision since the last look.
+    /// Whether this connection wrote a decision since then.
     decided: bool,
 }
 

@@ -1,13 +1,13 @@
 //! The registry on disk, in SQLite.
 //!
 //! The registry decides and this module writes: it implements [`Storage`](crate::registry::Storage),
-//! and nothing else in the crate knows of SQLite.
+//! and nothing else in the crate knows about SQLite.
 //!
-//! - `open`: opening the file, and refusing to if its pins could be lost by it
+//! - `open`: opening the file, and refusing to if that could lose its pins
 //! - `database`: the statements
 //! - `backlog`: writes that are not on disk yet
 //! - `direct`: a storage that writes at once
-//! - `write_behind`: a storage that writes on a thread of its own, for the daemon
+//! - `write_behind`: a storage that writes on a separate thread, for the daemon
 
 mod backlog;
 mod database;
@@ -29,17 +29,17 @@ use crate::registry::{Registry, StorageError};
 /// Opens the registry at `path`, or creates it.
 ///
 /// # Errors
-/// If the file cannot be used as it is; [`OpenError`] says what to do. Never starts over by itself:
+/// If the file cannot be used as it is; [`OpenError`] says what to do. Never starts over on its own:
 /// that would accept every tool as it is now.
 pub fn open(path: &Path) -> Result<Registry, OpenError> {
     registry(open::create(path)?, path)
 }
 
-/// Opens the registry at `path`, or creates it, to be written by a thread of its own: the one that
+/// Opens the registry at `path`, or creates it. It is written by a thread of its own, the one that
 /// [`Writer::start`] starts. Until then everything waits.
 ///
 /// # Errors
-/// As of [`open()`].
+/// Those of [`open()`].
 pub fn open_write_behind<T: Send + 'static>(
     path: &Path,
 ) -> Result<(Registry, Writer<T>), OpenError> {
@@ -60,7 +60,7 @@ pub fn open_existing(path: &Path) -> Result<Registry, OpenError> {
     registry(open::existing(path)?, path)
 }
 
-/// Opens the registry at `path`, which another process created, to read it. Everything that would
+/// Opens the registry at `path`, which another process created, for reading. Everything that would
 /// write fails.
 ///
 /// # Errors
@@ -72,7 +72,7 @@ pub fn open_read_only(path: &Path) -> Result<Registry, OpenError> {
 /// Opens the database at `path`, which another process created, for another module that reads it.
 ///
 /// # Errors
-/// As of [`open_read_only`].
+/// Those of [`open_read_only`].
 pub(crate) fn open_database(path: &Path) -> Result<Connection, OpenError> {
     open::read_only(path)
 }

@@ -1,4 +1,4 @@
-//! Opening the registry's file, and refusing to if its pins could be lost by it.
+//! Opening the registry's file, and refusing to if that could lose its pins.
 //!
 //! A file that is damaged, belongs to another program or has a newer version stops the start: going on
 //! without it would accept every tool as it is now. A reader needs no right to write, not even for the
@@ -13,10 +13,10 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use crate::registry::StorageError;
 
-/// `mcpi`: tells the file from other programs' databases.
+/// `mcpi`: distinguishes the file from other programs' databases.
 const APPLICATION_ID: i32 = 0x6d63_7069;
 
-/// One step for each version of the schema, oldest first.
+/// One step per version of the schema, oldest first.
 const MIGRATIONS: [&str; 5] = [
     include_str!("schema.sql"),
     include_str!("schema_2.sql"),
@@ -28,7 +28,7 @@ const MIGRATIONS: [&str; 5] = [
 /// The version of the schema after all steps.
 const NEWEST: u32 = MIGRATIONS.len() as u32;
 
-/// Size of the cache of the file's pages, in KiB. The kernel caches them too, and the registry keeps
+/// Size of the page cache, in KiB. The kernel caches the file too, and the registry keeps
 /// what it needs often in memory.
 const PAGE_CACHE_KIB: i64 = 512;
 
@@ -69,7 +69,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The file was written by an older version of this program, and was opened only to be read.
+    /// The file was written by an older version of this program, and was opened only for reading.
     #[error(
         "the tool registry {path} has version {found}, and this program reads only version {known}; \
          restart the daemon to upgrade the file"
@@ -104,7 +104,7 @@ pub(super) fn create(path: &Path) -> Result<Connection, OpenError> {
         .map_err(|problem| problem.at(path))
 }
 
-/// Opens the file at `path`, which must exist.
+/// Opens the existing file at `path`.
 pub(super) fn existing(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(path, flags)
@@ -113,7 +113,7 @@ pub(super) fn existing(path: &Path) -> Result<Connection, OpenError> {
         .map_err(|problem| problem.at(path))
 }
 
-/// Opens a second connection to the file at `path`, which [`create`] opened, to read it.
+/// Opens a second connection to the file at `path`, which [`create`] opened, for reading.
 pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
     let open = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -126,7 +126,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
     open().map_err(|problem: Problem| problem.at(path))
 }
 
-/// Opens the file at `path`, which must exist, and never writes it.
+/// Opens the existing file at `path`, and never writes it.
 pub(super) fn read_only(path: &Path) -> Result<Connection, OpenError> {
     let open = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
@@ -142,8 +142,8 @@ pub(super) fn read_only(path: &Path) -> Result<Connection, OpenError> {
     open().map_err(|problem| problem.at(path))
 }
 
-/// The file as a URI. Without a log of writes beside it, no process has it open, and it is declared
-/// immutable: a user who may not create files in its folder could not read it otherwise.
+/// The file as a URI. Without a write-ahead log beside it, no process has it open, and it is declared
+/// immutable: otherwise a user who may not create files in its folder could not read it.
 fn read_only_uri(path: &Path) -> String {
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_bytes() {
@@ -189,7 +189,7 @@ fn prepare(mut connection: Connection, path: &Path) -> Result<Connection, Proble
     check(&connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // A step may put a new table in the place of one that others refer to.
+    // A step may replace a table that others refer to.
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "cache_size", -PAGE_CACHE_KIB)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

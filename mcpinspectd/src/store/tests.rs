@@ -158,7 +158,7 @@ fn a_full_disk_is_reported_and_pins_are_kept_and_written_later() {
     // The text is available for a comparison.
     let text = storage.definition(of("a"), &key, hash(&large)).unwrap();
     assert_eq!(text.as_deref(), Some(&*large));
-    // A decision says that it cannot be stored.
+    // A decision reports that it cannot be stored.
     let decision = DecisionWrite {
         owner: OWNER,
         server: "a".into(),
@@ -398,7 +398,7 @@ fn an_impostor_that_starts_first_does_not_take_the_name() {
     }
 }
 
-/// However much comes while the disk fails, what waits for it takes bounded memory, and pins stay.
+/// However much arrives while the disk fails, what waits for it takes bounded memory, and pins stay.
 #[test]
 fn what_a_failing_disk_leaves_waiting_is_bounded() {
     let folder = tempfile::tempdir().unwrap();

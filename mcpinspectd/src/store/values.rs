@@ -30,7 +30,7 @@ impl FromSql for DefinitionHash {
     }
 }
 
-/// Stand in the place of a user id for decisions of a policy, and of a list.
+/// Stand in for a user id in decisions of a policy, and of a list.
 const POLICY: i64 = -1;
 const LIST: i64 = -2;
 
@@ -57,7 +57,7 @@ impl FromSql for DecidedBy {
     }
 }
 
-/// Stand in the place of a user id for owners who are no user.
+/// Stand in for a user id for owners who are not users.
 const SHARED: i64 = -1;
 const UNKNOWN: i64 = -2;
 const EARLIER: i64 = -3;

@@ -1,15 +1,15 @@
-//! A storage that writes on a thread of its own, and the outbox that holds events until then.
+//! A storage that writes on a separate thread, and the outbox that holds events until then.
 //!
 //! A commit takes as long as the disk does: milliseconds usually, a second while something else writes
 //! a lot. The thread that takes the kernel's records through the pipeline must not wait for that: while
 //! it does, the ring fills, and what does not fit is lost. So it hands its writes over and goes on, and
-//! only the *events* wait. They pass an [`Outbox`], which lets an event out when everything that was
+//! only the *events* wait. They pass an [`Outbox`], which lets an event out when everything
 //! recorded before it is on disk, or was tried and failed. The order of events does not change; events
 //! without a write before them pass at once.
 //!
-//! All writes that have gathered since the last commit go into the next one, with two exceptions: that
-//! an event told of a decision is written after that event is out, and a person's decision is written
-//! by itself, to report whether it was. What waits is bounded. Above the bound the pipeline waits for
+//! All writes that have gathered since the last commit go into the next one, with two exceptions: the note
+//! that an event reported a decision is written after that event is out, and a person's decision is written
+//! separately, to report whether it succeeded. What waits is bounded. Above the bound the pipeline waits for
 //! the disk.
 
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ const MAX_WAITING: usize = 8192;
 pub(super) struct WriteBehind<T> {
     reader: Database,
     queue: Arc<Queue<T>>,
-    /// The data version at the last look, which the writing thread's commits change, too.
+    /// The data version when last checked, which the writing thread's commits change too.
     data_version: i64,
     /// Whether decisions that were found could not be followed yet.
     behind: bool,
@@ -51,7 +51,7 @@ pub struct Writer<T> {
     queue: Arc<Queue<T>>,
 }
 
-/// Lets events out in their order, each after the writes that were recorded before it.
+/// Lets events out in order, each after the writes that were recorded before it.
 #[derive(Debug)]
 pub struct Outbox<T> {
     queue: Arc<Queue<T>>,
@@ -77,7 +77,7 @@ impl<T> fmt::Debug for Tell<T> {
 #[derive(Debug)]
 struct Queue<T> {
     state: Mutex<State<T>>,
-    /// There may be something to do for the thread.
+    /// There may be work for the thread.
     work: Condvar,
     /// There may be room again.
     room: Condvar,
@@ -95,7 +95,7 @@ struct State<T> {
     untried_bytes: usize,
     /// What waits until all writes before a number were tried.
     waiting: VecDeque<(u64, Waiting<T>)>,
-    /// Whether the thread is telling an event right now.
+    /// Whether the thread is emitting an event right now.
     telling: bool,
     /// Whether the outbox is gone: the thread does what is left and ends.
     closed: bool,
@@ -132,7 +132,7 @@ impl<T> State<T> {
     }
 
     /// The end of the writes that may be committed now: all of them, up to the first that has to follow
-    /// an event which still waits.
+    /// an event that still waits.
     fn committable(&self) -> u64 {
         let Some((after, _)) = self.waiting.front() else {
             return self.next();
@@ -152,7 +152,7 @@ impl<T> State<T> {
 
 impl<T> Queue<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // The state is consistent after every statement, also after a panic elsewhere.
+        // The state is consistent after every statement, even after a panic elsewhere.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -200,7 +200,7 @@ impl<T: Send + 'static> Writer<T> {
     /// on this one.
     ///
     /// # Errors
-    /// If the system has no room for another thread.
+    /// If the system cannot start another thread.
     pub fn start(self, tell: impl Fn(T) + Send + Sync + 'static) -> std::io::Result<Outbox<T>> {
         start(self.database, self.queue, tell)
     }
@@ -350,7 +350,7 @@ fn run<T>(mut database: impl Commit, queue: &Queue<T>, tell: &Tell<T>) {
     }
 }
 
-/// Writes the backlog up to the write of number `end`, with the state unlocked.
+/// Writes the backlog up to the write numbered `end`, with the state unlocked.
 fn commit<'q, T>(
     database: &mut impl Commit,
     queue: &'q Queue<T>,
@@ -415,7 +415,7 @@ impl<T: Send> Storage for WriteBehind<T> {
         }
         state.untried_bytes += writes.iter().map(Write::size).sum::<usize>();
         state.backlog.extend(writes);
-        // Between two attempts on a disk that fails, nothing else bounds what waits.
+        // Between two attempts on a failing disk, nothing else bounds what waits.
         let lost = state.backlog.give_up_excess();
         state.first += lost as u64;
         state.untried = state.untried.max(state.first);
@@ -457,7 +457,7 @@ impl<T: Send> Storage for WriteBehind<T> {
     }
 
     fn decided_after(&mut self, decision: i64) -> Result<Vec<(i64, StoredItem)>, StorageError> {
-        // Before the database is read: a write that is stored in between is in what is read.
+        // Before the database is read: a write stored in between is part of what is read.
         let moved = self.queue.lock().backlog.moved_pins();
         let mut decided = self.reader.decided_after(decision)?;
         self.behind |= cut_at_moved(&mut decided, &moved);

@@ -12,7 +12,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// A filter for servers whose name fits a glob, and for sessions of one process, be it the
+    /// A filter for servers whose name matches a glob, and for sessions of one process, either the
     /// server or the client.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Filter {
         self.server.is_none() && self.pid.is_none()
     }
 
-    /// Returns whether a session is shown, as far as it is known.
+    /// Returns whether a session is shown, given what is known about it.
     pub fn admits(&self, server: Option<&ServerId>, parties: [Option<Pid>; 2]) -> bool {
         let server_fits = self
             .server

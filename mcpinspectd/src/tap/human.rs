@@ -148,7 +148,7 @@ impl Format for Human {
             Body::ToolSeen(ToolSeen {
                 status, detections, ..
             }) => *status != ToolStatus::Unchanged || !detections.is_empty(),
-            // It stands there as a message already.
+            // It was already shown as a message.
             Body::InvalidMessage(_) => false,
             _ => true,
         };
@@ -263,7 +263,7 @@ fn server(message: &MessageSeen<'_>) -> String {
     named(&message.server_id.0, message.server_pid.map(|pid| pid.0))
 }
 
-/// `name(pid)`, with the name cut where both do not fit.
+/// `name(pid)`, with the name cut if both do not fit.
 fn named(name: &str, pid: Option<u32>) -> String {
     let pid = pid.map(|pid| format!("({pid})")).unwrap_or_default();
     let name = escape::printable(name, SERVER - pid.len().min(SERVER - 1));

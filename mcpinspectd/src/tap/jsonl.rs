@@ -64,7 +64,7 @@ struct Message<'a> {
     gap_before: bool,
 }
 
-/// An id as it stands in the message: digits that no number type holds stay what they are.
+/// An id as it is in the message: digits that no number type holds stay unchanged.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Id<'a> {
@@ -75,7 +75,7 @@ enum Id<'a> {
 
 impl<'a> Id<'a> {
     fn of(json: &'a str) -> Self {
-        // Copied as it is only where nothing in it acts on a terminal.
+        // Copied unchanged only if nothing in it acts on a terminal.
         if json.is_ascii()
             && !json.contains('\x7f')
             && let Ok(raw) = serde_json::from_str(json)
@@ -145,7 +145,7 @@ impl Format for Jsonl {
     }
 
     fn event(&mut self, event: &Event, out: &mut Vec<u8>) {
-        // What concerns the wire itself; findings about what was said are the daemon's business.
+        // Only events about the wire itself; findings about what was said are up to the daemon.
         let concerns_the_wire = match &event.body {
             Body::CaptureGap(_) | Body::BlindSpot(_) => true,
             Body::Detection(found) => found.detection.category == Category::WireTampering.as_str(),

@@ -85,7 +85,7 @@ pub struct StreamSummary {
     pub server: Option<ServerId>,
 }
 
-/// What a tap knows of a session.
+/// What a tap knows about a session.
 #[derive(Clone, Debug, Default)]
 struct Known {
     server: Option<ServerId>,
@@ -264,8 +264,8 @@ fn side(direction: Direction) -> usize {
     }
 }
 
-/// Writes all bytes, waiting for the output if need be: a terminal that another program has switched to
-/// non-blocking mode refuses to wait by itself.
+/// Writes all bytes, waiting for the output if necessary: a terminal that another program has switched to
+/// non-blocking mode does not wait on its own.
 fn write_whole(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match again(|| out.write(bytes))? {

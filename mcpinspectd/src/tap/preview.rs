@@ -179,8 +179,8 @@ fn info_words(params: &RawValue, key: &str) -> String {
     words.join(", ")
 }
 
-/// A value with its letters as they are, not as JSON wrote them: what `\u0067` hides is seen by
-/// redaction, and a lone string has no quotation marks.
+/// A value with its letters decoded, not as JSON wrote them: redaction sees what `\u0067` hides, and a
+/// lone string has no quotation marks.
 fn value_words(value: &RawValue) -> String {
     let text = value.get();
     if text.len() > LOOKED_AT {

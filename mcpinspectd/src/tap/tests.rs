@@ -15,7 +15,7 @@ use crate::text::escape::is_hidden;
 
 const NOW: Timestamp = Timestamp(1_760_000_009_000_000_000);
 
-/// An output that the test still holds when the tap is gone.
+/// An output that the test still holds after the tap is gone.
 #[derive(Clone, Default)]
 struct Shared(Rc<RefCell<Vec<u8>>>);
 
@@ -119,7 +119,7 @@ fn json_lines_keep_their_shape() {
     assert_eq!(lines[6]["method"], Value::Null);
     assert_eq!(lines[6]["kind"], "response");
     assert_eq!(lines[9]["gap_before"], true);
-    // No UTF-8: the bytes still come through.
+    // Not UTF-8: the bytes still come through.
     assert_eq!(lines[10]["kind"], "invalid");
     assert!(lines[10].get("raw").is_none());
     assert_eq!(lines[10]["raw_base64"], "U3RhcnRpbmf/IHNlcnZlcgc=");

@@ -1,10 +1,10 @@
-//! Tapes without what tells whose they were.
+//! Tapes without anything that identifies whose they were.
 //!
 //! What users and servers say to each other is replaced, value by value: the same text by the same
-//! placeholder wherever it stands, so that a result that comes back as an argument still does, and a
-//! comparison of two calls still works. What the protocol says stays: methods, ids' order, the structure of
+//! placeholder wherever it appears, so that a result that comes back as an argument still does, and a
+//! comparison of two calls still works. What the protocol says stays: methods, the order of ids, the structure of
 //! every message. So do definitions of tools, which are software and no one's data, with paths, addresses
-//! and secrets taken out of their texts. Times are moved, and their distances stay.
+//! and secrets removed from their texts. Times are shifted, but their distances stay.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,13 +22,13 @@ use crate::text::redact;
 /// When an anonymous session starts: 2000-01-01.
 const START: u64 = 946_684_800_000_000_000;
 
-/// Whole numbers below this one tell no one's identity.
+/// Whole numbers below this reveal no one's identity.
 const SMALL: u64 = 1000;
 
-/// Nesting to which messages are looked at; below, nothing is kept.
+/// Depth to which messages are examined; nothing below it is kept.
 const DEPTH: usize = 64;
 
-/// Takes away whose a tape was. One for each tape.
+/// Removes what identifies the owner of a tape. One for each tape.
 #[derive(Debug)]
 pub struct Anonymiser {
     texts: HashMap<String, usize>,
@@ -79,7 +79,7 @@ impl Anonymiser {
         (anonymiser, header)
     }
 
-    /// An entry without what tells whose it was.
+    /// An entry without anything that identifies its owner.
     pub fn entry(&mut self, entry: Entry) -> Entry {
         let message = entry
             .message
@@ -111,7 +111,7 @@ impl Anonymiser {
     }
 
     fn raw(&mut self, raw: &Raw, part: Part) -> Option<Box<Raw>> {
-        // Deeper nesting than a parser takes is no tape that anyone can use: its text is dropped.
+        // Nesting deeper than a parser accepts makes the tape unusable anyway: its text is dropped.
         let value: Value = serde_json::from_str(raw.0.get()).ok()?;
         let is_envelope = part == Part::Protocol;
         let value = self.value(value, part, is_envelope, DEPTH);
@@ -119,7 +119,7 @@ impl Anonymiser {
         Some(Box::new(Raw(text)))
     }
 
-    /// `is_envelope` where `id` is that of a message, whose number is no one's.
+    /// `is_envelope` if `id` is that of a message, whose number identifies no one.
     fn value(&mut self, value: Value, part: Part, is_envelope: bool, depth: usize) -> Value {
         if depth == 0 {
             return Value::Null;

@@ -90,7 +90,7 @@ impl Output for Collector {
 }
 
 impl Entry {
-    /// The entry of a message as it went by.
+    /// The entry of a message as it passed.
     fn seen(message: &MessageSeen<'_>, transport: Transport) -> Self {
         let text = String::from_utf8_lossy(message.bytes);
         let modified = matches!(text, Cow::Owned(_));

@@ -5,10 +5,10 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Seek as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// How zstd's files begin.
+/// The start of zstd files.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Opens a file to read it, and decompresses it if it is zstd's.
+/// Opens a file for reading, and decompresses it if it is zstd.
 ///
 /// # Errors
 /// It cannot be read.
@@ -26,19 +26,19 @@ pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::new(file)))
 }
 
-/// A file that is being written: a new one, which no one else may read, because tapes hold private files.
+/// A new file being written, which no one else may read, because tapes contain private files.
 pub enum NewFile {
-    /// As it is.
+    /// Uncompressed.
     Plain(BufWriter<File>),
     /// Compressed with zstd.
     Compressed(zstd::stream::write::Encoder<'static, File>),
 }
 
 impl NewFile {
-    /// Makes the file, which must not exist. One whose name ends in `.zst` is compressed.
+    /// Creates the file, which must not exist. One whose name ends in `.zst` is compressed.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .write(true)
@@ -55,7 +55,7 @@ impl NewFile {
         }
     }
 
-    /// Writes what is left, to the disk.
+    /// Writes what is left to the disk.
     ///
     /// # Errors
     /// It cannot be written.

@@ -1,7 +1,7 @@
 //! Tapes: one session as a file, for other people and other machines.
 //!
 //! A tape is JSON lines, optionally compressed with zstd. The first line is a [`Header`]: whose session it
-//! is, and what is on the tape. Every other line is an [`Entry`]: a message, when it went by and how it
+//! is, and what is on the tape. Every other line is an [`Entry`]: a message, when it passed and how it
 //! relates to others. It holds messages, as a person would write them down; the inputs of the pipeline,
 //! byte for byte, are what [`source::tape`](crate::source::tape) keeps.
 //!
@@ -10,11 +10,11 @@
 //! {"time":"…","direction":"client_to_server","kind":"request","method":"tools/list","id":"1",…,"message":{…}}
 //! ```
 //!
-//! - [`collect`]: makes one of what an engine says
+//! - [`collect`]: makes one from what an engine says
 //! - [`read`]: reads one, and plays it as a source
 //! - [`mod@write`]: writes one
-//! - `file`: both with compression
-//! - [`anonymise`]: takes away what tells whose it was
+//! - `file`: both, with compression
+//! - [`anonymise`]: removes what identifies its owner
 
 pub mod anonymise;
 pub mod collect;
@@ -52,13 +52,13 @@ pub struct Header {
     pub name_source: String,
     /// How the server is reached.
     pub transport: Transport,
-    /// The revision of MCP that they speak.
+    /// The revision of MCP in use.
     #[serde(default)]
     pub protocol_version: Option<String>,
-    /// What the server says of itself.
+    /// What the server says about itself.
     #[serde(default)]
     pub server_info: Option<Box<Raw>>,
-    /// What the client says of itself.
+    /// What the client says about itself.
     #[serde(default)]
     pub client_info: Option<Box<Raw>>,
     /// The path of the server's executable.
@@ -70,7 +70,7 @@ pub struct Header {
     /// The machine that it was recorded on.
     #[serde(default)]
     pub host: Option<String>,
-    /// Whether the session was under way when recording began.
+    /// Whether the session was already open when recording began.
     #[serde(default)]
     pub joined_midstream: bool,
     /// When it started.
@@ -81,7 +81,7 @@ pub struct Header {
     /// Why it ended.
     #[serde(default)]
     pub end_reason: Option<EndReason>,
-    /// Whether what tells whose it was has been taken away.
+    /// Whether anything that identifies its owner was removed.
     #[serde(default)]
     pub is_anonymised: bool,
     /// What is on the tape.
@@ -104,16 +104,16 @@ pub struct Totals {
     pub bytes: u64,
     /// Nanoseconds from a request to its response, on average.
     pub mean_response_ns: Option<u64>,
-    /// Messages whose text is not that of the wire.
+    /// Messages whose text differs from the wire.
     pub modified: u64,
     /// Messages whose text is missing.
     pub without_text: u64,
 }
 
-/// A message. What is not known is left out.
+/// A message. Unknown fields are left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// When it went by.
+    /// When it passed.
     pub time: String,
     /// Which way.
     pub direction: Direction,
@@ -153,7 +153,7 @@ pub struct Entry {
     /// Whether bytes were lost before it.
     #[serde(default)]
     pub gap_before: bool,
-    /// Whether its text is not that of the wire: masked or anonymised.
+    /// Whether its text differs from the wire: masked or anonymised.
     #[serde(default)]
     pub modified: bool,
     /// Its bytes on the wire.
@@ -167,7 +167,7 @@ pub struct Entry {
 }
 
 impl Totals {
-    /// Counts an entry; `responses` adds up what the mean is made of.
+    /// Counts an entry; `responses` accumulates what the mean is computed from.
     fn add(&mut self, entry: &Entry, responses: &mut Mean) {
         self.messages += 1;
         *self.kinds.entry(entry.kind.clone()).or_default() += 1;

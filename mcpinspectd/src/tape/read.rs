@@ -15,10 +15,10 @@ use crate::source::lines::{Lines, TapeError};
 use crate::source::tape::MAX_LINE;
 use crate::source::{Progress, Source};
 
-/// Entries that one poll passes on.
+/// Entries to pass on per poll.
 const PER_POLL: usize = 256;
 
-/// Reads a tape, entry by entry. Nothing comes after an error.
+/// Reads a tape, entry by entry. Returns nothing after an error.
 #[derive(Debug)]
 pub struct TapeReader<R> {
     lines: Lines<R>,
@@ -103,7 +103,7 @@ impl<R: BufRead> TapeSource<R> {
     }
 
     fn entry(&mut self, entry: &Entry, sink: &mut dyn InputSink) {
-        // A time that cannot be read, or goes back, is that of the message before.
+        // A time that cannot be read, or goes back, becomes that of the previous message.
         let time = Timestamp::parse(&entry.time).unwrap_or(self.time);
         self.time = self.time.max(time);
         let session = Cow::Borrowed(&self.session);

@@ -117,7 +117,7 @@ fn what_is_wrong_is_an_error_with_its_line() {
     assert!(error(&broken).starts_with("line 6 of the tape is not understood"));
 }
 
-/// An engine that notes messages in short.
+/// An engine that notes messages in abbreviated form.
 struct Play {
     engine: Engine,
     said: Said,
@@ -212,7 +212,7 @@ fn an_anonymous_tape_tells_no_one_and_plays_the_same() {
         let message: &Entry = &entries[index];
         serde_json::from_str(message.message.as_ref().unwrap().0.get()).unwrap()
     };
-    // The same text is the same placeholder.
+    // The same text becomes the same placeholder.
     let path = &message(2)["params"]["arguments"]["path"];
     assert_eq!(message(3)["result"]["structuredContent"]["file"], *path);
     assert_eq!(message(2)["params"]["arguments"]["limit"], 12);

@@ -39,7 +39,7 @@ impl Header {
 }
 
 impl Entry {
-    /// The entry of a recorded message; `None` for a member of a batch, which its batch has.
+    /// The entry of a recorded message; `None` for a member of a batch, which is part of its batch's.
     pub fn of(message: &RecordedMessage, transport: Transport) -> Option<Self> {
         if message.is_member {
             return None;
@@ -113,7 +113,7 @@ impl<W: Write> TapeWriter<W> {
 
     fn line(&mut self, value: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(value)?;
-        // A message is passed on as it is, and may have line breaks as white space.
+        // A message is passed on verbatim, and may have line breaks as white space.
         for byte in &mut line {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';

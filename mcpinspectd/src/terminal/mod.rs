@@ -11,7 +11,7 @@ pub mod table;
 use std::fmt;
 use std::io::{self, BufWriter, ErrorKind, Write};
 
-/// What became of standard output's reader.
+/// What happened to standard output's reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// It took everything.

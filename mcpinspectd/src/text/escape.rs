@@ -64,7 +64,7 @@ pub fn markup(text: &str) -> String {
     out
 }
 
-/// `text` as one line with nothing hidden and without a bound; borrowed if it is that already.
+/// `text` as one line with nothing hidden and without a bound; borrowed if it already is that.
 pub fn plain(text: &str) -> Cow<'_, str> {
     // Most text is plain ASCII, which is quick to check.
     let harmless = text.bytes().all(|b| matches!(b, b' '..=b'~'));
@@ -91,7 +91,7 @@ fn spell(c: char, out: &mut String) {
     }
 }
 
-/// Whether `c` shows nothing by itself, or affects whatever shows it.
+/// Whether `c` is invisible on its own, or affects whatever shows it.
 pub fn is_hidden(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(printable("abc", 2), "a…");
         assert_eq!(printable("abc", 3), "abc");
         assert_eq!(printable("abc", 4), "abc");
-        // The escape takes six characters. It does not fit beside the ellipsis, so all of it is cut.
+        // The escape takes six characters. It does not fit next to the ellipsis, so all of it is cut.
         assert_eq!(printable("a\x1bb", 6), "a…");
         assert_eq!(printable("a\x1bb", 8), "a\\u{1b}b");
         assert_eq!(printable("é\x1b", 7), "é\\u{1b}");

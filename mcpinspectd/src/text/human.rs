@@ -1,8 +1,8 @@
-//! Moments, durations and sizes as people read them.
+//! Times, durations and sizes as people read them.
 
 use super::escape::printable;
 
-/// A moment for people: `2026-11-23 12:30:01.123`.
+/// A time for people: `2026-11-23 12:30:01.123`.
 pub fn moment(time: &str) -> String {
     let time = time.get(..23).unwrap_or(time);
     printable(&time.replacen('T', " ", 1), 32)

@@ -1,4 +1,4 @@
-//! Makes untrusted text fit to be shown.
+//! Makes untrusted text fit for display.
 //!
 //! Everything that crosses an MCP wire, every command line and every name in a configuration file may have
 //! been written by an attacker, and may hold a secret. [`redact`] masks secrets; [`escape`] takes away the

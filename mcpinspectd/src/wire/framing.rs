@@ -1,7 +1,7 @@
 //! Splits one direction of a session into frames at newlines.
 //!
 //! MCP over stdio puts one JSON text on each line. A frame holds exactly the bytes between two
-//! newlines, because hashes and tapes are made of them. A frame within one chunk borrows from it; a
+//! newlines, because hashes and tapes are made from them. A frame within one chunk borrows from it; a
 //! frame that spans chunks is assembled in a buffer that exists only while it is needed, so a
 //! hundred idle servers cost nothing.
 //!
@@ -14,7 +14,7 @@
 
 /// The default maximum for a line that is kept whole: 64 MiB.
 ///
-/// Base64 images and documents of about ten mebibytes are real. A longer line is more likely an
+/// Base64 images and documents of about ten mebibytes exist. A longer line is more likely an
 /// accident or an attack, and every session may hold this much in each direction.
 pub const DEFAULT_MAX_FRAME: usize = 64 * 1024 * 1024;
 
@@ -24,11 +24,11 @@ const KEPT_CAPACITY: usize = 16 * 1024;
 /// The bytes between two newlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The exact bytes, never blank: without the newline, with a carriage return before it.
+    /// The exact bytes, never blank: without the newline, but with any carriage return before it.
     pub bytes: &'a [u8],
     /// Where it starts, in bytes from the start of the stream.
     pub position: u64,
-    /// Whether bytes were lost between the frame before and this one.
+    /// Whether bytes were lost between the previous frame and this one.
     pub gap_before: bool,
     /// Whether this may be the end of a line whose beginning was not seen.
     pub tentative: bool,
@@ -47,7 +47,7 @@ pub enum Framed<'a> {
         position: u64,
         /// Its length without the newline.
         bytes: u64,
-        /// Whether bytes were lost between the frame before and this one.
+        /// Whether bytes were lost between the previous frame and this one.
         gap_before: bool,
     },
 }
@@ -128,7 +128,7 @@ impl Framer {
         self.buffer.capacity()
     }
 
-    /// Drops the current line as if it were above the maximum already. For callers that have used
+    /// Drops the current line as if it already exceeded the maximum. For callers that have used
     /// up their memory for all streams.
     pub fn abandon_line(&mut self) {
         if !self.buffer.is_empty() {
@@ -141,7 +141,7 @@ impl Framer {
 
     /// Takes in the stream's next bytes.
     ///
-    /// Bytes that were taken in before are skipped and a jump ahead becomes a gap, so a caller's
+    /// Bytes that were already taken in are skipped and a jump ahead becomes a gap, so a caller's
     /// mistake cannot put bytes in the wrong place.
     pub fn push(&mut self, position: u64, chunk: &[u8], mut emit: impl FnMut(Framed<'_>)) {
         if position > self.next {
@@ -163,7 +163,7 @@ impl Framer {
 
     /// Takes in a whole frame, of a transport that frames messages itself. It may contain newlines.
     ///
-    /// A frame that was taken in before is skipped, and a jump ahead becomes a gap.
+    /// A frame that was already taken in is skipped, and a jump ahead becomes a gap.
     pub fn message(&mut self, position: u64, bytes: &[u8], mut emit: impl FnMut(Framed<'_>)) {
         if position > self.next {
             self.gap(self.next, position - self.next);
@@ -188,7 +188,7 @@ impl Framer {
         self.tentative = true;
     }
 
-    /// Ends the stream. A last line without a newline is a frame, too.
+    /// Ends the stream. A last line without a newline is a frame too.
     pub fn finish(&mut self, mut emit: impl FnMut(Framed<'_>)) {
         if self.skipping || !self.buffer.is_empty() {
             self.end_line(&[], self.next, true, &mut emit);
@@ -246,7 +246,7 @@ impl Framer {
         }
     }
 
-    /// Keeps the beginning of a line for the next chunk.
+    /// Keeps the start of a line for the next chunk.
     fn keep(&mut self, part: &[u8]) {
         if self.skipping {
             self.skipped += part.len() as u64;
@@ -259,8 +259,8 @@ impl Framer {
         }
     }
 
-    /// Adds to the buffer. A large one grows by an eighth of its size: by its double, a line of 33 MiB would
-    /// have room for 64.
+    /// Adds to the buffer. A large one grows by an eighth of its size: if it doubled, a line of 33 MiB would
+    /// take up 64.
     fn append(&mut self, part: &[u8]) {
         let needed = self.buffer.len() + part.len();
         if needed > self.buffer.capacity() && needed > KEPT_CAPACITY {

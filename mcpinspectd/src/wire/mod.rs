@@ -1,4 +1,4 @@
-//! Bytes into frames: orders a stream's bytes, compares its two ends, and splits it at newlines.
+//! Turns bytes into frames: orders a stream's bytes, compares its two ends, and splits it at newlines.
 
 pub mod comparison;
 pub mod framing;

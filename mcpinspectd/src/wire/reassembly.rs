@@ -1,8 +1,8 @@
 //! Puts the pieces of one stream in order by position, and finds what is missing.
 //!
-//! The probes number every byte when it moves, even if its copy is lost afterwards. A piece that
-//! starts beyond the next expected byte therefore means that a piece in between is still on its way
-//! (two threads that read the same stream finish in either order) or was lost. Pieces wait for a
+//! The probes number every byte when it moves, even if its copy is lost afterwards. So a piece that
+//! starts beyond the next expected byte means that a piece in between is still on its way
+//! (two threads that read the same stream may finish in either order) or was lost. Pieces wait for a
 //! moment; after that, the missing bytes become a gap of exactly their length.
 
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ impl Reassembly {
         !self.waiting.is_empty()
     }
 
-    /// Takes in a piece. Bytes that were emitted before are dropped.
+    /// Takes in a piece. Bytes that were already emitted are dropped.
     pub fn push(
         &mut self,
         position: u64,
@@ -123,7 +123,7 @@ impl Reassembly {
         self.advance(emit);
     }
 
-    /// Gives up bytes that other pieces have awaited for too long. Call this regularly.
+    /// Gives up bytes that other pieces have waited for too long. Call this regularly.
     pub fn settle(&mut self, now: u64, emit: &mut impl FnMut(Piece<'_>)) {
         if self.waiting.is_empty() {
             return;
@@ -251,7 +251,7 @@ mod tests {
         stream.push(2, b"c", 0, &mut collect(&mut out));
         stream.settle(PATIENCE + 1, &mut collect(&mut out));
         assert_eq!(out, [None, None, Some(b'c')]);
-        // Bytes that were declared lost stay lost.
+        // Bytes declared lost stay lost.
         stream.push(0, b"ab", PATIENCE + 2, &mut collect(&mut out));
         assert_eq!(out.len(), 3);
         assert_eq!((stream.captured(), stream.lost()), (1, 2));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order, overlap and losses: each byte comes once, in its place, or is
+        /// Whatever the order, overlaps and losses: each byte comes out once, in its place, or is
         /// counted as lost.
         #[test]
         fn every_byte_is_accounted_for(

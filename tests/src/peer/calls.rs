@@ -81,7 +81,7 @@ fn checked(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// `count` vectors over `length` bytes at `base`, as even as possible; more vectors than bytes give
+/// `count` vectors over `length` bytes at `base`, as even as possible; more vectors than bytes result in
 /// empty vectors, which are legal and occur in the wild.
 fn vectors(base: *mut u8, length: usize, count: usize) -> Vec<libc::iovec> {
     let count = count.max(1);
@@ -124,7 +124,7 @@ fn moved(result: libc::c_int, messages: &[libc::mmsghdr]) -> io::Result<usize> {
     Ok(messages[..count].iter().map(|m| m.msg_len as usize).sum())
 }
 
-/// Reads once into `buffer`, cut into `pieces` vectors where the call takes vectors. Zero is the end.
+/// Reads once into `buffer`, cut into `pieces` vectors if the call takes vectors. Zero is the end.
 pub fn read_once(
     call: ReadCall,
     fd: BorrowedFd<'_>,
@@ -145,7 +145,7 @@ pub fn read_once(
         ReadCall::Preadv2 => checked(unsafe { libc::preadv2(raw, parts.as_ptr(), count, -1, 0) }),
         ReadCall::Recvfrom => {
             let none = std::ptr::null_mut();
-            // SAFETY: as above; no address is asked for.
+            // SAFETY: as above; no address is requested.
             checked(unsafe {
                 libc::recvfrom(raw, base.cast(), length, 0, none, std::ptr::null_mut())
             })
@@ -191,7 +191,7 @@ pub fn read_once(
             if seen > 0 {
                 let null = std::fs::File::options().write(true).open("/dev/null");
                 let Ok(null) = null else { return -1 };
-                // Tee copies; what it copied has to be taken away without reading it.
+                // Tee copies; what it copied must be taken out without reading it.
                 // SAFETY: only descriptors and null offsets are passed.
                 unsafe {
                     libc::splice(
@@ -215,7 +215,7 @@ pub fn read_once(
     }
 }
 
-/// Writes once from `bytes`, cut into `pieces` vectors where the call takes vectors.
+/// Writes once from `bytes`, cut into `pieces` vectors if the call takes vectors.
 pub fn write_once(
     call: WriteCall,
     fd: BorrowedFd<'_>,

@@ -1,4 +1,4 @@
-//! The client: starts a server over the kind of stream asked for and follows a plan.
+//! The client: starts a server over the requested kind of stream and follows a plan.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -115,7 +115,7 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// A named pipe's reading and writing end, each with an open file of its own.
+/// A named pipe's reading and writing end, each with its own open file.
 fn fifo(path: &Path) -> io::Result<(OwnedFd, OwnedFd)> {
     nix::unistd::mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?;
     // A reader that does not wait lets the writer open, and then becomes an ordinary blocking one.

@@ -1,5 +1,5 @@
-//! Ways for the wire to end up somewhere else than on descriptors 0 and 1 of the process that was
-//! started: duplicated high up, kept over an exec, or passed to another process.
+//! Ways for the wire to end up somewhere other than on descriptors 0 and 1 of the process that was
+//! started: duplicated high up, kept across an exec, or passed to another process.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -28,7 +28,7 @@ pub enum Method {
     Pidfd,
 }
 
-/// What the other process is told.
+/// How the other process receives the descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adoption {
     /// The descriptors come in a message on this socket.
@@ -52,7 +52,7 @@ impl FromStr for Adoption {
     }
 }
 
-/// Starts a second process without standard streams, gives it ours and waits for it.
+/// Starts a second process without standard streams, passes it ours and waits for it.
 pub fn give(method: Method) -> Result<()> {
     let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let at = arguments.iter().position(|a| a == "--hand-over");
@@ -166,7 +166,7 @@ fn second_message(socket: RawFd) -> Result<(OwnedFd, OwnedFd)> {
         "{count} messages: {}",
         io::Error::last_os_error()
     );
-    // SAFETY: the header that the kernel filled in, and the space behind it.
+    // SAFETY: the header that the kernel filled in, and the space after it.
     let control = unsafe { libc::CMSG_FIRSTHDR(&raw const messages[1].msg_hdr) };
     ensure!(!control.is_null(), "no descriptors in the second message");
     // SAFETY: a control message of two descriptors, as the sender sent it.
@@ -210,7 +210,7 @@ pub fn occupy_standard_streams() -> io::Result<()> {
     }
 }
 
-/// Replaces this process by a fresh run of the same program that goes on with the session.
+/// Replaces this process with a fresh run of the same program that continues the session.
 pub fn execute_anew() -> Result<()> {
     let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let at = arguments.iter().position(|a| a == "--reexec-after");

@@ -1,4 +1,4 @@
-//! One peer's two stream ends: writing in the portions asked for, reading line by line, and a log
+//! One peer's two stream ends: writing in the requested portions, reading line by line, and a log
 //! of both.
 
 use std::io;
@@ -195,7 +195,7 @@ fn read_some(fd: BorrowedFd<'_>, options: &IoOptions) -> io::Result<Vec<u8>> {
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => wait(fd, PollFlags::POLLIN)?,
-            // The other side of a socket pair went away with unread bytes: an end as well.
+            // The other side of a socket pair went away with unread bytes: also an end.
             Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ok(Vec::new()),
             Err(e) => return Err(e),
         }

@@ -39,7 +39,7 @@ pub fn echo_response(id: &Value, size: usize) -> Vec<u8> {
     })
 }
 
-/// A log notification, `size` bytes long; `number` tells it from the others.
+/// A log notification, `size` bytes long; `number` distinguishes it from the others.
 pub fn notification(number: u64, size: usize) -> Vec<u8> {
     sized(size, |pad| {
         json!({"jsonrpc": "2.0", "method": "notifications/message",
@@ -47,7 +47,7 @@ pub fn notification(number: u64, size: usize) -> Vec<u8> {
     })
 }
 
-/// A line of `size` bytes that is no JSON.
+/// A line of `size` bytes that is not JSON.
 pub fn junk(size: usize) -> Vec<u8> {
     let mut line = padding(size).into_bytes();
     // Neither a number nor the start of any JSON value.

@@ -33,11 +33,11 @@ pub enum Step {
     Batch(usize),
     /// `ask`: has the server ask the client something first.
     Ask,
-    /// `junk SIZE`: a line to the server that is no message.
+    /// `junk SIZE`: a line to the server that is not a message.
     Junk(usize),
     /// `emit-junk SIZE`: has the server write such a line.
     EmitJunk(usize),
-    /// `send FILE`: the file's bytes to the server, as they are.
+    /// `send FILE`: sends the file's bytes to the server unchanged.
     Send(PathBuf),
     /// `emit FILE`: has the server write the file's bytes.
     Emit(PathBuf),

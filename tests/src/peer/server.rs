@@ -133,7 +133,7 @@ impl Server {
         Ok(())
     }
 
-    /// The answer's line, for a request.
+    /// The line that answers a request.
     fn answer(&mut self, message: &Value) -> Result<Option<Vec<u8>>> {
         let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) else {
             return Ok(None);

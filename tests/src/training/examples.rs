@@ -1,4 +1,4 @@
-//! The examples: sentences and definitions that were written for the purpose, and what is asked in them.
+//! The examples: sentences and definitions written for the purpose, and what is asked in them.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ pub struct Example {
     pub lang: String,
     /// What keeps an attack and its honest twin on one side of a split.
     pub pair: String,
-    /// What counts of it.
+    /// The features that count.
     pub features: Features,
-    /// Whether it asks for something that it has no business to ask.
+    /// Whether it asks for something that it has no business asking for.
     pub attack: bool,
     /// Which acts, as bits in the order of [`ACTS`].
     pub acts: u16,
@@ -41,7 +41,7 @@ pub struct Definition {
     pub lang: String,
     /// Whether it is an attack.
     pub attack: bool,
-    /// What counts of its sentences.
+    /// The features of its sentences that count.
     pub sentences: Vec<Features>,
     /// The definition itself.
     pub tool: Value,
@@ -63,7 +63,7 @@ struct Line {
     place: String,
     #[serde(default)]
     own_tools: Vec<String>,
-    /// The acts of a sentence; of a definition, each with a quotation.
+    /// The acts of a sentence; for a definition, each with a quotation.
     #[serde(default)]
     acts: Vec<Value>,
     /// The name of the tool, or the whole of it.
@@ -72,10 +72,10 @@ struct Line {
     text: Option<String>,
 }
 
-/// Reads examples with the eyes of the detection engine.
+/// Reads examples the way the detection engine does.
 struct Reader {
     analyser: Analyser,
-    /// Sentences that were taken, with their label: what occurs twice counts once.
+    /// Sentences already taken, with their label: duplicates count once.
     seen: HashSet<(String, bool)>,
     examples: Vec<Example>,
     definitions: Vec<Definition>,
@@ -94,7 +94,7 @@ pub fn read(
             files.push(file);
         }
     }
-    // In a fixed order, so that the same files give the same model.
+    // In a fixed order, so that the same files result in the same model.
     files.sort();
     files.extend_from_slice(samples);
     let mut reader = Reader {
@@ -142,7 +142,7 @@ impl Reader {
         }
     }
 
-    /// The sentences of a tool whose server offers `own` tools, and what counts of each.
+    /// The sentences of a tool whose server offers `own` tools, and the features of each.
     fn sentences(&mut self, tool: &Value, own: &[String]) -> Vec<(ReadSentence, Features)> {
         report(&mut self.analyser, tool, own);
         let topic = self.analyser.topic();
@@ -187,7 +187,7 @@ impl Reader {
         }
     }
 
-    /// All sentences of a tool read as one.
+    /// All sentences of a tool, read as one.
     fn whole(&mut self, tool: &Value, own: &[String]) -> Option<Features> {
         let read = self.sentences(tool, own);
         let mut sentences = read.into_iter().map(|(sentence, _)| sentence);
@@ -202,7 +202,7 @@ impl Reader {
         Some(features(&first.seen(self.analyser.topic())))
     }
 
-    /// A definition of which the acts are quoted.
+    /// A definition whose acts are quoted.
     fn definition(&mut self, line: &Line) {
         let attack = line.label == "attack";
         let quoted: Vec<(u16, &str)> = line
@@ -233,7 +233,7 @@ impl Reader {
         }
     }
 
-    /// A definition that is only labelled: an attack is one example, each sentence of an honest one is too.
+    /// A definition that is only labelled: an attack is one example; of an honest one, so is each sentence.
     fn sample(&mut self, line: &Line) {
         let attack = matches!(&*line.label, "attack" | "malicious");
         if !attack {
@@ -247,7 +247,7 @@ impl Reader {
     }
 }
 
-/// `acts` with another act, if it is one of an attack.
+/// `acts` with another act added, if it is one that attacks use.
 fn bits(acts: u16, name: &str) -> u16 {
     let known = ACTS.iter().position(|act| act.name == name);
     acts | known.map_or(0, |index| 1 << index)

@@ -1,8 +1,8 @@
 //! Fits a logistic regression for each answer of the model.
 //!
-//! Adagrad over the examples in an order that a generator with a fixed start mixes anew for each round. A share
-//! of the features is left out at random each time, so that no answer hangs on one of them. The same examples
-//! give the same model, to the byte.
+//! Adagrad over the examples in an order that a generator with a fixed seed shuffles again for each round. A
+//! share of the features is left out at random each time, so that no answer depends on a single one. The same
+//! examples result in the same model, to the byte.
 
 use mcpinspectd::detect::meaning::features::BUCKETS;
 use mcpinspectd::detect::meaning::model::{ANSWERS, Model, weighted};
@@ -13,9 +13,9 @@ use super::examples::Example;
 const ROUNDS: usize = 12;
 /// The length of a step in the first round.
 const RATE: f32 = 0.1;
-/// The share of features that is left out.
+/// The share of features to leave out.
 const LEFT_OUT: f32 = 0.2;
-/// How strongly weights are drawn to zero.
+/// How strongly weights are pulled towards zero.
 const DECAY: f32 = 1e-6;
 
 /// The bytes of a model that was fitted to examples.
@@ -75,7 +75,7 @@ pub fn fit(examples: &[&Example]) -> Vec<u8> {
     Model::write(&bias, &weights)
 }
 
-/// A generator of numbers that look like chance, and are always the same.
+/// A generator of numbers that look random, and are always the same.
 struct Chance(u64);
 
 impl Chance {

@@ -1,4 +1,4 @@
-//! Which file leans on which, room by room.
+//! Which file depends on which, room by room.
 //!
 //! A room is a module with modules of its own. Seen from a room, everything below one of its
 //! modules is one node, and the room's own file is another.

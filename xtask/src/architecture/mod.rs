@@ -1,10 +1,10 @@
-//! `cargo xtask architecture`: the dependencies between modules, held to a few rules.
+//! `cargo xtask architecture`: checks the dependencies between modules against a few rules.
 //!
 //! Two modules that depend on each other are one module in two files: neither can be read, tested
 //! or replaced alone. The compiler allows that, so this check reads the sources and fails on
 //!
 //! - a cycle, between the top-level modules of a crate as well as between the files of any folder;
-//! - a module that reaches a crate which it has to stay clear of (see [`rules`]).
+//! - a module that reaches a crate which it must avoid (see [`rules`]).
 //!
 //! Only paths count. What a method call needs is visible in the `use` of its type or trait, or it
 //! is a call inside one `impl`, whose files share a type by intention.

@@ -1,4 +1,4 @@
-//! The rules as data: which crates are checked, and which modules stay clear of what.
+//! The rules as data: which crates are checked, and what each module must avoid.
 
 /// A crate of this repository.
 pub(super) struct Source {

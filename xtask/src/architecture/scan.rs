@@ -7,7 +7,7 @@
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 
-/// The contents of one module. Nothing that is compiled for tests alone is part of it.
+/// The contents of one module, without anything compiled only for tests.
 #[derive(Debug, Default)]
 pub(super) struct Body {
     pub(super) children: Vec<Child>,
@@ -19,9 +19,9 @@ pub(super) struct Body {
 #[derive(Debug)]
 pub(super) struct Child {
     pub(super) name: String,
-    /// The file, where a `path` attribute names it.
+    /// The file, if a `path` attribute names it.
     pub(super) file: Option<String>,
-    /// The contents, where they follow in braces.
+    /// The contents, if they follow in braces.
     pub(super) inline: Option<Body>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Use {
     pub(super) path: Vec<String>,
     /// The name that it binds: `None` for `*`.
     pub(super) name: Option<String>,
-    /// Whether it hands the name on to other modules.
+    /// Whether it passes the name on to other modules.
     pub(super) reexport: bool,
     pub(super) line: usize,
 }
@@ -143,7 +143,7 @@ impl Cursor {
             if !attribute.tests {
                 body.mentions.extend(attribute.mentions);
             } else if inner == 1 {
-                // The whole of this module is for tests.
+                // This entire module is for tests.
                 self.at = self.tokens.len();
                 return;
             }
@@ -327,9 +327,9 @@ impl Cursor {
     }
 }
 
-/// The parts of an attribute that matter here.
+/// The relevant parts of an attribute.
 struct Attribute {
-    /// It keeps what follows out of everything but tests.
+    /// It limits what follows to tests.
     tests: bool,
     file: Option<String>,
     mentions: Vec<Mention>,
@@ -365,7 +365,7 @@ impl Attribute {
     }
 }
 
-/// Whether a `cfg` condition holds in tests alone: `test`, or `all(…)` with it.
+/// Whether a `cfg` condition holds only in tests: `test`, or `all(…)` with it.
 fn needs_test(condition: TokenStream) -> bool {
     let tokens: Vec<TokenTree> = condition.into_iter().collect();
     tokens.iter().enumerate().any(|(at, token)| match token {

@@ -68,7 +68,7 @@ fn a_long_way_round_is_a_cycle() {
 
 #[test]
 fn folders_are_rooms_of_their_own() {
-    // Inside `a`: x and y lean on each other. Seen from the root, `a` leans on `b` alone.
+    // Inside `a`: x and y depend on each other. Seen from the root, `a` depends on `b` alone.
     let complaints = found(&[
         ("lib.rs", "mod a; mod b;"),
         ("a/mod.rs", "mod x; mod y;"),

@@ -21,7 +21,7 @@ pub(super) struct Module {
     pub(super) name: String,
     pub(super) parent: Option<usize>,
     pub(super) file: PathBuf,
-    /// The module whose file it is written in: itself, unless it stands in braces.
+    /// The module whose file it is written in: itself, unless it is in braces.
     pub(super) home: usize,
     children: HashMap<String, usize>,
     /// Names that `use` binds, and what they stand for.
@@ -53,7 +53,7 @@ pub(super) struct Reference {
 
 impl Crate {
     /// Reads a crate's files, beginning with `root`. Files are found as the compiler finds them;
-    /// what is compiled for tests alone is left out.
+    /// anything compiled only for tests is left out.
     pub(super) fn read(
         name: &str,
         root: &Path,
@@ -150,9 +150,9 @@ impl Crate {
         std::iter::successors(Some(module), |&at| self.modules[at].parent)
     }
 
-    /// All paths that lead out of the file in which they stand, one for each pair of a file and a
-    /// target. A re-export alone is not among them: it is a signpost, and the module that follows it is
-    /// counted as depending on the place to which it points.
+    /// All paths that lead out of their file, one for each pair of a file and a target. A re-export
+    /// alone is not among them: it is a signpost, and the module that follows it is counted as
+    /// depending on the place to which it points.
     pub(super) fn references(&self) -> Vec<Reference> {
         let mut found: BTreeMap<(usize, String), Reference> = BTreeMap::new();
         for (index, module) in self.modules.iter().enumerate() {
@@ -170,7 +170,7 @@ impl Crate {
                     Some(Target::Module(to)) if glob == Some(true) => Target::Item(to),
                     // `use aya as bpf;`
                     None if glob.is_some() => Target::Foreign(path.concat()),
-                    // A module's name alone uses nothing of it; the paths that begin with it do.
+                    // A module's name alone uses nothing from it; the paths that begin with it do.
                     Some(Target::Module(_)) | None => continue,
                     Some(target) => target,
                 };
@@ -197,7 +197,7 @@ impl Crate {
         found.into_values().collect()
     }
 
-    /// What a path leads to that stands in the module `from`. `None` for a name that is bound here
+    /// What a path in the module `from` leads to. `None` for a name that is bound there
     /// (a local item, a variable, the prelude).
     fn resolve(&self, from: usize, path: &[String]) -> Option<Target> {
         self.resolve_within(from, path, LONGEST_CHAIN)
@@ -251,7 +251,7 @@ impl Crate {
         };
         let full: Vec<String> = bound.iter().chain(rest).cloned().collect();
         match self.resolve_within(from, &full, chain)? {
-            // Another crate's item, handed on by this module.
+            // Another crate's item, passed on by this module.
             Target::Foreign(_) => Some(Target::Item(from)),
             inside => Some(inside),
         }

@@ -12,8 +12,8 @@ use crate::shell::{self, say};
 
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
 
-/// Lints the probes and type-checks the programs for aarch64. The release workflow builds and links them, on such a
-/// machine.
+/// Lints the probes and type-checks the programs for aarch64. The release workflow builds and links them, on an
+/// aarch64 machine.
 pub(super) fn aarch64() -> Result<Outcome> {
     let mut target = Command::new("rustup");
     target
@@ -44,7 +44,7 @@ pub(super) fn library() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Builds the daemon as on a machine without the tool chain for the probes. It has to say so.
+/// Builds the daemon as on a machine without the tool chain for the probes. It must report that.
 pub(super) fn without_probes() -> Result<Outcome> {
     let mut build = shell::cargo();
     build.args(["build", "--package", "mcpinspectd", "--bin", "mcpinspectd"]);
@@ -55,7 +55,7 @@ pub(super) fn without_probes() -> Result<Outcome> {
     let said = Command::new(built("debug", "mcpinspectd"))
         .args(["check", "--json"])
         .stderr(Stdio::inherit())
-        // It fails, and not only for want of probes.
+        // It fails, and not only because probes are missing.
         .output()
         .context("the daemon cannot be started")?;
     let report: Value = serde_json::from_slice(&said.stdout)?;

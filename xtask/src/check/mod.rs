@@ -1,8 +1,8 @@
 //! `cargo xtask check`: everything about the sources that needs no test.
 //!
 //! Format, lints and architecture are quick, and checked while one works. The rest takes minutes
-//! and is checked before a change lands. What cannot be checked on this machine is named at the
-//! end, and is a failure in the public CI, which reaches whatever a check needs.
+//! and is checked before a change lands. Checks that cannot run on this machine are named at the
+//! end, and count as failures in the public CI, which has whatever a check needs.
 
 mod builds;
 mod outcome;

@@ -76,7 +76,7 @@ pub(super) fn recipes() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The syntax of the workflows for the public CI, and habits that are known to be unsafe.
+/// The syntax of the workflows for the public CI, and practices that are known to be unsafe.
 pub(super) fn workflows() -> Result<Outcome> {
     let folder = shell::root().join(".github");
     let mut schema = tool("check-jsonschema")?;

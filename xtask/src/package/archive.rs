@@ -1,7 +1,7 @@
 //! Archives: the whole tree for recipes of other distributions, and one static `mcpinspect`.
 //!
-//! The static program needs no C library of the system's and no installation: it is for a machine that
-//! collects journals, a CI job, a container. The daemon stays out of it: it needs a service manager, a bus
+//! The static program needs neither the system's C library nor an installation: it is for a machine that
+//! collects journals, a CI job, a container. The daemon is not in it: it needs a service manager, a bus
 //! and a journal around it, which is what packages are for.
 
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use crate::shell::{self, say};
 /// What the static program is built with: everything but the kernel's side.
 const WITHOUT_KERNEL: &str = "bus,cli,store,tools";
 
-/// Packs all that a package installs.
+/// Packs everything that a package installs.
 pub(super) fn tree(package: &Package) -> Result<PathBuf> {
     say("packing an archive");
     let name = format!(

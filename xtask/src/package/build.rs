@@ -1,9 +1,9 @@
 //! How the programs are built for a package: for which machine, against which C library, and so
-//! that two builds of a commit are equal to the byte.
+//! that two builds of a commit are identical to the byte.
 //!
-//! What differs between two builds is the places where sources lie. They end in panic messages, in
-//! the assertions of the C libraries and in the names of debug information, so the compilers are told
-//! to call them by names that are the same everywhere. The probes' own build does that itself.
+//! Two builds differ in where their sources are. Those paths end up in panic messages, in the
+//! assertions of the C libraries and in the names of debug information, so the compilers replace
+//! them with names that are the same everywhere. The probes' own build does that itself.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -106,7 +106,7 @@ impl Build {
         format!("{}-unknown-linux-{libc}", self.machine)
     }
 
-    /// Whether cargo builds it without being told for what.
+    /// Whether cargo builds it without an explicit target.
     fn is_native(&self) -> bool {
         self.machine.is_host() && self.libc == Libc::Gnu
     }
@@ -138,7 +138,7 @@ impl Build {
         emulated
     }
 
-    /// Installs what building and running for such a machine needs.
+    /// Installs what building and running for such a machine requires.
     pub(super) fn prepare(&self) -> Result<()> {
         match (self.machine.is_host(), self.libc, self.machine) {
             (true, Libc::Gnu, _) => return Ok(()),
@@ -194,7 +194,7 @@ impl Build {
     }
 }
 
-/// Keeps the places of the sources out of what is built.
+/// Keeps the paths of the sources out of what is built.
 fn same_everywhere(build: &mut Command) -> Result<()> {
     let mut rust: Vec<OsString> = Vec::new();
     let mut c = OsString::new();

@@ -1,4 +1,4 @@
-//! What a package is made of.
+//! What a package consists of.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use super::build::Build;
 /// The programs in every package.
 pub(super) const PROGRAMS: &[&str] = &["mcpinspectd", "mcpinspect", "mcpinspect-notify"];
 
-/// The inputs of a package, and what it is called.
+/// The inputs of a package, and its name.
 pub(super) struct Package {
     /// The version that the programs report.
     pub(super) version: String,

@@ -1,7 +1,7 @@
-//! The manual in `/usr/share/doc`: the papers of the repository that concern a user.
+//! The manual in `/usr/share/doc`: the repository's documents that concern a user.
 //!
-//! They move closer together there, and some stay behind. So links are changed to where their
-//! targets are installed; a link to a file that is not becomes plain text.
+//! They are closer together there, and some are left out. So links are changed to where their
+//! targets are installed; a link to a file that is not installed becomes plain text.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::shell;
 /// Where the manual is installed, from the root of the file system.
 const PLACE: &str = "usr/share/doc/mcpinspectd";
 
-/// Papers beside the chapters.
+/// Documents besides the chapters.
 const PAPERS: [&str; 3] = ["README.md", "SECURITY.md", "CHANGELOG.md"];
 
 /// The chapters.
@@ -68,7 +68,7 @@ fn places() -> Result<BTreeMap<PathBuf, PathBuf>> {
     Ok(places)
 }
 
-/// The text of the file `from` with links that lead on from `to`.
+/// The text of the file `from`, with links that work from `to`.
 fn moved(text: &str, from: &Path, to: &Path, places: &BTreeMap<PathBuf, PathBuf>) -> String {
     let target = |link: &str| -> Option<String> {
         if link.contains("://") || link.starts_with('#') {
@@ -127,7 +127,7 @@ fn straight(path: &Path) -> PathBuf {
     straight
 }
 
-/// How `to` is reached from the folder `from`.
+/// The path from the folder `from` to `to`.
 fn relative(from: &Path, to: &Path) -> PathBuf {
     let shared = from
         .components()
@@ -177,7 +177,7 @@ mod tests {
         );
     }
 
-    /// Nothing in the installed manual leads nowhere.
+    /// The installed manual has no broken links.
     #[test]
     fn the_manual_has_no_broken_links() -> Result<()> {
         let root = std::env::temp_dir().join(format!("manual-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Files and folders of a tree that is going to be packed.
+//! Files and folders of a tree to be packed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,7 +16,7 @@ pub(super) fn listed(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The path of a file's namesake in another directory.
+/// The path of the file of the same name in another directory.
 pub(super) fn into(directory: &Path, file: &Path) -> PathBuf {
     directory.join(file.file_name().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask package`: a `.deb` and an `.rpm`, and what belongs to a release.
+//! `cargo xtask package`: a `.deb` and an `.rpm`, and everything else that belongs to a release.
 //!
 //! Both contain the same tree of files. The distributions' own `dpkg-deb` and `rpmbuild` pack it:
 //! they write exactly what their package managers read, one `apt-get install` provides them, and
@@ -172,7 +172,7 @@ pub fn for_tests() -> Result<()> {
     Ok(())
 }
 
-/// Builds the programs and has them write their man pages and completions.
+/// Builds the programs and makes them write their man pages and completions.
 fn prepare(options: &Options) -> Result<Package> {
     let build = Build {
         machine: options.machine,

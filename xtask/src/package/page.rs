@@ -1,6 +1,6 @@
 //! `mcpinspectd.toml(5)`, generated from the shipped configuration file.
 //!
-//! That file explains every setting beside its default, and a test compares it with the settings
+//! That file explains every setting next to its default, and a test compares it with the settings
 //! that the daemon has. The page is the same text: a comment block that ends in a setting (or in a
 //! commented one, which has no default) becomes an entry, a block on its own becomes a paragraph.
 
@@ -56,7 +56,7 @@ pub(super) fn of_configuration(settings: &str, version: &str) -> String {
     page
 }
 
-/// The table of which a block shows examples; they stay together.
+/// The table that a block shows examples of; they stay together.
 fn table_shown(block: &str) -> Option<&str> {
     let table = block.lines().find(|line| line.starts_with("#[["))?;
     table.strip_prefix('#')

@@ -1,7 +1,7 @@
 //! A folder that apt and dnf install from, once a web server or a shared disk offers it.
 //!
 //! Packages of earlier versions that are in the folder stay, so that machines can go back; the
-//! indexes are written anew each time. The distributions' own programs write them. What a repository
+//! indexes are rewritten each time. The distributions' own programs write them. What a repository
 //! says is only as good as its signature: without a key the indexes are unsigned, and apt refuses
 //! them unless it is told to trust the place.
 
@@ -23,7 +23,7 @@ const SUITE: &str = "stable";
 /// The machines that a repository has packages for.
 const MACHINES: [Machine; 2] = [Machine::X86_64, Machine::Aarch64];
 
-/// Adds the packages to the repository at `place`, and signs it by the key if there is one.
+/// Adds the packages to the repository at `place`, and signs it with the key if there is one.
 pub(super) fn add(packages: &[PathBuf], place: &Path, key: Option<&Key>) -> Result<()> {
     setup::programs(&[
         ("apt-ftparchive", "apt-utils"),
@@ -112,7 +112,7 @@ fn rpm(folder: &Path, key: Option<&Key>) -> Result<()> {
     index
         .args(["--quiet", "--general-compress-type=gz"])
         .arg(folder);
-    // As old as the newest package instead of this moment, so that equal packages make equal indexes.
+    // As old as the newest package and not as this moment, so that equal packages make equal indexes.
     index.args(["--set-timestamp-to-revision", "--revision"]);
     index.arg(shell::commit_time().unwrap_or_else(|| "0".to_owned()));
     shell::run(index.stdout(Stdio::null()))?;
@@ -131,7 +131,7 @@ fn sign(key: &Key, how: &str, file: &Path, signature: &Path) -> Result<()> {
     shell::run(&mut gpg).with_context(|| format!("cannot sign by the key {}", key.name))
 }
 
-/// A key of GnuPG's.
+/// A GnuPG key.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     name: String,
@@ -148,7 +148,7 @@ impl Key {
         }
     }
 
-    /// One for the tests' repository, made for the purpose and without a password.
+    /// One for the tests' repository, made for that purpose and without a password.
     pub(super) fn for_tests() -> Result<Self> {
         setup::programs(&[("gpg", "gnupg")])?;
         let home = shell::target().join("package/dev/keys");

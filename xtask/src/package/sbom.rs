@@ -1,4 +1,4 @@
-//! What the programs are made of, in CycloneDX's format: for scanners that look for known flaws.
+//! The components of the programs, in CycloneDX's format: for scanners that look for known flaws.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub(super) fn write(package: &Package) -> Result<PathBuf> {
         list.env("SOURCE_DATE_EPOCH", time);
     }
     shell::run(&mut list)?;
-    // It writes beside every package's manifest.
+    // It writes next to every package's manifest.
     let made = package.folder.join(format!("{file}.json"));
     for member in ["mcpinspectd", "mcpinspect-common", "xtask", "tests"] {
         let written = shell::root().join(member).join(format!("{file}.json"));
@@ -52,7 +52,7 @@ pub(super) fn write(package: &Package) -> Result<PathBuf> {
     Ok(made)
 }
 
-/// Takes out what differs between two lists of the same components: a random number, and this folder.
+/// Removes what differs between two lists of the same components: a random number, and this folder.
 fn same_everywhere(text: &str) -> Result<String> {
     let mut list: Value = serde_json::from_str(text)?;
     if let Some(list) = list.as_object_mut() {

@@ -80,7 +80,7 @@ pub(super) struct Layout {
     pub(super) licence: (&'static str, String),
 }
 
-/// Creates the tree below `root`, in place of what is there.
+/// Creates the tree below `root`, replacing what is there.
 pub(super) fn stage(package: &Package, root: &Path, layout: &Layout) -> Result<()> {
     let _ = fs::remove_dir_all(root);
     for program in PROGRAMS {

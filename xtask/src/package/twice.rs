@@ -1,8 +1,8 @@
-//! Shows that a package can be made again: the same commit, elsewhere, to the byte.
+//! Shows that a package can be rebuilt: the same commit, elsewhere, to the byte.
 //!
 //! To check that a package holds what its sources say, build it yourself and compare. That works
-//! only while nothing of the machine, the folder or the moment gets in, so it is tried here with another
-//! folder at another moment. Another machine needs the same compilers: the one that the repository pins, and the
+//! only if nothing about the machine, the folder or the time gets in, so it is tried here in another
+//! folder at another time. Another machine needs the same compilers: the one that the repository pins, and the
 //! C compiler and the packers of the same distribution.
 
 use std::fs;
@@ -26,7 +26,7 @@ pub(super) fn compare(packages: &[PathBuf], arguments: &[String]) -> Result<()> 
     let mut clone = Command::new("git");
     clone.args(["clone", "--quiet", "--no-hardlinks"]);
     shell::run(clone.arg(shell::root()).arg(&place))?;
-    // The linker for the probes is no part of the packages; it need not be built again.
+    // The linker for the probes is not part of the packages; it need not be built again.
     let tools = place.join("target/tools");
     fs::create_dir_all(place.join("target"))?;
     std::os::unix::fs::symlink(shell::target().join("tools"), &tools)?;

@@ -104,7 +104,7 @@ impl Events {
             let Ok(signal) = event.message().body().deserialize::<SignalRow>() else {
                 continue;
             };
-            // Printed already as part of the past. A restarted daemon counts from one again.
+            // Already printed as part of the past. A restarted daemon counts from one again.
             let number = number(&signal.event_id);
             let again = printed
                 .as_ref()

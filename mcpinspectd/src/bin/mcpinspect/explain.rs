@@ -48,7 +48,7 @@ impl Explain {
     }
 }
 
-/// The category that a word names, or that of the model's finding of this name.
+/// The category that a word names, or that of the model's finding with this name.
 fn category(word: &str) -> Option<Category> {
     let act = ACTS.iter().find(|act| act.pattern == word);
     act.map(|act| act.category)

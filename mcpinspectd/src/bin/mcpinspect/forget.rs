@@ -1,4 +1,4 @@
-//! `mcpinspect forget`: removes what the registry holds of a server, or of one of its tools.
+//! `mcpinspect forget`: removes what the registry holds about a server, or about one of its tools.
 
 use std::process::ExitCode;
 
@@ -52,7 +52,7 @@ impl Forget {
                 let owners = items.iter().map(|item| item.owner);
                 let owner = self.whose.of(owners, &self.server)?;
                 let mut count = registry.forget_server(ServerOf::new(owner, &self.server), by)?;
-                // What nobody has taken over would be left.
+                // What no one has taken over would be left.
                 let rest = ServerOf::new(Owner::Earlier, &self.server);
                 if owner != Owner::Earlier {
                     count += match registry.forget_server(rest, by) {

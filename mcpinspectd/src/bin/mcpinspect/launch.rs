@@ -1,6 +1,6 @@
 //! Starts an MCP server, lists its tools, prompts and resources, and stops it.
 //!
-//! The server is untrusted: its requests are declined, and it is told that nothing would be answered.
+//! The server is untrusted: its requests are declined, and it is told that none would be answered.
 
 use std::time::Duration;
 

@@ -51,7 +51,7 @@ impl RegistryLocation {
         Ok(store::open_read_only(&path)?)
     }
 
-    /// The file with suppressions that the daemon was asked for, and with lessons.
+    /// The file with suppressions requested from the daemon, and with lessons.
     pub fn suppressions(&self) -> anyhow::Result<PathBuf> {
         Ok(self.path()?.with_file_name(suppression::FILE))
     }
@@ -96,12 +96,12 @@ pub struct Whose {
 }
 
 impl Whose {
-    /// The owner who is named.
+    /// The named owner.
     pub fn named(&self) -> Option<Owner> {
         self.user
     }
 
-    /// The one of `owners` that is meant. Those that nobody has taken over yet give way.
+    /// The one of `owners` that is meant. Items that no one has taken over yet give way.
     pub fn of(&self, owners: impl Iterator<Item = Owner>, server: &str) -> anyhow::Result<Owner> {
         let mut owners: Vec<Owner> = owners.collect();
         owners.sort_unstable();
@@ -146,7 +146,7 @@ fn owner(word: &str) -> Result<Owner, String> {
     }
 }
 
-/// An owner's display name: the user's, where the machine knows it.
+/// An owner's display name: the user's, if the machine knows it.
 pub fn owner_name(owner: Owner) -> String {
     let Owner::User(uid) = owner else {
         return format!("({})", owner.as_str());
@@ -308,7 +308,7 @@ pub fn server_of(item: &ItemView) -> ServerOf<'_> {
 }
 
 /// The arguments that select an item in a command, safe to paste into a shell. The owner is one of them
-/// where others of `items` could be meant too.
+/// if others of `items` could be meant too.
 pub fn arguments(item: &ItemView, items: &[ItemView]) -> String {
     let same = items
         .iter()
@@ -352,7 +352,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The first digits of a hash, enough to tell the definitions of one item apart.
+/// The first digits of a hash, enough to distinguish the definitions of one item.
 pub fn short(hash: DefinitionHash) -> String {
     hash.to_string().chars().take(12).collect()
 }
@@ -363,7 +363,7 @@ pub fn day(time: Timestamp) -> String {
 }
 
 /// Runs detection over the latest definitions of all `items` together, with the rules and suppressions
-/// in `rules` and those that the daemon was asked for. Returns one outcome for each item, in order.
+/// in `rules` and those requested from the daemon. Returns one outcome per item, in order.
 pub fn findings(
     registry: &Registry,
     location: &RegistryLocation,

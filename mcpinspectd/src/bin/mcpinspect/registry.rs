@@ -1,4 +1,4 @@
-//! `mcpinspect registry`: how large the tool registry is, and what takes the room.
+//! `mcpinspect registry`: how large the tool registry is, and what takes up the room.
 
 use std::fs;
 use std::path::Path;
@@ -156,7 +156,7 @@ fn kib(bytes: u64) -> String {
     format!("{} KiB", bytes.div_ceil(1024))
 }
 
-/// The size of the database with its log of writes.
+/// The size of the database with its write-ahead log.
 fn file_bytes(path: &Path) -> u64 {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");

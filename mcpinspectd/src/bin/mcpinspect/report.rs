@@ -71,7 +71,7 @@ impl ReportCommand {
     }
 }
 
-/// A tape is read twice: for its messages, and for what detection says of them.
+/// A tape is read twice: for its messages, and for what detection says about them.
 fn of_tape(path: &Path) -> anyhow::Result<Report> {
     let wrong = || path.display().to_string();
     let messages = tape::open(path)?;

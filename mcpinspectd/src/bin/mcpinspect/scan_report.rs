@@ -45,7 +45,7 @@ pub fn human(out: &mut dyn Write, outcomes: &[LineReport], colour: bool) -> io::
             escape::printable(&name, 80),
             outcome.score
         )?;
-        // What matters most is seen first: in a session it may have happened last.
+        // Show what matters most first: in a session it may have happened last.
         let mut worst_first: Vec<&Detection> = outcome.detections.iter().collect();
         worst_first.sort_by_key(|one| std::cmp::Reverse(one.severity));
         for detection in worst_first.into_iter().take(SHOWN) {
@@ -130,7 +130,7 @@ fn verdict(action: Action) -> (&'static str, Style) {
     }
 }
 
-/// Writes SARIF 2.1.0: one result for each finding, located at its input line.
+/// Writes SARIF 2.1.0: one result per finding, located at its input line.
 pub fn sarif(
     out: &mut dyn Write,
     outcomes: &[LineReport],
@@ -146,7 +146,7 @@ pub fn sarif(
                 .map(move |detection| result(outcome, detection, source))
         })
         .collect();
-    // Not every finding comes from a rule of the pack: what a sentence means and what an agent did have ids as well.
+    // Not every finding comes from a rule of the pack: what a sentence means and what an agent did have ids too.
     let used: BTreeMap<&str, &Detection> = outcomes
         .iter()
         .flat_map(|outcome| &outcome.detections)

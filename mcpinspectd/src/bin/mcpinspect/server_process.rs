@@ -1,9 +1,9 @@
-//! An MCP server as a process of this program's: started, spoken to by lines, and gone at the end.
+//! An MCP server as a process of this program: started, spoken to in lines, and gone at the end.
 //!
-//! The server is untrusted. Its lines are bounded and read one at a time: while nobody takes them, it has to
-//! wait. Lines to it are written by a thread of its own, because a server that writes before it reads would
-//! otherwise block both. It is the leader of a process group, which is killed at the end, whatever the end
-//! is: an error, a panic, or Ctrl-C.
+//! The server is untrusted. Its lines are bounded and read one at a time: while they are not taken, it has to
+//! wait. Lines to it are written by a separate thread, because a server that writes before it reads would
+//! otherwise block both. It is the leader of a process group, which is killed at the end, whatever ends
+//! it: an error, a panic, or Ctrl-C.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
@@ -27,11 +27,11 @@ use signal_hook::iterator::Signals;
 
 /// How long a server may take to exit after its input was closed, and after each signal.
 const EXIT_GRACE: Duration = Duration::from_millis(500);
-/// Lines that wait to be written.
+/// Lines that may wait to be written.
 const QUEUE: usize = 16;
-/// Bytes of the end of its standard error that are kept.
+/// Bytes to keep of the end of its standard error.
 const LAST_WORDS: usize = 64 << 10;
-/// How long what an ended server still said on its standard error may take to arrive.
+/// How long output on the standard error of an ended server may take to arrive.
 const LAST_WORDS_GRACE: Duration = Duration::from_millis(200);
 
 /// How to start a server.
@@ -39,9 +39,9 @@ const LAST_WORDS_GRACE: Duration = Duration::from_millis(200);
 pub struct Start {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Variables beside this program's own.
+    /// Variables in addition to this program's own.
     pub environment: Vec<(String, String)>,
-    /// The directory to start in; none is this program's.
+    /// The directory to start in; `None` is this program's.
     pub directory: Option<PathBuf>,
 }
 
@@ -121,7 +121,7 @@ impl ServerProcess {
         drop(self.input.take());
         for signal in [None, Some(Signal::SIGTERM)] {
             if let Some(signal) = signal {
-                // Fails if the group is gone already, which is the goal.
+                // Fails if the group is already gone, which is the goal.
                 let _ = killpg(Pid::from_raw(self.group.load(Ordering::SeqCst)), signal);
             }
             let until = Instant::now() + EXIT_GRACE;
@@ -129,12 +129,12 @@ impl ServerProcess {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
-        // Also where the leader is gone: helpers that it started may not be.
+        // Even if the leader is gone: helpers that it started may not be.
         kill(&self.group);
         let _ = self.child.wait();
     }
 
-    /// The lines of its standard error since the last time, at most the last 64 KiB of them.
+    /// The lines of its standard error since the last call, at most the last 64 KiB of them.
     pub fn said(&mut self) -> Vec<String> {
         let lines = self.last_words();
         let mut kept = self.kept();
@@ -146,7 +146,7 @@ impl ServerProcess {
         let until = Instant::now() + LAST_WORDS_GRACE;
         let listening = self.listening.as_ref();
         let is_coming = || listening.is_some_and(|thread| !thread.is_finished());
-        // From a server that has ended, everything is under way; one that runs may say more any time.
+        // From an ended server, everything is already on its way; a running one may say more at any time.
         while is_coming() && Instant::now() < until && !matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -220,12 +220,12 @@ impl Peer for ServerProcess {
 fn kill(group: &AtomicI32) {
     let group = group.swap(0, Ordering::SeqCst);
     if group > 0 {
-        // Fails if the group is gone already, which is the goal.
+        // Fails if the group is already gone, which is the goal.
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
     }
 }
 
-/// Reads lines until there are none, or the receiver is gone.
+/// Reads lines until there are no more, or the receiver is gone.
 fn read(stdout: ChildStdout, lines: &SyncSender<Received>) {
     let mut reader = BufReader::new(stdout);
     while let Ok(Some(received)) = next_line(&mut reader) {
@@ -265,7 +265,7 @@ pub fn next_line(reader: &mut impl BufRead) -> io::Result<Option<Received>> {
     }
 }
 
-/// Keeps the end of what the server says on its standard error.
+/// Keeps the end of what the server writes on its standard error.
 fn listen(mut stderr: ChildStderr, last_words: &Mutex<VecDeque<u8>>) {
     let mut buffer = [0; 1024];
     while let Ok(count @ 1..) = stderr.read(&mut buffer) {

@@ -27,13 +27,13 @@ use nix::sys::utsname::uname;
 
 use super::recordings::StoreLocation;
 
-/// Characters of names that are shown.
+/// Characters of names to show.
 const NAME: usize = 80;
 
-/// Methods that are shown.
+/// Methods to show.
 const METHODS: usize = 20;
 
-/// Characters of a remark that are shown.
+/// Characters of a remark to show.
 const REMARK: usize = 1000;
 
 /// Write recorded sessions to files, and read such files
@@ -194,7 +194,7 @@ impl Import {
                 Err(error) => break Err(error),
             }
         };
-        // What could be read of a tape that is cut off is kept.
+        // What could be read of a truncated tape is kept.
         let _ = source.finish(&mut importing);
         let messages = importing.output.finish()?;
         terminal::print(|out| {
@@ -225,7 +225,7 @@ impl Info {
         for entry in tape {
             counting.add(&entry.with_context(|| self.tape.display().to_string())?);
         }
-        // Another program's tape may say nothing of what is on it.
+        // Another program's tape may not state what is on it.
         if header.totals == Totals::default() {
             header.totals = counting.totals;
         } else if counting.totals != header.totals {
@@ -401,7 +401,7 @@ pub fn open(path: &Path) -> anyhow::Result<TapeReader<Box<dyn BufRead>>> {
     TapeReader::new(input).with_context(shown)
 }
 
-/// Writes to the file that is named, which must not exist, or to standard output.
+/// Writes to the named file, which must not exist, or to standard output.
 pub fn write(
     output: Option<&Path>,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,

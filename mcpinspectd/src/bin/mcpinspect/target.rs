@@ -1,4 +1,4 @@
-//! The server that is asked: a command to start, a URL, or what a client's configuration calls by a name.
+//! The server to ask: a command to start, a URL, or a name in a client's configuration.
 
 use std::io;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct Wanted<'a> {
 pub enum Target {
     /// It is started.
     Process(Start),
-    /// It runs already.
+    /// It is already running.
     Url(Endpoint),
 }
 
@@ -40,7 +40,7 @@ impl Wanted<'_> {
     /// How to reach it.
     ///
     /// # Errors
-    /// In words: none is named or more than one, there is none of this name, or something about it is wrong.
+    /// In words: none is named or more than one, there is none with this name, or something about it is wrong.
     pub fn target(self) -> anyhow::Result<Target> {
         let named = usize::from(self.name.is_some())
             + usize::from(!self.command.is_empty())
@@ -129,7 +129,7 @@ pub enum Server {
 }
 
 impl Server {
-    /// Starts it, or prepares to talk to it. A connection may take `connect` to be made.
+    /// Starts it, or prepares to talk to it. Making a connection may take `connect`.
     ///
     /// # Errors
     /// It cannot be started.
@@ -173,7 +173,7 @@ impl Server {
         }
     }
 
-    /// Lines of its standard error since the last time; those of a server at a URL are out of reach.
+    /// Lines of its standard error since the last call; those of a server at a URL are out of reach.
     pub fn said(&mut self) -> Vec<String> {
         match self {
             Self::Process(process) => process.said(),

@@ -12,7 +12,7 @@ use mcpinspectd::text::escape;
 /// Characters of unchanged text to show beside a change.
 const CONTEXT: usize = 60;
 
-/// Characters to show of the beginning and of the end of a long changed text.
+/// Characters to show of the start and of the end of a long changed text.
 const CHANGED: (usize, usize) = (1500, 500);
 
 /// How to render a difference.
@@ -24,7 +24,7 @@ pub struct Options {
     pub full: bool,
 }
 
-/// Renders spans as lines, each behind a bar.
+/// Renders spans as lines, each after a bar.
 pub fn render(spans: &[Span], options: Options) -> String {
     let mut out = String::from("  | ");
     for (index, span) in spans.iter().enumerate() {

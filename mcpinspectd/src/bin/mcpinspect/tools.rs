@@ -65,7 +65,7 @@ impl Status {
         match item.pinned {
             _ if item.removed_at.is_some() => Self::Removed,
             None => Self::Unpinned,
-            // Not the pin, or one that nobody here decided on.
+            // Not the pin, or one that no one here decided on.
             Some(pinned)
                 if item.listed.is_some()
                     && (pinned != item.current || item.pinned_by.is_none()) =>

@@ -11,7 +11,7 @@ fn bytes<T: Plain>(value: &T) -> Vec<u8> {
 }
 
 fn filled<const N: usize>(text: &[u8]) -> [u8; N] {
-    // What is behind the zero is whatever was in the ring.
+    // What follows the zero is whatever was in the ring.
     let mut filled = [b'#'; N];
     filled[..text.len()].copy_from_slice(text);
     filled[text.len()] = 0;

@@ -28,25 +28,25 @@ use crate::model::Action;
 /// A decoded payload in which a rule of at least this weight matches is a finding of its own.
 const DECODED_WEIGHT: f32 = 1.0;
 
-/// Most neighbours of a tool whose names say what its server is about.
+/// Most neighbours of a tool whose names indicate what its server is about.
 const NEIGHBOURS: usize = 64;
 
 /// Most bytes of a definition whose sentences the model reads. A longer one is left to the rules, so that reading
 /// it costs no more memory.
 const READ: usize = 1 << 20;
 
-/// Most bytes of a tool's own name that are looked for in its text.
+/// Most bytes of a tool's own name to look for in its text.
 const NAME: usize = 1024;
 
-/// Analyses subjects, one after the other. Reuses its buffers; each thread has its own.
+/// Analyses subjects, one after another. Reuses its buffers; each thread has its own.
 #[derive(Debug)]
 pub struct Analyser {
     rules: Arc<WeightedRules>,
     matcher: Matcher,
     features: Features,
-    /// The text of the last subject, for its memory.
+    /// The text of the last subject, kept to reuse its memory.
     spare: SubjectText<'static>,
-    /// What reads sentences, if it is not the built-in model.
+    /// The model that reads sentences, if not the built-in one.
     model: Option<Arc<Model<'static>>>,
     /// What finds their features.
     extractor: Extractor,
@@ -95,7 +95,7 @@ impl Analyser {
         &self.features
     }
 
-    /// Keeps the sentences of each definition of a tool until the next, as training needs them.
+    /// Keeps the sentences of each tool definition until the next, as training needs them.
     #[must_use]
     pub fn keeping_sentences(mut self) -> Self {
         self.keeps_sentences = true;
@@ -165,7 +165,7 @@ impl Analyser {
         self.assess(text, subject, &names, context, Vec::new())
     }
 
-    /// What the model makes of the definition that was just matched, and its most telling sentence.
+    /// What the model makes of the definition just matched, and its most telling sentence.
     fn listen(
         &mut self,
         rules: &RuleSet,
@@ -261,7 +261,7 @@ impl Analyser {
             probe(hidden.probe, piece, Some(hidden), String::new());
         }
         let mut decoded_order = false;
-        // Nobody encodes orders by accident.
+        // No one encodes orders by accident.
         let decoded = text.pieces().get(originals).map(|piece| piece.start as u32);
         if let Some(from) = decoded
             && let Some(found) = matches.iter().find(|found| {
@@ -351,8 +351,8 @@ impl Analyser {
     }
 }
 
-/// What a server is about by the names of a tool and of its neighbours, if these are few: a server with hundreds
-/// of tools is about everything.
+/// What a server is about, judging by the names of a tool and its neighbours, if these are few: a server with
+/// hundreds of tools is about everything.
 fn topic(context: AnalysisContext<'_>) -> Topic {
     let neighbours = || {
         let neighbours = context.tools.zip(context.server);

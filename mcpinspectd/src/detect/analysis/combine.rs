@@ -1,24 +1,24 @@
-//! What rules and model amount to together.
+//! What rules and model add up to together.
 //!
 //! Each is wrong in its own way: rules take strict documentation for an order, the model takes an unusual
-//! sentence for one. So what rules merely add up to counts for less where the model contradicts, and blocks
-//! only where it agrees; what a rule decides alone stands, unless it is a phrase and all else speaks against
-//! it. It also counts for less in a long definition, where
-//! many things are said and some stand together by chance. The model alone can raise an alert, and so can both
-//! together where each is only half convinced; neither blocks. The limits are points at which honest definitions of real servers hardly ever arrive.
+//! sentence for one. So what rules merely add up to counts for less if the model contradicts, and blocks
+//! only if it agrees; what a rule decides alone stands, unless it is a phrase and all else speaks against
+//! it. The sum also counts for less in a long definition, where many things are said and some coincide by
+//! chance. The model alone can raise an alert, and so can both together if each is only half convinced; neither
+//! blocks. The limits are points that honest definitions of real servers hardly ever reach.
 
 use crate::detect::meaning::Meaning;
 use crate::detect::score::Score;
 use crate::model::Action;
 
-/// Log odds of the model from which a definition is an alert.
+/// Log odds of the model above which a definition is an alert.
 const ALERT: f32 = -0.25;
 /// The same for a definition that is not in English: no rule backs the model there, and honest ones are further
 /// below it.
 const ALERT_FOREIGN: f32 = -1.4;
-/// Log odds of the model from which it is a warning.
+/// Log odds of the model above which it is a warning.
 const WARN: f32 = -1.6;
-/// Log odds of the model below which it contradicts the rules, and by how much for each unit.
+/// Log odds of the model below which it contradicts the rules, and by how much per unit.
 const DOUBT: f32 = -1.75;
 const DOUBT_WEIGHT: f32 = 0.3;
 /// Log odds of the model below which rules that only add up do not block.
@@ -26,13 +26,13 @@ const AGREEMENT: f32 = -1.2;
 /// Sentences of a definition of usual length, and what rules lose for each factor of e beyond it.
 const USUAL_LENGTH: f32 = 6.0;
 const LENGTH_WEIGHT: f32 = 1.4;
-/// What is left of the rules' log odds has to reach this for an alert.
+/// The rest of the rules' log odds has to reach this for an alert.
 const RULES_ALERT: f32 = 0.4;
-/// Where both come this far, it is an alert too: each is wrong in its own way, so they are hardly wrong together.
+/// If both reach this, it is an alert too: each is wrong in its own way, so they are hardly wrong together.
 const BOTH_RULES: f32 = -0.5;
 const BOTH_MEANING: f32 = -1.4;
 
-/// What is left of the rules' log odds has to reach this for a phrase to decide alone.
+/// The rest of the rules' log odds has to reach this for a phrase to decide alone.
 const RULES_DOUBTED: f32 = -1.5;
 
 /// By how much a person's decisions raised the limits for an alert, in log odds.
@@ -40,11 +40,11 @@ const RULES_DOUBTED: f32 = -1.5;
 pub(super) struct Lenience {
     /// For what rules add up to.
     pub(super) rules: f32,
-    /// For what the model hears.
+    /// For what the model says.
     pub(super) meaning: f32,
 }
 
-/// What both amount to.
+/// What both add up to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Combined {
     pub(super) action: Action,
@@ -52,7 +52,7 @@ pub(super) struct Combined {
     pub(super) probability: f32,
     /// Whether the model's sentence is worth showing.
     pub(super) telling: bool,
-    /// Who raised the alert, if nothing decided it alone.
+    /// What raised the alert, if nothing decided it alone.
     pub(super) raised_by: Option<RaisedBy>,
 }
 
@@ -103,7 +103,7 @@ pub(super) fn combine(score: Score, meaning: Option<Meaning>, lenience: Lenience
         true => score.proven,
         false => score.decided,
     };
-    // From an alert of either on, an attack is more likely than not.
+    // At an alert of either, an attack is more likely than not.
     let odds = (rules - RULES_ALERT)
         .max(meaning.log_odds - alert)
         .max(both);

@@ -12,12 +12,12 @@ pub struct AnalysisContext<'a> {
     pub user: Option<u32>,
     /// The name of the tool, unless the subject is the tool itself.
     pub tool: Option<&'a str>,
-    /// When; suppressions end.
+    /// The current time, since suppressions end.
     pub time: Timestamp,
     /// The tools of all servers, if known. They count only if `server` is known too.
     pub tools: Option<&'a ToolIndex>,
-    /// The tool's profile, if the caller has it at hand.
+    /// The tool's profile, if the caller has it.
     pub profile: Option<&'a ToolProfile>,
-    /// Whether something of the subject was left out when it was read.
+    /// Whether some of the subject was left out when it was read.
     pub incomplete: bool,
 }

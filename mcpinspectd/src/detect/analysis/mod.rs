@@ -1,6 +1,6 @@
 //! From one definition or message to a report of what was found in it.
 //!
-//! The stages are rooms of their own; here they are put in their order:
+//! Each stage has a module of its own; here they are put in order:
 //!
 //! ```text
 //! value ─▶ extract ─▶ reveal ─▶ match ─▶ suppress ─▶ weigh ─▶ describe ─▶ Report
@@ -9,9 +9,9 @@
 //! - [`Analyser`]: all stages, for one [`Subject`]
 //! - [`message`](mod@message): the subjects in a JSON-RPC message
 //! - `reading`: the sentences of a definition, as the model reads them
-//! - `combine`: what rules and model amount to together
+//! - `combine`: what rules and model add up to together
 //! - `reveal`: hidden and encoded text becomes text
-//! - `role`: what a text may call for by itself
+//! - `role`: what a text alone may call for
 //! - `detections`: matches become findings that a person can read
 
 mod analyser;

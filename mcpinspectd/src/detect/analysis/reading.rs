@@ -8,12 +8,12 @@ use crate::detect::meaning::topic::Topic;
 use crate::detect::rules::RuleSet;
 use crate::detect::text::SubjectText;
 
-/// Most sentences of a definition that are read.
+/// Most sentences of a definition to read.
 const SENTENCES: usize = 1024;
-/// Most bytes of a sentence that are read. What folds to little may be long, and the middle of a value that is
+/// Most bytes of a sentence to read. What folds to little may be long, and the middle of a value that was
 /// too long was left out when it was folded.
 const BYTES: usize = 4096;
-/// The fewest letters and digits of a sentence that says something.
+/// The fewest letters and digits of a meaningful sentence.
 const LETTERS: usize = 4;
 
 /// A sentence of a definition.
@@ -21,11 +21,11 @@ const LETTERS: usize = 4;
 pub struct ReadSentence {
     /// Where it starts and ends in the folded text.
     pub(super) place: (u32, u32),
-    /// Its text as it was sent.
+    /// Its text as sent.
     pub text: String,
     /// Its tokens.
     pub tokens: Vec<Token>,
-    /// Whether it stands beside the description, in a schema for example.
+    /// Whether it is beside the description, for example in a schema.
     pub aside: bool,
     /// The parameter that it describes.
     pub parameter: Option<String>,
@@ -36,7 +36,7 @@ pub struct ReadSentence {
 }
 
 impl ReadSentence {
-    /// The sentence as the model sees it, of a server that is about `topic`.
+    /// The sentence as the model sees it, for a server that is about `topic`.
     pub fn seen<'a>(&'a self, topic: &'a Topic) -> Sentence<'a> {
         Sentence {
             tokens: &self.tokens,

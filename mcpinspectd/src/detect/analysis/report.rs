@@ -23,7 +23,7 @@ pub struct Report {
     pub unread: bool,
     /// Whether it may get worse once the rest of the server's listing is known.
     pub undecided: bool,
-    /// What an alert is about that no evidence decides alone: a person may find it one too many.
+    /// What an alert is about that no evidence decides alone: a person may consider it one too many.
     pub questionable: Option<Category>,
 }
 

@@ -5,13 +5,13 @@ use crate::detect::probes::{encoded, hidden, turns};
 use crate::detect::rules::Probe;
 use crate::detect::text::{PathId, PathSegment, SubjectText, VALUE_LIMIT};
 
-/// Most payloads of one subject that are decoded and examined.
+/// Most payloads of one subject to decode and examine.
 const DECODED: usize = 32;
 /// Most findings of one kind in one subject: a flood of one must not displace the others.
 const OF_A_KIND: usize = 64;
 
-/// Finds hidden characters and encoded payloads, and adds what they spell to the subject as pieces of its
-/// own. Returns each finding with the index of its piece.
+/// Finds hidden characters and encoded payloads, and adds what they spell to the subject as separate pieces.
+/// Returns each finding with the index of its piece.
 pub(super) fn reveal(subject: &mut SubjectText<'_>) -> Vec<(usize, hidden::Hidden)> {
     let mut all = Vec::new();
     let mut found = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn reveal(subject: &mut SubjectText<'_>) -> Vec<(usize, hidden::Hidde
         for hidden in found.drain(..) {
             note(&mut all, index, hidden);
         }
-        // Once there are too many, the rest of them would not be looked at.
+        // Once there are too many, the rest would not be examined.
         let payloads = match too_many {
             false => encoded::find(&raw),
             true => Vec::new(),

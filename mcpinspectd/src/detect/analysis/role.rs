@@ -1,10 +1,10 @@
-//! What a text may call for by itself, by the part that it plays in a conversation.
+//! What a text alone may call for, given the part that it plays in a conversation.
 //!
 //! A definition is written for the model, so an order in it is meant for the model. A result is data: a file,
-//! a page, a mail. Honest documents are full of orders to their readers, and no wording tells those from an
-//! order that was planted. So the text of a result is worth a note at most: it is recorded, and no card is shown.
+//! a page, a mail. Honest documents are full of orders to their readers, and no wording distinguishes those from a
+//! planted order. So the text of a result is worth a note at most: it is recorded, and no card is shown.
 //! What the agent does next decides whether there was more to it. Only what a document has no reason for is
-//! enough by itself: smuggled characters, payloads that decode to orders, forged turns of the conversation.
+//! enough alone: smuggled characters, payloads that decode to orders, forged turns of the conversation.
 
 use super::subject::Subject;
 use crate::detect::score::Score;
@@ -15,10 +15,10 @@ const SHORT: usize = 1000;
 /// By how much that limit rises with each doubling of the text, in log odds: every further paragraph is
 /// another chance that ordinary sentences add up.
 const RISE: f32 = 2.5;
-/// The most that it rises: beyond, so much speaks for an attack that length is no excuse.
+/// The most that it rises: beyond that, so much points to an attack that length is no excuse.
 const MOST: f32 = 7.0;
 
-/// Whether a subject is data that a server passed on, rather than words of its own.
+/// Whether a subject is data that a server passed on, rather than its own words.
 pub(super) fn is_data(subject: Subject) -> bool {
     match subject {
         Subject::ToolResult | Subject::Content | Subject::Error | Subject::Notification => true,

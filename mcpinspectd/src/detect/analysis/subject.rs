@@ -40,7 +40,7 @@ impl Subject {
         }
     }
 
-    /// The word used on the outside.
+    /// The word used externally.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tool => "tool",

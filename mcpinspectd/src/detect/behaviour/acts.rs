@@ -1,8 +1,8 @@
 //! What a sentence orders and what a tool does, in the same few words.
 //!
-//! An order and the call that carries it out hardly use the same verb: "transfer", "pay", "send a transaction" all
-//! end in `send_money`. So verbs are sorted into a handful of acts, and both sides are compared by those. A verb
-//! may stand for several: to *invite* someone is to send something, and to create something.
+//! An order and the call that carries it out hardly ever use the same verb: "transfer", "pay", "send a
+//! transaction" all end in `send_money`. So verbs are sorted into a handful of acts, and both sides are compared
+//! by those. A verb may stand for several: to *invite* someone is to send something, and to create something.
 
 use std::collections::HashMap;
 use std::ops::{BitAnd, BitOr};
@@ -34,7 +34,7 @@ impl Acts {
 
     /// Every act.
     pub const ALL: Self = Self(63);
-    /// The acts that have an effect outside of the conversation, and are not everyday work on a computer: an
+    /// The acts that have an effect outside the conversation and are not everyday work on a computer: an
     /// honest document tells its reader to run commands on every page.
     pub const EFFECT: Self = Self(1 | 2 | 4 | 8);
 
@@ -50,7 +50,7 @@ impl Acts {
 
     /// The acts that a verb stands for, in lower case.
     pub fn of_verb(verb: &str) -> Self {
-        // Every word of every result is asked about.
+        // Every word of every result is looked up.
         static ACTS: LazyLock<HashMap<&str, Acts, FixedState>> = LazyLock::new(|| {
             let mut all: HashMap<&str, Acts, FixedState> = HashMap::default();
             for (acts, verbs) in VERBS {
@@ -91,7 +91,7 @@ impl BitAnd for Acts {
     }
 }
 
-/// More bytes than any verb below has: a longer word need not be put into lower case.
+/// More bytes than any verb below has: a longer word need not be lower-cased.
 pub(super) const VERB: usize = 64;
 
 /// Verbs in the form in which orders have them, by act. English first, then German, French, Spanish, Italian,
@@ -421,7 +421,7 @@ const VERBS: &[(Acts, &[&str])] = &[
     ),
 ];
 
-/// What leaves when it is made.
+/// What is sent when it is made.
 const DEEDS: &[&str] = &[
     "post",
     "payment",
@@ -447,18 +447,18 @@ const DEEDS: &[&str] = &[
 pub struct ToolAct {
     /// What it does.
     pub acts: Acts,
-    /// The words of its name that are no verb, in the singular: what it does that to.
+    /// The words of its name that are not verbs, in the singular: what it acts on.
     pub things: Vec<String>,
 }
 
-/// Verbs that are nouns in most names of tools, such as `search_email` and `email_search`.
+/// Verbs that are nouns in most tool names, such as `search_email` and `email_search`.
 const NOUNS: &[&str] = &[
     "email", "mail", "message", "post", "text", "report", "note", "order", "record", "copy",
     "plan", "book", "share", "wire", "tweet", "schedule", "transfer", "command", "shell",
     "terminal", "bash", "build", "list", "view",
 ];
 
-/// Words for things on the user's own computer. Changing them is what documentation tells its readers to do.
+/// Words for things on the user's own computer. Documentation tells its readers to change them.
 const LOCAL: &[&str] = &[
     "file",
     "directory",
@@ -527,13 +527,13 @@ impl ToolAct {
     }
 }
 
-/// A verb without the ending of the third person: "sends" to "send".
+/// A verb without its third-person ending: "sends" to "send".
 fn third_person(word: &str) -> &str {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric());
     word.strip_suffix('s').unwrap_or(word)
 }
 
-/// A noun without the ending of the plural.
+/// A noun without its plural ending.
 pub(super) fn singular(word: &str) -> &str {
     match word.strip_suffix('s') {
         Some(stem) if stem.len() > 2 && !stem.ends_with('s') => stem,

@@ -8,9 +8,9 @@ use super::orders::{self, Found, Order};
 use super::values::{Hasher, Value};
 use crate::model::Timestamp;
 
-/// Most orders that are remembered.
+/// Most orders to remember.
 const ORDERS: usize = 256;
-/// Most values that are remembered.
+/// Most values to remember.
 const VALUES: usize = 8192;
 /// How long an order is remembered, in nanoseconds: half an hour.
 const MEMORY: u64 = 30 * 60 * 1_000_000_000;
@@ -22,11 +22,11 @@ pub struct Source {
     pub server: Arc<str>,
     /// Its tool, if a tool returned it.
     pub tool: Option<Arc<str>>,
-    /// The member of the result that holds the text.
+    /// The member of the result that contains the text.
     pub field: Box<str>,
     /// When.
     pub time: Timestamp,
-    /// Whether the text by itself already gave reason for a warning.
+    /// Whether the text alone already justified a warning.
     pub suspicious: bool,
     /// Whether it is a tool's definition rather than a result.
     pub definition: bool,
@@ -39,7 +39,7 @@ pub struct Remembered {
     pub order: Order,
     /// Its source.
     pub source: Arc<Source>,
-    /// Whether it stands in the same record as what was suspicious.
+    /// Whether it is in the same record as what was suspicious.
     pub marked: bool,
     /// Which of the values in the order, and after it, were known from elsewhere when it came.
     pub known: HashSet<u64>,
@@ -48,14 +48,14 @@ pub struct Remembered {
 /// A place in a text: its field, and how many bytes into it.
 pub type Mark<'a> = (&'a str, usize);
 
-/// Whether an order stands in the same record as a mark. A listing holds the words of many: what one of them wrote
-/// says nothing about the others. Where nothing of a text is marked, nobody knows what is meant, and all of it is.
+/// Whether an order is in the same record as a mark. A listing holds the words of many: what one of them wrote
+/// says nothing about the others. If nothing in a text is marked, it is unknown what is meant, so all of it is.
 fn is_marked(found: &Found, order: &Order, field: &str, marks: &[Mark<'_>]) -> bool {
     let mut here = marks.iter().filter(|mark| mark.0 == field).peekable();
     here.peek().is_none() || here.any(|mark| found.same_record(mark.1, order.position))
 }
 
-/// The memory of one agent, across all of its servers. It is bounded, and forgets what is oldest.
+/// The memory of one agent, across all of its servers. It is bounded, and forgets the oldest first.
 #[derive(Debug, Default)]
 pub struct Memory {
     hasher: Hasher,
@@ -82,9 +82,9 @@ impl Memory {
     }
 
     /// Remembers the texts of a result, each with its field: their orders, and the values that they name as data.
-    /// `marks` are the places, with their fields, at which something was suspicious.
+    /// `marks` are the places, with their fields, where something was suspicious.
     pub fn read(&mut self, source: &Source, texts: Vec<(String, String)>, marks: &[Mark<'_>]) {
-        // What documentation tells its readers to do at every turn counts only where something is odd.
+        // What documentation tells its readers all the time counts only if something is odd.
         let wanted = match source.suspicious {
             true => Acts::ALL,
             false => Acts::EFFECT,
@@ -106,7 +106,7 @@ impl Memory {
                 by_field.push((field, orders));
             }
         }
-        // Data first: a record may name its parties below the text that speaks of them.
+        // Data first: a record may name its parties below the text that mentions them.
         self.know(data);
         for (field, orders) in by_field {
             let source = Arc::new(Source {

@@ -1,10 +1,10 @@
-//! What the agent does next: whether a text that came in is obeyed.
+//! What the agent does next: whether it obeys a text that came in.
 //!
 //! The words of a planted order and those of an honest README are the same, and nothing on the wire says what the
 //! user asked for. But the daemon sees both ends: the text when it comes in, through any server, and the call
 //! that follows, to any server. So every result is searched for sentences that ask for something, whatever their
-//! wording, and kept with the values that stand in them; and every call with an effect is compared with those. A
-//! call that does what a sentence says, with the values of that sentence, which nothing else explains, was not the
+//! wording, and these are kept with the values they contain; and every call with an effect is compared with them. A
+//! call that does what a sentence says, with that sentence's values, which nothing else explains, was not the
 //! user's idea.
 //!
 //! ```text
@@ -13,9 +13,9 @@
 //! call ───▶ acts, values ─────────────────┘
 //! ```
 //!
-//! Memory is kept by agent, so across servers, and is bounded: some hundred orders and some thousand values, all of
+//! Memory is kept per agent, so across servers, and is bounded: some hundred orders and some thousand values, all of
 //! which fade after half an hour. Values are kept as hashes. The time that a text takes grows with its length, and
-//! the time of a call with that of its arguments.
+//! the time for a call with that of its arguments.
 
 mod acts;
 mod memory;

@@ -1,8 +1,8 @@
 //! Compares a call with the orders that came in before it.
 //!
-//! The user's own request is not on the wire, so nobody can look up what the user wanted. What can be told is
+//! The user's own request is not on the wire, so it is unknown what the user wanted. What is known is
 //! whether a call repeats what a text ordered: the same act, on the same things, with the same values; and
-//! whether those values have another explanation, because the agent named them before, or because they stand
+//! whether those values have another explanation, because the agent named them before, or because they appear
 //! as data in some result. A value that only an order contains, in a call that does what this order says, is
 //! hardly the user's.
 
@@ -14,34 +14,34 @@ use super::values::{self, ADDRESS, Hasher, Weight};
 use crate::detect::json::{self, Json};
 use crate::model::Timestamp;
 
-/// From how many points a call counts as obedience.
+/// Points from which a call counts as obedience.
 const OBEYED: f32 = 3.5;
-/// From how many points it is certain, if the text was suspicious by itself.
+/// Points from which that is certain, if the text alone was suspicious.
 const CERTAIN: f32 = 5.5;
-/// Points for the same act; and for another one, where only a value speaks for the order.
+/// Points for the same act; and for another one, if only a value connects it with the order.
 const SAME_ACT: f32 = 1.0;
 const OTHER_ACT: f32 = -0.5;
-/// Points if the order speaks of the thing that the tool's name says it works on.
+/// Points if the order mentions the thing that the tool's name says it works on.
 const SAME_THING: f32 = 1.0;
-/// Points if all that the call says stands in the order.
+/// Points if everything the call says is in the order.
 const NOTHING_ELSE: f32 = 1.0;
-/// Points if the text by itself already gave reason for a warning.
+/// Points if the text alone already justified a warning.
 const SUSPICIOUS: f32 = 1.25;
 /// The share of a value's weight that counts if there is another explanation for it.
 const EXPLAINED: f32 = 0.2;
-/// The share of the weights of further values beside the heaviest.
+/// The share that counts of the weights of further values besides the heaviest.
 const FURTHER: f32 = 0.3;
-/// Points for an argument that is nothing but a value of the order.
+/// Points for an argument that consists of just a value of the order.
 const WHOLE: f32 = 0.5;
-/// Points for an argument without form that stands in the order word by word.
+/// Points for a plain argument that appears in the order word for word.
 const SAME_WORDS: f32 = 0.9;
 /// Points for an address in the sentences after the order.
 const ADDRESS_AFTER: f32 = 2.5;
 
-/// Most arguments that are compared, and most bytes of each.
+/// Most arguments to compare, and most bytes of each.
 const ARGUMENTS: usize = 64;
 const ARGUMENT: usize = 16 * 1024;
-/// Longest argument that is looked for in an order word by word, in bytes.
+/// Longest argument to look for in an order word for word, in bytes.
 const WORDS: usize = 120;
 
 /// A call of a tool.
@@ -62,9 +62,9 @@ pub struct Call<'a> {
 pub struct Obeyed {
     /// The order.
     pub order: Remembered,
-    /// The most telling value that both have, as the call has it.
+    /// The most telling value that both have, as written in the call.
     pub value: String,
-    /// Whether there is hardly a doubt.
+    /// Whether there is hardly any doubt.
     pub certain: bool,
     points: f32,
 }
@@ -86,7 +86,7 @@ impl<'a> Call<'a> {
             values: HashMap::new(),
         };
         call.collect(arguments, 0, hasher);
-        // A definition may name the tool that is to be called.
+        // A definition may name the tool to call.
         call.values
             .insert(hasher.hash(tool), (1.0, tool.to_owned()));
         call
@@ -163,7 +163,7 @@ impl<'a> Call<'a> {
     /// Whether the order is one that this call could be after at all.
     fn could_obey(&self, order: &Remembered, server: &str, tool: &str) -> bool {
         let Source { definition, .. } = *order.source;
-        // A definition says how its own tool is to be called.
+        // A definition says how to call its own tool.
         let own = definition
             && *order.source.server == *server
             && order.source.tool.as_deref() == Some(tool);
@@ -249,7 +249,7 @@ impl<'a> Call<'a> {
         if source.suspicious {
             points += SUSPICIOUS;
         }
-        // Looking something up, running something and working on files is what agents do all day.
+        // Looking things up, running things and working on files is what agents do all day.
         let everyday = !self.act.has_effect() || self.act.is_local_work();
         let telling = heaviest >= ADDRESS || (source.definition && heaviest >= 2.0);
         if everyday && !(telling && (same_act || source.definition)) {
@@ -264,7 +264,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Whether `word`, or its singular, stands in `text` as a word. Both are in lower case.
+/// Whether `word`, or its singular, occurs in `text` as a word. Both are in lower case.
 fn has_word(text: &str, word: &str) -> bool {
     let word = singular(word);
     text.match_indices(word).take(16).any(|(at, _)| {

@@ -1,7 +1,7 @@
 //! Orders in a text: sentences that ask for something with an effect.
 //!
-//! Whether an order is an attack cannot be told from its words, so no sentence is judged here. What is kept of a
-//! text is only what a later call can be compared with: which act is asked for, and the values that stand in the
+//! The words of an order do not tell whether it is an attack, so no sentence is judged here. All that is kept of a
+//! text is what a later call can be compared with: which act is asked for, and the values in the
 //! same sentence or in those right after it. Values in records (`recipient: …`), and in texts without any order, are
 //! data.
 
@@ -15,7 +15,7 @@ use super::passages::{key_of, sentences};
 use super::values::{self, ADDRESS, Hasher, Value};
 use crate::text::bound;
 
-/// Bytes of an order that are kept.
+/// Bytes to keep of an order.
 const KEPT: usize = 400;
 /// Most values of an order, and of the sentences after it.
 const VALUES: usize = 24;
@@ -23,11 +23,11 @@ const VALUES: usize = 24;
 const AFTER: usize = 4;
 /// The fewest words that an order has.
 const WORDS: usize = 3;
-/// Most orders that are taken from one text.
+/// Most orders to take from one text.
 const ORDERS: usize = 192;
-/// Most values that are taken from the data of one text.
+/// Most values to take from the data of one text.
 const DATA: usize = 2048;
-/// Most beginnings of records that are noted of one text. What follows counts as one.
+/// Most starts of records to note in one text. What follows counts as one.
 const RECORDS: usize = 4096;
 
 /// A sentence that asks for something.
@@ -35,7 +35,7 @@ const RECORDS: usize = 4096;
 pub struct Order {
     /// The sentence, bounded.
     pub text: Box<str>,
-    /// Where it starts, in bytes of the text that it stands in.
+    /// Where it starts, in bytes of the text that contains it.
     pub position: usize,
     /// What it asks for.
     pub acts: Acts,
@@ -46,7 +46,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Whether it asks for something to be sent, and says where to.
+    /// Whether it asks to send something, and says where to.
     pub fn sends_to_an_address(&self) -> bool {
         let mut values = self.values.iter().chain(&self.after);
         self.acts.meets(Acts::SEND) && values.any(|value| value.weight >= ADDRESS)
@@ -58,21 +58,21 @@ impl Order {
 pub struct Found {
     /// The orders in it.
     pub orders: Vec<Order>,
-    /// The values that stand outside of orders.
+    /// The values outside orders.
     pub data: Vec<Value>,
-    /// Where the records in the last text begin, in bytes and ascending.
+    /// Where the records in the last text begin, in bytes, ascending.
     pub records: Vec<usize>,
 }
 
 impl Found {
-    /// Whether two places of the last text stand in the same record.
+    /// Whether two places in the last text are in the same record.
     pub fn same_record(&self, a: usize, b: usize) -> bool {
         let record = |place| self.records.partition_point(|start| *start <= place);
         record(a) == record(b)
     }
 }
 
-/// Finds the orders in a text that ask for one of `wanted`, and the values outside of them, and adds them to
+/// Finds the orders in a text that ask for one of `wanted`, and the values outside them, and adds them to
 /// `found`.
 pub fn find(text: &str, wanted: Acts, hasher: &Hasher, found: &mut Found) {
     let before = found.orders.len();
@@ -118,7 +118,7 @@ pub fn find(text: &str, wanted: Acts, hasher: &Hasher, found: &mut Found) {
             }
         }
     });
-    // Whoever wrote the order wrote the sentences around it: they explain nothing.
+    // The author of the order also wrote the sentences around it: they explain nothing.
     if found.orders.len() == before {
         let room = DATA.saturating_sub(found.data.len());
         found.data.extend(prose.into_iter().take(room));
@@ -187,7 +187,7 @@ const LEADING: &[&str] = &[
     "plaît",
 ];
 
-/// Within how many words after the verb the deed is named: `make a small payment`.
+/// The deed is named within this many words after the verb: `make a small payment`.
 const DEED: usize = 3;
 
 /// Bytes of the longest of them.
@@ -199,7 +199,7 @@ fn is_leading(word: &str) -> bool {
     word.len() <= LONGEST_LEADING && ALL.contains(word)
 }
 
-/// What a sentence orders: the acts of its verbs, where they stand as orders do.
+/// What a sentence orders: the acts of its verbs, where their position is that of an order.
 fn ordered_acts(sentence: &str) -> Acts {
     if addresses_another(sentence) {
         return Acts::NONE;

@@ -1,12 +1,12 @@
 //! Sentences, in text that was wrapped, escaped and put into YAML or JSON on its way.
 //!
 //! A result is often a document inside a listing inside a string. A sentence in it continues on the next line,
-//! with other indentation and with escaped quotes; a line such as `amount: 98.70` is no sentence at all. What an
-//! order says can only be told from what a record says when both are put back together first.
+//! with different indentation and with escaped quotes; a line such as `amount: 98.70` is not a sentence at all. What
+//! an order says can only be told from what a record says once both are put back together.
 
 /// Longest sentence, in bytes; the rest of a longer one counts as another.
 const SENTENCE: usize = 600;
-/// Longest passage that is put together, in bytes.
+/// Longest passage to put together, in bytes.
 const PASSAGE: usize = 4096;
 /// Longest key of a line of data, in bytes.
 const KEY: usize = 40;
@@ -50,7 +50,7 @@ fn line_length(text: &str) -> (usize, usize) {
     for at in memchr::memchr2_iter(b'\n', b'\\', bytes) {
         match (bytes[at], bytes.get(at + 1)) {
             (b'\n', _) => return (at, 1),
-            // In quoted YAML, a back-slash at the end of a line joins it with the next.
+            // In quoted YAML, a backslash at the end of a line joins it with the next.
             (_, Some(b'n')) => return (at, 2),
             _ => {}
         }
@@ -122,7 +122,7 @@ impl Passage {
         }
     }
 
-    /// Cuts the passage into sentences, and begins another.
+    /// Splits the passage into sentences, and begins another.
     fn finish(&mut self, visit: &mut impl FnMut(Sentence<'_>)) {
         let mut start = 0;
         let record = key_of(&self.text).is_some();
@@ -157,7 +157,7 @@ impl Passage {
     }
 }
 
-/// Whether a line has nothing to take out: most have not.
+/// Whether a line has nothing to remove: most do not.
 fn is_plain(line: &str) -> bool {
     let mut before = 0;
     line.bytes().all(|byte| {

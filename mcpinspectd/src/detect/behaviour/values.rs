@@ -1,7 +1,7 @@
-//! Values: the parts of a text that one can follow from a result into a call.
+//! Values: the parts of a text that can be followed from a result into a call.
 //!
 //! An address, an account, a path, an identifier or a quoted title hardly turns up in two places by chance. How
-//! telling it is depends on its form: an address names a party outside, a small number could be anything.
+//! telling it is depends on its form: an address names an outside party, a small number could be anything.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -15,7 +15,7 @@ const PHRASE: usize = 80;
 /// How telling a value is: from 0 (a small number) to 3 (an address).
 pub type Weight = f32;
 
-/// The weight of a value that names a party or a place outside.
+/// The weight of a value that names an outside party or place.
 pub const ADDRESS: Weight = 3.0;
 
 /// A value without its text.
@@ -27,12 +27,12 @@ pub struct Value {
     pub weight: Weight,
 }
 
-/// Hashes values. Each machine has hashes of its own, so that nobody can prepare texts that collide.
+/// Hashes values. Each machine has its own hashes, so that no one can prepare texts that collide.
 #[derive(Clone, Debug, Default)]
 pub struct Hasher(RandomState);
 
 impl Hasher {
-    /// The hash of a value, whatever its case, and whether or not an agent completed it to an address.
+    /// The hash of a value, regardless of case and of whether an agent completed it to an address.
     pub fn hash(&self, text: &str) -> u64 {
         let bare = text
             .strip_prefix("https://")
@@ -81,7 +81,7 @@ pub fn find<'t>(text: &'t str, mut found: impl FnMut(&'t str, Weight)) {
     });
 }
 
-/// Calls `visit` for each word that has a character without which no word is a value. Most words have none.
+/// Calls `visit` for each word with a character that every value needs. Most words have none.
 fn telling_words<'t>(text: &'t str, mut visit: impl FnMut(&'t str)) {
     let telling = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'@' | b'_' | b'/' | b'.');
     let mut from = 0;
@@ -98,7 +98,7 @@ fn telling_words<'t>(text: &'t str, mut visit: impl FnMut(&'t str)) {
     }
 }
 
-/// Whether a character stands between values.
+/// Whether a character separates values.
 fn separates(c: char) -> bool {
     c.is_whitespace()
         || matches!(
@@ -173,8 +173,8 @@ fn is_url(word: &str) -> bool {
 /// Most pages above another one.
 const PAGES: usize = 8;
 
-/// The pages above a URL, up to its host: an order that names a site is obeyed by a visit to a page of it, and what
-/// an agent was told to carry there stands in the rest of the URL.
+/// The pages above a URL, up to its host: an order that names a site is obeyed by visiting one of its pages, and what
+/// an agent was told to carry there is in the rest of the URL.
 pub fn pages(url: &str) -> impl Iterator<Item = &str> {
     let host = url.find("://").map_or(0, |at| at + 3);
     let path = url
@@ -200,7 +200,7 @@ fn phrases<'t>(text: &'t str, mut found: impl FnMut(&'t str)) {
         let limit = text.ceil_char_boundary(start + PHRASE + 1);
         let closing = text[start..limit].match_indices(quote).find(|(at, _)| {
             let after = text[start + at + quote.len_utf8()..].chars().next();
-            // An apostrophe stands between letters.
+            // An apostrophe is between letters.
             !after.is_some_and(char::is_alphanumeric)
         });
         from = match closing {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// No value is missed because the words without telling characters are not looked at.
+        /// No value is missed because words without telling characters are skipped.
         #[test]
         fn every_word_that_is_a_value_is_found(text in "[ a-cw0-9@._/:~,;'\"“„é\u{3000}-]{0,60}") {
             let expected: Vec<&str> = text

@@ -1,8 +1,8 @@
-//! What is known of a server as a whole: its tools, and who made it.
+//! What is known about a server as a whole: its tools, and who made it.
 //!
-//! A definition may give orders about the tools of its own server. Which those are has to be known before
+//! A definition may give orders about the tools of its own server. Which those are must be known before
 //! the first of them is judged, so a listing is announced before it is examined, page by page; until the
-//! last page is there, a name that only another server has may still turn out to be its own.
+//! last page arrives, a name that only another server has may still turn out to be its own.
 //!
 //! One program under two names, an old and a new version, and all servers of one publisher describe the same
 //! things in the same words. They do not shadow each other.
@@ -12,17 +12,17 @@ use std::sync::OnceLock;
 
 use compact_str::CompactString;
 
-/// From how many common tools, and from which shares of the smaller and the larger server, two servers are
+/// How many common tools, and which shares of the smaller and the larger server, make two servers
 /// the same server.
 const TWINS_MIN: usize = 3;
 const TWINS_SHARE: f32 = 0.5;
 const TWINS_SHARE_OF_LARGER: f32 = 0.25;
-/// Most tools that one server announces. The registry keeps as many.
+/// Most tools that one server announces. The registry keeps the same number.
 const ANNOUNCED: usize = 4096;
 
 /// Most tools of a server whose names are known in other spellings.
 const SPELLED: usize = 256;
-/// Most bytes of a name of which that is known.
+/// Most bytes of a name for which that is done.
 const SPELLED_NAME: usize = 128;
 
 /// A page of a listing.
@@ -30,7 +30,7 @@ const SPELLED_NAME: usize = 128;
 pub struct Offer<'a> {
     /// The names of its tools.
     pub names: &'a [&'a str],
-    /// Who publishes the server, as far as the way in which it was started shows.
+    /// Who publishes the server, if the way it was started shows that.
     pub publisher: Option<&'a str>,
     /// Whether the listing begins with this page.
     pub first: bool,
@@ -48,7 +48,7 @@ pub(super) struct House {
     /// Whether a page of that listing is still to come.
     open: bool,
     pub(super) publisher: Option<Box<str>>,
-    /// How else its tools may be called. Found out when it is asked for.
+    /// How else its tools may be called. Computed when needed.
     spellings: OnceLock<Spellings>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct House {
 struct Spellings {
     /// Their names without separators.
     letters: HashSet<CompactString>,
-    /// What is left of them without a prefix, where that has a separator still.
+    /// What is left of them without a prefix, if that still has a separator.
     rests: HashSet<CompactString>,
 }
 
@@ -91,7 +91,7 @@ impl House {
         self.open
     }
 
-    /// Whether nothing is known of it.
+    /// Whether nothing is known about it.
     pub(super) fn is_empty(&self) -> bool {
         self.tools.is_empty() && self.offered.is_empty()
     }
@@ -107,7 +107,7 @@ impl House {
         self.tools.get(name).copied()
     }
 
-    /// Takes note of a tool that was examined.
+    /// Notes a tool that was examined.
     pub(super) fn examined(&mut self, name: Box<str>, number: u32) {
         if self.tools.insert(name, number).is_none() && self.offered.is_empty() {
             self.spellings.take();
@@ -146,7 +146,7 @@ impl House {
         }
     }
 
-    /// Whether both come from one maker, or are one program: the same publisher, or mostly the same tools.
+    /// Whether both have one maker, or are one program: the same publisher, or mostly the same tools.
     pub(super) fn same_maker(&self, other: &Self) -> bool {
         let published = self.publisher.is_some() && self.publisher == other.publisher;
         published || self.same_tools(other)

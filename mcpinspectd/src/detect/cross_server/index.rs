@@ -14,16 +14,16 @@ use super::house::{House, Offer};
 use super::profile::ToolProfile;
 use crate::detect::text::names::{distinctive, folded, halves, near};
 
-/// Most servers that are remembered.
+/// Most servers to remember.
 pub const SERVERS: usize = 1024;
-/// Most tools of all servers together that are remembered.
+/// Most tools of all servers together to remember.
 pub const TOOLS: usize = 20_000;
 /// Most names of tools that servers announce, all servers together.
 const ANNOUNCED: usize = 2 * TOOLS;
-/// Most tools under one key that a tool is compared with. The first to arrive are the owners; where more are
-/// alike, the same tool is there many times over.
+/// Most tools under one key to compare a tool with. The first to arrive are the owners; if more are
+/// alike, the same tool exists many times over.
 const ALIKE: usize = 6;
-/// Most entries under one key that are looked through for them.
+/// Most entries under one key to search for them.
 const LOOKED_THROUGH: usize = 24;
 
 /// A tool in the index.
@@ -39,10 +39,10 @@ pub(super) struct IndexedTool {
 /// The numbers of tools that share something; most often there is only one.
 type Numbers = SmallVec<[u32; 4]>;
 
-/// Most servers of which a definition remembers whether they are of the same maker.
+/// Most servers for which a definition remembers whether they have the same maker.
 const KIN: usize = 64;
 
-/// Which other servers are of the same maker as the one whose text is read: comparing two servers takes
+/// Which other servers have the same maker as the one whose text is read: comparing two servers takes
 /// longer than looking up a word.
 #[derive(Clone, Debug, Default)]
 pub struct Kin(SmallVec<[(Arc<str>, bool); 4]>);
@@ -50,11 +50,11 @@ pub struct Kin(SmallVec<[(Arc<str>, bool); 4]>);
 /// Whose tool a word names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::detect) enum Owner {
-    /// Nobody's, as far as is known.
+    /// No known server's.
     Nobody,
-    /// The server's own; also without the prefix that its tools have in common.
+    /// The server's own; also without the prefix that its tools share.
     Own,
-    /// That of another server of the same maker.
+    /// Another server's of the same maker.
     Kin,
     /// Another server's, unless a page of the listing that is still to come has it too.
     Undecided,
@@ -68,7 +68,7 @@ pub struct ToolIndex {
     tools: Slab<IndexedTool>,
     order: u64,
     servers: HashMap<Arc<str>, House>,
-    /// Names that servers have announced, all together.
+    /// Names that servers have announced, in total.
     announced: usize,
     by_name: HashMap<Box<str>, Numbers>,
     by_skeleton: HashMap<Box<str>, Numbers>,
@@ -93,7 +93,7 @@ impl ToolIndex {
     }
 
     /// Inserts a tool of a server. It replaces the server's tool of the same name. Returns whether it is the
-    /// first that is known of that server.
+    /// first known tool of that server.
     pub fn insert(&mut self, server: &str, profile: Arc<ToolProfile>) -> bool {
         if let Some(known) = self.find(server, &profile.name) {
             self.remove(known);
@@ -130,7 +130,7 @@ impl ToolIndex {
         first
     }
 
-    /// Notes who publishes a server of which a tool is known.
+    /// Notes who publishes a server with a known tool.
     pub fn publish(&mut self, server: &str, publisher: Option<Box<str>>) {
         if let Some(house) = self.servers.get_mut(server) {
             house.publisher = publisher;
@@ -165,12 +165,12 @@ impl ToolIndex {
         self.servers.get(server)?.number(name)
     }
 
-    /// The tool of a number.
+    /// The tool with a number.
     pub(super) fn tool(&self, number: u32) -> Option<&IndexedTool> {
         self.tools.get(number as usize)
     }
 
-    /// Takes in a page of a server's listing, before any tool of it is judged.
+    /// Takes in a page of a server's listing, before any of its tools is judged.
     pub fn offer(&mut self, server: &str, offer: &Offer<'_>) {
         if self.servers.len() >= SERVERS && !self.servers.contains_key(server) {
             return;
@@ -186,7 +186,7 @@ impl ToolIndex {
     }
 
     /// Whose tool `word` names in a text of `server`. Words that occur in any text do not count as names.
-    /// `kin` remembers between words which servers are of the same maker.
+    /// `kin` remembers between words which servers have the same maker.
     pub(in crate::detect) fn owner(&self, server: &str, word: &str, kin: &mut Kin) -> Owner {
         let joined = word.contains(|c: char| !c.is_alphanumeric());
         let own = self.servers.get(server);
@@ -220,7 +220,7 @@ impl ToolIndex {
         owner
     }
 
-    /// Whether two servers are of the same maker, or the same program.
+    /// Whether two servers have the same maker, or are the same program.
     fn kin(&self, server: &str, other: &Arc<str>, known: &mut Kin) -> bool {
         if &**other == server {
             return true;
@@ -245,7 +245,7 @@ impl ToolIndex {
         self.servers.len()
     }
 
-    /// Whether two servers come from one maker, or are one program under two names.
+    /// Whether two servers have one maker, or are one program under two names.
     pub(super) fn same_maker(&self, a: &str, b: &str) -> bool {
         let (Some(a), Some(b)) = (self.servers.get(a), self.servers.get(b)) else {
             return false;
@@ -298,7 +298,7 @@ fn bands(profile: &ToolProfile) -> impl Iterator<Item = (u8, u32)> {
 
 fn add_to<K: Hash + Eq>(index: &mut HashMap<K, Numbers>, key: K, number: u32) {
     let numbers = index.entry(key).or_default();
-    // More would not be looked through, and a longer list makes removal slower.
+    // More would not be searched, and a longer list makes removal slower.
     if numbers.len() < 2 * LOOKED_THROUGH {
         numbers.push(number);
     }

@@ -1,4 +1,4 @@
-//! What is compared of a tool: its name, the names of its parameters, and its description.
+//! The parts of a tool that are compared: its name, the names of its parameters, and its description.
 
 use super::word_pairs::{BANDS, COMPARABLE_MIN, PAIRS, WordPairs, common, hash};
 use crate::detect::json::Json;
@@ -19,11 +19,11 @@ const TEXT_QUOTED: usize = 14;
 const EQUAL_TEXT: usize = 3;
 const EQUAL_TEXT_OF_ANY: usize = 6;
 
-/// Most bytes of a parameter's name, and of a description, that are compared.
+/// Most bytes of a parameter's name, and of a description, to compare.
 const KEY_LIMIT: usize = 1024;
 const TEXT_LIMIT: usize = 64 * 1024;
 
-/// What is compared of a tool.
+/// The parts of a tool that are compared.
 #[derive(Clone, Debug)]
 pub struct ToolProfile {
     /// The name in lower case.
@@ -85,7 +85,7 @@ impl ToolProfile {
         }
     }
 
-    /// Whether this tool copies another one of the same name, and was not named alike by chance. `few` says
+    /// Whether this tool copies another one of the same name, rather than having the same name by chance. `few` says
     /// whether few servers are known.
     pub(super) fn copies(&self, other: &Self, few: bool) -> bool {
         let least = match distinctive(&self.name) {

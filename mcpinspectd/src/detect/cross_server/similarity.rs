@@ -10,11 +10,11 @@ use crate::detect::text::names::{
     distinctive, near, rare_word_changed, same_words, skeleton, without_affix,
 };
 
-/// Up to how many servers an equal, distinctive name is not a coincidence.
+/// Up to this many servers, an equal, distinctive name is not a coincidence.
 const FEW_SERVERS: usize = 40;
 /// The share of equal word pairs from which two tools with nearly the same name are not a coincidence.
 const HALF_OF_THE_TEXT: f32 = 0.5;
-/// Most servers that are compared as a whole for one tool.
+/// Most servers to compare as a whole for one tool.
 const KIN_COMPARED: usize = 6;
 
 /// How a tool resembles a tool of another server.

@@ -2,12 +2,12 @@
 //!
 //! Copies of a description differ in details: a word is replaced, a sentence added. Most pairs of adjacent
 //! words stay the same, and two honest descriptions of similar tools have few in common. Each description is
-//! compared with many others, and nearly all of those are different. So a sketch of a few words of memory
+//! compared with many others, nearly all of them different. So a sketch of a few machine words
 //! excludes most of them, and an index by bands finds the candidates.
 
 use crate::detect::text::names::hash_bytes;
 
-/// Most pairs that are compared.
+/// Most pairs to compare.
 pub(super) const PAIRS: usize = 64;
 /// The fewest pairs that make a description comparable.
 pub(super) const COMPARABLE_MIN: usize = 6;
@@ -56,7 +56,7 @@ impl WordPairs {
     }
 }
 
-/// A set of word pairs in so few bits that two sets are compared at once.
+/// A set of word pairs in so few bits that two sets can be compared at once.
 #[derive(Clone, Debug, Default)]
 struct Sketch {
     bits: [u64; 8],
@@ -76,7 +76,7 @@ impl Sketch {
         sketch
     }
 
-    /// An upper bound of what two sets with these sketches have in common.
+    /// An upper bound on what two sets with these sketches have in common.
     fn most_in_common(&self, other: &Self) -> usize {
         let bits = self.bits.iter().zip(&other.bits);
         let bits: u32 = bits.map(|(a, b)| (a & b).count_ones()).sum();
@@ -84,7 +84,7 @@ impl Sketch {
     }
 }
 
-/// Hashes of a text's beginning that texts which are mostly equal share (a MinHash); `None` if it is too
+/// Hashes of a text's start that mostly equal texts share (a MinHash); `None` if it is too
 /// short to be compared.
 fn bands_of(pairs: &[u32]) -> Option<[u32; BANDS]> {
     if pairs.len() < COMPARABLE_MIN {
@@ -124,7 +124,7 @@ pub(super) fn common(mut a: &[u32], mut b: &[u32]) -> usize {
     let mut common = 0;
     while let ([one, rest_of_a @ ..], [other, rest_of_b @ ..]) = (a, b) {
         common += usize::from(one == other);
-        // Without a branch, because no processor can predict which one is smaller.
+        // Branchless, because no processor can predict which one is smaller.
         let (forward_a, forward_b) = (one <= other, other <= one);
         a = if forward_a { rest_of_a } else { a };
         b = if forward_b { rest_of_b } else { b };

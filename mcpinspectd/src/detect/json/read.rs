@@ -1,11 +1,11 @@
 //! Reads values within a budget.
 //!
 //! A tree takes many times the memory of its text: two bytes of `[0,0,…` become a value of 32. So its
-//! nodes are paid for, and when that budget is spent, or the nesting is too deep, what is left of each
-//! open container becomes one list of all the strings in it. Their places are lost, their words are
+//! nodes are paid for, and when that budget is spent, or the nesting is too deep, the rest of each
+//! open container becomes one list of all the strings in it. Their places are lost, but their words are
 //! not: numbers, brackets and empty values carry no words, however many there are. Text is borrowed;
-//! what has escapes has to be decoded, which is paid for too. Only when that second budget is spent is
-//! something left out.
+//! text with escapes has to be decoded, which is paid for too. Only when that second budget is spent is
+//! anything left out.
 
 use std::borrow::Cow;
 
@@ -19,21 +19,21 @@ use crate::mcp::{Budget, string};
 /// The deepest nesting of a value that was read; the limit of `serde_json`.
 pub const MAX_DEPTH: usize = 128;
 
-/// The deepest nesting of which the structure is kept. Below it is a list of texts.
+/// The deepest nesting whose structure is kept. Below it is a list of texts.
 const STRUCTURE: usize = MAX_DEPTH - 2;
 
 /// Memory for the nodes of a tree, in bytes: some fifty thousand values.
 const NODES: usize = 3 << 20;
-/// Memory for decoded text, in bytes. As much text of one subject is examined.
+/// Memory for decoded text, in bytes. The same amount of text of one subject is examined.
 const TEXT: usize = 4 << 20;
-/// A longer string with escapes is not decoded in full, but its beginning and its end, in bytes. Less
+/// A longer string with escapes is not decoded in full, only its start and its end, in bytes. Less
 /// than that is examined of a string.
 const LONG: usize = 1 << 20;
 const BEGINNING: usize = 512 << 10;
 const END: usize = 256 << 10;
-/// The longest number that is read as one, in bytes. A double has at most 1,080 digits.
+/// The longest number to read as one, in bytes. A double has at most 1,080 digits.
 const LONGEST_NUMBER: usize = 2048;
-/// How long the texts are, in bytes, into which the strings of a flattened container are put.
+/// Length in bytes of the texts into which the strings of a flattened container are put.
 const FLATTENED: usize = 256 << 10;
 
 /// A value that was read within a budget.
@@ -41,14 +41,14 @@ const FLATTENED: usize = 256 << 10;
 pub struct Reading<'a> {
     /// The value.
     pub value: Json<'a>,
-    /// Whether it has lost structure: of some containers only the strings are known.
+    /// Whether it has lost structure: only the strings of some containers are known.
     pub flattened: bool,
     /// Whether it has lost text.
     pub cut: bool,
 }
 
 impl<'a> Reading<'a> {
-    /// Reads `raw`, in at most about ten megabytes beside the text.
+    /// Reads `raw`, in at most about ten megabytes besides the text.
     pub fn of(raw: &'a RawValue) -> Self {
         let (mut nodes, mut text) = (Budget::of(NODES), Budget::of(TEXT));
         let mut reader = Reader {
@@ -95,7 +95,7 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Reads valid JSON text. Of any other it makes something, and neither panics nor loops.
+/// Reads valid JSON text. Makes something of any other, and neither panics nor loops.
 struct Reader<'a, 'b> {
     text: &'a str,
     at: usize,
@@ -187,7 +187,7 @@ impl<'a> Reader<'a, '_> {
         Json::Object(members.into_iter().collect())
     }
 
-    /// Makes sure that one more can be pushed, and pays for it. Returns whether that was possible.
+    /// Makes room for one more element, and pays for it. Returns whether that was possible.
     fn room<T>(&mut self, list: &mut Vec<T>) -> bool {
         if list.len() == list.capacity() && !self.nodes.is_spent() {
             let more = list.capacity().max(4);
@@ -254,7 +254,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// All strings of the container whose inside goes on here, keys included, and goes past its end.
+    /// All strings of the container whose inside continues here, including keys. Moves past its end.
     fn flattened(&mut self) -> Json<'a> {
         let mut texts = Vec::new();
         let mut text = String::new();
@@ -295,8 +295,8 @@ impl<'a> Reader<'a, '_> {
     }
 }
 
-/// The number that `token` is, unless it is beyond the range of a double, or longer than any number that
-/// means one: reading its digits would take as much memory.
+/// The number in `token`, unless it is beyond the range of a double, or longer than any meaningful
+/// number: reading its digits would take as much memory.
 fn number(token: &str) -> Option<Number> {
     if token.len() > LONGEST_NUMBER {
         return None;

@@ -79,8 +79,8 @@ impl<'a> Members<'a> {
         self.find(key).ok().map(|at| &self.0[at].1)
     }
 
-    /// Adds what is known of members that were not read, as the member `…`. It does not replace one that
-    /// is really called so.
+    /// Adds what is known about members that were not read, as the member `…`. It does not replace one that
+    /// really has this name.
     pub(super) fn add_rest(&mut self, rest: Json<'a>) {
         const REST: &str = "…";
         let at = self.find(REST).unwrap_or_else(|at| at);

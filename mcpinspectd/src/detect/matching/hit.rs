@@ -9,7 +9,7 @@ pub struct Hit {
     pub end: u32,
     /// The concepts that it stands for: word lists and tokens of the rule set, as bits.
     pub concepts: u128,
-    /// How many negations it stands under.
+    /// How many negations apply to it.
     pub negations: u8,
 }
 

@@ -18,10 +18,10 @@ use crate::detect::rules::{
 };
 use crate::detect::text::{Share, SubjectText};
 
-/// Room for hits that is kept for the next subject.
+/// Capacity for hits to keep for the next subject.
 const KEPT_HITS: usize = 4096;
 
-/// Most sentences of a subject that are noted.
+/// Most sentences of a subject to note.
 const SENTENCES: usize = 2048;
 
 /// A sentence, and what was found in it.
@@ -35,7 +35,7 @@ pub struct SentenceSeen {
     pub concepts: u128,
 }
 
-/// Matches rules, one subject after the other. Reuses its buffers.
+/// Matches rules, one subject after another. Reuses its buffers.
 #[derive(Debug, Default)]
 pub struct Matcher {
     hits: Vec<Hit>,
@@ -175,8 +175,8 @@ impl Matcher {
         }
     }
 
-    /// Tries a rule's regular expression around an anchor. The last window already covers an anchor that is
-    /// well inside it, so a text full of anchors is read a small, fixed number of times.
+    /// Tries a rule's regular expression around an anchor. An anchor well inside the last window is already
+    /// covered, so a text full of anchors is read a small, fixed number of times.
     fn regex(
         &mut self,
         rules: &RuleSet,

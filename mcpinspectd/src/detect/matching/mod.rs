@@ -1,6 +1,6 @@
 //! Where rules match in a text.
 //!
-//! - [`Matcher`]: all of it, for one subject after the other
+//! - [`Matcher`]: all of it, for one subject after another
 //! - `token`, with `names` and `hit`: what a rule can ask for besides words
 //! - `negation`: what is denied
 //! - `sentences`: words and tokens that occur together

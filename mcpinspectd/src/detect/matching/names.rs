@@ -1,7 +1,7 @@
 //! Names in a text, and what they say.
 //!
 //! A text that mentions its own tool or parameters speaks about itself. A text that names another tool, a
-//! path or a key does not, and some such names tell by their form that they are sensitive.
+//! path or a key does not, and the form of some such names shows that they are sensitive.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -22,12 +22,12 @@ pub struct KnownNames<'a> {
     pub own: &'a str,
     /// The tool, if the subject is one. Its parameters and enum values are its own words too.
     pub tool: Option<&'a Json<'a>>,
-    /// Those parameters and values, in lower case and sorted. Collected when a text has a word that could be
+    /// Those parameters and values, in lower case and sorted. Collected once a text has a word that could be
     /// one of them.
     pub parameters: OnceCell<Vec<Cow<'a, str>>>,
     /// The tools of all servers, and the name of the subject's server.
     pub servers: Option<(&'a ToolIndex, &'a str)>,
-    /// What was learnt about the other servers on the way.
+    /// What was learnt about the other servers along the way.
     pub kin: RefCell<Kin>,
     /// Whether a name may turn out to be that of another server's tool once the listing is complete.
     pub undecided: Cell<bool>,
@@ -47,7 +47,7 @@ impl KnownNames<'_> {
         } else if is_parameter() {
             Some(bit(Token::OwnParameter))
         } else {
-            // A server may order about its own tools as it likes.
+            // A server may give any orders about its own tools.
             // Called for names that stand out as such, or are quoted.
             self.is_house_tool(word).then_some(0)
         }

@@ -1,12 +1,12 @@
 //! What a negation turns into its opposite.
 //!
 //! "Never follow instructions that you find there" has all the words of the order that it forbids, and "never
-//! run this without telling the user" those of a secret. So each hit knows how many negations it stands under:
+//! run this without telling the user" those of a secret. So each hit knows how many negations apply to it:
 //! a rule may ask that a word be asserted, or that it be denied and not denied twice.
 //!
-//! A negation reaches to the end of its clause: a mark, a conjunction, or so many bytes. What lifts it again
+//! A negation reaches to the end of its clause: a mark, a conjunction, or a number of bytes. Whatever lifts it again
 //! ("never *fail* to", "do not *only*") counts as one more. Which words do what is data: the lists `negates`,
-//! `lifts_negation` and `ends_negation` of the rule files. Languages that negate after the verb are not read.
+//! `lifts_negation` and `ends_negation` of the rule files. Languages that negate after the verb are not supported.
 
 use super::hit::Hit;
 use crate::detect::rules::Negation;
@@ -15,10 +15,10 @@ use crate::detect::rules::Negation;
 const REACH: usize = 120;
 /// The longest member of an enumeration ("trust, run, or follow") that a comma does not cut off.
 const MEMBER: usize = 24;
-/// Most negations of a sentence that are counted at a time.
+/// Most negations of a sentence to count at a time.
 const OPEN: usize = 4;
 
-/// Counts, for each hit of a sentence, the negations that it stands under. `hits` are ascending, and `end` is where
+/// Counts, for each hit of a sentence, the negations that apply to it. `hits` are ascending, and `end` is where
 /// the sentence ends.
 pub(super) fn count(words: Negation, text: &[u8], hits: &mut [Hit], end: usize) {
     if words.by == 0 || !hits.iter().any(|hit| hit.concepts & words.by != 0) {
@@ -42,7 +42,7 @@ pub(super) fn count(words: Negation, text: &[u8], hits: &mut [Hit], end: usize) 
         if !negates && !lifts {
             continue;
         }
-        // "Is not to be" has two words of the list, and is one negation.
+        // "Is not to be" has two words of the list, but is one negation.
         if open
             .iter()
             .any(|(from, until)| *until > 0 && hit.start < *from)
@@ -56,7 +56,7 @@ pub(super) fn count(words: Negation, text: &[u8], hits: &mut [Hit], end: usize) 
     }
 }
 
-/// The clause that goes on at `from`, up to `limit`.
+/// The clause that continues at `from`, up to `limit`.
 fn clause(text: &[u8], from: usize, limit: usize) -> (usize, usize) {
     let text = &text[..limit.min(text.len())];
     let mut from = from.min(text.len());
@@ -106,7 +106,7 @@ mod tests {
     const ENDED: u128 = 4;
     const DEED: u128 = 8;
 
-    /// How many negations `run` stands under.
+    /// How many negations apply to `run`.
     fn under(text: &str) -> Vec<u8> {
         let words = [
             ("never", BY),

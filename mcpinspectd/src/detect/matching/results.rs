@@ -25,7 +25,7 @@ pub struct MatchResults {
     pub truncated: bool,
     /// Units of work: hits, tests of masks and bytes of windows. Tests check that it grows linearly.
     pub work: u64,
-    /// How often each rule matched.
+    /// How many times each rule matched.
     counts: Vec<u16>,
 }
 

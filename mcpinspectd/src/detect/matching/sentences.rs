@@ -1,7 +1,7 @@
 //! Matches rules about words and tokens that occur together.
 //!
-//! A sentence is tested by the set of concepts in it, which excludes nearly all rules at once. Only for the
-//! few rules that are left are the places of the hits compared. Sentences and pieces that are crammed with
+//! A sentence is tested by the set of concepts in it, which excludes nearly all rules at once. The places of
+//! the hits are compared only for the few rules left. Sentences and pieces that are crammed with
 //! hits are examined in overlapping shares, so that the work stays linear in the text.
 
 use super::hit::Hit;
@@ -10,13 +10,13 @@ use crate::detect::category::{Part, Surface};
 use crate::detect::rules::{Cooccurrence, RuleSet, Scope, Token};
 use crate::detect::text::{PIECE_END, Share, SubjectText};
 
-/// Most hits of a sentence that are examined together.
+/// Most hits of a sentence to examine together.
 const SENTENCE_HITS: usize = 96;
-/// Most hits of a piece that are examined together.
+/// Most hits of a piece to examine together.
 const PIECE_HITS: usize = 384;
 
-/// Matches the rules about co-occurrences in every sentence of a share of the text. `hits` are ascending, and so are the
-/// `ends` of its sentences.
+/// Matches the rules about co-occurrences in every sentence of a share of the text. `hits` are ascending, and so are
+/// the `ends` of its sentences.
 pub(super) fn match_sentences(
     rules: &RuleSet,
     subject: &SubjectText<'_>,
@@ -134,7 +134,7 @@ impl Tests<'_> {
     }
 }
 
-/// The hits without what a rule does not mean because of a negation; `None` if that leaves them as they are.
+/// The hits without those that a rule does not mean because of a negation; `None` if that leaves them unchanged.
 fn meant(hits: &[Hit], rule: &Cooccurrence) -> Option<Vec<Hit>> {
     let unmeant = |hit: &Hit| {
         let asserted = match hit.is_denied() {

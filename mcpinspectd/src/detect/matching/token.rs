@@ -31,7 +31,7 @@ pub(super) fn scan(
         camel: Vec::new(),
     };
     let shaped = subject.shaped();
-    // They are ascending by their ends.
+    // They are ordered by their ends.
     let from = shaped.partition_point(|shaped| shaped.end <= share.start);
     let until = shaped.partition_point(|shaped| shaped.end <= share.end);
     for shaped in &shaped[from..until] {

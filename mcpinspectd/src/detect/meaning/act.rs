@@ -1,4 +1,4 @@
-//! What a sentence may ask of an agent that a description has no business to ask.
+//! What a sentence may ask of an agent that a description has no business asking.
 
 use crate::detect::category::Category;
 

@@ -1,27 +1,27 @@
-//! What counts of a sentence: its words in their order, its shape, and the signs that the rules know.
+//! The features of a sentence: its words in order, its shape, and the signs that the rules know.
 //!
 //! Words alone do not carry over to the next author. What attacks have in common is their shape: a name that is
-//! not the server's own, an order to someone, a condition, an address, in a place where a description would
-//! talk about something else. So the lists of words and the tokens of the rules count as signs too, alone, in
+//! not the server's own, an order to someone, a condition, an address, where a description would
+//! talk about something else. So the word lists and the tokens of the rules count as signs too, alone, in
 //! pairs, and together with the shape.
 //!
-//! Every feature is hashed into one of [`BUCKETS`]. Names are hashed, not numbers: a new list of words or a
-//! new rule does not shift the others.
+//! Every feature is hashed into one of [`BUCKETS`]. Names are hashed, not numbers, so a new word list or
+//! rule does not shift the others.
 
 use super::token::{CLASSES, Class, TOKENS, Token};
 use super::topic::{Topic, for_each_word};
 
 /// How many buckets there are.
 pub const BUCKETS: usize = 1 << 17;
-/// Most signs of a sentence that are combined.
+/// Most signs of a sentence to combine.
 const SIGNS: usize = 28;
 
-/// A sentence as it stands in a definition.
+/// A sentence in its place in a definition.
 #[derive(Clone, Copy, Debug)]
 pub struct Sentence<'a> {
     /// Its tokens.
     pub tokens: &'a [Token],
-    /// Whether it stands beside the description, in a schema for example.
+    /// Whether it is beside the description, for example in a schema.
     pub aside: bool,
     /// The parameter that it describes.
     pub parameter: Option<&'a str>,
@@ -33,12 +33,12 @@ pub struct Sentence<'a> {
     pub rules: &'a [u64],
 }
 
-/// The features of a sentence by kind, as buckets. None counts twice, but for those that share a bucket.
+/// The features of a sentence by kind, as buckets. None counts twice, except those that share a bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// Sequences of words, and parts of words.
     pub words: Vec<u32>,
-    /// What stands in it, and where it stands.
+    /// What it contains, and where it is.
     pub shape: Vec<u32>,
     /// The signs that the rules know.
     pub signs: Vec<u32>,
@@ -59,7 +59,7 @@ fn extend(hash: u64, bytes: &[u8]) -> u64 {
 
 /// The bucket of a feature of some kind.
 fn bucket(kind: u8, feature: u64) -> u32 {
-    // Mixed until every bit of the feature has its say in the highest ones.
+    // Mixed until every bit of the feature affects the highest ones.
     let mut hash = feature ^ u64::from(kind).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
@@ -71,7 +71,7 @@ fn pair(a: u64, b: u64) -> u64 {
     hash ^ (hash >> 32)
 }
 
-/// The features of a sentence, the words in one order: fitting does not depend on how they are found.
+/// The features of a sentence, with the words in one order: fitting does not depend on how they are found.
 pub fn features(sentence: &Sentence<'_>) -> Features {
     let mut extractor = Extractor::default();
     extractor.extract(sentence);
@@ -79,7 +79,7 @@ pub fn features(sentence: &Sentence<'_>) -> Features {
     extractor.features
 }
 
-/// Finds the features of one sentence after the other, in the same memory.
+/// Finds the features of one sentence after another, in the same memory.
 #[derive(Debug)]
 pub struct Extractor {
     features: Features,
@@ -150,8 +150,8 @@ fn meaning(token: &Token) -> u64 {
     }
 }
 
-/// A tool of another server counts as what it looks like: which servers there are differs from one machine
-/// to the next, and rules tell them apart.
+/// A tool of another server counts as what it looks like: which servers there are differs from machine
+/// to machine, and rules distinguish them.
 fn known_as(class: Class) -> Class {
     match class {
         Class::ForeignTool => Class::ToolLike,

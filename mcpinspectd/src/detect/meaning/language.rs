@@ -1,8 +1,8 @@
 //! Whether a definition is written in English.
 //!
 //! The rules know English phrases and little else, so in other languages the model is alone: nothing backs it, and
-//! what it hears has to count for more. Which language it is does not matter, only that it is another one, and that
-//! terse English is not taken for it. So there has to be evidence of another language: its script, or several of
+//! what it says has to count for more. Which language it is does not matter, only that it is another one, and that
+//! terse English is not mistaken for it. So there has to be evidence of another language: its script, or several of
 //! its commonest words and hardly any English ones.
 
 use std::collections::HashMap;
@@ -12,11 +12,11 @@ use foldhash::fast::FixedState;
 
 use super::token::{Class, Token};
 
-/// From how many common words of another language on it may be that one.
+/// How many common words of another language suggest that it may be that one.
 const LEAST: usize = 3;
 /// How many more of them there have to be than English ones.
 const MORE: usize = 2;
-/// The share of words in another script that shows another language: one in so many.
+/// The share of words in another script that shows another language: one in this many.
 const SCRIPT: usize = 3;
 
 /// Common words of English.
@@ -124,7 +124,7 @@ impl Words {
         }
     }
 
-    /// Whether the text is in another language than English.
+    /// Whether the text is in a language other than English.
     pub fn is_foreign(&self) -> bool {
         let most = self.others.iter().copied().max().unwrap_or_default();
         self.other_script * SCRIPT > self.all || (most >= LEAST && most > MORE * self.english)

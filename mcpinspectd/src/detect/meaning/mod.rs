@@ -1,19 +1,19 @@
 //! What a sentence asks, of whom, about what.
 //!
 //! Rules know phrases, and phrases do not carry over to the next author: an attack in new words has none of
-//! them. A small model answers for each sentence of a definition whether it asks an agent for something that a
-//! description has no business to ask, and which act that is. It was trained on sentences that were written for
+//! them. For each sentence of a definition, a small model answers whether it asks an agent for something that a
+//! description has no business asking, and which act that is. It was trained on sentences written for
 //! the purpose (`mcpinspectd/training`), each attack beside an honest twin in nearly the same words, so that
 //! what it has learnt is not a topic or a tone.
 //!
 //! - [`token`]: words, and what takes the place of a word
-//! - [`features`](mod@features): what of a sentence counts
+//! - [`features`](mod@features): the features of a sentence
 //! - [`topic`]: what the server is about
 //! - [`model`]: the weights
 //! - [`act`]: what may be asked
 //! - [`language`]: whether it is English
 //!
-//! It runs on definitions alone, once for each new one.
+//! It runs only on definitions, once for each new one.
 
 pub mod act;
 pub mod features;
@@ -35,10 +35,10 @@ static MODEL: &[u8] = include_bytes!("../../../rules/meaning.bin");
 /// How much less a sentence says in a long definition: among many sentences, one stands out by chance. In log
 /// odds for each factor of e in the number of sentences.
 const BREADTH: f32 = 0.9;
-/// Sentences that every definition is taken to have besides its own: a single one is not proof against chance.
+/// Sentences that every definition is assumed to have besides its own: a single one is not proof against chance.
 const UNSAID: f32 = 7.0;
 
-/// What is left of the log odds of the most telling of so many sentences.
+/// What remains of the log odds of the most telling of this many sentences.
 pub fn in_definition(log_odds: f32, sentences: usize) -> f32 {
     log_odds - BREADTH * (sentences as f32 + UNSAID).ln()
 }
@@ -46,7 +46,7 @@ pub fn in_definition(log_odds: f32, sentences: usize) -> f32 {
 /// What the model makes of a definition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Meaning {
-    /// Log odds that a sentence of it asks for something that it has no business to ask.
+    /// Log odds that a sentence of it asks for something that it has no business asking.
     pub log_odds: f32,
     /// Which sentence that is.
     pub sentence: usize,
@@ -54,7 +54,7 @@ pub struct Meaning {
     pub sentences: usize,
     /// Which act it most likely is, by its index in [`ACTS`].
     pub act: usize,
-    /// Whether the definition is in another language than English.
+    /// Whether the definition is in a language other than English.
     pub foreign: bool,
 }
 
@@ -76,7 +76,7 @@ pub fn builtin() -> &'static Model<'static> {
     &BUILTIN
 }
 
-/// Listens to the sentences of a definition, one after the other, and keeps the most telling answer.
+/// Listens to the sentences of a definition, one after another, and keeps the most telling answer.
 #[derive(Debug)]
 pub struct Listener<'m> {
     model: &'m Model<'m>,
@@ -88,7 +88,7 @@ pub struct Listener<'m> {
 }
 
 impl<'m> Listener<'m> {
-    /// A listener that has heard nothing.
+    /// A listener that has not heard anything yet.
     pub fn new(model: &'m Model<'m>, extractor: &'m mut Extractor) -> Self {
         Self {
             model,

@@ -1,8 +1,8 @@
 //! The model: for each act, a weight for each bucket.
 //!
-//! A logistic regression for each act, all on the same features. It was chosen because its answer is a sum of
-//! which every part can be shown, because it is the same on every machine, and because nothing larger that was
-//! tried did better on authors that it had not seen. Weights are bytes with a scale for each act.
+//! A logistic regression for each act, all on the same features. It was chosen because its answer is a sum
+//! whose every part can be shown, because it is the same on every machine, and because nothing larger that was
+//! tried did better on unseen authors. Weights are bytes with a scale per act.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use super::features::{BUCKETS, Features};
 
 /// What the model answers: whether it is an attack at all, and which act.
 pub const ANSWERS: usize = ACTS.len() + 1;
-/// Bytes of a bucket: its weights, and room to fill a part of a cache line.
+/// Bytes of a bucket: its weights, padded to a fraction of a cache line.
 const ROW: usize = 16;
 /// How the file begins.
 const MAGIC: &[u8; 8] = b"mcpmean1";
 
 /// How much the features of each kind weigh together, and how many more there would have to be to halve the
-/// weight of each: a short sentence must not hang on two words.
+/// weight of each: a short sentence must not depend on two words.
 const KINDS: [(f32, f32); 3] = [(1.0, 60.0), (1.0, 18.0), (1.0, 30.0)];
 
 /// The features of a sentence, with what each of a kind counts.
@@ -38,12 +38,12 @@ pub struct Model<'a> {
     scale: [f32; ANSWERS],
     /// [`BUCKETS`] rows of [`ROW`] signed bytes.
     rows: Cow<'a, [u8]>,
-    /// The first of each row once more, beside one another: most sentences are asked for no more than that.
+    /// A copy of the first of each row, adjacent to each other: most sentences need no more than that.
     attack: Vec<i8>,
 }
 
 impl<'a> Model<'a> {
-    /// Reads a model as [`Model::write`] writes it; `None` if it is something else.
+    /// Reads a model in the format of [`Model::write`]; `None` if it is something else.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (bias, rest) = numbers(rest)?;

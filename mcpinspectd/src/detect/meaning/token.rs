@@ -20,11 +20,11 @@ pub enum Class {
     OwnTool,
     /// A parameter of the tool.
     Parameter,
-    /// A tool of another server, as far as that is known.
+    /// A tool of another server, if that is known.
     ForeignTool,
-    /// A name that begins with a verb, as tools' names do.
+    /// A name that begins with a verb, as tool names do.
     ToolLike,
-    /// Another name that is no word.
+    /// Another name that is not a word.
     Identifier,
     /// A URL or a host.
     Url,
@@ -44,7 +44,7 @@ pub const CLASSES: usize = 13;
 /// A token of a sentence.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// In lower case. Words are short: nearly none needs memory of its own.
+    /// In lower case. Words are short: hardly any needs memory of its own.
     pub text: CompactString,
     /// What it is.
     pub class: Class,
@@ -52,7 +52,7 @@ pub struct Token {
 
 /// Whose names are known.
 pub trait Names {
-    /// What `word`, in lower case, is the name of. `plain` says that it looks like an ordinary word.
+    /// What `word`, in lower case, names. `plain` says that it looks like an ordinary word.
     fn class(&self, word: &str, plain: bool) -> Option<Class>;
 }
 
@@ -91,7 +91,7 @@ fn technical(c: char) -> bool {
         || is_mark_letter(c)
 }
 
-/// Marks that belong to the letter before them.
+/// Marks that belong to the preceding letter.
 fn is_mark_letter(c: char) -> bool {
     matches!(c, '\u{0300}'..='\u{036f}' | '\u{0900}'..='\u{0dff}' | '\u{064b}'..='\u{0652}')
 }
@@ -256,7 +256,7 @@ fn camel(name: &str) -> bool {
         .any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
 }
 
-/// Verbs with which the names of tools begin.
+/// Verbs with which tool names begin.
 const VERBS: &[&str] = &[
     "add",
     "apply",
@@ -384,7 +384,7 @@ const VERBS: &[&str] = &[
     "write",
 ];
 
-/// Whether a name begins with a verb and goes on.
+/// Whether a name begins with a verb and continues.
 fn tool_like(name: &str) -> bool {
     let end = name
         .find(|c: char| !c.is_ascii_lowercase())

@@ -1,14 +1,14 @@
-//! What a server is about: the words of the names of its tools.
+//! What a server is about: the words in the names of its tools.
 //!
 //! A sentence about something else stands out. Words are compared by their beginnings, which are the same
 //! in most forms of a word; a beginning is a number, because a server with many tools has hundreds of them
 //! and every word of every definition is looked up.
 
-/// Bytes of a word's beginning. They fit into a number with room to spare.
+/// Bytes of a word's beginning. They fit in a number with room to spare.
 const STEM: usize = 5;
-/// The fewest bytes of a word that says anything.
+/// The fewest bytes of a meaningful word.
 const SHORTEST: usize = 3;
-/// Characters of a name that are read.
+/// Characters of a name to read.
 const NAME: usize = 96;
 
 /// The beginnings of some words.
@@ -39,7 +39,7 @@ fn stem(word: &str) -> u64 {
     bytes.fold(0, |stem, byte| stem << 8 | u64::from(byte))
 }
 
-/// The words of a name of more than two letters, in lower case.
+/// The words of a name with more than two letters, in lower case.
 pub fn for_each_word(name: &str, mut hear: impl FnMut(&str)) {
     let mut word = String::new();
     let mut lower = false;

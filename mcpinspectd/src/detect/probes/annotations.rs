@@ -1,6 +1,6 @@
 //! Annotations that a tool contradicts.
 //!
-//! Clients let a tool that is annotated as harmless run without asking. What the tool is called shows
+//! Clients let a tool that is annotated as harmless run without asking. The tool's name shows
 //! whether the annotation is credible.
 
 use crate::detect::json::Json;

@@ -1,6 +1,6 @@
 //! Encoded payloads.
 //!
-//! A payload in base64, hex or percent encoding is unreadable for a person, and a model decodes it. A run
+//! A payload in base64, hex or percent encoding is unreadable for a person, but a model decodes it. A run
 //! counts only if it decodes to readable text, which excludes hashes, ids, keys and pictures. The decoded
 //! text is then judged like any other text of the subject.
 
@@ -8,11 +8,11 @@ use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// The shortest run that is decoded.
+/// The shortest run to decode.
 const ENCODED_MIN: usize = 24;
-/// The longest part of a run that is decoded.
+/// The longest part of a run to decode.
 const ENCODED_MAX: usize = 64 * 1024;
-/// Most runs of one text that are decoded.
+/// Most runs of one text to decode.
 const ENCODED_RUNS: usize = 16;
 
 /// An encoded run that decodes to readable text.

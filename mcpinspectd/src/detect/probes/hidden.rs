@@ -1,4 +1,4 @@
-//! Characters that a text hides from the eye, and a model reads.
+//! Characters that a text hides from the eye but a model reads.
 //!
 //! This examines the original text, before folding. Every kind of hidden character has an honest use, and
 //! the exemption is for that use, not for a list of products: emoji are joined by zero-width joiners and
@@ -7,7 +7,7 @@
 
 use crate::detect::rules::Probe;
 
-/// Most hidden characters that are spelled out.
+/// Most hidden characters to spell out.
 const SPELLED_MAX: usize = 64 * 1024;
 
 /// Something hidden in the original text.
@@ -92,7 +92,7 @@ pub fn find(text: &str, found: &mut Vec<Hidden>) {
     }
 }
 
-/// The number of TAG characters after a black flag that spell one of the three flags that exist.
+/// The number of TAG characters after a black flag that spell one of the three existing flags.
 fn flag_at(rest: &str) -> usize {
     const REGIONS: [&str; 3] = ["gbeng", "gbsct", "gbwls"];
     let tags = rest.strip_prefix('\u{fe0f}').unwrap_or(rest);

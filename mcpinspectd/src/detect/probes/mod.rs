@@ -1,8 +1,8 @@
 //! Findings that take code instead of words.
 //!
 //! Some signs of an attack are not in what a text says: it is spelled in invisible characters, it is
-//! encoded, or it contradicts the annotations beside it. Each probe reports its findings by the
-//! [`Probe`](super::rules::Probe) that they are; a rule states what that means and weighs.
+//! encoded, or it contradicts the annotations beside it. Each probe reports findings of its
+//! [`Probe`](super::rules::Probe); a rule states what that means and weighs.
 
 pub(super) mod annotations;
 pub(super) mod encoded;

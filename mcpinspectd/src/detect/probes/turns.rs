@@ -1,7 +1,7 @@
 //! Forged turns: the marks with which chat templates begin and end a turn of the conversation.
 //!
-//! Models are trained to take what stands between such marks for the words of the system or the user. Text that a
-//! server passes on has no reason to contain them, except where a document about models shows them as code.
+//! Models are trained to take what is between such marks for the words of the system or the user. Text that a
+//! server passes on has no reason to contain them, except if a document about models shows them as code.
 
 use memchr::memmem;
 
@@ -26,13 +26,13 @@ const MARKS: &[&str] = &[
     "<</SYS>>",
 ];
 
-/// Most marks of one text that are looked at.
+/// Most marks of one text to look at.
 const LOOKED_AT: usize = 256;
 
 /// The first mark of a turn in a text that is not shown as code: start and end in bytes.
 pub fn find(text: &str) -> Option<(usize, usize)> {
     let bytes = text.as_bytes();
-    // Every mark begins with one of these, and hardly any text has them.
+    // Every mark begins with one of these, and hardly any text contains them.
     if memmem::find(bytes, b"<|").is_none()
         && memmem::find(bytes, b"_turn>").is_none()
         && memmem::find(bytes, b"INST]").is_none()
@@ -52,7 +52,7 @@ pub fn find(text: &str) -> Option<(usize, usize)> {
         .find(|(start, end)| !code.covers(text, *start) && !quoted(bytes, *start, *end))
 }
 
-/// Whether a mark is all that stands between two quotes: a document that names it.
+/// Whether a mark is the only thing between two quotes: a document that names it.
 fn quoted(bytes: &[u8], start: usize, end: usize) -> bool {
     let before = start.checked_sub(1).and_then(|at| bytes.get(at));
     let quote = |byte: &u8| matches!(byte, b'"' | b'\'' | b'`');
@@ -68,7 +68,7 @@ struct CodeSpans {
 }
 
 impl CodeSpans {
-    /// Whether the byte at `place` is inside a fenced block, an indented line or back-quotes. Places have to ascend.
+    /// Whether the byte at `place` is inside a fenced block, an indented line or back-quotes. Places must ascend.
     fn covers(&mut self, text: &str, place: usize) -> bool {
         let bytes = text.as_bytes();
         while self.at < place {

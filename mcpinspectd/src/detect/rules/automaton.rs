@@ -6,7 +6,7 @@ use super::format::RuleError;
 use super::phrases::PhraseTrie;
 use super::rule::RuleId;
 
-/// Up to how many bytes of pattern text the automaton is laid out for speed, which takes about 300 bytes of
+/// Up to this many bytes of pattern text, the automaton is laid out for speed, which takes about 300 bytes of
 /// memory for each.
 const DFA_LIMIT: usize = 56 * 1024;
 
@@ -15,18 +15,18 @@ const DFA_LIMIT: usize = 56 * 1024;
 pub(in crate::detect) struct PatternMeaning {
     /// Word lists that it is in.
     pub concepts: u128,
-    /// Rules of which it is a literal.
+    /// Rules that it is a literal of.
     pub literals: Vec<RuleId>,
-    /// Rules of which it is an anchor.
+    /// Rules that it is an anchor of.
     pub anchors: Vec<RuleId>,
-    /// Whether it has to start at the start of a word.
+    /// Whether it must start at the start of a word.
     pub word_start: bool,
-    /// Whether it has to end at the end of a word.
+    /// Whether it must end at the end of a word.
     pub word_end: bool,
 }
 
 impl PatternMeaning {
-    /// Adds `text` to `phrases` if it consists of whole words and stands for nothing but concepts. Returns
+    /// Adds `text` to `phrases` if it consists of whole words and stands only for concepts. Returns
     /// whether it was added.
     pub(super) fn add_to(&self, phrases: &mut PhraseTrie, text: &str) -> bool {
         let words = self.word_start && self.literals.is_empty() && self.anchors.is_empty();

@@ -3,7 +3,7 @@
 //! Every word, literal and anchor of every file becomes one pattern in one of three indexes, and its
 //! hits are bits; a rule is a few masks over those bits. Regular expressions never see a whole text: they
 //! are tried in a bounded window around an anchor. Everything that could cost memory or time has a limit,
-//! because rule files are written by people in a hurry, and a mistake is reported with its line.
+//! because people in a hurry write rule files, and a mistake is reported with its line.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -228,7 +228,7 @@ impl Compiler {
         } else {
             raw.on.iter().fold(0, |mask, s| mask | 1 << *s as u8)
         };
-        // Names consist of the same words as sentences and mean less, so only rules that ask for names
+        // Names consist of the same words as sentences but mean less, so only rules that ask for names
         // examine them.
         let parts = match raw.parts.as_slice() {
             [] if raw.all.is_empty() => u8::MAX,
@@ -420,7 +420,7 @@ impl Compiler {
             })
     }
 
-    /// The concepts of a list of words; none if there is no such list.
+    /// The concepts of a word list; none if there is no such list.
     fn list(&self, name: &str) -> u128 {
         self.concepts.get(name).copied().unwrap_or_default()
     }

@@ -13,17 +13,17 @@ use crate::detect::category::Surface;
 pub(in crate::detect) struct Cooccurrence {
     /// The element of `all` that is rarest in ordinary text.
     pub rarest: u128,
-    /// Concepts of which none may be present.
+    /// Concepts that must all be absent.
     pub none: u128,
-    /// Elements, each a set of concepts of which one has to be present.
+    /// Elements, each a set of concepts of which at least one must be present.
     pub all: Box<[u128]>,
-    /// Concepts that count only where they are not denied.
+    /// Concepts that count only if they are not denied.
     pub asserted: u128,
-    /// Concepts that do not count where they are denied twice, which asserts them.
+    /// Concepts that do not count if they are denied twice, which asserts them.
     pub denied: u128,
     /// The rule that holds if all of this does.
     pub rule: RuleId,
-    /// Whether the elements have to come in their order.
+    /// Whether the elements must come in order.
     pub ordered: bool,
     /// The greatest distance from the first to the last element, in bytes.
     pub within: u32,
@@ -41,7 +41,7 @@ impl CooccurrenceIndex {
     /// How many indexes a rule set has.
     pub(super) const COUNT: usize = Surface::ALL.len() * Scope::ALL.len();
 
-    /// Where the index of a surface and scope stands in the list of all [`COUNT`](Self::COUNT).
+    /// The position of a surface and scope's index in the list of all [`COUNT`](Self::COUNT).
     pub(super) fn place(surface: Surface, scope: Scope) -> usize {
         surface as usize * Scope::ALL.len() + scope as usize
     }
@@ -60,7 +60,7 @@ impl CooccurrenceIndex {
         self.all.push(one);
     }
 
-    /// Those that may hold where exactly these concepts are `present`.
+    /// Those that may hold if exactly these concepts are `present`.
     pub fn possible(&self, present: u128) -> impl Iterator<Item = &Cooccurrence> {
         let groups = self.having.iter().zip(self.all.chunks(64));
         groups.flat_map(move |(having, members)| {

@@ -3,7 +3,7 @@
 //! A rule file has *words* (named lists of words and phrases) and *rules*. A rule asks for words and
 //! tokens that occur together: `all = ["modal", "send|copy", "credential"]` matches a sentence with one
 //! element of each. That describes a meaning instead of a wording, costs the same however many rules
-//! there are, and cannot be made slow by its input. Where form matters more than meaning, a rule has
+//! there are, and cannot be made slow by its input. If form matters more than meaning, a rule has
 //! `literals`, or a `regex` that is only tried around one of its `anchors`.
 
 use std::collections::BTreeMap;
@@ -27,13 +27,13 @@ pub struct RawRule {
     pub category: Category,
     /// What kind of evidence it is; by default the category's usual kind.
     pub evidence: Option<Evidence>,
-    /// How bad it is by itself.
+    /// How bad it is alone.
     #[serde(default = "medium")]
     pub severity: Severity,
-    /// Weight in log odds before fitting. A negative weight speaks for an honest tool.
+    /// Weight in log odds before fitting. A negative weight indicates an honest tool.
     #[serde(default = "one")]
     pub weight: f32,
-    /// The least action that a match calls for by itself.
+    /// The least action that a match alone calls for.
     pub decides: Option<Decides>,
     /// One sentence that explains a match.
     pub says: Option<String>,
@@ -43,13 +43,13 @@ pub struct RawRule {
     /// Words and tokens that must not occur with them.
     #[serde(default)]
     pub none: Vec<Spanned<String>>,
-    /// Elements of `all` that do not count where a negation denies them.
+    /// Elements of `all` that do not count if a negation denies them.
     #[serde(default)]
     pub asserted: Vec<Spanned<String>>,
-    /// Elements of `all` that do not count where a second negation lifts the first.
+    /// Elements of `all` that do not count if a second negation lifts the first.
     #[serde(default)]
     pub denied: Vec<Spanned<String>>,
-    /// Where `all` and `none` are looked for.
+    /// Where to look for `all` and `none`.
     #[serde(default)]
     pub scope: Scope,
     /// Whether the elements of `all` come in this order.
@@ -59,15 +59,15 @@ pub struct RawRule {
     pub within: Option<u32>,
     /// The probe that finds it, instead of words.
     pub probe: Option<Spanned<Probe>>,
-    /// Texts of which any one matches, whatever its case and whatever letters it imitates.
+    /// Texts; any of them matches, whatever its case and whatever letters it imitates.
     #[serde(default)]
     pub literals: Vec<Spanned<String>>,
-    /// A regular expression that is tried around each anchor, on folded (lower-case) text.
+    /// A regular expression to try around each anchor, on folded (lower-case) text.
     pub regex: Option<Spanned<String>>,
     /// Literals of at least three bytes. Every match of `regex` has to contain one of them.
     #[serde(default)]
     pub anchors: Vec<Spanned<String>>,
-    /// How far to each side of an anchor `regex` is tried, in bytes.
+    /// How far to each side of an anchor to try `regex`, in bytes.
     pub window: Option<u32>,
     /// The surfaces that it examines; by default all.
     #[serde(default)]

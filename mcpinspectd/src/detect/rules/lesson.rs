@@ -1,11 +1,11 @@
 //! What people's decisions taught about which findings deserve an alert.
 //!
-//! Whoever approves a definition that raised an alert, or suppresses a finding, says that it was one alert too
+//! Approving a definition that raised an alert, or suppressing a finding, says that it was one alert too
 //! many. Each such server raises the limit for alerts of that category a little, for the definitions that this
 //! person's own servers offer: what stays below it is a warning from then on. Facts, what a rule decides alone,
-//! and blocks are not touched.
+//! and blocks are not affected.
 //!
-//! Only a person's decision is a lesson; nothing that a server sends is. A server counts once for a category,
+//! Only a person's decision is a lesson; nothing that a server sends is. A server counts once per category,
 //! however often it is decided on, so that it gains nothing by asking again and again. A lesson is forgotten after
 //! a year.
 
@@ -62,12 +62,12 @@ pub struct Lesson {
 pub struct Lessons(Vec<Lesson>);
 
 impl Lessons {
-    /// These.
+    /// A set of lessons.
     pub fn new(lessons: Vec<Lesson>) -> Self {
         Self(lessons)
     }
 
-    /// The lessons about a category that count `now`, one for each server, the oldest first.
+    /// The lessons about a category that count `now`, one per server, oldest first.
     pub fn about(&self, user: u32, category: Category, now: Timestamp) -> Vec<&Lesson> {
         let mut out: Vec<&Lesson> = Vec::new();
         for lesson in &self.0 {

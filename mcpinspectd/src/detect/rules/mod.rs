@@ -1,9 +1,9 @@
-//! What is looked for.
+//! What to look for.
 //!
 //! Rules are data, in TOML files: those built into the program, and those that people add. Attacks are
 //! worded in endless ways, so rules describe meaning: lists of words that stand for one concept, and
-//! concepts that occur together in a sentence. Compiled, all rules are searched for in one pass, and their
-//! number hardly changes what a text costs.
+//! concepts that occur together in a sentence. Once compiled, all rules are searched for in one pass, and their
+//! number hardly affects what a text costs.
 //!
 //! - `format`: what a rule file can express
 //! - `vocabulary`: what a rule can ask for besides words

@@ -2,10 +2,10 @@
 //!
 //! An automaton over bytes has a state for each letter of each phrase. For thousands of phrases that
 //! takes ten megabytes, and ordinary text visits so many of these states that every letter waits for
-//! memory. Here the trie has a step per word: each word of the text is hashed once, most words start no
-//! phrase, and the rest are looked up in a table that fits into a processor's cache.
+//! memory. This trie has a step per word instead: each word of the text is hashed once, most words start no
+//! phrase, and the rest are looked up in a table that fits in a processor's cache.
 //!
-//! The table may merge words with equal hashes, because every phrase that is found by its hashes is
+//! The table may merge words with equal hashes, because every phrase found by its hashes is
 //! compared with the text before it is reported.
 
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ pub struct PhraseTrie {
 
 const STARTS: usize = 1 << 15;
 
-/// A prefix that phrases have in common.
+/// A prefix that phrases share.
 #[derive(Debug, Default)]
 struct Node {
     /// A filter of the steps from here, with a bit for several steps. Most words pass none.
@@ -72,7 +72,7 @@ impl PhraseTrie {
         }
     }
 
-    /// Adds a phrase. It has to start at the start of a word and to end at the end of one; an `open`
+    /// Adds a phrase. It must start at the start of a word and end at the end of one; an `open`
     /// phrase may also end within a word. Returns whether it was added, which takes words with short gaps.
     pub fn add(&mut self, concepts: u128, text: &str, open: bool) -> bool {
         let text = text.as_bytes();
@@ -258,7 +258,7 @@ fn step_bit(step: u64) -> u64 {
     1 << (step >> 58)
 }
 
-/// The place and the bit of a hash in the filter of starts.
+/// The index and the bit of a hash in the filter of starts.
 fn start_bit(hash: u64) -> (usize, u64) {
     let place = hash as usize % STARTS;
     (place / 64, 1 << (place % 64))

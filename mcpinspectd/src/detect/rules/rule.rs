@@ -20,11 +20,11 @@ pub struct Rule {
     pub category: Category,
     /// What kind of evidence it is.
     pub evidence: Evidence,
-    /// How bad it is by itself.
+    /// How bad it is alone.
     pub severity: Severity,
     /// Weight in log odds before fitting.
     pub weight: f32,
-    /// The least action that a match calls for by itself.
+    /// The least action that a match alone calls for.
     pub decides: Option<Decides>,
     /// One sentence that explains a match.
     pub explanation: String,
@@ -49,8 +49,8 @@ impl Rule {
         self.parts & (1 << part as u8) != 0
     }
 
-    /// What a match calls for by itself in data that a server passed on. Words in a document decide nothing; what
-    /// is hidden does, and so do the rules that people write for themselves.
+    /// What a match alone calls for in data that a server passed on. Words in a document decide nothing; what
+    /// is hidden does, and so do rules that people write themselves.
     pub fn decides_in_data(&self) -> Option<Decides> {
         self.decides
             .filter(|_| !self.builtin || self.evidence == Evidence::Disguise)

@@ -25,7 +25,7 @@ pub struct RuleSet {
     pub(super) probes: HashMap<Probe, RuleId>,
     pub(super) suppressions: Vec<Suppression>,
     pub(super) lessons: Lessons,
-    /// The tokens and the built-in lists of words: the bit of each, and a hash of its name.
+    /// The tokens and the built-in word lists: the bit of each, and a hash of its name.
     pub(super) signs: Vec<(u32, u64)>,
     pub(super) negation: Negation,
 }
@@ -50,7 +50,7 @@ impl RuleSet {
         &self.cooccurrences[CooccurrenceIndex::place(surface, scope)]
     }
 
-    /// Hashes of the names of the tokens and built-in lists of words among `concepts`.
+    /// Hashes of the names of the tokens and built-in word lists among `concepts`.
     pub(in crate::detect) fn signs(&self, concepts: u128) -> impl Iterator<Item = u64> {
         let present = self.signs.iter();
         present

@@ -1,6 +1,6 @@
 //! Findings that a person has reviewed and does not want to see again.
 //!
-//! A suppression names a server, a tool and a rule (or a category), gives a reason, and ends at a date, so
+//! A suppression names a server, a tool and a rule (or a category), gives a reason, and ends on a date, so
 //! that what was fine once is reviewed again. It removes the rule's matches *before* they are weighed, so
 //! that other evidence in the same tool still counts.
 

@@ -93,7 +93,7 @@ impl Token {
 pub struct Negation {
     /// Words that deny what follows: the list `negates`.
     pub by: u128,
-    /// Words that lift a negation which they stand under: the list `lifts_negation`.
+    /// Words that lift a negation that applies to them: the list `lifts_negation`.
     pub lifted: u128,
     /// Words that end a negation's clause: the list `ends_negation`.
     pub ended: u128,

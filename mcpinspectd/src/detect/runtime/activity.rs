@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::rate_counter::RateCounter;
 use crate::model::{SessionId, Timestamp};
 
-/// Most sessions that are counted.
+/// Most sessions to count.
 const SESSIONS: usize = 4096;
 /// Most tools of a session whose calls are counted.
 const COUNTED_TOOLS: usize = 256;

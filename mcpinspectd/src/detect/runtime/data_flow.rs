@@ -15,11 +15,11 @@ use crate::detect::api::SessionContext;
 use crate::detect::behaviour::Memory;
 use crate::model::{Pid, SessionId, Timestamp};
 
-/// Most clients that are tracked.
+/// Most clients to track.
 const AGENTS: usize = 64;
-/// Most values of one client that are remembered.
+/// Most values of one client to remember.
 const VALUES: usize = 4096;
-/// Most values that are taken from one result.
+/// Most values to take from one result.
 const PER_RESULT: usize = 512;
 /// How long a value or an untrusted text is remembered, in nanoseconds: half an hour.
 const MEMORY: u64 = 30 * 60 * 1_000_000_000;
@@ -61,18 +61,18 @@ enum Agent {
 #[derive(Debug, Default)]
 pub struct DataFlows {
     agents: HashMap<Agent, AgentData>,
-    /// A counter of uses, to find the agent that was idle longest.
+    /// A counter of uses, to find the agent idle for longest.
     uses: u64,
 }
 
 impl DataFlows {
-    /// The data that flowed through this session's agent, if there is any.
+    /// The data that flowed through this session's agent, if any.
     pub fn get(&self, context: &SessionContext<'_>) -> Option<&AgentData> {
         self.agents.get(&agent(context))
     }
 
-    /// The data that flows through this session's agent. If there are too many agents, the one that was idle
-    /// longest is dropped.
+    /// The data that flows through this session's agent. If there are too many agents, the one idle for longest
+    /// is dropped.
     pub fn get_or_insert(&mut self, context: &SessionContext<'_>) -> &mut AgentData {
         let agent = agent(context);
         if self.agents.len() >= AGENTS && !self.agents.contains_key(&agent) {
@@ -115,7 +115,7 @@ pub struct AgentData {
 impl AgentData {
     /// Records that text from strangers came in.
     pub fn untrusted_text(&mut self, origin: Origin) {
-        // The first one counts as long as it is remembered, because it has to precede the private data.
+        // The first one counts while it is remembered, because it has to precede the private data.
         if self
             .untrusted
             .as_ref()
@@ -140,8 +140,8 @@ impl AgentData {
         }
     }
 
-    /// Whether a text that came in before `time` has an order to send something, or is suspicious by itself. A
-    /// definition is no such text: that of a tool which sends speaks of sending, and came from no stranger.
+    /// Whether a text that came in before `time` has an order to send something, or is suspicious in itself. A
+    /// definition is no such text: a sending tool's definition mentions sending, and did not come from a stranger.
     pub fn was_told_to_send(&self, time: Timestamp, now: Timestamp) -> bool {
         self.memory.orders(now).any(|one| {
             let suspicious = one.source.suspicious && !one.source.definition;
@@ -149,7 +149,7 @@ impl AgentData {
         })
     }
 
-    /// Checks text that goes out through a tool of `server`. Returns a leak if the text has a private value
+    /// Checks text that goes out through a tool of `server`. Returns a leak if the text contains a private value
     /// that another tool returned after text from strangers came in.
     pub fn leak(&self, server: &str, tool: &str, now: Timestamp, text: &str) -> Option<Leak> {
         let untrusted = self
@@ -208,7 +208,7 @@ fn values(text: &str) -> impl Iterator<Item = &str> {
     .filter(|word| word.len() >= SHORTEST && word.len() <= 512 && distinctive(word))
 }
 
-/// Whether a word hardly recurs by chance, and is no address: those say where something goes.
+/// Whether a word hardly recurs by chance and is not an address: those say where something goes.
 fn distinctive(word: &str) -> bool {
     if word.contains('@') {
         return false;

@@ -34,10 +34,10 @@ const CACHE: usize = 20_000;
 const CACHE_BYTES: usize = 6 << 20;
 /// After this many calls in a session, a changed definition counts as a delayed change.
 pub(super) const DELAYED: u32 = 3;
-/// Most bytes of a tool's name that are kept.
+/// Most bytes of a tool's name to keep.
 const TOOL_NAME: usize = 96;
 
-/// Judges what goes by. One serves the whole machine.
+/// Judges what passes. One serves the whole machine.
 #[derive(Debug)]
 pub struct RuntimeDetector {
     active: Arc<ActiveRules>,
@@ -45,19 +45,19 @@ pub struct RuntimeDetector {
     generation: u64,
     analyser: Analyser,
     offered: OfferedByUser,
-    /// Verdicts on definitions, by server and its user: suppressions may be of one user.
+    /// Verdicts on definitions, by server and its user: suppressions may apply to one user.
     cache: HashMap<(Arc<str>, Option<u32>, DefinitionHash), Verdict>,
-    /// Bytes of memory that the cached verdicts take.
+    /// Bytes of memory that the cached verdicts occupy.
     cached: usize,
     activity: Activity,
     flows: DataFlows,
     layers: Layers,
-    /// The score of what was judged last.
+    /// The last score.
     score: f32,
 }
 
 impl RuntimeDetector {
-    /// A detector that uses the rules of `active`, also after they are replaced.
+    /// A detector that uses the rules of `active`, even after they are replaced.
     pub fn new(active: Arc<ActiveRules>) -> Self {
         Self {
             generation: active.generation(),
@@ -73,7 +73,7 @@ impl RuntimeDetector {
         }
     }
 
-    /// The same detector, in which only some layers take part.
+    /// Limits the detector to some layers.
     #[must_use]
     pub fn with_layers(self, layers: Layers) -> Self {
         Self { layers, ..self }
@@ -265,7 +265,7 @@ impl RuntimeDetector {
         memory.know(call.values());
     }
 
-    /// Remembers a text that the agent has read. `suspicious` says whether it gave reason for a warning, and
+    /// Remembers a text that the agent has read. `suspicious` says whether it justified a warning, and
     /// `marks` where.
     fn has_read(
         &mut self,
@@ -301,7 +301,7 @@ impl RuntimeDetector {
         }
     }
 
-    /// Judges a result, and remembers what it brought in. `found` is what its text by itself gave reason for.
+    /// Judges a result, and remembers what it brought in. `found` is what its text alone justified.
     fn result(
         &mut self,
         context: &SessionContext<'_>,

@@ -11,7 +11,7 @@ use crate::text::redact;
 
 /// A kind of finding about behaviour.
 pub(super) struct FindingKind {
-    /// Its name, where a finding in text has the rule's.
+    /// Its name; in text findings, that is the rule's.
     pub pattern: &'static str,
     /// What is being tried.
     pub category: Category,
@@ -58,8 +58,8 @@ pub(super) fn finding(kind: FindingKind, field: &str, text: &str, explanation: S
     }
 }
 
-/// The finding that some text of a message was not examined. It may be harmless, and must not be silent:
-/// whoever wants to hide something puts it where nobody looks.
+/// The finding that some text of a message was not examined. It may be harmless, but must be reported:
+/// anyone who wants to hide something puts it where no one looks.
 pub(super) fn unread(severity: Severity, action: Action) -> Report {
     let kind = FindingKind {
         pattern: "too-much-to-read",
@@ -80,7 +80,7 @@ pub(super) fn unread(severity: Severity, action: Action) -> Report {
     }
 }
 
-/// Adds a finding if a text carries a secret. Only what has the form of a key counts: a password is often
+/// Adds a finding if a text carries a secret. Only text in the form of a key counts: a password is often
 /// where it belongs.
 pub(super) fn secrets(text: &str, pattern: &'static str, field: &str, report: &mut Report) {
     let Some(hit) = redact::find(text)
@@ -202,7 +202,7 @@ pub(super) fn obeyed(obeyed: &Obeyed, server: &str, tool: &str, now: Timestamp) 
     }
 }
 
-/// How long something is ago, in words.
+/// How long ago something was, in words.
 fn ago(seconds: u64) -> String {
     match seconds {
         0..=1 => "just before".to_owned(),
@@ -212,7 +212,7 @@ fn ago(seconds: u64) -> String {
 }
 
 /// The finding that a private value goes out. `told` says whether a text had asked for something to be sent;
-/// without that, it is what an agent does that answers a mail.
+/// without that, it is what an agent does when it answers a mail.
 pub(super) fn leak(leak: &Leak, told: bool) -> Report {
     let Leak {
         untrusted,

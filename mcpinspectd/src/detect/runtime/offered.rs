@@ -1,8 +1,8 @@
 //! What each user's servers offer.
 //!
-//! Tools are compared with those of the same user's servers only. A finding names the tool that another
-//! one resembles, so one user's findings would otherwise tell of another's servers, and whoever had a name
-//! first could have it held against everybody else.
+//! Tools are compared only with those of the same user's servers. A finding names the tool that another
+//! one resembles, so one user's findings would otherwise reveal another's servers, and the first user of
+//! a name could hold it against everyone else.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::tool_acts::ToolActs;
 use crate::detect::cross_server::{TOOLS, ToolIndex, ToolProfile};
 
-/// Most users whose servers are remembered. Those of whom nothing was heard for the longest time are forgotten.
+/// Most users whose servers are remembered. The least recently seen are forgotten.
 const USERS: usize = 64;
 
 /// What one user's servers offer.
@@ -20,11 +20,11 @@ pub(super) struct Offered {
     pub(super) tools: ToolIndex,
     /// What these do.
     pub(super) acts: ToolActs,
-    /// When the user's servers last offered something, by the order of such events.
+    /// When the user's servers last offered something, counted in such events.
     turn: u64,
 }
 
-/// What servers offer, by the user that they run as; `None` where that is not known.
+/// What servers offer, by the user that they run as; `None` if that is unknown.
 #[derive(Debug, Default)]
 pub(super) struct OfferedByUser {
     users: HashMap<Option<u32>, Offered>,
@@ -38,7 +38,7 @@ impl OfferedByUser {
         self.users.get(&user).unwrap_or(&self.nothing)
     }
 
-    /// The same, to add to it.
+    /// The same, mutably.
     pub(super) fn of_mut(&mut self, user: Option<u32>) -> &mut Offered {
         if self.users.len() >= USERS && !self.users.contains_key(&user) {
             let oldest = self.users.iter().min_by_key(|(_, offered)| offered.turn);
@@ -53,7 +53,7 @@ impl OfferedByUser {
     }
 
     /// Inserts a tool of a user's server, if there is room: [`TOOLS`] for all users together, and beyond
-    /// that an equal share of as many for each.
+    /// that an equal share of the same number for each.
     pub(super) fn insert(&mut self, user: Option<u32>, server: &str, profile: Arc<ToolProfile>) {
         let all: usize = self.users.values().map(|offered| offered.tools.len()).sum();
         let share = TOOLS / self.users.len().max(1);

@@ -1,4 +1,4 @@
-//! What one side sent and the other has is not the same: the bytes of a stream at its two ends, or what a
+//! What one side sent differs from what the other has: the bytes of a stream at its two ends, or what a
 //! client has to hand back unchanged.
 
 use super::findings::{FindingKind, finding};

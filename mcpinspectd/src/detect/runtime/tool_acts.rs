@@ -1,4 +1,4 @@
-//! What each tool does, by its name or else by its description.
+//! What each tool does, judging by its name or else by its description.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use crate::detect::behaviour::ToolAct;
 use crate::detect::json::Json;
 use crate::text::bound;
 
-/// Most tools whose names say nothing, and whose descriptions do.
+/// Most tools whose names say nothing, but whose descriptions do.
 const TOOLS: usize = 4096;
-/// Most bytes of a name that are compared.
+/// Most bytes of a name to compare.
 const NAME: usize = 96;
 
 /// What tools do. Only those whose names do not say it are remembered.

@@ -5,12 +5,12 @@ use serde_json::value::RawValue;
 use crate::detect::json::{self, Json, Reading};
 use crate::mcp::{Message, Outcome};
 
-/// Most bytes of a value's strings that are searched for secrets and private values.
+/// Most bytes of a value's strings to search for secrets and private values.
 const TEXT_LIMIT: usize = 256 * 1024;
 /// Most bytes of a member's name in a path, and of a path to which a step is added.
 const KEY: usize = 60;
 const PATH: usize = 160;
-/// What each text counts beside its length, so that there are not too many.
+/// What each text counts besides its length, so that there are not too many.
 const EACH: usize = 32;
 
 /// The parts of a message that are judged, as one value.
@@ -33,7 +33,7 @@ pub(super) fn message_value<'a>(message: &'a Message<'_>) -> Option<Reading<'a>>
     })
 }
 
-/// Each string of a value with its path, up to a limit. Where a string is JSON itself, the strings in it.
+/// Each string of a value with its path, up to a limit. If a string is itself JSON, the strings in it.
 pub(super) fn texts_of(value: &Json<'_>, path: &str) -> Vec<(String, String)> {
     let mut out = Vec::new();
     let mut room = TEXT_LIMIT;

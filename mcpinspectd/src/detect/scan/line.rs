@@ -1,4 +1,4 @@
-//! The lines of an input, and what each of them holds.
+//! The lines of an input, and what each contains.
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -30,14 +30,14 @@ enum Body {
     Content(Content<'static>),
 }
 
-/// What a line holds.
+/// What a line contains.
 #[derive(Clone, Debug)]
 pub struct Content<'a> {
     /// The value to analyse.
     pub(super) value: Json<'a>,
     pub(super) shape: Shape,
     pub(super) server: Option<String>,
-    /// The user that the server runs as, where the caller knows.
+    /// The user that the server runs as, if the caller knows.
     pub(super) user: Option<u32>,
     /// Members of the line that are passed on to its report.
     pub(super) extra: Map<String, Value>,
@@ -105,7 +105,7 @@ impl Line {
         }
     }
 
-    /// What it holds, or why it cannot be parsed.
+    /// What it contains, or why it cannot be parsed.
     pub(super) fn content(&self) -> Result<Content<'_>, String> {
         match &self.body {
             Body::Content(content) => Ok(content.clone()),
@@ -123,7 +123,7 @@ impl Line {
         }
     }
 
-    /// Whether it may name its server. Tells from the text alone, so that most lines need not be parsed.
+    /// Whether it may name its server. Judges by the text alone, so that most lines need not be parsed.
     pub(super) fn may_name_server(&self) -> bool {
         match &self.body {
             Body::Content(content) => content.server.is_some(),
@@ -162,7 +162,7 @@ impl<'a> From<Json<'a>> for Content<'a> {
         let wrapped = [("tool", Shape::Tool), ("message", Shape::Message)]
             .into_iter()
             .find(|(key, _)| matches!(fields.get(key), Some(Json::Object(_) | Json::Array(_))));
-        // A JSON-RPC message may have members of any name; its `jsonrpc` member tells it apart.
+        // A JSON-RPC message may have members of any name; its `jsonrpc` member distinguishes it.
         if let Some((key, shape)) = wrapped.filter(|_| !fields.contains_key("jsonrpc")) {
             let inner = fields.remove(key).unwrap_or_default();
             let extra = std::mem::take(fields).into_iter();

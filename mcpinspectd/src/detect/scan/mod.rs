@@ -77,7 +77,7 @@ pub struct ToolVerdict {
     pub score: f32,
 }
 
-/// The fewest lines for which starting another thread pays.
+/// The fewest lines for which another thread pays off.
 const LINES_PER_THREAD: usize = 256;
 
 /// Judges all lines, each compared with all others, on all processors.
@@ -85,7 +85,7 @@ pub fn scan(rules: &Arc<WeightedRules>, lines: &[Line], now: Timestamp) -> Vec<L
     scan_with(rules, Layers::ALL, lines, now)
 }
 
-/// The same, in which only some layers take part in judging sessions.
+/// The same, with only some layers taking part in judging sessions.
 pub fn scan_with(
     rules: &Arc<WeightedRules>,
     layers: Layers,

@@ -1,7 +1,7 @@
-//! The servers of a file `{"servers": {"NAME": {…}, …}}`, in the order in which they are written.
+//! The servers of a file `{"servers": {"NAME": {…}, …}}`, in written order.
 //!
-//! Of two servers with the same tool, the one that comes first had it first and the other is the copy. An object that
-//! is read into a sorted map has lost that order, and the original would be accused of copying. A repeated member
+//! Of two servers with the same tool, the one that comes first had it first and the other is the copy. An object
+//! read into a sorted map has lost that order, and the original would be accused of copying. A repeated member
 //! counts too: what one reader sees, no other must miss.
 
 use std::fmt;

@@ -1,6 +1,6 @@
-//! Whole sessions: the messages of one agent and its servers, in their order.
+//! Whole sessions: the messages of one agent and its servers, in order.
 //!
-//! What an agent does after it has read something cannot be told from a message by itself. A line
+//! A single message does not show what an agent does after it has read something. A line
 //! `{"messages": [{"server", "direction", "message"}, …]}` goes through the same detector as the live stream, with
 //! one client for all of its servers, and is judged as one.
 
@@ -25,7 +25,7 @@ use crate::model::{
     Action, DefinitionHash, Direction, Pid, ServerId, SessionId, Timestamp, ToolStatus, publisher,
 };
 
-/// Most findings of a session that are listed.
+/// Most findings of a session to list.
 const DETECTIONS: usize = 256;
 /// The client of all servers in a session.
 const CLIENT: Pid = Pid(1);
@@ -70,14 +70,14 @@ pub(super) fn judge_line(
 /// A session that is being judged.
 struct Session {
     detector: RuntimeDetector,
-    /// The requests that wait for their answers, by server and id: the method, and the tool that is called.
+    /// The requests waiting for an answer, by server and id: the method, and the called tool.
     open: HashMap<(String, String), (String, Option<String>)>,
     user: Option<u32>,
-    /// The servers of whose listings a page is still to come.
+    /// The servers with a page of a listing still to come.
     listing: HashSet<String>,
 }
 
-/// Judges the messages of a session, in which the agent's servers run as `user`. The session begins at `now`.
+/// Judges the messages of a session whose servers run as `user`. The session begins at `now`.
 fn judge(
     rules: &Arc<WeightedRules>,
     layers: Layers,
@@ -277,7 +277,7 @@ struct Listing<'a> {
 }
 
 impl<'a> Listing<'a> {
-    /// Reads a result; what is no listing is an empty one.
+    /// Reads a result; anything that is not a listing is an empty one.
     fn of(result: &'a RawValue) -> Self {
         serde_json::from_str(result.get()).unwrap_or_default()
     }

@@ -13,7 +13,7 @@ use crate::detect::text::SubjectText;
 const WINDOW: u32 = 700;
 /// Most windows of a subject.
 const WINDOW_LIMIT: usize = 4096;
-/// How many windows back a repetition is looked for.
+/// How many windows back to look for a repetition.
 const RECENT: usize = 8;
 
 /// Which rules match in each window of a subject: the input for weighing and for fitting.
@@ -54,7 +54,7 @@ impl Features {
                 .iter()
                 .take_while(|(next, other)| other == piece && next.start < first.start + WINDOW)
                 .count();
-            // A window that ends where the previous one ended holds nothing new.
+            // A window that ends where the previous one ended contains nothing new.
             if index + inside <= covered {
                 continue;
             }

@@ -2,7 +2,7 @@
 //!
 //! Honest descriptions are full of single signs of an attack: "you must", "before using", a URL. What they
 //! lack is many different signs close together. So matches are sorted into [windows](Features), the weights
-//! of the rules in a window are added up as log odds, and a subject scores what its worst window scores. An
+//! of the rules in a window are added up as log odds, and a subject's score is that of its worst window. An
 //! alert then takes at least two kinds of evidence, or much of one kind, unless a rule decides alone.
 //!
 //! The [`Weights`] were fitted to labelled examples.

@@ -6,24 +6,24 @@ use crate::detect::category::{Category, Evidence};
 use crate::detect::rules::{Decides, RuleId, RuleKind, RuleSet};
 use crate::model::Action;
 
-/// The share of a rule's weight that counts beside a heavier rule of the same kind of evidence: two ways to
+/// The share of a rule's weight that counts besides a heavier rule of the same kind of evidence: two ways to
 /// say the same are hardly more than one.
 pub const REPEAT: f32 = 0.4;
-/// A smaller weight is not evidence of its own.
+/// A weight below this is not evidence of its own.
 const MINOR: f32 = 0.4;
 /// How many kinds of evidence an alert needs.
 const KINDS_TO_ALERT: u32 = 2;
-/// By how much the log odds of a single kind of evidence have to exceed the limit for an alert.
+/// By how much the log odds of a single kind of evidence must exceed the limit for an alert.
 const SINGLE_KIND: f32 = 0.3;
 /// How many kinds of evidence a block needs.
 const KINDS_TO_BLOCK: u32 = 3;
 
-/// What the matches in a subject amount to.
+/// What the matches in a subject add up to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
     /// The action that they call for.
     pub action: Action,
-    /// The action that single rules call for by themselves.
+    /// The action that single rules call for alone.
     pub decided: Action,
     /// The same for rules that compare or compute, whose findings are facts whatever else the text says, and
     /// for an administrator's own.

@@ -1,4 +1,4 @@
-//! How much each rule weighs, and from which sum a subject calls for which action.
+//! How much each rule weighs, and which sums call for which action.
 
 use std::collections::BTreeMap;
 

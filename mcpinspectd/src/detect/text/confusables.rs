@@ -1,9 +1,9 @@
-//! Letters that look like other letters, and characters that show nothing.
+//! Letters that look like other letters, and invisible characters.
 //!
 //! An attacker can spell a word with Cyrillic letters, with accents or with zero-width characters
-//! between its letters; a model still reads the word. The tables of Unicode say what a letter is based on
-//! and what it looks like. Looking a letter up there is slow, so the answers for the scripts that are
-//! mixed with Latin most are kept in a table.
+//! between its letters; a model still reads the word. Unicode's tables say what a letter is based on
+//! and what it looks like. Looking up a letter there is slow, so the answers for the scripts most often
+//! mixed with Latin are kept in a table.
 
 use std::sync::LazyLock;
 
@@ -66,7 +66,7 @@ fn look_up(c: char) -> u8 {
     0
 }
 
-/// Whether `c` shows nothing: a model reads it and a person does not see it.
+/// Whether `c` is invisible: a model reads it but a person does not see it.
 pub fn is_ignorable(c: char) -> bool {
     matches!(c,
         '\u{00ad}' | '\u{034f}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'

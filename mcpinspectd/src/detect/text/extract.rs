@@ -10,9 +10,9 @@ use super::subject_text::{PathId, PathSegment, SubjectText};
 use crate::detect::category::Part;
 use crate::detect::json::{self, Json};
 
-/// The deepest nesting that is followed.
+/// The deepest nesting to follow.
 const MAX_DEPTH: usize = json::MAX_DEPTH;
-/// Most values of one subject that are visited.
+/// Most values of one subject to visit.
 const VISITS: usize = 200_000;
 
 /// A key longer than this is read as a sentence, in bytes.

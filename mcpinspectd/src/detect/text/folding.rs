@@ -2,7 +2,7 @@
 //!
 //! Upper case, full-width letters, Cyrillic look-alikes, zero-width characters and runs of blanks must
 //! not hide a word from a rule, so they are folded away in one pass. The pass also records where the
-//! folded text moves relative to the original, because a finding has to point into the original, and
+//! folded text shifts relative to the original, because a finding has to point into the original, and
 //! which words stood out by the way they were written, because folding loses that.
 //!
 //! In folded text `\n` marks the start of a paragraph or list item; every other blank is one space.
@@ -63,12 +63,12 @@ impl FoldedText {
         self.text.len()
     }
 
-    /// Bytes of memory that the notes about the text take. Ordinary text has few.
+    /// Bytes of memory that the notes about the text occupy. Ordinary text has few.
     pub(super) fn notes(&self) -> usize {
         size_of_val(&*self.shifts) + size_of_val(&*self.shaped)
     }
 
-    /// Bytes of memory that the text takes.
+    /// Bytes of memory that the text occupies.
     pub(super) fn capacity(&self) -> usize {
         self.text.capacity()
     }
@@ -90,7 +90,7 @@ impl FoldedText {
         self.text.push(c);
     }
 
-    /// The position in the original of `position`, which lies in a piece that ends at `piece_end`.
+    /// The position in the original of `position`, which is in a piece that ends at `piece_end`.
     pub(super) fn raw_position(&self, position: usize, piece_end: usize) -> usize {
         let position = u32::try_from(position).unwrap_or(u32::MAX);
         let next = self.shifts.partition_point(|(at, _)| *at <= position);
@@ -122,7 +122,7 @@ impl FoldedText {
     pub(super) fn fold(&mut self, raw: &str, from: usize, to: usize, identifier: bool) {
         let bytes = raw.as_bytes();
         self.shift(from);
-        // Not by its double: a text of four megabytes would have room for eight.
+        // Not doubled: a text of four megabytes would have room for eight.
         let more = to - from + 1;
         if self.text.capacity() - self.text.len() < more {
             self.text.reserve_exact(more.max(self.text.len() / 4));
@@ -196,7 +196,7 @@ impl FoldedText {
         self.end_word(&mut word);
     }
 
-    /// Adds a blank, unless one that does the same is there.
+    /// Adds a blank, unless an equivalent one is already there.
     fn blank(&mut self, blank: char) {
         match self.text.as_bytes().last() {
             None | Some(b'\n' | &PIECE_END) => {}

@@ -1,6 +1,6 @@
 //! Names of tools as people read them.
 //!
-//! Clients tell tools apart by name alone, so a name is what an impostor imitates. This file answers
+//! Clients distinguish tools by name alone, so a name is what an impostor imitates. This file answers
 //! when two names look the same, when one is a variant of the other, and when two servers that share a
 //! name hardly do so by chance.
 
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use super::subject_text::fold;
 
-/// Longest name that is compared, in bytes.
+/// Longest name to compare, in bytes.
 const NAME_LIMIT: usize = 96;
 
 /// A name in lower case, of bounded length.
@@ -70,7 +70,7 @@ pub(in crate::detect) fn same_words(a: &str, b: &str) -> bool {
     letters(a) == letters(b)
 }
 
-/// Words that servers put before or after a name to tell versions apart. Impostors do the same.
+/// Words that servers put before or after a name to distinguish versions. Impostors do the same.
 static AFFIXES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
     "\
     v1 v2 v3 v4 2 3 new pro plus ex safe secure secured enhanced improved better best fast \
@@ -162,7 +162,7 @@ pub(in crate::detect) fn near(a: &str, b: &str) -> bool {
     transposed || front + back + 1 >= long.len()
 }
 
-/// Whether two names differ in a long word that few tools are named by. `lists` and `gists` are two
+/// Whether two names differ in a long word that few tools are named after. `lists` and `gists` are two
 /// words; `weahter` is a misspelt one.
 pub(in crate::detect) fn rare_word_changed(a: &str, b: &str) -> bool {
     let words = |name: &str| {

@@ -1,6 +1,6 @@
 //! Excerpts of untrusted text that are fit for an event.
 //!
-//! A finding quotes the text that it was found in, and that text may hold secrets, control sequences or
+//! A finding quotes the text in which it was found, and that text may contain secrets, control sequences or
 //! megabytes. Here secrets are masked, invisible characters are spelled out, and the length is bounded.
 
 use crate::text::{escape, redact};

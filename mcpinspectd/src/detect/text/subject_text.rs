@@ -9,16 +9,16 @@ use std::borrow::Cow;
 use super::folding::{FoldedText, PIECE_END, Shaped};
 use crate::detect::category::Part;
 
-/// Most bytes of one value that are examined: its head and its tail.
+/// Most bytes of one value to examine: its head and its tail.
 pub const VALUE_LIMIT: usize = 512 * 1024;
-/// Most bytes of one subject that are examined.
+/// Most bytes of one subject to examine.
 pub const SUBJECT_LIMIT: usize = 4 * 1024 * 1024;
 /// Bytes of folded text after which a share of the pieces ends.
 const SHARE: usize = 128 * 1024;
 /// Most memory for notes about the text, in bytes: about words that stand out, and letters that fold to
-/// others. Text of nothing else would need ten times its own size.
+/// others. Text consisting only of those would need ten times its own size.
 const NOTES_LIMIT: usize = 2 * 1024 * 1024;
-/// Most memory for text, and for paths, that is kept for the next subject.
+/// Most memory for text, and for paths, to keep for the next subject.
 const KEPT_MEMORY: usize = 64 * 1024;
 
 /// A step on the path to a value.
@@ -56,14 +56,14 @@ pub struct Piece<'a> {
     pub raw: Cow<'a, str>,
 }
 
-/// Some pieces of a subject, one after the other.
+/// Some consecutive pieces of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Index of the first piece.
     pub first: usize,
     /// Start of its folded text in the buffer.
     pub start: usize,
-    /// End of the last piece's folded text in the buffer, behind the separator.
+    /// End of the last piece's folded text in the buffer, after the separator.
     pub end: usize,
 }
 
@@ -172,7 +172,7 @@ impl<'a> SubjectText<'a> {
             while let Some(piece) = self.pieces.get(next)
                 && end - start < SHARE
             {
-                // Behind its separator.
+                // After its separator.
                 end = piece.end + 1;
                 next += 1;
             }
@@ -189,7 +189,7 @@ impl<'a> SubjectText<'a> {
         self.pieces.get(index).map(|piece| (index, piece))
     }
 
-    /// The range of the original text behind a range of the buffer; both lie in `piece`.
+    /// The range of the original text behind a range of the buffer; both are in `piece`.
     pub fn raw_range(&self, piece: &Piece<'a>, start: usize, end: usize) -> (usize, usize) {
         let raw = |position| self.folded.raw_position(position, piece.end);
         let from = piece.raw.floor_char_boundary(raw(start));

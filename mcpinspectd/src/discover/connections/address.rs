@@ -10,21 +10,21 @@ use mcpinspect_common::{ConnectionReport, End};
 pub struct Address {
     ip: Ipv6Addr,
     port: u16,
-    /// The network namespace, where the same address is another machine's in each; otherwise 0.
+    /// The network namespace, if the same address means another machine in each; otherwise 0.
     network: u32,
 }
 
 /// Which end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Requests come from there.
+    /// The end that sends requests.
     Client,
-    /// Responses do.
+    /// The end that sends responses.
     Server,
 }
 
 impl Side {
-    /// The side of a socket where requests cross this end.
+    /// The side of a socket at which requests cross this end.
     pub fn of(requests_at: u32) -> Self {
         if requests_at == End::Writer as u32 {
             Self::Client
@@ -33,7 +33,7 @@ impl Side {
         }
     }
 
-    /// Its place in a pair.
+    /// Its index in a pair.
     pub fn index(self) -> usize {
         match self {
             Self::Client => 0,
@@ -102,7 +102,7 @@ fn is_loopback(ip: Ipv6Addr) -> bool {
 }
 
 impl Address {
-    /// As others write it.
+    /// In the standard form.
     pub fn socket(self) -> SocketAddr {
         SocketAddr::new(self.ip.to_canonical(), self.port)
     }
@@ -114,7 +114,7 @@ impl Address {
 }
 
 impl fmt::Display for Address {
-    /// As it stands in a URL.
+    /// As it appears in a URL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.ip.to_canonical() {
             std::net::IpAddr::V4(ip) => write!(f, "{ip}:{}", self.port),

@@ -1,6 +1,6 @@
-//! What the engine is told of a session's parties.
+//! What the engine is told about a session's parties.
 //!
-//! A server on this machine is known by its process, launch and package like one that talks over pipes;
+//! A server on this machine is identified by its process, launch and package like one that talks over pipes;
 //! any other by its URL, or by the name that a client's configuration gives that URL.
 
 use std::sync::Arc;
@@ -94,7 +94,7 @@ pub fn pass_on(
     }
 }
 
-/// Takes note of a party that became known, or is another one now.
+/// Notes a party that became known, or has changed.
 pub fn note_parties(session: &mut Session, parties: [Option<u32>; 2], context: &mut Context<'_>) {
     let mut is_news = false;
     for (known, pid) in session.parties.iter_mut().zip(parties) {
@@ -124,7 +124,7 @@ fn report_parties(session: &Session, context: &mut Context<'_>) {
         server_pid: session.pid(Side::Server),
         client_pid: session.pid(Side::Client),
         server_side: ServerSide {
-            // It accepted the connection, and answered.
+            // It accepted the connection and answered.
             launched: session.announced[Side::Server.index()]
                 .into_iter()
                 .collect(),

@@ -12,9 +12,9 @@ use crate::discover::environment::SoughtSocket;
 use crate::http::{self, Event, Limits};
 use crate::model::Direction;
 
-/// Exchanges that are not MCP, from the first one on, after which a connection is left alone.
+/// Exchanges other than MCP, from the first one on, after which a connection is left alone.
 const OTHERS: u32 = 8;
-/// Bytes of unfinished messages above the largest one.
+/// Bytes of unfinished messages beyond the largest one.
 const UNFINISHED: usize = 16 << 20;
 
 /// A socket on this machine.
@@ -22,7 +22,7 @@ const UNFINISHED: usize = 16 << 20;
 pub struct Socket {
     pub key: EndpointKey,
     pub pid: u32,
-    /// The process at the other end, where the connection's beginning has shown it.
+    /// The process at the other end, if the start of the connection showed it.
     pub other_party: Option<u32>,
     pub uid: u32,
     pub report: ConnectionReport,
@@ -34,7 +34,7 @@ impl Socket {
         Side::of(self.report.requests_at)
     }
 
-    /// Where the bytes of a direction cross it.
+    /// The end at which the bytes of a direction cross it.
     pub fn end(&self, direction: Direction) -> End {
         match (self.side(), direction) {
             (Side::Client, Direction::ClientToServer)
@@ -62,16 +62,16 @@ pub struct Connection {
     /// Whose bytes count.
     pub source: Side,
     reader: http::Connection,
-    /// By [`Direction`]: where the reader began.
+    /// By [`Direction`]: where the reader started.
     base: [u64; 2],
     /// By [`Direction`]: the next byte.
     next: [u64; 2],
     pub link: Link,
     pub since: u64,
     pub active: u64,
-    /// Whether it was checked that nothing is missing since the last record.
+    /// Whether a check for missing bytes was made since the last record.
     pub is_checked: bool,
-    /// Whether the process at its other end was sought.
+    /// Whether the process at its other end was requested.
     pub is_sought: bool,
 }
 
@@ -136,7 +136,7 @@ impl Connection {
         self.sockets[self.source.other().index()].map(|socket| socket.key)
     }
 
-    /// The socket whose process is not known though it is on this machine.
+    /// The socket whose process is unknown although it is on this machine.
     pub fn sought(&self, number: u64) -> Option<SoughtSocket> {
         let (side, near) = match self.link.parties {
             [None, Some(server)] => (Side::Client, server),
@@ -156,12 +156,12 @@ impl Connection {
         self.sockets[self.source.index()].as_ref()
     }
 
-    /// Bytes of memory that unfinished messages take.
+    /// Bytes of memory that unfinished messages occupy.
     pub fn memory(&self) -> usize {
         self.reader.memory()
     }
 
-    /// Whether nothing more comes of it.
+    /// Whether nothing more will come of it.
     pub fn is_over(&self) -> bool {
         self.reader.is_over()
     }
@@ -176,7 +176,7 @@ impl Connection {
     ) {
         let at = index(direction);
         let (base, next) = (self.base[at], self.next[at]);
-        // What its other socket has shown already.
+        // What its other socket has already shown.
         let skip = usize::try_from(next.saturating_sub(position)).unwrap_or(usize::MAX);
         let Some(bytes) = bytes.get(skip..).filter(|bytes| !bytes.is_empty()) else {
             return;
@@ -190,7 +190,7 @@ impl Connection {
             });
     }
 
-    /// Notes that a direction's bytes up to a position did not come. Returns whether there were any.
+    /// Notes that a direction's bytes up to a position did not arrive. Returns whether there were any.
     pub fn lose(
         &mut self,
         direction: Direction,
@@ -209,13 +209,13 @@ impl Connection {
         true
     }
 
-    /// A direction is over.
+    /// Ends a direction.
     pub fn end(&mut self, direction: Direction, emit: &mut dyn FnMut(&mut Link, Event<'_>)) {
         let link = &mut self.link;
         self.reader.end(direction, &mut |event| emit(link, event));
     }
 
-    /// How far it is to be shipped, given what was counted.
+    /// How much of it to ship, given what was counted.
     pub fn watch(&self, counters: Option<EndpointCounters>) -> EndpointWatch {
         let Some(socket) = self.socket() else {
             return EndpointWatch::default();

@@ -1,4 +1,4 @@
-//! What joins a connection to the sessions that it carries.
+//! What links a connection to the sessions that it carries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,19 +6,19 @@ use super::address::{Pair, Side};
 use super::session::{Caller, Number};
 use crate::http::{Exchange, Left, Method, Target, TargetKey};
 
-/// What joins a connection to sessions.
+/// What links a connection to sessions.
 #[derive(Debug)]
 pub struct Link {
     pub pair: Pair,
-    /// The processes at its ends, as far as they are on this machine.
+    /// The processes at its ends, where they are on this machine.
     pub parties: [Option<u32>; 2],
     /// The user who is charged for it.
     pub owner: u32,
-    /// Whether it is encrypted on its way.
+    /// Whether it is encrypted in transit.
     pub is_tls: bool,
     /// Whether there was MCP in it.
     pub is_mcp: bool,
-    /// Why no more comes of it.
+    /// Why nothing more will come of it.
     pub left: Option<Left>,
     pub(super) exchanges: BTreeMap<Exchange, Joined>,
     /// The sessions that it carries, and the one that it carried last.
@@ -26,20 +26,20 @@ pub struct Link {
     pub(super) last: Option<Number>,
 }
 
-/// An exchange, joined to a session.
+/// An exchange, linked to a session.
 #[derive(Debug)]
 pub(super) struct Joined {
     pub(super) session: Option<Number>,
     pub(super) method: Method,
     pub(super) target: Target,
-    /// The session that the answer names, until there is one.
+    /// The session that the answer names, once there is one.
     pub(super) named: Option<TargetKey>,
     /// The server named an address for messages on it.
     pub(super) is_stream: bool,
 }
 
 impl Link {
-    /// What joins a connection of which nothing is known.
+    /// The link of a connection about which nothing is known.
     pub fn new(pair: Pair) -> Self {
         Self {
             pair,

@@ -6,9 +6,9 @@ use crate::model::{Direction, GapReason, Pid, Process, SessionId};
 
 /// Nanoseconds that a session waits for its parties to show themselves.
 const PATIENCE: u64 = 500_000_000;
-/// Bytes that wait for that at most.
+/// Most bytes that wait for that.
 const PENDING_MAX: usize = 1 << 20;
-/// Names that are remembered of a session.
+/// Most names to remember for a session.
 const NAMES_MAX: usize = 8;
 
 /// Counts sessions.
@@ -17,11 +17,11 @@ pub type Number = u64;
 /// What requests name a session by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Name {
-    /// Its `Mcp-Session-Id`, of which this is the key.
+    /// Its `Mcp-Session-Id`, whose key this is.
     Id(Address, TargetKey),
     /// The address that the server named for messages (2024-11-05).
     Target(Address, TargetKey),
-    /// Nothing: a client that talks to an address, without a session of the server's making.
+    /// Nothing: a client that talks to an address, without a session created by the server.
     Client(Address, Option<TargetKey>, Caller),
 }
 
@@ -30,7 +30,7 @@ pub enum Name {
 pub enum Caller {
     /// A process on this machine.
     Process(u32),
-    /// Somebody at an address.
+    /// A host at an address.
     Host(std::net::Ipv6Addr, u32),
 }
 
@@ -50,18 +50,18 @@ pub enum What {
     Lost(u64, GapReason),
 }
 
-/// How far a session is known to the engine.
+/// Whether the engine knows a session.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Not yet.
     Waiting,
     /// It was announced.
     Announced,
-    /// Its server is left alone by the configuration.
+    /// The configuration excludes its server.
     Excluded,
 }
 
-/// A session under way.
+/// An open session.
 #[derive(Debug)]
 pub struct Session {
     pub id: SessionId,
@@ -72,11 +72,11 @@ pub struct Session {
     pub address: Address,
     /// It is the transport of 2024-11-05: all responses come over one stream.
     pub is_sse: bool,
-    /// It is encrypted on its way.
+    /// Whether it is encrypted in transit.
     pub is_tls: bool,
-    /// It was under way before it was seen.
+    /// Whether it was open before it was seen.
     pub is_joined: bool,
-    /// By what requests find it.
+    /// The names under which requests find it.
     pub names: Vec<Name>,
     /// The processes at both ends, by [`super::address::Side`].
     pub parties: [Option<u32>; 2],
@@ -86,18 +86,18 @@ pub struct Session {
     /// By [`Direction`]: bytes of all messages so far.
     pub positions: [u64; 2],
     pub pending: Vec<Pending>,
-    /// The server has answered: whoever is on this machine has been seen by now.
+    /// The server has answered: any party on this machine has been seen by now.
     pub is_answered: bool,
-    /// A process at one end is on this machine, and is being sought.
+    /// A process at one end is on this machine, and is being looked for.
     pub awaits_party: bool,
-    /// Connections that carry it.
+    /// How many connections carry it.
     pub connections: usize,
     pub since: u64,
     pub last_active: u64,
 }
 
 impl Session {
-    /// A session of which nothing has been said yet.
+    /// A session in which nothing has been said yet.
     pub fn new(id: SessionId, address: Address, target: Target, owner: u32, now: u64) -> Self {
         Self {
             id,
@@ -121,7 +121,7 @@ impl Session {
         }
     }
 
-    /// Adds a name. Returns the one that it displaces.
+    /// Adds a name. Returns the one it displaces.
     pub fn add_name(&mut self, name: Name) -> Option<Name> {
         if self.names.contains(&name) {
             return None;
@@ -151,7 +151,7 @@ impl Session {
                 || self.pending.iter().map(bytes).sum::<usize>() > PENDING_MAX)
     }
 
-    /// The place of the next bytes in a direction, which are so many.
+    /// Reserves the place of the next bytes in a direction, given how many there are.
     pub fn advance(&mut self, direction: Direction, bytes: u64) -> u64 {
         let position = &mut self.positions[index(direction)];
         let at = *position;

@@ -1,8 +1,8 @@
-//! Sessions by their names: which messages of which connections belong together.
+//! Sessions by name: which messages of which connections belong together.
 //!
 //! A request says which session it belongs to by `Mcp-Session-Id`, which the server chose in its answer
-//! to `initialize`; in the transport of 2024-11-05 by the address that the server named. Where neither is
-//! there, as since 2026-07-28, what a client says to one address is one session, from `initialize` to
+//! to `initialize`; in the transport of 2024-11-05, by the address that the server named. Without either,
+//! as since 2026-07-28, what a client says to one address is one session, from `initialize` to
 //! `initialize`.
 
 use std::collections::HashMap;
@@ -18,9 +18,9 @@ use crate::model::{BlindMechanism, Direction, EndReason, GapReason, Input, Pid, 
 
 /// Nanoseconds without a connection after which a session is over.
 const IDLE: u64 = 600_000_000_000;
-/// The same for a session that the server knows nothing of.
+/// The same for a session that the server does not know about.
 const IDLE_STATELESS: u64 = 60_000_000_000;
-/// Exchanges under way that are remembered of one connection.
+/// Most open exchanges to remember for one connection.
 const EXCHANGES_MAX: usize = 1024;
 
 /// All sessions over HTTP.
@@ -52,7 +52,7 @@ impl Sessions {
         sessions.any(|session| session.parties.contains(&Some(pid)))
     }
 
-    /// Sessions under way.
+    /// Open sessions.
     pub fn len(&self) -> usize {
         self.by_number.len()
     }
@@ -159,7 +159,7 @@ impl Sessions {
         }
     }
 
-    /// The processes of a connection became known.
+    /// Takes in the processes of a connection, which became known.
     pub fn parties(&mut self, link: &Link, context: &mut Context<'_>) {
         for number in &link.sessions {
             if let Some(session) = self.by_number.get_mut(number) {
@@ -168,7 +168,7 @@ impl Sessions {
         }
     }
 
-    /// The process at the other end of a connection was sought, and is known by now if it could be found.
+    /// The process at the other end of a connection was looked for, and is known by now if it could be found.
     pub fn sought(&mut self, link: &mut Link, context: &mut Context<'_>) {
         for number in link.sessions.clone() {
             let Some(session) = self.by_number.get_mut(&number) else {
@@ -179,7 +179,7 @@ impl Sessions {
             let is_anothers = link.parties[at].is_some()
                 && session.parties[at].is_some_and(|known| link.parties[at] != Some(known));
             if is_anothers && !session.is_named() {
-                // Two clients without a name, which were one as long as nothing told them apart.
+                // Two clients without a name, which were one while nothing distinguished them.
                 session.connections = session.connections.saturating_sub(1);
                 link.sessions.remove(&number);
                 link.last = link.last.filter(|last| *last != number);
@@ -231,7 +231,7 @@ impl Sessions {
         }
     }
 
-    /// A connection is over.
+    /// Handles the end of a connection.
     pub fn closed(&mut self, link: &Link) {
         for number in &link.sessions {
             if let Some(session) = self.by_number.get_mut(number) {
@@ -240,7 +240,7 @@ impl Sessions {
         }
     }
 
-    /// Lets time pass. `is_sweep`: also looks for sessions that nobody carries on.
+    /// Advances time. `is_sweep`: also looks for abandoned sessions.
     pub fn tick(&mut self, context: &mut Context<'_>, now: u64, is_sweep: bool) {
         for session in self.by_number.values_mut() {
             if session.is_ready(now) {
@@ -352,7 +352,7 @@ impl Sessions {
         self.join(link, number, context, now);
     }
 
-    /// No more comes of a connection.
+    /// Nothing more will come of a connection.
     fn left(&mut self, link: &mut Link, reason: Left, context: &mut Context<'_>, now: u64) {
         link.left = Some(reason);
         let mechanism = match reason {
@@ -364,7 +364,7 @@ impl Sessions {
         self.blind(link, mechanism, pid.unwrap_or(0), context, now);
     }
 
-    /// The session of an exchange. `message`: the first one of it.
+    /// The session of an exchange. `message`: its first one.
     fn session_of(
         &mut self,
         link: &mut Link,
@@ -419,7 +419,7 @@ impl Sessions {
         (!session.is_named() && session.target.key == target.key).then_some(number)
     }
 
-    /// Whether a client may be the one of a session without a name: not if that process is gone.
+    /// Whether a client may be that of a session without a name: not if that process is gone.
     fn may_carry_on(&self, number: Number, link: &Link, context: &Context<'_>) -> bool {
         let at = Side::Client.index();
         let session = self.by_number.get(&number);
@@ -451,7 +451,7 @@ impl Sessions {
         number
     }
 
-    /// Has the quietest session of the user who has most make room for one of `owner`, if there is none.
+    /// Makes the quietest session of the user with the most give way to one of `owner`, if there is no room.
     fn make_room(&mut self, owner: u32, context: &mut Context<'_>, now: u64) {
         if self.by_number.len() < self.max {
             return;
@@ -486,7 +486,7 @@ impl Sessions {
         self.by_name.insert(name, number);
     }
 
-    /// A connection carries a session.
+    /// Notes that a connection carries a session.
     fn join(&mut self, link: &mut Link, number: Number, context: &mut Context<'_>, now: u64) {
         let Some(session) = self.by_number.get_mut(&number) else {
             return;
@@ -549,7 +549,7 @@ impl Sessions {
     }
 }
 
-/// Stands for a session's id: it may be long, and nobody needs it.
+/// Stands for a session's id, which may be long and is not needed itself.
 fn key_of(id: &str) -> TargetKey {
     TargetKey::of(id.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! The connections that are known, and the way of each record to one of them.
+//! The known connections, and the routing of each record to one of them.
 
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// None yet. At most `max_sessions` sessions are followed, whose ids begin with `run`.
+    /// An empty table. At most `max_sessions` sessions are followed, whose ids begin with `run`.
     pub fn new(run: String, max_sessions: usize, max_message: u64) -> Self {
         Self {
             by_number: HashMap::new(),
@@ -61,7 +61,7 @@ impl Connections {
         self.sessions.is_party(pid)
     }
 
-    /// Sessions under way.
+    /// Open sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
@@ -94,7 +94,7 @@ impl Connections {
             report,
         };
         if let Some((number, side)) = self.by_socket.remove(&key) {
-            // The probes have registered it anew.
+            // The probes have registered it again.
             if let Some(connection) = self.by_number.get_mut(&number) {
                 connection.sockets[side.index()] = None;
             }
@@ -124,7 +124,7 @@ impl Connections {
         }
         let number = self.next;
         self.next += 1;
-        // A request begins something, whatever went by before.
+        // A request begins something, whatever passed before.
         let joined = report.requests_at != end as u32 && report.position != [0; 2];
         let connection = Connection::new(pair, socket, joined, self.max_message, origin.time);
         self.by_number.insert(number, connection);
@@ -175,7 +175,7 @@ impl Connections {
         }
     }
 
-    /// A process read the end of what the other side sends.
+    /// Notes that a process read the end of what the other side sends.
     pub fn end_of_stream(&mut self, key: EndpointKey, origin: Origin, context: &mut Context<'_>) {
         if let Some((number, direction)) = self.place(key, End::Reader) {
             self.read(number, origin.time, context, |connection, emit| {
@@ -207,7 +207,7 @@ impl Connections {
         }
     }
 
-    /// Lets time pass. `is_sweep`: a survey has told which sockets are there.
+    /// Advances time. `is_sweep`: a survey has told which sockets exist.
     pub fn tick(&mut self, context: &mut Context<'_>, now: u64, is_sweep: bool) {
         let still: Vec<ConnectionNumber> = self
             .by_number
@@ -225,8 +225,8 @@ impl Connections {
         self.sessions.tick(context, now, is_sweep);
     }
 
-    /// Has the processes sought whose end of a connection has not shown itself, and takes in who was found: the
-    /// probes in a program's TLS library may come later than its first connection, and in others there are none.
+    /// Requests the processes whose end of a connection has not shown itself, and takes in those found: the
+    /// probes in a program's TLS library may come later than its first connection, and others have none.
     fn seek_owners(&mut self, now: u64, context: &mut Context<'_>) {
         for (number, pid) in context.machine.owners() {
             let Some(connection) = self.by_number.get_mut(&number) else {
@@ -278,7 +278,7 @@ impl Connections {
         }
     }
 
-    /// Which connection a socket belongs to, if its bytes count, and which way those go that cross an end.
+    /// Which connection a socket belongs to, if its bytes count, and the direction of those that cross an end.
     fn place(&self, key: EndpointKey, end: End) -> Option<(ConnectionNumber, Direction)> {
         let (number, side) = *self.by_socket.get(&key)?;
         let connection = self.by_number.get(&number)?;
@@ -319,7 +319,7 @@ impl Connections {
         while self.memory > MEMORY_MAX && self.give_up_largest(context, now) {}
     }
 
-    /// Gives up the connection whose unfinished messages take most memory.
+    /// Gives up the connection whose unfinished messages take the most memory.
     fn give_up_largest(&mut self, context: &mut Context<'_>, now: u64) -> bool {
         let largest = self
             .by_number
@@ -334,7 +334,7 @@ impl Connections {
         true
     }
 
-    /// Has the probes ship a connection as far as what it turned out to be asks for.
+    /// Has the probes ship as much of a connection as what it turned out to be requires.
     fn watch(&self, number: ConnectionNumber, context: &mut Context<'_>) {
         if let Some(connection) = self.by_number.get(&number)
             && let Some(socket) = connection.socket()
@@ -346,7 +346,7 @@ impl Connections {
         }
     }
 
-    /// Checks that all that was counted at a connection has come.
+    /// Checks that everything counted at a connection has arrived.
     fn check(&mut self, number: ConnectionNumber, now: u64, context: &mut Context<'_>) {
         let Some(connection) = self.by_number.get_mut(&number) else {
             return;
@@ -369,13 +369,13 @@ impl Connections {
         if let Some(connection) = self.by_number.get_mut(&number) {
             connection.is_checked = true;
             if is_missing && !is_mcp {
-                // Much of something else went by.
+                // Much of something else passed.
                 self.close(number, Some(Left::NotMcp), context, now);
             }
         }
     }
 
-    /// Forgets a connection. `left`: its sockets are still there, and are left alone.
+    /// Forgets a connection. `left`: its sockets still exist, and are left alone.
     fn close(
         &mut self,
         number: ConnectionNumber,
@@ -419,7 +419,7 @@ impl Connections {
         }
     }
 
-    /// Leaves a socket alone whose other end is enough.
+    /// Leaves a socket alone because its other end is enough.
     fn drop_socket(
         &mut self,
         number: ConnectionNumber,
@@ -442,7 +442,7 @@ impl Connections {
     }
 }
 
-/// Has the process at the other end of a connection sought, once, if it is not known and the connection carries MCP.
+/// Requests the process at the other end of a connection, once, if it is unknown and the connection carries MCP.
 fn seek_owner(number: ConnectionNumber, connection: &mut Connection, context: &mut Context<'_>) {
     if !connection.link.is_mcp || connection.is_sought {
         return;

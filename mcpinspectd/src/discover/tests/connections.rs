@@ -25,13 +25,13 @@ fn ip(last: u8) -> [u8; 16] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, last]
 }
 
-/// What the kernel says of the client's end of a connection from a port; `end` is where its first bytes
+/// The kernel's report of the client's end of a connection from a port; `end` is where its first bytes
 /// crossed.
 fn connect(fixture: &mut Fixture, key: EndpointKey, port: u16, is_client: bool) {
     connect_to(0, fixture, key, port, is_client);
 }
 
-/// The same, with a greeting of TLS, if that is not 0.
+/// The same, with a TLS greeting unless that is 0.
 fn connect_to(greeting: u64, fixture: &mut Fixture, key: EndpointKey, port: u16, is_client: bool) {
     let requests_at = if is_client { End::Writer } else { End::Reader };
     let (local_port, remote_port) = if is_client { (port, 80) } else { (80, port) };
@@ -139,7 +139,7 @@ fn what_was_encrypted_goes_the_same_way() {
     connect(&mut fixture, one, 5000, true);
     fixture.moves(CLIENT, one, End::Writer, post("", INITIALIZE).as_bytes());
     fixture.moves(CLIENT, one, End::Reader, ok(ID, ANSWER).as_bytes());
-    // The server's process is sought, and not found.
+    // The server's process is looked for, but not found.
     fixture.wait(100_000_000);
     fixture.wait(100_000_000);
     let url = "https://h/mcp".to_owned();
@@ -213,13 +213,13 @@ fn clients_without_a_name_are_told_apart_once_they_are_known() {
     fixture.world.borrow_mut().owner = Some(CLIENT);
     connect(&mut fixture, socket(2), 5000, false);
     assert_eq!(exchange(&mut fixture, socket(2)), 1);
-    // Another process: until it is found, nothing tells it from the first.
+    // Another process: until it is found, nothing distinguishes it from the first.
     fixture.world.borrow_mut().owner = Some(CLIENT + 1);
     connect(&mut fixture, socket(3), 5001, false);
     assert_eq!(exchange(&mut fixture, socket(3)), 1);
     assert_eq!(fixture.collected.client, Some(CLIENT), "still its client");
     assert_eq!(exchange(&mut fixture, socket(3)), 2);
-    // One that comes after both are gone is neither, also if it is never found.
+    // One that arrives after both are gone is neither, even if it is never found.
     fixture.world.borrow_mut().owner = None;
     fixture.world.borrow_mut().gone.extend([CLIENT, CLIENT + 1]);
     connect(&mut fixture, socket(4), 5002, false);
@@ -350,7 +350,7 @@ fn bytes_that_do_not_come_are_told() {
     fixture.moves(CLIENT, key, End::Writer, post("", INITIALIZE).as_bytes());
     fixture.moves(CLIENT, key, End::Reader, ok(ID, ANSWER).as_bytes());
     fixture.moves(CLIENT, key, End::Writer, post(ID, LIST).as_bytes());
-    // The kernel counts the answer, and it is lost.
+    // The kernel counts the answer, but it is lost.
     fixture.count(CLIENT, key, End::Reader, ok(ID, ANSWER).len());
     fixture.wait(2 * SECOND);
     let gap = fixture

@@ -93,7 +93,7 @@ fn an_excluded_program_is_left_alone_until_another_takes_its_place() {
     fixture.passes(pipe(1), CLIENT, SERVER, INITIALIZE);
     assert_eq!(fixture.limit(pipe(1)), [0, 0]);
     fixture.world.borrow_mut().policy = WatchPolicy::Sniff;
-    // What it starts for itself has one of its streams at most.
+    // A program that it starts for itself has at most one of its streams.
     fixture.exec(300, pipe(1), pipe(9));
     assert_eq!(fixture.limit(pipe(1)), [0, 0]);
     fixture.exec(SERVER, pipe(1), pipe(2));

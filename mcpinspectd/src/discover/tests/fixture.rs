@@ -34,11 +34,11 @@ pub(super) struct World {
     pub(super) policy: WatchPolicy,
     pub(super) left_alone: HashMap<EndpointKey, LeftAlone>,
     pub(super) unseen_tls: Vec<u32>,
-    /// When the processes were started that have the numbers now.
+    /// When the processes that have the numbers now were started.
     pub(super) started: u64,
-    /// Sockets that were sought, how many of them were answered, and who holds any of them.
+    /// Sockets that were looked for, how many of them were answered, and who holds any of them.
     pub(super) sought: Vec<SoughtSocket>,
-    /// Who was seen to send greetings, by these.
+    /// Who was seen to send each greeting.
     pub(super) greeters: BTreeMap<u64, u32>,
     pub(super) answered: usize,
     /// Processes that have ended.
@@ -186,7 +186,7 @@ impl Environment for Fake {
     }
 }
 
-/// What came out, one line for each input except bytes.
+/// What came out, one line per input except bytes.
 #[derive(Default)]
 pub(super) struct Collected {
     pub(super) lines: Vec<String>,
@@ -386,7 +386,7 @@ impl Fixture {
         );
     }
 
-    /// Moves bytes, which the kernel counts and does not ship.
+    /// Moves bytes, which the kernel counts but does not ship.
     pub(super) fn count(&mut self, tgid: u32, key: EndpointKey, end: End, bytes: usize) -> u64 {
         let mut world = self.world.borrow_mut();
         let counters = world.counters.entry(key).or_default();

@@ -1,4 +1,4 @@
-//! Who a server is, by what the kernel saw when it was started.
+//! Who a server is, according to what the kernel saw when it was started.
 
 use mcpinspect_common::End;
 
@@ -34,7 +34,7 @@ fn command(party: Option<&Party>) -> String {
 fn a_server_and_a_client_that_are_gone_have_their_names() {
     let mut fixture = Fixture::new();
     exec(&mut fixture, LINE, &[(SERVER, "python")]);
-    // Nothing is left of either when the daemon comes to look.
+    // Neither is left when the daemon comes to look.
     fixture.record(SERVER, KernelRecord::Exit);
     let start = talk(fixture, SERVER);
     assert_eq!(&*start.server.server_id.0, LINE);

@@ -30,12 +30,12 @@ fn pipe(ino: u64) -> EndpointKey {
     }
 }
 
-/// A session on pipes 1 (to the server) and 2, the first exchange done.
+/// A session on pipes 1 (to the server) and 2, after the first exchange.
 fn exchange() -> Fixture {
     exchanged(Fixture::new())
 }
 
-/// The same, both ends compared.
+/// The same, with both ends compared.
 fn compared() -> Fixture {
     exchanged(Fixture::with(Settings {
         compare_ends: true,

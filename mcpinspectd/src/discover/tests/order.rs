@@ -1,4 +1,4 @@
-//! The two streams of a session are told in the order of the calls that moved their bytes.
+//! The two streams of a session are passed on in the order of the calls that moved their bytes.
 
 use mcpinspect_common::{End, EndpointCounters};
 use proptest::prelude::*;
@@ -58,7 +58,7 @@ fn comparing() -> Fixture {
 fn an_answer_that_shows_first_what_it_is_comes_second() {
     let mut fixture = Fixture::new();
     fixture.exec(SERVER, pipe(1), pipe(2));
-    // Any protocol could say this.
+    // This could be any protocol.
     let early = b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"hello\"}\n";
     fixture.passes(pipe(1), CLIENT, SERVER, early);
     fixture.now += CALL;
@@ -97,7 +97,7 @@ fn an_answer_waits_while_its_request_is_held_back() {
     fixture.passes(pipe(1), CLIENT, SERVER, &request(0));
     fixture.passes(pipe(2), SERVER, CLIENT, &answer(0));
     fixture.now += CALL;
-    // The record of the client's call does not have what the server's has: it may have been overtaken.
+    // The record of the client's call lacks what the server's has: it may have been overtaken.
     let mut other = request(1);
     other[1] = b'!';
     fixture.moves(CLIENT, pipe(1), End::Writer, &other);
@@ -149,10 +149,10 @@ fn a_server_that_never_reads_is_heard_all_the_same() {
     assert_eq!(told(&fixture), exchanges(0..1)[1..]);
 }
 
-/// One end of one stream in the simulation: a thread that makes one call after the other.
+/// One end of one stream in the simulation: a thread that makes one call after another.
 #[derive(Debug, Default)]
 struct Side {
-    /// Bytes that its calls moved, also the one that has not returned.
+    /// Bytes that its calls moved, including the one that has not returned.
     moved: usize,
     /// Bytes of the calls that have returned.
     returned: usize,
@@ -196,7 +196,7 @@ impl Simulation {
         bytes.iter().filter(|byte| **byte == b'\n').count()
     }
 
-    /// Lines that one side of a stream has in its hands.
+    /// Lines that one side of a stream currently has.
     fn lines_at(&self, stream: usize, side: usize) -> usize {
         Self::lines(&self.said[stream][..self.sides[stream][side].returned])
     }
@@ -210,7 +210,7 @@ impl Simulation {
             return if may { unread.min(self.sizes[1]) } else { 0 };
         }
         let from = writer.moved;
-        // An answer begins when its request was read; a request perhaps when the answer before was.
+        // An answer begins once its request was read; a request perhaps once the previous answer was.
         let allowed = match stream {
             0 if self.in_turn => self.lines_at(1, 1) + 1,
             0 => usize::MAX,
@@ -247,7 +247,7 @@ impl Simulation {
         self.fixture.exec(SERVER, pipe(1), pipe(2));
     }
 
-    /// Does what `choice` chooses of what can happen. Returns false if nothing can.
+    /// Does the `choice`-th of the things that can happen. Returns false if nothing can.
     fn step(&mut self, choice: usize) -> bool {
         let mut can: Vec<(usize, usize, bool)> = Vec::new();
         for stream in 0..2 {
@@ -290,7 +290,7 @@ impl Simulation {
 
 proptest! {
     /// Whenever the server is registered, however the bytes are cut, and whichever call returns first:
-    /// each request is told before its answer, and honest peers are not accused.
+    /// each request is passed on before its answer, and honest peers are not accused.
     #[test]
     fn requests_come_before_their_answers(
         count in 1_usize..5,

@@ -10,7 +10,7 @@ use crate::process::fds::Access;
 
 const OTHER: u32 = 2000;
 
-/// A server of a user on the pipes `2 * number` and the next one, that answers its client.
+/// A user's server on the pipes `2 * number` and the next one, which answers its client.
 fn serve(fixture: &mut Fixture, user: u32, number: u64) {
     let (input, output) = (pipe(2 * number), pipe(2 * number + 1));
     let server = 1000 + number as u32;
@@ -101,7 +101,7 @@ fn a_user_with_many_sessions_makes_way_for_another() {
     assert_eq!(fixture.limit(pipe(4)), [0, 0], "the quietest");
     assert_eq!(fixture.limit(pipe(2)), [u64::MAX, 0], "not the first");
 
-    // What made way is followed again, with a gap, when there is room.
+    // What made way is followed again, with a gap, once there is room.
     fixture.passes(pipe(4), CLIENT, 1002, b"unseen");
     end(&mut fixture, 3);
     assert_eq!(fixture.limit(pipe(4))[0], u64::MAX);

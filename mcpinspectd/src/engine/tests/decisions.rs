@@ -71,7 +71,7 @@ fn decisions_become_events_once() {
     );
     assert_eq!(idle(&mut wire, 10 * LOOK_EVERY), [""; 0]);
 
-    // Looked for ten times a second at most, and at once where the clock was set back.
+    // Checked at most ten times a second, and at once if the clock was set back.
     person
         .decide(files(), &instructions, DecisionKind::Unpin, None, by)
         .unwrap();
@@ -83,7 +83,7 @@ fn decisions_become_events_once() {
     assert_eq!(idle(&mut wire, 1).len(), 1);
 }
 
-/// An engine that looks with the built-in rules, and accepts what `approval` says.
+/// An engine with the built-in rules that accepts what `approval` says.
 fn watched(approval: &str) -> Wire {
     let config = Config::parse(approval, "x.toml".as_ref()).unwrap();
     let current = Arc::new(ActiveRules::new(WeightedRules::builtin()));
@@ -99,7 +99,7 @@ fn watched(approval: &str) -> Wire {
     wire
 }
 
-/// The decisions since the last time, as `decision item tool by reason`.
+/// The decisions since the last call, as `decision item tool by reason`.
 fn decisions(wire: &mut Wire) -> Vec<String> {
     wire.script.wait(LOOK_EVERY);
     wire.engine.idle(wire.script.time(), &mut wire.log);
@@ -175,7 +175,7 @@ fn no_policy_accepts_findings_or_what_was_not_looked_at() {
             "Reads a file well.",
             false,
         ),
-        // Whose program it is, is not known here.
+        // Here it is unknown whose program it is.
         (
             "[[registry.auto_approve]]\nserver = '*'\n",
             "Reads a file well.",
@@ -194,7 +194,7 @@ fn no_policy_accepts_findings_or_what_was_not_looked_at() {
         let item = &wire.engine.registry().list().unwrap()[0];
         assert_eq!(item.is_changed(), !accepted);
     }
-    // Nobody looks at all.
+    // Without any detection.
     let mut wire = Wire::new();
     let approval = Config::parse(ANY_VENDOR, "x".as_ref()).unwrap().approval();
     wire.engine.judges.approval = approval;

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::fixture::{Wire, tool};
 use crate::model::Direction::{ClientToServer as Up, ServerToClient as Down};
 
-/// A conversation with something of everything in it, as bytes of both directions.
+/// A conversation with a bit of everything, as bytes of both directions.
 fn conversation() -> [Vec<u8>; 2] {
     let mut up = String::new();
     let mut down = String::from("Starting up\n\n");

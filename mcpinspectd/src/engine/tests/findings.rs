@@ -129,7 +129,7 @@ fn rules_read_anew_count_in_sessions_under_way() {
     );
 }
 
-/// What is found of one kind in one message is one event; the worst of it leads.
+/// Findings of one kind in one message make one event; the worst of them leads.
 #[test]
 fn findings_of_a_kind_are_told_together() {
     let folder = tempfile::tempdir().unwrap();

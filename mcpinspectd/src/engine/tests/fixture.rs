@@ -17,7 +17,7 @@ pub(super) struct Log {
     pub(super) events: Vec<Value>,
     /// Both, in order.
     pub(super) all: Vec<Value>,
-    /// Requests that were told as overdue.
+    /// Requests that were reported as overdue.
     pub(super) overdue: usize,
 }
 
@@ -46,7 +46,7 @@ impl Output for Log {
 }
 
 impl Log {
-    /// The events of one type since the last time, in short.
+    /// The events of one type since the last call, abbreviated.
     pub(super) fn take(&mut self, kind: &str) -> Vec<Value> {
         let all = std::mem::take(&mut self.events);
         let (taken, kept) = all.into_iter().partition(|event| event["type"] == kind);
@@ -54,7 +54,7 @@ impl Log {
         taken
     }
 
-    /// `name status` of the tool events since the last time.
+    /// `name status` of the tool events since the last call.
     pub(super) fn tools(&mut self) -> Vec<String> {
         let all = std::mem::take(&mut self.events);
         all.iter()
@@ -77,7 +77,7 @@ pub(super) struct Wire {
     pub(super) script: Script,
 }
 
-/// A session `name` with the server `files`, which goes on at `time`.
+/// A session `name` with the server `files`, which continues at `time`.
 pub(super) fn session(name: &str, time: Timestamp) -> Script {
     let identity = ServerIdentity {
         server_id: ServerId("files".into()),
@@ -89,7 +89,7 @@ pub(super) fn session(name: &str, time: Timestamp) -> Script {
     Script::new(name).identity(identity).paced(time, 1)
 }
 
-/// The server of [`session`]; whose it is, is not known.
+/// The server of [`session`], with an unknown owner.
 pub(super) fn files() -> ServerOf<'static> {
     ServerOf::new(Owner::Unknown, "files")
 }

@@ -31,7 +31,7 @@ fn start(wire: &mut Wire, server: &str, publisher: Option<&str>) {
     wire.input(wire.script.start());
 }
 
-/// The patterns of all findings since the last time.
+/// The patterns of all findings since the last call.
 fn findings(wire: &mut Wire) -> Vec<String> {
     let found = wire.log.take("mcp_detection");
     let all = found.iter().flat_map(|event| {
@@ -42,7 +42,7 @@ fn findings(wire: &mut Wire) -> Vec<String> {
         .collect()
 }
 
-/// Tools of which the first gives orders about the second.
+/// Tools, the first of which gives orders about the second.
 fn shelf() -> [Value; 3] {
     [
         tool(
@@ -100,7 +100,7 @@ fn pages_to_come_may_hold_the_tool() {
     wire.ask("tools/list", second.clone(), json!({ "tools": [reorder] }));
     assert!(!foreign(&mut wire));
 
-    // The last page is there, and the tool is not.
+    // The last page is there, but the tool is not.
     start(&mut wire, "helper", None);
     wire.ask("tools/list", json!({}), first.clone());
     assert!(!foreign(&mut wire), "not yet");

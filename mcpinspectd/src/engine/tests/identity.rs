@@ -9,7 +9,7 @@ use crate::model::{ServerId, ServerIdentity};
 const ALICE: u32 = 1000;
 const BOB: u32 = 1001;
 
-/// A session of `uid` with this server, and the changes of identity that are reported of it.
+/// A session of `uid` with this server, and the changes of identity reported for it.
 fn changes(wire: &mut Wire, uid: u32, id: &str, fingerprint: &str, source: &str) -> Vec<Value> {
     let identity = ServerIdentity {
         server_id: ServerId(id.into()),

@@ -1,4 +1,4 @@
-//! What was lost: it is counted, reported, and never mistaken for a change.
+//! Losses: they are counted, reported, and never mistaken for a change.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn a_gap_is_told_and_never_a_change() {
     );
     wire.gap(Down, 40);
     wire.bytes(Down, b"e\":\"not what it was\"}]}}\n");
-    // What comes after is read again, as soon as a line begins.
+    // Whatever comes after is read again as soon as a line begins.
     wire.line(
         Down,
         r#"{"jsonrpc":"2.0","method":"notifications/message"}"#,

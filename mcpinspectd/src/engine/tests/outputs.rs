@@ -1,4 +1,4 @@
-//! What outputs are shown and told, in which order; and several of them at once.
+//! What outputs are shown, and in which order; and several of them at once.
 
 use serde_json::json;
 
@@ -44,7 +44,7 @@ impl Output for Order {
     }
 }
 
-/// Tells `output` what an engine that finds evil makes of these inputs.
+/// Feeds `output` what an engine that finds evil makes of these inputs.
 fn run<'a>(inputs: impl IntoIterator<Item = Input<'a>>, output: &mut dyn Output) {
     let registry = Registry::in_memory();
     let mut engine = Engine::new(Limits::default(), registry, Box::new(Finder));
@@ -263,7 +263,7 @@ impl Output for Messages {
     }
 }
 
-/// Collects events, and the worst that was asked for.
+/// Collects events, and the most severe action requested.
 #[derive(Default)]
 struct Events {
     kinds: Vec<EventKind>,

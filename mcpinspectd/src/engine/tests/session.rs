@@ -73,7 +73,7 @@ fn a_session_joined_under_way_starts_with_the_next_line() {
         r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}"#,
     );
     wire.line(Down, r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
-    // The answer to a request from before: a list, but nobody knows which page.
+    // The answer to an earlier request: a list, but it is unknown which page.
     wire.line(
         Down,
         &json!({"jsonrpc": "2.0", "id": 3, "result": {"tools": [tool("a", "")]}}).to_string(),

@@ -1,4 +1,4 @@
-//! Two users whose servers have the same name: neither learns of the other's.
+//! Two users whose servers have the same name: neither learns anything about the other's.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::registry::{Owner, Sharing};
 const ALICE: u32 = 1000;
 const BOB: u32 = 1001;
 
-/// A session with the server `files`, run by `uid`, that lists these tools; and what is told of it.
+/// A session with the server `files`, run by `uid`, that lists these tools; and what is reported about it.
 fn listed(wire: &mut Wire, name: &str, uid: u32, tools: &[Value]) -> Vec<Value> {
     wire.script = session(name, wire.script.time()).processes(Some(party(7, uid)), None);
     wire.input(wire.script.start());
@@ -34,7 +34,7 @@ fn what_one_user_pinned_is_nothing_to_another() {
     let his = [tool("read", "x")];
     let seen = |status: &str| vec![format!("mcp_tool_seen {status}")];
     assert_eq!(told(&listed(&mut wire, "a", ALICE, &hers)), seen("new"));
-    // Her tool is neither changed nor gone for him, and he reads nothing of it.
+    // Her tool is neither changed nor gone for him, and he sees none of it.
     let events = listed(&mut wire, "b", BOB, &his);
     assert_eq!(told(&events), seen("new"));
     assert!(!json!(events).to_string().contains("payroll"));
@@ -48,7 +48,7 @@ fn what_one_user_pinned_is_nothing_to_another() {
         told(&listed(&mut wire, "d", ALICE, &hers)),
         seen("unchanged")
     );
-    // What he pinned first is not what she is held to.
+    // She is not held to what he pinned first.
     assert_eq!(
         told(&listed(&mut wire, "e", ALICE, &his)),
         ["mcp_tool_changed changed"]

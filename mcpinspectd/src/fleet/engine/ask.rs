@@ -1,7 +1,7 @@
-//! Rows from the engine: put together there, and read in their order as they come.
+//! Rows from the engine: combined there, and read in order as they come.
 //!
-//! Three questions give them: the facts; which servers each host has; and who saw which server and tool, in
-//! parts that fit in memory. What they answer is merged by key.
+//! Three questions provide them: the facts; which servers each host has; and who saw which server and tool, in
+//! parts that fit in memory. The answers are merged by key.
 
 use std::fmt;
 use std::io;
@@ -15,10 +15,10 @@ use super::sighted::Sighted;
 use super::sorted::{Part, Sorted};
 use super::{Engine, EngineError};
 
-/// Rows that the engine puts together.
+/// Rows that the engine combines.
 pub struct EngineRows<'a> {
     parts: Vec<Box<dyn Sorted + 'a>>,
-    /// The part whose row was given last.
+    /// The part whose row was returned last.
     at: Option<usize>,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Debug for EngineRows<'_> {
     }
 }
 
-/// Asks for rows, which may take so many bytes of memory.
+/// Requests rows, which may take this many bytes of memory.
 ///
 /// # Errors
 /// See [`EngineError`].

@@ -1,4 +1,4 @@
-//! A part of what a loader has to send: rows as columns, by the table that they go to.
+//! A part of what a loader has to send: rows as columns, by target table.
 
 use std::io;
 
@@ -21,7 +21,7 @@ pub struct Batch {
     pub counts: Vec<u8>,
     /// For `events`.
     pub events: Vec<u8>,
-    /// In how many months these are.
+    /// How many months they span.
     pub months: usize,
     /// The last of them.
     month: Option<u64>,
@@ -30,7 +30,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Adds the row at which `rows` is.
+    /// Adds the current row of `rows`.
     ///
     /// # Errors
     /// It is damaged.
@@ -89,7 +89,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Bytes that it has.
+    /// Its size in bytes.
     pub fn size(&self) -> usize {
         self.seen.len() + self.facts.len() + self.counts.len() + self.events.len()
     }
@@ -97,8 +97,8 @@ impl Batch {
     fn event(&mut self, event: &Happened<'_>, host: &str) {
         let micros = micros(event.time);
         let second = u32::try_from(micros / 1_000_000).unwrap_or(u32::MAX);
-        // Events come in the order of time, so each month comes once. Months are told apart roughly:
-        // what counts is that they are not too many.
+        // Events come in order of time, so each month comes once. Months are distinguished roughly:
+        // what counts is that there are not too many.
         let month = u64::from(second) / (28 * 86_400);
         if self.month.replace(month) != Some(month) {
             self.months += 1;

@@ -1,8 +1,8 @@
 //! A row as columns, and back, in ClickHouse's format `RowBinary`: numbers of eight bytes, the lowest
-//! first, and text behind its length.
+//! first, and text preceded by its length.
 //!
-//! What has to be the earliest or the latest of several parts becomes one text that sorts like them:
-//! a time with the highest byte first, then the rest. So the engine needs nothing but `min` and `max`.
+//! What has to be the earliest or the latest of several parts becomes one text that sorts the same way:
+//! a time with the highest byte first, then the rest. So the engine needs only `min` and `max`.
 
 use std::io::{self, Read};
 
@@ -27,16 +27,16 @@ pub struct Columns {
     pub said: Vec<u8>,
     /// What was said last.
     pub newest: Vec<u8>,
-    /// How the service was last.
+    /// The last state of the service.
     pub service: Vec<u8>,
     /// The newest event.
     pub event: u64,
-    /// What is added up.
+    /// The numbers to add up.
     pub numbers: Option<[u64; NUMBERS]>,
 }
 
 impl Columns {
-    /// Those of a value.
+    /// The columns of a value.
     pub fn of(value: &Value) -> Self {
         let mut columns = Self::default();
         let one = |number| Some([number, 0, 0, 0, 0, 0]);
@@ -185,7 +185,7 @@ impl Answered {
     /// Reads the next row of an answer: key, `first`, `last`, `said`, `newest`, `service`, `event` and the numbers.
     ///
     /// # Errors
-    /// The answer ends or is none.
+    /// The answer ends or is damaged.
     pub fn read(&mut self, from: &mut impl Read, end: &[u8]) -> io::Result<()> {
         read_bytes(from, &mut self.key)?;
         let mut columns = Columns {
@@ -224,7 +224,7 @@ fn sign(byte: u8) -> Option<Sign> {
     all.into_iter().find(|sign| sign_byte(*sign) == byte)
 }
 
-/// Microseconds, which entries' times are whole numbers of.
+/// Microseconds; entries' times are whole numbers of them.
 pub fn micros(time: Timestamp) -> u64 {
     time.0 / 1_000
 }
@@ -298,7 +298,7 @@ pub fn read_length(from: &mut impl Read) -> io::Result<usize> {
     Err(damaged())
 }
 
-/// A row that is none.
+/// The error for a damaged row.
 pub fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a row is damaged")
 }

@@ -1,4 +1,4 @@
-//! Rows that have a key and a value of their own: hosts, decisions, findings, descriptions.
+//! Rows with a key and a value of their own: hosts, decisions, findings, descriptions.
 
 use std::io::{self, BufReader, Read};
 
@@ -8,7 +8,7 @@ use super::schema::Database;
 use super::sorted::{BLOCK, Part, Sorted, broken};
 use super::{Engine, EngineError};
 
-/// Sorts behind every key. An engine that fails in the midst of an answer may end it as if it were
+/// Sorts after every key. An engine that fails in the middle of an answer may end it as if it were
 /// complete; without this row it was not.
 const END: u8 = 0xff;
 
@@ -21,7 +21,7 @@ pub struct Facts<R> {
 }
 
 impl<R: Read> Facts<R> {
-    /// Asks for them.
+    /// Requests them.
     ///
     /// # Errors
     /// See [`EngineError`].
@@ -41,7 +41,7 @@ impl<R: Read> Facts<R> {
 
 fn question(database: &Database, part: Part) -> String {
     let db = database.name();
-    // Hosts have the keys that begin with 1, and before them is only one other.
+    // Hosts have the keys that begin with 1, and only one other comes before them.
     let wanted = match part {
         Part::Hosts => "WHERE key < unhex('02')",
         Part::All => "",

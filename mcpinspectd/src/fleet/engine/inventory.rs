@@ -10,7 +10,7 @@ use super::sorted::{BLOCK, Sorted, broken};
 use super::{Engine, EngineError};
 use crate::model::Timestamp;
 
-/// Sorts behind every name of a server, as the last of the last host: the answer is complete.
+/// Sorts after every server name, as the last of the last host: the answer is complete.
 const END: &[u8] = &[0xff];
 
 /// These rows.
@@ -24,7 +24,7 @@ pub struct Inventory<R> {
 }
 
 impl<R: Read> Inventory<R> {
-    /// Asks for them.
+    /// Requests them.
     ///
     /// # Errors
     /// See [`EngineError`].

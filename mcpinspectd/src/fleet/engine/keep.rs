@@ -1,5 +1,5 @@
-//! Removing events that are older than wanted, month by month: a month is a part of the table, which goes without
-//! being read. (An expiry that the engine carries out itself needs a newer version than Debian's.)
+//! Removes events that are older than wanted, month by month: a month is a part of the table, which can be dropped
+//! without being read. (An expiry that the engine carries out itself needs a newer version than Debian's.)
 
 use std::io::Read as _;
 
@@ -7,7 +7,7 @@ use super::schema::Database;
 use super::{Engine, EngineError};
 use crate::model::Timestamp;
 
-/// Longest list of months that is read: more than there are.
+/// Longest list of months to read: more than there are.
 const LIST_MAX: u64 = 64 << 10;
 
 /// Removes the months that ended before `oldest`, and returns them, such as `202601`.

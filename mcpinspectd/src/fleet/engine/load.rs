@@ -1,10 +1,10 @@
-//! Sending rows, each exactly once.
+//! Sends rows, each exactly once.
 //!
-//! What was read and how far are one file, which is replaced in one step; see [`state`](super::super::state).
-//! While it holds rows, they are a batch that has to be sent, and how far inputs were read is the
-//! batch's name. So a loader that is killed at any moment sends the same rows under the same name
-//! again, or none, and the engine takes them once. Batches are sent one part after the other: an engine
-//! that is behind lets the loader wait.
+//! What was read, and how far, is one file, which is replaced in one step; see [`state`](super::super::state).
+//! While it contains rows, they are a batch that has to be sent, and how far inputs were read is the
+//! batch's name. So a loader that is killed at any time sends the same rows under the same name
+//! again, or none, and the engine takes them once. Batches are sent one part after another: an engine
+//! that is behind makes the loader wait.
 
 use std::thread;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::schema::Database;
 use super::{Engine, EngineError};
 use thiserror::Error;
 
-/// Rows that are sent at once, and their bytes.
+/// Rows to send at once, and their bytes.
 const ROWS_MAX: u64 = 250_000;
 const BYTES_MAX: usize = 24 << 20;
-/// Spans of four weeks whose events are sent at once. Each month is a part of its own in the engine, which
+/// Four-week spans whose events are sent at once. Each month is a separate part in the engine, which
 /// takes a hundred.
 const MONTHS_MAX: usize = 45;
 /// The longest pause before the next try.
@@ -39,7 +39,7 @@ pub enum LoadError {
 /// How patient a loader is.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// How often a part is tried.
+    /// How many times to try a part.
     pub tries: u32,
     /// The first pause; the next ones are longer.
     pub pause: Duration,
@@ -58,7 +58,7 @@ impl Default for Patience {
 /// Sends the batch that waits in the state, if there is one. Returns how many rows it has.
 ///
 /// # Errors
-/// See [`LoadError`]. The batch waits then.
+/// See [`LoadError`]. The batch then keeps waiting.
 pub fn pending(
     engine: &impl Engine,
     database: &Database,

@@ -1,18 +1,18 @@
-//! Fleets that outgrow one machine: the same rows, kept and put together by ClickHouse.
+//! Fleets that outgrow one machine: the same rows, kept and combined by ClickHouse.
 //!
 //! A collector turns what it reads into [rows](super::row::Row) and sends those, so the engine holds what is
-//! known, not what was said, unless it is asked to keep events too: it grows with hosts, servers, tools and definitions, and hardly with
-//! time. Two halves of a collection meet in the engine as they would in [`merge`](super::run::merge): the
-//! earliest, the latest, a sum. Therefore the report over the engine's rows is the report over the files.
+//! known, not what was said, unless it is asked to keep events too: it grows with hosts, servers, tools and
+//! definitions, and hardly with time. Two halves of a collection are combined in the engine as in
+//! [`merge`](super::run::merge): the earliest, the latest, a sum. So the report over its rows is that over the files.
 //!
 //! - [`schema`]: the tables
 //! - [`columns`]: a value as columns, and back; [`place`]: what was seen, as columns, and back
 //! - [`batch`] and [`load`]: sending rows, each exactly once
-//! - [`ask`]: rows from the engine, in their order, from the answers to three questions: [`facts`],
+//! - [`ask`]: rows from the engine, in order, from the answers to three questions: [`facts`],
 //!   [`inventory`] and [`sighted`]; [`sorted`]: what these have in common
 //! - [`keep`]: removing old events
 //!
-//! How statements reach the engine is up to the one who calls: see [`Engine`].
+//! How statements reach the engine is up to the caller: see [`Engine`].
 
 pub mod ask;
 pub mod batch;
@@ -30,7 +30,7 @@ use std::io::{self, Read};
 
 use thiserror::Error;
 
-/// Codes of errors that pass: overload, timeouts, too many parts that were not merged yet.
+/// Codes of transient errors: overload, timeouts, too many parts that were not merged yet.
 const PASSING: &[u32] = &[
     159, 160, 164, 202, 209, 210, 236, 241, 242, 243, 252, 285, 319, 999,
 ];
@@ -54,9 +54,9 @@ pub enum EngineError {
         "the database has the schema version {found}, and this program needs {needed}; run `mcpinspect fleet schema --clickhouse URL`"
     )]
     Schema {
-        /// The version that was found; 0 for none.
+        /// The version found; 0 for none.
         found: u64,
-        /// The version that is needed.
+        /// The required version.
         needed: u64,
     },
     /// Rows cannot be read or written on this side.
@@ -77,7 +77,7 @@ impl EngineError {
 
 /// Carries statements to the engine.
 pub trait Engine {
-    /// What is read of an answer.
+    /// The readable answer.
     type Answer: Read;
 
     /// Carries out a statement with these bytes as its data.

@@ -8,7 +8,7 @@ use super::super::row::{Definition, Row, key};
 use super::super::value::Sight;
 use super::columns::read_bytes;
 
-/// A definition without a name, which is not the same as none. No text contains this.
+/// A definition without a name, which differs from no definition. No text contains this.
 const UNNAMED: &str = "\0";
 
 /// What was seen.
@@ -63,7 +63,7 @@ impl Place {
         Some(())
     }
 
-    /// Reads its columns; `None` where the server is `end`. What follows then is skipped by nobody.
+    /// Reads its columns; `None` if the server is `end`. Nothing after them is skipped then.
     ///
     /// # Errors
     /// The answer ends.
@@ -78,7 +78,7 @@ impl Place {
         Ok((place.server != end).then_some(place))
     }
 
-    /// Its key, before and behind the host.
+    /// Its key, before and after the host.
     ///
     /// # Errors
     /// It is damaged.

@@ -1,20 +1,20 @@
 //! The tables.
 //!
-//! `seen` says when each host first and last saw each server, version and tool, in an engine that merges lines
-//! that are about the same by itself. It has most of the lines, and questions about one server read only
-//! that server's. `facts` has everything else, by the key of the row. `counts` has numbers that must be added up exactly once, so each line carries the batch
-//! that it came with, and a batch that is sent again replaces itself. Columns beside the key are for
-//! people's own questions, and so are the views.
+//! `seen` says when each host first and last saw each server, version and tool, in an engine that merges
+//! lines about the same thing by itself. It has most of the lines, and questions about one server read only
+//! that server's. `facts` has everything else, by the key of the row. `counts` has numbers that must be added up
+//! exactly once, so each line carries the batch that it came with, and a batch that is sent again replaces
+//! itself. Columns beside the key are for people's own questions, and so are the views.
 //!
-//! `events` has each event of the daemon, if the loader is asked to send them: by hour and host, and by month to be
-//! removed. One that is sent again replaces itself. `journal` is for shippers that send whole entries.
+//! `events` has each event of the daemon, if the loader is asked to send them: by hour and host, and by month so
+//! that they can be removed. One that is sent again replaces itself. `journal` is for shippers that send whole entries.
 //!
-//! Only what ClickHouse 18.16 has is used, the version in Debian, so that it runs on any.
+//! Only features of ClickHouse 18.16, the version in Debian, are used, so that it runs on any version.
 
 use super::{Engine, EngineError};
 use std::io::Read as _;
 
-/// Counts up when tables change.
+/// Incremented when tables change.
 pub const VERSION: u64 = 2;
 
 /// The name of a database.
@@ -22,7 +22,7 @@ pub const VERSION: u64 = 2;
 pub struct Database(String);
 
 impl Database {
-    /// The database of this name; `None` unless it is letters, digits and underscores.
+    /// The database with this name; `None` unless it is letters, digits and underscores.
     pub fn new(name: &str) -> Option<Self> {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let is_name = !name.is_empty() && name.len() <= 64 && name.chars().all(fits);
@@ -110,8 +110,8 @@ ORDER BY (toStartOfHour(time), machine, micros, event, severity, server, tool, h
     "CREATE TABLE IF NOT EXISTS {db}.schema (version UInt64) ENGINE = ReplacingMergeTree PARTITION BY tuple() ORDER BY version",
 ];
 
-/// Views, which hold nothing and are made anew. Lines that are about the same and were not merged yet are not put
-/// together here: that would be most of the time that a question takes.
+/// Views, which hold nothing and are recreated. Lines about the same thing that were not merged yet are not
+/// combined here: that would take most of the time of a question.
 const VIEWS: &[(&str, &str)] = &[
     (
         "definitions",
@@ -144,7 +144,7 @@ FROM {db}.facts WHERE part = 'host' GROUP BY machine",
 ];
 
 /// From version 1, which had one table for everything. What is copied twice is the same, so this can be
-/// carried out again after it was broken off.
+/// repeated after an interruption.
 const FROM_1: &[&str] = &[
     "INSERT INTO {db}.seen SELECT server,
     toUInt8(multiIf(part = 'server', 0, part = 'fingerprint', 1, part = 'version', 2, 3)),
@@ -160,7 +160,7 @@ const OLD: &[&str] = &[
     "DROP TABLE IF EXISTS {db}.sights",
 ];
 
-/// The statements that make the tables.
+/// The statements that create the tables.
 pub fn statements(database: &Database) -> impl Iterator<Item = String> {
     let tables = TABLES.iter().map(|text| (*text).to_owned());
     let all = tables.chain(views()).chain([version()]);
@@ -180,7 +180,7 @@ fn version() -> String {
     format!("INSERT INTO {{db}}.schema VALUES ({VERSION})")
 }
 
-/// Makes the tables that are not there, and brings those of an earlier version up to date. No loader may run
+/// Creates missing tables, and brings those of an earlier version up to date. No loader may run
 /// meanwhile.
 ///
 /// # Errors
@@ -203,7 +203,7 @@ pub fn apply(engine: &impl Engine, database: &Database) -> Result<(), EngineErro
     OLD.iter().try_for_each(|text| send(text))
 }
 
-/// Checks that the tables are those that this program knows.
+/// Checks that the tables are those that this program supports.
 ///
 /// # Errors
 /// See [`EngineError`].

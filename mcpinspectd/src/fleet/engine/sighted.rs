@@ -1,8 +1,8 @@
 //! Who saw which server, version and tool, and when: most of what the engine has.
 //!
-//! A line for each would be tens of millions of them, with the same names again and again. So the engine answers
-//! with lists: for each definition, the hosts that saw it and when. It need not put equal ones together nor sort
-//! them for that, only read. Both is done here, for one tool at a time. A question is about as many servers, or
+//! One line per row would be tens of millions, with the same names again and again. So the engine answers
+//! with lists: for each definition, the hosts that saw it and when. It need not combine equal ones or sort
+//! them for that, only read. Both are done here, for one tool at a time. A question covers as many servers, or
 //! as many tools of a large one, as fit in memory; a single tool that does not fit is answered line by line.
 
 use std::collections::VecDeque;
@@ -19,25 +19,25 @@ use crate::model::Timestamp;
 
 /// What a row costs while it is sorted, in bytes, with room for rows that come more than once.
 const ROW_COST: usize = 128;
-/// Longest list that is taken for one: rows that were not merged yet come more than once.
+/// Longest list to accept: rows that were not merged yet come more than once.
 const LIST_MAX: usize = 1 << 24;
-/// Sorts behind every name: the answer is complete.
+/// Sorts after every name: the answer is complete.
 const END: &[u8] = &[0xff];
 
 /// What one question is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Span {
-    /// These servers and those between.
+    /// These two servers and those in between.
     Servers(Vec<u8>, Vec<u8>),
     /// One server that is too large for one question.
     Server(Vec<u8>),
-    /// Part of a server: these tools and those between.
+    /// Part of a server: these two tools and those in between.
     Tools(Vec<u8>, u8, Vec<u8>, Vec<u8>),
     /// A tool that is too large for lists.
     Lines(Vec<u8>, u8, Vec<u8>),
 }
 
-/// An answer that is being read.
+/// An answer being read.
 #[derive(Debug)]
 enum Answer<R> {
     Lists(BufReader<R>, Option<Place>),
@@ -62,7 +62,7 @@ pub struct Sighted<'a, E: Engine> {
     rows_max: u64,
     spans: VecDeque<Span>,
     answer: Option<Answer<E::Answer>>,
-    /// What is known of one tool.
+    /// What is known about one tool.
     before: Vec<u8>,
     behind: Vec<Vec<u8>>,
     lines: Vec<Line>,
@@ -73,7 +73,7 @@ pub struct Sighted<'a, E: Engine> {
 }
 
 impl<'a, E: Engine> Sighted<'a, E> {
-    /// Asks how many there are, to take them in so many bytes of memory.
+    /// Asks how many there are, in order to read them in this many bytes of memory.
     ///
     /// # Errors
     /// See [`EngineError`].
@@ -168,7 +168,7 @@ impl<'a, E: Engine> Sighted<'a, E> {
         Ok(parts)
     }
 
-    /// Reads what is known of the next thing; `false` at the end of the answer.
+    /// Reads what is known about the next thing; `false` at the end of the answer.
     fn fill(&mut self) -> io::Result<bool> {
         self.lines.clear();
         self.behind.clear();
@@ -207,7 +207,7 @@ impl<'a, E: Engine> Sighted<'a, E> {
                     let Some(following) = Place::read(answer, END)? else {
                         break;
                     };
-                    // All that hosts saw of a tool comes host by host.
+                    // Everything that hosts saw of a tool comes host by host.
                     if !place.is_same_tool(&following) {
                         *next = Some(following);
                         break;
@@ -234,7 +234,7 @@ impl<'a, E: Engine> Sighted<'a, E> {
             line.what = ranks.get(line.what as usize).copied().unwrap_or(0);
         }
         self.behind.sort();
-        // The engine reads sorted parts one after the other, which this sort takes advantage of.
+        // The engine reads sorted parts one after another, which this sort takes advantage of.
         self.lines.sort_by_key(|line| (line.machine, line.what));
     }
 
@@ -292,7 +292,7 @@ impl<E: Engine> Sorted for Sighted<'_, E> {
     }
 }
 
-/// Names in their order, and how many rows each has.
+/// Names in order, and how many rows each has.
 struct Counts<R>(BufReader<R>);
 
 impl<R: Read> Counts<R> {
@@ -327,7 +327,7 @@ impl<R: Read> Counts<R> {
     }
 }
 
-/// Neighbours that fit in one answer together, or one that does not fit even alone.
+/// Neighbours that together fit in one answer, or one that does not fit even alone.
 struct Range {
     from: Vec<u8>,
     to: Vec<u8>,

@@ -4,7 +4,7 @@ use std::io;
 
 use super::super::value::Value;
 
-/// What is read at once.
+/// How much to read at once.
 pub const BLOCK: usize = 256 << 10;
 
 /// Which rows.
@@ -16,20 +16,20 @@ pub enum Part {
     All,
 }
 
-/// Rows in the order of their keys.
+/// Rows ordered by key.
 pub trait Sorted {
-    /// Goes to the next row.
+    /// Moves to the next row.
     ///
     /// # Errors
     /// There are more, and they cannot be read.
     fn advance(&mut self) -> io::Result<()>;
-    /// The key of the row; `None` behind the last.
+    /// The key of the row; `None` after the last.
     fn key(&self) -> Option<&[u8]>;
     /// The value of the row.
     fn value(&self) -> Value;
 }
 
-/// What an answer that ends too early means.
+/// The error for an answer that ends too early.
 pub fn broken(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {

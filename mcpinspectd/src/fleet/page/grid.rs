@@ -1,7 +1,7 @@
-//! Hosts and servers, as a drawing: a row for each host, a column for each server, and what is where.
+//! Hosts and servers, as a drawing: a row per host, a column per server, and what is where.
 //!
-//! No screen has room for ten thousand hosts. Those that need attention come first, and of the servers those on
-//! the most hosts; how many are left out stands below.
+//! No screen has room for ten thousand hosts. Those that need attention come first, and likewise the servers on
+//! the most hosts; how many are left out is stated below.
 
 use std::collections::HashMap;
 
@@ -10,22 +10,22 @@ use super::words::word;
 use crate::html::{Text, put};
 use crate::mcp::json::cut;
 
-/// Hosts and servers that are drawn.
+/// Hosts and servers to draw.
 const HOSTS: usize = 60;
 const SERVERS: usize = 40;
 /// Bytes of a label.
 const LABEL: usize = 28;
-/// Where the squares begin, and their distance.
+/// Where the squares begin, and their spacing.
 const LEFT: usize = 210;
 const TOP: usize = 150;
 const STEP: usize = 18;
 
-/// What is known of a server on a host.
+/// What is known about a server on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cell {
     /// It is there.
     There,
-    /// A tool of it is defined in another way than on most hosts.
+    /// One of its tools is defined differently than on most hosts.
     Differs,
 }
 
@@ -43,7 +43,7 @@ struct Column {
     cells: HashMap<usize, Cell>,
 }
 
-/// Gathers what is drawn.
+/// Gathers what to draw.
 #[derive(Debug, Default)]
 pub(super) struct Grid {
     rows: Vec<Row>,
@@ -91,7 +91,7 @@ impl Grid {
         });
     }
 
-    /// A tool of that server. Its first definition is the one that the most hosts see.
+    /// A tool of that server. Its first definition is the one that most hosts see.
     pub(super) fn tool(&mut self, tool: &ToolReport) {
         let Some(server) = &mut self.server else {
             return;

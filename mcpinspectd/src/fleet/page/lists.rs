@@ -5,7 +5,7 @@ use super::super::report::{FindingReport, HostReport, State, Summary};
 use super::words::{counted, minute, named, short, word};
 use crate::html::{Text, put};
 
-/// Kinds of alerts that are listed.
+/// Kinds of alerts to list.
 const KINDS: usize = 100;
 
 /// Says how many rows of a list are left out.

@@ -24,11 +24,11 @@ use crate::html::{self, Text, put};
 
 /// Rows of a list.
 const SHOWN: usize = 200;
-/// Changes of a definition that are described.
+/// Changes of a definition to describe.
 const CHANGES: usize = 8;
-/// Definitions of one tool that are described.
+/// Definitions of one tool to describe.
 const DEFINITIONS: usize = 12;
-/// Longest quoted description, characters.
+/// Longest quoted description, in characters.
 const QUOTED: usize = 300;
 
 const STYLE: &str = include_str!("style.css");

@@ -1,14 +1,14 @@
-//! How definitions of a tool spread, as a drawing: how many hosts had seen each of them, day by day.
+//! How definitions of a tool spread, as a drawing: how many hosts had seen each one, day by day.
 
 use super::super::report::{Definition, ToolReport};
 use crate::html::{Text, put};
 use crate::model::Timestamp;
 
-/// Definitions that are drawn, each in a colour of its own.
+/// Definitions to draw, each in a different colour.
 pub(super) const DRAWN: usize = 6;
 /// A day, in nanoseconds.
 const DAY: u64 = 86_400_000_000_000;
-/// The place of the drawing.
+/// The position of the drawing.
 const LEFT: u64 = 56;
 const RIGHT: u64 = 690;
 const TOP: u64 = 12;
@@ -22,7 +22,7 @@ struct Line {
     points: Vec<(u64, u64)>,
 }
 
-/// Adds the drawing, unless all of it was on one day.
+/// Adds the drawing, unless everything happened on one day.
 pub(super) fn put(tool: &ToolReport, out: &mut String) {
     let shown = tool.definitions.iter().take(DRAWN).enumerate();
     let lines: Vec<Line> = shown.map(|(number, seen)| line(number, seen)).collect();

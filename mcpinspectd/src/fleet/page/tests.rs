@@ -1,4 +1,4 @@
-//! What is drawn of many, and that nothing on the page is markup of others.
+//! What is drawn when there is much, and that nothing on the page is other people's markup.
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ fn hosts_that_need_attention_are_drawn_first() {
         ],
     });
     assert!(page.contains("MCP servers of 201 hosts"));
-    // Of 201 hosts, 60 have a row, and the one that was stopped has the first.
+    // Of 201 hosts, 60 have a row, and the stopped one is first.
     let first = page.find("<text class=\"host bad\"").unwrap();
     assert!(first < page.find("<text class=\"host fine\"").unwrap());
     assert_eq!(page.matches("<text class=\"host").count(), 60);

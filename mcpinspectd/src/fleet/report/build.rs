@@ -15,9 +15,9 @@ use super::{
 };
 use crate::model::{Severity, Timestamp};
 
-/// Findings of all hosts that are listed, and secrets.
+/// Most findings of all hosts, and most secrets, to list.
 const FINDINGS_MAX: usize = 1_000;
-/// Fingerprints and versions of a server that are listed.
+/// Most fingerprints and versions of a server to list.
 const WAYS_MAX: usize = 1_000;
 /// A day, in nanoseconds.
 const DAY: u64 = 86_400_000_000_000;
@@ -44,10 +44,10 @@ impl RowSource for Rows {
     }
 }
 
-/// What a report is asked for.
+/// The settings of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The present; `None` where it is the newest entry.
+    /// The present; `None` means the newest entry.
     pub now: Option<Timestamp>,
     /// A host whose last entry is older is silent, in nanoseconds.
     pub patience: u64,
@@ -155,7 +155,7 @@ impl<O: Output> Builder<'_, O> {
             }
             Row::HostAlerts(machine, severity, sight) => {
                 *self.summary.alert_counts.entry(severity).or_default() += sight.count;
-                // A host that only others speak of has no entry of its own.
+                // A host that only others mention has no entry of its own.
                 let id = machine.to_string();
                 if let Some(host) = self.host.as_mut().filter(|host| host.machine_id == id) {
                     host.alerts.insert(severity, sight.count);
@@ -433,7 +433,7 @@ fn keep(best: &mut BTreeSet<Ranked>, one: Ranked) {
     }
 }
 
-/// How often a day something was seen, from the first to the last time.
+/// How many times per day something was seen, from the first to the last time.
 fn per_day(sight: Sight) -> u64 {
     sight.count / (sight.last.nanos_since(sight.first) / DAY + 1)
 }

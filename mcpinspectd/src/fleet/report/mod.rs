@@ -1,9 +1,9 @@
 //! The report: what runs where, which hosts differ, what is new, who decided what, alerts, and hosts
 //! that are silent or whose record has holes.
 //!
-//! It is a function of [rows](super::row::Row) in their order, and hands its parts to the one that shows them
-//! as it comes to them. So it has no limits of its own, and rows that another engine computed give
-//! the same report. Lists of hosts are cut where that was asked for; the numbers beside them are exact.
+//! It is a function of [rows](super::row::Row) in order, and hands each part to the output as it reaches
+//! it. So it has no limits of its own, and rows that another engine computed lead to
+//! the same report. Lists of hosts are cut if requested; the numbers beside them are exact.
 
 mod build;
 mod names;
@@ -25,11 +25,11 @@ use crate::model::{Severity, Timestamp};
 pub enum State {
     /// It ships its journal, and nothing says that the daemon does not run.
     Watched,
-    /// It ships its journal, and the daemon has never run there.
+    /// It ships its journal, but the daemon has never run there.
     Unwatched,
-    /// It ships its journal, and the daemon was stopped.
+    /// It ships its journal, but the daemon was stopped.
     Stopped,
-    /// It ships its journal, and the daemon failed.
+    /// It ships its journal, but the daemon failed.
     Failed,
     /// Nothing has come from it for too long.
     Silent,
@@ -38,9 +38,9 @@ pub enum State {
 /// A host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostReport {
-    /// Its name; with the beginning of its machine id where several have that name.
+    /// Its name; with the start of its machine id if several have that name.
     pub host: String,
-    /// What systemd calls the machine.
+    /// systemd's id of the machine.
     pub machine_id: String,
     /// Its state.
     pub state: State,
@@ -54,7 +54,7 @@ pub struct HostReport {
     pub servers: u64,
     /// Alerts there, by severity.
     pub alerts: BTreeMap<Severity, u64>,
-    /// How many of them there were a day, from the first to the last.
+    /// How many of them there were per day, from the first to the last.
     pub alerts_per_day: u64,
     /// Gaps in its record.
     pub lost: Lost,
@@ -89,7 +89,7 @@ impl HostReport {
 /// A definition of a tool, and who sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Definition {
-    /// Its hash; `null` where the tool is no longer offered.
+    /// Its hash; `null` if the tool is no longer offered.
     pub hash: Option<String>,
     /// How many hosts saw it last.
     pub host_count: u64,
@@ -105,7 +105,7 @@ pub struct Definition {
     pub approved: bool,
     /// On how many of the hosts that see it it is approved.
     pub approved_count: u64,
-    /// Hosts that see it, where it is not approved.
+    /// Hosts that see it but have not approved it.
     pub not_approved: Vec<String>,
     /// How it describes the tool.
     pub description: Option<String>,
@@ -116,7 +116,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Whether most hosts that see it approved it, and some did not.
+    /// Whether most hosts that see it approved it, but some did not.
     pub fn is_not_approved_by_some(&self) -> bool {
         self.approved_count < self.host_count && self.approved_count * 2 > self.host_count
     }
@@ -125,7 +125,7 @@ impl Definition {
 /// A change to a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// The hash of the definition before.
+    /// The hash of the previous definition.
     pub previous_hash: Option<String>,
     /// The fields that differ.
     pub fields: String,
@@ -147,16 +147,16 @@ pub struct ToolReport {
     pub tool: String,
     /// Whether all hosts that have it see the same.
     pub agreed: bool,
-    /// What is seen, by the most hosts first.
+    /// What is seen, most hosts first.
     pub definitions: Vec<Definition>,
-    /// Hosts whose definitions are not told apart: there are more than anybody could read.
+    /// Hosts whose definitions are not distinguished: there are more than anyone could read.
     pub not_told_apart: u64,
 }
 
 /// A version of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Version {
-    /// As the server says.
+    /// As stated by the server.
     pub version: String,
     /// On how many hosts it was seen.
     pub host_count: u64,
@@ -175,7 +175,7 @@ pub struct ServerReport {
     pub host_count: u64,
     /// Those hosts.
     pub hosts: Vec<String>,
-    /// Different ways in which it is launched. More than one: the hosts may not mean the same server.
+    /// Different ways in which it is launched. If more than one, the hosts may not mean the same server.
     pub fingerprints: Vec<String>,
     /// Its versions.
     pub versions: Vec<Version>,
@@ -221,7 +221,7 @@ pub struct AlertReport {
     pub first: Timestamp,
     /// How many there were.
     pub count: u64,
-    /// How many there were a day, from the first to the last.
+    /// How many there were per day, from the first to the last.
     pub per_day: u64,
     /// Where.
     pub host: String,
@@ -261,7 +261,7 @@ pub struct FindingReport {
     pub count: u64,
     /// On how many hosts.
     pub host_count: u64,
-    /// How many there were a day, from the first to the last.
+    /// How many there were per day, from the first to the last.
     pub per_day: u64,
     /// When the first of them was.
     pub first: Timestamp,
@@ -272,7 +272,7 @@ pub struct FindingReport {
     pub what: Alert,
 }
 
-/// What was read and is not in the answer.
+/// What was read but is not in the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// Unreadable entries: not JSON, without a time, or too long.
@@ -288,7 +288,7 @@ pub struct Summary {
     pub states: BTreeMap<State, u64>,
     /// How many alerts there were of each severity.
     pub alert_counts: BTreeMap<Severity, u64>,
-    /// Tools that not all hosts see alike.
+    /// Tools that some hosts see differently.
     pub differences: u64,
     /// The most frequent alerts on all hosts.
     pub findings: Vec<FindingReport>,
@@ -302,7 +302,7 @@ pub struct Summary {
     pub wants_a_look: bool,
 }
 
-/// Whoever shows a report. Its parts come in this order.
+/// Something that shows a report. Its parts come in this order.
 pub trait Output {
     /// A host.
     fn host(&mut self, host: HostReport) -> io::Result<()>;
@@ -312,8 +312,8 @@ pub trait Output {
     fn tool(&mut self, tool: ToolReport) -> io::Result<()>;
     /// The end of that server: whether any definition of it is approved on any host.
     fn server_end(&mut self, is_approved: bool) -> io::Result<()>;
-    /// A decision; the newest comes first.
+    /// A decision; newest first.
     fn decision(&mut self, decision: DecisionReport) -> io::Result<()>;
-    /// Alerts on a host; the worst come first.
+    /// Alerts on a host; worst first.
     fn alert(&mut self, alert: AlertReport) -> io::Result<()>;
 }

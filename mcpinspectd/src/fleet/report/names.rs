@@ -1,13 +1,13 @@
-//! What hosts are called: by their name where no other has it.
+//! What hosts are called: by their name if no other host has it.
 //!
-//! A name is for people, the machine id is what is exact. So names take a bounded amount of memory: a
+//! A name is for people, the machine id is exact. So names take a bounded amount of memory: a
 //! host beyond that, of millions that a hostile one made up, is called by its id.
 
 use super::super::entry::Machine;
 
 /// Hosts with names.
 const HOSTS_MAX: usize = 1 << 20;
-/// Their names, bytes.
+/// Most bytes of their names.
 const TEXT_MAX: usize = 32 << 20;
 
 /// The names of hosts.
@@ -20,7 +20,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Adds a host; they have to come in their order.
+    /// Adds a host; they have to come in order.
     pub fn add(&mut self, machine: Machine, name: &str) {
         if self.hosts.len() < HOSTS_MAX && self.text.len() + name.len() <= TEXT_MAX {
             self.text.push_str(name);
@@ -61,7 +61,7 @@ impl Names {
         }
     }
 
-    /// What hosts are called, in the order of their names.
+    /// What hosts are called, ordered by name.
     pub fn names(&self, machines: &[Machine]) -> Vec<String> {
         let mut names: Vec<String> = machines.iter().map(|host| self.name(*host)).collect();
         names.sort();

@@ -11,14 +11,14 @@ use super::names::Names;
 use super::{Change, Day, Definition, ToolReport};
 use crate::model::Timestamp;
 
-/// Definitions of one tool that are told apart.
+/// Most definitions of one tool to distinguish.
 const DEFINITIONS_MAX: usize = 20_000;
-/// Names, days and changes that are kept of one tool.
+/// Most names, days and changes to keep for one tool.
 const ROOM: usize = 1 << 20;
 /// A day, in nanoseconds.
 const DAY: u64 = 86_400_000_000_000;
 
-/// What is known of a tool so far.
+/// What is known about a tool so far.
 #[derive(Debug)]
 pub struct ToolBuilder {
     name: String,
@@ -40,9 +40,9 @@ struct Stats {
     bytes: Vec<u8>,
     host_count: u64,
     hosts: Vec<Machine>,
-    /// When a host that sees it now saw it first.
+    /// When one of the hosts that see it now first saw it.
     since: Option<Timestamp>,
-    /// When and where any host saw it first.
+    /// When and where a host first saw it.
     first: Option<(Timestamp, Machine)>,
     approved: bool,
     approved_count: u64,
@@ -56,13 +56,13 @@ struct Stats {
 #[derive(Debug)]
 struct OneHost {
     machine: Machine,
-    /// The definition that it saw last; `None` if it is not told apart.
+    /// The definition that it saw last; `None` if it is not distinguished.
     current: Option<(Sight, Vec<u8>, Option<usize>)>,
     approved: Vec<usize>,
 }
 
 impl ToolBuilder {
-    /// A tool of which nothing is known.
+    /// A tool about which nothing is known.
     pub fn new(name: &str, list_max: usize) -> Self {
         Self {
             name: name.to_owned(),
@@ -237,7 +237,7 @@ impl ToolBuilder {
         self.definitions.get_mut(index)
     }
 
-    /// A definition's place; `None` where there are too many. Its bytes are in `scratch` then.
+    /// A definition's index; `None` if there are too many. Its bytes are then in `scratch`.
     fn index(&mut self, definition: Seen<'_>) -> Option<usize> {
         self.scratch.clear();
         definition.put(&mut self.scratch);

@@ -1,4 +1,4 @@
-//! Any collection, read in any order, in pieces and in next to no memory, gives the answers of the
+//! Any collection, read in any order, in pieces and in next to no memory, yields the same answers as the
 //! simplest program.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::super::collect::Options;
 use super::model::{Answers, answers};
 use super::{Whole, read_with, trusted};
 
-/// An entry of a made collection.
+/// An entry of a made-up collection.
 fn entry() -> impl Strategy<Value = Map<String, Value>> {
     let place = (0_u8..5, 0_u64..4_000, 0_u8..8);
     let what = (0_usize..3, 0_usize..3, 0_u8..4, prop::bool::weighted(0.9));
@@ -61,7 +61,7 @@ fn entry() -> impl Strategy<Value = Map<String, Value>> {
     })
 }
 
-/// Lines of which some are damaged.
+/// Lines, some of which are damaged.
 fn collection() -> impl Strategy<Value = Vec<String>> {
     let line = (entry(), 0_u8..20).prop_map(|(entry, damage)| {
         let line = Value::Object(entry).to_string();
@@ -130,12 +130,12 @@ proptest! {
         prop_assert_eq!(&Answers::from(&pieces), &expected);
         let reversed = whole(&[&file("reversed")], None);
         prop_assert_eq!(&reversed, &pieces);
-        // The same over several runs, of which one finds nothing new.
+        // The same over several runs, one of which finds nothing new.
         let state = file("state");
         whole(&[&file("one")], Some(&state));
         whole(&[&file("one")], Some(&state));
         let resumed = whole(&[&file("one"), &file("other")], Some(&state));
-        // An unfinished last line may still be written on, so it is not counted yet.
+        // An unfinished last line may still be written to, so it is not counted yet.
         let mut counted = resumed.clone();
         counted.summary.left_out.unreadable = pieces.summary.left_out.unreadable;
         prop_assert_eq!(&counted, &pieces);

@@ -165,7 +165,7 @@ impl Whole {
         whole
     }
 
-    /// Tools that not all hosts see alike, with their servers.
+    /// Tools that some hosts see differently, with their servers.
     fn differences(&self) -> Vec<(&ServerReport, &ToolReport)> {
         let tools = self
             .servers

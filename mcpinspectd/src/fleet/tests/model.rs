@@ -1,4 +1,4 @@
-//! The same answers by the simplest means: everything in memory, and nothing is put together.
+//! The same answers by the simplest means: everything in memory, and nothing is combined.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ type Times = (u64, u64);
 /// On how many hosts a definition is seen, and approved.
 type Definitions = BTreeMap<Option<String>, (u64, u64)>;
 
-/// What a collection says, in a form that both ways can be brought to.
+/// What a collection says, in a form that both implementations can be converted to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answers {
     unreadable: u64,

@@ -2,11 +2,11 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-/// It cannot be decompressed: the bytes are wrong, something follows their end, or it was enough.
+/// It cannot be decompressed: the bytes are wrong, something follows their end, or the receiver had enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed;
 
-/// What one step took and made.
+/// What one step consumed and produced.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Step {
     pub(super) read: usize,

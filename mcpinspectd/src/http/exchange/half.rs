@@ -10,13 +10,13 @@ use crate::http::sniff::{self, Look};
 pub(super) struct Half {
     state: State,
     body: Option<Body>,
-    /// How far the message under way was looked at.
+    /// How far the current message was examined.
     pub(super) look: Look,
-    /// How long its head says the body is.
+    /// How long the body is according to its head.
     length: Option<u64>,
-    /// Bytes of the body so far, lost ones included; `None` where their number is not known.
+    /// Bytes of the body so far, lost ones included; `None` if their number is unknown.
     bytes: Option<u64>,
-    /// The type of the body is not known: its first byte tells.
+    /// The type of the body is unknown: its first byte tells.
     unknown: Option<Coding>,
 }
 
@@ -31,7 +31,7 @@ enum State {
 }
 
 impl Half {
-    /// Its head came.
+    /// Its head arrived.
     pub(super) fn begin(&mut self, body: Option<Body>, length: Option<u64>) {
         self.state = State::Open;
         self.body = body;
@@ -39,12 +39,12 @@ impl Half {
         self.bytes = Some(0);
     }
 
-    /// The type of its body is not known.
+    /// The type of its body is unknown.
     pub(super) fn await_content(&mut self, coding: Coding) {
         self.unknown = Some(coding);
     }
 
-    /// Takes note of bytes of its body, of which the first is `first`.
+    /// Counts bytes of its body, the first of which is `first`.
     pub(super) fn count(&mut self, bytes: Option<u64>, first: Option<u8>, limits: &Limits) {
         self.bytes = self
             .bytes
@@ -53,7 +53,7 @@ impl Half {
         if let Some(first) = first
             && let Some(coding) = self.unknown.take()
         {
-            // What is compressed does not show its type.
+            // Compressed data does not show its type.
             let content = match coding {
                 Coding::Identity => sniff::content(first),
                 _ => Content::Other,
@@ -104,7 +104,7 @@ impl Half {
         self.body.as_ref().is_some_and(Body::is_compressed)
     }
 
-    /// Gives up the message under way.
+    /// Gives up the current message.
     pub(super) fn abandon(&mut self) {
         if let Some(body) = &mut self.body {
             body.abandon();

@@ -1,4 +1,4 @@
-//! One exchange under way, and what is reported about it.
+//! One open exchange, and what is reported about it.
 
 use super::half::Half;
 use crate::http::agreement;
@@ -14,14 +14,14 @@ const LOSSES: usize = 4;
 /// Takes events.
 pub(super) type Emit<'a> = dyn FnMut(Event<'_>) + 'a;
 
-/// An exchange under way.
+/// An open exchange.
 pub(super) struct Open {
-    /// `None` where its request was not seen.
+    /// `None` if its request was not seen.
     pub(super) number: Option<Exchange>,
     pub(super) verdict: Verdict,
     pub(super) request: Half,
     pub(super) response: Half,
-    /// What is reported first, once it is decided.
+    /// What to report first, once it is decided.
     pub(super) opening: Option<Box<Opening>>,
     pub(super) answer: Option<Box<Answer>>,
     /// What was lost before that.
@@ -29,7 +29,7 @@ pub(super) struct Open {
     /// What the request's head says about its message.
     pub(super) fields: McpFields,
     pub(super) target: Option<TargetKey>,
-    /// Bytes may have been lost in it, and where it ends with them.
+    /// Bytes may have been lost in it, perhaps including its end.
     pub(super) is_stale: bool,
 }
 
@@ -84,7 +84,7 @@ impl Open {
         }
     }
 
-    /// Tells what waited for the verdict.
+    /// Reports what waited for the verdict.
     pub(super) fn tell(&mut self, emit: &mut Emit<'_>) {
         if let (Some(opening), Some(exchange)) = (self.opening.take(), self.number) {
             emit(Event::Opened(Opened {
@@ -116,7 +116,7 @@ impl Open {
         }
     }
 
-    /// Lets a body take something in, judges the exchange by it, and passes on what comes of it.
+    /// Lets a body take something in, judges the exchange by it, and passes on the result.
     pub(super) fn act(
         &mut self,
         direction: Direction,
@@ -178,7 +178,7 @@ impl Open {
         half.put_body(body);
     }
 
-    /// Tells what a body carries.
+    /// Reports what a body carries.
     fn carry(&self, direction: Direction, carried: Carried<'_>, emit: &mut Emit<'_>) {
         let exchange = self.number;
         match carried {
@@ -204,7 +204,7 @@ impl Open {
                 position,
                 target: &Target::of(bytes),
             }),
-            // A stream may begin with an id and nothing else, from which it can be taken up.
+            // A stream may begin with just an id, from which it can be resumed.
             Carried::Message { bytes, .. } if bytes.trim_ascii().is_empty() => {}
             Carried::Message {
                 position,

@@ -1,4 +1,4 @@
-//! The fields that are looked at, by name.
+//! The fields of interest, by name.
 
 /// A field of a head that concerns MCP or the framing of its body. HTTP/2's pseudo-fields are among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 const MAX_PART: usize = 1024;
 
 /// Stands for a whole request target, query included: requests to one address have the same key, and
-/// nothing of the query can be read from it.
+/// it reveals nothing of the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TargetKey(pub [u8; 16]);
 
@@ -23,7 +23,7 @@ impl TargetKey {
 /// What a request is addressed to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// Host and port, as the request names them, without credentials.
+    /// Host and port as named by the request, without credentials.
     pub authority: Option<Box<str>>,
     /// The path, without a query; the first 1,024 bytes.
     pub path: Option<Box<str>>,
@@ -61,7 +61,7 @@ impl Target {
         self.key = Some(TargetKey::of(target));
     }
 
-    /// Takes in an authority that outweighs `Host`.
+    /// Takes in an authority, which overrides `Host`.
     pub(super) fn set_authority(&mut self, authority: &[u8]) {
         self.authority = Some(without_credentials(authority));
     }

@@ -1,9 +1,9 @@
 //! The chunked transfer coding (RFC 9112, 7.1).
 //!
-//! Here most of request smuggling happens, so nothing is tolerated that a reader may take for something
+//! Most request smuggling happens here, so nothing is tolerated that another reader may take for something
 //! else: sizes are hexadecimal digits, and lines end in a carriage return and a line feed.
 
-/// The most digits of a size. Sizes of more bits than this are nobody's.
+/// The most digits of a size. Real sizes have no more.
 const MAX_DIGITS: u8 = 15;
 
 /// The most bytes of a chunk's extension, and of all trailers together.
@@ -13,7 +13,7 @@ const MAX_ASIDE: u32 = 8 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Malformed;
 
-/// A body under way.
+/// A body in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunks {
     place: Place,
@@ -30,17 +30,17 @@ enum Place {
     Extension {
         size: u64,
     },
-    /// Behind the carriage return that ends a size.
+    /// After the carriage return that ends a size.
     SizeEnd {
         size: u64,
     },
     Data {
         left: u64,
     },
-    /// Behind a chunk's data.
+    /// After a chunk's data.
     Return,
     Feed,
-    /// At the start of a trailer, or of the blank line behind them.
+    /// At the start of a trailer, or of the blank line after them.
     Trailers,
     Trailer,
     TrailerEnd,
@@ -79,7 +79,7 @@ impl Chunks {
     }
 
     /// Takes in the next bytes, at least one. Returns how many, and whether the body is over; or how many came
-    /// before the one that is wrong. `data` gets data and where it starts among the bytes.
+    /// before the wrong one. `data` receives data and where it starts among the bytes.
     pub(super) fn step(
         &mut self,
         bytes: &[u8],
@@ -108,7 +108,7 @@ impl Chunks {
         Ok((at, false))
     }
 
-    /// The place behind a byte that is no data.
+    /// The place after a byte that is not data.
     fn after(&mut self, byte: u8) -> Result<Place, Malformed> {
         Ok(match (self.place, byte) {
             (Place::Size { value, digits }, byte) => match char::from(byte).to_digit(16) {

@@ -5,20 +5,20 @@ use crate::http::head::{Head, Name};
 use crate::http::limits::Limits;
 use crate::http::part::{PREFACE, Role};
 
-/// Bytes that are copied to find the end of a head in them; the rest is its body's.
+/// Bytes to copy when looking for the end of a head; the rest belongs to the body.
 const PIECE: usize = 1024;
 
 /// The most fields that can be read.
 const FIELDS: usize = 256;
 
-/// How many bytes tell a head from the rest of a body. No head is shorter.
+/// How many bytes distinguish a head from the rest of a body. No head is shorter.
 const TELLING: usize = 16;
 
-/// A head under way.
+/// A head in progress.
 #[derive(Debug, Default)]
 pub(super) struct Heading {
     buffer: Vec<u8>,
-    /// Where the line under way starts.
+    /// Where the current line starts.
     line: usize,
     /// Lines before this are checked.
     checked: usize,
@@ -29,11 +29,11 @@ pub(super) struct Heading {
 /// What became of a head.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// It goes on.
+    /// It continues.
     More,
-    /// It is whole.
+    /// It is complete.
     Whole,
-    /// It is no head: it comes behind a loss.
+    /// It is not a head: it follows a loss.
     Other,
     Wrong(Anomaly),
 }
@@ -54,7 +54,7 @@ impl Heading {
 
     /// Takes in some of the next bytes, at least one. Returns how many.
     pub(super) fn push(&mut self, rest: &[u8], role: Role, limits: &Limits) -> (usize, Found) {
-        // Blank lines before a head are none of it.
+        // Blank lines before a head are not part of it.
         if self.buffer.is_empty() && !self.is_doubtful && matches!(rest[0], b'\r' | b'\n') {
             return (1, Found::More);
         }
@@ -76,7 +76,7 @@ impl Heading {
         (taken - surplus.min(taken), found)
     }
 
-    /// Checks the lines that are complete. Returns how many bytes at the end are no part of the head.
+    /// Checks the complete lines. Returns how many bytes at the end are not part of the head.
     fn check(&mut self, limits: &Limits) -> (usize, Found) {
         while let Some(at) = memchr::memchr(b'\n', &self.buffer[self.checked..]) {
             let end = self.checked + at;
@@ -115,7 +115,7 @@ impl Heading {
         PREFACE.starts_with(&self.buffer)
     }
 
-    /// Reads a head that is whole.
+    /// Reads a complete head.
     pub(super) fn read(&self, role: Role, limits: &Limits) -> Result<Head, Anomaly> {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS];
         let mut head = Head::default();
@@ -164,7 +164,7 @@ impl Heading {
         }
     }
 
-    /// Whether white space stands before the colon of a field.
+    /// Whether there is white space before the colon of a field.
     fn has_space_before_colon(&self) -> bool {
         let mut lines = self.buffer.split(|&byte| byte == b'\n').skip(1);
         lines.any(|line| {
@@ -174,7 +174,7 @@ impl Heading {
     }
 }
 
-/// Whether bytes behind a loss are the beginning of a head.
+/// Whether bytes after a loss are the start of a head.
 fn begins(start: &[u8], role: Role) -> bool {
     match role {
         Role::Requests => {

@@ -1,11 +1,11 @@
-//! Requests that wait for their response: in HTTP/1, the order alone says which response answers which.
+//! Requests that wait for their response: in HTTP/1, only the order says which response answers which.
 
 use std::collections::VecDeque;
 
 use crate::http::head::{Method, Upgrade};
 use crate::http::part::Stream;
 
-/// A request, as far as its response depends on it.
+/// What a response depends on in its request.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::http) struct Expected {
     pub(in crate::http) stream: Stream,
@@ -55,7 +55,7 @@ impl Waiting {
         self.queue.front().copied()
     }
 
-    /// Its final response has begun.
+    /// Notes that its final response has begun.
     pub(super) fn answered(&mut self) {
         self.queue.pop_front();
     }
@@ -65,13 +65,13 @@ impl Waiting {
         self.first().filter(|_| self.queue.len() == 1)
     }
 
-    /// It is not known any more which response answers which request: a head may be missing.
+    /// Notes that it is no longer known which response answers which request: a head may be missing.
     pub(in crate::http) fn lose(&mut self) {
         self.is_lost = true;
         self.queue.clear();
     }
 
-    /// Whether it is not known which response answers which request.
+    /// Whether it is unknown which response answers which request.
     pub(in crate::http) fn is_lost(&self) -> bool {
         self.is_lost
     }

@@ -6,7 +6,7 @@ use super::conversation::*;
 use super::two::{h2_session, plain};
 use super::*;
 
-/// Runs a connection of which `lost` is missing in one direction.
+/// Runs a connection with `lost` missing in one direction.
 fn run_without(
     mut connection: Connection,
     turns: &[(Direction, Vec<u8>)],
@@ -28,7 +28,7 @@ fn run_without(
         };
         let before = skip.start.clamp(start, positions[index]) - start;
         let after = skip.end.clamp(start, positions[index]) - start;
-        // With gaps of unknown size, positions are those of what was seen.
+        // With gaps of unknown size, positions count only what was seen.
         let shift = if is_known { 0 } else { missing };
         let mut push = |at: usize, bytes: &[u8]| {
             if !bytes.is_empty() {
@@ -72,7 +72,7 @@ fn messages(lines: &[String]) -> Vec<String> {
     lines.map(word).collect()
 }
 
-/// Requests and responses of one number have one number in `whole`, too.
+/// Requests and responses that share a number share one in `whole` too.
 fn is_paired_as_in(lines: &[String], whole: &[String]) {
     let split = |line: &String| {
         let (number, rest) = line.split_once(' ').unwrap_or_default();

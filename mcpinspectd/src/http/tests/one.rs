@@ -30,7 +30,7 @@ fn a_session_comes_out_whole() {
          4 closed true"
     );
     let strip = |text: &str| -> Vec<Vec<String>> {
-        // Positions are checked below, by the bytes that stand there.
+        // Positions are checked below, by the bytes found there.
         let words = |line: &str| {
             let words = line.split(' ').map(str::to_owned).enumerate();
             words

@@ -89,7 +89,7 @@ pub(super) fn plain() -> Turns {
     padded.extend([0; 3]);
     answer.extend(frame(0, END_STREAM | PADDED, 1, &padded));
     turns.push(down(answer));
-    // The stream of events stays open while another request goes by.
+    // The stream of events stays open while another request passes.
     turns.push(up(client.headers(
         3,
         END_STREAM,
@@ -151,7 +151,7 @@ fn a_session_comes_out_whole() {
 #[test]
 fn a_connection_joined_midway_says_what_it_knows() {
     let turns = plain();
-    // From the second request on: the session's id stands in a table that nobody saw.
+    // From the second request on: the session's id is in a table that was not observed.
     let mut connection = Connection::joined(Limits::default());
     let mut log = Log::default();
     let mut positions = [10_000; 2];
@@ -254,7 +254,7 @@ fn what_must_not_be_is_told() {
     bytes.extend(frame(0, 0, 3, b"x"));
     assert!(told(bytes).contains(&"? > interrupted_headers".to_owned()));
 
-    // A length that is wrong, and a field of HTTP/1, as requests smuggle them through gateways.
+    // A wrong length, and a field of HTTP/1, as used to smuggle requests through gateways.
     let (mut bytes, mut client) = beginning();
     let fields = [
         (":method", "POST"),
@@ -275,7 +275,7 @@ fn floods_are_bounded() {
     bytes.extend(frame(4, 0, 0, &[]));
     let mut client = Peer::new();
     bytes.extend(client.post(1, "s", LIST));
-    // Streams without end, and heads without end.
+    // Endless streams, and endless heads.
     let mut stream = 3;
     for _ in 0..2 * limits.max_exchanges {
         let fields = [

@@ -5,7 +5,7 @@ use crate::http::part::Role;
 /// The length of a frame's header.
 pub(super) const HEADER: usize = 9;
 
-/// The longest frame that is believed in behind a loss. Peers agree on 16 KiB to 1 MiB.
+/// The longest frame to believe in after a loss. Peers agree on 16 KiB to 1 MiB.
 const BELIEVED: u32 = 1 << 20;
 
 /// What a frame is.
@@ -21,7 +21,7 @@ pub(super) enum Kind {
     GoAway,
     Window,
     Continuation,
-    /// One that is not known, which everyone skips.
+    /// An unknown one, which every peer skips.
     Other,
 }
 
@@ -95,7 +95,7 @@ impl Header {
         }
     }
 
-    /// Whether bytes of which nothing is known look like the header of a frame. Text never does: its first
+    /// Whether unknown bytes look like the header of a frame. Text never does: its first
     /// three bytes are a length of megabytes.
     pub(super) fn is_believable(&self, role: Role) -> bool {
         let flags = match self.kind {

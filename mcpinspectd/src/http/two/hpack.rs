@@ -1,13 +1,13 @@
 //! HPACK, read by an observer (RFC 7541).
 //!
 //! A decoder at the end of a connection has seen all of it and may close it at the first mistake. An
-//! observer may come late or miss a block, and goes on: what stands in the table from before is
+//! observer may come late or miss a block, and carries on: what was in the table before is
 //! *unknown*, and a field that refers to it is counted as such and never guessed. What came since is
 //! known, because indices count from the newest entry. A block that is wrong leaves the table unknown.
 //!
-//! The libraries there are stop at the first unknown index within a block, which leaves their table one
+//! Existing libraries stop at the first unknown index within a block, which leaves their table in a state
 //! that neither end has, and build a table of the Huffman code for every string. This one also keeps
-//! the values of those fields alone that are looked at: cookies and authorisation go by as lengths.
+//! only the values of relevant fields: cookies and authorisation pass as lengths.
 
 mod huffman;
 mod table;
@@ -17,13 +17,13 @@ mod tests;
 use self::table::{FIXED_LENGTH, Field, KnownName, Lookup, Table, fixed};
 use crate::http::head::Head;
 
-/// The size of a table that nobody has changed.
+/// The default size of a table.
 const DEFAULT_TABLE: usize = 4096;
 
-/// The largest table that is followed, in bytes. Browsers use as much; nobody uses more.
+/// The largest table to follow, in bytes. Browsers use this much; nothing uses more.
 const MAX_TABLE: usize = 64 << 10;
 
-/// The longest value that is decoded, in bytes. A longer one is cut, which concerns no field that MCP has.
+/// The longest value to decode, in bytes. A longer one is cut, which affects no MCP field.
 const MAX_VALUE: usize = 16 << 10;
 
 /// A block cannot be read.
@@ -52,7 +52,7 @@ impl Decoder {
         }
     }
 
-    /// Reads a direction of which blocks were missed.
+    /// Reads a direction whose earlier blocks were missed.
     pub(super) fn unknown(max_fields: usize) -> Self {
         Self {
             table: Table::unknown(MAX_TABLE),
@@ -60,12 +60,12 @@ impl Decoder {
         }
     }
 
-    /// Forgets the table: a block was missed.
+    /// Forgets the table because a block was missed.
     pub(super) fn forget(&mut self) {
         self.table = Table::unknown(MAX_TABLE);
     }
 
-    /// Reads a block into `head`. Returns whether it has more fields than are looked at.
+    /// Reads a block into `head`. Returns whether it has more fields than are examined.
     pub(super) fn read(&mut self, block: &[u8], head: &mut Head) -> Result<bool, Malformed> {
         let (mut fields, max_fields) = (0, self.max_fields);
         let result = self.fields(block, &mut |name, value| {
@@ -125,7 +125,7 @@ impl Decoder {
         Some(())
     }
 
-    /// A field that one of the tables has.
+    /// A field in one of the tables.
     fn indexed(&self, index: usize, emit: &mut dyn FnMut(KnownName, &[u8])) -> Option<()> {
         if let Some((name, value)) = fixed(index) {
             emit(KnownName::of(name.as_bytes()), value.as_bytes());
@@ -138,14 +138,14 @@ impl Decoder {
         Some(())
     }
 
-    /// A name that one of the tables has, and its length.
+    /// A name in one of the tables, and its length.
     fn name(&self, index: usize) -> Option<(KnownName, usize)> {
         if let Some((name, _)) = fixed(index) {
             return Some((KnownName::of(name.as_bytes()), name.len()));
         }
         match self.table.get(index.checked_sub(FIXED_LENGTH + 1)?)? {
             Lookup::Known(entry) => Some((entry.field.name, entry.name_bytes)),
-            // Its length is not known either: it is counted as none, so that the entry outlives the one at
+            // Its length is unknown too: it counts as zero, so that the entry outlives the one at
             // the other ends.
             Lookup::Unknown => Some((KnownName::Unknown, 0)),
         }
@@ -153,7 +153,7 @@ impl Decoder {
 }
 
 impl Text<'_> {
-    /// Decodes it, of a long one only the beginning. Returns its whole length.
+    /// Decodes it, only the start of a long one. Returns its whole length.
     fn decode(&self, into: &mut Vec<u8>) -> Option<usize> {
         into.clear();
         if !self.is_coded {
@@ -181,7 +181,7 @@ fn integer(block: &mut &[u8], bits: u32) -> Option<usize> {
         loop {
             let (&octet, after) = rest.split_first()?;
             rest = after;
-            // More than 28 bits is no length and no index.
+            // More than 28 bits cannot be a length or an index.
             if shift > 21 {
                 return None;
             }

@@ -219,7 +219,7 @@ proptest! {
         }
     }
 
-    /// No proper suffix of a message's text is a message: what tentative frames rest on.
+    /// No proper suffix of a message's text is a message, which tentative frames rely on.
     #[test]
     fn no_suffix_of_a_message_is_one(text in ".{0,40}", number in any::<i64>(), nested in ".{0,10}") {
         let message = serde_json::json!({

@@ -34,7 +34,7 @@ fn what_only_clients_send() {
             r#"{"method":"initialize","params":{"clientInfo":{},"protocolVersion":"2024-11-05"},"jsonrpc":"2.0","id":"a"}"#,
             "\n \r\n\t{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n",
             "\u{feff}{\"jsonrpc\":\"2.0\",\"method\":\"tools/list\",\"id\":1}\r\n",
-            // A Python client that was joined under way, behind a `ping`.
+            // A Python client that was joined midway, after a `ping`.
             "{\"jsonrpc\":\"2.0\",\"method\":\"ping\",\"id\":1}\n{\"jsonrpc\":\"2.0\",\"method\":\"tools/list\",\"id\":2}",
             // No `jsonrpc`, and nothing foreign.
             r#"{"id":1,"method":"tools/list","params":{}}"#,
@@ -61,7 +61,7 @@ fn what_only_servers_send() {
             r#"{"jsonrpc":"2.0","id":2,"result":{"supportedVersions":["2026-07-28"]}}"#,
             r#"{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{}}"#,
             r#"{"method":"notifications/message","params":{"level":"info","data":"x"},"jsonrpc":"2.0"}"#,
-            // A stray log line in front does not hide the protocol.
+            // A stray log line before it does not hide the protocol.
             "{\"level\":\"info\",\"msg\":\"starting\"}\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}",
         ],
     );
@@ -77,7 +77,7 @@ fn mcp_of_either_side() {
             r#"{"jsonrpc":"2.0","method":"acme/anything","id":1,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
         ],
     );
-    // The side is told by a later line where there is one.
+    // A later line, if there is one, tells the side.
     says(
         SERVER,
         &[

@@ -1,4 +1,4 @@
-//! Files that are damaged, from the future, in the way or too large for the disk.
+//! Files that are damaged, from the future, in the way, or too large for the disk.
 
 use super::*;
 
@@ -131,7 +131,7 @@ fn a_full_disk_is_told_and_survived() {
     }
     assert_eq!(full, Some(rusqlite::ErrorCode::DiskFull));
     drop(connection);
-    // What was written before is whole.
+    // What was written before is complete.
     assert_eq!(place.messages("files").len(), written);
     // With room, it goes on.
     let mut recording = Recording::start(settings(&place.path()));

@@ -1,4 +1,4 @@
-//! The client's side of a guard: what waits to be told, and what was told as the server's.
+//! The client's side of a guard: what waits to be reported, and what was reported as the server's.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::mcp::message::{Message, Payload, parse};
 use crate::model::{Direction, GapReason, Input, SessionStart, Timestamp};
 
-/// Nanoseconds that a message waits for the same at the back. One stream may be held back for 1.5
-/// seconds longer than another, for the order of its messages.
+/// Nanoseconds that a message waits for its match at the back. One stream may be held back for 1.5
+/// seconds longer than another to keep its messages in order.
 const PATIENCE: u64 = 3_000_000_000;
-/// Requests that are remembered for their responses, and their bytes.
+/// Requests remembered for their responses, and their bytes.
 const MAX_REQUESTS: usize = 256;
 const MAX_REQUEST_BYTES: usize = 1 << 20;
 
@@ -17,35 +17,35 @@ const MAX_REQUEST_BYTES: usize = 1 << 20;
 pub(super) struct Line {
     pub(super) direction: Direction,
     pub(super) hash: u64,
-    /// `None` if it was too long to be kept.
+    /// `None` if it was too long to keep.
     pub(super) bytes: Option<Vec<u8>>,
     pub(super) length: u64,
     pub(super) time: Timestamp,
 }
 
-/// What was told, or left out, and waits no longer.
+/// What was reported, or left out, and no longer waits.
 pub(super) enum Told {
-    /// A message: which way it went, its hash, and the bytes that it took.
+    /// A message: its direction, its hash, and its size in bytes.
     Line(Direction, u64, usize),
     /// The session's end.
     End,
-    /// What else happened.
+    /// Anything else.
     Other,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(super) struct Front {
     start: SessionStart,
-    /// Whether the session was told.
+    /// Whether the session was reported.
     is_told: bool,
-    /// Its processes, where they changed before it was told.
+    /// Its processes, if they changed before it was reported.
     parties: Option<Input<'static>>,
     /// By turn: see [`super::turns`].
     waiting: BTreeMap<u64, Waiting>,
-    /// Messages that were told as the server's: what a response that is told answers may be among them.
+    /// Messages reported as the server's: a reported response may answer one of them.
     requests: VecDeque<Line>,
     request_bytes: usize,
-    /// Bytes of messages that were told. By [`Direction`].
+    /// Bytes of reported messages. By [`Direction`].
     positions: [u64; 2],
 }
 
@@ -73,14 +73,14 @@ impl Front {
         }
     }
 
-    /// Lets a message wait for its turn. Gives the bytes that it takes.
+    /// Lets a message wait for its turn. Returns how many bytes it occupies.
     pub(super) fn wait(&mut self, turn: u64, line: Line) -> usize {
         let memory = line.memory();
         self.waiting.insert(turn, Waiting::Line(line));
         memory
     }
 
-    /// Takes out a message: it was told as the server's. Gives the bytes that it took.
+    /// Removes a message that was reported as the server's. Returns how many bytes it occupied.
     pub(super) fn matched(&mut self, turn: u64) -> usize {
         match self.waiting.remove(&turn) {
             Some(Waiting::Line(line)) => {
@@ -92,7 +92,7 @@ impl Front {
         }
     }
 
-    /// Takes note of a message that is told as the server's.
+    /// Notes a message that is reported as the server's.
     pub(super) fn note_told(&mut self, line: Line) {
         let memory = line.memory();
         if memory > MAX_REQUEST_BYTES / 4 {
@@ -108,10 +108,10 @@ impl Front {
         }
     }
 
-    /// Takes note of what else happened at this side. Gives whether it waits for its turn.
+    /// Notes any other input at this side. Returns whether it waits for its turn.
     pub(super) fn happened(&mut self, turn: u64, input: Input<'_>) -> bool {
         match input {
-            // Lines come one by one, and the program is the guard.
+            // Lines arrive one by one, and the program is the guard.
             Input::SessionStarted(_)
             | Input::Bytes { .. }
             | Input::Message { .. }
@@ -129,15 +129,15 @@ impl Front {
         }
     }
 
-    /// The turn of what waits for longest.
+    /// The turn of the oldest input that waits.
     pub(super) fn next_turn(&self) -> Option<u64> {
         self.waiting.keys().next().copied()
     }
 
-    /// Whether what waits for longest is to be told now: it waits for nothing, or for too long.
+    /// Whether the oldest input is due: it waits for nothing, or has waited too long.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         match self.waiting.values().next() {
-            // A clock that was set back must not keep anything waiting.
+            // A clock that was set back must not make anything wait.
             Some(Waiting::Line(line)) => {
                 let waited = now.nanos_since(line.time).max(line.time.nanos_since(now));
                 waited >= PATIENCE
@@ -147,7 +147,7 @@ impl Front {
         }
     }
 
-    /// Tells what waits for longest.
+    /// Reports the oldest input that waits.
     pub(super) fn tell_next(&mut self, on: &mut dyn FnMut(Input<'_>)) -> Option<Told> {
         match self.waiting.pop_first()?.1 {
             Waiting::Line(line) => {
@@ -161,7 +161,7 @@ impl Front {
             Waiting::Happened(input) => {
                 let ended = matches!(*input, Input::SessionEnded { .. });
                 match *input {
-                    // The end of what was not told is nothing to tell.
+                    // The end of a session that was not reported is not reported either.
                     Input::SessionEnded { .. } | Input::PartiesChanged { .. } if !self.is_told => {}
                     Input::Gap {
                         session,
@@ -223,7 +223,7 @@ impl Front {
         });
     }
 
-    /// Counts bytes that are told. Gives where they are.
+    /// Counts reported bytes. Returns their position.
     fn advance(&mut self, direction: Direction, bytes: u64) -> u64 {
         let position = &mut self.positions[direction as usize];
         let at = *position;
@@ -231,7 +231,7 @@ impl Front {
         at
     }
 
-    /// The request that a response answers, if it was told as the server's.
+    /// The request that a response answers, if it was reported as the server's.
     fn request_of(&mut self, line: &Line) -> Option<Line> {
         let Ok(Payload::Single(parsed)) = parse(line.bytes.as_deref()?) else {
             return None;

@@ -11,7 +11,7 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#;
 const TOOLS: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[]}}"#;
 const NONE: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":null}}"#;
 
-/// Both sides of a guard, and what is told of them.
+/// Both sides of a guard, and what is reported of them.
 struct Both {
     guarded: Guarded,
     front: Script,
@@ -93,7 +93,7 @@ fn what_both_sides_say_is_told_once() {
     both.back(TO_SERVER, LIST);
     both.back(TO_CLIENT, TOOLS);
     both.front(TO_CLIENT, TOOLS);
-    // The kernel's records of one side may come later than those of the other, and in pieces.
+    // The kernel's records of one side may arrive later than the other's, and in pieces.
     let (head, tail) = LIST.split_at(20);
     both.front(TO_CLIENT, TOOLS);
     let piece = both.front.bytes(TO_SERVER, head.as_bytes()).into_owned();
@@ -131,7 +131,7 @@ fn what_the_guard_changed_is_told_with_its_request() {
         both.take(),
         ["front started", &request, &format!("front 0 {NONE}")]
     );
-    // The next one of both is left out again.
+    // The next message on both sides is left out again.
     both.front(TO_CLIENT, TOOLS);
     let end = both.front.end(EndReason::ServerExited);
     both.pass(end);
@@ -165,7 +165,7 @@ fn each_message_stands_for_one() {
     both.back(TO_CLIENT, TOOLS);
     both.front(TO_CLIENT, TOOLS);
     both.front(TO_CLIENT, TOOLS);
-    // Nor does what the client said stand for what it was told.
+    // Nor does what the client said count for what it received.
     both.front(TO_SERVER, TOOLS);
     let end = both.front.end(EndReason::MonitoringStopped);
     both.pass(end);
@@ -194,7 +194,7 @@ fn a_guard_without_a_server_hides_nothing_and_others_are_left_alone() {
     assert_eq!(told[2..], ["alone started", &format!("alone 0 {LIST}")]);
 }
 
-/// A guard that talks much and is never heard by a server is told without waiting for it.
+/// A guard that talks a lot but never reaches a server is reported without waiting for one.
 #[test]
 fn little_waits() {
     let mut both = Both::new();
@@ -217,7 +217,7 @@ fn little_waits() {
     assert!(front.heard.iter().all(|heard| heard.len() <= MAX_HEARD));
 }
 
-/// A daemon that starts in the middle of a message does not take its rest for one.
+/// A daemon that starts in the middle of a message does not mistake the rest for one.
 #[test]
 fn the_rest_of_a_message_is_none() {
     let mut guarded = Guarded::default();
@@ -258,7 +258,7 @@ fn each_client_of_one_guard_is_told_once() {
     }
     let says = |at: u32| format!(r#"{{"jsonrpc":"2.0","id":{at},"method":"tools/list"}}"#);
     for (at, front) in fronts.iter_mut().enumerate() {
-        // Every third client asks what others ask as well.
+        // Every third client asks the same as others.
         pass(front.line(TO_SERVER, says(at as u32 / 3)));
     }
     // The guard keeps one client's words back.

@@ -1,30 +1,30 @@
-//! Which messages wait at the fronts of a guard, found by what they say.
+//! Which messages wait at a guard's fronts, found by their content.
 //!
-//! A guard that stands between many clients and a server has a front for each client, and a message of the
-//! back may be that of any. Looking through all that waits would let a guard that passes on many odd lines slow
-//! down every session; a table of hashes finds the message at once.
+//! A guard between many clients and a server has a front for each client, and a message of the back may
+//! belong to any of them. Searching everything that waits would let a guard that passes on many odd lines slow
+//! down every session; a hash table finds the message at once.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::model::{Direction, SessionId};
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// The last turn that was given.
+    /// The last turn given out.
     last: u64,
-    /// Of equal messages, the one that waits for longest comes first.
+    /// Of equal messages, the oldest comes first.
     lines: HashMap<(Direction, u64), VecDeque<(u64, SessionId)>>,
 }
 
 impl Turns {
-    /// The turn of what waits from now on.
+    /// The turn for whatever starts waiting now.
     pub(super) fn take(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// A message waits at a front. Gives its turn.
+    /// Adds a message that waits at a front. Returns its turn.
     pub(super) fn wait(&mut self, direction: Direction, hash: u64, front: &SessionId) -> u64 {
         let turn = self.take();
         let same = self.lines.entry((direction, hash)).or_default();
@@ -32,7 +32,7 @@ impl Turns {
         turn
     }
 
-    /// The message with this hash that waits for longest, and its front. It waits no longer.
+    /// Removes and returns the oldest message with this hash, and its front.
     pub(super) fn find(&mut self, direction: Direction, hash: u64) -> Option<(u64, SessionId)> {
         let same = self.lines.get_mut(&(direction, hash))?;
         let found = same.pop_front();
@@ -42,7 +42,7 @@ impl Turns {
         found
     }
 
-    /// A message waits no longer.
+    /// Removes a message.
     pub(super) fn end(&mut self, direction: Direction, hash: u64, turn: u64) {
         let Some(same) = self.lines.get_mut(&(direction, hash)) else {
             return;

@@ -17,10 +17,10 @@ use crate::queue::{Dropped, Received};
 use crate::registry::Registry;
 use crate::source::script::Script;
 
-/// Stands for an event where a message has its number.
+/// Marks an event, in place of a message's number.
 const EVENT: u64 = u64::MAX;
 
-/// Number, weight, and whether it is a member: of everything that goes by.
+/// Number, weight, and whether it is a member, for everything that passes.
 #[derive(Default)]
 struct Sent(Vec<(u64, usize, bool)>);
 
@@ -54,7 +54,7 @@ impl Host for NoHost {
     fn reload_rules(&mut self) {}
 }
 
-/// A pipeline with a consumer of messages, and a session in it.
+/// A pipeline with a consumer of messages, and one session.
 struct Daemon {
     pipeline: Pipeline<Sent, NoHost>,
     script: Script,
@@ -88,7 +88,7 @@ impl Daemon {
         self.pipeline.input(self.script.line(direction, text));
     }
 
-    /// Ends the pipeline. Returns the messages that the consumer then takes.
+    /// Ends the pipeline. Returns the messages that the consumer then receives.
     fn taken(mut self) -> Vec<Received<MessageRecord>> {
         drop(self.pipeline);
         let all = std::iter::from_fn(|| self.receiver.blocking_recv());
@@ -96,7 +96,7 @@ impl Daemon {
     }
 }
 
-/// A message that was received; `None` for an event.
+/// A received message; `None` for an event.
 fn message(received: Received<Record>) -> Option<Received<MessageRecord>> {
     Some(match received {
         Received::Item(Record::Message(message)) => Received::Item(message),
@@ -111,7 +111,7 @@ fn ping(id: usize, padding: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping","params":{{"x":"{padding}"}}}}"#)
 }
 
-/// What is dropped and what is read is, together and in order, what was sent.
+/// Dropped and received messages together, in order, are exactly what was sent.
 #[test]
 fn a_slow_consumer_gets_a_part_and_knows_of_the_rest() {
     const HEAD_START: usize = 200;

@@ -57,7 +57,7 @@ struct Daemon {
     script: Script,
 }
 
-/// May decide on all servers; the one here runs as nobody in particular.
+/// May decide on all servers; the one here runs as no particular user.
 const ALICE: Caller = Caller {
     uid: 1000,
     reads_all: true,
@@ -115,7 +115,7 @@ impl Daemon {
         self.ask(move |control| control.decide(decision, ALICE))
     }
 
-    /// Asks as a caller on the bus does, from another thread.
+    /// Asks from another thread, as a caller on the bus does.
     fn ask<T: Send + 'static>(
         &mut self,
         ask: impl FnOnce(&ControlHandle) -> T + Send + 'static,
@@ -173,7 +173,7 @@ fn an_approval_moves_the_pin_and_is_told_with_who_gave_it() {
         daemon.decide(judge(DecisionKind::Approve, r"re\u{202e}ad", "abc")),
         Err(ControlError::Invalid(_))
     ));
-    // By the name as it is shown.
+    // By its displayed name.
     daemon
         .decide(judge(DecisionKind::Approve, r"re\u{202e}ad", &hash))
         .unwrap();
@@ -184,7 +184,7 @@ fn an_approval_moves_the_pin_and_is_told_with_who_gave_it() {
     );
     daemon.list(3, "Reads and writes.");
     assert!(daemon.events("mcp_tool_changed").is_empty());
-    // It changes between the look and the word.
+    // It changes between the look and the decision.
     daemon.list(4, "Reads and sends.");
     assert!(matches!(
         daemon.decide(judge(DecisionKind::Approve, r"re\u{202e}ad", &hash)),
@@ -373,14 +373,14 @@ fn a_definition_is_checked_against_its_pin_and_not_recorded() {
         ]
     );
     for _ in 0..2 {
-        // What is asked for twice is as unknown as before, and what is another user's says nothing.
+        // Something asked for twice stays unknown, and another user's says nothing.
         for (uid, server) in [(None, "mail"), (Some(1000), "files")] {
             assert_eq!(check(&mut daemon, uid, server, &[same, None]), [None, None]);
         }
     }
     assert!(daemon.events("mcp_tool_changed").is_empty());
     assert_eq!(daemon.pipeline.engine.registry().list().unwrap().len(), 1);
-    // The answer says what the registry finds when the definition comes by.
+    // The answer says what the registry finds when the definition arrives.
     daemon.list(2, "Reads and writes.");
     assert_eq!(daemon.hash(), form("Reads and writes.").to_string());
     let hash = form("Reads and writes.").to_string();
@@ -418,7 +418,7 @@ fn decisions_are_about_ones_own_servers() {
         let caller = Caller { uid, reads_all };
         daemon.ask(move |control| control.decide(decision, caller))
     };
-    // Each decides on their own, and a user who has none may not decide on one of several.
+    // Each user decides on their own, and one who has none may not decide on one of several.
     decide(&mut daemon, ALICE.uid, true, &hers).unwrap();
     let told = daemon.events("mcp_policy").pop().unwrap();
     assert_eq!(told["server_uid"], ALICE.uid);

@@ -37,7 +37,7 @@ impl Host for Nobody {
     fn reload_rules(&mut self) {}
 }
 
-/// A daemon without a kernel, with one session of the user 1000.
+/// A daemon without a kernel, with one session of user 1000.
 struct Watch {
     pipeline: Pipeline<Log, Nobody>,
     script: Script,
@@ -102,7 +102,7 @@ impl Watch {
         );
     }
 
-    /// What rules said since the last time: the first rule, and the decision.
+    /// Rules matched since the last call: the first rule, and the decision.
     fn matched(&mut self) -> Vec<(String, String)> {
         let events = std::mem::take(&mut self.pipeline.output.0);
         let matched = events
@@ -220,7 +220,7 @@ fn answers_to_requests_that_were_not_seen_are_no_ambiguity() {
         &json!({"jsonrpc": "2.0", "id": 77, "result": {}}),
     );
     assert_eq!(watch.matched(), []);
-    // One that really can be read in two ways is.
+    // One that really can be read two ways is.
     watch.say(
         TO_SERVER,
         &json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}),
@@ -273,7 +273,7 @@ fn the_status_of_a_tool_follows_its_pin() {
     watch.call(3, "read");
     assert_eq!(watch.matched(), []);
 
-    // Hidden in the very listing that shows the change.
+    // Hidden in the same listing that shows the change.
     watch.list(4, "reads more");
     watch.call(5, "read");
     assert_eq!(

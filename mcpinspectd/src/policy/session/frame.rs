@@ -11,7 +11,7 @@ use crate::policy::record::{Record, Subject};
 use crate::policy::situation::{Doubt, Found, Kind, Situation};
 
 impl Session {
-    /// Judges a frame: what stands between two newlines, with a carriage return at its end if there is one.
+    /// Judges a frame: what is between two newlines, with a carriage return at its end if there is one.
     pub fn handle<'f>(
         &mut self,
         direction: Direction,
@@ -48,7 +48,7 @@ impl Session {
             Some((text, Payload::Batch(_))) => judge.batch(frame, text, doubt),
             None => Handled::passing(),
         };
-        // A yes is about one frame.
+        // A yes applies to one frame.
         self.consents.clear();
         handled
     }
@@ -64,7 +64,7 @@ impl Session {
         })
     }
 
-    /// Judges what is no message here, and might be one to another reader.
+    /// Judges what is not a message here, but might be one to another reader.
     pub(super) fn unreadable<'f>(
         &mut self,
         direction: Direction,
@@ -83,7 +83,7 @@ impl Session {
         handled
     }
 
-    /// Judges a frame that is not read because it is longer than `limit` bytes; `beginning` is what is known
+    /// Judges a frame that is not read because it is longer than `limit` bytes; `beginning` is the known part
     /// of it. Returns a record if a rule might have concerned it.
     pub fn too_long(
         &mut self,

@@ -1,4 +1,4 @@
-//! The messages of one frame, judged one by one: passed on, changed, answered in place, or held back.
+//! The messages of one frame, judged one by one: passed on, changed, answered in place, or kept back.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::policy::record::{Record, Subject, shown};
 use crate::policy::situation::{Doubt, Found, Kind, Situation};
 use crate::policy::waiting::{Asked, Waiting};
 
-/// Most members of a batch that are judged one by one.
+/// Most members of a batch to judge one by one.
 const MAX_MEMBERS: usize = 4096;
-/// The longest name of a tool that is remembered, in bytes.
+/// The longest tool name to remember, in bytes.
 const MAX_TOOL: usize = 1024;
-/// The code that answers what is refused because it can be read in two ways: JSON-RPC's "invalid request".
+/// The code for what is refused because it can be read in two ways: JSON-RPC's "invalid request".
 const REFUSED: i64 = -32600;
 
 /// A message that is being judged.
 pub(super) struct Member<'a> {
-    /// Its text, as it stands in the frame.
+    /// Its text, verbatim from the frame.
     pub(super) text: &'a str,
     pub(super) parsed: Parsed<'a>,
     /// What is doubtful about the frame.
@@ -54,7 +54,7 @@ impl Judge<'_> {
     ) -> Handled<'f> {
         let inner = text.trim_start_matches('\u{feff}');
         let mut members = 0;
-        // The text was read as an array before.
+        // The text was parsed as an array before.
         let _ = json::elements(inner, |_| {
             members += 1;
             members <= MAX_MEMBERS
@@ -211,7 +211,7 @@ impl Judge<'_> {
         &mut self.session.waiting[direction as usize]
     }
 
-    /// Notes who the client says that it is.
+    /// Notes who the client says it is.
     pub(super) fn meet(&mut self, method: Option<&str>, params: Option<&view::Params<'_>>) {
         let Some(params) = params.filter(|_| self.direction == Direction::ClientToServer) else {
             return;
@@ -228,8 +228,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether the receiver may read something else than was read here. Costs another pass over the text,
-    /// so it is only asked where a rule could keep something back.
+    /// Whether the receiver may read something other than what was read here. Costs another pass over the text,
+    /// so this is only called if a rule could keep something back.
     pub(super) fn doubt(&self, member: &Member<'_>, kind: Kind, is_related: bool) -> Option<Doubt> {
         if !self.session.policy.restrains(self.direction) {
             return None;
@@ -245,7 +245,7 @@ impl Judge<'_> {
         }
         let names = &self.session.policy.names;
         let text = member.text.trim_start_matches('\u{feff}');
-        // Answers are cut in the middle of an emoji every day, and nothing is called by their texts.
+        // Answers are cut in the middle of an emoji every day, and no call depends on their texts.
         let mends = kind == Kind::Response;
         // An answer to nothing could be an answer to anything.
         let is_certain = kind != Kind::Response || is_related;
@@ -284,7 +284,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Answers a request in the receiver's place, and replaces an answer.
+    /// Answers a request in the receiver's place, or replaces an answer.
     fn blocked<'f>(
         &self,
         policy: &Policy,
@@ -330,7 +330,7 @@ impl Judge<'_> {
             let line = in_place(id, seen.method, &answer);
             match seen.kind {
                 Kind::Request => handled.replies.push(line),
-                // Someone waits for it, unless it answers nothing.
+                // A caller waits for it, unless it answers nothing.
                 Kind::Response if seen.method.is_some() => {
                     record.after = Some(shown(line.as_bytes()));
                     handled.forward = Forward::Parts(vec![Cow::Owned(line)]);
@@ -342,7 +342,7 @@ impl Judge<'_> {
         handled
     }
 
-    /// Passes a message on, perhaps with changes.
+    /// Passes a message on, possibly with changes.
     fn passed<'f>(
         &self,
         policy: &Policy,
@@ -398,7 +398,7 @@ impl Judge<'_> {
         is_unsure.then_some("status_unknown")
     }
 
-    /// A listing without the tools that rules hide, if there are such.
+    /// A listing without the tools that rules hide, if there are any.
     fn listing(
         &self,
         policy: &Policy,
@@ -439,7 +439,7 @@ impl Judge<'_> {
     }
 }
 
-/// Which action names a record of several.
+/// Which of several actions names a record.
 fn weight(action: &Action) -> u8 {
     match action {
         Action::Log => 0,

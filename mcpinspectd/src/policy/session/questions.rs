@@ -1,7 +1,7 @@
 //! What a person is asked before a request passes.
 //!
-//! An answer takes minutes, and judging must not wait for it: the other direction goes on meanwhile. So a
-//! session first says what there is to ask about a frame, without changing anything, and is told the
+//! An answer takes minutes, and judging must not wait for it: the other direction continues meanwhile. So a
+//! session first says what there is to ask about a frame, without changing anything, and is given the
 //! answers before it judges.
 
 use super::Session;
@@ -13,11 +13,11 @@ use crate::policy::consent::{Asking, Consent};
 use crate::policy::record::shown;
 use crate::policy::situation::{Found, Kind, Situation};
 
-/// Most questions about one frame. What goes beyond is not asked, and does not pass.
+/// Most questions about one frame. Anything beyond is not asked, and does not pass.
 const MAX_QUESTIONS: usize = 16;
 
 impl Session {
-    /// What a person is to be asked about a frame. To be called before [`Self::handle`], with the same frame,
+    /// What to ask a person about a frame. Call this before [`Self::handle`], with the same frame,
     /// time and findings.
     pub fn questions(
         &mut self,
@@ -40,7 +40,7 @@ impl Session {
         match message::parse(frame) {
             Ok(Payload::Single(parsed)) => questions.extend(judge.question(text, parsed)),
             Ok(Payload::Batch(_)) => {
-                // The text was read as an array.
+                // The text was parsed as an array.
                 let _ = json::elements(text.trim_start_matches('\u{feff}'), |element| {
                     let text = element.get();
                     if let Ok(Payload::Single(parsed)) = message::parse(text.as_bytes()) {
@@ -54,7 +54,7 @@ impl Session {
         questions
     }
 
-    /// Tells the answers to the questions about the next frame.
+    /// Sets the answers to the questions about the next frame.
     pub fn note_consents(&mut self, consents: impl IntoIterator<Item = Consent>) {
         self.consents.extend(consents);
     }

@@ -61,7 +61,7 @@ fn a_yes_lets_one_message_pass_and_a_no_is_answered() {
         ("files", Some("write"))
     );
     assert!(!question.params.contains("hunter22"), "{}", question.params);
-    // Nothing was counted, and nobody has said anything yet.
+    // Nothing was counted, and no one has answered yet.
     let became = tried.say(TO_SERVER, &line);
     assert!(became.passed.is_none() && became.actions() == ["block"]);
 

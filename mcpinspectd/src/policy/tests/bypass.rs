@@ -1,4 +1,4 @@
-//! However a message is written, and whatever stands before and after it in either direction: what a rule keeps
+//! However a message is written, and whatever precedes and follows it in either direction: what a rule keeps
 //! back reaches no reader, strict or lenient.
 
 use std::fmt;
@@ -25,7 +25,7 @@ const RULES: &str = r#"
     action = "block"
 "#;
 
-/// An object as it is written: repeated members, in their order.
+/// An object as written: repeated members, in order.
 struct Members(Vec<(String, Box<RawValue>)>);
 
 impl<'de> Deserialize<'de> for Members {

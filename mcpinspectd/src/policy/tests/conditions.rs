@@ -273,11 +273,11 @@ fn parameters_are_changed_where_they_stand() {
     let became = tried.say(TO_SERVER, before);
     assert_eq!(became.text(), after);
     assert_eq!(became.actions(), ["modify"]);
-    // A second time there is nothing to add, and what is the same is not written anew.
+    // A second time there is nothing to add, and what is unchanged is not rewritten.
     let became = tried.say(TO_SERVER, after);
     assert_eq!(became.text(), after);
     assert_eq!(became.records[0].after, None);
-    // Without the objects on the way nothing is made up.
+    // Without the objects on the way, nothing is created.
     let other = call(1, "fetch", "[]");
     assert_eq!(tried.say(TO_SERVER, &other).text(), other);
 }

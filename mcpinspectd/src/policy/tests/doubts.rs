@@ -1,4 +1,4 @@
-//! What can be read in two ways does not pass where a rule might concern it.
+//! What can be read in two ways does not pass if a rule might concern it.
 
 use super::*;
 
@@ -151,14 +151,14 @@ fn what_no_rule_could_concern_passes_as_it_is() {
         let mut tried = Tried::new(NO_WRITES);
         let became = tried.say(TO_SERVER, line);
         if line.contains('\u{1f680}') {
-            // Whoever skips what is not ASCII sees a brace first.
+            // A reader that skips anything but ASCII sees a brace first.
             assert_eq!(became.passed, None);
             continue;
         }
         assert_eq!(became.passed.as_deref(), Some(line.as_bytes()), "{line}");
         assert!(became.records.is_empty());
     }
-    // An answer to nothing is still no request.
+    // An answer to nothing is still not a request.
     for line in [result(7, "{}"), result(7, "{\"a\":0,\"a\":0}")] {
         assert!(Tried::new(NO_WRITES).say(TO_CLIENT, line).passed.is_some());
     }
@@ -194,7 +194,7 @@ fn an_answer_to_nothing_could_be_any_answer() {
     );
     // The same id once more.
     assert_eq!(tried.say(TO_CLIENT, result(1, "\"key\"")).passed, None);
-    // Half an emoji is the text of an honest server.
+    // An honest server's text may end in half an emoji.
     assert!(tried.calls(2, "x"));
     assert!(
         tried
@@ -222,7 +222,7 @@ fn a_listing_that_can_be_read_twice_is_refused_where_tools_are_hidden() {
     assert_eq!(became.actions(), ["refuse"]);
 }
 
-/// What a server could not read, it answers without an id.
+/// A server answers what it could not read without an id.
 #[test]
 fn an_error_without_an_id_answers_what_waits() {
     let policy = r#"
@@ -242,7 +242,7 @@ fn an_error_without_an_id_answers_what_waits() {
     // Either may be meant.
     assert!(tried.calls(2, "x"));
     assert_eq!(tried.say(TO_CLIENT, error).passed, None);
-    // A result without an id is nobody's.
+    // A result without an id belongs to no request.
     let mut tried = Tried::new(policy);
     let result = error.replace("error", "result");
     assert_eq!(tried.say(TO_CLIENT, result).passed, None);

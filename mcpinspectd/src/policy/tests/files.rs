@@ -1,4 +1,4 @@
-//! Mistakes in policy files, with their lines, and the policies that are shipped.
+//! Mistakes in policy files, with their lines, and the shipped policies.
 
 use std::path::Path;
 
@@ -171,7 +171,7 @@ fn rules_that_contradict_each_other_are_refused() {
             .problem
             .contains("used twice")
     );
-    // One mistake a rule, all of them.
+    // One mistake per rule, all of them.
     let wrong = "[[rule]]\nid = \"A\"\nwhen = {}\naction = \"log\"\n[[rule]]\nid = \"b\"\nwhen = {}\naction = \"log\"\n";
     let lines: Vec<usize> = compile(wrong)
         .unwrap_err()
@@ -195,7 +195,7 @@ fn conditions_do_not_nest_without_end() {
     );
 }
 
-/// The policies that are shipped as examples.
+/// The policies shipped as examples.
 fn shipped(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/policies");
     std::fs::read_to_string(folder.join(name)).unwrap()
@@ -259,7 +259,7 @@ fn nothing_is_sent_after_a_private_read() {
 fn tools_that_are_not_listed_are_neither_offered_nor_called() {
     let mut tried = Tried::new(&shipped("listed-tools-only.toml"));
     assert!(tried.calls(1, "search_files") && !tried.calls(2, "write_file"));
-    // A call of no tool is a call of none that is listed.
+    // A call without a tool is not a call of a listed one.
     let nameless = r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{}}"#;
     assert!(tried.say(TO_SERVER, nameless).passed.is_none());
     tried.say(

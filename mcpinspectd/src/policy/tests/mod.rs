@@ -1,4 +1,4 @@
-//! Policies from their files, and what they decide.
+//! Policies from files, and what they decide.
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
 mod asking;

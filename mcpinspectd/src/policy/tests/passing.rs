@@ -1,4 +1,4 @@
-//! Where nothing matches, every byte passes; where something does, nothing gets past it.
+//! If nothing matches, every byte passes; if something does, nothing gets past it.
 
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn members_of_a_batch_are_judged_one_by_one() {
         tried.say(TO_SERVER, many).records[0].reason,
         Some("too_many_messages")
     );
-    // A member that is none might be one to its receiver.
+    // A member that is not a message here might be one to its receiver.
     let became = tried.say(
         TO_SERVER,
         format!(r#"[{read},{{"Method":"tools/call"}},7]"#),
@@ -38,7 +38,7 @@ fn members_of_a_batch_are_judged_one_by_one() {
     assert_eq!(became.text(), format!("[{read},7]"));
 }
 
-/// Lines as peers write them, and as nobody should.
+/// Lines as peers write them, and as none should.
 fn lines() -> impl Strategy<Value = Vec<u8>> {
     let word = prop::sample::select(vec!["tools/call", "ping", "write", "read", "x"]);
     let object = (word.clone(), word, any::<u8>(), prop::sample::select(vec![" ", "", "\t"]))
@@ -64,7 +64,7 @@ proptest! {
         prop_assert!(became.records.is_empty() && became.replies.is_empty());
     }
 
-    /// Whatever passes is read by a strict parser as nothing that the rule is about, and what the rule is
+    /// A strict parser reads whatever passes as nothing that the rule is about, and whatever the rule is
     /// not about passes unchanged.
     #[test]
     fn nothing_that_a_rule_is_about_passes(lines in prop::collection::vec(lines(), 1..8)) {

@@ -1,15 +1,15 @@
 //! The package behind a command in `node_modules/.bin`, or in the `bin` of a global installation.
 //!
-//! What npm installs there is a link, `mcp -> ../@scope/package/dist/index.js`, what pnpm installs is
-//! a small shell script to the same effect; and `npx mcp` runs the one that is nearest to its working
-//! directory. A command that was installed globally is a link too,
-//! `/usr/local/bin/mcp -> ../lib/node_modules/@scope/package/dist/index.js`. Packages call their commands what they like, many of them `mcp`; so the link is followed
-//! to the package.
+//! What npm installs there is a link, `mcp -> ../@scope/package/dist/index.js`; what pnpm installs is
+//! a small shell script to the same effect; and `npx mcp` runs the one nearest to its working
+//! directory. A globally installed command is a link too,
+//! `/usr/local/bin/mcp -> ../lib/node_modules/@scope/package/dist/index.js`. Packages call their commands
+//! what they like, many of them `mcp`; so the link is followed to the package.
 //!
 //! The files belong to the server's user, who may have made anything of them. They decide a name and
 //! nothing else; they are read from the process' own root, with no more rights than its user has (see
-//! [`walk`](crate::process::walk)), and a server's look-ups together take a bounded number of steps. If
-//! one fails, the server is called after the command.
+//! [`walk`](crate::process::walk)), and all look-ups for a server together take a bounded number of steps. If
+//! one fails, the server is named after the command.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -22,30 +22,30 @@ use crate::process::info::{ProcessSnapshot, start_time};
 use crate::process::root::Root;
 use crate::process::walk::{Budget, Entry, Found, LastLink, walk};
 
-/// Most directories that are looked into for one server, each in some microseconds.
+/// Most directories to search for one server, each in some microseconds.
 const MAX_STEPS: u32 = 4096;
 /// Most links from a command to its script.
 const MAX_HOPS: usize = 8;
-/// How many levels up from a directory commands and packages are searched.
+/// How many levels up from a directory to search for commands and packages.
 const MAX_LEVELS: usize = 24;
-/// Largest shell script that is read, in bytes.
+/// Largest shell script to read, in bytes.
 const MAX_SHIM: u64 = 16 << 10;
-/// Largest `package.json` that is read, in bytes.
+/// Largest `package.json` to read, in bytes.
 const MAX_MANIFEST: u64 = 1 << 20;
 
-/// Finds packages behind commands, as one server's process sees its files.
+/// Finds packages behind commands, as a server's process sees its files.
 #[derive(Debug)]
 pub(super) struct BinLinks {
     /// The process: its number, start time and user.
     process: Option<(Pid, u64, u32)>,
     root: OnceCell<Option<Root>>,
     budget: Budget,
-    /// What was found for which path.
+    /// What was found for each path.
     known: RefCell<HashMap<String, Option<String>>>,
 }
 
 impl BinLinks {
-    /// Sees the files of a process. Opens nothing until it is asked.
+    /// Sees the files of a process. Opens nothing until asked.
     pub(super) fn of(process: &ProcessSnapshot) -> Self {
         Self::new(Some((process.pid, process.start_time, process.uid)))
     }
@@ -64,8 +64,8 @@ impl BinLinks {
         }
     }
 
-    /// The name of the package behind the command at an absolute path. Outside of `node_modules`, only a link
-    /// into one leads to a package: other programs may have projects around them as well.
+    /// The name of the package behind the command at an absolute path. Outside `node_modules`, only a link
+    /// into one leads to a package: other programs may be part of projects too.
     pub(super) fn package(&self, command: &str) -> Option<String> {
         if let Some(known) = self.known.borrow().get(command) {
             return known.clone();
@@ -119,8 +119,8 @@ impl BinLinks {
                         .and_then(|text| node_modules::shim_target(&text));
                     match shim {
                         Some(target) => target,
-                        // A command that is neither link nor shell script, or a link's end that is
-                        // in no package's folder.
+                        // A command that is neither link nor shell script, or the end of a link that is
+                        // not in a package's folder.
                         None if hop == 0 || !command.contains("/node_modules/") => return None,
                         None => return self.project(&directory),
                     }

@@ -1,7 +1,7 @@
 //! The names that people gave their servers in the configurations of their MCP clients.
 //!
 //! Every client has a file, in the home directory or in the project, that maps names to commands.
-//! This module knows where these files are and which of them to search first; `config_file` reads
+//! This module knows where these files are and which to search first; `config_file` reads
 //! one. Each version of a file (device, inode, size, modification time) is parsed once.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use crate::process::info::ProcessSnapshot;
 use crate::process::launcher::file_name;
 use crate::process::reader::Reader;
 
-/// How many levels up from a working directory project files are searched.
+/// How many levels up from a working directory to search for project files.
 const MAX_LEVELS: usize = 24;
 /// Most files whose contents are cached.
 const MAX_CACHED: usize = 256;
@@ -137,7 +137,7 @@ pub struct ClientConfigs {
 
 impl ClientConfigs {
     /// The name of the server that was launched this way, if a configuration of its user describes it.
-    /// The client's own files are searched first if the client is known, then project files, then the
+    /// If the client is known, its own files are searched first, then project files, then the
     /// user's. `links` finds the packages behind commands.
     pub(super) fn name_of(&self, launch: &Launch, links: &BinLinks) -> Option<Named> {
         let server = launch.chain.first()?;
@@ -147,7 +147,7 @@ impl ClientConfigs {
             .as_ref()
             .and_then(|client| client_of(&client.display_name(), &client.exe));
         if client.is_some() {
-            // A stable sort: within the client's own files and within the others the order stays.
+            // A stable sort keeps the order within the client's own files and within the others.
             files.sort_by_key(|(file, _)| Some(file.client) != client);
         }
         let reader = Reader::of(server.pid, server.uid);
@@ -240,12 +240,12 @@ fn files_for(launch: &Launch) -> Vec<(&'static ConfigFile, PathBuf)> {
     files_in(directories, launch.home.as_deref())
 }
 
-/// All files that clients are known to have.
+/// All known client files.
 pub(super) fn known() -> impl Iterator<Item = &'static ConfigFile> {
     HOME_FILES.iter().chain(PROJECT_FILES)
 }
 
-/// The files for someone who works in `directory`: those of projects first.
+/// The files for someone working in `directory`: project files first.
 pub(super) fn files_from(
     directory: &Path,
     home: Option<&str>,
@@ -277,7 +277,7 @@ pub(super) struct Described {
     pub(super) text: String,
 }
 
-/// The descriptions of the server `name` for someone who works in `directory`: those of projects first.
+/// The descriptions of the server `name` for someone working in `directory`: those of projects first.
 pub(super) fn described<'a>(
     name: &'a str,
     directory: &'a Path,

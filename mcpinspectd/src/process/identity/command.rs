@@ -1,8 +1,8 @@
 //! What a command line runs.
 //!
-//! Servers are rarely started as themselves. `npx -y @scope/pkg@1.2.3 /dir`, `uvx pkg`,
+//! Servers are rarely started directly. `npx -y @scope/pkg@1.2.3 /dir`, `uvx pkg`,
 //! `node …/node_modules/@scope/pkg/dist/index.js /dir` and `docker run -i image` all name a package
-//! somewhere, and it is the package with its own arguments that tells one server from another. This
+//! somewhere, and the package with its own arguments is what distinguishes one server from another. This
 //! module knows the launchers' grammars just well enough to find both. If it guesses wrong, the
 //! identity is still stable, only less readable.
 
@@ -23,7 +23,7 @@ use grammar::{
 };
 use wrapper::{called, is_shim};
 
-/// Where the program that runs comes from.
+/// Where the running program comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum LaunchSource {
     Npm,
@@ -59,7 +59,7 @@ pub(super) struct Invocation {
     /// The package's name without version, the image without tag, or the absolute path of a script or
     /// executable (its bare name if no path is known).
     pub(super) name: String,
-    /// The command in `node_modules/.bin` that led to the package, where that has another name.
+    /// The command in `node_modules/.bin` that led to the package, if that has another name.
     pub(super) called: Option<String>,
     /// The arguments as written.
     pub(super) arguments: Vec<String>,
@@ -75,7 +75,7 @@ pub(super) fn recognise(
     cwd: Option<&str>,
     links: &BinLinks,
 ) -> Option<Invocation> {
-    // A process title: one argument with blanks in the place of a command.
+    // A process title: one argument with blanks in place of a command.
     if let [title] = argv
         && title.contains(' ')
         && file_name(title.split(' ').next().unwrap_or_default()) != file_name(exe)
@@ -103,7 +103,7 @@ pub(super) fn recognise(
     .recognise()
 }
 
-/// A command line that is being parsed.
+/// A command line being parsed.
 struct Command<'a> {
     argv: &'a [String],
     /// The executable of the process that runs it; empty for an entry of a configuration.
@@ -125,7 +125,7 @@ impl Command<'_> {
         let rest = &self.argv[1..];
         let name = called(first, self.exe);
         let found = self.recognise_as(name, first, rest);
-        // A launcher's name alone, in the place of an interpreter's.
+        // Just a launcher's name, in place of an interpreter's.
         let own = program(self.exe);
         if found.is_none() && own != name && matches!(own, "node" | "bun") {
             return self.recognise_as(own, first, rest);
@@ -298,7 +298,7 @@ impl Command<'_> {
         Some(self.invocation(LaunchSource::Script, self.path(script), arguments))
     }
 
-    /// The name by which the program was called.
+    /// The name under which the program was called.
     fn called(&self) -> String {
         self.argv
             .first()

@@ -1,9 +1,9 @@
 //! Reading one configuration file of an MCP client.
 //!
 //! The daemon may read more than the session's user. A file counts only if that user can reach and read it
-//! (see [`walk`](crate::process::walk)), it is a regular file of their own (or of root, reached without a
-//! symbolic link), is not too large, and opens without blocking. Its contents are never obeyed and never trusted: they lend a
-//! server a name, nothing more.
+//! (see [`walk`](crate::process::walk)), it is a regular file of their own (or root's, reached without a
+//! symbolic link), is not too large, and opens without blocking. Its contents are never obeyed or trusted:
+//! they lend a server a name, nothing more.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -21,18 +21,18 @@ use crate::process::found_file::FileVersion;
 use crate::process::reader::Reader;
 use crate::process::walk::{Budget, Entry, LastLink, walk};
 
-/// Largest file that is read, in bytes. Claude Code keeps its history in the same file.
+/// Largest file to read, in bytes. Claude Code keeps its history in the same file.
 pub(super) const MAX_FILE: u64 = 8 * 1024 * 1024;
-/// Most directories that are looked into on the way to one file.
+/// Most directories to search on the way to one file.
 const MAX_STEPS: u32 = 256;
 /// Most servers taken from one file.
 pub(super) const MAX_SERVERS: usize = 512;
-/// Most servers that are looked at in one file, whether they can be used or not.
+/// Most servers to look at in one file, usable or not.
 const MAX_DESCRIBED: usize = 16 * MAX_SERVERS;
 /// Largest description of one server, in bytes.
 pub(super) const MAX_ENTRY: usize = 64 * 1024;
 
-/// The table that has Codex's servers.
+/// The table that contains Codex's servers.
 pub(super) const CODEX: &str = "mcp_servers";
 
 /// A server as a configuration describes it.
@@ -57,7 +57,7 @@ pub(super) struct ConfiguredUrl {
     pub(super) project: Option<String>,
 }
 
-/// Where the servers stand in a file.
+/// Where a file keeps its servers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Layout {
     /// `{"KEY": {NAME: …}}`
@@ -70,7 +70,7 @@ pub(super) enum Layout {
     ClaudeCode,
 }
 
-/// Opens a user's file under the conditions that the module documentation lists.
+/// Opens a user's file under the conditions listed in the module documentation.
 pub(super) fn open(path: &Path, reader: &Reader) -> Option<(File, FileVersion)> {
     // Most of them do not exist, and one call tells.
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -90,7 +90,7 @@ pub(super) fn open(path: &Path, reader: &Reader) -> Option<(File, FileVersion)> 
     };
     let version = file.version();
     let owner = file.owner();
-    // A file of root's counts only if no symbolic link led to it.
+    // A file owned by root counts only if no symbolic link led to it.
     let counts = owner == reader.uid() || (owner == 0 && !found.followed);
     let is_small = u64::try_from(version.size).is_ok_and(|size| size <= MAX_FILE);
     (counts && is_small).then_some(())?;
@@ -105,7 +105,7 @@ pub(super) fn read(path: &Path, reader: &Reader) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// The servers in a file, in the order of their names; empty if the file cannot be parsed.
+/// The servers in a file, ordered by name; empty if the file cannot be parsed.
 pub(super) fn parse(text: Vec<u8>, layout: Layout) -> Vec<ConfiguredServer> {
     let Some(text) = json(text, layout) else {
         return Vec::new();
@@ -120,7 +120,7 @@ pub(super) fn parse(text: Vec<u8>, layout: Layout) -> Vec<ConfiguredServer> {
     entries
 }
 
-/// The servers in a file that are described by their URLs, in the order of [`parse`].
+/// The servers in a file that are described by URL, in the order of [`parse`].
 pub(super) fn parse_urls(text: Vec<u8>, layout: Layout) -> Vec<ConfiguredUrl> {
     let Some(text) = json(text, layout) else {
         return Vec::new();
@@ -157,7 +157,7 @@ fn url(raw: &str) -> Option<String> {
     url.or(http_url).or(server_url)
 }
 
-/// The description of the server `name`, as text, for someone who works in `directory`.
+/// The description of the server `name`, as text, for someone working in `directory`.
 pub(super) fn describe(
     text: Vec<u8>,
     layout: Layout,
@@ -244,7 +244,7 @@ pub(super) enum Argument {
 }
 
 impl Argument {
-    /// It as text.
+    /// Its text.
     pub(super) fn text(self) -> String {
         match self {
             Self::Text(text) => text,

@@ -1,8 +1,8 @@
-//! A server as a client's configuration describes it, to be started by the name that it has there.
+//! A server as a client's configuration describes it, to be started under the name it has there.
 //!
-//! The daemon reads configurations for names only, and of any user. A person who names a server wants all
-//! that the client would use: the command, its environment, or the URL. So this reads the configurations of
-//! the person who asks, with secrets and variables, and leaves out what only the client knows.
+//! The daemon reads configurations only for names, and of any user. A person who names a server wants
+//! everything the client would use: the command, its environment, or the URL. So this reads the configurations
+//! of the person who asks, with secrets and variables, and leaves out what only the client knows.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ pub enum Way {
     Process {
         /// The program and its arguments.
         command: Vec<String>,
-        /// The directory to start it in; none is the client's own.
+        /// The directory to start it in; `None` is the client's own.
         directory: Option<PathBuf>,
-        /// Variables beside the client's own.
+        /// Variables in addition to the client's own.
         environment: Vec<(String, String)>,
     },
-    /// It runs already.
+    /// It is already running.
     Url {
         /// Where.
         url: String,
@@ -87,7 +87,7 @@ pub fn find(
     }
 }
 
-/// What a configuration says of a server, as far as it matters here. Gemini says `httpUrl`, Windsurf
+/// What a configuration says about a server, where it matters here. Gemini says `httpUrl`, Windsurf
 /// `serverUrl`.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -150,7 +150,7 @@ fn way(
     }
 }
 
-/// Puts variables in place: `${NAME}`, `${NAME:-DEFAULT}`, `${env:NAME}`, `${userHome}` and
+/// Substitutes variables: `${NAME}`, `${NAME:-DEFAULT}`, `${env:NAME}`, `${userHome}` and
 /// `${workspaceFolder}`.
 ///
 /// # Errors

@@ -1,9 +1,9 @@
-//! A guard put in front of the servers of a configuration, and taken away again.
+//! Puts a guard in front of the servers of a configuration, and removes it again.
 //!
 //! A person wrote the file, with comments, an order and a style of their own, and others read it. So nothing
-//! is parsed and printed anew: words are put in, or taken out, where they stand in the text. Taking out is
-//! the exact reverse of putting in. The server's own command keeps its spelling and becomes the word behind
-//! `--`; where a server had no arguments, the blanks inside the brackets of the new list tell so.
+//! is parsed and reprinted: words are inserted or removed in place in the text. Removing is
+//! the exact reverse of inserting. The server's own command keeps its spelling and becomes the word after
+//! `--`; if a server had no arguments, the blanks inside the brackets of the new list record that.
 
 pub(super) mod codex;
 
@@ -33,15 +33,15 @@ pub enum Change<'a> {
 /// What became of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Its description is another one now.
+    /// Its description was changed.
     Changed,
-    /// It was like that already.
+    /// It already was like that.
     Unchanged,
     /// It was not asked for.
     Other,
-    /// It has a URL in the place of a command.
+    /// It has a URL in place of a command.
     Url,
-    /// Its description is none that can be changed.
+    /// Its description cannot be changed.
     Unusable(&'static str),
 }
 
@@ -65,11 +65,11 @@ pub struct EditedServer {
 pub struct Edited {
     /// Its text.
     pub text: String,
-    /// All servers in it, in their order.
+    /// All servers in it, in order.
     pub servers: Vec<EditedServer>,
 }
 
-/// Why a file is no configuration that can be changed.
+/// Why a file is not a configuration that can be changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EditError {
     /// It is not text.
@@ -86,7 +86,7 @@ pub enum EditError {
     TooMany,
 }
 
-/// Changes the servers of a file, or the one of a name.
+/// Changes all servers of a file, or the one of a name.
 pub(super) fn edit(
     text: &[u8],
     layouts: &[Layout],
@@ -137,7 +137,7 @@ pub(super) fn edit(
     Ok(Edited { text, servers })
 }
 
-/// A text with parts of it replaced; the parts do not overlap.
+/// A text with parts replaced; the parts do not overlap.
 fn with(text: &str, mut pieces: Vec<(Range<usize>, String)>) -> String {
     pieces.sort_by_key(|(at, _)| (at.start, at.end));
     let mut whole = String::new();
@@ -155,7 +155,7 @@ fn with(text: &str, mut pieces: Vec<(Range<usize>, String)>) -> String {
 fn blanked(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     jsonc::to_json(&mut bytes);
-    // Whole comments are blanked, so what is left is text as before.
+    // Whole comments are blanked, so the rest is still valid text.
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -180,7 +180,7 @@ fn changed(description: &str, name: &str, change: Change<'_>) -> Result<String, 
             Start::read(&bare, &blank)?.guard(program, &options(name))?
         }
     };
-    // Whatever stands between the words: what is written can be read again.
+    // Whatever is between the words: the result can be read again.
     let blank = blanked(&new);
     match Start::read(&new, &blank) {
         Ok(start) if start.guarded().is_some() == matches!(change, Change::Guard { .. }) => Ok(new),
@@ -190,7 +190,7 @@ fn changed(description: &str, name: &str, change: Change<'_>) -> Result<String, 
     }
 }
 
-/// A word of a command, decoded, and where it stands.
+/// A word of a command, decoded, and its position.
 struct Word {
     text: String,
     at: Range<usize>,
@@ -200,9 +200,9 @@ struct Word {
 struct Start<'t> {
     text: &'t str,
     command: Word,
-    /// Where the member that has the command begins.
+    /// Where the member with the command begins.
     key: usize,
-    /// Whether the command and its arguments are one list, as OpenCode has them.
+    /// Whether the command and its arguments are one list, as in OpenCode.
     is_list: bool,
     /// The list of arguments with its brackets, and where the member begins.
     arguments: Option<(Range<usize>, usize, Vec<Word>)>,
@@ -286,7 +286,7 @@ impl<'t> Start<'t> {
         self.arguments.as_ref().map_or(&[], |(.., words)| words)
     }
 
-    /// The place of the server's own command among the arguments, if there is a guard in front of it.
+    /// The position of the server's own command among the arguments, if there is a guard in front of it.
     fn guarded(&self) -> Option<usize> {
         let words = self.words();
         let all: Vec<&str> = std::iter::once(self.command.text.as_str())
@@ -360,7 +360,7 @@ impl<'t> Start<'t> {
         )
     }
 
-    /// Whether the list of arguments was put in with the guard.
+    /// Whether the list of arguments was inserted with the guard.
     fn was_added(&self, list: &Range<usize>, key: usize, first: usize, last: usize) -> bool {
         let text = self.text;
         let before = text.get(self.command.at.end..key);
@@ -371,9 +371,9 @@ impl<'t> Start<'t> {
     }
 }
 
-/// A text in which the server's own command, the word `own` of the guard's arguments, stands in the guard's place.
-/// `added` is where the list of arguments ends, if it was put in with the guard: it goes, too, unless the server
-/// has arguments by now.
+/// A text in which the server's own command, the word `own` of the guard's arguments, takes the guard's place.
+/// `added` is where the list of arguments ends, if it was inserted with the guard: it is removed too, unless the
+/// server has arguments by now.
 fn without_guard(
     text: &str,
     command: &Word,
@@ -393,7 +393,7 @@ fn without_guard(
     with(text, vec![(command.at.clone(), own), (gone, String::new())])
 }
 
-/// The members of an object that matter, and where their values stand in `whole`.
+/// The members of an object that matter, and where their values are in `whole`.
 fn members(whole: &str, object: &str) -> Result<Vec<(Key, Range<usize>)>, Outcome> {
     let key = |name: &[u8]| match name {
         b"command" => Key::Command,
@@ -436,13 +436,13 @@ fn words(whole: &str, list: &str) -> Result<Vec<Word>, Outcome> {
     are_words.then_some(words).ok_or(NO_WORDS)
 }
 
-/// Where a part of a text stands in it.
+/// Where a part of a text is in it.
 fn place(whole: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr() as usize - whole.as_ptr() as usize;
     start..start + part.len()
 }
 
-/// Where the member of this name begins whose value stands at `value`.
+/// Where the member of this name begins whose value is at `value`.
 fn key_before(blank: &str, value: usize, name: &str) -> Result<usize, Outcome> {
     let before = blank[..value].trim_end().strip_suffix(':');
     let before = before.map(|before| before.trim_end().strip_suffix('"'));
@@ -453,7 +453,7 @@ fn key_before(blank: &str, value: usize, name: &str) -> Result<usize, Outcome> {
     ))
 }
 
-/// A line break with what follows, if that is all that stands before `at`, or else one blank.
+/// A line break with what follows, if nothing else precedes `at`, or else one blank.
 fn blanks_before(text: &str, at: usize) -> &str {
     let before = &text[..at];
     let blanks = &before[before.trim_end_matches([' ', '\t', '\r', '\n']).len()..];

@@ -8,10 +8,10 @@ use super::configured::Place;
 use super::edit::{Change, EditError, Edited, codex, edit};
 use super::normal;
 
-/// Largest file that is changed, in bytes.
+/// Largest file to change, in bytes.
 pub const MAX_FILE: u64 = config_file::MAX_FILE;
 
-/// Where servers may stand in a file of which only the path is known.
+/// Where servers may be in a file if only its path is known.
 const ANY: &[Layout] = &[
     Layout::ClaudeCode,
     Layout::Key("servers"),
@@ -29,7 +29,7 @@ pub struct ClientFile {
 }
 
 impl ClientFile {
-    /// A file that a person named: known by its place, or by what is in it.
+    /// A file that a person named: recognised by its location, or by its contents.
     pub fn at(path: &Path) -> Self {
         let mut known = clients::known().filter(|file| path.ends_with(file.path));
         let is_toml = path
@@ -44,10 +44,10 @@ impl ClientFile {
         Self { path, layouts }
     }
 
-    /// Its text after a change of all servers, or of the one of a name.
+    /// Its text after a change of all servers, or the one of a name.
     ///
     /// # Errors
-    /// It is no configuration that can be changed.
+    /// It is not a configuration that can be changed.
     pub fn edited(
         &self,
         text: &[u8],
@@ -74,7 +74,7 @@ pub fn of_client(client: &str, place: Place<'_>) -> Option<Vec<ClientFile>> {
     Some(files.collect())
 }
 
-/// The names of the clients whose configurations are known.
+/// The names of the clients whose configurations are supported.
 pub fn client_names() -> Vec<&'static str> {
     let mut names: Vec<_> = clients::known().map(|file| file.client).collect();
     names.sort_unstable();
@@ -89,7 +89,7 @@ pub fn places_of(client: &str) -> Vec<&'static str> {
     files.map(|file| file.path).collect()
 }
 
-/// The name of a server as the daemon writes it, from that in a configuration.
+/// The name of a server as the daemon writes it, from its name in a configuration.
 pub fn server_name(name: &str) -> String {
     normal::clean_id(name).unwrap_or_else(|| name.to_owned())
 }

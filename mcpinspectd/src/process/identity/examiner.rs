@@ -1,11 +1,11 @@
-//! Identifies servers without waiting for files that do not come.
+//! Identifies servers without waiting indefinitely for files.
 //!
-//! A server's name and package are looked up in files of its user's: configurations of clients, links to
-//! commands, the home directory's place. These may be on a file server that does not answer, or in a
+//! A server's name and package are looked up in its user's files: configurations of clients, links to
+//! commands, the location of the home directory. These may be on a file server that does not answer, or in a
 //! file system of the user's own that answers when it likes, and every other session would wait for
-//! them. So they are read on a thread of its own. If that takes too long, the server is identified by its
-//! launch alone, and so are the others of that user for some minutes: who is slow on purpose delays the
-//! rest by [`PATIENCE`] in each [`PENALTY`].
+//! them. So they are read on a separate thread. If that takes too long, the server is identified by its
+//! launch alone, and so are that user's other servers for some minutes: a user who is slow on purpose delays
+//! the rest by [`PATIENCE`] in each [`PENALTY`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::model::{Pid, ServerIdentity};
 use crate::priority::Priority;
 use crate::process::ProcessInfo;
 
-/// How long files are waited for. A cold disk and a busy machine take less.
+/// How long to wait for files. A cold disk and a busy machine take less.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// For how long nothing is read for a user whose files took longer.
+/// How long nothing is read for a user whose files took longer.
 const PENALTY: Duration = Duration::from_secs(300);
-/// Most users who are remembered for that.
+/// Most such users to remember.
 const SLOW_USERS: usize = 1024;
-/// Most threads that still wait for such files.
+/// Most threads that may still wait for such files.
 const WAITING_THREADS: usize = 16;
 
-/// Identifies servers, and waits only so long for the files that name them.
+/// Identifies servers, with a limit on waiting for the files that name them.
 #[derive(Default)]
 pub struct Examiner {
     configs: Arc<ClientConfigs>,
@@ -79,7 +79,7 @@ impl Examiner {
             .unwrap_or_else(|| of_url_alone(url))
     }
 
-    /// The outcome of `work` about a server of user `uid`, if it comes in time.
+    /// The result of `work` about a server of user `uid`, if it arrives in time.
     fn within<T: Send + 'static>(
         &mut self,
         patience: Duration,
@@ -102,7 +102,7 @@ impl Examiner {
                 Priority::Pipeline.claim();
                 let found = work();
                 drop(waiting);
-                // Nobody hears it if it comes too late.
+                // If it is too late, no one receives it.
                 let _ = tell.send(found);
             });
         if let Err(error) = started {
@@ -133,7 +133,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Identifies a server by its command line, without a look at any file.
+/// Identifies a server by its command line, without looking at any file.
 fn by_launch(info: &ProcessInfo, client: Option<Pid>) -> ServerIdentity {
     of_launch(&Launch::of(info, client, None))
 }

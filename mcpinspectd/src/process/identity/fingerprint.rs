@@ -1,6 +1,6 @@
-//! How much of a hash a fingerprint is.
+//! How much of a hash makes a fingerprint.
 
-/// Bytes of the hash that are kept: sixteen, printed as 32 hexadecimal digits.
+/// Bytes of the hash to keep: sixteen, printed as 32 hexadecimal digits.
 pub(super) const FINGERPRINT_BYTES: usize = 16;
 
 /// The part of a digest that is kept, in hexadecimal digits.

@@ -3,7 +3,7 @@
 use crate::mcp::json;
 
 /// Blanks out comments, trailing commas and a byte order mark, in place, so that offsets in a
-/// parser's message stay right. Strings are left alone.
+/// parser's message stay correct. Strings are left alone.
 pub(super) fn to_json(text: &mut [u8]) {
     if text.starts_with(b"\xef\xbb\xbf") {
         text[..3].fill(b' ');

@@ -1,6 +1,6 @@
 //! How a server was launched, as plain values.
 //!
-//! A server is rarely started as itself: between the client and the server stand `npm exec`, a shell,
+//! A server is rarely started directly: between the client and the server there are `npm exec`, a shell,
 //! `uv run`. The launch is that chain of processes, and the invocation in it that says most.
 
 use nix::unistd::{Uid, User};
@@ -55,7 +55,7 @@ impl Launch {
     pub(super) fn decisive(&self, links: &BinLinks) -> Option<Invocation> {
         let (server, above) = self.chain.split_first()?;
         let own = invocation(server, links);
-        // Stop at the first process that is not a launcher even if the client is known and stands
+        // Stop at the first process that is not a launcher even if the client is known and is
         // further up: the result must not depend on whether the client is known.
         let outer = above
             .iter()
@@ -65,7 +65,7 @@ impl Launch {
             .last();
         match (outer, own) {
             (Some(outer), Some(own)) if outer.from_title => {
-                // The title lost the borders between arguments; the server's own process has them.
+                // The title lost the boundaries between arguments; the server's own process has them.
                 let same = own
                     .arguments
                     .join(" ")

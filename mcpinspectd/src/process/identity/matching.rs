@@ -2,7 +2,7 @@
 //!
 //! An entry says `npx -y @scope/pkg@1.2 /dir`; what runs is `npm exec @scope/pkg@1.2 /dir`, a shell,
 //! and `node …/.bin/pkg /dir`. So both sides are parsed first (see [`super::command`]), and then
-//! package and arguments are compared: the package must be that of one process in the chain, the
+//! package and arguments are compared: the package must be that of one process in the chain, and the
 //! arguments those of one of them. Variables that the client fills in (`${workspaceFolder}`) match
 //! anything.
 
@@ -55,7 +55,7 @@ pub(super) fn matches(entry: &ConfiguredServer, launch: &Launch, links: &BinLink
             .any(|invocation| same_arguments(&wanted, invocation))
 }
 
-/// Whether a process runs this very command. The program may be given with or without its directory.
+/// Whether a process runs exactly this command. The program may be given with or without its directory.
 fn runs_exactly(process: &ProcessSnapshot, argv: &[String]) -> bool {
     let ([program, args @ ..], [wanted, wanted_args @ ..]) = (process.argv.as_slice(), argv) else {
         return false;
@@ -69,7 +69,7 @@ fn runs_exactly(process: &ProcessSnapshot, argv: &[String]) -> bool {
 
 fn same_target(wanted: &Invocation, running: &Invocation, links: &BinLinks) -> bool {
     // What was called by the entry's name runs the entry's package, unless the entry's is known to be
-    // another one.
+    // a different one.
     let called = running.called.as_deref();
     if wanted.source == running.source {
         let bare = wanted.source == LaunchSource::Binary && !wanted.name.contains('/');
@@ -81,7 +81,7 @@ fn same_target(wanted: &Invocation, running: &Invocation, links: &BinLinks) -> b
     if wanted.source != LaunchSource::Binary {
         return false;
     }
-    // A console script is an executable to its caller, and a script to the interpreter.
+    // A console script is an executable to its caller, but a script to the interpreter.
     let name = normal::pypi_name(file_name(&wanted.name));
     let is_same = |running: &str| name == normal::pypi_name(running);
     match running.source {

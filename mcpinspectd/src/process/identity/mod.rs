@@ -1,9 +1,9 @@
-//! Which server is it, tomorrow and on the next machine too.
+//! Which server this is, tomorrow and on the next machine too.
 //!
 //! A pin on a tool is worth as much as the name under which it is kept. A pid, a pipe or the name that
 //! a server gives itself will not do: the first two change at every start, and the attacker chooses
-//! the third. What stays is *how the server is launched*, as the kernel saw it: command lines are those
-//! of the moment when a program was started, and the first program on the server's streams decides,
+//! the third. What stays the same is *how the server is launched*, as the kernel saw it: command lines are
+//! those at the time when a program was started, and the first program on the server's streams decides,
 //! whatever it executes later. From the processes between client and server
 //! (`npm exec` → `sh` → `node`), `command` finds the package and its own arguments; `normal` brings
 //! them into a form that does not depend on user, host, version or secrets; their hash is the
@@ -12,9 +12,9 @@
 //! from the package or script. A command in `node_modules/.bin` stands for the package that it leads to
 //! (see `bin_links`).
 //!
-//! A guard of ours in front of a server leaves the server's name and fingerprint alone. What the guard says to
+//! A guard of ours in front of a server does not affect the server's name and fingerprint. What the guard says to
 //! its client is another matter: a policy may hide tools and change what they say, which would look like a rug
-//! pull. So the guard's own side counts as a server of its own, `NAME-guard`, with its own pins.
+//! pull. So the guard's own side counts as a separate server, `NAME-guard`, with its own pins.
 //!
 //! Anyone can claim a name, but not a fingerprint: a hostile repository may ship a `.mcp.json` that
 //! calls its server `github`. [`ServerNames`](crate::registry::ServerNames) decides which server keeps
@@ -50,7 +50,7 @@ use super::info::{ProcessInfo, ProcessSnapshot};
 use super::launcher::{is_guard, upstream_of_guard};
 use crate::model::{FormerIdentity, Pid, ServerId, ServerIdentity, publisher};
 
-/// The name of a server of which nothing is known, and the source of that name.
+/// The name of a server about which nothing is known, and the source of that name.
 const UNKNOWN: &str = "unknown";
 
 /// Identifies a server by its launch and the packages that its commands lead to; its name is looked up
@@ -61,10 +61,10 @@ fn of(launch: &Launch, links: &BinLinks, configs: &ClientConfigs) -> ServerIdent
     with_name(launch, decisive, configs.name_of(launch, links))
 }
 
-/// The processes of a server, as far as they are known.
+/// The known processes of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Launched<'a> {
-    /// What was started first on the server's streams, launchers left out. It decides: what a server
+    /// What was started first on the server's streams, not counting launchers. It decides: what a server
     /// executes later is its own choice.
     pub origin: Option<&'a ProcessInfo>,
     /// What serves now.
@@ -73,8 +73,8 @@ pub struct Launched<'a> {
     pub client: Option<Pid>,
 }
 
-/// Identifies a server by what it was launched as. Where that is not what serves, its former identity
-/// is that of what serves: earlier versions went by that. Blocks as [`of_process`] does.
+/// Identifies a server by what it was launched as. If that is not what serves, its former identity
+/// is that of what serves, because earlier versions used that. Blocks as [`of_process`] does.
 pub fn of_server(server: Launched<'_>, configs: &ClientConfigs) -> ServerIdentity {
     let Launched {
         origin,
@@ -221,7 +221,7 @@ fn of_invocation(
     }
 }
 
-/// Who publishes what is launched. A bridge speaks for the host that it leads to.
+/// The publisher of what is launched. A bridge stands for the host that it leads to.
 fn publisher_of(invocation: &Invocation, location: &str) -> Option<Box<str>> {
     if is_bridge(invocation) {
         return normal::first_host(&invocation.arguments).map(|host| format!("host:{host}").into());

@@ -1,8 +1,8 @@
 //! Names and arguments in the form in which they are compared.
 //!
-//! The same server is started by another user, from another home directory, by a newer package
-//! manager, with a fresh token: the fingerprint must not notice. A server started with another tool
-//! set, against another endpoint, from another script must have another one. So:
+//! When the same server is started by another user, from another home directory, by a newer package
+//! manager, or with a fresh token, the fingerprint must not change. A server started with another tool
+//! set, against another endpoint, or from another script must have another one. So:
 //!
 //! | part of the launch | takes part as |
 //! |---|---|
@@ -13,9 +13,9 @@
 //! | URLs | scheme, host and path; no user, query or random path segment |
 //! | numbers of four digits or more, UUIDs, hashes | `<n>`, `<id>` |
 //!
-//! The price of leaving directories out: two `filesystem` servers that differ in nothing but the
+//! The price of leaving directories out: two `filesystem` servers that differ only in the
 //! directory they serve are one server to the registry. They run the same code and offer the same
-//! tools, and a pin that held for one project only would have to be approved again in each.
+//! tools, and a pin that applied to one project only would have to be approved again in each.
 
 use crate::text::redact;
 
@@ -25,7 +25,7 @@ pub(super) fn npm_name(spec: &str) -> String {
     if spec.contains("://") || spec.starts_with("github:") {
         return without_revision(spec);
     }
-    // A scope begins with the same letter that a version follows on.
+    // A scope begins with the same character that precedes a version.
     let from = usize::from(spec.starts_with('@'));
     match spec[from..].find('@') {
         Some(at) => spec[..from + at].to_owned(),
@@ -87,7 +87,7 @@ fn without_revision(spec: &str) -> String {
     }
 }
 
-/// `path` as seen from `base`, with `.` and `..` resolved by their letters alone.
+/// `path` as seen from `base`, with `.` and `..` resolved lexically.
 pub(super) fn join(base: &str, path: &str) -> String {
     let whole = if path.starts_with('/') {
         path.to_owned()
@@ -107,9 +107,9 @@ pub(super) fn join(base: &str, path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// A program's or script's path in the form that is the same for every user and host: `~` for the
+/// A program's or script's path in a form that is the same for every user and host: `~` for the
 /// home directory, `<tmp>` for temporary ones, no cache hashes; a program in a `bin` directory
-/// is its name alone.
+/// is just its name.
 pub(super) fn location(path: &str, home: Option<&str>) -> String {
     let mut parts: Vec<&str> = path.split('/').collect();
     if let [.., bin, name] = parts.as_slice()
@@ -127,7 +127,7 @@ pub(super) fn location(path: &str, home: Option<&str>) -> String {
     {
         prefix = "<tmp>/";
         parts = rest.split('/').collect();
-        // The name of a temporary directory is made up anew each time.
+        // The name of a temporary directory is new each time.
         if parts.len() > 1 {
             parts.remove(0);
         }
@@ -139,7 +139,7 @@ pub(super) fn location(path: &str, home: Option<&str>) -> String {
     format!("{prefix}{}", parts.join("/"))
 }
 
-/// What stands behind the home directory: the given one, or the usual places of one.
+/// What follows the home directory: the given one, or one in the usual places.
 fn inside<'p>(path: &'p str, home: Option<&str>) -> Option<&'p str> {
     if let Some(home) = home.filter(|home| home.len() > 1)
         && let Some(rest) = path.strip_prefix(home)
@@ -158,7 +158,7 @@ fn inside<'p>(path: &'p str, home: Option<&str>) -> Option<&'p str> {
     Some(rest)
 }
 
-/// Arguments in the form in which they take part in the fingerprint.
+/// Arguments in the form in which they enter the fingerprint.
 pub(super) fn arguments(args: &[String]) -> Vec<String> {
     let mut out: Vec<String> = Vec::with_capacity(args.len());
     for arg in redact::command_line(args) {
@@ -253,8 +253,8 @@ fn is_opaque(part: &str) -> bool {
 /// Longest readable name, in bytes.
 const ID_MAX: usize = 48;
 
-/// A name cut down to what cannot be mistaken or forged: ASCII letters, digits, `.`, `_` and `-`.
-/// `None` where nothing of it is left.
+/// A name reduced to what cannot be mistaken or forged: ASCII letters, digits, `.`, `_` and `-`.
+/// `None` if nothing is left.
 pub(super) fn clean_id(name: &str) -> Option<String> {
     let mut id = String::new();
     for c in name.chars().take(4 * ID_MAX) {
@@ -273,7 +273,7 @@ pub(super) fn clean_id(name: &str) -> Option<String> {
         .then(|| id.to_owned())
 }
 
-/// Words that packages add to say that they are an MCP server, and which tell nothing apart.
+/// Words that packages add to say that they are an MCP server, and that distinguish nothing.
 const AFFIXES: [&str; 9] = [
     "modelcontextprotocol",
     "mcp",
@@ -303,7 +303,7 @@ pub(super) fn package_id(name: &str) -> Option<String> {
         .or_else(|| clean_id(last))
 }
 
-/// The words of a name that say something.
+/// The meaningful words of a name.
 fn essence(name: &str) -> Option<String> {
     let words: Vec<&str> = name
         .split(['-', '_'])
@@ -315,8 +315,8 @@ fn essence(name: &str) -> Option<String> {
     Some(words.get(first..=last)?.join("-"))
 }
 
-/// A short readable name for a script or program: its own, or the directory's where the file is
-/// called what every project calls it.
+/// A short readable name for a script or program: its own, or the directory's if the file has
+/// the name that every project uses.
 pub(super) fn path_id(path: &str) -> Option<String> {
     const GENERIC: [&str; 22] = [
         "index",
@@ -370,7 +370,7 @@ pub(super) fn path_id(path: &str) -> Option<String> {
     fallback.and_then(clean_id)
 }
 
-/// The host of the first URL among the arguments: what a bridge to a remote server is called after.
+/// The host of the first URL among the arguments, after which a bridge to a remote server is named.
 pub(super) fn first_host(args: &[String]) -> Option<String> {
     let url = args
         .iter()

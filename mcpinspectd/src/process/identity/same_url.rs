@@ -1,8 +1,8 @@
-//! Whether what a configuration says leads to a server that was seen.
+//! Whether a configuration's entry leads to a server that was seen.
 
 use std::path::Path;
 
-/// Whether two URLs lead to one place: queries, credentials and a slash at the end make no difference.
+/// Whether two URLs lead to the same place: queries, credentials and a trailing slash make no difference.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     match (parts(one), parts(other)) {
         (Some(one), Some(other)) => one == other,

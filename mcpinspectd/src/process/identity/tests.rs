@@ -338,7 +338,7 @@ fn a_command_is_the_package_that_it_leads_to_and_says_what_it_was() {
     let found = identity(&["node ./usr/bin/mcp --port 9"]);
     assert_eq!(&*found.server_id.0, "playwright");
     assert_eq!(found.fingerprint, package.fingerprint);
-    // Called like its package, nothing is different; nor where npx runs another package than the project's.
+    // With the package's own name, nothing changes; nor if npx runs a package other than the project's.
     for line in [
         "node node_modules/.bin/mcp-server-files",
         "npx mcp-server-files",
@@ -356,7 +356,7 @@ fn a_command_is_the_package_that_it_leads_to_and_says_what_it_was() {
             "{line}"
         );
     }
-    // What a command was called after before: the host.
+    // What a command used to be named after: the host.
     let found = identity(&["npx mcp-remote https://mcp.example/sse"]);
     assert_eq!(&*found.server_id.0, "remote");
     assert_eq!(former(&found).unwrap().0, "mcp.example");
@@ -412,8 +412,8 @@ fn launched(chain: &[ProcessSnapshot]) -> ServerIdentity {
     })
 }
 
-/// What is pinned still holds when someone puts a guard in front of a server; what the guard says is pinned
-/// apart.
+/// Pins still apply when someone puts a guard in front of a server; what the guard says is pinned
+/// separately.
 #[test]
 fn a_guard_is_named_after_its_server_and_pinned_apart() {
     let guard = [
@@ -441,7 +441,7 @@ fn a_guard_is_named_after_its_server_and_pinned_apart() {
         );
         assert_ne!(in_front.fingerprint, plain.fingerprint);
         assert_eq!(in_front.publisher, plain.publisher);
-        // Options of the guard are none of the server's.
+        // The guard's options are not the server's.
         let other: Vec<&str> = [guard[0], "guard", "--"]
             .iter()
             .chain(command)
@@ -449,7 +449,7 @@ fn a_guard_is_named_after_its_server_and_pinned_apart() {
             .collect();
         assert_eq!(launched(&[seen(&other, guard[0])]), in_front);
     }
-    // What is no guard of a command is a program like others.
+    // Anything that is not a guard of a command is an ordinary program.
     for other in [&["mcpinspect", "mcp"][..], &["mcpinspect", "guard", "--"]] {
         let other = launched(&[seen(other, "/usr/bin/mcpinspect")]);
         assert_eq!(&*other.server_id.0, "mcpinspect");

@@ -1,4 +1,4 @@
-//! A server that is known by its URL: one on another machine, or of which no process was seen.
+//! A server known by its URL: one on another machine, or without a visible process.
 
 use sha2::{Digest as _, Sha256};
 

@@ -146,7 +146,7 @@ fn missing_and_broken_files_mean_unknown() {
     assert_eq!(info.chain(), "x(50)");
     std::fs::write(path.join("stat"), "garbage").unwrap();
     assert!(proc.read(50).is_none());
-    // A FIFO in the place of a file must not hang the reader.
+    // A FIFO in place of a file must not hang the reader.
     std::fs::remove_file(path.join("stat")).unwrap();
     nix::unistd::mkfifo(&path.join("stat"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert!(proc.read(50).is_none());

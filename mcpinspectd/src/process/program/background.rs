@@ -11,7 +11,7 @@ use crate::model::{Pid, SessionId};
 use crate::priority::Priority;
 use crate::process::info;
 
-/// Most programs that wait to be examined.
+/// Most programs that may wait to be examined.
 const WAITING: usize = 1024;
 
 /// The thread that examines programs.
@@ -25,7 +25,7 @@ impl Background {
     /// Starts the thread. It ends when this value is dropped.
     ///
     /// # Errors
-    /// If the system has no room for another thread.
+    /// If the system cannot start another thread.
     pub fn start() -> std::io::Result<Self> {
         let (wanted, requests) = sync_channel::<(SessionId, Pid, Option<u64>)>(WAITING);
         let (results, found) = sync_channel(WAITING);
@@ -47,7 +47,7 @@ impl Background {
         Ok(Self { wanted, found })
     }
 
-    /// Requests that the program of a session's server be examined. `start_time`, if known, distinguishes
+    /// Requests an examination of the program behind a session's server. `start_time`, if known, distinguishes
     /// the process from a later one with its number. Never blocks.
     pub fn look_at(&self, session: &SessionId, pid: Pid, start_time: Option<u64>) {
         match self.wanted.try_send((session.clone(), pid, start_time)) {

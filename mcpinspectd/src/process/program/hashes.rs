@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::process::found_file::{FileVersion, FoundFile};
 
-/// Largest file that is hashed, in bytes. Of a larger one, only the size is stated.
+/// Largest file to hash, in bytes. For a larger one, only the size is stated.
 const MAX_FILE: u64 = 512 << 20;
 /// Most files whose hash is cached.
 const MAX_CACHED: usize = 1024;
@@ -29,7 +29,7 @@ impl FileHashes {
             return Some(format!("not hashed: {} bytes", version.size));
         }
         let mut hash = Sha256::new();
-        // The limit counts here as well: the file may grow while it is read.
+        // The limit applies here too: the file may grow while it is read.
         std::io::copy(&mut file.file()?.take(MAX_FILE), &mut hash).ok()?;
         let hash = hex::encode(hash.finalize());
         if self.known.len() >= MAX_CACHED {

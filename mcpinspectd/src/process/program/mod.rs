@@ -8,13 +8,13 @@
 //!
 //! The paths to examine come from the process, which can rewrite them; `process::root` opens them with
 //! the necessary care. The executable itself is opened through `/proc`, where no path can be faked. The
-//! script that the interpreter loaded cannot be recovered: what is examined is the file that is at its
+//! script that the interpreter loaded cannot be recovered: what is examined is the file at its
 //! path a moment later.
 //!
 //! - here: what is examined, and its description as a definition
 //! - `package`: which package a script belongs to
 //! - `hashes`: hashes of files
-//! - [`background`]: the thread that does all of it, so that the daemon never waits
+//! - [`background`]: the thread that does all of this, so that the daemon never waits
 
 use std::path::{Component, Path, PathBuf};
 
@@ -35,7 +35,7 @@ mod package;
 use self::hashes::FileHashes;
 use self::package::Package;
 
-/// How many arguments are searched for a script.
+/// How many arguments to search for a script.
 const ARGUMENTS: usize = 16;
 
 /// Interpreters, by the name of their file without a version.
@@ -78,17 +78,17 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// The program that a process runs; `None` if the process is gone, about to be gone, or another one has
-    /// its number.
+    /// The program that a process runs; `None` if the process is gone, about to be gone, or its number now
+    /// belongs to another one.
     /// Reads files and may take a second, so it must not run on a thread that may not block.
     pub fn of(&mut self, pid: Pid, started: u64) -> Option<Program> {
-        // A process that has exited and was not waited for has a number and no executable.
+        // A zombie has a number but no executable.
         let running =
             |process: &ProcessSnapshot| process.start_time == started && !process.exe.is_empty();
         let process = snapshot(pid).filter(running)?;
         let root = Root::of(pid, process.uid)?;
         let definition = self.describe(&process, &root);
-        // It may have exited while its files were read, and then some of them were not.
+        // It may have exited while its files were being read, and then some of them were not.
         snapshot(pid).filter(|now| running(now) && now.exe == process.exe)?;
         let definition = RawValue::from_string(Value::Object(definition).to_string()).ok()?;
         Some(Program { definition })
@@ -165,7 +165,7 @@ impl Programs {
 enum Script {
     /// A file, with the path that the process named.
     File(PathBuf, FoundFile),
-    /// A module, which Python finds by itself.
+    /// A module, which Python finds itself.
     Module(String),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A package's name is that of the folder in which its manager installed it; its version is what the
 //! manager wrote beside it. Both belong to the server's user, so this distinguishes an update from
-//! another product; it does not prove the origin.
+//! a different product; it does not prove the origin.
 
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,9 @@ use serde::Deserialize;
 use crate::process::found_file::FoundFile;
 use crate::process::root::Root;
 
-/// Largest `package.json` that is read, in bytes.
+/// Largest `package.json` to read, in bytes.
 const MANIFEST: u64 = 1 << 20;
-/// Longest version that is kept.
+/// Longest version to keep.
 const VERSION: usize = 64;
 
 /// A package.

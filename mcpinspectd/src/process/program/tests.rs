@@ -73,7 +73,7 @@ fn an_executable_is_known_by_its_contents() {
     let first = Waiting::start(&mut Command::new(&path)).program("my-server");
     let mut contents = std::fs::read(&path).unwrap();
     contents.push(0);
-    // Another file at the same path, as an update does it.
+    // Another file at the same path, as after an update.
     std::fs::write(dir.path().join("new"), &contents).unwrap();
     std::fs::set_permissions(
         dir.path().join("new"),
@@ -133,7 +133,7 @@ fn a_python_command_is_known_by_its_distribution() {
     let process = Waiting::start(Command::new("python3").arg(&script));
     let begin = Instant::now();
     let mut program = process.program("python");
-    // Where `python3` is a shim, the process may not have become the last of its programs yet.
+    // If `python3` is a shim, the process may not have become the last of its programs yet.
     while program["package"].is_null() && begin.elapsed() < Duration::from_secs(10) {
         program = process.program("python");
     }
@@ -177,7 +177,7 @@ fn open_to_everyone(path: &Path) {
 
 #[test]
 fn nothing_is_told_of_another_users_private_directory() {
-    // Only root can look at a place on behalf of another user.
+    // Only root can look at a location on behalf of another user.
     if !nix::unistd::getuid().is_root() {
         return;
     }
@@ -198,7 +198,7 @@ fn nothing_is_told_of_another_users_private_directory() {
         (files, names.count())
     };
     assert_eq!(seen(), ([true; 3], 1));
-    // The file and what is below may be read by everyone; the directory decides.
+    // Everyone may read the file and what is below; the directory decides.
     let mode = |name: &str, mode| {
         std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(mode)).unwrap();
     };
@@ -208,11 +208,11 @@ fn nothing_is_told_of_another_users_private_directory() {
     nix::unistd::chown(&path("private"), Some(STRANGER.into()), None).unwrap();
     assert_eq!(seen(), ([true; 3], 1));
     nix::unistd::chown(&path("private"), Some(0.into()), None).unwrap();
-    // What may be searched and not read lists nothing.
+    // A directory that may be searched but not read lists nothing.
     mode("private", 0o755);
     mode("private/lib", 0o711);
     assert_eq!(seen(), ([true; 3], 0));
-    // Nor does the way through another process' directories tell anything.
+    // Nor does the way through another process' directories reveal anything.
     let through = format!("/proc/{}/cwd", std::process::id());
     let roundabout = Path::new(&through).join("Cargo.toml");
     assert!(root.open(&roundabout).is_none());

@@ -1,4 +1,4 @@
-//! Each table: its columns, and what of the stores they are made of.
+//! Each table: its columns, and which parts of the stores they are made of.
 
 use super::view::{Kind, NO_SHORTCUTS, Shortcuts, Source, View, column, integer, text, time};
 use crate::message_store::{correlation_word, direction_word, kind_word};

@@ -12,9 +12,9 @@ pub(in crate::query) enum Source {
 /// What a value of the store becomes.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::query) enum Kind {
-    /// Text, as it is.
+    /// Text, unchanged.
     Text,
-    /// An integer, as it is.
+    /// An integer, unchanged.
     Integer,
     /// Nanoseconds since 1970; becomes RFC 3339.
     Time,
@@ -22,7 +22,7 @@ pub(in crate::query) enum Kind {
     Word(fn(usize) -> String),
     /// A histogram of latencies; becomes one of its quantiles, in nanoseconds.
     Quantile(f64),
-    /// A message's text, out of its block.
+    /// A message's text, from its block.
     Body,
     /// Hidden: words that the message must contain.
     Words,
@@ -35,8 +35,8 @@ pub(in crate::query) struct Column {
     pub(in crate::query) kind: Kind,
     /// What it is made of.
     pub(in crate::query) sql: &'static str,
-    /// Whether conditions on it narrow down what is read of the store. `sql` is a plain column of the
-    /// declared type then, so that both sides compare alike.
+    /// Whether conditions on it narrow down what is read from the store. `sql` is then a plain column of the
+    /// declared type, so that both sides compare alike.
     pub(in crate::query) is_pushed: bool,
     pub(in crate::query) about: &'static str,
 }
@@ -71,9 +71,9 @@ pub(in crate::query) struct View {
     pub(in crate::query) about: &'static str,
     pub(in crate::query) source: Source,
     pub(in crate::query) from: &'static str,
-    /// What has to hold for every reader.
+    /// The condition for every reader.
     pub(in crate::query) always: Option<&'static str>,
-    /// What has to hold for one user, whose id is bound to it.
+    /// The condition for one user, whose id is bound to it.
     pub(in crate::query) of_user: &'static str,
     pub(in crate::query) group: Option<&'static str>,
     pub(in crate::query) columns: &'static [Column],
@@ -85,13 +85,13 @@ pub(in crate::query) struct View {
 /// Ways to read less of a large view.
 #[derive(Debug, Default)]
 pub(in crate::query) struct Shortcuts {
-    /// A column that few rows share: where it is given, no other shortcut is needed.
+    /// A column whose values few rows share: if it is given, no other shortcut is needed.
     pub(in crate::query) key: Option<&'static str>,
     /// By the full-text index, `word`.
     pub(in crate::query) by_words: Option<&'static str>,
-    /// In the order of `time`: the text before and after the direction.
+    /// In order of `time`: the text before and after the direction.
     pub(in crate::query) by_time: Option<[&'static str; 2]>,
-    /// What holds for rows of a time or later, which is bound to it.
+    /// The condition for rows at or after a time, which is bound to it.
     pub(in crate::query) since: Option<&'static str>,
 }
 

@@ -91,7 +91,7 @@ fn a_policys_decisions_are_bounded_and_a_persons_stay(mut registry: Registry) {
         registry
             .accept(of("a"), &key, hash(OLD), Timestamp(time), "")
             .unwrap();
-        // Those that no event has told of are kept.
+        // Those that no event has reported are kept.
         settled(&registry);
         registry.take_decisions();
         registry.save(Timestamp(time));
@@ -124,7 +124,7 @@ fn users_do_not_share_room(registry: Registry) {
         )
         .unwrap();
     see(&mut registry, "x", MAKES_ROOM_AFTER, "b", NEW);
-    // What is in use stays, and nobody else notices.
+    // What is in use stays, and no other owner notices.
     assert_eq!(
         see(&mut registry, "y", MAKES_ROOM_AFTER, "d", OLD),
         PinStatus::NoRoom
@@ -190,7 +190,7 @@ fn bytes_of_definitions_are_bounded_and_pins_go_on(registry: Registry) {
         pinned: hash(&text("y")),
     };
     assert_eq!(observe(&mut registry, "u", "z"), (changed, short));
-    // A definition that is known takes no more room.
+    // A known definition takes no more room.
     let changed = PinStatus::Changed {
         pinned: hash(&text("x")),
     };

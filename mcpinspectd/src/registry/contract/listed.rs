@@ -24,7 +24,7 @@ fn set(registry: &mut Registry, listed: Listed) {
     registry.save(Timestamp(88));
 }
 
-/// The decisions since the last time.
+/// The decisions since the last call.
 fn told(registry: &mut Registry) -> Vec<(DecisionKind, DecidedBy, String)> {
     settled(registry);
     let taken = registry.take_decisions().into_iter();
@@ -39,7 +39,7 @@ fn told(registry: &mut Registry) -> Vec<(DecisionKind, DecidedBy, String)> {
 fn what_a_list_approves_is_accepted_until_it_no_longer_does(mut registry: Registry) {
     let key = ItemKey::tool("t");
     set(&mut registry, approves(&[NEW]));
-    // It is known before anybody has seen it: a guard asks first.
+    // It is known before it was ever seen: a guard asks first.
     let check = |registry: &Registry, of_it| registry.check(of("a"), "t", Some(hash(of_it)));
     assert_eq!(check(&registry, NEW), Some(Standing::Accepted));
     see(&mut registry, "a", 1, "t", OLD);
@@ -87,7 +87,7 @@ fn what_is_known_already_is_recorded_when_the_list_comes(mut registry: Registry)
     assert_eq!(told(&mut registry).len(), 1);
     let views = settled(&registry).list().unwrap();
     assert_eq!(views.iter().filter(|view| view.listed.is_some()).count(), 1);
-    // A person's decision holds whatever becomes of the list.
+    // A person's decision applies whatever becomes of the list.
     registry
         .decide(
             of("a"),

@@ -41,7 +41,7 @@ pub(crate) fn server(name: &str) -> ServerId {
     ServerId(name.into())
 }
 
-/// The user whom everything belongs to unless a case says otherwise.
+/// The user who owns everything unless a case says otherwise.
 pub(crate) const OWNER: Owner = Owner::User(1000);
 
 /// That user's server.

@@ -1,4 +1,4 @@
-//! A definition is pinned on first use, and what a listing lacks is removed.
+//! A definition is pinned on first use, and what is missing from a listing is removed.
 
 use super::*;
 

@@ -58,7 +58,7 @@ fn a_server_under_another_name_keeps_its_pins(mut registry: Registry) {
             ("v".to_owned(), Some(hash(OLD)), None),
         ]
     );
-    // What else was called so is held to its pins as before.
+    // Another server of that name is held to its pins as before.
     assert_eq!(see(&mut registry, "mcp", 8, "t", NEW), PinStatus::AsPinned);
     let items = settled(&registry).list_server("mcp").unwrap();
     let pinned = |item: &ItemView| (item.key.name.to_string(), item.pinned, item.pinned_by);
@@ -74,10 +74,10 @@ fn a_server_under_another_name_keeps_its_pins(mut registry: Registry) {
 fn pins_are_taken_over_once_and_from_their_owner_alone(mut registry: Registry) {
     name(&mut registry, "mcp", None);
     see(&mut registry, "mcp", 1, "t", OLD);
-    // Nobody is called that.
+    // No server is called that.
     name(&mut registry, "a", Some("nobody"));
     assert_eq!(registry.keys(of("a")).count(), 0);
-    // The name belongs to another fingerprint than the one that was had.
+    // The name belongs to a different fingerprint than the former one.
     let stranger = ServerIdentity {
         server_id: server("b"),
         fingerprint: "b".to_owned(),
@@ -90,7 +90,7 @@ fn pins_are_taken_over_once_and_from_their_owner_alone(mut registry: Registry) {
     };
     registry.assign_name(OWNER, &stranger, Timestamp(2));
     assert_eq!(registry.keys(of("b")).count(), 0);
-    // A server's own pins stay, and what comes later under its old name is none of its.
+    // A server's own pins stay, and what comes later under its old name is not its own.
     see(&mut registry, "c", 2, "t", NEW);
     name(&mut registry, "c", Some("mcp"));
     assert_eq!(see(&mut registry, "c", 3, "t", NEW), PinStatus::AsPinned);

@@ -69,7 +69,7 @@ fn a_pin_from_before_goes_to_whoever_shows_it(mut registry: Registry) {
         see_as(Owner::Earlier, &mut registry, "a", 1, name, OLD);
     }
     assert_eq!(settled(&registry).list().unwrap()[0].owner, Owner::Earlier);
-    // Another definition is another item: nobody learns what was pinned.
+    // Another definition is another item: no one learns what was pinned.
     assert_eq!(see_as(BOB, &mut registry, "a", 2, "t", NEW), PinStatus::New);
     let check = registry.check(of("a"), "t", Some(hash(OLD)));
     assert_eq!(check, Some(Standing::FirstUse));
@@ -94,7 +94,7 @@ fn a_pin_from_before_goes_to_whoever_shows_it(mut registry: Registry) {
     );
     assert_eq!(tools.clone().next().unwrap().first_seen, Timestamp(1));
 
-    // What is forgotten is not taken over again.
+    // What was forgotten is not taken over again.
     let forgotten = ItemKey::tool("forgotten");
     see(&mut registry, "a", 3, "forgotten", OLD);
     registry
@@ -102,7 +102,7 @@ fn a_pin_from_before_goes_to_whoever_shows_it(mut registry: Registry) {
         .unwrap();
     registry.refresh();
     assert_eq!(see(&mut registry, "a", 4, "forgotten", OLD), PinStatus::New);
-    // What nobody has taken over goes after a year.
+    // What no one has taken over goes after a year.
     see_as(Owner::Earlier, &mut registry, "b", 5, "t", OLD);
     let before = registry.size().1;
     registry.evict(Timestamp(EVICT_AFTER + 6));

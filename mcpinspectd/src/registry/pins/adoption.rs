@@ -1,7 +1,7 @@
-//! Names of servers, and items that go from one name or owner to another.
+//! Names of servers, and items that pass from one name or owner to another.
 //!
-//! A server keeps its pins when it gets a better name, and a user those from before pins had owners. Neither
-//! may tell anyone what another user's server offered.
+//! A server keeps its pins when it gets a better name, and a user keeps those from before pins had owners.
+//! Neither may reveal what another user's server offered.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::registry::storage::{StoredItem, Write};
 
 impl Registry {
     /// Records that a server has its name from now on, unless the name belongs to another. A server that
-    /// was called differently before starts with the items of that name, which keeps them: what else was
-    /// called so may be another server. Call [`Self::save`] afterwards.
+    /// had a different name before starts with the items of that name, which keeps them too: another server
+    /// may have used it. Call [`Self::save`] afterwards.
     pub fn assign_name(&mut self, owner: Owner, server: &ServerIdentity, time: Timestamp) {
-        // A server that was not identified is called like that once, and never again.
+        // A server that was not identified has that name once, and never again.
         if server.name_source == "unknown" {
             return;
         }
@@ -82,9 +82,9 @@ impl Registry {
         }
     }
 
-    /// Whose item an owner who has none takes over, on showing a definition with this hash: that of
-    /// [`Owner::Earlier`], and for those who share the one that any of them had before. Nothing may be
-    /// learned by it, so the definition has to be the pinned one, or the last that was seen where that is
+    /// Whose item an owner without one takes over when showing a definition with this hash: that of
+    /// [`Owner::Earlier`], and for those who share, the one that any of them had before. Nothing may be
+    /// learned from it, so the definition has to be the pinned one, or the last one seen if that is
     /// not the pinned one: then the change stays one until it is decided on.
     pub(super) fn adoptable(
         &self,
@@ -108,7 +108,7 @@ impl Registry {
         })
     }
 
-    /// Takes over another owner's item. The text of a pin that is another than the definition shown stays
+    /// Takes over another owner's item. If the pin differs from the definition shown, its text stays
     /// where it is, so that no user reads what another had.
     pub(super) fn adopt(
         &mut self,

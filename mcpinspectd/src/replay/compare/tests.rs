@@ -21,7 +21,7 @@ fn differences(depth: Depth, ignored: &[&str], old: &Value, new: &Value) -> Vec<
     found
 }
 
-/// Each difference in short.
+/// Each difference, abbreviated.
 fn found(ignored: &[&str], old: &Value, new: &Value) -> Vec<(Kind, String)> {
     let found = differences(Depth::Values, ignored, old, new);
     let short = |difference: Difference| {
@@ -114,7 +114,7 @@ fn named_things_are_compared_by_name_and_others_in_order() {
             kind(Kind::Value, ".result.l[1]")
         ]
     );
-    // The same name twice names nothing.
+    // The same name twice identifies nothing.
     let twice = list(json!([{"name": "a"}, {"name": "a"}]));
     assert_eq!(
         found(&[], &twice, &list(json!([{"name": "a"}]))),

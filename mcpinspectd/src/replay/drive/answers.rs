@@ -61,7 +61,7 @@ impl Driver<'_> {
             number: said.number,
         };
         self.report.compared += 1;
-        // Masked as the tape was, an answer shows what else changed.
+        // Masked like the tape, an answer shows what else changed.
         let new = match said.is_masked && !self.recording.header.is_anonymised {
             true => tree_of_masked(outcome),
             false => tree(outcome),
@@ -125,7 +125,7 @@ fn tree_of_masked(outcome: Outcome<'_>) -> Option<Value> {
     }
 }
 
-/// The beginning of JSON text that is no tree.
+/// The start of JSON text that is not a tree.
 fn shown(text: &str) -> String {
     let beginning = text::cut(text, 2000);
     excerpt(&Value::from(beginning))

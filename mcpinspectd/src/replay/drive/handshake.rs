@@ -9,7 +9,7 @@ use crate::model::Direction;
 use crate::replay::TREE;
 use crate::replay::recording::Said;
 
-/// Where requests of revisions without a handshake name theirs.
+/// Where requests of revisions without a handshake name their revision.
 const STATELESS: &str = "io.modelcontextprotocol/protocolVersion";
 
 impl Driver<'_> {
@@ -37,7 +37,7 @@ impl Driver<'_> {
         let info = info.filter(|info| info["name"].is_string() && info["version"].is_string());
         let own = || json!({"name": "mcpinspect", "version": env!("CARGO_PKG_VERSION")});
         let mut capabilities = serde_json::Map::new();
-        // What the tape has an answer for can be asked.
+        // Declare what the tape can answer.
         for (method, capability) in [
             ("sampling/createMessage", "sampling"),
             ("elicitation/create", "elicitation"),

@@ -1,4 +1,4 @@
-//! What the server says on its own account: requests, notifications, and what is no message.
+//! What the server says of its own accord: requests, notifications, and anything that is not a message.
 
 use serde_json::Value;
 
@@ -11,22 +11,22 @@ use crate::replay::compare::{Difference, Kind, excerpt};
 use crate::replay::envelope;
 use crate::replay::recording::Said;
 
-/// What stands for the method of an answer that answers nothing.
+/// Stands for the method of an answer to no request.
 const NO_REQUEST: &str = "(answer to no request)";
-/// What stands for the methods of a server that makes up too many.
+/// Stands for the methods of a server that makes up too many.
 const OTHERS: &str = "(other methods)";
 
-/// Most unrequested messages, beside as many as the tape has.
+/// Most unrequested messages, in addition to as many as the tape has.
 const MAX_UNASKED: u64 = 100_000;
 /// Most bytes of them.
 const MAX_BYTES: u64 = 1 << 30;
-/// Methods that are counted by name.
+/// Most methods to count by name.
 const MAX_METHODS: usize = 1024;
-/// Replies that wait to be sent; a server that asks more does not read.
+/// Replies that may wait to be sent; a server with more is not reading.
 const MAX_REPLIES: usize = 1024;
-/// Notes on the replay; one server can give reason for any number of them.
+/// Most notes on the replay; one server can cause any number of them.
 const MAX_NOTES: usize = 100;
-/// Unused requests of the tape among which the one with the same parameters is looked for.
+/// Unused requests on the tape to search for the one with the same parameters.
 const LOOKED_AT: usize = 64;
 
 impl Driver<'_> {
@@ -158,7 +158,7 @@ impl Driver<'_> {
         Some(&recording.messages.get(answer)?.text)
     }
 
-    /// What the server says on its own account depends on time, so only whether it says it is compared.
+    /// What the server says of its own accord depends on time, so only whether it says it is compared.
     pub(super) fn compare_counts(&mut self) {
         for ((method, is_request), count) in &self.counts {
             let kind = match (count.on_tape, count.now) {

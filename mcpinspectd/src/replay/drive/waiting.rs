@@ -8,13 +8,13 @@ use crate::mcp::method;
 use crate::replay::compare::{Difference, Kind, Subject};
 use crate::replay::recording::Said;
 
-/// Requests without an answer, one after the other, before a server is given up.
+/// Consecutive requests without an answer before a server is given up.
 const PATIENCE: u32 = 3;
 
-/// How long to wait, at the end, for what the tape has and the server has not said yet.
+/// How long to wait, at the end, for what is on the tape but the server has not said yet.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// How long a send may be held up before what comes in is looked at.
+/// How long a send may be held up before incoming messages are checked.
 const HELD_UP: Duration = Duration::from_millis(20);
 
 impl Driver<'_> {
@@ -31,7 +31,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Waits until a request is answered, or cannot be any more.
+    /// Waits until a request is answered, or can no longer be.
     pub(super) fn answered(&mut self, id: u64) -> Result<(), String> {
         while let (Some(asked), false) = (self.open.get(&id), self.cancelled.contains(&id)) {
             let deadline = asked.sent.saturating_add(self.settings.timeout);
@@ -94,7 +94,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Waits for what is on the tape, and was not said yet on the server's own account. A server that ends
+    /// Waits for what is on the tape but was not yet said of the server's own accord. A server that ends
     /// now has answered everything.
     pub(super) fn settle(&mut self) {
         let until = self.peer.elapsed().saturating_add(SETTLE);
@@ -119,7 +119,7 @@ impl Driver<'_> {
             })
     }
 
-    /// Sends what there is to send, and takes what comes, at most so long.
+    /// Sends what there is to send, and receives what comes, for at most this long.
     pub(super) fn listen(&mut self, wait: Duration) {
         self.flush();
         if !self.is_over() {

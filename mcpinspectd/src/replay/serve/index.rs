@@ -1,4 +1,4 @@
-//! Which request of the tape a client's request is.
+//! Matches a client's request with one on the tape.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -15,16 +15,16 @@ use crate::text::redact;
 /// How requests are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
-    /// Each has to be the next one of the tape, with the same parameters.
+    /// Each must be the next one on the tape, with the same parameters.
     Strict,
     /// It is the next one of its method, whatever its parameters.
     Sequential,
-    /// It is the next one with its method and parameters. When the tape has no more, the last one serves
+    /// It is the next one with its method and parameters. When the tape has no more, the last one is used
     /// again.
     ByParams,
 }
 
-/// Requests whose parameters tell of the client, and not of what it wants.
+/// Requests whose parameters describe the client, and not what it wants.
 const GREETINGS: [&str; 2] = ["initialize", "server/discover"];
 
 /// The requests and notifications of a tape's client.
@@ -32,11 +32,11 @@ const GREETINGS: [&str; 2] = ["initialize", "server/discover"];
 pub struct Index {
     matching: Matching,
     methods: HashSet<Box<str>>,
-    /// Those that are left, in order, by what they are matched by.
+    /// Those that are left, in order, by matching key.
     requests: HashMap<String, VecDeque<usize>>,
-    /// What they are matched by, in order, where order counts.
+    /// Their matching keys in order, if order counts.
     order: VecDeque<String>,
-    /// The last one of each, which serves again.
+    /// The last one of each, which is reused.
     last: HashMap<String, usize>,
     notifications: HashMap<Box<str>, VecDeque<usize>>,
     /// Whether secrets are masked before requests are compared, as they are on the tape.
@@ -88,7 +88,7 @@ impl Index {
         self.methods.contains(method)
     }
 
-    /// Where on the tape this request is.
+    /// The index of this request on the tape.
     pub fn request(&mut self, request: &Request<'_>, params: Option<&Value>) -> Option<usize> {
         let key = self.key(&request.method, request.params, params);
         if self.matching == Matching::Strict {
@@ -104,19 +104,19 @@ impl Index {
         }
     }
 
-    /// Where on the tape the next notification of this method is.
+    /// The index on the tape of the next notification of this method.
     pub fn notification(&mut self, method: &str) -> Option<usize> {
         self.notifications.get_mut(method)?.pop_front()
     }
 
-    /// Where the requests are that were not made, in order.
+    /// The indexes of the requests that were not made, in order.
     pub fn left(&self) -> Vec<usize> {
         let mut left: Vec<usize> = self.requests.values().flatten().copied().collect();
         left.sort_unstable();
         left
     }
 
-    /// What a request is matched by.
+    /// The matching key of a request.
     fn key(&self, method: &str, raw: Option<&RawValue>, params: Option<&Value>) -> String {
         if self.matching == Matching::Sequential || GREETINGS.contains(&method) {
             return method.to_owned();
@@ -124,7 +124,7 @@ impl Index {
         let params = match (params, raw) {
             (Some(Value::Object(members)), _) => {
                 let mut members = members.clone();
-                // What it says is between the two programs: tokens, traces, versions.
+                // It concerns only the two programs: tokens, traces, versions.
                 members.remove("_meta");
                 Value::Object(members).to_string()
             }

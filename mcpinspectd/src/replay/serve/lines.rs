@@ -1,4 +1,4 @@
-//! The lines that a server says, as the tape has them: under new ids, for the request that they are about.
+//! The server's lines as the tape has them: under new ids, for the request that they are about.
 
 use std::collections::HashMap;
 
@@ -15,11 +15,11 @@ use crate::replay::recording::{Recording, Said, What};
 /// Where notifications of a subscription name the request that opened it.
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// The revision to answer with where neither side names one.
+/// The revision to answer with if neither side names one.
 const REVISION: &str = "2025-11-25";
 
-/// What the server says because of each message of the client: reports of progress because of the request
-/// that they name, everything else because of the client's last request or notification before.
+/// What the server says because of each message of the client: progress reports because of the request
+/// that they name, everything else because of the client's last request or notification before it.
 pub fn follows(recording: &Recording) -> HashMap<usize, Vec<usize>> {
     let mut follows: HashMap<usize, Vec<usize>> = HashMap::new();
     let mut tokens: HashMap<String, usize> = HashMap::new();
@@ -64,7 +64,7 @@ pub fn with_id(said: &Said, id: &str) -> Option<String> {
     edited(&said.text, &[("id", id)])
 }
 
-/// An answer under the client's id; `change` gets its result or error as the member of an object, and says
+/// An answer under the client's id; `change` receives its result or error as the member of an object, and returns
 /// whether it changed something.
 pub fn answer(said: &Said, id: &str, change: impl FnOnce(&mut Value) -> bool) -> Option<String> {
     let Some(Message::Response(response)) = said.message() else {
@@ -84,7 +84,7 @@ pub fn answer(said: &Said, id: &str, change: impl FnOnce(&mut Value) -> bool) ->
     with_id(said, id)
 }
 
-/// A notification, about the client's request as it is now: its id and its parameters.
+/// A notification, adapted to the client's request as it is now: its id and its parameters.
 pub fn notification(
     said: &Said,
     old: Option<&Said>,
@@ -165,7 +165,7 @@ pub fn greeting(recording: &Recording, params: Option<&Value>) -> Value {
     })
 }
 
-/// A request's path: its method, and what is called by its name.
+/// A request's path: its method and, if something is called by name, that name.
 pub fn path(method: &str, params: Option<&Value>) -> String {
     let method = text::cut(method, 200);
     Subject {

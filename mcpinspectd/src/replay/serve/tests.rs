@@ -170,7 +170,7 @@ fn what_the_server_says_in_between_keeps_its_place() {
     assert_eq!(said[0], own);
     assert_eq!(said[1]["result"], "a");
     assert_eq!(said[1]["id"], 77);
-    // The server asked because of the second call, as far as the tape tells.
+    // The server asked because of the second call, as far as the tape shows.
     let said = say(&mut server, &call("z", "b", 1));
     assert_eq!(said[0], result("z", json!("b")));
     assert_eq!(said[1]["method"], "sampling/createMessage");
@@ -279,7 +279,7 @@ fn hostile_lines_do_no_harm() {
     }
     server.line(format!("{{\"id\":1,\"method\":\"m\",\"params\":{deep}}}").as_bytes());
     server.line(&[0xff; 100]);
-    // Requests of the tape without an answer have none.
+    // Requests without an answer on the tape get none.
     assert_eq!(say(&mut server, &call("x", "a", 1)), [] as [Value; 0]);
     for at in 0..2 * MAX_UNKNOWN {
         server.line(

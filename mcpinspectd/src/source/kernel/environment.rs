@@ -23,7 +23,7 @@ pub type PolicyOf = Box<dyn Fn(&ProcessInfo) -> WatchPolicy + Send>;
 /// Finds a server's stable name.
 pub type IdentityOf = Box<dyn FnMut(Asked<'_>) -> ServerIdentity + Send>;
 
-/// A server whose name is sought.
+/// A server whose name is wanted.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked<'a> {
     /// It is a process.
@@ -44,7 +44,7 @@ pub struct KernelEnvironment {
     identity: IdentityOf,
     /// The daemon's own pipes and sockets, which are never watched.
     own: HashSet<EndpointKey>,
-    /// Processes (by slot and mark) that held nothing of interest at the last look.
+    /// Processes (by slot and mark) that held nothing of interest when last checked.
     idle: HashMap<u32, u64>,
     surveyor: Surveyor,
     libraries: Option<Libraries>,
@@ -55,7 +55,7 @@ pub struct KernelEnvironment {
 }
 
 impl KernelEnvironment {
-    /// The machine that the probes run on. `policy` and `identity` answer what discovery asks about
+    /// The machine that the probes run on. `policy` and `identity` answer discovery's questions about
     /// processes.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl KernelEnvironment {
         })
     }
 
-    /// Has TLS libraries attached to that processes are found to have.
+    /// Attaches to TLS libraries that processes turn out to have.
     pub(super) fn attach_to(&mut self, libraries: Option<Libraries>) {
         self.is_opening = libraries.is_some();
         self.libraries = libraries;
@@ -95,8 +95,8 @@ impl KernelEnvironment {
         &mut self.probes
     }
 
-    /// Excludes the daemon's own pipes and sockets, so that a program which reads its output is not
-    /// taken for part of a session.
+    /// Excludes the daemon's own pipes and sockets, so that a program that reads its output is not
+    /// mistaken for part of a session.
     pub(super) fn exclude_own_output(&mut self) {
         for (_, target) in of_process(own()) {
             let kind = match target.kind {
@@ -121,7 +121,7 @@ impl KernelEnvironment {
 impl KernelEnvironment {
     /// Removes the marks of processes that held nothing of interest.
     fn unmark_idle(&mut self, found: &Found) {
-        // A process that moves a descriptor while its table is being read seems to hold nothing, so
+        // A process that moves a descriptor while its table is being read appears to hold nothing, so
         // that has to happen twice.
         let idle = found.marked.iter().copied();
         let idle: HashMap<u32, u64> = idle
@@ -166,13 +166,13 @@ impl Environment for KernelEnvironment {
         if !self.surveyor.is_ready(now) {
             return;
         }
-        // Marks first: one that is set from now on has another stamp and stays.
+        // Marks first: one set from now on has another stamp and stays.
         let marked = self.probes.tracked.marked();
         let survey = self.probes.survey().unwrap_or_else(|error| {
             tracing::warn!(%error, "no survey by the kernel");
             None
         });
-        // Then the endpoints that are watched, which the probes register before they mark.
+        // Then the watched endpoints, which the probes register before they mark.
         let watched = match survey {
             Some(_) => HashSet::new(),
             None => self.probes.watched_inodes(),

@@ -1,14 +1,14 @@
 //! TLS libraries: finding them as processes map them, and attaching probes to them.
 //!
 //! A library is a file, whatever its path, container or mount namespace: probes are attached to the inode. So
-//! the files that a process has mapped are reached through its own root. Probes are attached for one process
-//! at a time ([`super::watched`]), or, where the configuration says so, for every process that maps the file.
-//! The occasion is that the probes tell of a process: it has mapped a library, runs a program that has one
-//! inside, opens its first internet socket, or begins a TLS connection.
+//! files that a process has mapped are reached through its own root. Probes are attached for one process
+//! at a time ([`super::watched`]) or, if the configuration says so, for every process that maps the file.
+//! This happens when the probes report a process: it has mapped a library, runs a program that contains one,
+//! opens its first internet socket, or begins a TLS connection.
 //!
-//! It happens on a thread of its own, which is the only one that keeps the right to attach where that takes
-//! one. A file may be as large or as damaged as its owner likes: bounds apply to what is read of it, and to
-//! how many are known at a time.
+//! All of it runs on a separate thread, the only one that keeps the right to attach where attaching
+//! takes one. A file may be as large or as damaged as its owner likes, so there are bounds on how much of it is
+//! read, and on how many are known at a time.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -30,22 +30,22 @@ use crate::priority::Priority;
 use crate::privileges;
 use crate::process::Mapped;
 
-/// Processes that wait to be looked at.
+/// Processes that wait to be examined.
 const WAITING: usize = 1024;
-/// Files that are attached to at a time for every process.
+/// Files that may be attached to for every process at one time.
 const ATTACHED_MAX: usize = 32;
-/// How often processes that are gone are detached from, and rests end.
+/// How often to detach from processes that are gone and to end rests.
 const SWEEP: Duration = Duration::from_secs(2);
-/// How often files are given up that nobody can map any more.
+/// How often to give up files that nothing can map any more.
 const CLEANING: Duration = Duration::from_secs(60);
 
-/// What is asked of the thread.
+/// What the thread is asked to do.
 enum Request {
     /// A process may have a library. `greets`: it has begun a TLS connection.
     LookAt { pid: Pid, greets: bool },
-    /// Probes cost a process too much.
+    /// The probes cost a process too much.
     Leave(Pid),
-    /// A process speaks MCP, so it is looked into whatever it costs.
+    /// A process speaks MCP, so it gets probes whatever they cost.
     Want(Pid),
 }
 
@@ -55,7 +55,7 @@ pub struct Libraries {
     requests: Option<SyncSender<Request>>,
     unseen: Receiver<UnseenLibrary>,
     is_ready: Receiver<()>,
-    /// Whether the thread has loaded the probes, and answers.
+    /// Whether the thread has loaded the probes and answers.
     serves: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -66,7 +66,7 @@ impl Drop for Libraries {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        // What the end of the process detaches, it detaches one by one. A thread that still loads has nothing to detach.
+        // What is left when the process ends is detached one by one. A thread that still loads has nothing attached.
         if self.serves.load(Ordering::Acquire) && thread.join().is_err() {
             tracing::error!("the thread that attaches to TLS libraries has panicked");
         }
@@ -74,8 +74,8 @@ impl Drop for Libraries {
 }
 
 impl Libraries {
-    /// Starts the thread. To be called by a thread that may load programs and attach them. It takes some seconds
-    /// until the thread has looked at all processes, as it then says in the log, and with `bell`.
+    /// Starts the thread. Call it on a thread that may load programs and attach them. It takes some seconds until
+    /// the new thread has examined all processes, which it then reports in the log and with `bell`.
     pub(super) fn start(loader: TlsLoader, choice: TlsChoice, bell: Bell) -> std::io::Result<Self> {
         let (requests, queue) = sync_channel(WAITING);
         let (ready, is_ready) = sync_channel(1);
@@ -97,7 +97,7 @@ impl Libraries {
                     tracing::error!(%error, "cannot give up privileges; TLS is not looked into");
                     return;
                 }
-                // A program that connects soon after its start is attached to before, or not seen.
+                // A program that connects soon after it starts is attached to before that, or missed.
                 Priority::Pipeline.claim();
                 let mut attacher = Attacher::new(probes, choice);
                 begins.store(true, Ordering::Release);
@@ -120,17 +120,17 @@ impl Libraries {
         })
     }
 
-    /// Whether all processes have been looked at, or the thread has given up. Either is told once.
+    /// Whether all processes have been examined or the thread has given up. It reports either once.
     pub(super) fn has_begun(&self) -> bool {
         !matches!(self.is_ready.try_recv(), Err(TryRecvError::Empty))
     }
 
-    /// Has a process looked at soon.
+    /// Has a process examined soon.
     pub(super) fn look_at(&self, pid: Pid, greets: bool) {
         self.ask(Request::LookAt { pid, greets });
     }
 
-    /// Has a process left alone for a while, which pays too much for the probes.
+    /// Leaves a process alone for a while because the probes cost it too much.
     pub(super) fn leave(&self, pid: Pid) {
         self.ask(Request::Leave(pid));
     }
@@ -140,7 +140,7 @@ impl Libraries {
         self.ask(Request::Want(pid));
     }
 
-    /// Where too many requests wait, the process's next news are the next occasion.
+    /// If too many requests wait, the next report about the process is the next chance.
     fn ask(&self, request: Request) {
         let requests = self.requests.as_ref();
         if requests.is_some_and(|requests| requests.try_send(request).is_err()) {
@@ -148,7 +148,7 @@ impl Libraries {
         }
     }
 
-    /// Processes that have begun a TLS connection without a library that is attached to.
+    /// Processes that began a TLS connection without a library to attach to.
     pub(super) fn unseen(&self) -> Vec<UnseenLibrary> {
         self.unseen.try_iter().collect()
     }
@@ -207,7 +207,7 @@ impl Attacher {
                 };
                 let is_known = self.look_at_process(pid, occasion);
                 if greets && !is_known {
-                    // Where nobody takes them, they are not asked for.
+                    // If the receiver is gone, they are not asked for.
                     let _ = uncovered(pid).map(|found| unseen.try_send(found));
                 }
             }
@@ -219,14 +219,14 @@ impl Attacher {
         }
     }
 
-    /// Attaches for all processes that have a library that is known.
+    /// Attaches for all processes that have a known library.
     fn look_at_known(&mut self) {
         for pid in processes() {
             self.attach_known(pid, Occasion::HasLibrary, &Mapped::of(pid));
         }
     }
 
-    /// Looks at all processes that there are. Those that have news come first.
+    /// Examines all running processes. Those just reported come first.
     fn look_at_all(&mut self, queue: &Receiver<Request>, unseen: &SyncSender<UnseenLibrary>) {
         for pid in processes() {
             while let Ok(request) = queue.try_recv() {
@@ -236,10 +236,10 @@ impl Attacher {
         }
     }
 
-    /// Returns whether it has a library of a kind that is looked into, or is gone.
+    /// Returns whether it has a library of a supported kind, or is gone.
     fn look_at_process(&mut self, pid: Pid, occasion: Occasion) -> bool {
         let mapped = Mapped::of(pid);
-        // What is known takes no time, and a connection may follow soon; looking into a large file takes some.
+        // A known library takes no time, and a connection may follow soon; examining a large file takes longer.
         let mut is_known = self.attach_known(pid, occasion, &mapped) || mapped.is_empty();
         for file in mapped {
             let key = (file.dev, file.ino);
@@ -251,7 +251,7 @@ impl Attacher {
         is_known
     }
 
-    /// Returns whether a process has a library that is known.
+    /// Returns whether a process has a known library.
     fn attach_known(&mut self, pid: Pid, occasion: Occasion, mapped: &[Mapped]) -> bool {
         let mut is_known = false;
         for key in mapped.iter().map(|file| (file.dev, file.ino)) {
@@ -308,7 +308,7 @@ impl Attacher {
         }
     }
 
-    /// Gives up files that were removed, once nobody has them mapped: an update replaces a library.
+    /// Gives up removed files once no process has them mapped: an update replaces a library.
     fn clean(&mut self) {
         if self.files.has_removed() {
             let mapped = mapped_now();

@@ -1,9 +1,9 @@
 //! The running sessions, saved for the daemon's next start.
 //!
-//! The file is in a directory that ends with the machine's run, because it holds command lines, which
-//! may hold secrets, and because pids and inode numbers mean nothing afterwards. It is written on a
-//! thread of its own, at most once a second, and replaced as a whole. What is read back is believed only
-//! of streams that one of the remembered processes still holds.
+//! The file is in a directory that goes away at shutdown, because it holds command lines, which may
+//! contain secrets, and because pids and inode numbers mean nothing afterwards. A separate thread writes
+//! it, at most once a second, and replaces it as a whole. What is read back is believed only for
+//! streams that one of the remembered processes still holds.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -21,12 +21,12 @@ use crate::priority::Priority;
 use crate::process::fds::Holders;
 use crate::process::info::ProcessSnapshot;
 
-/// Bytes of the file at most: it takes memory. What does not fit is forgotten.
+/// Most bytes of the file, since it takes memory. What does not fit is forgotten.
 const FILE_MAX: usize = 8 << 20;
-/// Bytes of an ordinary stream: a few programs, with the command lines of their ancestors. Those find room
+/// Bytes of an ordinary stream: a few programs, with the command lines of their ancestors. Those get space
 /// first, however long a few others are.
 const USUAL_MAX: usize = 64 << 10;
-/// Bytes of one stream at most: a program and its ancestors may have a command line of 64 KiB each.
+/// Most bytes of one stream: a program and its ancestors may have a command line of 64 KiB each.
 const LINE_MAX: usize = 2 << 20;
 /// Nanoseconds between two writes.
 const PAUSE: u64 = 1_000_000_000;
@@ -35,13 +35,13 @@ const PAUSE: u64 = 1_000_000_000;
 pub(super) struct Memory {
     snapshots: Option<SyncSender<Vec<RememberedStream>>>,
     thread: Option<JoinHandle<()>>,
-    /// What was written last.
+    /// What was last written.
     last: Vec<RememberedStream>,
     next: u64,
 }
 
 impl Memory {
-    /// Starts the thread that writes; it ends when this value is dropped, after the last write.
+    /// Starts the writing thread; it ends when this value is dropped, after a last write.
     pub(super) fn start(path: &Path) -> io::Result<Self> {
         let (snapshots, queue) = sync_channel(1);
         let path = path.to_owned();
@@ -56,18 +56,18 @@ impl Memory {
         })
     }
 
-    /// Whether it is time to look for what has changed.
+    /// Whether it is time to check for changes.
     pub(super) fn is_due(&self, now: u64) -> bool {
         now >= self.next
     }
 
-    /// Writes down what is to be remembered, if it is news.
+    /// Saves what is to be remembered, if it changed.
     pub(super) fn keep(&mut self, streams: Vec<RememberedStream>, now: u64) {
         self.next = now.saturating_add(PAUSE);
         if streams == self.last {
             return;
         }
-        // Where the last one is still being written, the next moment is soon enough.
+        // If the last one is still being written, the next time is soon enough.
         let sent = self
             .snapshots
             .as_ref()
@@ -130,7 +130,7 @@ fn beside(path: &Path) -> PathBuf {
     path.with_extension("new")
 }
 
-/// Reads what was written down. A file that is missing or damaged is no reason not to start.
+/// Reads the file. A missing or damaged one does not prevent the start.
 pub(super) fn read(path: &Path) -> Vec<RememberedStream> {
     match lines(path) {
         Ok(streams) => streams,
@@ -155,7 +155,7 @@ fn lines(path: &Path) -> io::Result<Vec<RememberedStream>> {
     Ok(streams)
 }
 
-/// Leaves what is still as it was: a process that was started at the stream holds it.
+/// Keeps what is unchanged: a process that was started with the stream still holds it.
 pub(super) fn still_there(
     mut streams: Vec<RememberedStream>,
     processes: &[ProcessSnapshot],
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    /// A stream that a program was started at whose command line has this many bytes.
+    /// A stream whose program has a command line of this many bytes.
     fn stream_of_length(ino: u64, length: usize) -> RememberedStream {
         let process = ProcessSnapshot {
             argv: vec!["x".repeat(length)],
@@ -212,7 +212,7 @@ mod tests {
         stream_of(ino, serde_json::from_value(info).unwrap())
     }
 
-    /// A stream that this process was started at.
+    /// A stream that this process was started with.
     fn stream(ino: u64) -> RememberedStream {
         stream_of(ino, ProcessInfo::read(own()).map(Arc::new))
     }
@@ -263,7 +263,7 @@ mod tests {
     fn the_file_has_a_bound() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sessions.jsonl");
-        // Each is written twice in a line: as the program and as its origin.
+        // Each is written twice per line: as the program and as its origin.
         let many = vec![stream_of_length(1, FILE_MAX / 32); 32];
         write(&path, &many).unwrap();
         assert!(fs::metadata(&path).unwrap().len() <= FILE_MAX as u64);

@@ -1,7 +1,7 @@
 //! The kernel's view of this machine as a source.
 //!
-//! One thread empties the ring (see [`crate::capture`]). Another takes the records through discovery
-//! and whatever is behind it: the one that polls this source.
+//! One thread empties the ring (see [`crate::capture`]). Another, the one that polls this source, takes
+//! the records through discovery and everything after it.
 
 mod environment;
 mod libraries;
@@ -34,19 +34,19 @@ use libraries::Libraries;
 use memory::Memory;
 use running::{Running, RunningProgram};
 
-/// How often time passes for discovery while something happens.
+/// How often discovery's time advances while there is activity.
 const TICK: Duration = Duration::from_millis(100);
-/// How often it passes while nothing does.
+/// How often it advances without any.
 const IDLE_TICK: Duration = Duration::from_secs(1);
-/// Nanoseconds without a record after which nothing happens.
+/// Nanoseconds without a record that count as no activity.
 const IDLE_AFTER: u64 = 3_000_000_000;
-/// The ring has been quiet for this long: every request so far has been answered.
+/// Once the ring has been quiet for this long, every request so far has been answered.
 const SETTLED: Duration = Duration::from_millis(50);
 /// Nanoseconds to wait for that on a machine that is never quiet.
 const SETTLED_MAX: u64 = 500_000_000;
-/// Bytes of records that may wait at the start until the running programs are known.
+/// Most bytes of records that may wait at the start until the running programs are known.
 const HELD_MAX: usize = 64 << 20;
-/// Bytes that all sniff buffers may hold together.
+/// Most bytes that all sniff buffers may hold together.
 const BUFFERED_MAX: usize = 32 << 20;
 
 /// What the source needs to know.
@@ -54,17 +54,17 @@ const BUFFERED_MAX: usize = 32 << 20;
 pub struct KernelOptions {
     /// For the probes.
     pub probes: Options,
-    /// Bytes that are kept of a message at most.
+    /// Most bytes to keep of a message.
     pub max_message: u64,
     /// Whether the two ends of a stream are compared.
     pub compare_ends: bool,
-    /// Sessions that are followed at a time.
+    /// Most sessions to follow at a time.
     pub max_sessions: usize,
-    /// Accounts of ended streams that are kept for [`KernelSource::ledger`].
+    /// Accounts of ended streams to keep for [`KernelSource::ledger`].
     pub max_accounts: usize,
-    /// Where the sessions under way are written down for the next start; `None`: nowhere.
+    /// Where open sessions are saved for the next start; `None`: nowhere.
     pub memory: Option<PathBuf>,
-    /// Ends the wait for records: there are other things to attend to.
+    /// Ends the wait for records when there is something else to attend to.
     pub bell: Bell,
 }
 
@@ -73,18 +73,18 @@ pub struct KernelSource {
     tracker: Tracker<KernelEnvironment>,
     records: Receiver<Batch>,
     drain: Drain,
-    /// What was running before the daemon. Until the first poll: it follows what is in the ring.
+    /// What was running before the daemon. Present until the first poll: it follows what is in the ring.
     running: Option<Running>,
     memory: Option<Memory>,
     next_tick: u64,
     bell: Bell,
-    /// When the last record was taken, in nanoseconds since boot.
+    /// When the last record was received, in nanoseconds since boot.
     active: u64,
     undecodable: u64,
 }
 
 impl KernelSource {
-    /// Loads the probes, and finds what is running already.
+    /// Loads the probes, and finds what is already running.
     ///
     /// # Errors
     /// See [`ProbeError`].
@@ -95,7 +95,7 @@ impl KernelSource {
         let (mut probes, ring) = Probes::load(&options.probes)?;
         let clock = BootClock::measure().map_err(std::io::Error::from)?;
         let now = BootClock::now_boot().map_err(std::io::Error::from)?;
-        // Before this thread gives up its privileges: the other one needs some of them.
+        // Before this thread drops its privileges: the other one needs some of them.
         let libraries = probes
             .tls()
             .map(|(loader, choice)| Libraries::start(loader, choice, options.bell.clone()))
@@ -104,7 +104,7 @@ impl KernelSource {
         environment.attach_to(libraries);
         environment.exclude_own_output();
         let (drain, records) = capture::start(ring, options.bell.clone())?;
-        // A socket pair is two streams on two endpoints; one may be known without the other.
+        // A socket pair is two streams on two endpoints; either may be known without the other.
         let endpoints = environment.probes().endpoints_max() as usize;
         let max_streams = endpoints / 8 * 3;
         let settings = Settings {
@@ -134,7 +134,7 @@ impl KernelSource {
         })
     }
 
-    /// Whether TLS is still to be looked into: so long takes the kernel to examine the probes for it.
+    /// Whether the probes for TLS are still loading: the kernel takes that long to verify them.
     pub fn is_opening(&mut self) -> bool {
         self.tracker.environment().is_opening()
     }
@@ -144,14 +144,14 @@ impl KernelSource {
         self.tracker.environment().probes().hook()
     }
 
-    /// The accounts of the streams that ended last.
+    /// The accounts of the streams that ended most recently.
     pub fn ledger(&mut self) -> &[StreamLedger] {
         self.tracker.ledger()
     }
 
     /// Takes in the programs that were running before. The answers to their registration come
     /// first: a socket's peer must be known before its program. What the streams carry comes last:
-    /// the two directions of a session must be known as such before either shows what it is.
+    /// both directions of a session must be known to be one before either shows what it is.
     fn take_running(&mut self, running: &Running, sink: &mut dyn InputSink) {
         let begun = now();
         let settled = begun.saturating_add(SETTLED_MAX);
@@ -179,7 +179,7 @@ impl KernelSource {
         self.take_if(batch, sink, |_| true);
     }
 
-    /// Takes the records in that are wanted. Returns when the newest of all was written, in nanoseconds
+    /// Takes in the records that are wanted. Returns when the newest of all was written, in nanoseconds
     /// since boot.
     fn take_if(
         &mut self,
@@ -206,7 +206,7 @@ impl KernelSource {
         newest
     }
 
-    /// Writes down which sessions are under way.
+    /// Saves which sessions are open.
     fn remember(&mut self, now: u64) {
         if let Some(memory) = self.memory.as_mut().filter(|memory| memory.is_due(now)) {
             memory.keep(self.tracker.remembered(), now);
@@ -217,7 +217,7 @@ impl KernelSource {
         let is_idle = now.saturating_sub(self.active) > IDLE_AFTER;
         let pause = if is_idle { IDLE_TICK } else { TICK };
         self.next_tick = now + pause.as_nanos() as u64;
-        // Only bytes that should be known by now may be judged missing.
+        // Only bytes that should be known by now may be considered missing.
         while let Ok(batch) = self.records.try_recv() {
             self.take(&batch, sink);
             if self::now() > self.next_tick {
@@ -246,7 +246,7 @@ impl Source for KernelSource {
         let due = Duration::from_nanos(self.next_tick.saturating_sub(now()));
         match self.records.try_recv() {
             Ok(batch) => self.take(&batch, sink),
-            // Disconnected: the thread that empties the ring is gone, and nothing more will come.
+            // Disconnected: the thread that empties the ring is gone, so nothing more will arrive.
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => self.bell.wait(due),
         }
         let now = now();
@@ -259,11 +259,11 @@ impl Source for KernelSource {
     fn finish(&mut self, sink: &mut dyn InputSink) -> Result<(), Infallible> {
         self.tracker.environment().probes().detach();
         self.drain.stop();
-        // Everything that was counted before the probes were detached is in the ring.
+        // Everything counted before the probes were detached is in the ring.
         while let Ok(batch) = self.records.recv() {
             self.take(&batch, sink);
         }
-        // Before they end for this daemon.
+        // Before they end as far as this daemon is concerned.
         if let Some(mut memory) = self.memory.take() {
             memory.keep(self.tracker.remembered(), now());
         }
@@ -296,7 +296,7 @@ impl Source for KernelSource {
     }
 }
 
-/// Whether a record answers the registration of a stream that is open already.
+/// Whether a record answers the registration of an already open stream.
 fn is_registration(record: &KernelRecord<'_>) -> bool {
     matches!(record, KernelRecord::Registered(_))
 }

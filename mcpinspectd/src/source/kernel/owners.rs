@@ -1,7 +1,7 @@
-//! Finds the processes that hold sockets, on a thread of its own: it takes a walk through the process table.
+//! Finds the processes that hold sockets, on a separate thread because it takes a walk of the process table.
 //!
-//! One walk answers for all sockets that are sought by then. However long it takes, the thread rests for ten
-//! times as long afterwards.
+//! One walk answers for all sockets that are wanted by then. However long it takes, the thread then rests ten
+//! times as long.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,9 +12,9 @@ use crate::model::Pid;
 use crate::priority::Priority;
 use crate::process::sockets::{Ends, holders, inodes};
 
-/// Sockets that wait to be sought.
+/// Sockets that may wait to be found.
 const WAITING: usize = 1024;
-/// How many times longer than a walk the pause after it is, and its length at most.
+/// How many times longer than a walk, at most, the pause after it is.
 const PAUSE: u32 = 10;
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -35,7 +35,7 @@ impl Owners {
         Ok(Self { requests, answers })
     }
 
-    /// Has a socket's process sought. Where too many wait, it stays unknown.
+    /// Requests a socket's process. If too many wait, it stays unknown.
     pub(super) fn seek(&self, socket: SoughtSocket) {
         if self.requests.try_send(socket).is_err() {
             tracing::debug!(?socket, "the process of a socket is not sought");
@@ -62,7 +62,7 @@ fn serve(queue: &Receiver<SoughtSocket>, answers: &SyncSender<(u64, Option<u32>)
     }
 }
 
-/// The process that holds each of these sockets, as far as it can be found.
+/// The process that holds each of these sockets, where it can be found.
 fn owners(sought: &[SoughtSocket]) -> Vec<Option<u32>> {
     let mut by_namespace: HashMap<Option<u64>, Vec<usize>> = HashMap::new();
     for (at, socket) in sought.iter().enumerate() {

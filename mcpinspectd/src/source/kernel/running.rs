@@ -1,8 +1,8 @@
 //! Servers that were running before the daemon.
 //!
 //! Their standard input and output are examined like those of a program that starts now. Some servers
-//! move their wire away from descriptors 0 and 1 once they run (Python's SDK does), so pairs of pipes
-//! that a process shares with one of its ancestors, one in each direction, are examined too.
+//! move their wire away from descriptors 0 and 1 once they run (Python's SDK does), so pairs of pipes,
+//! one in each direction, that a process shares with an ancestor are examined too.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,11 +27,11 @@ pub(super) struct RunningProgram {
 pub(super) struct Running {
     /// Programs, as they are now.
     pub(super) programs: Vec<RunningProgram>,
-    /// Streams of sessions that the daemon before this one knew.
+    /// Streams of sessions that the previous daemon knew.
     pub(super) remembered: Vec<RememberedStream>,
 }
 
-/// Registers every endpoint that may be a wire, and those of `remembered` sessions that go on. The
+/// Registers every endpoint that may be a wire, and those of `remembered` sessions that continue. The
 /// probes answer through the ring.
 pub(super) fn register(
     environment: &mut KernelEnvironment,
@@ -70,7 +70,7 @@ fn endpoint(key: InodeKey, kind: StreamKind) -> Option<EndpointKey> {
     })
 }
 
-/// Pipes per process and direction that are examined besides its standard input and output.
+/// Pipes per process and direction to examine besides its standard input and output.
 const SHARED_MAX: usize = 4;
 
 /// The programs that may be servers.
@@ -95,7 +95,7 @@ fn candidates(processes: &[ProcessSnapshot], holders: &Holders) -> Vec<RunningPr
             match holder.fd {
                 0 if holder.access.reads() => program.input = Some(endpoint),
                 1 if holder.access.writes() => program.output = Some(endpoint),
-                // Standard error is shared with ancestors everywhere.
+                // Standard error is usually shared with ancestors.
                 2 => {}
                 _ if is_shared_with_ancestor(holder, holders, &parents) => {
                     let side = usize::from(holder.access.writes());
@@ -109,7 +109,7 @@ fn candidates(processes: &[ProcessSnapshot], holders: &Holders) -> Vec<RunningPr
         .into_values()
         .filter(|program| program.input.is_some() || program.output.is_some())
         .collect();
-    // Only a pair of both directions can be a moved wire. Which pair it is, its bytes will show.
+    // Only a pair, one in each direction, can be a moved wire. The bytes will show which pair it is.
     for (pid, [inputs, outputs]) in shared {
         for input in inputs.iter().take(SHARED_MAX) {
             for output in outputs.iter().take(SHARED_MAX) {
@@ -125,7 +125,7 @@ fn candidates(processes: &[ProcessSnapshot], holders: &Holders) -> Vec<RunningPr
     running
 }
 
-/// Whether an ancestor of the holder has the other end of its pipe.
+/// Whether an ancestor of the holder has its pipe's other end.
 fn is_shared_with_ancestor(
     holder: &Holder,
     holders: &[Holder],

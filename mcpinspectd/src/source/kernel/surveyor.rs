@@ -1,8 +1,8 @@
-//! Surveys run on a thread of their own: nothing that waits for the kernel's or the process table's
-//! size may keep the pipeline from its records.
+//! Surveys run on a separate thread: nothing whose duration depends on the size of the kernel's or the
+//! process table may keep the pipeline from its records.
 //!
-//! Where the kernel has no iterators, and for who can read a stream, the descriptor tables in `/proc`
-//! are read instead. However long a survey takes, the thread rests for ten times as long afterwards.
+//! If the kernel has no iterators, and to find out who can read a stream, the descriptor tables in `/proc`
+//! are read instead. However long a survey takes, the thread then rests ten times as long.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -19,15 +19,15 @@ use crate::process::fds::{Holder, Holders, holders_snapshot};
 /// How many times longer than a survey the pause after it is.
 const PAUSE: u64 = 10;
 
-/// What a survey is to find out.
+/// What a survey should find out.
 pub(super) struct Request {
-    /// When it was asked for, in nanoseconds since boot.
+    /// When it was requested, in nanoseconds since boot.
     pub(super) begun: u64,
-    /// The kernel's own; `None` where it has none.
+    /// The kernel's own; `None` if it has none.
     pub(super) survey: Option<Survey>,
-    /// Device and inode of every watched endpoint, where the kernel has no survey.
+    /// Device and inode of every watched endpoint, if the kernel has no survey.
     pub(super) watched: HashSet<(u64, u64)>,
-    /// Endpoints of which the readers are sought.
+    /// Endpoints whose readers are wanted.
     pub(super) sought: Vec<EndpointKey>,
     /// Tracked processes before the survey, by slot and mark.
     pub(super) marked: Vec<(u32, u64)>,
@@ -35,17 +35,17 @@ pub(super) struct Request {
 
 /// What a survey found.
 pub(super) struct Found {
-    /// When it was asked for.
+    /// When it was requested.
     pub(super) begun: u64,
-    /// When it had ended.
+    /// When it ended.
     pub(super) ended: u64,
-    /// Who holds what, where the kernel's counters do not tell.
+    /// Who holds what, where the kernel's counters do not say.
     pub(super) holders: Option<Holders>,
     /// The slots of processes that hold a watched endpoint.
     pub(super) busy: HashSet<u32>,
     /// Tracked processes before the survey, by slot and mark.
     pub(super) marked: Vec<(u32, u64)>,
-    /// Who can read what was asked for.
+    /// Who can read the endpoints asked about.
     pub(super) readers: HashMap<EndpointKey, Readers>,
 }
 
@@ -91,7 +91,7 @@ impl Surveyor {
         self.under_way = self.requests.try_send(request).is_ok();
     }
 
-    /// What the survey under way found, if it has ended.
+    /// What the current survey found, if it has ended.
     pub(super) fn ended(&mut self) -> Option<Found> {
         match self.results.try_recv() {
             Ok(found) => {
@@ -157,7 +157,7 @@ fn readers_of(holders: &Holders, key: EndpointKey) -> Readers {
     }
 }
 
-/// How many bytes wait to be read at another process's descriptor.
+/// How many unread bytes wait at another process's descriptor.
 fn unread(holder: &Holder) -> Option<u64> {
     let process = descriptor(libc::SYS_pidfd_open, i64::from(holder.pid.0), 0, 0)?;
     let fd = i64::from(holder.fd);
@@ -177,11 +177,11 @@ fn unread(holder: &Holder) -> Option<u64> {
     }
 }
 
-/// Makes a system call that returns a descriptor and that the C library has no wrapper for.
+/// Makes a system call that returns a descriptor and has no wrapper in the C library.
 fn descriptor(number: libc::c_long, a: i64, b: i64, c: i64) -> Option<OwnedFd> {
-    // SAFETY: both calls that come here take only integers and return a new descriptor or -1.
+    // SAFETY: both calls made here take only integers and return a new descriptor or -1.
     let result = unsafe { libc::syscall(number, a, b, c) };
     let fd = i32::try_from(result).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: just opened, and owned by nothing else.
+    // SAFETY: just opened, and nothing else owns it.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }

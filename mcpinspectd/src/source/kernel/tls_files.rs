@@ -1,4 +1,4 @@
-//! The files that are TLS libraries, and where their functions are. Each is looked into once.
+//! Which files are TLS libraries, and where their functions are. Each file is examined once.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -11,9 +11,9 @@ use nix::libc;
 use crate::capture::{Attached, ProbeError, TlsFunctions, TlsProbes, tls_functions};
 use crate::model::Pid;
 
-/// Libraries that are known at a time. Each takes a descriptor.
+/// Most libraries to know at a time. Each takes a descriptor.
 const LIBRARIES_MAX: usize = 128;
-/// Files that are remembered as being none.
+/// Most files to remember as not being one.
 const OTHERS_MAX: usize = 65_536;
 
 /// A file, by device and inode number.
@@ -24,7 +24,7 @@ struct Library {
     functions: TlsFunctions,
 }
 
-/// What is known of files.
+/// What is known about files.
 #[derive(Default)]
 pub(super) struct TlsFiles {
     libraries: HashMap<FileKey, Library>,
@@ -78,7 +78,7 @@ impl TlsFiles {
         self.libraries.insert(key, Library { file, functions });
     }
 
-    /// Attaches to a library; `None` if it is not known.
+    /// Attaches to a library; `None` if it is unknown.
     pub(super) fn attach(
         &self,
         key: FileKey,
@@ -89,7 +89,7 @@ impl TlsFiles {
         Some(probes.attach(&library.file, process, &library.functions))
     }
 
-    /// Remembers a file as none that can be looked into.
+    /// Remembers that a file cannot be used.
     pub(super) fn give_up(&mut self, key: FileKey) {
         self.libraries.remove(&key);
         if self.others.len() >= OTHERS_MAX {
@@ -103,7 +103,7 @@ impl TlsFiles {
         self.libraries.values().any(Library::is_removed)
     }
 
-    /// Forgets libraries that were removed and that nobody has mapped. Returns which.
+    /// Forgets libraries that were removed and that no process has mapped. Returns which.
     pub(super) fn forget_removed(&mut self, mapped: &HashSet<FileKey>) -> Vec<FileKey> {
         let removed = self
             .libraries
@@ -121,7 +121,7 @@ impl Library {
     }
 }
 
-/// Opens a regular file, which has the inode number `ino` if that is known. Its path may lead to anything by
+/// Opens a regular file, with the inode number `ino` if that is known. Its path may lead anywhere by
 /// now, so it is not opened before that is clear.
 fn open(path: &Path, ino: Option<u64>) -> Option<File> {
     let place = OpenOptions::new()

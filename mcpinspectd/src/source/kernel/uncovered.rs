@@ -1,7 +1,7 @@
-//! What can be said of a TLS library that is not looked into.
+//! What can be said about a TLS library that is not supported.
 //!
-//! A person who reads that something is not seen wants to know what it is. A library with a file of its own is
-//! named by its project. Whatever else a process speaks TLS with is inside its program: rustls, Go's own, or a
+//! Someone who reads that something is not seen wants to know what it is. A library with a file of its own is
+//! named by its project. Anything else a process uses for TLS is inside its program: rustls, Go's own, or a
 //! BoringSSL without symbols look alike from outside, so the program is named.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::discover::UnseenLibrary;
 use crate::model::Pid;
 use crate::process::{Mapped, ProcessHandle};
 
-/// How the names of other libraries' files begin, and what they are.
+/// How the file names of other libraries begin, and what they are.
 const OTHERS: [(&str, &str); 6] = [
     ("libnss3", "NSS"),
     ("libssl3.so", "NSS"),
@@ -20,7 +20,7 @@ const OTHERS: [(&str, &str); 6] = [
     ("libbotan", "Botan"),
 ];
 
-/// Describes a process that speaks TLS without a library that is looked into; `None` if it is gone.
+/// Describes a process that speaks TLS without a supported library; `None` if it is gone.
 pub(super) fn uncovered(pid: Pid) -> Option<UnseenLibrary> {
     let started = ProcessHandle::open(pid).ok().flatten()?.start_time()?;
     let mapped = Mapped::of(pid);
@@ -39,7 +39,7 @@ pub(super) fn uncovered(pid: Pid) -> Option<UnseenLibrary> {
     })
 }
 
-/// What a mapped file is, if it is another library for TLS.
+/// What a mapped file is, if it is another TLS library.
 fn describe(file: &Mapped, pid: Pid) -> Option<String> {
     let name = file.path.file_name()?.to_str()?;
     let (_, project) = OTHERS

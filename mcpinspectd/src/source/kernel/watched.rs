@@ -1,12 +1,12 @@
 //! The processes whose TLS library has probes.
 //!
-//! A probe costs whoever meets it some microseconds, so a process that calls its library very often is left
-//! alone for a while, and then for longer: what it pays stays below a hundredth of a processor, whether it is
+//! A probe costs each call some microseconds, so a process that calls its library very often is left
+//! alone for a while, and then for longer: the cost to it stays below a hundredth of a processor, whether it is
 //! a web server, a database or a download. One that speaks MCP is not left alone.
 //!
-//! Detaching takes the kernel a tenth of a second, and waits for nobody: it has a thread of its own. All
-//! that is attached when the daemon ends is detached side by side before it is gone, because most of that time is
-//! waiting; a daemon that is killed leaves it to the kernel, one by one, which bounds how many there may be.
+//! Detaching takes the kernel a tenth of a second and must not hold anything up: it has a separate thread. What
+//! is still attached when the daemon ends is detached in parallel first, because most of that time is
+//! waiting; a killed daemon leaves it to the kernel, one by one, which limits how many there may be.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -18,17 +18,17 @@ use crate::model::Pid;
 use crate::priority::Priority;
 use crate::process::ProcessHandle;
 
-/// Processes with probes at a time.
+/// Most processes with probes at a time.
 const PROCESSES_MAX: usize = 64;
-/// Files of one process.
+/// Most files of one process.
 const FILES_MAX: usize = 4;
-/// How long a process keeps its probes at least, however many need some.
+/// How long a process keeps its probes at least, however many others need some.
 const GRACE: Duration = Duration::from_secs(10);
-/// Libraries that wait to be detached from.
+/// Libraries that may wait to be detached from.
 const DETACHING_MAX: usize = 128;
 /// Threads that detach at the end.
 const WORKERS_MAX: usize = 32;
-/// Processes that rest.
+/// Most resting processes.
 const RESTING_MAX: usize = 1024;
 /// The first rest of a process. Each one after it is twice as long.
 const REST: Duration = Duration::from_secs(60);
@@ -42,18 +42,18 @@ struct Process {
     attached: Vec<(FileKey, Attached)>,
 }
 
-/// Why a process is to be attached to. The later ones count for more where there is no room.
+/// Why to attach to a process. Later ones take precedence when space is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Occasion {
-    /// It has a library, and may call it some time.
+    /// It has a library, and may call it at some point.
     HasLibrary,
-    /// It has begun a TLS connection, and may begin another one.
+    /// It has begun a TLS connection, and may begin another.
     Greets,
     /// It speaks MCP.
     Speaks,
 }
 
-/// A process that is left alone, or was.
+/// A process that is or was left alone.
 struct Rest {
     started: u64,
     until: Instant,
@@ -124,7 +124,7 @@ impl Watched {
         }
     }
 
-    /// Whether there is room for one more, if need be in the place of one that matters less.
+    /// Whether there is room for one more, if necessary by replacing one that matters less.
     fn makes_room(&mut self, occasion: Occasion, probes: &mut TlsProbes) -> bool {
         if self.processes.len() >= PROCESSES_MAX {
             self.detach_ended(probes);
@@ -147,8 +147,8 @@ impl Watched {
         false
     }
 
-    /// The process that matters least, and less than one with such an occasion: it has never called its library, or
-    /// at least does not speak MCP; and it was given some time to.
+    /// The process that matters least, and less than one with this occasion: it has never called its library, or
+    /// at least does not speak MCP; and it has had some time to.
     fn least(&self, occasion: Occasion, probes: &TlsProbes) -> Option<Pid> {
         let ranked = self.processes.iter().map(|(pid, process)| {
             let of_it = if process.speaks {
@@ -246,7 +246,7 @@ impl Watched {
             .flat_map(|process| process.attached)
         {
             let detaching = self.detaching.get_or_insert_with(detach_aside);
-            // Where too many wait, or without that thread, it is detached here.
+            // If too many wait, or without that thread, detach here.
             let _ = detaching.try_send(attached);
         }
     }
@@ -260,14 +260,14 @@ impl Drop for Watched {
         std::thread::scope(|scope| {
             while !attached.is_empty() {
                 let some = attached.split_off(attached.len().saturating_sub(share));
-                // Without a thread, they are detached here.
+                // Without a thread, detach here.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(some));
             }
         });
     }
 }
 
-/// Starts the thread that detaches.
+/// Starts the detaching thread.
 fn detach_aside() -> SyncSender<Attached> {
     let (sender, queue) = sync_channel(DETACHING_MAX);
     let thread = std::thread::Builder::new()

@@ -1,4 +1,4 @@
-//! What each write does to the tables, within the transaction that it is given.
+//! What each write does to the tables, within the given transaction.
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
@@ -103,7 +103,7 @@ pub(super) fn execute(transaction: &Transaction<'_>, write: &Write) -> rusqlite:
     Ok(())
 }
 
-/// Copies an item to an owner who has none: the pin, the decisions, and the definition with this hash.
+/// Copies an item to an owner without one: the pin, the decisions, and the definition with this hash.
 fn adopt(
     transaction: &Transaction<'_>,
     owner: Owner,
@@ -141,8 +141,8 @@ fn adopt(
     Ok(())
 }
 
-/// Copies the items of a server to another of the same owner, with the definitions that are pinned and
-/// current, except those that it has.
+/// Copies the items of a server to another of the same owner, with the pinned and
+/// current definitions, except those that it already has.
 fn inherit(transaction: &Transaction<'_>, from: ServerOf<'_>, to: &str) -> rusqlite::Result<()> {
     let servers = params![from.owner, from.server, to];
     transaction.execute(
@@ -216,7 +216,7 @@ pub(super) fn decide(
         ],
     )?;
     if decision.by == DecidedBy::Policy {
-        // A person's decisions stay. Those of a policy come as often as a server likes.
+        // A person's decisions stay. A policy's come as often as a server likes.
         transaction.execute(
             "DELETE FROM decision WHERE item = ?1 AND uid = ?2 AND told = 1 AND id NOT IN (
                  SELECT id FROM decision WHERE item = ?1 AND uid = ?2 ORDER BY id DESC LIMIT ?3)",
@@ -280,7 +280,7 @@ fn upsert(
         .query_row(row, |row| row.get(0))
 }
 
-/// Drops the definitions above [`MAX_VERSIONS`] that were not seen for longest: a server that changes
+/// Drops the least recently seen definitions above [`MAX_VERSIONS`]: a server that changes
 /// with every listing must not fill the disk. Definitions that are pinned, current or decided on stay.
 fn prune(transaction: &Transaction<'_>, item: i64) -> rusqlite::Result<()> {
     transaction

@@ -10,7 +10,7 @@ use crate::store::{self, open};
 /// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A disk that obeys a test: each commit waits for a permission, and may be told to fail.
+/// A disk controlled by a test: each commit waits for a permission, and may be told to fail.
 struct Disk {
     database: Database,
     /// Receives a message when a commit begins.
@@ -41,7 +41,7 @@ impl Commit for Disk {
     }
 }
 
-/// A registry on a disk that obeys, and what leaves its outbox.
+/// A registry on a controlled disk, and what leaves its outbox.
 struct Setup {
     registry: Registry,
     outbox: Outbox<String>,
@@ -101,7 +101,7 @@ impl Setup {
             .collect()
     }
 
-    /// Nothing leaves for now. What is wrong shows sooner or later, so a short look has to do.
+    /// Nothing leaves for now. A mistake shows sooner or later, so a short look has to do.
     fn nothing_is_told(&self) {
         let told = self.told.recv_timeout(Duration::from_millis(50));
         assert!(told.is_err(), "{told:?}");
@@ -227,7 +227,7 @@ fn that_a_decision_was_told_is_written_after_its_event() {
     assert_eq!(untold(&setup), 1);
     setup.grant(true);
     assert_eq!(setup.told(1), ["t rejected"]);
-    // Killed here, the decision would be told again: it was not written yet that it was.
+    // Killed here, the decision would be reported again: it was not yet written that it was.
     assert_eq!(untold(&setup), 1);
     setup.grant(true);
     assert_eq!(setup.told(1), ["after"]);
@@ -249,7 +249,7 @@ fn a_disk_that_fails_delays_no_events_and_is_tried_again() {
     setup.push("u seen");
     assert_eq!(setup.told(1), ["u seen"]);
     assert_eq!(setup.registry.health().unsaved, 2);
-    // A person's decision tries the disk at once, and fails as it does.
+    // A person's decision tries the disk at once, and fails when it does.
     let decide = |setup: &mut Setup| {
         let (done, result) = channel();
         let key = ItemKey::tool("t");
@@ -299,7 +299,7 @@ fn a_decision_is_reported_when_it_is_on_disk_and_followed_then() {
     assert_eq!(setup.registry.take_decisions().len(), 1);
 }
 
-/// What an unwritten write does to a pin counts more than what the database says of it meanwhile.
+/// What an unwritten write does to a pin takes precedence over what the database says meanwhile.
 #[test]
 fn a_pin_in_memory_never_goes_back_to_an_older_one() {
     let mut setup = Setup::new();
@@ -315,7 +315,7 @@ fn a_pin_in_memory_never_goes_back_to_an_older_one() {
             registry.accept(of("a"), &key, hash(definition), Timestamp(2), "")
         };
         accept(&mut setup.registry).unwrap();
-        // The first acceptance gets to the disk, perhaps, and the second does not.
+        // The first acceptance may reach the disk, but the second does not.
         setup.grant(true);
     }
     for _ in 0..100 {
@@ -378,7 +378,7 @@ fn a_thread_that_panics_holds_nothing_up() {
     assert!(begin.elapsed() < PATIENCE);
 }
 
-/// A process is killed while it writes behind, again and again: everything that it told is on disk.
+/// A process is killed while it writes behind, again and again: everything that it reported is on disk.
 #[test]
 fn a_killed_process_has_told_nothing_that_is_not_on_disk() {
     use std::io::{BufRead as _, BufReader};
@@ -450,8 +450,8 @@ impl Commit for Slow {
     }
 }
 
-/// How long the pipeline is away for each listing of ten new tools, at median, 99th percentile and
-/// most, in microseconds: while it commits itself, and while a thread does.
+/// How long the pipeline is busy per listing of ten new tools, at median, 99th percentile and
+/// maximum, in microseconds: when it commits itself, and when a thread does.
 fn measured(delay: Duration, listings: u64) -> [[u128; 3]; 2] {
     let summary = |mut times: Vec<u128>| {
         times.sort_unstable();

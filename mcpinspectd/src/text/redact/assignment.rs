@@ -1,4 +1,4 @@
-//! Values that are secret because of the name that they are assigned to.
+//! Values that are secret because of the name they are assigned to.
 //!
 //! `password=x`, `DB_PASSWORD: x`, `"apiKey": "x"`, the same inside a JSON string (`\"apiKey\":\"x\"`),
 //! `<token>x</token>`, `--token x`, `Authorization: Basic x`. Masking too much is as bad as masking too
@@ -334,8 +334,8 @@ impl Cursor<'_> {
         from + length
     }
 
-    /// The position after a quotation mark at `from` and the backslashes before it, which text has that is
-    /// JSON inside JSON; `from` itself if there is none.
+    /// The position after a quotation mark at `from` and the backslashes before it, which occur in JSON inside
+    /// JSON; `from` itself if there is none.
     fn quote(&self, from: usize) -> usize {
         let slashes = self.skip(from, 7, |b| b == b'\\');
         match self.bytes.get(slashes) {

@@ -1,11 +1,11 @@
-//! A message's text with its secrets masked, still the JSON that it was.
+//! A message's text with its secrets masked, still valid JSON.
 
 use std::borrow::Cow;
 
 use super::{SecretHit, find, placeholder};
 
-/// `text` with its secrets masked; borrowed if there are none. Where a secret is no string (a password that
-/// is a number), what stands in its place becomes one, so that JSON stays JSON.
+/// `text` with its secrets masked; borrowed if there are none. If a secret is not a string (a password that
+/// is a number), its replacement becomes one, so that JSON stays JSON.
 pub fn json(text: &str) -> Cow<'_, str> {
     let hits = find(text);
     if hits.is_empty() {
@@ -32,7 +32,7 @@ pub fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether `text` ends inside a string of JSON, if it begins inside one or not.
+/// Whether `text` ends inside a JSON string, depending on whether it begins inside one.
 fn ends_in_string(text: &str, mut in_string: bool) -> bool {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

@@ -10,11 +10,11 @@ pub fn find(text: &str) -> Vec<SecretHit> {
     Scanner::new(text).scan()
 }
 
-/// How often a text is gone through at most.
+/// The maximum number of passes over a text.
 const ROUNDS: usize = 4;
 
 /// `text` with every secret replaced by `«redacted:KIND»`; borrowed if there is none. Applying it twice
-/// changes nothing more: with a secret gone, what stood beside it may look like another.
+/// changes nothing more: with a secret gone, what was next to it may look like another.
 pub fn secrets(text: &str) -> Cow<'_, str> {
     let mut masked = Cow::Borrowed(text);
     for _ in 0..ROUNDS {

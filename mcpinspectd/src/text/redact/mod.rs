@@ -1,7 +1,7 @@
 //! Finds secrets in text, and masks them.
 //!
 //! Tool calls, results and command lines carry credentials. Before any of that leaves the daemon in an event
-//! it goes through here, and everything that looks like a secret becomes `«redacted:KIND»`. Nothing of the
+//! it goes through here, and everything that looks like a secret becomes `«redacted:KIND»`. No part of the
 //! secret is kept, not even its first or last letters.
 //!
 //! Two kinds of evidence count: the vendors' key *formats* (see `formats`), and values *assigned* to a name

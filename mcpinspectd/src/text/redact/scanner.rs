@@ -43,7 +43,7 @@ pub(super) struct Scanner<'t> {
     bytes: &'t [u8],
     /// For each class of letters, the last run that was measured: `from..end`.
     runs: [(usize, usize); Body::COUNT],
-    /// From here on there is no footer. Remembered, so that a vain search is not repeated.
+    /// From here on there is no footer. Remembered, so that a futile search is not repeated.
     no_pem_end_from: usize,
 }
 
@@ -127,7 +127,7 @@ impl<'t> Scanner<'t> {
         if length < format.min || length > format.max {
             return None;
         }
-        // A window is enough: a key has a digit among so many letters.
+        // A window is enough: a key has a digit among that many letters.
         let window = &self.bytes[body..end.min(body + 256)];
         if format.digit && !window.iter().any(u8::is_ascii_digit) {
             return None;
@@ -261,7 +261,7 @@ impl<'t> Scanner<'t> {
             })
             .unwrap_or(authority.len());
         let end = after + memchr::memrchr(b'@', &authority[..length])?;
-        // Masked already: the colon may be the placeholder's own.
+        // Already masked: the colon may belong to the placeholder.
         if self.text[after..end].contains(OPEN) {
             return None;
         }

@@ -329,7 +329,7 @@ fn hostile_megabytes_take_linear_time() {
     }
 }
 
-/// Text of the sort that trips scanners: anchors, separators, quotes, letters.
+/// Text of the kind that trips scanners: anchors, separators, quotes, letters.
 fn tricky() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         prop::sample::select(vec![

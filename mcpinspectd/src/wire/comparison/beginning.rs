@@ -1,20 +1,20 @@
 //! Where the writer's count starts, when that is not certain.
 //!
 //! Bytes may lie in a stream when it becomes known. The kernel sums them up, and the writer's count
-//! starts behind them. A write that has put its bytes in by then and has not returned is part of the
+//! starts after them. A write that has put its bytes in by then but has not returned is part of the
 //! sum and is counted again when it returns: then the writer's count is too high by that write. Only
-//! the first write can be one of those, so there are few places where the count may start in truth,
+//! the first write can be such a write, so there are few places where the count may really start,
 //! and the bytes of both ends tell which it is. The beginning is kept until they do, and the
 //! question is answered once.
 
-/// Bytes behind the uncertain ones that are kept at most. Two places look alike only as long as the
+/// Most bytes to keep after the uncertain ones. Two places look alike only while the
 /// stream repeats one byte, or one short message.
 const KEPT: usize = 8 << 10;
 /// Most bytes that may be unread at the beginning.
 const UNREAD_MAX: u64 = 1 << 20;
-/// Longer writes may be under way in part: they need more than one page of a pipe.
+/// Longer writes may be partially done: they need more than one page of a pipe.
 const WHOLE_MAX: u64 = 4096;
-/// Places at which such a write may have begun: it begins a line.
+/// Most places at which such a write may have started: it starts a line.
 const LINES_MAX: usize = 64;
 /// Equal bytes that prove a place before time is up.
 const ENOUGH: usize = 8;
@@ -24,19 +24,19 @@ const ENOUGH: usize = 8;
 pub(super) struct Beginning {
     /// Where the writer's count starts, as the kernel found it.
     from: u64,
-    /// Whether a read may have been under way too.
+    /// Whether a read may have been in progress too.
     midstream: bool,
     /// Length of the first read.
     first_read: Option<u64>,
     /// What was read, from the first byte on.
     read: Vec<u8>,
-    /// What was written, as far as it is kept, and where by the writer's count.
+    /// What was written, where it is kept, and its position by the writer's count.
     written: Vec<(u64, Vec<u8>)>,
     /// Length of the first write.
     first_write: Option<u64>,
     /// Bytes of `written`.
     kept: usize,
-    /// Bytes that could tell something at the last look.
+    /// Bytes that could tell something when last checked.
     looked_at: usize,
 }
 
@@ -91,13 +91,13 @@ impl Beginning {
         }
     }
 
-    /// Whether as much of the reader's end is here as is ever kept.
+    /// Whether all of the reader's end that is ever kept is here.
     fn is_full(&self) -> bool {
         self.read.len() as u64 >= self.from + KEPT as u64
     }
 
-    /// Says where the count starts. `last` asks for the best answer that there is. Looks closely only
-    /// where there is noticeably more than last time.
+    /// Says where the count starts. `last` asks for the best answer available. Looks closely only
+    /// if there is noticeably more than last time.
     pub(super) fn shows(&mut self, last: bool) -> Shows {
         let last = last || self.is_full();
         let from = usize::try_from(self.from).unwrap_or(usize::MAX);
@@ -126,7 +126,7 @@ impl Beginning {
         let mut proven = places.iter().filter(|(_, equal)| *equal > 0);
         let only = proven.next().filter(|_| proven.next().is_none());
         let best = places.iter().max_by_key(|(_, equal)| *equal);
-        // In the middle of a session, few equal bytes have other explanations.
+        // In the middle of a session, a few equal bytes have other explanations.
         let least = if self.midstream { ENOUGH } else { 1 };
         match (only, best) {
             (Some((shift, equal)), _) if *equal >= ENOUGH => Shows::Shifted(*shift),
@@ -141,7 +141,7 @@ impl Beginning {
         let (Some(length), Some((first, _))) = (self.first_write, self.written.first()) else {
             return Vec::new();
         };
-        // What is behind the start and not here is the first write itself.
+        // What follows the start and is not here is the first write itself.
         let hidden = first.saturating_sub(self.from);
         let whole = if hidden > 0 { hidden } else { length };
         let twice: Vec<i64> = if whole > WHOLE_MAX {
@@ -174,7 +174,7 @@ impl Beginning {
             .take(LINES_MAX)
     }
 
-    /// Bytes that both ends have and that are equal if the count is wrong by `shift`; `None` if one
+    /// How many bytes that both ends have are equal if the count is wrong by `shift`; `None` if one
     /// differs.
     fn agreement(&self, shift: i64) -> Option<usize> {
         let mut equal = 0;

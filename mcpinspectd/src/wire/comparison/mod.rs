@@ -7,9 +7,9 @@
 //! difference is reported.
 //!
 //! The reader's end defines the order, because it has the stream as it was. At the writer's end two
-//! threads may return from their calls in another order than their bytes went in, so writes may
-//! change places. A process that the probes do not follow yet may have written or read in between,
-//! so one end's count may be behind the other's, and a write that was under way when the stream
+//! threads may return from their calls in a different order than their bytes went in, so writes may
+//! swap places. A process that the probes do not follow yet may have written or read in between,
+//! so one end's count may lag behind the other's, and a write that was in progress when the stream
 //! became known may have been counted twice (`beginning`). None of this is a difference. Bytes that
 //! cannot be compared, because one end's copy is missing, pass unchanged.
 
@@ -23,11 +23,11 @@ use self::beginning::{Beginning, Shows};
 use self::writes::PendingWrites;
 use super::reassembly::Piece;
 
-/// Bytes of the reader's end that wait for the writer's at most.
+/// Most bytes of the reader's end that wait for the writer's.
 const WAITING_MAX: usize = writes::BYTES_MAX;
 /// How long they wait, in nanoseconds.
 const PATIENCE: u64 = 100_000_000;
-/// Equal bytes that are required before a difference is believed, where the two counts may not
+/// Equal bytes required before a difference is believed, if the two counts may not
 /// start at the same byte.
 const PROOF: usize = 32;
 /// The shortest write that proves as much.
@@ -35,7 +35,7 @@ const PROOF_MIN: usize = 16;
 /// How often the ends of a new stream may be shifted until they agree.
 const ALIGNMENTS_MAX: u8 = 4;
 /// How often the ends may differ before comparison stops. Finding the reason takes a walk through
-/// everything that waits, and a server may well want many of them.
+/// everything that waits, and a server may well try to cause many of them.
 const DOUBTS_MAX: u32 = 64;
 /// Equal bytes that clear all doubts.
 const REASSURING: u64 = 1 << 20;
@@ -47,7 +47,7 @@ const SPARE: usize = 64 << 10;
 /// What comes out of a comparison.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Compared<'a> {
-    /// The stream goes on.
+    /// The stream continues.
     Piece(Piece<'a>),
     /// The ends differ.
     Difference {
@@ -67,11 +67,11 @@ pub enum Compared<'a> {
 pub enum Start {
     /// Both count from the stream's first byte.
     Together,
-    /// So many bytes were unread when the stream became known: the writer counts from there. A write
-    /// may have been under way.
+    /// This many bytes were unread when the stream became known: the writer counts from there. A write
+    /// may have been in progress.
     Unread(u64),
-    /// The same in the middle of a session, where a read may have been under way too, and processes
-    /// may have moved bytes that were not followed.
+    /// The same in the middle of a session, where a read may have been in progress too, and processes
+    /// that were not followed may have moved bytes.
     Midstream(u64),
 }
 
@@ -98,7 +98,7 @@ pub struct EndComparison {
     /// By how much the writer's count turned out to be wrong.
     correction: i64,
     /// Bytes that the writer may have counted twice: unread when the stream became known, and part
-    /// of a write that was under way then.
+    /// of a write that was in progress then.
     counted_twice: u64,
     /// How often the ends were shifted to make them agree.
     alignments: u8,
@@ -111,17 +111,17 @@ pub struct EndComparison {
     /// What was read; compared up to `consumed`.
     read: Vec<u8>,
     consumed: usize,
-    /// Bytes behind `consumed` that were passed on already.
+    /// Bytes after `consumed` that were already passed on.
     passed_on: usize,
     writes: PendingWrites,
-    /// The writer's bytes before this position will not come.
+    /// The writer's bytes before this position will not arrive.
     unseen_until: u64,
     /// How far the writer's count is behind the reader's: bytes of a writer that was not seen.
     /// Negative for bytes of a reader that was not seen.
     behind: i64,
-    /// Since when the first byte of `read` waits.
+    /// Since when the first byte of `read` has waited.
     since: u64,
-    /// How often the ends differed, and `equal` at the last time.
+    /// How often the ends differed, and `equal` the last time they did.
     doubts: u32,
     doubted_at: u64,
     /// Whether the ends turned out not to be comparable.
@@ -166,7 +166,7 @@ impl EndComparison {
         self.equal
     }
 
-    /// By how many bytes the writer's count is too low, as the first bytes showed; negative where it is
+    /// By how many bytes the writer's count is too low, as the first bytes showed; negative if it is
     /// too high.
     pub fn correction(&self) -> i64 {
         self.correction
@@ -228,7 +228,7 @@ impl EndComparison {
         let position = position.saturating_add_signed(self.behind);
         let end = position.saturating_add(bytes.len() as u64);
         if end <= self.position.max(self.unseen_until) {
-            // A write longer than the stream's buffer returns when most of it has been read.
+            // A write longer than the stream's buffer returns once most of it has been read.
             return;
         }
         if !self.writes.insert(position, bytes) {
@@ -246,7 +246,7 @@ impl EndComparison {
         self.consumed < self.read.len()
     }
 
-    /// Goes on without what has been awaited for too long. Call this regularly.
+    /// Continues without what is overdue. Call this regularly.
     pub fn settle(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
         if self.is_waiting() && now.saturating_sub(self.since) > PATIENCE {
             self.give_way(now, emit);
@@ -276,7 +276,7 @@ impl EndComparison {
                 if front.position > self.position {
                     return;
                 }
-                // Its beginning was passed on without having been compared.
+                // Its start was passed on without having been compared.
                 match usize::try_from(self.position - front.position) {
                     Ok(passed) if passed < front.bytes.len() => front.matched = passed,
                     _ => self.writes.pop_front(),
@@ -309,7 +309,7 @@ impl EndComparison {
     }
 
     /// Corrects the writer's count if the first bytes show that it is wrong, and forgets them once they
-    /// have shown what they can. `last` asks for the best answer that there is.
+    /// have shown what they can. `last` asks for the best answer available.
     fn look_at_beginning(&mut self, last: bool) {
         let shows = match &mut self.beginning {
             Some(beginning) => beginning.shows(last),
@@ -329,7 +329,7 @@ impl EndComparison {
         }
     }
 
-    /// Aligns the ends at the beginning of a stream where they may count from different bytes.
+    /// Aligns the ends at the beginning of a stream, where they may count from different bytes.
     /// Returns whether one of them was shifted.
     fn align_beginning(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) -> bool {
         let uncertain = !self.aligned && self.proven < PROOF && self.alignments < ALIGNMENTS_MAX;
@@ -339,7 +339,7 @@ impl EndComparison {
         }
     }
 
-    /// Goes on by at least one step, whatever is missing.
+    /// Advances by at least one step, whatever is missing.
     fn give_way(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
         let Some(front) = self.writes.front() else {
             return self.pass(usize::MAX, now, emit);
@@ -380,7 +380,7 @@ impl EndComparison {
         self.compare(now, emit);
     }
 
-    /// Reports that the first write differs from what was read, and goes on behind it.
+    /// Reports that the first write differs from what was read, and continues after it.
     fn report_difference(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
         let (Some(front), read) = (self.writes.front(), &self.read[self.consumed..]) else {
             return;
@@ -421,8 +421,8 @@ impl EndComparison {
         self.pass(usize::MAX, now, emit);
     }
 
-    /// Looks for the place where both ends go on alike, one of them having more in between, and
-    /// shifts the writer's count accordingly. Returns whether there is such a place.
+    /// Looks for a place from which both ends continue alike, one of them having more in between, and
+    /// shifts the writer's count accordingly. Returns whether there is one.
     fn realign(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) -> bool {
         let Some(front) = self.writes.front() else {
             return false;
@@ -452,7 +452,7 @@ impl EndComparison {
         self.writes.shift(by);
     }
 
-    /// Is done with the next `length` bytes, as far as they are there.
+    /// Finishes with the next `length` bytes, where present.
     fn pass(&mut self, length: usize, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
         let length = length.min(self.read.len() - self.consumed);
         let all = &self.read[self.consumed..];
@@ -466,7 +466,7 @@ impl EndComparison {
     }
 
     /// Passes on what was read, unless the write at the same place is here too and differs: which
-    /// end is right shows when no other write can have come first.
+    /// end is right shows once no other write can have come first.
     fn release(&mut self, emit: &mut dyn FnMut(Compared<'_>)) {
         let differs = self
             .writes
@@ -512,7 +512,7 @@ impl EndComparison {
     }
 }
 
-/// Bytes that prove that two ends go on alike, if there are enough of them.
+/// Bytes that prove that two ends continue alike, if there are enough of them.
 fn proof(bytes: &[u8]) -> Option<&[u8]> {
     (bytes.len() >= PROOF_MIN).then(|| &bytes[..bytes.len().min(PROOF)])
 }

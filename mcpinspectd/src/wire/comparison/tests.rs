@@ -154,7 +154,7 @@ fn a_writer_that_was_not_seen_is_no_difference() {
     }
 }
 
-/// A write that is under way when the stream becomes known is part of what was unread then, and is
+/// A write in progress when the stream becomes known is part of what was unread then, and is
 /// counted again when it returns.
 #[test]
 fn a_first_write_that_was_counted_twice_is_no_difference() {
@@ -211,7 +211,7 @@ fn a_first_write_that_was_counted_twice_is_no_difference() {
 }
 
 /// A client that writes single bytes while its server starts: some are unread when the stream becomes
-/// known, and the write of the last one may be under way.
+/// known, and the write of the last one may be in progress.
 #[test]
 fn single_bytes_that_were_counted_twice_are_no_difference() {
     let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{}}\n";
@@ -253,7 +253,7 @@ fn single_bytes_that_were_counted_twice_are_no_difference() {
     }
 }
 
-/// The uncertain beginning is no excuse for other words.
+/// The uncertain beginning does not excuse different text.
 #[test]
 fn a_lie_at_an_uncertain_beginning_is_found() {
     let unread = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/one\"}\n";
@@ -387,7 +387,7 @@ proptest! {
             })
             .collect();
         let stream = texts.concat().into_bytes();
-        // Two neighbours that return in the other order are numbered in that order.
+        // Two neighbours that return in the opposite order are numbered in that order.
         let mut order: Vec<usize> = (0..texts.len()).collect();
         for index in 1..order.len() {
             if overtakes(index) && order[index - 1] == index - 1 {

@@ -1,4 +1,4 @@
-//! The writer's side of a comparison: writes that were seen and not yet found at the reader's end.
+//! The writer's side of a comparison: writes that were seen but not yet found at the reader's end.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub(super) struct Write {
     pub(super) overtaken: bool,
 }
 
-/// Writes in the order of their positions. `bytes` is always the sum of their lengths.
+/// Writes ordered by position. `bytes` is always the sum of their lengths.
 #[derive(Debug, Default)]
 pub(super) struct PendingWrites {
     writes: VecDeque<Write>,
@@ -36,7 +36,7 @@ impl PendingWrites {
         self.bytes
     }
 
-    /// Inserts a write by its position. Returns false where there is no room for it.
+    /// Inserts a write by its position. Returns false if there is no room for it.
     pub(super) fn insert(&mut self, position: u64, bytes: &[u8]) -> bool {
         if self.bytes + bytes.len() > BYTES_MAX || self.writes.len() >= WRITES_MAX {
             return false;
@@ -87,8 +87,8 @@ impl PendingWrites {
         }
     }
 
-    /// Moves the write that was in fact read first to the front, where it starts at `position`.
-    /// `read` is what the reader has from there on, behind what the first write matched so far.
+    /// Moves the write that was actually read first to the front, where it starts at `position`.
+    /// `read` is what the reader has from there on, after what the first write matched so far.
     /// Returns whether there is such a write.
     pub(super) fn take_overtaker(&mut self, read: &[u8], position: u64) -> bool {
         let Some(front) = self.writes.front() else {
@@ -121,7 +121,7 @@ impl PendingWrites {
         true
     }
 
-    /// The bytes of all writes, one after the other.
+    /// The bytes of all writes, one after another.
     pub(super) fn joined(&self) -> Vec<u8> {
         let mut joined = Vec::with_capacity(self.bytes);
         for write in &self.writes {
@@ -130,7 +130,7 @@ impl PendingWrites {
         joined
     }
 
-    /// Moves all writes by `by` bytes and forgets what was matched. What would start before the
+    /// Moves all writes by `by` bytes and forgets what was matched. Anything that would then start before the
     /// stream is cut off.
     pub(super) fn shift(&mut self, by: i64) {
         let writes = std::mem::take(&mut self.writes);

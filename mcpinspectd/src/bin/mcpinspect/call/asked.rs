@@ -1,4 +1,4 @@
-//! What is asked: a method and its parameters, from options or from a step of a script.
+//! The request to make: a method and its parameters, from options or from a step of a script.
 //!
 //! Options have names that people know (`--tool`, `--uri`); parameters have those of the protocol. This is
 //! the only place that knows both.
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 pub struct Asked {
     /// The method, or `discover` for everything that a server offers.
     pub method: String,
-    /// Its parameters, as far as they are known.
+    /// Its known parameters.
     pub params: Map<String, Value>,
     /// Arguments of a tool as text: the tool's schema says what types they have.
     pub texts: Vec<(String, String)>,
@@ -133,7 +133,7 @@ impl Asked {
         }
     }
 
-    /// Checks that the parameters that the method cannot do without are there.
+    /// Checks that the parameters required by the method are there.
     ///
     /// # Errors
     /// One is missing, or has the wrong type.

@@ -1,4 +1,4 @@
-//! What came of one request, for programs.
+//! The outcome of one request, for programs.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use super::expect::Checked;
 use super::perform::Outcome;
 use super::wire::Wire;
 
-/// The version of the envelope. A change that breaks readers makes it larger.
+/// The version of the envelope. A change that breaks readers increments it.
 const VERSION: u8 = 1;
 
-/// One request and what came of it.
+/// One request and its outcome.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Envelope {
     structured_version: u8,
-    /// Whether there is a result, and it is not that of a tool that failed.
+    /// Whether there is a result, and it is not that of a failed tool.
     success: bool,
     method: String,
     duration_ms: f64,
@@ -43,13 +43,13 @@ struct InScript {
     /// Its number, from 1 on.
     step: usize,
     name: Option<String>,
-    /// Whether everything that was expected holds; if nothing was, whether it did not fail.
+    /// Whether all expectations hold; if there were none, whether it did not fail.
     passed: bool,
     expectations: Vec<Checked>,
 }
 
 impl Envelope {
-    /// What came of a request of this method, and how long it took.
+    /// The outcome of a request of this method, and how long it took.
     pub fn new(method: &str, outcome: Outcome, took: Duration) -> Self {
         Self {
             structured_version: VERSION,
@@ -67,13 +67,13 @@ impl Envelope {
         }
     }
 
-    /// Adds what was heard beside the answer.
+    /// Adds what was received besides the answer.
     pub fn hear(&mut self, (logs, requests): (Vec<Log>, Vec<ServerRequest>)) {
         self.logs.extend(logs);
         self.server_requests.extend(requests);
     }
 
-    /// Adds what the server told while it was watched, and why that ended early if it did.
+    /// Adds what the server reported while it was watched, and why that ended early if it did.
     pub fn watched(&mut self, notifications: Vec<Notified>, ended: Option<Failure>) {
         self.notifications = Some(notifications);
         if let (None, Some(failure)) = (&self.error, ended) {
@@ -92,7 +92,7 @@ impl Envelope {
         self.wire = wire;
     }
 
-    /// The result, where there is one.
+    /// The result, if there is one.
     pub fn result(&self) -> Option<&RawValue> {
         self.result.as_deref()
     }
@@ -107,14 +107,14 @@ impl Envelope {
         self.error.as_ref()
     }
 
-    /// Whether this makes the exit status 1. A tool that says that it failed has been called with success.
+    /// Whether this makes the exit status 1. Calling a tool that reports a failure is a successful call.
     pub fn fails(&self, on_error: bool) -> bool {
         self.error
             .as_ref()
             .is_some_and(|failure| on_error || failure.category != Category::Application)
     }
 
-    /// Says which step of a script this was, and what came of its expectations.
+    /// Says which step of a script this was, and the outcome of its expectations.
     pub fn judge(
         &mut self,
         at: usize,
@@ -130,7 +130,7 @@ impl Envelope {
         });
     }
 
-    /// Whether it passed, as a step or by itself.
+    /// Whether it passed, as a step or alone.
     pub fn has_passed(&self) -> bool {
         let in_script = self.in_script.as_ref();
         in_script.map_or(self.success, |step| step.passed)

@@ -11,7 +11,7 @@ use super::schema::{self, Violations};
 /// Longest quotation of a value, in bytes.
 const QUOTED: usize = 200;
 
-/// An expectation as it is written.
+/// An expectation as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Written {
@@ -21,12 +21,12 @@ pub struct Written {
     schema: Option<Value>,
 }
 
-/// `null` can be expected, too.
+/// `null` can be expected too.
 fn present<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(value).map(Some)
 }
 
-/// What must hold at every place that a path leads to, of which there must be one.
+/// What must hold at every place that a path leads to; there must be at least one.
 #[derive(Debug)]
 pub struct Expectation {
     text: String,
@@ -58,7 +58,7 @@ pub fn path(text: &str) -> anyhow::Result<Pattern> {
 }
 
 impl Written {
-    /// Checks that it can be checked.
+    /// Checks that it can be evaluated.
     pub fn check(self) -> anyhow::Result<Expectation> {
         if self.equals.is_none() && self.schema.is_none() {
             bail!("it needs `equals` or `schema`");

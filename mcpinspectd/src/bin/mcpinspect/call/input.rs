@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-/// The text of a file of at most so many bytes; of standard input for `-`.
+/// The text of a file of at most this many bytes; of standard input for `-`.
 pub fn read_bounded(path: &Path, most: u64) -> anyhow::Result<String> {
     let name = path.display();
     let mut text = String::new();

@@ -1,7 +1,7 @@
 //! The same request many times, to see how long the server takes.
 //!
-//! Requests go over one connection, several of them under way at a time. Each is timed from the moment it is
-//! sent to the moment its answer is read. A server that does not answer one in time ends the measurement.
+//! Requests go over one connection, several of them in flight at a time. Each is timed from when it is
+//! sent to when its answer is read. A server that does not answer one in time ends the measurement.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::perform::{Outcome, Session, failed, raw};
 /// How long the requests took.
 #[derive(Debug, Default)]
 pub struct Load {
-    /// Of those that were answered, in order of their length.
+    /// Times of the answered ones, sorted.
     times: Vec<Duration>,
     /// From the first to the last.
     whole: Duration,
@@ -81,7 +81,7 @@ impl Load {
         self.first_failure.get_or_insert(failure);
     }
 
-    /// The time that this share of the answers did not exceed, in thousandths.
+    /// The time that this share of the answers, in thousandths, did not exceed.
     fn quantile(&self, thousandths: usize) -> Duration {
         let rank = (self.times.len() * thousandths).div_ceil(1000).max(1);
         self.times.get(rank - 1).copied().unwrap_or_default()
@@ -134,7 +134,7 @@ impl Load {
         std::iter::once(first).chain(rows).collect()
     }
 
-    /// What came of it, as of one request: the times, and the first failure.
+    /// The outcome, as for one request: the times, and the first failure.
     pub fn outcome(self) -> Outcome {
         let result = raw(&self.value());
         Outcome {

@@ -1,4 +1,4 @@
-//! `mcpinspect call`: asks a server something, and says exactly what came of it.
+//! `mcpinspect call`: asks a server something, and reports exactly what happened.
 
 mod asked;
 mod envelope;
@@ -101,9 +101,9 @@ pub struct Call {
     command: Vec<String>,
 }
 
-/// A session that is over.
+/// A finished session.
 struct Done<T> {
-    /// What came of it, or why it did not begin.
+    /// Its outcome, or why it did not begin.
     outcome: Result<T, Failure>,
     heard: (Vec<Log>, Vec<ServerRequest>),
     stderr: Vec<String>,
@@ -149,12 +149,12 @@ impl Call {
         wanted.target()
     }
 
-    /// Sends one request, once or many times. Returns whether all went well.
+    /// Sends one request, once or many times. Returns whether everything succeeded.
     fn one(&self, target: &Target) -> anyhow::Result<bool> {
         let method = self.method.as_deref().unwrap_or_default();
         let asked = self.what.asked(method)?;
         let settings = self.how.settings()?;
-        // What is wrong in itself needs no server.
+        // An invalid request needs no server.
         let flawed = match asked.unchecked {
             true => None,
             false => asked.check().err(),
@@ -245,7 +245,7 @@ impl Call {
         Ok(ran.iter().all(|ran| ran.envelope.has_passed()))
     }
 
-    /// Starts the server or turns to it, greets it, lets `work` ask, and ends the session.
+    /// Starts or contacts the server, greets it, lets `work` ask, and ends the session.
     fn session<T>(
         &self,
         target: &Target,
@@ -287,7 +287,7 @@ impl Call {
         })
     }
 
-    /// Says what came of one request. Returns whether it went well.
+    /// Reports the outcome of one request. Returns whether it succeeded.
     fn tell(&self, envelope: &Envelope) -> anyhow::Result<bool> {
         self.print(envelope)?;
         self.complain(envelope);
@@ -318,7 +318,7 @@ impl Call {
 }
 
 impl Done<Envelope> {
-    /// The envelope of the only request, with everything that was heard.
+    /// The envelope of the only request, with everything that was received.
     fn envelope(self, method: &str) -> Envelope {
         let mut envelope = match self.outcome {
             Ok(envelope) => envelope,

@@ -1,4 +1,4 @@
-//! The options of `mcpinspect call`, and what they mean to the rest of it.
+//! The options of `mcpinspect call`, and what they mean for the rest of it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::asked::{Asked, Parts};
 use super::input::read_bounded;
 use crate::target;
 
-/// Longest time that notifications are watched.
+/// Longest time to watch notifications.
 const LONGEST_WATCH: Duration = Duration::from_secs(86_400);
 
 /// Largest file of answers.
 const MAX_ANSWERS: u64 = 16 << 20;
 
-/// From which severity on servers without a handshake are asked to log: they say nothing unless asked.
+/// Severity from which servers without a handshake are asked to log: they say nothing unless asked.
 const LOG_LEVEL: &str = "info";
 
 #[derive(clap::Args)]
@@ -53,7 +53,7 @@ pub struct What {
 }
 
 impl What {
-    /// Their ids, for what goes with none of them.
+    /// Their ids, for what excludes all of them.
     pub const OPTIONS: [&str; 8] = [
         "tool",
         "arguments",
@@ -65,7 +65,7 @@ impl What {
         "unchecked",
     ];
 
-    /// What is asked with this method.
+    /// What to ask with this method.
     ///
     /// # Errors
     /// An option does not belong to it.

@@ -1,4 +1,4 @@
-//! Carries out what is asked, over a connection that has been made.
+//! Carries out a request over an established connection.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::asked::Asked;
 use super::schema;
 
-/// How long a server may take to say that its tools changed, when the one that is called is missing.
+/// How long a server may take to say that its tools changed, if the called one is missing.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// Longest text of a result in the message of a failure, in bytes.
@@ -28,7 +28,7 @@ const LISTS: [(&str, &str); 4] = [
     ("prompts/list", "prompts"),
 ];
 
-/// What came of a request. A tool that fails has a result all the same.
+/// The outcome of a request. A tool that fails still has a result.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub result: Option<Box<RawValue>>,
@@ -44,7 +44,7 @@ impl From<Failure> for Outcome {
     }
 }
 
-/// A session with a server that has been greeted.
+/// A session with a greeted server.
 pub struct Session<'c, 'p> {
     pub connection: &'c mut Connection<'p>,
     pub(super) greeting: Greeting,
@@ -96,7 +96,7 @@ impl<'c, 'p> Session<'c, 'p> {
         }
     }
 
-    /// The method that is sent. In the modern era, nothing is more like a `ping` than to discover.
+    /// The method to send. In the modern era, `server/discover` is the closest thing to a `ping`.
     pub fn method_of<'a>(&self, asked: &'a Asked) -> &'a str {
         match (asked.method.as_str(), self.greeting.era) {
             ("ping", Era::Modern) => "server/discover",
@@ -104,7 +104,7 @@ impl<'c, 'p> Session<'c, 'p> {
         }
     }
 
-    /// Checks what can be checked before it is sent, and returns the parameters. Arguments that are text get
+    /// Checks what can be checked before sending, and returns the parameters. Arguments that are text get
     /// their types.
     pub fn prepared(&mut self, asked: &Asked) -> Result<Map<String, Value>, Failure> {
         let method = self.method_of(asked);
@@ -123,7 +123,7 @@ impl<'c, 'p> Session<'c, 'p> {
                     true => found.unwrap_or_default(),
                     false => found?,
                 };
-                // Without a schema, all arguments are right.
+                // Without a schema, all arguments are valid.
                 let schema = tool
                     .get("inputSchema")
                     .cloned()
@@ -171,7 +171,7 @@ impl<'c, 'p> Session<'c, 'p> {
         }
     }
 
-    /// Checks that a prompt exists, and that the arguments that it requires are there.
+    /// Checks that a prompt exists, and that its required arguments are there.
     fn check_prompt(&mut self, name: &str, arguments: &Map<String, Value>) -> Result<(), Failure> {
         let prompts = self.elements("prompts/list", "prompts")?;
         let Some(prompt) = named(&prompts, name) else {

@@ -1,4 +1,4 @@
-//! What the server says beside its answers, told on standard error as it comes.
+//! What the server says besides its answers, reported on standard error as it comes.
 
 use std::io::{self, IsTerminal as _};
 
@@ -12,7 +12,7 @@ const TEXT: usize = 1000;
 /// Longest name in a remark, in characters.
 const NAME: usize = 80;
 
-/// What listens: to everything, or where an envelope takes the rest, to progress only.
+/// The listener: to everything or, if an envelope takes the rest, to progress only.
 pub fn listener(structured: bool) -> fn(Remark<'_>) {
     match structured {
         true => progress,

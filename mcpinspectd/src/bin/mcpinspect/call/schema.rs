@@ -1,7 +1,7 @@
 //! Arguments of a tool: typed and checked by its schema, before anything is sent.
 //!
-//! On a command line everything is text, so the schema says whether `5` is a number. Where it allows a
-//! string only, text stays as it is; where it says nothing, what is JSON is JSON. Schemas that refer to
+//! On a command line everything is text, so the schema says whether `5` is a number. Where it allows only a
+//! string, text stays unchanged; where it says nothing, what is JSON is JSON. Schemas that refer to
 //! other documents cannot be used: nothing is fetched.
 
 use std::collections::BTreeSet;
@@ -11,16 +11,16 @@ use mcpinspectd::replay::compare::type_of;
 use mcpinspectd::text::escape::printable;
 use serde_json::{Map, Value, json};
 
-/// Most violations that are reported.
+/// Most violations to report.
 const REPORTED: usize = 20;
 
 /// Longest report of one, in characters.
 const REPORT: usize = 300;
 
-/// How many references are followed on the way to a type.
+/// How many references to follow on the way to a type.
 const DEPTH: usize = 16;
 
-/// `text` as a value of the type that `schema` gives the argument `name`.
+/// `text` as a value of the type that `schema` specifies for the argument `name`.
 pub fn typed(schema: &Value, name: &str, text: &str) -> Value {
     let mut types = BTreeSet::new();
     for property in properties(schema, schema, name, DEPTH) {
@@ -49,7 +49,7 @@ pub fn typed(schema: &Value, name: &str, text: &str) -> Value {
     }
 }
 
-/// The schemas of an argument, also behind references and combinations.
+/// The schemas of an argument, including those behind references and combinations.
 fn properties<'a>(root: &'a Value, schema: &'a Value, name: &str, depth: usize) -> Vec<&'a Value> {
     let own = schema
         .get("properties")
@@ -101,7 +101,7 @@ fn parts<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
 /// Checks a value against a schema.
 ///
 /// # Errors
-/// The schema is no schema, or the value violates it: at each place, why.
+/// The schema is invalid, or the value violates it: at each place, why.
 pub fn violations(schema: &Value, value: &Value) -> Result<(), Violations> {
     let validator = jsonschema::validator_for(schema)
         .map_err(|error| Violations::Schema(printable(&error.to_string(), REPORT)))?;

@@ -1,6 +1,6 @@
-//! Stays with a server after its result, for what it tells on its own account.
+//! Stays with a server after its result, for what it reports of its own accord.
 //!
-//! A server of the legacy era tells what changes without being asked. One of the modern era tells those who
+//! A server of the legacy era reports changes without being asked. One of the modern era reports to those who
 //! listen, and only what they want to hear.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::asked::Asked;
 use super::perform::Session;
 
-/// What a server may offer to tell, and the member that asks for it.
+/// What a server may offer to report, and the member that requests it.
 const CHANGES: [(&str, &str, &str); 3] = [
     ("tools", "listChanged", "toolsListChanged"),
     ("prompts", "listChanged", "promptsListChanged"),
@@ -20,7 +20,7 @@ const CHANGES: [(&str, &str, &str); 3] = [
 ];
 
 impl Session<'_, '_> {
-    /// Stays for so long. Returns why the session ended before, if it did.
+    /// Stays for this long. Returns why the session ended before that, if it did.
     pub fn watch(&mut self, asked: &Asked, time: Duration) -> Option<Failure> {
         let until = self.connection.elapsed().saturating_add(time);
         let wanted = self.wanted(asked);
@@ -31,7 +31,7 @@ impl Session<'_, '_> {
                 Ok(id) => id,
                 Err(failure) => return Some(failure),
             };
-            // It is answered when the server does not tell any more.
+            // It is answered once the server has nothing more to report.
             match self.connection.wait(&[id], until) {
                 Ok(None) => return None,
                 Ok(Some(answer)) => {
@@ -47,7 +47,7 @@ impl Session<'_, '_> {
         self.connection.wait(&[], until).err()
     }
 
-    /// What this server may tell of what was asked for, and of its lists.
+    /// What this server can report about the request, and about its lists.
     fn wanted(&self, asked: &Asked) -> Map<String, Value> {
         let capabilities = self.greeting.capabilities();
         let offers = |part: &str, what: &str| {

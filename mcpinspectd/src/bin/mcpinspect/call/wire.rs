@@ -1,8 +1,8 @@
 //! What was really on the wire: the kernel's view of the session, beside this program's own.
 //!
 //! What a client wrote to a pipe and read from it is not what happened: a launcher may have changed it, a
-//! second process may have written to it. `mcpinspectd tap` sees the calls of both ends. It is a program of
-//! its own, which gives up its privileges once the probes are attached, so it is started beside the call and
+//! second process may have written to it. `mcpinspectd tap` sees the calls of both ends. It is a separate
+//! program, which gives up its privileges once the probes are attached, so it is started beside the call and
 //! shows only sessions of this process. It is ready before the server is started, so it misses nothing.
 
 use std::collections::HashMap;
@@ -27,10 +27,10 @@ const PROGRAM: &str = "mcpinspectd";
 /// How long the probes may take to attach.
 const READY: Duration = Duration::from_secs(30);
 
-/// How long what was captured may take to be shown.
+/// How long captured data may take to be shown.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// Most lines of the tap that are kept, and most bytes of them.
+/// Most lines of the tap to keep, and most bytes of them.
 const MAX_LINES: usize = 10_000;
 const MAX_BYTES: usize = 32 << 20;
 
@@ -48,7 +48,7 @@ pub struct Wire {
     calls: Vec<Call>,
     /// The ledger: what was written, read, captured and lost.
     streams: Value,
-    /// Lines that were too many to be kept.
+    /// Lines that were too many to keep.
     dropped: u64,
 }
 
@@ -61,7 +61,7 @@ struct Call {
     duration_ms: f64,
 }
 
-/// A tap that runs beside a call.
+/// A tap running beside a call.
 pub struct Tap {
     child: Child,
     reader: JoinHandle<Wire>,
@@ -91,7 +91,7 @@ impl Tap {
         let (sender, said) = channel();
         let reader = std::thread::spawn(move || {
             read(stdout, || {
-                // Who waits for it may have given up.
+                // The waiting side may have given up.
                 let _ = sender.send(());
             })
         });
@@ -102,7 +102,7 @@ impl Tap {
                 ended: said,
             }),
             Err(why) => {
-                // It may have ended by itself.
+                // It may have ended on its own.
                 let _ = child.kill();
                 let mut words = String::new();
                 if let Some(stderr) = child.stderr.take() {
@@ -126,7 +126,7 @@ impl Tap {
     pub fn finish(mut self) -> Wire {
         let pid = i32::try_from(self.child.id()).map(Pid::from_raw);
         if let Ok(pid) = pid {
-            // Fails if it has ended, and then there is nothing to end.
+            // Fails if it has already ended, and then there is nothing to end.
             let _ = kill(pid, Signal::SIGINT);
         }
         if self.ended.recv_timeout(DRAIN) == Err(RecvTimeoutError::Timeout) {
@@ -138,7 +138,7 @@ impl Tap {
     }
 }
 
-/// The program that was installed with this one, or else the one in the path.
+/// The program installed with this one, or else the one in the path.
 fn program() -> PathBuf {
     let own = std::env::current_exe().ok();
     let beside = own.map(|own| own.with_file_name(PROGRAM));
@@ -187,7 +187,7 @@ fn read(stdout: ChildStdout, ready: impl FnOnce()) -> Wire {
     wire
 }
 
-/// A request that this message answers, with the time between them. Requests are remembered in `open`.
+/// The request that this message answers, with the time in between. Requests are remembered in `open`.
 fn call(open: &mut HashMap<(String, String), (Timestamp, Value)>, message: &Value) -> Option<Call> {
     let member = |name: &str| message.get(name).cloned().unwrap_or_default();
     let (id, direction) = (member("id"), member("direction"));

@@ -333,7 +333,7 @@ fn read(list: &Path) -> anyhow::Result<Option<(String, String)>> {
     Ok(Some((text, signature)))
 }
 
-/// Two people at one list: the second waits. The folder is locked, because files are replaced.
+/// If two people change one list, the second waits. The folder is locked, because files are replaced.
 fn lock(list: &Path) -> anyhow::Result<File> {
     let folder = match list.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

@@ -24,7 +24,7 @@ use crate::http_server::client::connector;
 
 /// How long making a connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Longest error that is read and shown.
+/// Longest error to read and show.
 const ERROR_MAX: usize = 4 << 10;
 /// The variable with the password.
 const PASSWORD: &str = "CLICKHOUSE_PASSWORD";
@@ -44,7 +44,7 @@ impl Location {
     }
 }
 
-/// A server that was named by its URL, and the database there.
+/// A server named by its URL, and the database there.
 pub fn open(url: &str) -> anyhow::Result<(ClickHouse, Database)> {
     let form = || format!("{url:?} is no URL such as http://USER@HOST:8123/DATABASE");
     let uri: Uri = url.parse().with_context(form)?;
@@ -78,7 +78,7 @@ pub fn open(url: &str) -> anyhow::Result<(ClickHouse, Database)> {
     };
     let clickhouse = ClickHouse {
         runtime: Rc::new(runtime),
-        // A part takes longer to put together than servers keep a connection that is not in use.
+        // A part takes longer to build than servers keep an idle connection.
         client: legacy::Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(0)
             .build(connector(CONNECT)?),
@@ -107,7 +107,7 @@ impl ClickHouse {
         let mut request = Request::post(uri).body(Full::new(Bytes::from(body)));
         if let Ok(request) = &mut request {
             let headers = request.headers_mut();
-            // Also of an empty body: old servers ask for it.
+            // Even for an empty body: old servers ask for it.
             headers.insert(CONTENT_LENGTH, length.into());
             headers.insert("X-ClickHouse-User", self.user.clone());
             headers.insert("X-ClickHouse-Key", self.password.clone());
@@ -134,7 +134,7 @@ impl Engine for ClickHouse {
 
     fn send(&self, statement: &str, data: Vec<u8>) -> Result<(), EngineError> {
         let response = self.request(&format!("query={}", encoded(statement)), data)?;
-        // The status comes with the first byte; a failure behind it ends the connection.
+        // The status comes with the first byte; a failure after it ends the connection.
         let mut answer = Answer::new(&self.runtime, response);
         io::copy(&mut answer, &mut io::sink())
             .map_err(|error| EngineError::Unreachable(error.to_string()))?;
@@ -186,7 +186,7 @@ impl Read for Answer {
     }
 }
 
-/// What an error says, such as `Code: 60, e.displayText() = …`.
+/// The text of an error, such as `Code: 60, e.displayText() = …`.
 fn refused(status: u16, text: &str) -> EngineError {
     let code = text.split_once("Code: ").map(|(_, rest)| rest);
     let digits = code.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());

@@ -1,4 +1,4 @@
-//! What is read, and with how much memory: options that commands share.
+//! What to read, and with how much memory: options that commands share.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -49,8 +49,8 @@ impl Reading {
         (self.memory as usize) << 20
     }
 
-    /// Reads: what is new since `state`, where there is one, and of journals what is new since `since`. With
-    /// `events`, each event is a row too.
+    /// Reads what is new since `state`, if there is one, and from journals what is new since `since`. With
+    /// `events`, each event is also a row.
     pub fn collect(
         &self,
         state: Option<&StateDirectory>,

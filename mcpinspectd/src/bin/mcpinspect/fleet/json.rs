@@ -8,7 +8,7 @@ use mcpinspectd::fleet::report::{
 };
 use serde::Serialize;
 
-/// The lists of the object, in their order.
+/// The lists of the object, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum List {
     Hosts,
@@ -43,7 +43,7 @@ impl<'a> Json<'a> {
         })
     }
 
-    /// Ends the object. What is known only now comes last.
+    /// Ends the object. What is only known now comes last.
     pub fn finish(mut self, summary: &Summary, complete: bool) -> io::Result<()> {
         self.go_to(List::End)?;
         let mut rest = serde_json::to_value(summary)?;

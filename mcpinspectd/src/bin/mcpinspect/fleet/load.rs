@@ -126,7 +126,7 @@ impl Load {
         let state = StateDirectory::open(&self.state)?;
         schema::check(&server, &database)?;
         loop {
-            // What an earlier run has read and not sent.
+            // What an earlier run has read but not sent.
             let mut sent = load::pending(&server, &database, &state, patience, &mut told)?;
             let progress = Progress::default();
             let collected = self

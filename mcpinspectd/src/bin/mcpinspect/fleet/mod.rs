@@ -100,10 +100,10 @@ enum Action {
     Load(load::Load),
 }
 
-/// Hosts of a server that the page looks at: its drawing has to find those that need attention.
+/// Hosts of a server that the page considers: its drawing has to find those that need attention.
 const PAGE_HOSTS: usize = 20_000;
 
-/// Writes a file in one step, so that nobody meets half of a page that is made anew every hour.
+/// Writes a file in one step, so that no reader sees half of a page that is rewritten every hour.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let named = |error: io::Error| {
         let message = format!("cannot write {}: {error}", path.display());
@@ -113,7 +113,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    // As any other file: the umask decides.
+    // As for any other file: the umask decides.
     let everyone = std::fs::Permissions::from_mode(0o666);
     let mut file = tempfile::Builder::new()
         .permissions(everyone)

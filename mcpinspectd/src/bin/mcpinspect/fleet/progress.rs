@@ -1,4 +1,4 @@
-//! How far reading is, on a terminal.
+//! Shows how far reading has got, on a terminal.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +8,11 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use mcpinspectd::fleet::collect::Progress;
 
-/// Before this, most collections are read, and a bar would only flicker.
+/// Most collections are read before this, and a bar would only flicker.
 const PATIENCE: u32 = 5;
 const STEP: Duration = Duration::from_millis(100);
 
-/// Does `work`, and meanwhile shows how far it is, if standard error is a terminal.
+/// Does `work`, and meanwhile shows how far it has got, if standard error is a terminal.
 pub fn shown<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     if !io::stderr().is_terminal() {
         return work();

@@ -1,4 +1,4 @@
-//! Keys of minisign and signatures with them: `mcpinspect fleet keygen`, and what signs a list.
+//! minisign keys and signatures: `mcpinspect fleet keygen`, and signing lists.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -74,7 +74,7 @@ impl Keygen {
     }
 }
 
-/// Keys are never overwritten: everything that they signed would be lost.
+/// Keys are never overwritten: everything they signed would be lost.
 fn write_new(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(mode);

@@ -16,7 +16,7 @@ const SHOWN: usize = 20;
 const HASH: usize = 12;
 /// Maximum number of names on one line.
 const NAMED: usize = 8;
-/// Longest quoted description, characters.
+/// Longest quoted description, in characters.
 const QUOTED: usize = 90;
 
 /// Says how many rows are not shown.
@@ -27,7 +27,7 @@ fn more<T>(list: &First<T>, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// The lists that are shown.
+/// The lists to show.
 pub struct Text(Digest);
 
 impl Default for Text {

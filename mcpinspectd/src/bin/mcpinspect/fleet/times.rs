@@ -20,7 +20,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(u64::from(number) * seconds))
 }
 
-/// Reads a moment, in RFC 3339.
+/// Reads a time, in RFC 3339.
 pub(super) fn time(text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(text)
         .ok_or_else(|| format!("{text:?} is not a time; write it like 2026-01-31T12:00:00Z"))

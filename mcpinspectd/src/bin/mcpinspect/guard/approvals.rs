@@ -1,7 +1,7 @@
-//! How the tools of a session compare with what was accepted of them.
+//! How the tools of a session compare with what was accepted.
 //!
-//! The daemon is asked about the very definitions that the server lists here, by their hashes: it may not have
-//! seen them yet. A call names a tool and no definition; the one counts that was listed last in this session.
+//! The daemon is asked about exactly the definitions that the server lists here, by their hashes: it may not have
+//! seen them yet. A call names a tool but no definition; the one last listed in this session counts.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,21 +16,21 @@ use serde_json::value::RawValue;
 use super::daemon::{Daemon, Forms};
 use super::on_failure::OnFailure;
 
-/// How long it holds that a tool is approved, if no decision is told, and that it is not: the daemon may be just
-/// about to know whom the guard talks to.
+/// How long it remains valid that a tool is approved, if no decision is announced, or that it is not: the daemon
+/// may be just about to learn whom the guard talks to.
 const FRESH: Duration = Duration::from_secs(5);
 const FRESH_REFUSAL: Duration = Duration::from_millis(500);
-/// Tools of a session that are remembered; with more, all are forgotten and asked about anew.
+/// Tools of a session to remember; with more, all are forgotten and asked about again.
 const REMEMBERED: usize = 2048;
-/// Tools that are asked about at once, and for one frame.
+/// Most tools to ask about at once, and for one frame.
 const AT_ONCE: usize = 1024;
 const IN_FRAME: usize = 8192;
 
-/// What all sessions of a guard ask.
+/// What all sessions of a guard use to ask.
 pub struct Approver {
     daemon: Daemon,
     on_failure: OnFailure,
-    /// Why the daemon did not answer when it was asked last.
+    /// Why the daemon did not answer when last asked.
     silent: Mutex<Option<String>>,
 }
 
@@ -46,7 +46,7 @@ impl Approver {
         Ok(approver)
     }
 
-    /// What a tool is taken for of which nothing can be found out.
+    /// What to assume about a tool that nothing can be found out about.
     pub fn supposed(&self) -> ToolStatus {
         match self.on_failure {
             OnFailure::Open => ToolStatus::Approved,
@@ -55,7 +55,7 @@ impl Approver {
         }
     }
 
-    /// Asks; says on standard error when the daemon falls silent, and when it is back.
+    /// Asks; reports on standard error when the daemon falls silent, and when it is back.
     fn ask(&self, server: &str, tools: Forms) -> Option<Vec<ToolStatus>> {
         let answer = self.daemon.ask(server, tools);
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ impl Approver {
     }
 }
 
-/// What is known of the tools of a session.
+/// What is known about the tools of a session.
 #[derive(Default)]
 pub struct Approvals(Mutex<Known>);
 
@@ -95,12 +95,12 @@ struct Known {
 }
 
 struct Tool {
-    /// The definition that was listed last.
+    /// The definition listed last.
     form: Option<DefinitionHash>,
     status: Option<(ToolStatus, Instant)>,
 }
 
-/// Tools of a frame, each with its definition where there is one.
+/// Tools of a frame, each with its definition if there is one.
 #[derive(Default)]
 pub struct Asked {
     tools: Vec<(String, Option<DefinitionHash>)>,

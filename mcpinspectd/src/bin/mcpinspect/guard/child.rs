@@ -1,4 +1,4 @@
-//! The server's process: started as the client would have started it, and its end made the guard's own.
+//! The server's process: started as the client would have started it; the guard ends the way it does.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ impl Server {
     pub fn start(command: &[String]) -> anyhow::Result<Self> {
         let (program, arguments) = command.split_first().context("no command given")?;
         let pid = Arc::new(AtomicI32::new(0));
-        // Before the server is started: none may be lost in between.
+        // Before the server is started: no signal may be lost in between.
         forward_signals(Arc::clone(&pid)).context("cannot handle signals")?;
         let mut command = Command::new(program);
         command
@@ -66,18 +66,18 @@ impl Server {
     }
 }
 
-/// Passes signals on to the server, as long as there is one.
+/// Passes signals on to the server while there is one.
 fn forward_signals(pid: Arc<AtomicI32>) -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])?;
     std::thread::spawn(move || {
         for number in signals.forever() {
-            // A terminal sends these to the server, too.
+            // A terminal sends these to the server too.
             if matches!(number, SIGINT | SIGQUIT) && is_in_foreground() {
                 continue;
             }
             match (pid.load(Ordering::SeqCst), Signal::try_from(number)) {
                 (0, _) => std::process::exit(128 + number),
-                // Fails if it has just ended, which is the end of the guard, too.
+                // Fails if it has just ended, which also ends the guard.
                 (pid, Ok(signal)) => drop(kill(Pid::from_raw(pid), signal)),
                 (_, Err(_)) => {}
             }
@@ -98,13 +98,13 @@ fn is_in_foreground() -> bool {
 pub fn end_like(status: ExitStatus) -> ! {
     if let Some(number) = status.signal() {
         if let Ok(signal) = Signal::try_from(number) {
-            // No second core dump: the server's has what there is to see.
+            // No second core dump: the server's shows all there is to see.
             let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
             // The default action of every signal that can end a process ends this one.
             let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
         }
         std::process::exit(128 + number);
     }
-    // Every process that ended has one of both.
+    // Every process that ended has one or the other.
     std::process::exit(status.code().unwrap_or(1))
 }

@@ -1,7 +1,7 @@
 //! Copies of messages, for files and commands that rules name.
 //!
-//! The message does not wait for its copy: copies go to a thread, one a destination, with bounded room. Those
-//! that find none are counted, and the next line that is written says how many are missing.
+//! The message does not wait for its copy: copies go to a thread per destination, with bounded room. Those
+//! that find none are counted, and the next line written says how many are missing.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,17 +23,17 @@ use serde_json::value::RawValue;
 
 use super::ending::wait_for;
 
-/// Copies of one destination that wait to be written, and bytes of them.
+/// Copies for one destination that may wait to be written, and bytes of them.
 const QUEUE: usize = 1024;
 const QUEUE_BYTES: usize = 64 << 20;
-/// How long a destination that fails is not tried again.
+/// How long a failing destination is not tried again.
 const REST: Duration = Duration::from_secs(5);
 
-/// All destinations of a policy, by the places of their rules.
+/// All destinations of a policy, by the indexes of their rules.
 #[derive(Default)]
 pub struct Copies(Mutex<HashMap<usize, Queue>>);
 
-/// The way to one of them.
+/// The queue to one of them.
 struct Queue {
     lines: SyncSender<String>,
     counts: Arc<Counts>,
@@ -101,7 +101,7 @@ impl Copies {
         time: Timestamp,
         message: &str,
     ) {
-        // Between the values of a JSON text, a line break is a blank; inside of them there is none.
+        // Between the values of a JSON text, a line break is a blank; inside them there is none.
         let message = message.replace(['\n', '\r'], " ");
         let line = serde_json::from_str(&message).and_then(|message: &RawValue| {
             serde_json::to_string(&Line::Copy {
@@ -128,7 +128,7 @@ impl Copies {
         }
     }
 
-    /// Waits until everything is written, but not for ever.
+    /// Waits until everything is written, but not forever.
     pub fn finish(&self) {
         let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let writers: Vec<_> = all.into_values().map(|queue| queue.writer).collect();
@@ -174,7 +174,7 @@ impl Writer {
             ));
             self.rests = Some(Instant::now() + REST);
             if let Some(Open::Command(mut child)) = self.open.take() {
-                // It has closed its input, and the next one takes its place.
+                // It has closed its input, so the next one replaces it.
                 let _ = child.kill();
                 let _ = child.wait();
             }
@@ -201,7 +201,7 @@ impl Open {
             Destination::File(path) => {
                 let mut options = File::options();
                 options.create(true).append(true);
-                // Only the owner may read what was said, and no link leads elsewhere.
+                // Only the owner may read the messages, and no link leads elsewhere.
                 options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
                 options.open(path).map(Self::File)
             }

@@ -1,8 +1,8 @@
-//! The daemon, which knows the tools that were approved.
+//! The daemon, which knows which tools were approved.
 //!
-//! It is asked over the bus, on a thread of its own: messages wait for an answer, but never long. A daemon
-//! that does not answer is left alone for a while, so that one that hangs costs one wait and not one a
-//! message. What it said holds until it tells of a decision, and for some seconds at most.
+//! It is asked over the bus, on a separate thread: messages wait for an answer, but never long. A daemon
+//! that does not answer is left alone for a while, so that a hanging one costs one wait and not one per
+//! message. Its answers are valid until it announces a decision, and for some seconds at most.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,15 +20,15 @@ use tokio::time::timeout;
 
 /// How long messages wait for an answer.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long a daemon that did not answer is not asked.
+/// How long a daemon that did not answer is not asked again.
 const REST: Duration = Duration::from_secs(2);
 /// Questions that may wait. More are not answered.
 const QUEUE: usize = 256;
 
-/// Tools by name, with the hash of their definition; empty where it is not known.
+/// Tools by name, with the hash of their definition; empty if unknown.
 pub type Forms = Vec<(String, String)>;
 
-/// What a question leads to: a status for each tool, or why there is none.
+/// The result of a question: a status for each tool, or why there is none.
 type Answer = Result<Vec<ToolStatus>, String>;
 
 struct Question {
@@ -69,7 +69,7 @@ impl Daemon {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// How tools compare with what was accepted of them.
+    /// How tools compare with what was accepted.
     ///
     /// # Errors
     /// Why the daemon does not answer; empty if it was not asked because it did not answer a moment ago.
@@ -114,7 +114,7 @@ async fn answer(mut waiting: mpsc::Receiver<Question>, epoch: &AtomicU64) {
             None => match timeout(PATIENCE, connect()).await {
                 Ok(Ok((manager, events))) => {
                     let manager = line.insert((manager, events)).0.clone();
-                    // Decisions before this moment were missed.
+                    // Decisions before this point were missed.
                     epoch.fetch_add(1, Ordering::SeqCst);
                     manager
                 }
@@ -156,7 +156,7 @@ async fn connect() -> Result<(ManagerProxy<'static>, EventStream), ClientError> 
     Ok((manager, events))
 }
 
-/// Waits for decisions and counts them. Without a line to the bus it waits for ever.
+/// Waits for decisions and counts them. Without a connection to the bus it waits forever.
 async fn decisions(line: &mut Option<(ManagerProxy<'static>, EventStream)>, epoch: &AtomicU64) {
     let Some((_, events)) = line else {
         return std::future::pending().await;
@@ -169,7 +169,7 @@ async fn decisions(line: &mut Option<(ManagerProxy<'static>, EventStream)>, epoc
     }
 }
 
-/// A word that is not known is as far from approved as one can be.
+/// An unknown word is as far from approved as possible.
 fn status(word: &str) -> ToolStatus {
     match word {
         "approved" => ToolStatus::Approved,

@@ -1,4 +1,4 @@
-//! What decisions lead to beside the wire: lines in a log, copies of messages, posts to a URL.
+//! What decisions cause besides the wire: lines in a log, copies of messages, posts to a URL.
 
 use mcpinspectd::model::{Direction, Timestamp};
 use mcpinspectd::policy::Policy;
@@ -10,7 +10,7 @@ use super::log::Log;
 #[cfg(feature = "tools")]
 use super::webhooks::Webhooks;
 
-/// All of it.
+/// All effects.
 pub struct Effects {
     log: Log,
     copies: Copies,
@@ -40,7 +40,7 @@ impl Effects {
         })
     }
 
-    /// Tells decisions.
+    /// Reports decisions.
     pub fn tell(&self, records: &[Record]) {
         self.log.write(records);
         #[cfg(feature = "tools")]
@@ -64,7 +64,7 @@ impl Effects {
         }
     }
 
-    /// Waits until everything is written and posted, but not for ever.
+    /// Waits until everything is written and posted, but not forever.
     pub fn finish(&self) {
         self.copies.finish();
         #[cfg(feature = "tools")]

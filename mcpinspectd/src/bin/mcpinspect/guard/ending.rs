@@ -1,4 +1,4 @@
-//! The end of threads that write what a session leaves behind.
+//! Ends the threads that write what a session leaves behind.
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// How long the end of the guard waits for what is still to be written or posted.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for the end of threads, but not for ever.
+/// Waits for threads to end, but not forever.
 pub fn wait_for(threads: &[JoinHandle<()>]) {
     let until = Instant::now() + PATIENCE;
     while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {

@@ -17,17 +17,17 @@ use super::log::Log;
 use super::on_failure::OnFailure;
 use super::person::{Lasting, Person};
 
-/// Bytes of a message that is too long that are looked at.
+/// Bytes to examine of a message that is too long.
 const BEGINNING: usize = 64 * 1024;
 
-/// What all sessions of a guard have in common.
+/// What all sessions of a guard share.
 pub struct Bench {
     pub policy: Arc<Policy>,
     pub on_failure: OnFailure,
     pub effects: Effects,
-    /// Who knows which tools were approved, where a rule asks.
+    /// Knows which tools were approved, if a rule asks.
     pub approver: Option<Approver>,
-    /// Who is asked whether a message may pass, where a rule wants that.
+    /// Asks a person whether a message may pass, if a rule wants that.
     pub person: Option<Person>,
 }
 
@@ -105,7 +105,7 @@ impl Judge {
         self.bench.policy.rules().is_empty()
     }
 
-    /// Judges what stands between two newlines.
+    /// Judges what is between two newlines.
     pub fn frame<'f>(&self, direction: Direction, frame: &'f [u8]) -> Handled<'f> {
         self.frame_of(0, &Answering::Unknown, direction, frame)
     }
@@ -130,7 +130,7 @@ impl Judge {
         if let Some(person) = &self.bench.person {
             let asked = state.session.questions(direction, frame, time, &findings);
             if !asked.is_empty() {
-                // The other direction goes on while a person thinks.
+                // The other direction continues while a person thinks.
                 drop(state);
                 let consents = person.ask(asked, &self.bench.policy, &self.lasting);
                 state = self.state();
@@ -161,7 +161,7 @@ impl Judge {
         }
     }
 
-    /// Finds out which of the tools that a frame is about were approved, if a rule asks. Nobody else waits
+    /// Finds out which of the tools that a frame is about were approved, if a rule asks. Nothing else waits
     /// meanwhile.
     fn find_out(&self, exchange: u64, direction: Direction, frame: &[u8]) -> Option<Found> {
         let approver = self.bench.approver.as_ref()?;
@@ -185,7 +185,7 @@ impl Judge {
         self.bench.approver.is_some() || self.bench.person.is_some()
     }
 
-    /// Whether a message passes of which only the beginning is known.
+    /// Whether a message passes if only its start is known.
     pub fn too_long(&self, direction: Direction, beginning: &[u8]) -> bool {
         let passes = self.bench.on_failure == OnFailure::Open;
         let judged = self.unread(beginning, |session, beginning, time| {
@@ -206,7 +206,7 @@ impl Judge {
         })
     }
 
-    /// Whether there is no record, which is written if there is one.
+    /// Whether there is no record; writes it if there is one.
     fn unread(
         &self,
         text: &[u8],

@@ -2,9 +2,9 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Bytes that are read at a time.
+/// Bytes to read at a time.
 const CHUNK: usize = 64 * 1024;
-/// Memory of a long line that is kept for the next one.
+/// Memory of a long line to keep for the next one.
 const KEPT: usize = 1 << 20;
 
 /// Reads lines.
@@ -18,7 +18,7 @@ pub struct Lines<R> {
 pub enum Line<'a> {
     /// A line, with its newline unless it is the last one.
     Whole(&'a mut Vec<u8>),
-    /// The first bytes of a line that is too long; the rest follows by [`Lines::rest`].
+    /// The first bytes of a line that is too long; [`Lines::rest`] returns the rest.
     TooLong(&'a mut Vec<u8>),
     /// There is nothing more.
     End,
@@ -73,7 +73,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// What is read, as it comes, without lines.
+    /// Reads whatever comes, without splitting it into lines.
     pub fn chunk(&mut self, take: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<bool> {
         let bytes = match self.from.fill_buf() {
             Ok(bytes) => bytes,

@@ -11,7 +11,7 @@ use mcpinspectd::policy::record::Record;
 use mcpinspectd::terminal;
 use mcpinspectd::text::escape::printable;
 
-/// Characters of names that are shown.
+/// Characters of names to show.
 const NAME: usize = 80;
 
 /// Where decisions go.
@@ -27,7 +27,7 @@ impl Log {
         let open = |path: &Path| {
             let mut options = File::options();
             options.create(true).append(true);
-            // It has parts of messages in it: only the owner may read it.
+            // It contains parts of messages: only the owner may read it.
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
             let file = options.open(path);
             file.with_context(|| format!("cannot write {}", path.display()))

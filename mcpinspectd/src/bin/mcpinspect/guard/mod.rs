@@ -1,9 +1,9 @@
 //! `mcpinspect guard`: a server behind a policy, on standard input and output or on HTTP.
 //!
-//! On standard input and output, the guard starts the server and stands between it and the client, and apart from what the policy keeps
-//! back or changes, neither notices: the same bytes, the same exit status, signals, standard error,
-//! environment and half-closed pipes. Two threads copy, one a direction; nothing waits for anything but the
-//! pipes themselves.
+//! On standard input and output, the guard starts the server and stands between it and the client. Apart from
+//! what the policy keeps back or changes, neither notices: the same bytes, the same exit status, signals,
+//! standard error, environment and half-closed pipes. Two threads copy, one per direction; nothing waits for
+//! anything but the pipes themselves.
 //!
 //! - `child`: the server's process, its signals and its end
 //! - `lines`: lines of bounded length
@@ -11,11 +11,11 @@
 //! - `sink`: where both threads may write
 //! - `judge`: the policy, shared by both directions
 //! - `approvals`, `daemon`: which tools were approved
-//! - `on_failure`: what becomes of what cannot be judged
-//! - `person`: who is asked whether a message may pass
-//! - `effects`: what decisions lead to beside the wire: `log`, `copies`, `webhooks`; `ending`: what of it is waited for
+//! - `on_failure`: what to do with what cannot be judged
+//! - `person`: asks a person whether a message may pass
+//! - `effects`: what decisions cause besides the wire: `log`, `copies`, `webhooks`; `ending`: waits for them
 //! - `gateway`: the same in front of a server on HTTP
-//! - `install`: clients that start their servers through the guard
+//! - `install`: makes clients start their servers through the guard
 
 mod approvals;
 mod child;
@@ -166,13 +166,13 @@ impl Guard {
         std::thread::spawn(move || requests.run());
         std::thread::spawn(move || answers.run());
         let status = server.wait()?;
-        // What the server said last is still on its way.
+        // The server's last output is still on its way.
         activity.wait_for_silence();
         bench.effects.finish();
         child::end_like(status)
     }
 
-    /// The policy. With `--on-failure open`, one with a mistake is none.
+    /// The policy. With `--on-failure open`, one with a mistake counts as none.
     fn policy(&self) -> anyhow::Result<Policy> {
         let default = PathBuf::from(DIRECTORY);
         if self.policy == [default.clone()] && !default.exists() {
@@ -192,7 +192,7 @@ impl Guard {
         }
     }
 
-    /// The server's name where none is given.
+    /// The server's name if none is given.
     fn name(&self) -> String {
         #[cfg(feature = "tools")]
         if let Some(host) = self.gateway.host() {
@@ -202,7 +202,7 @@ impl Guard {
     }
 }
 
-/// Standard input and output, as descriptors of which no copy is left.
+/// Standard input and output, as descriptors without other copies.
 fn own_pipes() -> io::Result<(File, File)> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let output = io::stdout().as_fd().try_clone_to_owned()?;

@@ -1,8 +1,8 @@
-//! The person at the desktop, who is asked where a rule says so.
+//! The person at the desktop, who is asked if a rule says so.
 //!
-//! A notification with buttons is the question; a press of one is the answer. Silence, a notification that
-//! is closed, and a desktop without buttons are a no. One question is on the screen at a time: what a
-//! server's flood of calls would pile up there, nobody could answer with care.
+//! A notification with buttons is the question; a press of one is the answer. Silence, a closed
+//! notification, and a desktop without buttons mean no. One question is on the screen at a time: no one
+//! could answer with care what a server's flood of calls would pile up there.
 
 use std::collections::HashSet;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -20,14 +20,14 @@ use tokio::time::timeout;
 
 use super::on_failure::OnFailure;
 
-/// Questions that may wait for the one on the screen. More are a no at once.
+/// Questions that may wait behind the one on the screen. Any more are a no at once.
 const QUEUE: usize = 64;
-/// Rules and tools of a session that a person allowed for as long as it lasts.
+/// Rules and tools of a session that a person allowed for its duration.
 const REMEMBERED: usize = 1024;
-/// Characters of names, and of parameters, that are shown.
+/// Characters of names, and of parameters, to show.
 const NAME: usize = 80;
 const PARAMS: usize = 400;
-/// How long the desktop may take to take a question off the screen.
+/// How long the desktop may take to close a question.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// The buttons, by their names on the bus.
@@ -161,7 +161,7 @@ fn lines(asking: &Asking, policy: &Policy) -> Vec<String> {
     [question, client, params].into_iter().flatten().collect()
 }
 
-/// Asks one question after the other.
+/// Asks one question after another.
 async fn ask_each(mut waiting: mpsc::Receiver<Question>) {
     while let Some(question) = waiting.recv().await {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
@@ -174,7 +174,7 @@ async fn ask_each(mut waiting: mpsc::Receiver<Question>) {
     }
 }
 
-/// Puts a question on the screen and waits for a button. Whoever gives up waiting takes it off the screen.
+/// Shows a question and waits for a button. Dropping the future closes it.
 async fn show(question: &Question) -> Pressed {
     let nobody = Pressed::Not(Reply::NoOneToAsk);
     let Ok(mut desktop) = Desktop::connect().await else {
@@ -229,7 +229,7 @@ async fn show(question: &Question) -> Pressed {
     pressed
 }
 
-/// A question on the screen, which is taken off when nobody waits for the answer any more.
+/// A question on the screen, which is closed when no one waits for the answer any more.
 struct Shown {
     notifier: Notifier,
     id: u32,

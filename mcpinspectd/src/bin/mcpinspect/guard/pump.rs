@@ -14,10 +14,10 @@ use super::judge::Judge;
 use super::lines::{Line, Lines};
 use super::sink::Sink;
 
-/// How long nothing may come of a server that has ended until the guard ends, too. A helper of the server
-/// may hold its pipes for ever.
+/// How long a server that has ended may be silent until the guard ends too. A helper of the server
+/// may hold its pipes forever.
 const SILENCE: Duration = Duration::from_millis(200);
-/// How often that is looked at.
+/// How often to check that.
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// One direction.
@@ -33,12 +33,12 @@ pub struct Pump {
     pub activity: Arc<Activity>,
 }
 
-/// What a direction is doing, for one who waits for its end.
+/// What a direction is doing, for the thread that waits for its end.
 #[derive(Debug, Default)]
 pub struct Activity {
     /// Chunks or lines so far.
     moved: AtomicU64,
-    /// Whether it has something in its hands.
+    /// Whether it is handling something.
     is_busy: AtomicBool,
     is_over: AtomicBool,
 }
@@ -53,7 +53,7 @@ impl Activity {
         self.is_busy.store(false, Ordering::SeqCst);
     }
 
-    /// Waits until it is over, or nothing has come for a while. What is in its hands is waited for, however
+    /// Waits until it is over, or nothing has come for a while. Waits for what it is handling, however
     /// slowly the client reads.
     pub fn wait_for_silence(&self) {
         let mut last = self.moved.load(Ordering::SeqCst);
@@ -80,7 +80,7 @@ impl Pump {
                 true => self.copy(&mut lines),
                 false => self.pass(&mut lines),
             };
-            // The sender's pipe first, as the receiver that is gone would have closed it.
+            // The sender's pipe first, as the receiver that left would have closed it.
             drop(lines);
         }
         self.to.close();
@@ -115,7 +115,7 @@ impl Pump {
         }
     }
 
-    /// Judges a line and does what comes of it.
+    /// Judges a line and carries out the result.
     fn line(&self, line: &[u8]) -> io::Result<()> {
         let frame = line.strip_suffix(b"\n").unwrap_or(line);
         let newline = &line[frame.len()..];
@@ -131,7 +131,7 @@ impl Pump {
             Forward::AsIs => self.to.write(line),
             Forward::Nothing => Ok(()),
             Forward::Parts(parts) => {
-                // What ends a line as its sender wrote it ends the new one.
+                // The new line ends the way its sender ended the old one.
                 let end = if frame.ends_with(b"\r") && !ends_in_return(&parts) {
                     b"\r".as_slice()
                 } else {
@@ -144,7 +144,7 @@ impl Pump {
         }
     }
 
-    /// Passes a line on that was too long to be judged, or drops it.
+    /// Passes on a line that was too long to be judged, or drops it.
     fn rest(&self, lines: &mut Lines<File>, beginning: Vec<u8>, passes: bool) -> io::Result<()> {
         if !passes {
             drop(beginning);

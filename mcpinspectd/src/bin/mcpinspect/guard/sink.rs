@@ -5,22 +5,22 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Up to so many bytes, parts of a message are put together and written at once.
+/// Up to this many bytes, parts of a message are joined and written at once.
 const JOINED: usize = 64 * 1024;
 
 /// A pipe.
 pub struct Sink(Mutex<Pipe>);
 
-/// A pipe that one thread has for itself.
+/// A pipe that one thread has exclusively.
 pub struct Pipe {
     /// `None` once it is closed.
     file: Option<File>,
-    /// Whether the last byte was no newline.
+    /// Whether the last byte was not a newline.
     is_inside: bool,
 }
 
 impl Sink {
-    /// A pipe that is open, or was never.
+    /// A pipe that is open, or never was.
     pub fn new(file: Option<File>) -> Self {
         Self(Mutex::new(Pipe {
             file,
@@ -28,17 +28,17 @@ impl Sink {
         }))
     }
 
-    /// The pipe, for several writes in a row.
+    /// The pipe, for several consecutive writes.
     pub fn lock(&self) -> MutexGuard<'_, Pipe> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a message of a thread that passes them on.
+    /// Writes a message for a thread that passes messages on.
     pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
         self.lock().write(bytes)
     }
 
-    /// Writes the parts of a message in a row.
+    /// Writes the parts of a message consecutively.
     pub fn write_parts(&self, parts: &[&[u8]]) -> io::Result<()> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if length <= JOINED {

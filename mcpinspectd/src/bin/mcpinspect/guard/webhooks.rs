@@ -1,7 +1,7 @@
 //! Decisions, posted to URLs that rules name.
 //!
 //! Nothing waits for it: records go to a thread with bounded room. What cannot be delivered in a few tries is
-//! given up, and standard error says so.
+//! given up, which standard error reports.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ pub struct Webhooks {
     poster: Mutex<Option<Poster>>,
 }
 
-/// The thread that posts, and the way to it.
+/// The posting thread, and its queue.
 struct Poster {
     queue: mpsc::Sender<(Endpoint, String)>,
     thread: JoinHandle<()>,
@@ -53,7 +53,7 @@ impl Webhooks {
     /// Starts the thread that posts, if a rule wants it.
     ///
     /// # Errors
-    /// A URL is none, or TLS cannot be set up.
+    /// A URL is invalid, or TLS cannot be set up.
     pub fn start(policy: &Policy) -> anyhow::Result<Self> {
         let mut by_rule = HashMap::new();
         for rule in policy.rules() {
@@ -102,7 +102,7 @@ impl Webhooks {
         }
     }
 
-    /// Waits until everything is posted, but not for ever.
+    /// Waits until everything is posted, but not forever.
     pub fn finish(&self) {
         let mut poster = self.poster.lock().unwrap_or_else(PoisonError::into_inner);
         let poster = poster.take();
@@ -113,7 +113,7 @@ impl Webhooks {
     }
 }
 
-/// Posts one record after the other.
+/// Posts one record after another.
 async fn post_each(
     client: &Client,
     mut waiting: mpsc::Receiver<(Endpoint, String)>,

@@ -1,4 +1,4 @@
-//! The way of an answer back: one message, or a stream of events that is resumed where it breaks off.
+//! The way back of an answer: one message, or a stream of events that is resumed where it is interrupted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use super::failure::{Refused, transport};
 use super::link::{EVENTS, Link};
 use super::outgoing::Asked;
 
-/// How often a stream is asked for again that brings nothing.
+/// How many times a stream that brings nothing is requested again.
 const ATTEMPTS: usize = 3;
 
-/// Most bytes that are read of a body that is no message.
+/// Most bytes to read of a body that is not a message.
 const EXCERPT: usize = 16 << 10;
 
 impl Link {
@@ -38,7 +38,7 @@ impl Link {
             self.begin(response.headers());
         }
         if is_stream(&response) {
-            // In the modern era, what breaks off is lost.
+            // In the modern era, an interrupted stream is lost.
             let resumable = !asked.is_modern;
             return self
                 .follow(Stream::new(response), Some(asked), resumable)
@@ -74,7 +74,7 @@ impl Link {
         .failure())
     }
 
-    /// Makes sure that what expects no answer was accepted.
+    /// Makes sure that a message that expects no answer was accepted.
     pub(super) async fn accepted(&self, response: Response<Incoming>) -> Result<(), Failure> {
         if response.status().is_success() {
             return Ok(());
@@ -96,7 +96,7 @@ impl Link {
         if let Ok(response) = self.get(None).await
             && is_stream(&response)
         {
-            // Nobody waits for it, so its end fails nothing.
+            // No one waits for it, so its end fails nothing.
             let _ = self.follow(Stream::new(response), None, true).await;
         }
     }
@@ -174,7 +174,7 @@ impl Link {
                 }
             }
         }
-        // Fails if nobody takes it any more.
+        // Fails if no one takes it any more.
         let _ = self.inbox.send(Received::Line(line)).await;
         is_answer
     }
@@ -197,7 +197,7 @@ impl Stream {
         }
     }
 
-    /// Goes on with another connection.
+    /// Continues with another connection.
     fn go_on(&mut self, response: Response<Incoming>) {
         self.body = response.into_body();
         self.parser.begin_again();
@@ -261,7 +261,7 @@ fn too_large() -> Failure {
     )
 }
 
-/// Whether a body is a message. What comes with a status that says no must say that it is one: other
+/// Whether a body is a message. If it comes with an error status, it must say that it is one: other
 /// protocols have errors too.
 fn is_message(body: &[u8], strictly: bool) -> bool {
     match message::parse(body) {

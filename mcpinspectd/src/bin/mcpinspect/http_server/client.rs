@@ -24,17 +24,17 @@ use super::failure::transport;
 /// Most redirects of one request.
 const REDIRECTS: usize = 5;
 
-/// Who asks.
+/// The user agent.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("mcpinspect/", env!("CARGO_PKG_VERSION")));
 
-/// What sends requests, over connections that it keeps.
+/// Sends requests, over connections that it keeps.
 pub struct Client {
     inner: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
 impl Client {
-    /// A client that trusts whom this machine trusts. A connection may take `connect` to be made.
+    /// A client that trusts whom this machine trusts. Connecting may take `connect`.
     ///
     /// # Errors
     /// TLS cannot be set up.
@@ -43,8 +43,8 @@ impl Client {
         Ok(Self { inner })
     }
 
-    /// Sends a request. What the person wants among the headers replaces what is in `headers`. Redirects
-    /// are followed on the same server, and only where the request stays what it is.
+    /// Sends a request. The person's own headers replace those in `headers`. Redirects
+    /// are followed on the same server, and only if the request stays the same.
     ///
     /// # Errors
     /// There is no response, or it leads away.
@@ -80,7 +80,7 @@ impl Client {
     }
 }
 
-/// What makes connections to whom this machine trusts, each in at most `connect`.
+/// Makes connections to whom this machine trusts, each in at most `connect`.
 ///
 /// # Errors
 /// TLS cannot be set up.

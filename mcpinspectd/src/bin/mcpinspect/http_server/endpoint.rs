@@ -1,7 +1,7 @@
 //! Where a server is, and which other URLs are the same server.
 //!
-//! What a person gives for one server (a token in a header, the arguments of a tool) goes to no other. So a
-//! URL that the server names itself, in a redirect or in its stream of events, has to have the same origin.
+//! What a person provides for one server (a token in a header, the arguments of a tool) goes to no other. So a
+//! URL that the server itself names, in a redirect or in its stream of events, must have the same origin.
 
 use anyhow::{Context as _, bail, ensure};
 use hyper::Uri;
@@ -12,7 +12,7 @@ use mcpinspectd::text::escape::printable;
 /// Longest quotation of a URL, in characters.
 const QUOTED: usize = 200;
 
-/// A server's URL, and the headers that go there with every request.
+/// A server's URL, and the headers that are sent there with every request.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub(super) uri: Uri,
@@ -20,10 +20,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Reads them. The names of headers may be in any case.
+    /// Parses them. Header names may be in any case.
     ///
     /// # Errors
-    /// In words: it is no URL of HTTP, or something is no header.
+    /// In words: it is not an HTTP URL, or something is not a header.
     pub fn new(url: &str, headers: &[(String, String)]) -> anyhow::Result<Self> {
         let quoted = || printable(url, QUOTED);
         let uri: Uri = url
@@ -61,7 +61,7 @@ impl Endpoint {
         &self.uri
     }
 
-    /// The same server at another URL that it named itself.
+    /// The same server at another URL that it named.
     pub(super) fn at(&self, uri: Uri) -> Self {
         Self {
             uri,
@@ -70,7 +70,7 @@ impl Endpoint {
     }
 }
 
-/// A URL as it is shown: what follows the path may be secret.
+/// A URL for display: what follows the path may be secret.
 pub fn shown(uri: &Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or_default();
     let host = uri.authority().map_or("", |authority| authority.as_str());
@@ -98,7 +98,7 @@ pub fn is_same_server(from: &Uri, to: &Uri) -> bool {
     }
 }
 
-/// The URL that `reference` means when it stands in an answer from `base`; `None` if it means none of HTTP.
+/// The URL that `reference` means in an answer from `base`; `None` if it is not an HTTP URL.
 pub fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let reference = reference.split('#').next().unwrap_or_default().trim();
     let scheme = base.scheme_str()?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use memchr::memchr2;
 
-/// Shortest pause before a stream is asked for again, whatever the server wants.
+/// Shortest pause before a stream is requested again, whatever the server wants.
 const MIN_RETRY: Duration = Duration::from_millis(50);
 
 /// Longest such pause.
@@ -29,7 +29,7 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// Puts events together.
+/// Assembles events.
 #[derive(Debug)]
 pub struct Parser {
     /// Most bytes of an event, and of a line.
@@ -62,7 +62,7 @@ impl Parser {
         }
     }
 
-    /// Begins with another connection; the id and the pause stay.
+    /// Starts over with another connection; the id and the pause stay.
     pub fn begin_again(&mut self) {
         let (id, retry) = (self.id.take(), self.retry);
         *self = Self {
@@ -72,12 +72,12 @@ impl Parser {
         };
     }
 
-    /// The id of the last event that had one. Those without data count.
+    /// The id of the last event that had one. Events without data count.
     pub fn last_id(&self) -> Option<&str> {
         self.id.as_deref().filter(|id| !id.is_empty())
     }
 
-    /// How long to wait before the stream is asked for again.
+    /// How long to wait before requesting the stream again.
     pub fn retry(&self) -> Duration {
         self.retry
     }
@@ -85,7 +85,7 @@ impl Parser {
     /// Takes the next bytes, and hands out the events that end in them.
     ///
     /// # Errors
-    /// An event is too large; the stream is of no use any more.
+    /// An event is too large; the stream can no longer be used.
     pub fn feed(&mut self, mut bytes: &[u8], mut event: impl FnMut(Event)) -> Result<(), TooLarge> {
         while let Some(first) = bytes.first() {
             if std::mem::take(&mut self.after_return) && *first == b'\n' {

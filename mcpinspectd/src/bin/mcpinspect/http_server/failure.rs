@@ -6,7 +6,7 @@ use mcpinspectd::client::failure::{Category, Failure};
 use mcpinspectd::text::escape::printable;
 use serde_json::json;
 
-/// Longest quotation of what is no message, in characters.
+/// Longest quotation of something that is not a message, in characters.
 const QUOTED: usize = 200;
 
 /// A failure of the transport.
@@ -14,13 +14,13 @@ pub fn transport(code: &'static str, message: impl Into<String>) -> Failure {
     Failure::new(Category::Transport, code, message)
 }
 
-/// A response that is no answer.
+/// A response that is not an answer.
 pub struct Refused<'a> {
     pub status: StatusCode,
     pub headers: &'a HeaderMap,
-    /// Its content type, or nothing.
+    /// Its content type, or empty.
     pub kind: &'a str,
-    /// Its body, or the beginning of it.
+    /// Its body, or the start of it.
     pub body: &'a [u8],
     /// Whether the request named a session.
     pub in_session: bool,

@@ -1,7 +1,7 @@
 //! HTTP+SSE, the transport of 2024: the server says everything on one stream of events, whose first event
 //! names the URL that messages are posted to.
 //!
-//! Which transport a URL has, nobody says. So a server that refuses the first message is asked for such a
+//! Nothing says which transport a URL has. So a server that refuses the first message is asked for such a
 //! stream.
 
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Link {
         self.accepted(response).await
     }
 
-    /// Passes on what comes on the stream. With it, the session ends.
+    /// Passes on what comes on the stream. The session ends with it.
     async fn hear(self: Arc<Self>, mut stream: Stream) {
         while let Ok(Some(event)) = stream.next().await {
             if event.name == "message" {

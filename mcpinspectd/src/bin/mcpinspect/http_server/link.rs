@@ -32,7 +32,7 @@ pub struct Link {
     pub(super) client: Client,
     pub(super) endpoint: Endpoint,
     pub(super) inbox: Sender<Received>,
-    /// Held while it is found out whether the server speaks the older transport.
+    /// Held while determining whether the server speaks the older transport.
     pub(super) finding_out: tokio::sync::Mutex<()>,
     is_telling: AtomicBool,
     memory: Mutex<Memory>,
@@ -49,7 +49,7 @@ struct Memory {
     tools: Tools,
 }
 
-/// A request that is under way.
+/// An open request.
 struct Open {
     task: AbortHandle,
     is_modern: bool,
@@ -81,7 +81,7 @@ impl Link {
         self.memory().tools.learn(tool);
     }
 
-    /// Sends messages until there are no more. Requests are under way side by side; anything else has arrived
+    /// Sends messages until there are no more. Requests run concurrently; anything else has arrived
     /// before what follows is sent, because the server may need it.
     pub async fn deliver(self: Arc<Self>, mut outbox: Receiver<String>) {
         while let Some(text) = outbox.recv().await {
@@ -100,12 +100,12 @@ impl Link {
         }
     }
 
-    /// Whether something that expects no answer is under way.
+    /// Whether a message that expects no answer is in progress.
     pub fn is_telling(&self) -> bool {
         self.is_telling.load(Ordering::Relaxed)
     }
 
-    /// In the modern era, who does not want an answer any more hangs up.
+    /// In the modern era, a client that no longer wants an answer hangs up.
     fn cancel(&self, message: &Outgoing) -> bool {
         let mut memory = self.memory();
         let open = message.cancels.and_then(|id| memory.open.remove(&id));
@@ -118,13 +118,13 @@ impl Link {
         }
     }
 
-    /// Sends a request, and says so if it stays without an answer.
+    /// Sends a request, and reports if it stays unanswered.
     async fn ask(self: Arc<Self>, id: u64, message: Outgoing) {
         let failure = self.exchange(id, &message).await;
         self.memory().open.remove(&id);
         if let Some(failure) = failure {
             let unanswered = Received::Unanswered(Some(id), Box::new(failure));
-            // Nobody listens any more at the end.
+            // No one listens any more at the end.
             let _ = self.inbox.send(unanswered).await;
         }
     }
@@ -159,7 +159,7 @@ impl Link {
         }
     }
 
-    /// Sends what expects no answer.
+    /// Sends a message that expects no answer.
     async fn tell(self: &Arc<Self>, message: &Outgoing) {
         let beside = self.beside();
         let sent = match &beside {
@@ -203,7 +203,7 @@ impl Link {
         self.client.send(&Method::POST, to, headers, body).await
     }
 
-    /// Asks for a stream of events: what belongs to no request, or what followed an event that arrived.
+    /// Requests a stream of events: what belongs to no request, or what followed an event that arrived.
     pub(super) async fn get(&self, after: Option<&str>) -> Result<Response<Incoming>, Failure> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(EVENTS));

@@ -1,26 +1,26 @@
 //! An MCP server at a URL.
 //!
-//! Over HTTP each message is a request of its own, and what comes back may be one message, a stream of them,
+//! Over HTTP each message is a separate request, and what comes back may be one message, a stream of them,
 //! or nothing. Three transports look like that: Streamable HTTP with a session, the same without one (the
-//! modern era), and the older HTTP+SSE, where all that the server says comes on one stream. Which one it is
-//! shows only when the server is asked, so it is decided here: everyone else sees lines in and lines out,
+//! modern era), and the older HTTP+SSE, where everything that the server says comes on one stream. Which one it
+//! is shows only when the server is asked, so it is decided here: all other code sees lines in and lines out,
 //! as from a process.
 //!
-//! Not an MCP client's transport: those turn a status, a body that is no message, or a wrong id into an error
-//! of their own, and a tester wants to see it.
+//! This is not an MCP client's transport: those turn a status, a body that is not a message, or a wrong id into
+//! an error of their own, and a tester wants to see it.
 //!
 //! - [`endpoint`]: where the server is, and which other URLs are the same server
 //! - [`client`]: one HTTP request, redirects, and why it failed
 //! - [`outgoing`]: what headers repeat of a message
 //! - [`link`]: what a session remembers, and the way of a message there
-//! - [`answer`]: the way of an answer back
+//! - [`answer`]: the way back of an answer
 //! - [`legacy`]: the older transport with one stream
 //! - [`events`]: streams of events
 //! - [`failure`]: why there is no answer
 //!
-//! The server is untrusted. A message of it is limited in size, as one of a process; what nobody takes has to
-//! wait, and the connection with it. Whoever asks decides how long to wait: here, only what follows an answer
-//! has limits of its own. All runs on the caller's thread while it waits.
+//! The server is untrusted. Its messages are limited in size, like those of a process; what is not taken has to
+//! wait, and the connection with it. The caller decides how long to wait: here, only what follows an answer
+//! has limits of its own. Everything runs on the caller's thread while it waits.
 
 mod answer;
 pub mod client;
@@ -47,7 +47,7 @@ pub use self::endpoint::{Endpoint, is_same_server, resolve, shown};
 use self::link::Link;
 pub use self::outgoing::{Outgoing, Tools, header_value};
 
-/// Messages that wait to be sent, and to be taken.
+/// Messages that may wait to be sent, and to be taken.
 const QUEUE: usize = 64;
 
 /// How long the end of a session may take.
@@ -69,7 +69,7 @@ impl HttpServer {
     /// The server there. Nothing is sent yet.
     ///
     /// # Errors
-    /// This machine lacks what it takes.
+    /// This machine lacks the prerequisites.
     pub fn new(endpoint: Endpoint, connect: Duration) -> anyhow::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start what HTTP needs")?;
@@ -93,7 +93,7 @@ impl HttpServer {
         if let (true, Some(runtime)) = (is_first, &self.runtime) {
             let (link, delivering) = (&self.link, &mut self.delivering);
             runtime.block_on(async {
-                // Who does not accept the last message in time does not get it.
+                // A server that does not accept the last message in time does not get it.
                 let _ = timeout(GOODBYE, delivering).await;
                 // A server that does not end the session in time forgets it some day.
                 let _ = timeout(GOODBYE, link.end_session()).await;
@@ -105,7 +105,7 @@ impl HttpServer {
 impl Drop for HttpServer {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // A name that is being looked up cannot be interrupted.
+            // A name look-up in progress cannot be interrupted.
             runtime.shutdown_background();
         }
     }

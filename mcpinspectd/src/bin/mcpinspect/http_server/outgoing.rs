@@ -1,7 +1,7 @@
-//! What headers repeat of a message, for those on the way who do not read bodies.
+//! The headers that repeat parts of a message, for intermediaries that do not read bodies.
 //!
-//! Only the modern era has that. Its servers compare, and refuse a message whose headers are missing or say
-//! something else. Which arguments of a tool are repeated, its schema says (`x-mcp-header`).
+//! Only the modern era has them. Its servers compare, and refuse a message whose headers are missing or say
+//! something else. A tool's schema says which of its arguments are repeated (`x-mcp-header`).
 
 use std::collections::HashMap;
 
@@ -17,11 +17,11 @@ const REVISION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
 /// The member of a parameter's schema that names its header.
 const ANNOTATION: &str = "x-mcp-header";
 
-/// Most arguments of a tool that are repeated, and how deep they may be.
+/// Most arguments of a tool to repeat, and how deep they may be.
 const MAX_PARAMETERS: usize = 64;
 const MAX_DEPTH: usize = 16;
 
-/// A message that is to be sent.
+/// A message to send.
 pub struct Outgoing {
     pub text: Bytes,
     /// Empty for an answer.
@@ -32,7 +32,7 @@ pub struct Outgoing {
     pub cancels: Option<u64>,
     /// Its revision, if it says one.
     pub revision: Option<HeaderValue>,
-    /// What headers repeat of it.
+    /// The headers that repeat parts of it.
     pub mirrored: HeaderMap,
 }
 
@@ -89,7 +89,7 @@ impl Outgoing {
         }
     }
 
-    /// What is remembered of it while its answer is waited for.
+    /// What to remember of it while its answer is awaited.
     pub fn asked(&self, id: u64) -> Asked {
         Asked {
             id,
@@ -145,7 +145,7 @@ fn annotated(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Parameter>)
     }
 }
 
-/// A header's value: what is not plain text, or could be mistaken for this, is in base64.
+/// A header's value: anything but plain text, and text that could be mistaken for Base64, is in Base64.
 pub fn header_value(text: &str) -> HeaderValue {
     let is_plain = text.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
         && text.trim() == text

@@ -1,8 +1,8 @@
 //! `mcpinspect mcp`: what was recorded, for an agent.
 //!
-//! An MCP server on standard input and output. It answers what the other commands answer, by the same
-//! code and with the same rights. Nearly all that it tells was written by watched servers, some of which
-//! may be hostile, and its reader is a model: so every such answer says what it is.
+//! An MCP server on standard input and output. It answers the questions that the other commands answer, with the
+//! same code and the same rights. Nearly everything it returns was written by watched servers, some of which may
+//! be hostile, and its reader is a model: so every such answer says what it is.
 
 mod answers;
 mod server;

@@ -14,7 +14,7 @@ use super::answers::answer;
 use super::tools::{self, Call};
 use crate::recordings::QueryPlace;
 
-/// What the server says of itself to a model.
+/// What the server tells a model about itself.
 const INSTRUCTIONS: &str = "Answers questions about the MCP servers of this machine: what they offered, what was \
      said to them, what they answered, and what was found suspicious. It reads recordings and changes nothing.";
 
@@ -24,7 +24,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers out of `place`.
+    /// Answers from `place`.
     pub fn new(place: QueryPlace) -> Self {
         Self {
             place: Arc::new(place),

@@ -95,10 +95,10 @@ pub enum Call {
 }
 
 impl Call {
-    /// The call of the tool `name`.
+    /// Returns the call of the tool `name`.
     ///
     /// # Errors
-    /// There is no such tool, or it has other arguments.
+    /// There is no such tool, or it takes other arguments.
     pub fn parse(name: &str, arguments: Option<JsonObject>) -> Result<Self, String> {
         let arguments = Value::Object(arguments.unwrap_or_default());
         fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
@@ -118,7 +118,7 @@ impl Call {
     }
 }
 
-/// What descriptions say where an answer quotes what was recorded.
+/// What descriptions say if an answer quotes what was recorded.
 const QUOTES: &str = "The answer quotes recorded programs; its member `untrusted` says so.";
 
 /// All tools.
@@ -189,8 +189,8 @@ fn tool<T: JsonSchema + 'static>(
         .with_annotations(annotations)
 }
 
-/// The names of the views. Their columns have a tool of their own: a list of two hundred names is no text
-/// that a model, or a detector of poisoned descriptions, reads with profit.
+/// The names of the views. A separate tool describes their columns: a list of two hundred names is of no use to a
+/// model, or to a detector of poisoned descriptions.
 fn views() -> String {
     let names: Vec<&str> = query::help().map(|view| view.name).collect();
     names.join(", ")

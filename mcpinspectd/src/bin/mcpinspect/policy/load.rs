@@ -8,7 +8,7 @@ use mcpinspectd::{policy_files, terminal};
 pub use mcpinspectd::policy_files::zone;
 
 /// The policy in these files and directories. `None` if there is a mistake in it, which is reported on standard
-/// error: half of a policy is none.
+/// error: half a policy is no policy.
 pub fn load(paths: &[PathBuf]) -> Option<Policy> {
     let loaded = policy_files::load(paths);
     loaded

@@ -1,4 +1,4 @@
-//! `mcpinspect policy`: checks policy files, and tries them on recorded sessions.
+//! `mcpinspect policy`: checks policy files and tries them on recorded sessions.
 
 mod load;
 mod test;

@@ -1,4 +1,4 @@
-//! A policy, tried on a recorded session: what would have become of its messages.
+//! Tries a policy on a recorded session: what would have happened to its messages.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use serde::Serialize;
 use super::{load, zone};
 use crate::tape;
 
-/// Characters of names that are shown.
+/// Characters of names to show.
 const NAME: usize = 60;
 
 /// Show what a policy would have done to a recorded session
@@ -41,7 +41,7 @@ pub struct Test {
     json: bool,
 }
 
-/// A decision about a message of the tape.
+/// A decision on a message of the tape.
 #[derive(Serialize)]
 struct Decided {
     /// The message's number on the tape.
@@ -69,7 +69,7 @@ impl Test {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// How many messages the tape has, and what is decided about them.
+    /// How many messages the tape has, and the decisions on them.
     fn decide(&self, policy: Policy) -> anyhow::Result<(u64, Vec<Decided>)> {
         let tape = tape::open(&self.tape)?;
         let header = tape.header();

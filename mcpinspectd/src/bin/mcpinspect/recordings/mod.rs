@@ -1,6 +1,6 @@
 //! What was recorded: `sessions`, `show`, `search`, `stats` and `query`.
 //!
-//! Root reads the store's file; everyone else asks the daemon, which answers by who is asking.
+//! Root reads the store's file; everyone else asks the daemon, whose answer depends on who is asking.
 
 mod query;
 mod search;
@@ -31,10 +31,10 @@ pub use sessions::{Sessions, session_state};
 pub use show::{Show, headline};
 pub use stats::Stats;
 
-/// Rows that are asked for at a time.
+/// Rows to ask for at a time.
 const PAGE: usize = 500;
 
-/// Characters of names that are shown.
+/// Characters of names to show.
 const NAME: usize = 48;
 
 /// Where the message store is.
@@ -50,7 +50,7 @@ pub struct StoreLocation {
 }
 
 impl StoreLocation {
-    /// The file to read; `None` where the daemon is to be asked.
+    /// The file to read; `None` if the daemon must be asked.
     pub fn file(&self) -> anyhow::Result<Option<PathBuf>> {
         match (&self.store, &self.config) {
             (Some(path), _) => Ok(Some(path.clone())),
@@ -59,8 +59,8 @@ impl StoreLocation {
         }
     }
 
-    /// Whether the configuration says that nothing is recorded. Not known where the daemon is to be asked, or
-    /// of another store.
+    /// Whether the configuration says that nothing is recorded. Unknown if the daemon must be asked, or for another
+    /// store.
     pub fn is_off(&self) -> anyhow::Result<bool> {
         let is_own = self.store.is_none() && self.file()?.is_some();
         Ok(is_own && !self.settings()?.store.enabled)
@@ -71,7 +71,7 @@ impl StoreLocation {
         Ok(Config::load(self.config.as_deref())?)
     }
 
-    /// The file to write, and the settings that hold for it.
+    /// The file to write, and the settings that apply to it.
     pub fn to_write(&self) -> anyhow::Result<(PathBuf, Config)> {
         let config = self.settings()?;
         let path = self.store.clone();
@@ -102,7 +102,7 @@ impl StoreLocation {
             .collect()
     }
 
-    /// The session of this id, or whose id begins so.
+    /// The session with this id, or whose id begins with it.
     pub fn session(&self, id: &str) -> anyhow::Result<RecordedSession> {
         let question = Question::Sessions {
             server: None,
@@ -140,7 +140,7 @@ impl StoreLocation {
         })
     }
 
-    /// Hands over the messages of a session, in order, until there are no more or `take` returns false.
+    /// Passes on the messages of a session, in order, until there are no more or `take` returns false.
     pub fn messages(
         &self,
         session: &str,
@@ -184,7 +184,7 @@ struct Listing {
     location: StoreLocation,
 }
 
-/// Prints rows, one JSON object a line.
+/// Prints rows, one JSON object per line.
 fn print_rows(rows: &[String]) -> anyhow::Result<()> {
     terminal::print(|out| {
         rows.iter()
@@ -193,19 +193,19 @@ fn print_rows(rows: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints one row. Returns whether there is a reader for more.
+/// Prints one row. Returns whether anyone reads more.
 fn print_row(row: &str) -> anyhow::Result<bool> {
     let reader = terminal::print(|out| writeln!(out, "{}", safe(row)))?;
     Ok(reader == Reader::Listening)
 }
 
-/// JSON without characters that act on a terminal or show nothing: those are in strings, and become
+/// JSON without invisible characters and those that act on a terminal: those occur in strings, and become
 /// escapes.
 fn safe(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for character in json.chars() {
         match character {
-            // Between values, where JSON may have them.
+            // Between values, where JSON allows them.
             '\t' | '\r' | '\n' => out.push(' '),
             _ if is_hidden(character) => {
                 let mut units = [0; 2];
@@ -219,7 +219,7 @@ fn safe(json: &str) -> String {
     out
 }
 
-/// The text of a message for people, in one line of at most so many characters.
+/// The text of a message for people, in one line of at most this many characters.
 fn content(message: &RecordedMessage, most: usize) -> String {
     match (&message.message, &message.text) {
         (Some(json), _) => printable(json.0.get(), most),

@@ -19,7 +19,7 @@ use super::StoreLocation;
 /// Most characters of a value in the table.
 const CELL: usize = 80;
 
-/// Bytes of a statement that is read from standard input.
+/// Bytes of a statement read from standard input.
 const MAX_INPUT: u64 = 1 << 20;
 
 /// Ask about recorded sessions, messages, calls, findings and tools in SQL
@@ -53,7 +53,7 @@ pub struct QueryPlace {
 }
 
 impl QueryPlace {
-    /// The answer to a statement: from the files, or from the daemon where they are not to be read.
+    /// The answer to a statement: from the files, or from the daemon if they cannot be read.
     pub fn ask(&self, sql: &str) -> Result<Answer, QueryError> {
         let failed = |error: anyhow::Error| QueryError::failed(format!("{error:#}"));
         let Some(messages) = self.store.file().map_err(failed)? else {

@@ -1,4 +1,4 @@
-//! `mcpinspect sessions`: the sessions that were recorded.
+//! `mcpinspect sessions`: the recorded sessions.
 
 use std::process::ExitCode;
 
@@ -64,7 +64,7 @@ impl Sessions {
     }
 }
 
-/// How a session stands, in a word.
+/// The state of a session, in a word.
 pub fn session_state(session: &RecordedSession) -> String {
     match (&session.end_reason, session.imported) {
         (_, true) => "imported".to_owned(),

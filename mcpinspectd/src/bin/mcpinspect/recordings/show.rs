@@ -38,12 +38,12 @@ impl Show {
         if !page.session(&session)? {
             return Ok(ExitCode::SUCCESS);
         }
-        // Both are in order of time, and RFC 3339 sorts by it.
+        // Both are in order of time, and RFC 3339 sorts accordingly.
         let mut events = events.into_iter().peekable();
         let mut is_open = true;
         self.location
             .messages(&session.session_id, |row, message| {
-                // What was reported about a message comes after it, and the session's start before all.
+                // What was reported about a message comes after it, and the session's start before everything.
                 let comes_first = |event: &RecordedEvent| {
                     event.time < message.time
                         || event.time == message.time && event.kind == "mcp_session_started"
@@ -159,7 +159,7 @@ impl Page {
     }
 }
 
-/// A message in a line, without its text.
+/// A message in one line, without its text.
 pub fn headline(message: &RecordedMessage) -> String {
     let arrow = match message.direction.as_str() {
         "client_to_server" => "→",

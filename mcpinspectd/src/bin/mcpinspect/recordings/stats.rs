@@ -36,7 +36,7 @@ impl Stats {
             return Ok(ExitCode::SUCCESS);
         }
         let mut rows: Vec<CallStatistics> = self.location.ask_for(&question)?;
-        // Notifications and what answers nothing: counted, and no exchange.
+        // Notifications, and messages that answer nothing: counted, but not exchanges.
         rows.retain(|row| row.requests + row.responses + row.duplicates + row.orphans > 0);
         if rows.is_empty() {
             terminal::print(|out| writeln!(out, "No exchange was recorded."))?;

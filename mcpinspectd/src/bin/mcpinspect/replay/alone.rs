@@ -1,4 +1,4 @@
-//! A tape by itself, printed as it went by, with commands on standard input.
+//! A tape by itself, printed as it plays, with commands on standard input.
 
 use std::io::{self, BufRead as _, Read as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -22,8 +22,8 @@ const TEXT: usize = 160;
 /// Characters of a method.
 const METHOD: usize = 80;
 
-/// Plays until the end, or until the command `quit`. Where it waits for a command and standard input has ended,
-/// it ends.
+/// Plays until the end, or until the command `quit`. Also ends if it waits for a command and standard input has
+/// ended.
 pub fn play(recording: &Recording, mut player: Player<'_>, json: bool) -> anyhow::Result<()> {
     let commands = commands();
     let mut due = None;
@@ -36,10 +36,10 @@ pub fn play(recording: &Recording, mut player: Player<'_>, json: bool) -> anyhow
             },
             Next::Show(at, wait) => {
                 let now = Instant::now();
-                // So far away that no clock counts it is not reached.
+                // So far away that no clock reaches it.
                 let until = *due.get_or_insert_with(|| now.checked_add(wait));
                 let left = until.map_or(wait, |until| until.saturating_duration_since(now));
-                // A script's next line is not read before its last one is done.
+                // A script's next line is not read before its last one has been carried out.
                 let command = match left.is_zero() {
                     true => Err(RecvTimeoutError::Timeout),
                     false => commands.recv_timeout(left),

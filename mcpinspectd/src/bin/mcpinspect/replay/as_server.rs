@@ -19,19 +19,19 @@ use mcpinspectd::text::escape::printable;
 
 use crate::server_process::next_line;
 
-/// Lines of the client that are read ahead.
+/// Lines of the client to read ahead.
 const AHEAD: usize = 4;
 
-/// Lines that wait for their time; when there are more, the client has to wait.
+/// Lines waiting for their time; if there are more, the client has to wait.
 const MAX_PENDING: usize = 10_000;
 
-/// Requests that are named on standard error.
+/// Requests to name on standard error.
 const NAMED: usize = 50;
 
 /// Longest name.
 const NAME: usize = 200;
 
-/// Plays `recording` until the client has left. Returns 0 if it asked for all of it, and nothing else.
+/// Plays `recording` until the client has left. Returns 0 if it asked for all of it and nothing else.
 pub fn serve(
     recording: &Recording,
     settings: Settings,
@@ -64,9 +64,9 @@ pub fn serve(
         };
         let line = match received {
             Ok(Received::Line(line)) => line,
-            // No message that a client means.
+            // Not a message that a client means to send.
             Ok(Received::TooLong(_)) => b"{".to_vec(),
-            // A client on standard input gives up nothing by itself.
+            // A client on standard input never gives up on its own.
             Ok(Received::Nothing | Received::Unanswered(..)) | Err(RecvTimeoutError::Timeout) => {
                 continue;
             }
@@ -90,7 +90,7 @@ pub fn serve(
     Ok(ExitCode::from(u8::from(!served.complete)))
 }
 
-/// Lines that wait for their time, in its order.
+/// Lines waiting for their time, in order of time.
 #[derive(Default)]
 struct Pending {
     lines: BinaryHeap<Reverse<(Instant, u64, String)>>,
@@ -103,13 +103,13 @@ impl Pending {
         self.lines.push(Reverse((due, self.added, text)));
     }
 
-    /// How long nothing is due.
+    /// How long until something is due.
     fn wait(&self) -> Option<Duration> {
         let Reverse((due, ..)) = self.lines.peek()?;
         Some(due.saturating_duration_since(Instant::now()))
     }
 
-    /// Writes what is due. Returns false when the client has left.
+    /// Writes everything that is due. Returns false if the client has left.
     fn write(&mut self) -> anyhow::Result<bool> {
         let now = Instant::now();
         let mut due = Vec::new();
@@ -133,7 +133,7 @@ impl Pending {
     }
 }
 
-/// Says on standard error what came of it.
+/// Reports the outcome on standard error.
 fn tell(served: &Served) {
     let mut err = io::stderr().lock();
     let mut say = |line: String| {

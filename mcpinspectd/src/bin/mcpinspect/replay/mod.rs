@@ -1,4 +1,4 @@
-//! `mcpinspect replay`: a tape by itself, against a server, or in a server's place.
+//! `mcpinspect replay`: plays a tape by itself, against a server, or in a server's place.
 
 mod alone;
 mod as_server;

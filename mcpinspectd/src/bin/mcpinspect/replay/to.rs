@@ -14,7 +14,7 @@ use mcpinspectd::terminal;
 use super::{Compare, Replay};
 use crate::target::{Server, Target};
 
-/// Seconds that an answer may take, unless said otherwise.
+/// Seconds that an answer may take, unless specified otherwise.
 const TIMEOUT: u32 = 30;
 
 impl Replay {

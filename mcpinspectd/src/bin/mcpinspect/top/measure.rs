@@ -1,4 +1,4 @@
-//! How much room text takes on a terminal.
+//! How much space text takes on a terminal.
 //!
 //! A Chinese character takes two columns, a combining accent none.
 
@@ -6,14 +6,14 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// How many lines a text takes.
 pub fn wrapped(text: &str, width: usize) -> usize {
-    // Most lines are short, and need no second look.
+    // Most lines are short and need no closer look.
     match text.len() <= width {
         true => 1,
         false => wrap(text, width).len(),
     }
 }
 
-/// A text in lines of at most so many columns, broken where they end.
+/// A text in lines of at most this many columns, broken where they end.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(2);
     let mut lines = vec![String::new()];
@@ -32,7 +32,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A sentence in lines of at most so many columns, broken between words where that is possible.
+/// A sentence in lines of at most this many columns, broken between words where possible.
 pub fn wrap_words(text: &str, width: usize) -> Vec<String> {
     let width = width.max(2);
     let mut lines: Vec<String> = Vec::new();

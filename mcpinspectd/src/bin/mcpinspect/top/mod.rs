@@ -1,8 +1,8 @@
-//! `mcpinspect top`: what goes on now, for someone who watches.
+//! `mcpinspect top`: what is happening now, for someone who watches.
 //!
-//! [`source`] asks the daemon and the store; what it finds and what keys are pressed are inputs, which
-//! [`update`] takes into the [`model`]; [`draw`] shows the model. Only [`terminal`] and [`source`] touch the
-//! outside, so everything else is tested without it.
+//! [`source`] asks the daemon and the store; what it finds and the keys pressed are inputs, which [`update`]
+//! applies to the [`model`]; [`draw`] shows the model. Only [`terminal`] and [`source`] touch the outside, so
+//! everything else is tested without it.
 
 mod draw;
 mod measure;

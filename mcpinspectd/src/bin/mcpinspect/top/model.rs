@@ -1,4 +1,4 @@
-//! What `top` knows and where in it someone is. No terminal, no bus and no clock: values come in by
+//! What `top` knows, and where in it the user is. No terminal, no bus and no clock: values come in through
 //! [`super::update`], and [`super::draw`] shows them.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -11,13 +11,13 @@ use super::table::{List, Tone};
 use super::traffic::{Place, Traffic};
 use crate::daemon::Server;
 
-/// Findings that are kept; the oldest make room.
+/// Findings to keep; the oldest make room.
 const MAX_FINDINGS: usize = 500;
 
-/// Messages of a session that are kept while it is looked at.
+/// Messages of a session to keep while it is shown.
 pub const MAX_MESSAGES: usize = 5000;
 
-/// Messages that are asked for at a time.
+/// Messages to ask for at a time.
 pub const PAGE: usize = 200;
 
 /// A server that the daemon knows.
@@ -34,7 +34,7 @@ impl Watched {
     }
 }
 
-/// What the daemon says of itself and of what it watches.
+/// What the daemon says about itself and about what it watches.
 #[derive(Debug)]
 pub struct Daemon {
     pub version: String,
@@ -56,7 +56,7 @@ pub struct Finding {
     pub title: String,
 }
 
-/// What is new since the last look.
+/// What is new since the last reading.
 #[derive(Debug)]
 pub struct Reading {
     pub time: Timestamp,
@@ -70,7 +70,7 @@ pub struct Reading {
     pub is_sampled: bool,
 }
 
-/// What is asked for because someone wants to see or do it.
+/// What is asked for because the user wants to see or do it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// The sessions of a server, and its calls by tool.
@@ -113,7 +113,7 @@ pub enum Answer {
     Contained(Result<String, String>),
 }
 
-/// The lists that are always there.
+/// The lists that are always available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tab {
     #[default]
@@ -159,10 +159,10 @@ pub struct SessionView {
     pub messages: VecDeque<RecordedMessage>,
     /// Whether the first message of the session is among them.
     pub is_whole: bool,
-    /// Whether earlier ones have been asked for.
+    /// Whether earlier ones were requested.
     pub is_waiting: bool,
     pub problem: Option<String>,
-    /// Whether something has come at all.
+    /// Whether anything has arrived yet.
     pub is_told: bool,
 }
 
@@ -172,7 +172,7 @@ pub struct TextView {
     pub title: String,
     pub of: TextOf,
     pub told: Told<Vec<String>>,
-    /// The first line that is shown, of those that the terminal's width makes.
+    /// The first line to show, of those that the terminal's width makes.
     pub scroll: usize,
 }
 
@@ -209,11 +209,11 @@ impl<T> From<Result<T, String>> for Told<T> {
     }
 }
 
-/// What stands in front of everything else.
+/// What is shown in front of everything else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dialog {
     Help,
-    /// Shall it be done?
+    /// Asks whether to do it.
     Contain(Place, ContainmentAction),
 }
 
@@ -225,7 +225,7 @@ pub struct Note {
     pub since: Timestamp,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Debug, Default)]
 pub struct State {
     pub now: Timestamp,
@@ -248,7 +248,7 @@ pub struct State {
 }
 
 impl State {
-    /// Takes in what is new.
+    /// Applies what is new.
     pub fn take(&mut self, reading: Reading) {
         let Reading {
             time,
@@ -297,7 +297,7 @@ impl State {
         self.daemon = Some(daemon);
     }
 
-    /// The daemon's word, where there is one.
+    /// What the daemon said, if it answered.
     pub fn running(&self) -> Option<&Daemon> {
         self.daemon.as_ref()?.as_ref().ok()
     }
@@ -314,7 +314,7 @@ impl State {
             .find(|server| server.place() == *place)
     }
 
-    /// Sentences about what is not as it should be.
+    /// Sentences about what is wrong.
     pub fn problems(&self) -> Vec<&str> {
         let daemon = match &self.daemon {
             Some(Err(problem)) => Some(problem.as_str()),
@@ -331,7 +331,7 @@ impl State {
         &self.lists[tab as usize]
     }
 
-    /// The list that keys are about; none where a text is shown.
+    /// The list that keys act on; none if a text is shown.
     pub fn list(&self) -> Option<&List> {
         match self.opened.last() {
             None => Some(self.tab_list(self.tab)),
@@ -357,7 +357,7 @@ impl State {
     }
 }
 
-/// The server of this name, where its session is not known.
+/// The server of this name, if its session is unknown.
 fn place_of(daemon: &Result<Daemon, String>, server: &str) -> Place {
     let servers = daemon.as_ref().map_or(&[][..], |daemon| &daemon.servers);
     let named = servers.iter().find(|known| known.row.server_id == server);
@@ -378,7 +378,7 @@ impl SessionView {
         }
     }
 
-    /// Takes in a page of messages, newest first: the latest ones, or those before one.
+    /// Applies a page of messages, newest first: the latest ones, or those before one.
     pub fn take(&mut self, mut page: Vec<RecordedMessage>, before: Option<i64>) {
         let place = |message: &RecordedMessage| (message.sequence, message.number);
         self.is_told = true;
@@ -400,7 +400,7 @@ impl SessionView {
             .first()
             .is_none_or(|first| newest.is_some_and(|newest| place(first) <= newest));
         match newest {
-            // More went by than a page.
+            // More passed than a page holds.
             _ if !is_joined && !is_last => {
                 self.messages = page.into();
                 self.is_whole = false;
@@ -449,15 +449,15 @@ mod tests {
         // The same and two more.
         view.take(page(103..=302), None);
         assert_eq!(numbers(&view), (101..=302).collect::<Vec<_>>());
-        // Those before, which are all.
+        // The ones before, which complete the list.
         view.take(page(1..=100), Some(101));
         assert_eq!(numbers(&view), (1..=302).collect::<Vec<_>>());
         assert!(view.is_whole);
-        // More went by than a page: what lies between would be missing.
+        // More passed than a page holds: what lies between would be missing.
         view.take(page(1001..=1200), None);
         assert_eq!(numbers(&view), (1001..=1200).collect::<Vec<_>>());
         assert!(!view.is_whole);
-        // Not for ever.
+        // Not forever.
         for last in (1300..20_000).step_by(100) {
             view.take(page(last - 199..=last), None);
         }

@@ -1,15 +1,15 @@
 //! A message's text as lines to read.
 //!
-//! What is shown is what was said, to the letter: members keep their order, also where two have one name,
-//! and numbers their digits. So the text is broken into lines where its structure is, and not parsed into
-//! values and written anew. Characters that act on a terminal or show nothing are spelled out.
+//! It shows what was said, to the letter: members keep their order, even if two have the same name, and numbers
+//! keep their digits. So the text is broken into lines by its structure, and not parsed into values and written
+//! again. Invisible characters and those that act on a terminal are spelled out.
 
 use mcpinspectd::text::escape::plain;
 
-/// Bytes of a text that are shown; above, `mcpinspect show --full` is better.
+/// Bytes of a text to show; for longer ones, `mcpinspect show --full` is better.
 const MAX_TEXT: usize = 1 << 20;
 
-/// Levels that are indented; a text may have thousands.
+/// Levels to indent; a text may have thousands.
 const MAX_INDENT: usize = 24;
 
 /// The lines of a JSON text, safe to show.
@@ -61,7 +61,7 @@ pub fn plain_lines(text: &str) -> Vec<String> {
     finish(lines.collect(), text.len() - shown.len())
 }
 
-/// Lets everything through but white space outside of strings.
+/// Lets everything through except white space outside of strings.
 fn unless_space() -> impl FnMut(&char) -> bool {
     let mut is_string = false;
     let mut is_escaped = false;
@@ -98,7 +98,7 @@ struct Page {
 }
 
 impl Page {
-    /// Ends the line; the next one is this deep.
+    /// Ends the line; the next one is indented to this depth.
     fn turn(&mut self, depth: usize) {
         if !self.line.trim().is_empty() {
             self.lines.push(plain(&self.line).into_owned());

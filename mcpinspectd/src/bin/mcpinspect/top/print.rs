@@ -1,4 +1,4 @@
-//! One look at what goes on, as text or as JSON, for those who do not watch.
+//! One look at what is happening, as text or as JSON, for those who do not watch.
 
 use std::io::IsTerminal as _;
 
@@ -15,7 +15,7 @@ use super::table::Tone;
 use super::update::{Input, update};
 use crate::daemon::Server;
 
-/// Columns and rows where there is no terminal.
+/// Columns and rows without a terminal.
 const SIZE: (u16, u16) = (100, 30);
 
 /// The screen as text, as large as the terminal or as `COLUMNS` and `LINES` say.
@@ -132,7 +132,7 @@ struct FindingNow<'a> {
     title: &'a str,
 }
 
-/// What is known; nothing where the daemon does not answer.
+/// What is known; nothing if the daemon does not answer.
 pub fn known(state: &State) -> Option<Known<'_>> {
     let Daemon {
         version,

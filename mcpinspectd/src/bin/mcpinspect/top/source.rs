@@ -1,8 +1,8 @@
 //! Where the state's values come from: the daemon, and the store of messages.
 //!
 //! The daemon is asked over D-Bus. Messages are read as the other commands read them: root reads the store's
-//! file, everyone else asks the daemon, which answers by who is asking. Only what is new is asked for, so a
-//! look costs as much with a million messages in the store as with none.
+//! file, everyone else asks the daemon, whose answer depends on who is asking. Only what is new is asked for, so
+//! a reading costs as much with a million messages in the store as with none.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -23,26 +23,26 @@ use super::traffic::Place;
 use crate::daemon::Server;
 
 /// Open sessions whose latest messages are read at the start, and messages of each: calls that have waited
-/// for long are among them.
+/// for a long time are among them.
 const SESSIONS_AT_START: usize = 64;
 const MESSAGES_AT_START: usize = 50;
 
-/// Sessions of a server that are listed.
+/// Sessions of a server to list.
 const SESSIONS: usize = 200;
 
-/// How often a question is asked again while the daemon answers another one of this user's.
+/// How often to repeat a question while the daemon answers another one of this user's.
 const TRIES: u32 = 5;
 
 /// The daemon, and the store.
 pub struct Source {
     manager: Option<ManagerProxy<'static>>,
-    /// The store's file; none where the daemon is to be asked.
+    /// The store's file; none if the daemon must be asked.
     file: Option<PathBuf>,
     /// Whether the configuration says that nothing is recorded.
     is_off: bool,
     version: Option<String>,
     last_event: String,
-    /// The newest message that was read.
+    /// The newest message read.
     newest: Option<i64>,
     users: HashMap<u32, String>,
 }
@@ -89,10 +89,10 @@ impl Source {
     async fn daemon(&mut self) -> Result<Daemon, ClientError> {
         let asked = self.ask_daemon().await;
         if let Err(error) = &asked {
-            // Another one may run next time.
+            // Another version may run next time.
             self.version = None;
             if !matches!(error, ClientError::NotRunning | ClientError::Denied(_)) {
-                // Nor is the connection of use where the bus is gone.
+                // Nor is the connection of any use if the bus is gone.
                 self.manager = None;
             }
         }
@@ -135,8 +135,8 @@ impl Source {
         known.or_insert_with(|| server.user()).clone()
     }
 
-    /// Findings since the last look. Their titles are in signals, their times in events; of another user's
-    /// there are titles alone, which are not shown.
+    /// Findings since the last reading. Their titles are in signals, their times in events; of another user's findings
+    /// only the titles are available, and they are not shown.
     async fn findings(&mut self) -> Result<Vec<Finding>, ClientError> {
         #[derive(Deserialize)]
         struct Event {
@@ -175,7 +175,7 @@ impl Source {
         Ok(found.collect())
     }
 
-    /// Messages since the last look, oldest first, and whether there were more.
+    /// Messages since the last reading, oldest first, and whether there were more.
     async fn messages(
         &mut self,
         daemon: &Result<Daemon, ClientError>,
@@ -249,7 +249,7 @@ impl Source {
             .map_err(|error| format!("a row that is not understood: {error}"))
     }
 
-    /// What someone wants to see. Containment has a way of its own: see [`contain`].
+    /// Answers what the user wants to see. Containment works differently: see [`contain`].
     pub async fn answer(&mut self, ask: Ask) -> Answer {
         match ask {
             Ask::Server(place) => {
@@ -314,7 +314,7 @@ impl Source {
     }
 }
 
-/// Freezes a server, or lets it run again. polkit may ask a person for a password meanwhile.
+/// Freezes a server, or lets it run again. polkit may ask the user for a password meanwhile.
 pub async fn contain(
     manager: ManagerProxy<'static>,
     (server, _): Place,
@@ -337,7 +337,7 @@ pub async fn contain(
     })
 }
 
-/// Asks again while the daemon answers another question of this user's.
+/// Repeats the question while the daemon answers another one of this user's.
 async fn patiently<T, F>(question: impl Fn() -> F) -> Result<T, String>
 where
     F: Future<Output = Result<T, ClientError>>,

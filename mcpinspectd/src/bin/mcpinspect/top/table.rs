@@ -1,7 +1,7 @@
-//! A list that can be moved in, filtered and sorted, whatever its rows are about.
+//! A list that can be navigated, filtered and sorted, whatever its rows are about.
 //!
-//! Rows come and go once a second. What is selected is remembered by its key, so the selection stays on
-//! the same thing while others pass it by.
+//! Rows come and go once a second. The selection is remembered by its key, so it stays on the same thing while
+//! others move past it.
 
 /// How a text looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Cell {
         }
     }
 
-    /// A text that stands for a number.
+    /// A text that represents a number.
     pub fn number(text: impl Into<String>, number: u64) -> Self {
         Self {
             text: text.into(),
@@ -50,7 +50,7 @@ impl Cell {
         }
     }
 
-    /// A count; zero is left out, so that what there is stands out.
+    /// A count; zero is left blank, so that other counts stand out.
     pub fn count(number: u64) -> Self {
         let text = match number {
             0 => String::new(),
@@ -68,11 +68,11 @@ impl Cell {
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     pub title: &'static str,
-    /// Characters; of a column that takes what room is left, the fewest that are of use.
+    /// Characters; for a column that takes the remaining room, the fewest that are useful.
     pub width: u16,
     pub takes_rest: bool,
     pub is_number: bool,
-    /// Where there is little room, the column with the lowest goes first; 9 stays.
+    /// If there is little room, the column with the lowest value goes first; 9 stays.
     pub keep: u8,
 }
 
@@ -87,7 +87,7 @@ impl Column {
         }
     }
 
-    /// The column that takes what room is left.
+    /// The column that takes the remaining room.
     pub const fn rest(title: &'static str, least: u16) -> Self {
         Self {
             takes_rest: true,
@@ -128,7 +128,7 @@ impl Table {
             });
         }
         if let Some(column) = list.sort {
-            // Names from the first on, numbers from the largest on.
+            // Names in ascending order, numbers from the largest on.
             let rank = |row: &Row| row.cells.get(column).map(|cell| cell.rank.clone());
             self.rows.sort_by(|one, other| match rank(one) {
                 Some(Rank::Number(_)) => rank(other).cmp(&rank(one)),
@@ -151,16 +151,16 @@ pub enum Step {
     Last,
 }
 
-/// Where someone is in a list, and what they want to see of it.
+/// Where the user is in a list, and which part of it they want to see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List {
     /// The selected row.
     pub at: usize,
     key: Option<String>,
     pub filter: String,
-    /// Whether keys go into the filter.
+    /// Whether keys edit the filter.
     pub is_editing: bool,
-    /// The column that is sorted by; none for the list's own order.
+    /// The column to sort by; none for the list's own order.
     pub sort: Option<usize>,
     pub is_reversed: bool,
 }
@@ -183,7 +183,7 @@ impl List {
         self.key = rows.get(self.at).map(|row| row.key.clone());
     }
 
-    /// Finds the selected row again where rows have changed; where it is gone, its place counts.
+    /// Finds the selected row again after rows have changed; if it is gone, its place counts.
     pub fn settle(&mut self, rows: &[Row]) {
         let found = rows
             .iter()
@@ -196,7 +196,7 @@ impl List {
         self.key = rows.get(self.at).map(|row| row.key.clone());
     }
 
-    /// Sorts by the next of so many columns, and after the last one as the list comes.
+    /// Sorts by the next of this many columns, and after the last one in the list's own order.
     pub fn sort_by_next(&mut self, columns: usize) {
         self.sort = match self.sort {
             None => Some(0),
@@ -266,7 +266,7 @@ mod tests {
         let rows = table(&[("new", 0), ("a", 1), ("c", 3), ("b", 2)]).rows;
         list.settle(&rows);
         assert_eq!((list.at, list.key()), (3, Some("b")));
-        // Gone: the row that has its place now.
+        // Gone: the row that is in its place now.
         let rows = table(&[("new", 0), ("a", 1)]).rows;
         list.settle(&rows);
         assert_eq!((list.at, list.key()), (1, Some("a")));

@@ -11,10 +11,10 @@ use super::traffic::{Call, Place, WINDOW};
 use crate::daemon::ServerState;
 use crate::recordings::session_state;
 
-/// Characters of a name that are shown.
+/// Characters of a name to show.
 const NAME: usize = 64;
 
-/// Seconds that the picture of latencies shows.
+/// Seconds that the chart of latencies covers.
 const PICTURE: usize = 12;
 
 const SERVERS: [Column; 10] = [
@@ -76,7 +76,7 @@ const MESSAGES: [Column; 8] = [
     Column::text("REMARK", 12, 4),
 ];
 
-/// The list that keys are about, as it is shown; none where a text is.
+/// The list that keys act on, as it is shown; none if a text is shown.
 pub fn current(state: &State) -> Option<Table> {
     let table = match state.opened.last() {
         None => of_tab(state, state.tab),
@@ -106,7 +106,7 @@ pub fn call_key(call: &Call) -> String {
     format!("{} {}", call.number, call.id)
 }
 
-/// A name as it is shown.
+/// A name as shown.
 pub fn name(name: &str) -> String {
     printable(name, NAME)
 }
@@ -162,7 +162,7 @@ fn server_row(state: &State, server: &Watched) -> Row {
     }
 }
 
-/// Messages of a minute as messages a second.
+/// Messages per minute as messages per second.
 fn rate(messages: u64) -> String {
     let tenths = (messages * 10).div_ceil(WINDOW as u64);
     match messages {
@@ -175,7 +175,7 @@ fn latency(nanos: Option<u64>) -> Cell {
     Cell::number(nanos.map_or(String::new(), duration), nanos.unwrap_or(0))
 }
 
-/// Bars, one for each second; their height is their share of the highest one.
+/// Bars, one for each second; their height is relative to the highest one.
 fn picture(seconds: &[Option<u64>]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let highest = seconds.iter().flatten().max().copied().unwrap_or(0).max(1);

@@ -1,11 +1,10 @@
-//! The terminal: made ready, listened to, and given back.
+//! The terminal: prepared, listened to, and restored.
 //!
-//! A program that leaves a terminal in raw mode leaves it useless. So it is given back when this goes out of
-//! scope, however that comes about, and before a panic's message; signals are inputs like keys are.
+//! A program that leaves a terminal in raw mode leaves it useless. So it is restored when this goes out of scope,
+//! however that happens, and before a panic's message; signals are inputs like keys.
 //!
-//! Three threads put inputs into one queue: one waits for keys, one for signals, one asks the daemon and the
-//! store. The screen is drawn after each input, and nothing else happens, so between two looks at the daemon
-//! nothing runs.
+//! Three threads put inputs into one queue: one waits for keys, one for signals, and one asks the daemon and the
+//! store. The screen is drawn after each input, and nothing else happens, so between two readings nothing runs.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -26,15 +25,15 @@ use super::model::{Ask, State};
 use super::source::{Source, contain};
 use super::update::{Input, update};
 
-/// Time between two looks.
+/// Time between two readings.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// What a thread has to tell.
+/// What a thread reports.
 enum Told {
     Input(Input),
-    /// A signal asks to end.
+    /// A signal asks the program to end.
     Signal(i32),
-    /// A thread cannot go on.
+    /// A thread cannot continue.
     Failed(String),
 }
 
@@ -43,7 +42,7 @@ struct Screen(DefaultTerminal);
 
 impl Screen {
     fn take() -> io::Result<Self> {
-        // Restore the terminal before the panic is printed.
+        // Restores the terminal before the panic is printed.
         ratatui::try_init().map(Self)
     }
 }
@@ -55,7 +54,7 @@ impl Drop for Screen {
     }
 }
 
-/// Shows what goes on until someone has seen enough. Returns the exit status.
+/// Shows what is happening until the user has seen enough. Returns the exit status.
 pub fn show(source: Source) -> anyhow::Result<u8> {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() || is_dumb {
@@ -86,7 +85,7 @@ fn run(
     loop {
         terminal.draw(|frame| draw(frame, &state, palette))?;
         let mut next = Some(told.recv().context("nothing is left to show")?);
-        // Keys that were held down are drawn once.
+        // Held keys are drawn once.
         while let Some(told_now) = next.take() {
             match told_now {
                 Told::Input(input) => {
@@ -135,7 +134,7 @@ fn listen_to_keys(tell: Sender<Told>) {
     });
 }
 
-/// Asks once a second what is new, and whatever is wanted as soon as it is.
+/// Asks once a second what is new, and passes on the user's requests as soon as they come.
 fn ask(source: Source, tell: Sender<Told>) -> UnboundedSender<Ask> {
     let (asks, wanted) = unbounded_channel();
     thread::spawn(move || {
@@ -147,7 +146,7 @@ fn ask(source: Source, tell: Sender<Told>) -> UnboundedSender<Ask> {
     asks
 }
 
-/// Tells that a thread has ended, also by a panic.
+/// Reports that a thread has ended, even by a panic.
 struct LastWord(Sender<Told>);
 
 impl Drop for LastWord {
@@ -169,7 +168,7 @@ async fn serve(
             ask = wanted.recv() => match ask {
                 None => return Ok(()),
                 Some(Ask::Contain(place, action)) => {
-                    // Someone may be asked for a password meanwhile, and everything else goes on.
+                    // The user may be asked for a password meanwhile, and everything else continues.
                     let manager = match source.for_request().await {
                         Ok(manager) => manager,
                         Err(problem) => {
@@ -193,6 +192,6 @@ async fn serve(
 }
 
 fn tell_answer(tell: &Sender<Told>, answer: super::model::Answer) {
-    // Where no one listens any more, the program is about to end.
+    // If no one listens any more, the program is about to end.
     let _ = tell.send(Told::Input(Input::Answer(answer)));
 }

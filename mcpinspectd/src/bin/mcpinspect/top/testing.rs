@@ -1,4 +1,4 @@
-//! Values for tests: two users, four servers, and names that no terminal should get.
+//! Values for tests: two users, four servers, and names that must not reach a terminal.
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use mcpinspectd::bus::rows::SessionRow;
@@ -10,7 +10,7 @@ use super::model::{Daemon, Finding, Reading, State, Watched};
 use super::update::{Input, update};
 use crate::daemon::Server;
 
-/// The moment of all readings: 2026-11-23 12:30:00.
+/// The time of all readings: 2026-11-23 12:30:00.
 pub const NOW: Timestamp = Timestamp(1_795_437_000_000_000_000);
 
 /// What a server could call itself.
@@ -22,7 +22,7 @@ fn ago(seconds: u64) -> Timestamp {
     Timestamp(NOW.0 - seconds * SECOND)
 }
 
-/// A message; its number in the store is that in the session.
+/// A message; its number in the store equals that in the session.
 pub fn message(session: &str, sequence: u64, kind: &str, time: Timestamp) -> RecordedMessage {
     serde_json::from_value(json!({
         "number": sequence, "session_id": session, "server_id": "everything", "sequence": sequence,
@@ -124,7 +124,7 @@ fn daemon() -> Daemon {
     }
 }
 
-/// A look at them.
+/// A reading of them.
 pub fn reading() -> Reading {
     let mut messages = Vec::new();
     for call in 0..30 {
@@ -181,12 +181,12 @@ pub fn hostile_reading() -> Reading {
     reading
 }
 
-/// The state after a look, in a terminal of 80 columns and 24 rows.
+/// The state after a reading, in a terminal of 80 columns and 24 rows.
 pub fn example() -> State {
     state_of(reading())
 }
 
-/// The state after this look.
+/// The state after this reading.
 pub fn state_of(reading: Reading) -> State {
     let mut state = State::default();
     update(&mut state, Input::Size(80, 24));

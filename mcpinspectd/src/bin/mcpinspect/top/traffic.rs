@@ -1,27 +1,27 @@
-//! What goes on between clients and servers, folded from the latest messages.
+//! What is happening between clients and servers, folded from the latest messages.
 //!
-//! The store counts by day, which says nothing about this minute. So the messages that came since the
-//! last look are added to a minute of seconds for each server, and requests wait here for their answers.
-//! Messages are read without their texts, and everything here is bounded.
+//! The store counts by day, which says nothing about this minute. So the messages that arrived since the last
+//! reading are added to a minute of seconds for each server, and requests wait here for their answers. Messages
+//! are read without their texts, and everything here is bounded.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use mcpinspectd::model::Timestamp;
 use mcpinspectd::recall::RecordedMessage;
 
-/// Seconds that are looked back on.
+/// Seconds to look back.
 pub const WINDOW: usize = 60;
 
 /// Response times of one server within the window; the oldest make room.
 const MAX_LATENCIES: usize = 2048;
 
-/// Calls that wait for an answer; those that find no room are not listed.
+/// Calls waiting for an answer; those that find no room are not listed.
 const MAX_CALLS: usize = 4096;
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND: u64 = 1_000_000_000;
 
-/// A server of one user. Two users may have two servers of one name.
+/// A server of one user. Two users may have two servers of the same name.
 pub type Place = (String, Option<u32>);
 
 /// A request that has no answer yet.
@@ -63,7 +63,7 @@ impl Meter {
     fn add(&mut self, message: &RecordedMessage, time: Timestamp) {
         let at = time.0 / SECOND;
         let newest = self.seconds.back().map_or(0, |second| second.at);
-        // Streams are read in turn, so a message may be a moment older than the one before.
+        // Streams are read in turn, so a message may be slightly older than the one before.
         let found = self.seconds.iter().rposition(|second| second.at <= at);
         let place = match found {
             Some(place) if self.seconds[place].at == at => place,
@@ -87,7 +87,7 @@ impl Meter {
         self.forget(newest.max(at));
     }
 
-    /// Forgets what was more than a minute before this second.
+    /// Forgets everything more than a minute before this second.
     fn forget(&mut self, now: u64) {
         let first = now.saturating_sub(WINDOW as u64 - 1);
         while self
@@ -139,7 +139,7 @@ impl Meter {
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     meters: HashMap<Place, Meter>,
-    /// By session, sequence and id: members of a batch have one sequence.
+    /// By session, sequence and id: members of a batch share a sequence.
     calls: BTreeMap<(String, u64, String), Call>,
 }
 
@@ -186,8 +186,8 @@ impl Traffic {
         }
     }
 
-    /// Lets time pass: forgets what is over a minute old, and calls of sessions that are not `open` any
-    /// more. A session may be written before it is known to be open, so calls may be `young`.
+    /// Lets time pass: forgets what is over a minute old, and calls of sessions that are no longer `open`. A session
+    /// may be written before it is known to be open, so calls may be `young`.
     pub fn settle(&mut self, now: Timestamp, open: Option<&BTreeSet<&str>>) {
         const YOUNG: u64 = 3 * SECOND;
         self.meters.retain(|_, meter| {
@@ -201,12 +201,12 @@ impl Traffic {
         }
     }
 
-    /// Forgets who waits: where messages were passed over, answers may be among them.
+    /// Forgets the waiting calls: if messages were skipped, answers may be among them.
     pub fn forget_calls(&mut self) {
         self.calls.clear();
     }
 
-    /// The last minute of a server; nothing where it was silent.
+    /// The last minute of a server; nothing if it was silent.
     pub fn meter(&self, place: &Place) -> Meter {
         self.meters.get(place).cloned().unwrap_or_default()
     }
@@ -248,7 +248,7 @@ mod tests {
         cancelled.concerns = Some(2);
         traffic.add(&cancelled, place());
         assert_eq!(traffic.calls().count(), 1);
-        // A session that ended has no calls; what is young may not be known to be open yet.
+        // A session that ended has no calls; a young one may not be known to be open yet.
         traffic.settle(at(2), Some(&BTreeSet::new()));
         assert_eq!(traffic.calls().count(), 1);
         traffic.settle(NOW, Some(&BTreeSet::from(["s2"])));
@@ -269,7 +269,7 @@ mod tests {
         }
         traffic.add(&answer("s1", 2, 1, "2", 1, at(4)), place());
         assert_eq!(traffic.calls().next().unwrap().id, "1");
-        // The batch is the message, its members are not.
+        // The batch is the message; its members are not.
         assert_eq!(traffic.meter(&place()).messages(), 1);
     }
 

@@ -1,4 +1,4 @@
-//! What keys and data do to the state, and what has to be asked for because of them.
+//! What keys and data do to the state, and what must be asked for because of them.
 
 use mcpinspectd::model::ContainmentAction;
 use mcpinspectd::text::escape::is_hidden;
@@ -16,16 +16,16 @@ use super::tables;
 use super::traffic::Place;
 use crate::recordings::headline;
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND: u64 = 1_000_000_000;
 
 /// Nanoseconds for which a sentence stays in the last line.
 const NOTE: u64 = 15 * SECOND;
 
-/// Rows of a page that are not the list's.
+/// Rows of a page that do not belong to the list.
 const AROUND: u16 = 7;
 
-/// Rows of the screen that are not a text's.
+/// Rows of the screen that do not belong to a text.
 const AROUND_TEXT: usize = 3;
 
 /// Characters of a filter.
@@ -35,13 +35,13 @@ const MAX_FILTER: usize = 64;
 #[derive(Debug)]
 pub enum Input {
     Key(KeyEvent),
-    /// The terminal has so many columns and rows.
+    /// The terminal has this many columns and rows.
     Size(u16, u16),
     Reading(Box<Reading>),
     Answer(Answer),
 }
 
-/// Takes an input in. Returns what has to be asked for.
+/// Applies an input. Returns what must be asked for.
 pub fn update(state: &mut State, input: Input) -> Vec<Ask> {
     let asks = match input {
         Input::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
@@ -73,8 +73,7 @@ fn settle(state: &mut State) {
     }
 }
 
-/// What is looked at is asked for once more. A server's numbers take reading them all, and are asked for
-/// less often.
+/// Asks again for what is shown. A server's numbers require reading them all, and are asked for less often.
 fn again(state: &State) -> Vec<Ask> {
     let is_turn = (state.now.0 / SECOND).is_multiple_of(5);
     match state.opened.last() {
@@ -143,7 +142,7 @@ fn answered(state: &mut State, answer: Answer) -> Vec<Ask> {
     Vec::new()
 }
 
-/// Of a server's name, what is this user's.
+/// What of a server's name belongs to this user.
 fn own<S: Owned, C: Owned>(
     place: &Place,
     told: Result<(Vec<S>, Vec<C>), String>,
@@ -155,7 +154,7 @@ fn own<S: Owned, C: Owned>(
     })
 }
 
-/// A row that is some user's.
+/// A row that belongs to some user.
 trait Owned {
     fn uid(&self) -> Option<u32>;
 }
@@ -177,7 +176,7 @@ fn session_answered(
     told: Result<Vec<mcpinspectd::recall::RecordedMessage>, String>,
     before: Option<i64>,
 ) {
-    // Who is at the end stays there.
+    // A user at the end stays there.
     let follows = view.list.at + 1 >= view.messages.len() && view.list.sort.is_none();
     match told {
         Ok(page) => view.take(page, before),
@@ -279,7 +278,7 @@ fn walk(state: &mut State, step: Step) -> Vec<Ask> {
     earlier(state)
 }
 
-/// At the first message that is known, asks for those before it.
+/// At the first known message, asks for the ones before it.
 fn earlier(state: &mut State) -> Vec<Ask> {
     let Some(View::Session(view)) = state.opened.last_mut() else {
         return Vec::new();
@@ -298,7 +297,7 @@ fn earlier(state: &mut State) -> Vec<Ask> {
     }]
 }
 
-/// Closes what was opened last; before that, what narrows the list goes.
+/// Closes what was opened last; before that, removes what narrows the list.
 fn back(state: &mut State) {
     if let Some(list) = state.list_mut()
         && !list.filter.is_empty()
@@ -427,7 +426,7 @@ fn text(title: String, of: TextOf) -> View {
     })
 }
 
-/// The server that is selected or looked at.
+/// The server that is selected or shown.
 fn place(state: &State) -> Option<Place> {
     let selected = |key: &str| match state.tab {
         Tab::Servers => {
@@ -453,7 +452,7 @@ fn place(state: &State) -> Option<Place> {
     }
 }
 
-/// Asks whether the selected server shall be frozen, or run again.
+/// Asks whether to freeze the selected server, or let it run again.
 fn contain(state: &mut State) {
     let Some(place) = place(state) else { return };
     let Some(server) = state.server(&place) else {

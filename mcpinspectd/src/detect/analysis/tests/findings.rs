@@ -40,7 +40,7 @@ fn spelling_does_not_hide_words() {
         plain.replace(". ", &format!(". {}", " ".repeat(500))),
         plain.replace(' ', "\u{a0}"),
     ];
-    // Whether it is a `block` depends on the model too, which reads words as they were sent.
+    // Whether it is a `block` also depends on the model, which reads words as sent.
     for variant in variants {
         assert!(
             look(&tool("add", &variant)).action >= Action::Alert,

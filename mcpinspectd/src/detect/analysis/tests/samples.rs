@@ -1,4 +1,4 @@
-//! How well our own samples are told apart.
+//! How well our own samples are distinguished.
 
 #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
@@ -52,7 +52,7 @@ fn own_samples_are_told_apart() {
 }
 
 /// These were written together with some of the samples and then set aside: no rule was made from any of
-/// them. Their recall was watched, though, and some honest examples of the model were written after false
+/// them. Their recall was watched, though, and some honest examples for the model were written after false
 /// alarms here, so detection of new wording will be a little worse.
 #[test]
 fn samples_that_were_set_aside_are_told_apart() {

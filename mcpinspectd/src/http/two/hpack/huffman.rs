@@ -1,7 +1,7 @@
 //! The Huffman code of HPACK (RFC 7541, appendix B).
 //!
 //! The code is canonical: codes of one length follow each other in the order of their symbols, and
-//! begin where those of the length before end. So the lengths are all there is to know.
+//! begin where those of the previous length end. So the lengths define it completely.
 
 /// The length of each octet's code in bits.
 #[rustfmt::skip]
@@ -21,7 +21,7 @@ const LENGTHS: [u8; 256] = [
     26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
 ];
 
-/// The longest code of an octet, in bits. Only the end-of-string symbol's is as long and is no octet's.
+/// The longest code of an octet, in bits. Only the end-of-string symbol, which is not an octet, has one as long.
 const LONGEST: usize = 30;
 
 /// How the codes of one length are laid out.
@@ -87,11 +87,11 @@ pub(super) fn decode(bytes: &[u8], mut octet: impl FnMut(u8)) -> Option<()> {
             return None;
         }
     }
-    // What is left has to be shorter than an octet, and all ones.
+    // The rest must be shorter than an octet, and all ones.
     (count < 8 && bits == (1 << count) - 1).then_some(())
 }
 
-/// The symbol whose code the first of `count` bits are, and the code's length.
+/// The symbol whose code is the first of `count` bits, and the code's length.
 fn first_code(bits: u64, count: usize) -> Option<(u8, usize)> {
     // No code is shorter than five bits.
     for (length, row) in ROWS.iter().enumerate().take(count + 1).skip(5) {

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use crate::http::head::Name;
 
-/// What an entry takes beside its name and value (RFC 7541, 4.1).
+/// What an entry takes besides its name and value (RFC 7541, 4.1).
 const OVERHEAD: usize = 32;
 
-/// A field of which it is known whether it is looked at. Of one that is not, nothing is kept.
+/// A field, and whether it is relevant. If not, none of it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) name: KnownName,
@@ -17,11 +17,11 @@ pub(super) struct Field {
 /// What is known of a field's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KnownName {
-    /// It is looked at.
+    /// It is relevant.
     Wanted(Name),
     /// It is not.
     Other,
-    /// It was sent before the connection was seen, or in bytes that were lost.
+    /// It was sent before the connection was seen, or in lost bytes.
     Unknown,
 }
 
@@ -34,11 +34,11 @@ impl KnownName {
 /// The table that both ends of a connection keep for one direction.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The newest first, each with its length beside the overhead and the length of its name.
+    /// The newest first, each with its length besides the overhead and the length of its name.
     entries: VecDeque<Entry>,
     size: usize,
     max: usize,
-    /// Entries that are not known stand behind those that are, however many there may be.
+    /// Unknown entries come after the known ones, however many there may be.
     has_unknown: bool,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Entry {
 }
 
 impl Table {
-    /// The table of a connection that begins.
+    /// The table of a new connection.
     pub(super) fn new(max: usize) -> Self {
         Self {
             entries: VecDeque::new(),
@@ -61,7 +61,7 @@ impl Table {
         }
     }
 
-    /// The table of a connection of which the beginning is not known.
+    /// The table of a connection whose beginning is unknown.
     pub(super) fn unknown(max: usize) -> Self {
         Self {
             has_unknown: true,
@@ -95,7 +95,7 @@ impl Table {
         self.shrink();
     }
 
-    /// Changes the most that it may hold.
+    /// Changes its maximum size.
     pub(super) fn resize(&mut self, max: usize) {
         self.max = max;
         self.shrink();
@@ -105,7 +105,7 @@ impl Table {
         while self.size > self.max
             && let Some(oldest) = self.entries.pop_back()
         {
-            // What is older is gone at the other ends, too.
+            // What is older is gone at the other ends too.
             self.has_unknown = false;
             self.size -= oldest.size;
         }

@@ -53,7 +53,7 @@ fn the_standards_own_responses_evict() {
 
 #[test]
 fn a_decoder_that_came_late_knows_what_came_since() {
-    // Without the first request, the authority is not known; what the third one adds is.
+    // Without the first request, the authority is unknown; what the third one adds is known.
     let mut decoder = Decoder::unknown(100);
     let head = read(&mut decoder, REQUESTS[1]);
     assert_eq!(head.target.path.as_deref(), Some("/"));
@@ -67,7 +67,7 @@ fn a_decoder_that_came_late_knows_what_came_since() {
     let head = read(&mut decoder, "be");
     assert_eq!(head.target.authority.as_deref(), Some("a.b"));
     assert!(!head.has_unknown_fields);
-    // A table that was emptied has nothing unknown.
+    // An emptied table contains nothing unknown.
     assert!(decoder.read(&[0x20, 0xbe], &mut Head::default()).is_err());
 }
 
@@ -126,7 +126,7 @@ proptest! {
         }
     }
 
-    /// Beside another decoder: the same fields, block after block, however they were encoded.
+    /// Compared with another decoder: the same fields, block after block, however they were encoded.
     #[test]
     fn another_decoder_reads_the_same(
         blocks in prop::collection::vec(
@@ -146,7 +146,7 @@ proptest! {
                 put(&mut block, 0x20, 5, size);
             }
             for (name, value, form) in fields {
-                // An index of the table, whatever stands there, or a literal in one of four ways.
+                // An index of the table, whatever is there, or a literal in one of four ways.
                 if *form == 0 && table > 0 {
                     put(&mut block, 0x80, 7, FIXED_LENGTH + 1 + usize::from(name.len() > 8) % table);
                     continue;
@@ -174,7 +174,7 @@ proptest! {
         }
     }
 
-    /// A string in the Huffman code is the same to another decoder.
+    /// A Huffman-coded string is the same to another decoder.
     #[test]
     fn the_code_is_that_of_another_decoder(text in prop::collection::vec(any::<u8>(), 0..60)) {
         let coded = huffman::encode(&text);

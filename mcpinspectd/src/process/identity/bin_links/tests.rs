@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::process::info::snapshot;
 
-/// A project that this process looks at, in a place that everyone may read.
+/// A project that this process looks at, in a location that everyone may read.
 struct Project(tempfile::TempDir);
 
 impl Project {
@@ -47,7 +47,7 @@ impl Project {
     }
 }
 
-/// Sees the files of this process, as a user's.
+/// Sees the files of this process, on behalf of a user.
 fn links(uid: u32) -> BinLinks {
     let me = snapshot(Pid(std::process::id())).unwrap();
     BinLinks::of(&ProcessSnapshot { uid, ..me })
@@ -143,7 +143,7 @@ fn a_link_into_a_workspace_leads_to_its_project() {
         project.write(manifest, broken);
         assert_eq!(project.package(), None, "{broken}");
     }
-    // Nothing of a large one is read, and a pipe or a device is not waited for.
+    // A large one is not read at all, and a pipe or a device is not waited for.
     let file = fs::File::create(project.path(manifest)).unwrap();
     file.set_len(100 << 20).unwrap();
     let begin = Instant::now();
@@ -224,7 +224,7 @@ fn nothing_above_the_root_is_reached() {
 
 #[test]
 fn another_users_files_stay_private() {
-    // Only root can look at a place on behalf of another user.
+    // Only root can look at a location on behalf of another user.
     if !nix::unistd::getuid().is_root() {
         return;
     }
@@ -232,7 +232,7 @@ fn another_users_files_stay_private() {
     let project = Project::new();
     project.link(COMMAND, "../@acme/files/dist/index.js");
     assert_eq!(project.seen_by(STRANGER).as_deref(), Some("@acme/files"));
-    // A link's target is no secret where everyone may search the directory; where not, it is.
+    // A link's target is not secret if everyone may search the directory; otherwise it is.
     let modules = project.path("node_modules");
     fs::set_permissions(&modules, Permissions::from_mode(0o700)).unwrap();
     assert_eq!(project.seen_by(STRANGER), None);
@@ -247,7 +247,7 @@ fn another_users_files_stay_private() {
     assert_eq!(project.seen_by(STRANGER).as_deref(), Some("secret"));
     fs::set_permissions(project.path(manifest), Permissions::from_mode(0o600)).unwrap();
     assert_eq!(project.seen_by(STRANGER), None);
-    // A directory of another user's on the way of a link.
+    // Another user's directory on the way of a link.
     fs::set_permissions(project.path(manifest), Permissions::from_mode(0o644)).unwrap();
     fs::set_permissions(project.path("packages"), Permissions::from_mode(0o700)).unwrap();
     assert_eq!(project.seen_by(STRANGER), None);

@@ -252,7 +252,7 @@ fn links_pipes_devices_and_foreign_files_are_refused() {
     if nix::unistd::getuid().is_root() {
         nix::unistd::chown(&path, Some(12345.into()), None).unwrap();
         assert_eq!(home.name(NPX), None);
-        // A file of root's, without a link on the way to it and with one.
+        // A file owned by root, without a link on the way to it and with one.
         let mut launch = home.launch(NPX);
         for process in &mut launch.chain {
             process.uid = 4321;
@@ -351,7 +351,7 @@ fn commands_of_a_project_match_what_they_lead_to() {
     for option in ["plain", "bare", "npx", "package"] {
         same(&shim, option);
     }
-    // Another package than the entry's, although its command is called the same.
+    // A different package than the entry's, although its command has the same name.
     let elsewhere = home.path("elsewhere/node_modules/.bin");
     std::fs::create_dir_all(&elsewhere).unwrap();
     symlink("../evil/i.js", format!("{elsewhere}/mcp")).unwrap();

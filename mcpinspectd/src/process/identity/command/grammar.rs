@@ -241,7 +241,7 @@ pub(super) const PROJECT_TOOLS: &[&str] = &[
 ];
 
 /// Programs that run a command given among their arguments, in a grammar of their own. They are part of
-/// a launch and say nothing about the server.
+/// a launch but say nothing about the server.
 pub(super) const PREFIXES: &[&str] = &[
     "firejail",
     "bwrap",
@@ -270,13 +270,13 @@ pub(super) const PREFIXES: &[&str] = &[
     "corepack",
 ];
 
-/// Interpreters that are scripts of Node's themselves.
+/// Interpreters that are themselves Node scripts.
 pub(super) const HOSTED_BY_NODE: &[&str] = &["tsx", "ts-node", "jiti", "nodemon"];
 
-/// Launchers of [`SURROUNDINGS`] that are scripts of Node's.
+/// Launchers in [`SURROUNDINGS`] that are Node scripts.
 pub(super) const SURROUNDED_BY_NODE: &[&str] = &["cross-env"];
 
-/// Launchers that may be scripts of Python's, beside [`PROJECT_TOOLS`].
+/// Launchers that may be Python scripts, besides [`PROJECT_TOOLS`].
 pub(super) const LAUNCHED_BY_PYTHON: &[&str] = &["uv", "uvx", "pipx"];
 
 /// Options of shells that take a value.
@@ -315,13 +315,13 @@ pub(super) fn positional<'a, W: AsRef<str>>(args: &'a [W], with_value: &[&str]) 
     &[]
 }
 
-/// The one of these names that a script has.
+/// Which of these names a script has.
 pub(super) fn hosted(script: &str, names: &[&'static str]) -> Option<&'static str> {
     let name = file_name(script);
     names.iter().copied().find(|known| *known == name)
 }
 
-/// The arguments behind the first of these words.
+/// The arguments after the first of these words.
 pub(super) fn behind<'a>(args: &'a [String], words: &[&str]) -> Option<&'a [String]> {
     let at = args.iter().position(|arg| words.contains(&arg.as_str()))?;
     Some(&args[at + 1..])

@@ -36,7 +36,7 @@ impl Command<'_> {
             return Some(self.invocation(LaunchSource::Script, self.path(spec), arguments));
         }
         let found = self.invocation(LaunchSource::Npm, command, arguments);
-        // npm's title has the command, but not the package that it is from.
+        // npm's title contains the command, but not the package it comes from.
         Some(behind_command(found, package.map(normal::npm_name)))
     }
 

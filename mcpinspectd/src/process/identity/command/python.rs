@@ -21,7 +21,7 @@ impl Command<'_> {
         let cwd = directory.as_deref().or(self.cwd);
         let args = positional(args, UV_VALUES);
         match args {
-            // `uvx` replaces itself by `uv tool uvx`.
+            // `uvx` replaces itself with `uv tool uvx`.
             [tool, run, rest @ ..] if tool == "tool" && matches!(run.as_str(), "run" | "uvx") => {
                 self.uv_tool(rest)
             }
@@ -111,7 +111,7 @@ impl Command<'_> {
         {
             return self.nested(command, self.cwd);
         }
-        // A console script: its name is the package's more often than not.
+        // A console script: its name is usually the package's.
         if path.contains("/bin/") && !name.contains('.') {
             return Some(self.invocation(LaunchSource::PyPi, normal::pypi_name(name), arguments));
         }

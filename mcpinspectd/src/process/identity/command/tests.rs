@@ -59,7 +59,7 @@ fn command_lines_seen_in_practice() {
             "",
         ),
         (
-            // What version managers put into an interpreter's place.
+            // What version managers put in an interpreter's place.
             "bash /home/me/.pyenv/shims/python server.py --x",
             "/usr/bin/bash",
             LaunchSource::Script,

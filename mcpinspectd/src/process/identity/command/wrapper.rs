@@ -1,4 +1,4 @@
-//! Launchers: which processes only start what serves.
+//! Launchers: which processes only start the one that serves.
 
 use super::grammar::{
     LAUNCHED_BY_PYTHON, MAX_DEPTH, NODE_VALUES, PREFIXES, PROJECT_TOOLS, PYTHON_VALUES, RUNNERS,
@@ -7,7 +7,7 @@ use super::grammar::{
 };
 use crate::process::launcher::behind_guard;
 
-/// Whether a process is a launcher: it stays above what it launches, or gives way to it. If the client
+/// Whether a process is a launcher: it stays above what it launches, or is replaced by it. If the client
 /// is unknown, only such processes count as part of a server.
 pub(in super::super) fn is_wrapper(argv: &[String], exe: &str) -> bool {
     let words: Vec<&str> = match argv {
@@ -69,8 +69,8 @@ fn launches(words: &[&str], exe: &str, depth: usize) -> bool {
 }
 
 /// The name by which a program decides what to do, for a program that was called `first`. A title
-/// cannot fake an interpreter's executable; but Node's and Bun's are called by the names of their
-/// launchers. Of anything else, the name by which it was called says more than the file behind a link.
+/// cannot fake an interpreter's executable; but Node and Bun are called by the names of their
+/// launchers. For anything else, the name it was called by says more than the file behind a link.
 pub(super) fn called<'a>(first: &'a str, exe: &'a str) -> &'a str {
     let name = program(first);
     match program(exe) {
@@ -85,8 +85,8 @@ fn join<'a>(name: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
     std::iter::once(name).chain(rest.iter().copied()).collect()
 }
 
-/// Whether a shell script has the name of an interpreter or a launcher, in whose place version managers
-/// put it: `bash ~/.pyenv/shims/python server.py`.
+/// Whether a shell script has the name of an interpreter or a launcher that version managers replace
+/// with it: `bash ~/.pyenv/shims/python server.py`.
 pub(super) fn is_shim(script: &str) -> bool {
     matches!(
         program(script),

@@ -1,8 +1,8 @@
 //! The same for Codex, whose configuration is TOML.
 //!
-//! A server's words need not stand together: tables may be written in lines, inside of braces, or with dots. So
-//! each word is found where the parser says that it stands, and after a change the file is read again: but for
-//! the command and its arguments, it must say what it said.
+//! A server's words need not be adjacent: tables may be written in lines, in braces, or with dots. So
+//! each word is located where the parser says it is, and after a change the file is read again: except for
+//! the command and its arguments, it must say the same as before.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::process::launcher;
 const ODD: Outcome =
     Outcome::Unusable("its spelling is too odd to be changed safely: change it by hand");
 
-/// Changes the servers of a file, or the one of a name.
+/// Changes all servers of a file, or the one of a name.
 pub(in crate::process::identity) fn edit(
     text: &[u8],
     wanted: Option<&str>,
@@ -61,7 +61,7 @@ pub(in crate::process::identity) fn edit(
     Ok(edited)
 }
 
-/// The names of the servers in their order.
+/// The names of the servers in order.
 fn names(text: &str) -> Result<Vec<String>, toml::de::Error> {
     let file = DeTable::parse(text)?;
     let servers = file.get_ref().get(CODEX).map(Spanned::get_ref);
@@ -99,7 +99,7 @@ fn changed(text: &str, name: &str, change: Change<'_>) -> Result<String, Outcome
     }
 }
 
-/// What a file says but for one server's command.
+/// What a file says apart from one server's command.
 fn rest(text: &str, name: &str) -> Option<toml::Table> {
     let mut file: toml::Table = toml::from_str(text).ok()?;
     let servers = file.get_mut(CODEX)?.as_table_mut()?;
@@ -112,7 +112,7 @@ fn rest(text: &str, name: &str) -> Option<toml::Table> {
 /// How a file says to start a server.
 struct Start<'t> {
     text: &'t str,
-    /// Where the name of the member that has the command stands.
+    /// Where the name of the member with the command is.
     key: Range<usize>,
     command: Word,
     /// The list of arguments with its brackets, and where the member's name begins.
@@ -164,7 +164,7 @@ impl<'t> Start<'t> {
             .map(|word| word.text.as_str())
     }
 
-    /// The place of the server's own command among the arguments, if there is a guard in front of it.
+    /// The position of the server's own command among the arguments, if there is a guard in front of it.
     fn guarded(&self) -> Option<usize> {
         let words: Vec<&str> = self.words().collect();
         // One less: the first is the command itself.
@@ -201,7 +201,7 @@ impl<'t> Start<'t> {
         Ok(with(self.text, vec![command, list]))
     }
 
-    /// What stands between the command and a member that follows it.
+    /// What is between the command and a member that follows it.
     fn gap(&self) -> Result<String, Outcome> {
         let before = &self.text[..self.key.start];
         let line = before.rfind('\n').map_or(before, |at| &before[at + 1..]);
@@ -239,7 +239,7 @@ impl<'t> Start<'t> {
         )
     }
 
-    /// Whether the list of arguments was put in with the guard.
+    /// Whether the list of arguments was inserted with the guard.
     fn was_added(&self, list: &Range<usize>, key: usize, first: usize, last: usize) -> bool {
         let text = self.text;
         let gap = self.gap().ok();
@@ -249,7 +249,7 @@ impl<'t> Start<'t> {
     }
 }
 
-/// A text with its place.
+/// A text with its position.
 fn word(value: &Spanned<DeValue<'_>>) -> Option<Word> {
     match value.get_ref() {
         DeValue::String(text) => Some(Word {

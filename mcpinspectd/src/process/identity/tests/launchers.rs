@@ -64,7 +64,7 @@ fn a_launcher_is_the_same_by_its_arguments_and_by_its_title() {
     ] {
         assert_eq!(started(argv), before, "{argv:?}");
     }
-    // The title does not say which package the command is from.
+    // The title does not say which package the command comes from.
     let before = titled("npm exec x a b --port 9");
     let now = started(&[
         "node",
@@ -85,7 +85,7 @@ fn a_launcher_is_the_same_by_its_arguments_and_by_its_title() {
     );
 }
 
-/// Other launchers do not write over their arguments, so what they were launched as is what was seen.
+/// Other launchers do not overwrite their arguments, so what they were launched as is what was seen.
 #[test]
 fn launchers_by_what_the_kernel_saw() {
     const PYTHON: &str = "/usr/bin/python3.11";
@@ -186,7 +186,7 @@ fn launchers_by_what_the_kernel_saw() {
             "github",
             "binary",
         ),
-        // Nothing is left of what it was called.
+        // Nothing is left of the name it was called by.
         (
             vec![seen(&[], "/usr/local/bin/github-mcp-server")],
             "github",
@@ -245,7 +245,7 @@ fn a_server_is_what_was_started_first_and_says_what_it_was_taken_for() {
         identify(&server, &again).fingerprint,
         alone(&server).fingerprint
     );
-    // Where only what serves is known, it decides.
+    // If only what serves is known, it decides.
     let serving = info(&server);
     let only = Launched {
         serving: Some(&serving),

@@ -1,4 +1,4 @@
-//! What came of a script, as JUnit XML, which every CI shows.
+//! The outcome of a script as JUnit XML, which every CI shows.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use super::read::Script;
 use super::run::Ran;
 use super::title;
 
-/// Writes one test case for each step; those that did not run are skipped.
+/// Writes one test case per step; those that did not run are skipped.
 pub fn write(out: &mut dyn Write, script: &Script, ran: &[Ran]) -> io::Result<()> {
     let find = |at: usize| ran.iter().find(|ran| ran.at == at);
     let tests = script.steps.len();

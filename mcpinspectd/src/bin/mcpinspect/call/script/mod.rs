@@ -1,7 +1,7 @@
-//! A script: calls one after the other over one connection, with expectations.
+//! A script: calls one after another over one connection, with expectations.
 //!
-//! All of it is read and checked before the server is started, because half of a script that was run is
-//! worse than none.
+//! All of it is read and checked before the server is started, because running half a script is
+//! worse than running none.
 
 mod junit;
 mod read;

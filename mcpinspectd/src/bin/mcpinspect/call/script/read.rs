@@ -1,4 +1,4 @@
-//! Reads a script, JSON or YAML, and refuses one that cannot be run as it is.
+//! Reads a script, JSON or YAML, and refuses one that cannot be run.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -25,9 +25,9 @@ const MAX_TIMEOUT: f64 = 86_400.0;
 pub enum OnError {
     /// Ends.
     Stop,
-    /// Goes on with the next step.
+    /// Continues with the next step.
     Continue,
-    /// Goes on with this step.
+    /// Continues with this step.
     SkipTo(usize),
 }
 
@@ -36,14 +36,14 @@ pub enum OnError {
 pub struct Step {
     /// Its name, for reports.
     pub name: Option<String>,
-    /// What it asks. Strings may name saved values.
+    /// Its request. Strings may name saved values.
     pub asked: Asked,
     /// What must hold.
     pub expectations: Vec<Expectation>,
-    /// What to keep for later steps: names, and where it is.
+    /// What to keep for later steps: names, and where each value is.
     pub saves: Vec<(String, Pattern)>,
     pub on_error: OnError,
-    /// How long the answer may take, if not as long as usual.
+    /// How long the answer may take, if not the usual time.
     pub timeout: Option<Duration>,
 }
 
@@ -53,7 +53,7 @@ pub struct Script {
     pub steps: Vec<Step>,
 }
 
-/// A step as it is written.
+/// A step as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Written {
@@ -78,7 +78,7 @@ struct Written {
 /// Reads a script: a list of steps, or an object with `steps`.
 ///
 /// # Errors
-/// In words, with the step: it cannot be run as it is.
+/// In words, with the step: it cannot be run.
 pub fn read(text: &str) -> anyhow::Result<Script> {
     let value: Value = match text.trim_start().starts_with(['{', '[']) {
         // For text that looks like JSON, the JSON parser's error is the helpful one, unless it is YAML after all.

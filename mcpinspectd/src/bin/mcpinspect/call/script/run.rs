@@ -20,7 +20,7 @@ pub struct Ran {
     pub envelope: Envelope,
 }
 
-/// Runs `script` over a session, and returns what came of the steps that ran.
+/// Runs `script` over a session, and returns the outcomes of the steps that ran.
 pub fn run(
     script: &Script,
     session: &mut Session<'_, '_>,
@@ -82,7 +82,7 @@ fn perform(step: &Step, session: &mut Session<'_, '_>, saved: &Saved) -> Envelop
     Envelope::new(&step.asked.method, outcome, started.elapsed())
 }
 
-/// Whether the step passed: what it expects holds, or if it expects nothing, it did not fail.
+/// Whether the step passed: its expectations hold or, if it has none, it did not fail.
 fn judge(
     at: usize,
     step: &Step,

@@ -1,7 +1,7 @@
 //! Values that a step saves and later steps name: `${name}`.
 //!
-//! A string that is nothing but a name becomes the value, of any type; inside a longer string, a
-//! value is put in as text. `$${` is a `${` that is meant.
+//! A string that consists of just a name becomes the value, of any type; inside a longer string, a
+//! value is inserted as text. `$${` is a literal `${`.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ fn visit(value: &Value, see: &mut impl FnMut(&str)) {
     }
 }
 
-/// Puts saved values in place of their names.
+/// Replaces names with saved values.
 ///
 /// # Errors
 /// The name of a value that was not saved, because its step did not run or did not have it.

@@ -99,7 +99,7 @@ fn stays(asked: &Asked, headers: &mut HeaderMap) -> bool {
         }
         return true;
     }
-    // A person may be led to a page where they sign in. Messages may not.
+    // A person may be led to a sign-in page. Messages may not.
     let accepts = asked.headers.get(hyper::header::ACCEPT);
     let accepts = accepts.map_or(&b""[..], HeaderValue::as_bytes);
     asked.method == Method::GET && memchr::memmem::find(accepts, b"text/html").is_some()
@@ -121,7 +121,7 @@ fn remembered(
             Some(session) => Key::Session(session.as_bytes().into()),
             None => asked.nobody.clone(),
         };
-        // What was asked is known to this one.
+        // This one knows what was asked.
         let known = table.add(key, std::sync::Arc::clone(&asked.party))?;
         if named.is_some() {
             asked.party = known;
@@ -156,7 +156,7 @@ fn raw(start: Bytes, mut source: Source) -> Flow {
     flow
 }
 
-/// What came of a body so far.
+/// What has come of a body so far.
 struct Beginning {
     bytes: BytesMut,
     held: Held,

@@ -1,4 +1,4 @@
-//! A request that was let in: what the policy makes of its messages, and answers in the server's place.
+//! An admitted request: what the policy makes of its messages, and answers in the server's place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use super::reply::{self, INTERNAL, INVALID};
 use super::said::Said;
 use super::sessions::{Key, Party};
 
-/// How long a stream may take to take a message of the gateway's.
+/// How long a stream may take to accept a message of the gateway.
 const GLANCE: Duration = Duration::from_secs(10);
 /// A message of this length is judged where others can be served meanwhile, and so is every message if
-/// somebody may have to be asked.
+/// a person may have to be asked.
 const LARGE: usize = 1 << 20;
 
 /// A request that goes to the server.
@@ -29,12 +29,12 @@ pub struct Asked {
     pub hub: Arc<Hub>,
     pub party: Arc<Party>,
     pub exchange: u64,
-    /// Those who name no session, if this one names none.
+    /// The key of those who name no session, if this request names none.
     pub nobody: Key,
     pub method: Method,
     pub uri: Uri,
     pub headers: HeaderMap,
-    /// What goes to the server.
+    /// What to send to the server.
     pub said: Said,
     /// Messages for the client that the server has no part in.
     pub own: Vec<String>,
@@ -45,7 +45,7 @@ pub struct Judged {
     pub forward: Passed,
     pub replies: Vec<String>,
     pub delay: Duration,
-    /// Whether it is kept back because it is not clear what it is.
+    /// Whether it is kept back because it is unclear what it is.
     pub is_unreadable: bool,
 }
 
@@ -92,7 +92,7 @@ pub fn judged(asked: &Asked, direction: Direction, frame: &[u8]) -> Judged {
 }
 
 impl Asked {
-    /// Answers a message of which nothing passes.
+    /// Answers a message that is blocked entirely.
     pub async fn kept_back(mut self, said: &Said, is_unreadable: bool) -> Response<Flow> {
         let own = std::mem::take(&mut self.own);
         if own.is_empty() && is_unreadable {
@@ -105,7 +105,7 @@ impl Asked {
         reply::messages(StatusCode::OK, &own, said.is_batch)
     }
 
-    /// Says that there is no answer of the server.
+    /// Answers that the server did not.
     pub async fn failed(&self, status: StatusCode, words: &str) -> Response<Flow> {
         let error = |id: &String| reply::error(Some(id), INTERNAL, words);
         let errors: Vec<String> = self.said.requests.iter().map(error).collect();

@@ -1,6 +1,6 @@
-//! Streams of events, cut into blocks that are passed on or judged as a whole.
+//! Streams of events, split into blocks that are passed on or judged as a whole.
 //!
-//! A block is what stands between two blank lines, with the blank line that ends it. Blocks keep their bytes,
+//! A block is what is between two blank lines, with the blank line that ends it. Blocks keep their bytes,
 //! so that what is not changed leaves as it came. Comments pass at once: they keep connections alive.
 
 use bytes::{Bytes, BytesMut};
@@ -9,13 +9,13 @@ use mcpinspectd::http::sse::{Events, Item};
 /// Fields of an event that a reader may look for.
 const FIELDS: [&[u8]; 3] = [b"data", b"event", b"id"];
 
-/// Cuts a stream.
+/// Splits a stream.
 #[derive(Debug, Default)]
 pub struct Blocks {
     raw: BytesMut,
-    /// Where the line under way starts.
+    /// Where the current line starts.
     line: usize,
-    /// Where the next end of a line is looked for.
+    /// Where to look for the next end of a line.
     scanned: usize,
     /// The last line ended in a carriage return, so a line feed belongs to it.
     after_return: bool,
@@ -27,12 +27,12 @@ impl Blocks {
         self.raw.extend_from_slice(bytes);
     }
 
-    /// Bytes of the block under way.
+    /// Bytes of the current block.
     pub fn len(&self) -> usize {
         self.raw.len()
     }
 
-    /// What is whole: a block, a comment, or the rest of a line's end.
+    /// The next complete item: a block, a comment, or the rest of a line's end.
     pub fn next(&mut self) -> Option<Bytes> {
         loop {
             let found = memchr::memchr2(b'\r', b'\n', self.raw.get(self.scanned..)?);
@@ -101,13 +101,13 @@ impl Said {
         };
         let mut events = Events::new(block.len());
         events.push(0, block, &mut take);
-        // The last block of a stream may lack its end, and some readers take it all the same.
+        // The last block of a stream may lack its end, and some readers accept it anyway.
         events.push(block.len() as u64, b"\n\n", &mut take);
         said
     }
 }
 
-/// Why readers may see other events in a block, if they may: fields that are almost one of the standard's,
+/// Why readers may see different events in a block, if they may: fields that are almost one of the standard's,
 /// and characters that some take for the end of a line. `is_first` tells that nothing came before.
 pub fn doubt(block: &[u8], is_first: bool) -> Option<&'static str> {
     let block = match is_first {
@@ -131,7 +131,7 @@ pub fn doubt(block: &[u8], is_first: bool) -> Option<&'static str> {
     None
 }
 
-/// Whether a reader may take something in a text for the end of a line that is none: Python's does.
+/// Whether a reader may take something in a text for the end of a line that is not one: Python's does.
 pub fn ends_lines(text: &[u8]) -> bool {
     text.iter()
         .any(|byte| matches!(byte, 0x0b | 0x0c | 0x1c..=0x1e))
@@ -144,7 +144,7 @@ fn has_separator(text: &[u8]) -> bool {
         || memchr::memmem::find(text, b"\xe2\x80\xa9").is_some()
 }
 
-/// JSON text with its separators of lines escaped, if it has any. They stand in strings, or it is no JSON.
+/// JSON text with its line separators escaped, if it has any. They are in strings, or it is not JSON.
 pub fn without_separators(data: &[u8]) -> Option<Vec<u8>> {
     if !has_separator(data) {
         return None;

@@ -1,4 +1,4 @@
-//! Bodies: what is sent to clients, and what comes of the server.
+//! Bodies: what is sent to clients, and what comes from the server.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,10 +13,10 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::room::Held;
 
-/// Pieces that wait for a client. A server whose client reads slowly has to wait, too.
+/// Pieces that wait for a client. A server whose client reads slowly has to wait too.
 const QUEUE: usize = 2;
 
-/// Compressed bytes that are decompressed at a time, and the most that may become of them.
+/// Compressed bytes to decompress at a time, and the most that may become of them.
 const STEP: usize = 512;
 const MAX_STEP: usize = 16 << 20;
 
@@ -28,12 +28,12 @@ pub enum Flow {
         /// Its memory counts until it is sent.
         _held: Option<Held>,
     },
-    /// Pieces as they come. One that is an error breaks the connection off.
+    /// Pieces as they come. An error among them breaks off the connection.
     Pieces(Receiver<io::Result<Bytes>>),
 }
 
 impl Flow {
-    /// A body that is there already.
+    /// A complete body.
     pub fn of(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         Self::Whole {
@@ -98,12 +98,12 @@ pub struct Source {
     rest: Bytes,
 }
 
-/// A response is compressed in a way that is not known here.
+/// A response is compressed in an unknown way.
 #[derive(Debug)]
 pub struct Unknown;
 
 impl Source {
-    /// The body that comes with these fields, which then say that it is not compressed.
+    /// The body that comes with these fields, which are changed to say that it is not compressed.
     pub fn new(headers: &mut HeaderMap, body: Incoming) -> Result<Self, Unknown> {
         let coding = headers.get(CONTENT_ENCODING);
         let coding = coding.map_or(Coding::Identity, |value| Coding::of(value.as_bytes()));
@@ -143,7 +143,7 @@ impl Source {
             match frame.into_data() {
                 Ok(bytes) if self.decompressor.is_none() => return Some(Ok(bytes)),
                 Ok(bytes) => self.rest = bytes,
-                // Trailers concern the hop.
+                // Trailers concern only the hop.
                 Err(_) => {}
             }
         }

@@ -35,10 +35,10 @@ const WHOLE: Duration = Duration::from_secs(300);
 /// The longest name of a session, in bytes.
 const MAX_SESSION: usize = 1024;
 
-/// A request that does not come in.
+/// A request that is not admitted.
 struct Refusal {
     response: Response<Flow>,
-    /// Why, in a word; `None` if a record says so already.
+    /// Why, in a word; `None` if a record already says so.
     reason: Option<&'static str>,
 }
 
@@ -137,13 +137,13 @@ async fn exchange(
     Ok(send(asked, message).await)
 }
 
-/// The field of a head that says something else than the message.
+/// The field of a head that contradicts the message.
 fn mismatch(headers: &HeaderMap, body: &[u8]) -> Option<String> {
     let field = disagreement(&heads::mcp(headers), body).map(|field| field.as_str().to_owned());
     field.or_else(|| Some(params::disagreement(headers, body)?.to_string()))
 }
 
-/// Whether a request may come in, by its head.
+/// Whether a request is admitted, judging by its head.
 fn check(hub: &Hub, head: &request::Parts) -> Result<(), Refused> {
     if let Err(shut) = hub.gate.check(&head.uri, &head.headers) {
         return refuse(StatusCode::FORBIDDEN, shut.reason(), &shut.to_string());
@@ -183,7 +183,7 @@ fn too_large<T>() -> Result<T, Refused> {
     refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_long", &words)
 }
 
-/// Reads a client's body, and holds memory for it.
+/// Reads a client's body, and reserves memory for it.
 async fn read(hub: &Hub, mut body: Incoming) -> Result<(Bytes, Held), Refused> {
     let mut held = hub.room.hold();
     if body.size_hint().lower() > DEFAULT_MAX_FRAME as u64 {
@@ -227,7 +227,7 @@ async fn read(hub: &Hub, mut body: Incoming) -> Result<(Bytes, Held), Refused> {
     }
 }
 
-/// Brings the fields that repeat a message up to date, where there are such.
+/// Updates the fields that repeat a message, if there are any.
 fn repeat(headers: &mut HeaderMap, message: &Bytes) {
     if !headers.contains_key(METHOD) {
         return;

@@ -1,8 +1,8 @@
-//! Which server a request is for: the one that the gateway stands in front of, or the one that it names.
+//! Which server a request is for: the one behind the gateway, or the one that it names.
 //!
-//! To a forward proxy a client says a whole URL. Each server that is named that way gets what a gateway of its own
+//! A client gives a forward proxy a whole URL. Each server named that way gets what a gateway of its own
 //! has: its sessions, its rules' memory, its name. What is encrypted cannot be judged, so there are no tunnels; and
-//! a request without a URL is for nobody, so that no web page finds a server here.
+//! a request without a URL is for no server, so that no web page finds one here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use super::refusals::{self, Refusals};
 use super::reply::{self, INVALID};
 use super::upstream::Upstream;
 
-/// Servers that a forward proxy knows at a time.
+/// Servers that a forward proxy remembers at a time.
 const SERVERS: usize = 256;
 /// The name of a forward proxy in records about requests that are for no server.
 const PROXY: &str = "forward-proxy";
@@ -35,9 +35,9 @@ pub enum Front {
 /// A forward proxy.
 pub struct Forward {
     shared: Shared,
-    /// Talks to all servers; its own endpoint is none of them.
+    /// Talks to all servers; its own endpoint is not one of them.
     upstream: Upstream,
-    /// The servers that may be reached, as hosts or hosts with ports; all, if there are none.
+    /// The servers that may be reached, as hosts or hosts with ports; all, if empty.
     allowed: Vec<String>,
     origins: Vec<String>,
     zone: Parties,
@@ -46,7 +46,7 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// To the servers that are allowed, as `HOST` or `HOST:PORT`; to all, if none is named.
+    /// Forwards to the allowed servers, given as `HOST` or `HOST:PORT`; to all, if none is named.
     pub fn new(
         shared: Shared,
         upstream: Upstream,
@@ -84,7 +84,7 @@ impl Forward {
             return Ok(Arc::clone(hub));
         }
         if hubs.len() >= SERVERS {
-            // Those that nobody talks to.
+            // Those with no clients.
             hubs.retain(|_, hub| Arc::strong_count(hub) > 1 || !hub.table.is_empty());
         }
         if hubs.len() >= SERVERS {
@@ -150,7 +150,7 @@ impl Front {
         })
     }
 
-    /// Writes down that a request does not come in, of which it is not known which server it is for.
+    /// Records that a request for an unknown server was not admitted.
     pub fn refused(&self, request: &refusals::Request, reason: &'static str) {
         match self {
             Self::Reverse(hub) => hub.refused(request, reason),
@@ -161,7 +161,7 @@ impl Front {
         }
     }
 
-    /// Forgets sessions in which nothing happens.
+    /// Forgets inactive sessions.
     pub fn sweep(&self) {
         match self {
             Self::Reverse(hub) => hub.table.forget_idle(),
@@ -174,7 +174,7 @@ impl Front {
     }
 }
 
-/// A host and its port, in one spelling. `None` for one with a user's name.
+/// A host and its port, in canonical spelling. `None` for one with a user name.
 fn place(authority: &Authority) -> Option<String> {
     if authority.as_str().contains('@') {
         return None;
@@ -186,7 +186,7 @@ fn place(authority: &Authority) -> Option<String> {
     })
 }
 
-/// A server that a person named, spelled as those of requests are.
+/// A server that a person named, spelled like those of requests.
 fn spelling(named: &str) -> String {
     let authority = named.parse().ok();
     let place = authority.and_then(|authority: Authority| place(&authority));

@@ -1,8 +1,8 @@
-//! Who may knock: a web page must not.
+//! Who is admitted: web pages must not be.
 //!
 //! A page in a browser can make its own name lead to this machine, and then talk to what listens here as if it
-//! was its own server ("DNS rebinding"). It cannot choose the name that its requests carry: so requests must
-//! name an IP address, `localhost`, or a name that was allowed. The page of another origin is named in
+//! were its own server ("DNS rebinding"). It cannot choose the name that its requests carry: so requests must
+//! name an IP address, `localhost`, or an allowed name. A page of another origin is named in
 //! `Origin`, which other programs do not send.
 
 use std::net::IpAddr;
@@ -11,14 +11,14 @@ use hyper::Uri;
 use hyper::header::{HOST, HeaderMap, ORIGIN};
 use hyper::http::uri::Authority;
 
-/// The names and origins that are allowed beside this machine's own.
+/// The names and origins that are allowed besides this machine's own.
 #[derive(Debug, Default)]
 pub struct Gate {
     hosts: Vec<String>,
     origins: Vec<String>,
 }
 
-/// Why a request is not let in.
+/// Why a request is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Shut {
     /// It names no host, or two.
@@ -44,7 +44,7 @@ impl Shut {
 }
 
 impl Gate {
-    /// Lets these in, too.
+    /// Admits these too.
     pub fn new(hosts: &[String], origins: &[String]) -> Self {
         let lower = |all: &[String]| all.iter().map(|one| one.to_ascii_lowercase()).collect();
         Self {
@@ -53,7 +53,7 @@ impl Gate {
         }
     }
 
-    /// Whether a request may come in.
+    /// Whether a request is admitted.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Shut> {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
@@ -62,7 +62,7 @@ impl Gate {
         let host = String::from_utf8_lossy(host.as_bytes()).to_ascii_lowercase();
         let refused = || Shut::Host(shown(&host));
         let authority: Authority = host.parse().map_err(|_| refused())?;
-        // A whole URL in the request's first line counts before the field.
+        // A whole URL in the request's first line takes precedence over the field.
         let is_same = uri
             .authority()
             .is_none_or(|other| other.as_str().eq_ignore_ascii_case(&host));

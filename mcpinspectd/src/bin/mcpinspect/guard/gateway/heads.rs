@@ -1,4 +1,4 @@
-//! Fields of heads: which pass, which do not, and which must not stand there twice.
+//! Fields of heads: which pass, which do not, and which must not appear twice.
 
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, ALT_SVC, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH,
@@ -13,7 +13,7 @@ pub const NAME: &str = "mcp-name";
 pub const VERSION: &str = "mcp-protocol-version";
 pub const LAST_EVENT: &str = "last-event-id";
 
-/// Fields that concern one connection, and what this side says itself.
+/// Fields that concern one connection, and those that this side sets itself.
 const OF_THE_HOP: [HeaderName; 10] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -27,7 +27,7 @@ const OF_THE_HOP: [HeaderName; 10] = [
     HeaderName::from_static("http2-settings"),
 ];
 
-/// Fields of which readers may take the first or the last.
+/// Fields for which readers may use the first or the last.
 const SINGLE: [HeaderName; 9] = [
     CONTENT_TYPE,
     CONTENT_ENCODING,
@@ -40,7 +40,7 @@ const SINGLE: [HeaderName; 9] = [
     HeaderName::from_static(LAST_EVENT),
 ];
 
-/// The field that stands there twice and must not.
+/// The field that appears twice and must not.
 pub fn repeated(headers: &HeaderMap) -> Option<&'static HeaderName> {
     // A constant has no address of its own.
     static NAMES: [HeaderName; 9] = SINGLE;
@@ -49,7 +49,7 @@ pub fn repeated(headers: &HeaderMap) -> Option<&'static HeaderName> {
         .find(|name| headers.get_all(*name).iter().nth(1).is_some())
 }
 
-/// What of a request's fields goes to the server.
+/// The request fields that go to the server.
 pub fn upward(headers: &HeaderMap) -> HeaderMap {
     let mut kept = end_to_end(headers);
     for name in [HOST, CONTENT_LENGTH, EXPECT] {
@@ -60,7 +60,7 @@ pub fn upward(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// What of a response's fields goes to the client.
+/// The response fields that go to the client.
 pub fn downward(headers: &HeaderMap) -> HeaderMap {
     let mut kept = end_to_end(headers);
     // It would lead the client past the policy.
@@ -81,7 +81,7 @@ fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// The fields of a message that the guard answers a server with, in the client's place.
+/// The fields of a message with which the guard answers a server, in the client's place.
 pub fn in_the_clients_place(request: &HeaderMap, session: Option<&HeaderValue>) -> HeaderMap {
     let mut headers = request.clone();
     for name in [METHOD, NAME, LAST_EVENT] {
@@ -113,7 +113,7 @@ pub fn mcp(headers: &HeaderMap) -> McpFields {
     }
 }
 
-/// Whether a body is said to be in an alphabet other than JSON's. Some servers decode what they are told.
+/// Whether a body is declared to be in a character set other than JSON's. Some servers decode as they are told.
 pub fn has_foreign_alphabet(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(CONTENT_TYPE) else {
         return false;
@@ -136,7 +136,7 @@ pub enum Kind {
     Json,
     /// Something else.
     Other,
-    /// Both of the first: readers take one or the other.
+    /// Both of the first two: readers take one or the other.
     Both,
 }
 

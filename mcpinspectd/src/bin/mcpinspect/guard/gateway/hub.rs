@@ -24,7 +24,7 @@ pub struct Shared {
     /// Most sessions with a server.
     pub sessions: usize,
     pub bench: Arc<Bench>,
-    /// Turns true at the end.
+    /// Becomes true at the end.
     pub ending: watch::Receiver<bool>,
 }
 
@@ -34,7 +34,7 @@ pub struct Hub {
     pub gate: Gate,
     pub table: Table,
     pub room: Arc<Room>,
-    /// Turns true at the end.
+    /// Becomes true at the end.
     pub ending: watch::Receiver<bool>,
     bench: Arc<Bench>,
     parties: Parties,
@@ -43,7 +43,7 @@ pub struct Hub {
     hasher: RandomState,
 }
 
-/// A session, and the exchange of it that ids belong to; 0 is the session.
+/// A session, and its exchange that ids belong to; 0 is the session.
 pub type Place = (Arc<Party>, u64);
 
 impl Hub {
@@ -62,7 +62,7 @@ impl Hub {
         }
     }
 
-    /// A session that begins.
+    /// A new session.
     pub fn party(&self) -> Arc<Party> {
         Party::new(Judge::over_http(
             Arc::clone(&self.bench),
@@ -70,13 +70,13 @@ impl Hub {
         ))
     }
 
-    /// Writes down that a request does not come in.
+    /// Records that a request was not admitted.
     pub fn refused(&self, request: &refusals::Request, reason: &'static str) {
         let record = self.refusals.record(&self.parties.server, request, reason);
         self.bench.effects.tell(record.as_slice());
     }
 
-    /// The name of those who name no session.
+    /// The key for clients that name no session.
     pub fn nobody(&self, peer: IpAddr, headers: &HeaderMap) -> Key {
         let credentials = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
         Key::Nobody(self.hasher.hash_one((peer, credentials)))

@@ -1,19 +1,19 @@
 //! `mcpinspect guard --listen`: servers on HTTP behind a policy, as a reverse or forward proxy.
 //!
-//! Clients use the gateway's address in the place of the server's, with the same paths, or as their proxy. What they post is
-//! judged before it goes to the server, and what the server answers before it comes to them, be it JSON or a
-//! stream of events. What no rule concerns passes byte for byte; only what belongs to the connection does not.
+//! Clients use the gateway's address in place of the server's, with the same paths, or use it as their proxy.
+//! What they post is judged before it goes to the server, and what the server answers before it goes to them, be
+//! it JSON or a stream of events. What no rule concerns passes byte for byte, except what belongs to the connection.
 //!
-//! Two peers are hostile here: a server as everywhere, and whoever can reach the port, such as a page in a
-//! browser. What a reader of HTTP may read differently is refused as what a reader of JSON may read
-//! differently is.
+//! Two peers are hostile here: the server, as everywhere, and anything that can reach the port, such as a page in
+//! a browser. What two HTTP readers may read differently is refused, just like what two JSON readers may read
+//! differently.
 //!
 //! - `serve`: connections, and their end
 //! - `wire`: the bytes of a connection
-//! - `gate`: who may knock
+//! - `gate`: who is admitted
 //! - `exchange`, `asked`, `answer`, `stream`: one request, its response, and a stream of events
 //! - `heads`, `params`, `body`, `blocks`, `said`, `reply`: fields, bodies, events, and what they say
-//! - `refusals`: what does not come in
+//! - `refusals`: what is not admitted
 //! - `sessions`, `room`: what is remembered, and how much
 //! - `front`, `upstream`: which server, and the way to it
 //! - `hub`: what all connections share
@@ -59,7 +59,7 @@ use self::upstream::Upstream;
 use super::judge::Bench;
 use crate::policy::zone;
 
-/// Longest time for a connection to the server to be made.
+/// Longest time for connecting to the server.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// Where a forward proxy itself never goes.
@@ -118,13 +118,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// The host of the server, which names it where nothing else does.
+    /// The host of the server, which names it if nothing else does.
     pub fn host(&self) -> Option<String> {
         let url: Uri = self.upstream.as_deref()?.parse().ok()?;
         Some(front::bare(url.host()?).to_owned())
     }
 
-    /// Serves until it is asked to stop.
+    /// Serves until asked to stop.
     pub fn run(
         self,
         listen: SocketAddr,
@@ -186,7 +186,7 @@ impl Options {
     }
 }
 
-/// Each session has two connections or more.
+/// Each session has at least two connections.
 fn have_many_descriptors() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // With fewer, fewer sessions fit.

@@ -1,8 +1,8 @@
-//! Fields that repeat arguments of a call (`Mcp-Param-*`, from 2026-07-28 on), for those on the way who do not
+//! Fields that repeat arguments of a call (`Mcp-Param-*`, from 2026-07-28 on), for intermediaries that do not
 //! read bodies.
 //!
-//! Which argument a field repeats is said by the tool's schema, which the gateway need not have seen. So a field
-//! has to say what one of the arguments says; the server knows which one, and compares that. Where a rule
+//! The tool's schema says which argument a field repeats, but the gateway need not have seen it. So a field
+//! has to say what one of the arguments says; the server knows which one, and compares that. If a rule
 //! changes the argument, the field follows.
 
 use hyper::header::{HeaderMap, HeaderName};
@@ -15,7 +15,7 @@ const PREFIX: &str = "mcp-param-";
 /// Most such fields of a request.
 const MAX_FIELDS: usize = 64;
 
-/// The field that none of the arguments agrees with, or that stands there twice.
+/// The field that none of the arguments agrees with, or that appears twice.
 pub fn disagreement(headers: &HeaderMap, body: &[u8]) -> Option<HeaderName> {
     let names = names(headers);
     let first = names.first()?;
@@ -35,7 +35,7 @@ pub fn disagreement(headers: &HeaderMap, body: &[u8]) -> Option<HeaderName> {
     names.iter().find(disagrees).cloned()
 }
 
-/// Has the fields say what the arguments say after a change.
+/// Updates the fields to what the arguments say after a change.
 pub fn follow(headers: &mut HeaderMap, before: &[u8], after: &[u8]) {
     let names = names(headers);
     if names.is_empty() {
@@ -49,7 +49,7 @@ pub fn follow(headers: &mut HeaderMap, before: &[u8], after: &[u8]) {
         let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
         let text = decoded(&text);
         let mut meant = before.iter().filter(|(_, argument)| says(argument, &text));
-        // Of several that say the same, it is not known which; if they no longer agree, the server refuses.
+        // If several say the same, it is unknown which is meant; if they no longer agree, the server refuses.
         let news: Vec<Option<&Value>> = meant
             .by_ref()
             .map(|(path, _)| after.iter().find(|(other, _)| other == path))
@@ -75,7 +75,7 @@ fn names(headers: &HeaderMap) -> Vec<HeaderName> {
     names.cloned().collect()
 }
 
-/// The texts, numbers and truth values among the arguments of a call, with their places.
+/// The strings, numbers and booleans among the arguments of a call, with their paths.
 fn arguments(body: &[u8]) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     let message: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -85,7 +85,7 @@ fn arguments(body: &[u8]) -> Vec<(String, Value)> {
     found
 }
 
-/// Down through objects alone: the places of a list's elements have no fields.
+/// Descends only through objects: elements of lists have no fields.
 fn collect(value: &Value, path: &mut String, found: &mut Vec<(String, Value)>) {
     match value {
         Value::Object(members) => {

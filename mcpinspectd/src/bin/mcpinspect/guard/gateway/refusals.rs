@@ -1,7 +1,7 @@
-//! Requests that do not come in, as lines in the log of decisions.
+//! Requests that are not admitted, as lines in the log of decisions.
 //!
-//! No rule speaks of them: they name a host or an origin that is not allowed, can be read in two ways, or find no
-//! room. A page in a browser may send any number of them, so that only some of a second are written.
+//! They match no rule: they name a host or an origin that is not allowed, can be read in two ways, or find no
+//! room. A page in a browser may send any number of them, so only some are written per second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,18 +13,18 @@ use mcpinspectd::policy::record::Record;
 use mcpinspectd::text::escape::printable;
 use mcpinspectd::text::redact;
 
-/// Most refusals that are written in a second.
+/// Most refusals to write per second.
 const A_SECOND: u32 = 20;
-/// Bytes of a path, and of a field, that are shown.
+/// Bytes of a path, and of a field, to show.
 const PATH: usize = 512;
 const FIELD: usize = 128;
 
-/// Counts refusals of the second that has begun.
+/// Counts refusals in the current second.
 #[derive(Debug, Default)]
 pub struct Refusals(Mutex<Option<(Instant, u32)>>);
 
 impl Refusals {
-    /// Whether another one is written. The last one of a second says that there may be more.
+    /// Whether to write another one. The last one of a second says that there may be more.
     fn admit(&self) -> Option<bool> {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -37,7 +37,7 @@ impl Refusals {
         (count < A_SECOND).then_some(count + 1 == A_SECOND)
     }
 
-    /// A request that does not come in as a record, if it is to be written.
+    /// A record of a request that was not admitted, if it should be written.
     pub fn record(&self, server: &str, request: &Request, reason: &'static str) -> Option<Record> {
         let is_last = self.admit()?;
         Some(Record {
@@ -64,12 +64,12 @@ impl Refusals {
     }
 }
 
-/// What a record shows of a request: no more of the head than who it is meant for and where it comes from.
+/// What a record shows of a request: only where it is sent and where it comes from.
 #[derive(Debug)]
 pub struct Request(String);
 
 impl Request {
-    /// One of which not even the head can be read with certainty, in words.
+    /// One whose very head cannot be read with certainty, described in words.
     pub fn unread(words: &str) -> Self {
         Self(printable(words, PATH))
     }

@@ -1,4 +1,4 @@
-//! What the gateway answers itself.
+//! The gateway's own answers.
 
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -10,7 +10,7 @@ use super::body::Flow;
 pub const INVALID: i64 = -32600;
 /// JSON-RPC's "internal error".
 pub const INTERNAL: i64 = -32603;
-/// A field of the head says something else than the message (2026-07-28).
+/// A field of the head contradicts the message (2026-07-28).
 pub const MISMATCH: i64 = -32020;
 
 /// An error as a message. `id` is JSON text.
@@ -40,7 +40,7 @@ pub fn refusal(status: StatusCode, id: Option<&str>, code: i64, words: &str) -> 
     messages(status, &[error(id, code, words)], false)
 }
 
-/// A response to what expects no answer.
+/// A response to a message that expects no answer.
 pub fn accepted() -> Response<Flow> {
     let mut response = Response::new(Flow::of(""));
     *response.status_mut() = StatusCode::ACCEPTED;

@@ -1,13 +1,13 @@
-//! Memory for messages under way, shared by all connections: each may be large, and there are many.
+//! Memory for messages in transit, shared by all connections: each may be large, and there are many.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that are free.
+/// Free bytes.
 #[derive(Debug)]
 pub struct Room(AtomicUsize);
 
-/// Bytes that are in use.
+/// Reserved bytes.
 #[derive(Debug)]
 pub struct Held {
     room: Arc<Room>,
@@ -15,7 +15,7 @@ pub struct Held {
 }
 
 impl Room {
-    /// So many bytes.
+    /// This many bytes.
     pub fn new(bytes: usize) -> Arc<Self> {
         Arc::new(Self(AtomicUsize::new(bytes)))
     }
@@ -30,7 +30,7 @@ impl Room {
 }
 
 impl Held {
-    /// Holds so many bytes from now on. Returns whether there are as many.
+    /// Reserves this many bytes from now on. Returns whether there are as many.
     pub fn set(&mut self, bytes: usize) -> bool {
         if bytes <= self.bytes {
             self.room.0.fetch_add(self.bytes - bytes, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! What a body says, as far as its way depends on it.
+//! The parts of a body that decide how it is handled.
 
 use mcpinspectd::mcp::message::{self, Message, Parsed, Payload};
 
-/// Most requests of a batch whose answers are waited for.
+/// Most requests of a batch whose answers are awaited.
 const MAX_IDS: usize = 4096;
 
 /// The messages of a body.
@@ -18,7 +18,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// Reads a body. One that is no message says nothing.
+    /// Reads a body. One that is not a message says nothing.
     pub fn read(body: &[u8]) -> Self {
         let mut said = Self::default();
         match message::parse(body) {

@@ -1,4 +1,4 @@
-//! Connections: taken in as long as there is room, and ended when the gateway ends.
+//! Connections: accepted while there is room, and ended when the gateway ends.
 
 use std::io;
 use std::net::TcpListener;
@@ -29,9 +29,9 @@ use super::wire::Wire;
 const CONNECTIONS: usize = 8192;
 /// How long a client may take for the head of a request, and between two of them.
 const HEAD: Duration = Duration::from_secs(60);
-/// How long what is under way may take at the end.
+/// How long requests in progress may take at the end.
 const GRACE: Duration = Duration::from_secs(5);
-/// How often sessions are looked through.
+/// How often to check sessions.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// The signals that end the gateway.
@@ -59,7 +59,7 @@ impl Signals {
     }
 }
 
-/// Serves until a signal comes, and then ends what is under way. A second signal ends it at once.
+/// Serves until a signal comes, and then ends what is in progress. A second signal ends it at once.
 pub async fn serve(
     socket: TcpListener,
     front: Arc<Front>,
@@ -90,7 +90,7 @@ pub async fn serve(
                     });
                 }
                 Err(error) => {
-                    // Most often there are no descriptors left, and soon there will be.
+                    // Usually there are no descriptors left, and soon there will be.
                     terminal::complain(format_args!("mcpinspect: cannot take a connection: {error}"));
                     sleep(Duration::from_millis(100)).await;
                 }
@@ -109,7 +109,7 @@ pub async fn serve(
 
 async fn connection(stream: TcpStream, front: Arc<Front>, mut ending: watch::Receiver<bool>) {
     let Ok(peer) = stream.peer_addr() else { return };
-    // What is written is a whole message or event.
+    // Each write is a whole message or event.
     let _ = stream.set_nodelay(true);
     let own = Arc::clone(&front);
     let service = service_fn(move |request: Request<Incoming>| {

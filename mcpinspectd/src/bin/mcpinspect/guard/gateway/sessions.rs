@@ -1,7 +1,7 @@
-//! The policy's memory of each session, found by what a request says of its session.
+//! The policy's memory of each session, found by what a request says about its session.
 //!
 //! Streamable HTTP names a session in a field, and the older transport in the URL that messages are posted to.
-//! Who has neither shares the memory of all who come from the same address with the same credentials.
+//! Clients with neither share the memory of all that come from the same address with the same credentials.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::guard::judge::Judge;
 
-/// How long a session is remembered in which nothing happens.
+/// How long to remember an inactive session.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// A session.
@@ -31,7 +31,7 @@ impl Party {
     }
 }
 
-/// What a request says of its session.
+/// What a request says about its session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
     /// `Mcp-Session-Id`.
@@ -75,7 +75,7 @@ impl Table {
         self.known().is_empty()
     }
 
-    /// The session of this name, if it is known.
+    /// The session with this name, if it is known.
     pub fn find(&self, key: &Key) -> Option<Arc<Party>> {
         let mut known = self.known();
         let found = known.get_mut(key)?;
@@ -83,7 +83,7 @@ impl Table {
         Some(Arc::clone(&found.party))
     }
 
-    /// The session of this name, or a new one.
+    /// The session with this name, or a new one.
     pub fn find_or(&self, key: Key, new: impl FnOnce() -> Arc<Party>) -> Result<Arc<Party>, Full> {
         match self.find(&key) {
             Some(party) => Ok(party),
@@ -114,7 +114,7 @@ impl Table {
         self.known().remove(key);
     }
 
-    /// Forgets those in which nothing has happened for long.
+    /// Forgets those that have long been inactive.
     pub fn forget_idle(&self) {
         let now = Instant::now();
         self.known().retain(|_, known| {

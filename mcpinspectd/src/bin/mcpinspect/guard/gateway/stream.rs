@@ -19,7 +19,7 @@ use super::room::Held;
 use super::said::Said;
 use super::sessions::Key;
 
-/// Messages of the gateway's own that wait for their turn on the older transport's stream.
+/// The gateway's own messages that may wait for their turn on the older transport's stream.
 const QUEUE: usize = 64;
 
 /// A stream.
@@ -47,7 +47,7 @@ enum Over {
     Ended,
     /// The client is gone.
     Left,
-    /// It cannot go on.
+    /// It cannot continue.
     Broken(&'static str),
 }
 
@@ -175,7 +175,7 @@ impl Stream {
         match passing {
             Some(block) => self.send(block).await,
             None if is_answer => {
-                // Whoever waits for it has to know that nothing else comes.
+                // A client that waits for it has to know that nothing else comes.
                 let words =
                     "Refused by policy: the server's answer can be read in more than one way";
                 for id in answered {
@@ -188,7 +188,7 @@ impl Stream {
         }
     }
 
-    /// Judges a message, answers it where the policy does, and waits as long as the policy says.
+    /// Judges a message, answers it if the policy does, and waits as long as the policy says.
     async fn judged(&self, text: &[u8]) -> Passed {
         let judged = judged(&self.asked, Direction::ServerToClient, text);
         if !judged.delay.is_zero() {
@@ -243,11 +243,11 @@ impl Stream {
 }
 
 async fn ended(ending: &mut watch::Receiver<bool>) {
-    // The sender is there as long as the gateway is.
+    // The sender exists as long as the gateway does.
     let _ = ending.wait_for(|is_ending| *is_ending).await;
 }
 
-/// The next message of the gateway's own; never, where there are none.
+/// The next message of the gateway's own; never, if there are none.
 async fn next(inbox: &mut Option<Receiver<Bytes>>) -> Bytes {
     if let Some(inbox) = inbox
         && let Some(own) = inbox.recv().await

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::http_server::{Endpoint, client, failure, is_same_server, resolve, shown};
 
-/// How long the answer to what the gateway says itself may take.
+/// How long the answer to the gateway's own messages may take.
 const GLANCE: Duration = Duration::from_secs(10);
 
 /// The server.
@@ -26,10 +26,10 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// The server at a URL. A connection may take `connect` to be made, and an answer `wait` to begin.
+    /// The server at a URL. Connecting may take `connect`, and an answer may take `wait` to begin.
     ///
     /// # Errors
-    /// It is no URL of HTTP, or TLS cannot be set up.
+    /// It is not an HTTP URL, or TLS cannot be set up.
     pub fn new(url: &str, connect: Duration, wait: Duration) -> anyhow::Result<Self> {
         let endpoint = Endpoint::new(url, &[])?.uri().clone();
         let client = Client::builder(TokioExecutor::new())
@@ -45,7 +45,7 @@ impl Upstream {
     /// The server at another URL, reached in the same way.
     ///
     /// # Errors
-    /// It is no URL of HTTP.
+    /// It is not an HTTP URL.
     pub fn to(&self, url: &str) -> anyhow::Result<Self> {
         Ok(Self {
             endpoint: Endpoint::new(url, &[])?.uri().clone(),
@@ -59,7 +59,7 @@ impl Upstream {
         &self.endpoint
     }
 
-    /// How long it may take to go on.
+    /// How long it may take to continue.
     pub fn wait(&self) -> Duration {
         self.wait
     }
@@ -108,7 +108,7 @@ impl Upstream {
         }
     }
 
-    /// Sends a message of the gateway's own. Whether it arrives is the server's business.
+    /// Sends a message of the gateway's own. It does not matter whether it arrives.
     pub async fn tell(&self, uri: Uri, headers: HeaderMap, message: String) {
         let told = self.ask(Method::POST, uri, headers, message.into());
         let _ = timeout(GLANCE, told).await;

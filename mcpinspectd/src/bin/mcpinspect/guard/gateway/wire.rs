@@ -1,5 +1,5 @@
-//! A client's connection, with two things that HTTP's library leaves open: requests that can be read in two
-//! ways end it, and so does a client that takes nothing for long.
+//! A client's connection, with two additions to the HTTP library: requests that can be read in two
+//! ways end it, and so does a client that accepts nothing for long.
 
 use std::io;
 use std::pin::Pin;
@@ -12,12 +12,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// How long a client may take nothing of what is there for it.
+/// How long a client may leave what is there for it untouched.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const REFUSED: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: 46\r\n\r\nThe request can be read in more than one way.\n";
 
-/// What could be read in two ways, if that has ended a connection: the library passes it on only where it had
+/// What could be read in two ways, if that has ended a connection: the library passes it on only if it had
 /// begun to read.
 pub type Anomaly = Arc<OnceLock<&'static str>>;
 
@@ -28,7 +28,7 @@ pub struct Wire {
     found: Anomaly,
     /// Whether a response has begun.
     has_spoken: bool,
-    /// Runs out when the client has taken nothing for too long.
+    /// Expires when the client has accepted nothing for too long.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -43,12 +43,12 @@ impl Wire {
         }
     }
 
-    /// Where it says what could be read in two ways.
+    /// Where it reports what could be read in two ways.
     pub fn anomaly(&self) -> Anomaly {
         Arc::clone(&self.found)
     }
 
-    /// Notes that the client took something, or did not.
+    /// Notes whether the client accepted something.
     fn progress<T>(
         &mut self,
         written: Poll<io::Result<T>>,

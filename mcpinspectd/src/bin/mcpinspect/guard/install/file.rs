@@ -1,9 +1,9 @@
 //! A configuration, read and replaced safely.
 //!
-//! Whatever happens, there is a whole file under its name, the old one or the new one: the new one is written
-//! beside it and takes its place at once, with its mode, owner and access control list. All is done from the
-//! directory that was opened, so that no one can put another one in its place; and root, who may write
-//! anywhere, follows no symbolic links to it, because whoever owns a directory on the way could send root
+//! Whatever happens, there is a complete file under its name, the old one or the new one: the new one is written
+//! beside it and replaces it at once, with its mode, owner and access control list. Everything is done from the
+//! opened directory, so that no one can put another one in its place; and root, who may write
+//! anywhere, follows no symbolic links to it, because the owner of any directory on the way could send root
 //! elsewhere.
 
 use std::ffi::{OsStr, OsString};
@@ -24,9 +24,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// What the name of a backup ends with.
+/// The suffix of a backup's name.
 const BACKUP: &str = ".mcpinspect-backup";
-/// Where an access control list is.
+/// Where an access control list is stored.
 const ACCESS_LIST: &str = "system.posix_acl_access";
 /// Largest access control list, in bytes.
 const MAX_ACCESS_LIST: usize = 64 * 1024;
@@ -41,13 +41,13 @@ pub struct Configuration {
     text: Vec<u8>,
 }
 
-/// What became of the file as it was.
+/// What became of the original file.
 pub enum Backup {
     /// It is at this path.
     Made(String),
-    /// One from before the guard is at this path already.
+    /// One from before the guard already is at this path.
     Kept(String),
-    /// It is what the configuration is again.
+    /// The configuration is the same again.
     Removed,
     /// There is none.
     None,
@@ -97,7 +97,7 @@ impl Configuration {
         &self.text
     }
 
-    /// Where it is, to be shown.
+    /// Where it is, for display.
     pub fn path(&self) -> String {
         self.shown(&self.name)
     }
@@ -106,7 +106,7 @@ impl Configuration {
         plain(&self.folder.join(name).display().to_string()).into_owned()
     }
 
-    /// Puts another text in its place. The file as it was before any guard is kept beside it, until it is
+    /// Replaces its text. The file as it was before any guard is kept beside it, until it is
     /// the same again.
     pub fn replace(&self, edited: &Edited) -> anyhow::Result<Backup> {
         let path = self.path();
@@ -165,14 +165,14 @@ impl Configuration {
         Some(text)
     }
 
-    /// Puts a file in its place at once.
+    /// Replaces a file at once.
     fn put(&self, name: &OsStr, text: &[u8]) -> io::Result<()> {
         let mut other = OsString::from(".");
         other.push(&self.name);
         other.push(format!(".mcpinspect-{}", std::process::id()));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let own = Mode::RUSR | Mode::WUSR;
-        // Left by a process of the same number that was killed. Nothing but our own has this name.
+        // Left by a killed process of the same number. Only our own files have this name.
         let _ = unlinkat(&self.directory, &other, AtFlags::empty());
         let file = openat(&self.directory, &other, flags | OFlags::CLOEXEC, own)?;
         let done = self.fill(File::from(file), text).and_then(|()| {
@@ -230,7 +230,7 @@ fn place(path: &Path) -> anyhow::Result<(OwnedFd, PathBuf, OsString)> {
     }
 }
 
-/// Why root does not go on.
+/// Why root stops here.
 fn refused_link(path: &Path) -> String {
     let real = path.canonicalize().ok();
     let real = real.map(|real| format!(", or give its real path, {}", real.display()));
@@ -254,7 +254,7 @@ fn access_list(file: &OwnedFd) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// What is different after a change.
+/// What differs after a change.
 fn version(stat: &Stat) -> (u64, i64, i64, i64) {
     #[expect(
         clippy::unnecessary_cast,

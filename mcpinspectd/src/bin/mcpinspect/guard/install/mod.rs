@@ -1,4 +1,4 @@
-//! `mcpinspect guard install` and `uninstall`: a client's servers start through the guard, or as before.
+//! `mcpinspect guard install` and `uninstall`: makes a client's servers start through the guard, or as before.
 //!
 //! - `file`: a configuration, read and replaced safely
 //! - `show`: what changes, and what became of each server
@@ -83,7 +83,7 @@ impl Install {
         })
     }
 
-    /// The guard's options, which have to hold in whatever directory the client starts it. A policy that the
+    /// The guard's options, which have to be valid in whatever directory the client starts it. A policy that the
     /// guard would refuse would keep every server from starting, so it is refused here.
     fn options(&self) -> anyhow::Result<Vec<String>> {
         let is_default = self.policy == [PathBuf::from(DIRECTORY)];
@@ -118,7 +118,7 @@ impl Uninstall {
     }
 }
 
-/// A path as a configuration can hold it.
+/// A path as a configuration can contain it.
 fn text(path: &Path) -> anyhow::Result<&str> {
     let text = path.to_str();
     text.with_context(|| format!("{} is not UTF-8", path.display()))

@@ -9,13 +9,13 @@ use similar::TextDiff;
 
 use super::file::{Backup, Configuration};
 
-/// Characters of names that are shown.
+/// Characters of names to show.
 pub const NAME: usize = 80;
 
-/// Unchanged lines beside a change.
+/// Unchanged lines to show beside a change.
 const CONTEXT: usize = 3;
 
-/// Shows a change as lines, as `diff -u` does. What is hidden in them is spelled out.
+/// Shows a change as lines, like `diff -u`. Hidden characters are spelled out.
 pub fn difference(configuration: &Configuration, new: &str) -> io::Result<Reader> {
     let old = String::from_utf8_lossy(configuration.text());
     let path = configuration.path();
@@ -42,7 +42,7 @@ pub fn refusal(outcome: Outcome) -> Option<&'static str> {
     }
 }
 
-/// Says what became of the servers that were asked for.
+/// Reports what became of the servers asked for.
 pub fn servers(
     configuration: &Configuration,
     edited: &Edited,

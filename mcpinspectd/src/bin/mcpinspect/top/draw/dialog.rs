@@ -1,4 +1,4 @@
-//! What stands in front of the view until a key is pressed.
+//! What is shown in front of the view until a key is pressed.
 
 use mcpinspectd::model::ContainmentAction;
 use ratatui::Frame;

@@ -1,4 +1,4 @@
-//! A table as wide as there is room.
+//! A table as wide as the room allows.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -13,7 +13,7 @@ use super::Palette;
 /// Characters between columns.
 const SPACE: u16 = 2;
 
-/// Draws a table: with a header, and a selected row where there is a list. `empty` stands in the place of
+/// Draws a table: with a header, and a selected row if there is a list. `empty` is shown instead of missing
 /// rows.
 pub fn draw(
     frame: &mut Frame<'_>,
@@ -37,11 +37,11 @@ pub fn draw(
     }
     let columns = fitting(table.columns, area.width);
     let widths = widths(table.columns, &columns, area.width);
-    // The list's own columns have a head, those of lists below it do without.
+    // The list's own columns have a header, those of lists below it do without.
     let head = u16::from(list.is_some());
     let room = usize::from(area.height.saturating_sub(head));
     let at = list.map_or(0, |list| list.at);
-    // The selected row is the last one that is shown, or before it.
+    // The selected row is the last one shown, or before it.
     let first = (at + 1).saturating_sub(room);
     let shown = table.rows.iter().enumerate().skip(first).take(room);
     let rows = shown.map(|(number, row)| {
@@ -63,7 +63,7 @@ pub fn draw(
     frame.render_widget(widget, area);
 }
 
-/// The columns for which there is room, by their numbers.
+/// The columns that fit, by their numbers.
 fn fitting(columns: &[Column], width: u16) -> Vec<usize> {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let needed = |kept: &[usize]| -> u16 {

@@ -1,7 +1,7 @@
 //! The screen: a title, what the view is, the view, and a line about keys.
 //!
-//! All texts that come from servers were made safe when they became rows and lines. Where there is little
-//! room, columns go first, then the lists below the first one.
+//! All texts that come from servers were made safe when they became rows and lines. If there is little room,
+//! columns go first, then the lists below the first one.
 
 mod dialog;
 mod list;
@@ -23,7 +23,7 @@ use super::tables;
 
 pub use palette::Palette;
 
-/// Below that, nothing can be shown.
+/// Below this, nothing can be shown.
 const LEAST: (u16, u16) = (20, 5);
 
 /// Rows from which on the first list has others below it.
@@ -131,7 +131,7 @@ fn title_line<'a>(state: &State, palette: Palette, width: u16) -> Paragraph<'a> 
     Paragraph::new(Line::from(spans))
 }
 
-/// The tabs, or the way to what was opened.
+/// The tabs, or the path to what was opened.
 fn place_line<'a>(state: &State, palette: Palette) -> Paragraph<'a> {
     let mut spans = Vec::new();
     for (number, tab) in Tab::ALL.into_iter().enumerate() {
@@ -214,12 +214,12 @@ fn view(frame: &mut Frame<'_>, state: &State, palette: Palette, area: Rect) {
     }
 }
 
-/// The first list, and two below it where there is room.
+/// The first list, and two below it if there is room.
 fn below(area: Rect, first: &Table) -> [Rect; 3] {
     if area.height < ROOM_FOR_MORE {
         return [area, Rect::default(), Rect::default()];
     }
-    // The first one gets what it needs, and half of the room at least.
+    // The first one gets what it needs, and at least half of the room.
     let needed = u16::try_from(first.rows.len() + 2).unwrap_or(u16::MAX);
     let rest = area.height - needed.clamp(area.height / 2, area.height - 6);
     let rows = [
@@ -238,7 +238,7 @@ fn titled(frame: &mut Frame<'_>, title: &str, table: &Table, palette: Palette, a
     list::draw(frame, table, None, "none", palette, body);
 }
 
-/// What stands in the place of rows that are not there.
+/// What is shown instead of missing rows.
 fn nothing(state: &State) -> &'static str {
     match (&state.daemon, state.tab) {
         (None, _) => "looking …",

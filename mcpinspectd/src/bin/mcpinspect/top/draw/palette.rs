@@ -1,4 +1,4 @@
-//! Colours, and what stands for them where there shall be none.
+//! Colours, and what replaces them where there must be none.
 
 use ratatui::style::{Color, Modifier, Style};
 

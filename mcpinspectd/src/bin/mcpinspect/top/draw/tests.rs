@@ -15,7 +15,7 @@ use super::super::testing::{
 use super::super::update::{Input, update};
 use super::*;
 
-/// Presses keys, and answers what they ask for.
+/// Presses keys, and answers their requests.
 fn press(state: &mut State, keys: &str) {
     for key in keys.chars() {
         let code = match key {

@@ -10,7 +10,7 @@ use super::super::model::{TextView, Told};
 use super::super::table::Tone;
 use super::Palette;
 
-/// Draws the lines that fit, from where it is scrolled to.
+/// Draws the lines that fit, starting at the scroll position.
 pub fn draw(frame: &mut Frame<'_>, view: &TextView, palette: Palette, area: Rect) {
     let lines = match &view.told {
         Told::Here(lines) => lines,

@@ -144,7 +144,7 @@ fn a_session_is_followed_at_its_end_and_only_there() {
     press(&mut state, KeyCode::Up);
     update(&mut state, Input::Answer(page(310)));
     assert_eq!(selected(&state), Some("301"));
-    // At the first one that is known, those before are asked for, once.
+    // At the first known message, the ones before are asked for, once.
     let before = Ask::Messages {
         session: "s1".to_owned(),
         before: Some(101),
