@@ -223,17 +223,38 @@ fn same_everywhere(build: &mut Command) -> Result<()> {
 }
 
 /// Folders that differ between machines, and what they are called instead.
-fn places() -> Result<[(PathBuf, &'static str); 3]> {
+fn places() -> Result<[(PathBuf, String); 4]> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
     let home = home.context("neither CARGO_HOME nor HOME is set")?;
     let target = shell::target();
     let target = std::fs::canonicalize(&target).unwrap_or(target);
     Ok([
-        (shell::root(), "/mcpinspectd"),
-        (target, "/mcpinspectd/target"),
-        (straight(&home), "/cargo"),
+        (shell::root(), "/mcpinspectd".to_owned()),
+        (target, "/mcpinspectd/target".to_owned()),
+        (straight(&home), "/cargo".to_owned()),
+        standard_library()?,
     ])
+}
+
+/// The sources of the standard library, and what the compiler calls them where they are not installed.
+fn standard_library() -> Result<(PathBuf, String)> {
+    let ask = |question: &str, value: &[&str]| {
+        let mut compiler = Command::new("rustc");
+        compiler
+            .arg(question)
+            .args(value)
+            .current_dir(shell::root());
+        shell::output(&mut compiler)
+    };
+    let root = ask("--print", &["sysroot"])?;
+    let version = ask("-vV", &[])?;
+    let commit = version
+        .lines()
+        .find_map(|line| line.strip_prefix("commit-hash: "))
+        .context("rustc does not say which commit it was built from")?;
+    let sources = Path::new(root.trim()).join("lib/rustlib/src/rust");
+    Ok((sources, format!("/rustc/{commit}")))
 }
 
 fn straight(path: &Path) -> PathBuf {
