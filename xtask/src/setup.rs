@@ -114,7 +114,8 @@ fn mounted(place: &str) -> Result<bool> {
 /// Ensures that programs are installed; each is listed with the Debian package that has it.
 pub fn programs(needed: &[(&str, &str)]) -> Result<()> {
     let missing = |&&(program, _): &&(&str, &str)| shell::find(program).is_none();
-    let packages: Vec<&str> = needed.iter().filter(missing).map(|(_, p)| *p).collect();
+    let mut packages: Vec<&str> = needed.iter().filter(missing).map(|(_, p)| *p).collect();
+    packages.dedup();
     if packages.is_empty() {
         return Ok(());
     }
