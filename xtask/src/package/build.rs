@@ -145,10 +145,18 @@ impl Build {
             (true, Libc::Musl, _) => setup::programs(&[("musl-gcc", "musl-tools")])?,
             (false, Libc::Gnu, Machine::Aarch64) => setup::programs(&[
                 ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+                (
+                    "/usr/aarch64-linux-gnu/include/stdint.h",
+                    "libc6-dev-arm64-cross",
+                ),
                 ("qemu-aarch64", "qemu-user"),
             ])?,
             (false, Libc::Gnu, Machine::X86_64) => setup::programs(&[
                 ("x86_64-linux-gnu-gcc", "gcc-x86-64-linux-gnu"),
+                (
+                    "/usr/x86_64-linux-gnu/include/stdint.h",
+                    "libc6-dev-amd64-cross",
+                ),
                 ("qemu-x86_64", "qemu-user"),
             ])?,
             (false, Libc::Musl, _) => bail!(
