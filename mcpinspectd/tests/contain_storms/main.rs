@@ -211,6 +211,17 @@ impl Storm {
     }
 }
 
+/// A process, with all that shows whose it is.
+fn described(row: &ProcessRow) -> String {
+    let said = ["status", "cmdline", "environ"].map(|what| {
+        fs::read(format!("/proc/{}/{what}", row.pid)).map_or_else(
+            |error| format!("{what}: {error}"),
+            |text| String::from_utf8_lossy(&text).replace('\0', " "),
+        )
+    });
+    format!("{row:?}\n{}", said.join("\n"))
+}
+
 /// All storms, one after another, beside others' processes.
 fn storms(busy: usize) {
     let number = std::env::var("MCPINSPECT_STORMS").map_or(24, |number| number.parse().unwrap());
@@ -248,11 +259,14 @@ fn storms(busy: usize) {
             Ok(done) => reported += usize::from(!done.missed.is_empty()),
             Err(error) => wrong.push(format!("{index}, {how}, {measure:?}: {error}")),
         }
-        let stopped = table().into_iter().filter(|row| row.state == 'T');
-        let stopped: Vec<ProcessRow> = stopped.collect();
+        let stopped: Vec<String> = table()
+            .into_iter()
+            .filter(|row| row.state == 'T')
+            .map(|row| described(&row))
+            .collect();
         assert!(
             stopped.is_empty(),
-            "{index}, {how}: others are stopped: {stopped:?}"
+            "{index}, {how}: others are stopped: {stopped:#?}"
         );
     }
     assert!(
