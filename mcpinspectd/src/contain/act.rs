@@ -146,17 +146,25 @@ impl Family {
         }
         let by_group = self.take_group(rows, target, cgroup, measure);
         let by_pid: HashMap<Pid, &ProcessRow> = rows.iter().map(|row| (row.pid, row)).collect();
-        for process in processes {
+        for (index, process) in processes.into_iter().enumerate() {
             if self.members.contains_key(&process) {
                 continue;
             }
             let row = by_pid.get(&process.pid);
+            let parent = row.and_then(|row| by_pid.get(&row.parent));
+            let parent = parent.map(|parent| Process {
+                pid: parent.pid,
+                start_time: parent.start_time,
+            });
             let in_group = by_group
                 .as_deref()
                 .is_some_and(|group| row.is_some_and(|row| super::plan::is_in(row, group)));
             let member = match in_group {
                 true => Member::InGroup,
-                false => match row.and_then(|row| self.hold(process, row, measure)) {
+                // The first is the family's root, which is known by itself.
+                false => match row
+                    .and_then(|row| self.hold(process, row, parent.filter(|_| index > 0), measure))
+                {
                     Some(member) => member,
                     None => {
                         self.unsettled = true;
@@ -207,11 +215,12 @@ impl Family {
     }
 
     /// Takes hold of one process, and sends it the first signal. `None` if it is not the process that its row
-    /// describes, or has another parent.
+    /// describes, or not the child of `parent`, where that is given.
     fn hold(
         &mut self,
         process: Process,
         row: &ProcessRow,
+        parent: Option<Process>,
         measure: ContainmentAction,
     ) -> Option<Member> {
         let held = match ProcessHandle::open(process.pid) {
@@ -225,6 +234,10 @@ impl Family {
             None => return Some(Member::Gone),
             Some(start) if start != (process.start_time, row.parent) => return None,
             Some(_) => {}
+        }
+        // The parent's number may be a stranger's by now as well.
+        if parent.is_some_and(|parent| !self.has_kept_its_number(parent)) {
+            return None;
         }
         let signal = match measure {
             // One that is not stopped needs no push, and may be under a debugger.
@@ -242,6 +255,18 @@ impl Family {
             Err(Errno::ESRCH) => Member::Gone,
             Err(error) => self.miss(process, error),
         })
+    }
+
+    /// Whether a member is there still, so that its number has meant no other process since it was taken.
+    fn has_kept_its_number(&self, process: Process) -> bool {
+        match self.members.get(&process) {
+            Some(Member::Signalled(Some(held))) => held.start_time().is_some(),
+            // Not held: this leaves the hundredth of a second in which a number may come back.
+            Some(Member::Signalled(None) | Member::InGroup | Member::Refused) => {
+                process::start_time(process.pid) == Some(process.start_time)
+            }
+            Some(Member::Gone) | None => false,
+        }
     }
 
     /// The members that are not stopped, in a table that was read after they were signalled. They are
