@@ -2,13 +2,16 @@
 //!
 //! Both ends must count from the same byte. So the counters come first, and from then on no call
 //! is missed. While the unread bytes are summed up, what calls write is counted and not shipped
-//! ([`REGISTERING`]). The sum is valid only if it is the same twice and no call has returned
-//! meanwhile. One instruction then checks the latter and sets the writer's count to its start.
+//! ([`REGISTERING`]). The sum is valid only if it still holds after it was made and no call has
+//! returned meanwhile. One instruction then checks the latter and sets the writer's count to its
+//! start. If calls did return, the sum is made again; for a socket, whose unread bytes can be in
+//! thousands of buffers, only what was appended meanwhile is added, because a program that writes
+//! byte by byte is faster than a sum over all of them.
 //! One case remains: a write that put its bytes in before the sum and returns after it. It is
 //! counted twice, and user space finds out by comparing the bytes.
 //!
 //! Cost to other processes: none at a system call. An exec with a pipe or socket as standard input
-//! or output pays for two loops over the unread contents (nothing, in a new pipe) and two
+//! or output pays for a loop or two over the unread contents (nothing, in a new pipe) and two
 //! insertions.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`).
@@ -142,17 +145,26 @@ struct Registration {
     writer: EndpointKey,
     /// The endpoint where it is read.
     reader: EndpointKey,
-    /// Where its unread bytes are: the pipe's inode, or the socket that reads.
+    /// Where its unread bytes are: the pipe's inode, or the receive queue of the socket that reads.
     object: u64,
+    /// How far a socket's queue has been summed up.
+    queue: QueueSum,
 }
 
-/// Sets the writer's count to what is unread.
+/// Sets the writer's count to what is unread. `object`: the pipe's inode, or the socket that reads.
 #[inline(always)]
 fn count_unread(writer: EndpointKey, reader: EndpointKey, object: u64) {
+    let is_pipe = writer.kind == EndpointKind::Pipe as u32;
+    let in_socket = if is_pipe {
+        0
+    } else {
+        u64::from(OFF_SOCK_QUEUE.load())
+    };
     let mut registration = Registration {
         writer,
         reader,
-        object,
+        object: object + in_socket,
+        queue: QueueSum::default(),
     };
     // SAFETY: `count_step` has the signature of a loop callback, and `registration` outlives the loop.
     unsafe {
@@ -168,7 +180,7 @@ fn count_unread(writer: EndpointKey, reader: EndpointKey, object: u64) {
 /// Tries once. Returns 1 if the count is set.
 unsafe extern "C" fn count_step(index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context that `count_unread` passes to the loop.
-    let registration = unsafe { &*context.cast::<Registration>() };
+    let registration = unsafe { &mut *context.cast::<Registration>() };
     let (Some(written), Some(read)) = (
         COUNTERS.get_ptr_mut(registration.writer),
         COUNTERS.get_ptr_mut(registration.reader),
@@ -181,10 +193,14 @@ unsafe extern "C" fn count_step(index: u32, context: *mut c_void) -> i64 {
         let taken = &raw const (*read).position[End::Reader as usize];
         let returned = count.read_volatile();
         let before = taken.read_volatile();
-        let sum = unread(registration);
+        let (sum, holds) = if registration.writer.kind == EndpointKind::Pipe as u32 {
+            let sum = pipe_unread(registration.object);
+            (sum, pipe_unread(registration.object) == sum)
+        } else {
+            queue_unread(registration.object, &mut registration.queue, before)
+        };
         let start = before.wrapping_add(sum);
-        let still = unread(registration) == sum && taken.read_volatile() == before;
-        if still {
+        if holds && taken.read_volatile() == before {
             (&raw mut (*written).unread).write_volatile(start);
             if ledger::exchange(count, returned, start) {
                 return 1;
@@ -199,16 +215,6 @@ unsafe extern "C" fn count_step(index: u32, context: *mut c_void) -> i64 {
         ledger::add(count, start.wrapping_sub(returned));
     }
     1
-}
-
-/// Bytes of a stream that are unread now.
-#[inline(always)]
-fn unread(registration: &Registration) -> u64 {
-    if registration.writer.kind == EndpointKind::Pipe as u32 {
-        pipe_unread(registration.object)
-    } else {
-        queue_unread(registration.object)
-    }
 }
 
 /// Zeroes counters, with one store per word: a call of `memset` would be a loop over bytes, which verifiers
@@ -329,14 +335,61 @@ fn socket_pair(file: u64) -> Option<SocketPair> {
     })
 }
 
-/// Unread bytes in a socket's receive queue.
+/// The unread bytes of a socket's receive queue, as far as they have been summed up.
+///
+/// Buffers are appended at the end and taken from the front. So the sum can go on where it ended as
+/// long as the first buffer is the same and nothing has been read.
+#[repr(C)]
+#[derive(Default)]
+struct QueueSum {
+    /// The first buffer; 0 if the sum has not begun. In an empty queue it is the queue itself.
+    first: u64,
+    /// What had been read of it.
+    consumed: u32,
+    _unused: u32,
+    /// What the reader had taken.
+    taken: u64,
+    /// The buffer that the sum has reached.
+    reached: u64,
+    /// Bytes in all buffers before that one, which may still grow.
+    settled: u64,
+}
+
+/// Bytes in a buffer that were read already.
 #[inline(always)]
-fn queue_unread(sock: u64) -> u64 {
-    let queue = sock + u64::from(OFF_SOCK_QUEUE.load());
+fn consumed(buffer: u64) -> u32 {
+    probe(buffer, OFF_SKB_CB.load() + OFF_UNIX_CB_CONSUMED.load())
+}
+
+/// Unread bytes in a buffer.
+#[inline(always)]
+fn unread(buffer: u64) -> u64 {
+    let length: u32 = probe(buffer, OFF_SKB_LEN.load());
+    u64::from(length.wrapping_sub(consumed(buffer)))
+}
+
+/// Unread bytes in a socket's receive queue after `taken` bytes were read, and whether nothing was
+/// appended or read since they were summed up. Goes on from `sum` if it still holds.
+#[inline(always)]
+fn queue_unread(queue: u64, sum: &mut QueueSum, taken: u64) -> (u64, bool) {
+    let first: u64 = probe(queue, OFF_SKB_NEXT.load());
+    if first == queue {
+        sum.first = 0;
+        return (0, true);
+    }
+    if first != sum.first || consumed(first) != sum.consumed || taken != sum.taken {
+        *sum = QueueSum {
+            first,
+            consumed: consumed(first),
+            taken,
+            reached: first,
+            ..QueueSum::default()
+        };
+    }
     let mut walk = QueueWalk {
         queue,
-        buffer: probe(queue, OFF_SKB_NEXT.load()),
-        unread: 0,
+        reached: sum.reached,
+        settled: sum.settled,
     };
     // SAFETY: `queue_step` has the signature of a loop callback, and `walk` outlives the loop.
     unsafe {
@@ -347,26 +400,31 @@ fn queue_unread(sock: u64) -> u64 {
             0,
         );
     }
-    walk.unread
+    sum.reached = walk.reached;
+    sum.settled = walk.settled;
+    let total = walk.settled + unread(walk.reached);
+    let holds = probe::<u64>(walk.reached, OFF_SKB_NEXT.load()) == queue
+        && probe::<u64>(queue, OFF_SKB_NEXT.load()) == first
+        && consumed(first) == sum.consumed;
+    (total, holds)
 }
 
 /// State of the loop over a socket's receive queue.
 #[repr(C)]
 struct QueueWalk {
     queue: u64,
-    buffer: u64,
-    unread: u64,
+    reached: u64,
+    settled: u64,
 }
 
 unsafe extern "C" fn queue_step(_index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context that `queue_unread` passes to the loop.
     let walk = unsafe { &mut *context.cast::<QueueWalk>() };
-    if walk.buffer == walk.queue || walk.buffer == 0 {
+    let next: u64 = probe(walk.reached, OFF_SKB_NEXT.load());
+    if next == walk.queue || next == 0 {
         return 1;
     }
-    let length: u32 = probe(walk.buffer, OFF_SKB_LEN.load());
-    let consumed: u32 = probe(walk.buffer, OFF_SKB_CB.load() + OFF_UNIX_CB_CONSUMED.load());
-    walk.unread += u64::from(length.wrapping_sub(consumed));
-    walk.buffer = probe(walk.buffer, OFF_SKB_NEXT.load());
+    walk.settled += unread(walk.reached);
+    walk.reached = next;
     0
 }

@@ -151,8 +151,9 @@ fn drain(mut ring: Ring, wakeups: &Wakeups, sender: &SyncSender<Batch>, bell: &B
             if stopping {
                 return;
             }
-            wakeups.wait(LOOK_ANYWAY);
-            wakeups.wait(GATHER);
+            if wakeups.wait(LOOK_ANYWAY) {
+                wakeups.wait(GATHER);
+            }
             continue;
         }
         let full = batch.len() >= BATCH_BYTES || stopping;
@@ -189,10 +190,12 @@ impl Wakeups {
         Ok(Self(epoll))
     }
 
-    /// Waits for a notification.
-    fn wait(&self, milliseconds: impl Into<EpollTimeout>) {
+    /// Waits for a notification. Returns whether there was one.
+    fn wait(&self, milliseconds: impl Into<EpollTimeout>) -> bool {
         let mut events = [EpollEvent::empty()];
         // An interrupted wait counts as a short one: the caller looks either way.
-        let _ = self.0.wait(&mut events, milliseconds);
+        self.0
+            .wait(&mut events, milliseconds)
+            .is_ok_and(|count| count > 0)
     }
 }

@@ -179,7 +179,12 @@ impl Attacher {
         let mut cleaned = Instant::now();
         let mut swept = Instant::now();
         loop {
-            match queue.recv_timeout(SWEEP) {
+            let pause = if self.watched.is_empty() {
+                CLEANING
+            } else {
+                SWEEP
+            };
+            match queue.recv_timeout(pause) {
                 Ok(request) => self.answer(request, unseen),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,

@@ -224,6 +224,11 @@ impl Watched {
         alive
     }
 
+    /// Whether there is nothing to sweep.
+    pub(super) fn is_empty(&self) -> bool {
+        self.processes.is_empty() && self.resting.is_empty()
+    }
+
     fn detach_ended(&mut self, probes: &mut TlsProbes) {
         let ended: Vec<Pid> = self
             .processes
