@@ -39,7 +39,7 @@ pub fn return_promptly() {}
 #[derive(Debug)]
 pub struct HeapTrim {
     next: Instant,
-    /// The work done so far.
+    /// The work done when it was last worth it.
     work: u64,
     /// How many times are left: what the work took is given up some seconds after it.
     times: u8,
@@ -51,6 +51,10 @@ const TIMES: u8 = 3;
 const TRIM_EVERY: Duration = Duration::from_secs(5);
 
 impl HeapTrim {
+    /// Bytes taken in after which trimming is worth it: a machine on which a program starts now and then
+    /// leaves nothing to give back.
+    pub const WORTH: u64 = 256 << 10;
+
     /// From now on.
     pub fn new() -> Self {
         Self {
@@ -60,14 +64,16 @@ impl HeapTrim {
         }
     }
 
-    /// Trims the heap, if it is time to and work was done recently. `work` counts what is done.
-    pub fn attend(&mut self, work: u64) {
+    /// Trims the heap, if it is time to and work was done recently. `work` counts the bytes taken in;
+    /// it is asked for only then.
+    pub fn attend(&mut self, work: impl FnOnce() -> u64) {
         let now = Instant::now();
         if now < self.next {
             return;
         }
         self.next = now + TRIM_EVERY;
-        if work != self.work {
+        let work = work();
+        if work.saturating_sub(self.work) >= Self::WORTH {
             self.work = work;
             self.times = TIMES;
         }

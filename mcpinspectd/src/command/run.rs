@@ -46,6 +46,9 @@ const WATCHING: &str = "watching every MCP server on this machine";
 /// How long the sinks may take at the end to write what waits.
 const FINISH: Duration = Duration::from_millis(800);
 
+/// About what the daemon allocates for a record, beside its bytes.
+const RECORD_TAKES: u64 = 256;
+
 /// Records that may wait for the store, and their bytes.
 const RECORDS: Bounds = Bounds {
     items: 16_384,
@@ -193,9 +196,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut heap = HeapTrim::new();
     let Ok(()) = source::run(&mut source, &stop, &mut pipeline, |pipeline, source| {
         heartbeat.beat();
-        // What loading the last probes took lies unused once they are loaded.
-        let loaded = u64::from(!source.is_opening());
-        heap.attend(source.totals().records + loaded);
+        heap.attend(|| {
+            // What loading the last probes took lies unused once they are loaded.
+            let loaded = u64::from(!source.is_opening()) * HeapTrim::WORTH;
+            let totals = source.totals();
+            loaded + totals.bytes + totals.records * RECORD_TAKES
+        });
         if reopen.swap(false, Ordering::AcqRel)
             && let Err(error) = pipeline.reload()
         {
