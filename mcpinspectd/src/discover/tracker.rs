@@ -33,6 +33,9 @@ use crate::process::{Launches, ProcessInfo};
 
 /// Nanoseconds between two checks of everything known against the process table.
 const SWEEP_INTERVAL: u64 = 3_000_000_000;
+/// The same on a machine where nothing has happened since the check before. An end that the probes see
+/// ends the session anyway; this finds what they do not.
+const IDLE_SWEEP_INTERVAL: u64 = 12_000_000_000;
 
 /// Finds the MCP sessions of a machine in the probes' records.
 pub struct Tracker<E> {
@@ -54,6 +57,8 @@ pub struct Tracker<E> {
     notices: Notices,
     connections: Connections,
     next_sweep: u64,
+    /// Whether a record arrived since the last sweep.
+    active: bool,
     /// When the last survey taken into account began.
     surveyed: u64,
 }
@@ -78,6 +83,7 @@ impl<E: Environment> Tracker<E> {
             waiting: Waiting::default(),
             notices: Notices::default(),
             next_sweep: now.saturating_add(SWEEP_INTERVAL),
+            active: false,
             surveyed: 0,
             settings,
         }
@@ -112,6 +118,10 @@ impl<E: Environment> Tracker<E> {
     pub fn record(&mut self, origin: Origin, record: KernelRecord<'_>, sink: &mut dyn InputSink) {
         if !matches!(record, KernelRecord::Data { .. }) {
             tracing::trace!(?origin, ?record);
+        }
+        if !std::mem::replace(&mut self.active, true) {
+            let soon = origin.time.saturating_add(SWEEP_INTERVAL);
+            self.next_sweep = self.next_sweep.min(soon);
         }
         match record {
             record if is_of_connection(&record) => self.connection(origin, record, sink),
@@ -370,7 +380,12 @@ impl<E: Environment> Tracker<E> {
         }
         if surveyed >= next_sweep {
             lifecycle::sweep(step, now);
-            self.next_sweep = now + SWEEP_INTERVAL;
+            let interval = if std::mem::take(&mut self.active) {
+                SWEEP_INTERVAL
+            } else {
+                IDLE_SWEEP_INTERVAL
+            };
+            self.next_sweep = now + interval;
         }
         self.surveyed = surveyed;
     }
