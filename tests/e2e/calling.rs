@@ -1,18 +1,15 @@
 //! `mcpinspect call` on the official server that has everything: each method, and what it answers, on each
 //! transport that it has.
 
-use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::listening::Listening;
 use mcpinspect_tests::places;
 use serde_json::Value;
 
-/// How long the server may take to listen.
-const START: Duration = Duration::from_secs(20);
+use crate::http::Server;
 
 /// A method with its options, and a place in the result that says it was understood.
 const METHODS: [(&str, &str, &str); 11] = [
@@ -72,33 +69,25 @@ fn told(command: &mut Command) -> Result<(Option<i32>, Value)> {
 
 /// The server at a URL of this machine.
 struct Running {
-    child: Child,
+    _server: Server,
     url: String,
 }
 
 impl Running {
     fn start(transport: &str, path: &str) -> Result<Self> {
-        let free = TcpListener::bind("127.0.0.1:0")?;
-        let place = free.local_addr()?;
-        drop(free);
-        let child = Command::new("node")
-            .arg(everything()?)
-            .arg(transport)
-            .env("PORT", place.port().to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let running = Self {
-            child,
-            url: format!("http://{place}{path}"),
-        };
-        let until = Instant::now() + START;
-        while TcpStream::connect(place).is_err() {
-            ensure!(Instant::now() < until, "{transport}: nobody listens");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(running)
+        let everything = everything()?;
+        let server = Server::start(|port| {
+            let mut command = Command::new("node");
+            command.arg(everything).arg(transport);
+            command.env("PORT", port.to_string());
+            Ok(command)
+        })
+        .context(transport.to_owned())?;
+        let url = server.url(path);
+        Ok(Self {
+            _server: server,
+            url,
+        })
     }
 
     fn call(&self, options: &str) -> Result<(Option<i32>, Value)> {
@@ -112,13 +101,6 @@ fn call_at(url: &str, options: &str) -> Result<(Option<i32>, Value)> {
             .args(["call", "--structured", "--url", url])
             .args(options.split(' ')),
     )
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Holds the answers to each method to what is known of them.

@@ -15,8 +15,8 @@ use mcpinspect_tests::wirelog::Frame;
 
 use crate::{BEHIND, SESSION, verdict};
 
-/// How long a server may take to listen.
-const START: Duration = Duration::from_secs(20);
+/// How long a server may take to listen: a Python one needs most of a minute on an emulated machine.
+const START: Duration = Duration::from_secs(120);
 
 /// A server that listens on this machine.
 pub struct Server {
