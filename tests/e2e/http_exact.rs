@@ -309,7 +309,7 @@ fn bodies_of_8_mib_in_both_directions() -> Result<()> {
         to_client: vec![initialized(), result(1, &large), result(2, &large)],
     };
     // All of it has room in the ring, however late the daemon's turn comes on a busy machine.
-    let mut tap = Tap::configured("[capture]\nring_size = \"64MiB\"\n")?;
+    let mut tap = Tap::configured("[capture]\nring_size = \"128MiB\"\n")?;
     let mut ends = Ends::new()?;
     let kinds = ["application/json", "application/json", "text/event-stream"];
     for (at, kind) in kinds.into_iter().enumerate() {
