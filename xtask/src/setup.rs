@@ -16,7 +16,7 @@ const BPF_LINKER: &str = "0.10.4";
 pub fn announce(profile: &str) {
     let minutes = match profile {
         "release" => 5,
-        _ => 6,
+        _ => 8,
     };
     if !shell::target().join(profile).join("mcpinspectd").is_file() {
         say(&format!(
