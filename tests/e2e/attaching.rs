@@ -181,16 +181,21 @@ fn fault(capture: &Capture, server: u32) -> Option<String> {
             .filter(|message| message.direction == direction)
             .filter_map(|message| message.id.as_ref()?.as_u64())
             .collect();
-        let (Some(first), Some(last)) = (ids.first(), ids.last()) else {
+        let (Some(&first), Some(&last)) = (ids.first(), ids.last()) else {
             return Err(format!("nothing {direction}"));
         };
         if ids.len() as u64 != last - first + 1 {
-            let length = ids.len();
+            let ids = BTreeSet::from_iter(ids);
+            let missing: Vec<u64> = (first..=last).filter(|id| !ids.contains(id)).collect();
+            let streams = capture.streams.as_deref().unwrap_or_default();
+            let ledger = streams
+                .iter()
+                .find(|stream| stream.session_id == session && stream.direction == direction);
             return Err(format!(
-                "{direction}: {length} of {first} to {last}, {gaps:?}"
+                "{direction}: {first} to {last} without {missing:?}, {gaps:?}, {ledger:?}"
             ));
         }
-        Ok((*first, *last))
+        Ok((first, last))
     };
     let (requests, answers) = match (span("client_to_server"), span("server_to_client")) {
         (Ok(requests), Ok(answers)) => (requests, answers),

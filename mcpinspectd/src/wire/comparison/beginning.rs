@@ -51,6 +51,8 @@ pub(super) enum Shows {
     Shifted(i64),
     /// The ends agree at no place.
     Disagreement,
+    /// Nothing that both ends have.
+    TooLate,
 }
 
 impl Beginning {
@@ -99,7 +101,8 @@ impl Beginning {
     /// Says where the count starts. `last` asks for the best answer available. Looks closely only
     /// if there is noticeably more than last time.
     pub(super) fn shows(&mut self, last: bool) -> Shows {
-        let last = last || self.is_full();
+        // What is written may be in progress for as long as it is being read.
+        let last = last || self.is_full() && self.first_write.is_some();
         let from = usize::try_from(self.from).unwrap_or(usize::MAX);
         let telling = self.read.len().saturating_sub(from).min(self.kept);
         if !last && (telling == 0 || telling < self.looked_at + self.looked_at / 8) {
@@ -117,8 +120,10 @@ impl Beginning {
             .collect();
         if let Some(equal) = self.agreement(0) {
             let is_only = equal > 0 && places.is_empty();
-            return if is_only || last {
+            return if is_only || last && equal > 0 {
                 Shows::AsCounted
+            } else if last && places.iter().all(|(_, equal)| *equal == 0) {
+                Shows::TooLate
             } else {
                 Shows::Nothing
             };

@@ -14,12 +14,17 @@
 //! cannot be compared, because one end's copy is missing, pass unchanged.
 
 mod beginning;
+mod evidence;
+mod places;
 mod writes;
 
+use std::cmp::Ordering;
+
 use mcpinspect_common::End;
-use memchr::memmem;
 
 use self::beginning::{Beginning, Shows};
+use self::evidence::Evidence;
+use self::places::Sought;
 use self::writes::PendingWrites;
 use super::reassembly::Piece;
 
@@ -27,11 +32,6 @@ use super::reassembly::Piece;
 const WAITING_MAX: usize = writes::BYTES_MAX;
 /// How long they wait, in nanoseconds.
 const PATIENCE: u64 = 100_000_000;
-/// Equal bytes required before a difference is believed, if the two counts may not
-/// start at the same byte.
-const PROOF: usize = 32;
-/// The shortest write that proves as much.
-const PROOF_MIN: usize = 16;
 /// How often the ends of a new stream may be shifted until they agree.
 const ALIGNMENTS_MAX: u8 = 4;
 /// How often the ends may differ before comparison stops. Finding the reason takes a walk through
@@ -104,8 +104,8 @@ pub struct EndComparison {
     alignments: u8,
     /// Bytes that were equal at both ends.
     equal: u64,
-    /// Bytes of whole writes among them. Messages have their beginnings in common.
-    proven: usize,
+    /// Whether the ends are proven to count alike.
+    evidence: Evidence,
     /// Position of the first byte of `read` that was not compared yet.
     position: u64,
     /// What was read; compared up to `consumed`.
@@ -146,7 +146,7 @@ impl EndComparison {
             counted_twice: written_from,
             alignments: 0,
             equal: 0,
-            proven: 0,
+            evidence: Evidence::default(),
             position: 0,
             read: Vec::new(),
             consumed: 0,
@@ -177,7 +177,7 @@ impl EndComparison {
         match piece {
             Piece::Gap { position, length } => {
                 self.beginning = None;
-                self.pass(usize::MAX, now, emit);
+                self.leave(usize::MAX, now, emit);
                 self.position = position + length;
                 self.writes.forget_before(self.position);
                 self.unseen_until = self.unseen_until.max(self.position);
@@ -265,7 +265,7 @@ impl EndComparison {
         while self.is_waiting() {
             if self.position < self.unseen_until {
                 let unseen = self.unseen_until - self.position;
-                self.pass(usize::try_from(unseen).unwrap_or(usize::MAX), now, emit);
+                self.leave(usize::try_from(unseen).unwrap_or(usize::MAX), now, emit);
                 continue;
             }
             let read = &self.read[self.consumed..];
@@ -287,23 +287,24 @@ impl EndComparison {
             let common = rest.len().min(read.len());
             if rest[..common] == read[..common] {
                 front.matched += common;
-                let length = front.bytes.len();
-                let whole = front.matched == length;
+                let whole = front.matched == front.bytes.len();
                 self.equal += common as u64;
+                if !self.aligned {
+                    self.evidence.equal(&read[..common]);
+                }
                 self.pass(common, now, emit);
                 if whole {
-                    self.proven += length;
                     self.writes.pop_front();
                 }
             } else if self.beginning.is_some() {
                 // More of it will tell where the count starts.
                 return;
-            } else if !self.align_beginning(now, emit)
-                && !self
-                    .writes
-                    .take_overtaker(&self.read[self.consumed..], self.position)
-            {
-                return;
+            } else if !self.align_beginning(now, emit) {
+                let read = &self.read[self.consumed..];
+                if !self.writes.take_overtaker(read, self.position) {
+                    return;
+                }
+                self.evidence.interrupt();
             }
         }
     }
@@ -320,7 +321,7 @@ impl EndComparison {
         }
         self.beginning = None;
         // In the middle of a session there are more reasons than this one.
-        self.aligned = !self.midstream;
+        self.aligned = !self.midstream && shows != Shows::TooLate;
         if let Shows::Shifted(by) = shows {
             self.correction = by;
             self.counted_twice = 0;
@@ -329,11 +330,15 @@ impl EndComparison {
         }
     }
 
+    /// Whether the ends may count from different bytes.
+    fn is_uncertain(&self) -> bool {
+        !self.aligned && !self.evidence.is_proof()
+    }
+
     /// Aligns the ends at the beginning of a stream, where they may count from different bytes.
     /// Returns whether one of them was shifted.
     fn align_beginning(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) -> bool {
-        let uncertain = !self.aligned && self.proven < PROOF && self.alignments < ALIGNMENTS_MAX;
-        uncertain && self.realign(now, emit) && {
+        self.is_uncertain() && self.alignments < ALIGNMENTS_MAX && self.realign(now, emit) && {
             self.alignments += 1;
             true
         }
@@ -342,11 +347,14 @@ impl EndComparison {
     /// Advances by at least one step, whatever is missing.
     fn give_way(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
         let Some(front) = self.writes.front() else {
-            return self.pass(usize::MAX, now, emit);
+            return self.leave(usize::MAX, now, emit);
         };
-        if front.position > self.position {
-            let missing = front.position - self.position;
-            self.pass(usize::try_from(missing).unwrap_or(usize::MAX), now, emit);
+        let missing = front.position.saturating_sub(self.position);
+        if missing > 0 {
+            if self.align_beginning(now, emit) {
+                return self.compare(now, emit);
+            }
+            self.leave(usize::try_from(missing).unwrap_or(usize::MAX), now, emit);
             return self.compare(now, emit);
         }
         if self.beginning.is_some() {
@@ -354,6 +362,9 @@ impl EndComparison {
             self.beginning = None;
             return self.compare(now, emit);
         }
+        let Some(front) = self.writes.front() else {
+            return;
+        };
         let length = front.bytes.len() as u64;
         if front.overtaken && length <= self.counted_twice {
             // It was never read although later bytes were, and may have been counted before.
@@ -373,8 +384,8 @@ impl EndComparison {
         if self.realign(now, emit) {
             return self.compare(now, emit);
         }
-        if !self.aligned && self.proven < PROOF {
-            return self.give_up(now, emit);
+        if self.is_uncertain() {
+            return self.start_over(now, emit);
         }
         self.report_difference(now, emit);
         self.compare(now, emit);
@@ -418,7 +429,14 @@ impl EndComparison {
         );
         self.given_up = true;
         self.writes.clear();
-        self.pass(usize::MAX, now, emit);
+        self.leave(usize::MAX, now, emit);
+    }
+
+    /// Leaves what is here uncompared, and tries again with what comes next.
+    fn start_over(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+        self.writes.clear();
+        self.alignments = 0;
+        self.leave(usize::MAX, now, emit);
     }
 
     /// Looks for a place from which both ends continue alike, one of them having more in between, and
@@ -427,22 +445,34 @@ impl EndComparison {
         let Some(front) = self.writes.front() else {
             return false;
         };
-        let seen = front.matched;
+        let seen = match front.position.cmp(&self.position) {
+            Ordering::Greater => 0,
+            _ => front.matched,
+        };
         let read = [&front.bytes[..seen], &self.read[self.consumed..]].concat();
-        // Small writes prove something together.
-        let written = self.writes.joined();
-        if let Some(needle) = proof(&written)
-            && let Some(more) = memmem::find_iter(&read, needle).find(|at| *at > 0)
-        {
-            self.shift(i64::try_from(more).unwrap_or(0));
-            self.pass(more.saturating_sub(seen), now, emit);
+        let first = front.position;
+        let from = self.position.saturating_sub(seen as u64);
+        let runs = self.writes.runs();
+        let more = runs.first().and_then(|(_, run)| {
+            let after = usize::from(first == from);
+            Sought::new(run)?.place_in(&read, after)
+        });
+        if let Some(more) = more {
+            self.shift((from + more as u64).cast_signed() - first.cast_signed());
+            self.leave(more.saturating_sub(seen), now, emit);
             return true;
         }
-        let find = |needle| memmem::find_iter(&written, needle).find(|at| *at > 0);
-        let Some(less) = proof(&read).and_then(find) else {
+        let place = Sought::new(&read).and_then(|read| {
+            runs.iter().find_map(|(at, run)| {
+                let after = usize::from(*at == from);
+                Some(at + read.place_in(run, after)? as u64)
+            })
+        });
+        let Some(place) = place else {
             return false;
         };
-        self.shift(-i64::try_from(less).unwrap_or(0));
+        self.shift(from.cast_signed() - place.cast_signed());
+        self.evidence.interrupt();
         true
     }
 
@@ -450,6 +480,12 @@ impl EndComparison {
     fn shift(&mut self, by: i64) {
         self.behind = self.behind.saturating_add(by);
         self.writes.shift(by);
+    }
+
+    /// Finishes with the next `length` bytes, where present, which were not compared.
+    fn leave(&mut self, length: usize, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+        self.evidence.interrupt();
+        self.pass(length, now, emit);
     }
 
     /// Finishes with the next `length` bytes, where present.
@@ -510,11 +546,6 @@ impl EndComparison {
             self.consumed = 0;
         }
     }
-}
-
-/// Bytes that prove that two ends continue alike, if there are enough of them.
-fn proof(bytes: &[u8]) -> Option<&[u8]> {
-    (bytes.len() >= PROOF_MIN).then(|| &bytes[..bytes.len().min(PROOF)])
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod midstream;
+
 /// The stream that came out, and where the ends differed.
 #[derive(Debug, Default)]
 struct Out {

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::places::tells;
+
 /// Most bytes kept: more than a pipe or a socket holds.
 pub(super) const BYTES_MAX: usize = 1 << 20;
 /// Most writes kept.
@@ -100,7 +102,8 @@ impl PendingWrites {
                 .bytes
                 .strip_prefix(seen)
                 .is_some_and(|rest| {
-                    !rest.is_empty() && (read.starts_with(rest) || rest.starts_with(read))
+                    let common = rest.len().min(read.len());
+                    common > 0 && rest[..common] == read[..common] && tells(&rest[..common])
                 })
         });
         let Some(mut overtaker) = found.and_then(|index| {
@@ -121,13 +124,19 @@ impl PendingWrites {
         true
     }
 
-    /// The bytes of all writes, one after another.
-    pub(super) fn joined(&self) -> Vec<u8> {
-        let mut joined = Vec::with_capacity(self.bytes);
+    /// The bytes of writes that follow on each other, with the position of the first of them. Small writes tell
+    /// more together.
+    pub(super) fn runs(&self) -> Vec<(u64, Vec<u8>)> {
+        let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
         for write in &self.writes {
-            joined.extend_from_slice(&write.bytes);
+            match runs.last_mut() {
+                Some((at, run)) if *at + run.len() as u64 == write.position => {
+                    run.extend_from_slice(&write.bytes);
+                }
+                _ => runs.push((write.position, write.bytes.clone())),
+            }
         }
-        joined
+        runs
     }
 
     /// Moves all writes by `by` bytes and forgets what was matched. Anything that would then start before the
@@ -219,8 +228,9 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_joined_in_their_order() {
-        let writes = pending(&[(3, b"def"), (0, b"abc")]);
-        assert_eq!(writes.joined(), b"abcdef");
+    fn writes_that_follow_on_each_other_are_a_run() {
+        let writes = pending(&[(3, b"def"), (0, b"abc"), (7, b"h")]);
+        let runs = [(0, b"abcdef".to_vec()), (7, b"h".to_vec())];
+        assert_eq!(writes.runs(), runs);
     }
 }

@@ -1,0 +1,95 @@
+//! Finds the place from which one end goes on like the other.
+//!
+//! Much of a message may be one byte or a few, repeated: padding, zeros, blanks. A repetition looks the same from
+//! every place in it, so it tells no place.
+
+use memchr::memmem;
+
+/// Bytes by which a place is looked for.
+const NEEDLE: usize = 32;
+/// The fewest that will do.
+const NEEDLE_MIN: usize = 16;
+/// Most places to look at closely.
+const PLACES_MAX: usize = 16;
+
+/// Bytes to find at another end.
+pub(super) struct Sought<'a> {
+    bytes: &'a [u8],
+    needle: &'a [u8],
+}
+
+impl<'a> Sought<'a> {
+    /// Looks for `bytes`, if they tell their place.
+    pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
+        let needle = needle(bytes)?;
+        Some(Self { bytes, needle })
+    }
+
+    /// Where `other` goes on like these, after at least `after` bytes.
+    pub(super) fn place_in(&self, other: &[u8], after: usize) -> Option<usize> {
+        let places = memmem::find_iter(other.get(after..)?, self.needle).map(|at| at + after);
+        places.take(PLACES_MAX).find(|at| {
+            let rest = &other[*at..];
+            let common = rest.len().min(self.bytes.len());
+            rest[..common] == self.bytes[..common]
+        })
+    }
+}
+
+/// Whether bytes are more than a repetition.
+pub(super) fn tells(bytes: &[u8]) -> bool {
+    end_of_repetition(bytes) < bytes.len()
+}
+
+/// The first bytes, if they are enough to find their place: all of a repetition that they begin with, and what
+/// ends it.
+fn needle(bytes: &[u8]) -> Option<&[u8]> {
+    let repeated = end_of_repetition(bytes);
+    let enough = NEEDLE.min(bytes.len()).max(repeated + 1);
+    (bytes.len() >= NEEDLE_MIN).then(|| bytes.get(..enough))?
+}
+
+/// Where the repetition ends that the first bytes are; 0 if they are none.
+fn end_of_repetition(bytes: &[u8]) -> usize {
+    let first = &bytes[..bytes.len().min(NEEDLE)];
+    let repeats = |period: &usize| first[*period..] == first[..first.len() - period];
+    let Some(period) = (1..=first.len() / 2).find(repeats) else {
+        return 0;
+    };
+    let goes_on = |at: &usize| bytes[*at] == bytes[at - period];
+    first.len() + (first.len()..bytes.len()).take_while(goes_on).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(sought: &str, other: &str, after: usize) -> Option<usize> {
+        Sought::new(sought.as_bytes())?.place_in(other.as_bytes(), after)
+    }
+
+    #[test]
+    fn a_repetition_tells_no_place() {
+        let end = "\"}}\n{\"jsonrpc\":\"2.0\",\"id\":7}\n";
+        let padding = |length| "x".repeat(length);
+        let written = padding(100) + end;
+        assert_eq!(place(&padding(40), &written, 1), None);
+        assert_eq!(place(&(padding(40) + end), &written, 1), Some(60));
+        let zeros = "0,".repeat(40);
+        assert_eq!(place(&zeros, &format!("[{zeros}{zeros}"), 1), None);
+        assert!(!tells(zeros.as_bytes()) && tells((zeros + "]").as_bytes()));
+        assert!(tells(b"x") && tells(b"{\"") && !tells(b"xx"));
+    }
+
+    #[test]
+    fn all_that_both_have_is_alike_from_there_on() {
+        let message =
+            |id: u32| format!("{{\"jsonrpc\":\"2.0\",\"method\":\"ping\",\"id\":{id}}}\n");
+        let read: String = (1..9).map(message).collect();
+        assert_eq!(place(&message(3), &read, 1), Some(message(1).len() * 2));
+        assert_eq!(place(&message(1), &read, 0), Some(0));
+        assert_eq!(place(&message(1), &read, 1), None);
+        assert_eq!(place(&message(10), &read, 1), None);
+        assert_eq!(place("short", "a short one", 0), None);
+    }
+}
