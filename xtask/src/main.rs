@@ -10,6 +10,7 @@ mod check;
 mod container;
 mod docs;
 mod eval;
+mod fuzz;
 mod package;
 mod peers;
 mod pictures;
@@ -45,6 +46,8 @@ enum Command {
     Eval(eval::Options),
     /// Fit the model of what sentences ask, or measure it on what is left out
     Train(train::Options),
+    /// Look for inputs that break a parser, and keep those that reach something new
+    Fuzz(fuzz::Options),
     /// Check format and lints, or with --all everything that CI checks
     Check(check::Options),
     /// Check how modules depend on each other
@@ -77,6 +80,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::BuildEbpf => run::build_ebpf(),
         Command::Eval(options) => eval::run(&options),
         Command::Train(options) => train::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Architecture(options) => architecture::run(&options),
         Command::Docs => docs::update(),

@@ -1,9 +1,9 @@
 //! What the fuzz targets share: their entry point.
 //!
-//! `cargo fuzz run TARGET` needs a nightly compiler, instruments the code and follows its coverage;
-//! that is for a search that takes hours. Built as usual, the same targets are plain programs, which
-//! run for some seconds on inputs pieced together from samples, or on the files named to them. They
-//! need no other tool, and show that a target still compiles and passes.
+//! `cargo xtask fuzz` and `cargo fuzz run TARGET` instrument the code and follow its coverage; that is for a
+//! search that takes a while. Built as usual, the same targets are plain programs, which run for some seconds on
+//! inputs pieced together from samples, or on the files named to them. They need no other tool, and show that a
+//! target still compiles and passes.
 
 pub use arbitrary;
 

@@ -1,4 +1,4 @@
-//! A target as a program: `TARGET [SECONDS]`, or `TARGET FILE…` to run it on saved inputs.
+//! A target as a program: `TARGET [SECONDS [SEED]]`, or `TARGET FILE…` to run it on saved inputs.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,8 +15,9 @@ pub fn run(target: impl Fn(&[u8])) -> ExitCode {
     let Some(seconds) = seconds else {
         return replay(arguments, target);
     };
+    let seed = arguments.nth(1).and_then(|seed| seed.parse().ok());
     let end = Instant::now() + Duration::from_secs(seconds);
-    let mut inputs = Inputs::default();
+    let mut inputs = Inputs::new(seed.unwrap_or(0));
     let mut runs = 0_u64;
     while Instant::now() < end {
         let input = inputs.next();

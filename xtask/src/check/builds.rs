@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::outcome::Outcome;
 use super::sources::{self, manifest};
+use crate::fuzz;
 use crate::run::built;
 use crate::shell::{self, say};
 
@@ -69,30 +70,22 @@ pub(super) fn without_probes() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs each fuzz target for a while.
+/// Runs each fuzz target on the inputs that are kept for it, and then on others for a while.
 ///
-/// This shows that the targets compile and that nothing obvious is broken. To search for more, use
-/// `cargo fuzz run`, whose instrumented builds follow the code's coverage.
+/// This shows that the targets compile and that nothing obvious is broken. `cargo xtask fuzz` searches.
 pub(super) fn fuzz(seconds: u64) -> Result<Outcome> {
-    let fuzz = |command: &str| {
-        let mut cargo = shell::cargo();
-        cargo.args([command, "--locked", "--manifest-path"]);
-        cargo.arg(manifest("mcpinspectd/fuzz"));
-        cargo.arg("--target-dir").arg(shell::target().join("fuzz"));
-        cargo
-    };
-    shell::run(fuzz("build").arg("--bins"))?;
-    let targets = shell::root().join("mcpinspectd/fuzz/fuzz_targets");
-    let mut names: Vec<String> = std::fs::read_dir(targets)?
-        .filter_map(|entry| {
-            let path = entry.ok()?.path();
-            Some(path.file_stem()?.to_string_lossy().into_owned())
-        })
-        .collect();
-    names.sort();
-    for name in names {
+    let mut cargo = shell::cargo();
+    cargo.args(["build", "--bins", "--locked", "--manifest-path"]);
+    cargo.arg(manifest("mcpinspectd/fuzz"));
+    cargo.arg("--target-dir").arg(shell::target().join("fuzz"));
+    shell::run(&mut cargo)?;
+    for name in fuzz::targets()? {
         say(&format!("fuzzing {name} for {seconds} s"));
         let program = shell::target().join("fuzz/debug").join(&name);
+        let kept = std::fs::read_dir(fuzz::corpus(&name)?)?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<Vec<_>>>()?;
+        shell::run(Command::new(&program).args(kept))?;
         shell::run(Command::new(program).arg(seconds.to_string()))?;
     }
     Ok(Outcome::Passed)

@@ -56,14 +56,17 @@ pub(super) fn foldless_run_end(bytes: &[u8], from: usize, to: usize, identifier:
     to
 }
 
-/// The position after the control character at `at`, or after the terminal sequence that it starts.
+/// The position after the control character at `at`, or after the terminal sequence that it starts (ECMA-48, 5.4).
+/// What breaks a sequence off is not part of it.
 pub(super) fn skip_control(bytes: &[u8], at: usize, to: usize) -> usize {
     if bytes[at] != 0x1b || bytes.get(at + 1) != Some(&b'[') {
         return at + 1;
     }
     let limit = to.min(at + 34);
-    let parameters = (at + 2..limit).find(|index| !matches!(bytes[*index], 0x20..=0x3f));
-    parameters.map_or(limit, |end| (end + 1).min(to))
+    match (at + 2..limit).find(|index| !matches!(bytes[*index], 0x20..=0x3f)) {
+        Some(end) if matches!(bytes[end], 0x40..=0x7e) => end + 1,
+        end => end.unwrap_or(limit),
+    }
 }
 
 /// Whether a line that starts like this is a new item, and not the rest of a wrapped sentence.

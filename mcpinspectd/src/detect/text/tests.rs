@@ -36,6 +36,11 @@ fn case_blanks_and_look_alikes_fold_away() {
         "a red b",
         "terminal colours"
     );
+    assert_eq!(
+        fold("a\u{1b}[;;줍 b\u{1b}[3\u{1b}[1mc"),
+        "a 줍 b c",
+        "sequences that are broken off"
+    );
 }
 
 #[test]
