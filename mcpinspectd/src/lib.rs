@@ -70,6 +70,7 @@ pub mod mcp;
 #[cfg(feature = "store")]
 pub mod message_store;
 pub mod model;
+pub mod panics;
 pub mod pipeline;
 pub mod policy;
 pub mod policy_files;

@@ -17,6 +17,8 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::panics;
+
 /// Who reads standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
@@ -55,7 +57,7 @@ pub fn reader() -> Reader {
     }
 }
 
-/// Sets up logging for the process. `filter` (from the command line) wins over `RUST_LOG`, and
+/// Sets up logging for the process, panics included. `filter` (from the command line) wins over `RUST_LOG`, and
 /// `info` applies if neither says anything.
 ///
 /// # Errors
@@ -77,6 +79,7 @@ pub fn init(filter: Option<&str>) -> Result<Reader, LogError> {
         Reader::Plain => builder.with_ansi(false).try_init(),
     }
     .map_err(|_| LogError::Twice)?;
+    panics::set_hook(panics::log);
     Ok(reader)
 }
 

@@ -19,7 +19,7 @@
 //! - [`behaviour`]: what the agent does after it has read a text
 //! - [`runtime`]: the detector for live streams; [`scan`]: the same offline
 //!
-//! The engine knows this module only through [`Detector`]. Nothing here does I/O or reads a clock. How well
+//! The engine knows this module only through [`Detector`], and runs it [`Isolated`]. Nothing here does I/O or reads a clock. How well
 //! detection works, and where the weights come from, is the business of a developer tool:
 //! `cargo xtask eval`.
 
@@ -29,6 +29,7 @@ pub mod behaviour;
 pub mod category;
 pub mod cross_server;
 pub mod explain;
+mod isolated;
 pub mod json;
 mod layers;
 pub mod matching;
@@ -45,5 +46,6 @@ pub use api::{
     Detector, Difference, MessageInContext, NoDetector, Offer, SessionContext, ToolDefinition,
     Verdict,
 };
+pub use isolated::Isolated;
 pub use layers::Layers;
 pub use weighted_rules::{ActiveRules, BUILTIN_RULES, BUILTIN_WEIGHTS, WeightedRules};

@@ -4,7 +4,7 @@
 use super::sanitise;
 use super::state::SessionState;
 use super::turn::Turn;
-use crate::detect::MessageInContext;
+use crate::detect::{Detector as _, MessageInContext};
 use crate::event::Event;
 use crate::event::body::{InvalidMessage, SessionIdentified};
 use crate::mcp::{Irregularity, Parsed};

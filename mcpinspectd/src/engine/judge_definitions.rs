@@ -12,7 +12,7 @@ use super::policy::AutoApproval;
 use super::sanitise;
 use super::state::SessionState;
 use super::turn::Turn;
-use crate::detect::{Offer, ToolDefinition, Verdict};
+use crate::detect::{Detector as _, Offer, ToolDefinition, Verdict};
 use crate::event::body::{RegistryFull, ServerChanged, ToolChanged, ToolSeen};
 use crate::event::{Body, Event};
 use crate::mcp::json;

@@ -6,7 +6,7 @@ use super::limits::Limits;
 use super::output::Overdue;
 use super::state::SessionState;
 use super::turn::Turn;
-use crate::detect::Difference;
+use crate::detect::{Detector as _, Difference};
 use crate::event::Event;
 use crate::event::body::{BlindSpot, ServerChanged, SessionEnded, SessionStarted};
 use crate::model::{

@@ -52,7 +52,7 @@ pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
 pub use self::record::{MAX_BODY, MessageRecord, Record};
 pub use self::tee::Tee;
 use self::turn::{Judges, Turn};
-use crate::detect::{Detector, Difference};
+use crate::detect::{Detector, Difference, Isolated};
 use crate::event::body::{BlindSpot, RegistryFull};
 use crate::event::{Event, Subject};
 use crate::model::{Direction, EVERY_SERVER, Input, ServerId, SessionId, Timestamp};
@@ -90,7 +90,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that holds servers to `registry` and lets `detector` inspect what passes.
+    /// An engine that holds servers to `registry` and lets `detector` inspect what passes. A panic of
+    /// `detector` is a finding.
     pub fn new(limits: Limits, registry: Registry, detector: Box<dyn Detector + Send>) -> Self {
         Self {
             limits,
@@ -102,7 +103,7 @@ impl Engine {
             taught: Vec::new(),
             judges: Judges {
                 registry,
-                detector,
+                detector: Isolated::new(detector),
                 approval: AutoApproval::default(),
             },
         }
@@ -187,7 +188,7 @@ impl Engine {
             // If nothing takes them, as in a tap, they do not pile up.
             if self.taught.len() < LESSONS {
                 self.taught
-                    .extend(lessons::taught(&decided, registry, detector.as_mut()));
+                    .extend(lessons::taught(&decided, registry, detector));
             }
             output.event(policy::event(decided));
         }

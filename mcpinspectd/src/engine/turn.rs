@@ -7,7 +7,7 @@
 
 use super::output::{Judgement, MessageSeen, Output, Overdue};
 use super::policy::AutoApproval;
-use crate::detect::Detector;
+use crate::detect::Isolated;
 use crate::event::Event;
 use crate::model::{Action, Timestamp};
 use crate::registry::Registry;
@@ -15,7 +15,7 @@ use crate::registry::Registry;
 /// What judges, shared by all sessions.
 pub(super) struct Judges {
     pub(super) registry: Registry,
-    pub(super) detector: Box<dyn Detector + Send>,
+    pub(super) detector: Isolated,
     pub(super) approval: AutoApproval,
 }
 

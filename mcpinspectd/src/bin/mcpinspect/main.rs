@@ -54,7 +54,7 @@ use std::sync::LazyLock;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use mcpinspectd::manual::{self, Section};
-use mcpinspectd::{query, terminal};
+use mcpinspectd::{panics, query, terminal};
 
 /// What `--version` says.
 static VERSION: LazyLock<String> =
@@ -116,6 +116,7 @@ fn main() -> ExitCode {
     if let Some(answered) = query::worker::asked_for() {
         return answered;
     }
+    panics::set_hook(panics::print);
     let outcome = match Arguments::parse().command {
         Command::Status(command) => command.run(),
         Command::Servers(command) => command.run(),

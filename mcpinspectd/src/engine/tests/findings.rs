@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::fixture::{Wire, tool};
 use crate::detect::runtime::RuntimeDetector;
 use crate::detect::{
-    ActiveRules, Detector, Difference, MessageInContext, SessionContext, ToolDefinition, Verdict,
-    WeightedRules,
+    ActiveRules, Detector, Difference, MessageInContext, Offer, SessionContext, ToolDefinition,
+    Verdict, WeightedRules,
 };
-use crate::engine::{Engine, Limits};
-use crate::model::{Action, Detection, SessionId, Severity, ToolStatus};
+use crate::engine::{ApprovalRule, AutoApproval, Engine, Limits, Vendor};
+use crate::model::{Action, Detection, SessionId, Severity, Timestamp, ToolStatus};
 use crate::registry::Registry;
 use crate::rule_files;
 
@@ -167,4 +167,119 @@ fn findings_of_a_kind_are_told_together() {
         told,
         [("\"three\"".to_owned(), 0), ("\"two\"".to_owned(), 1)]
     );
+}
+
+/// Has a fault that a name or a message brings to light.
+struct Faulty(Finder);
+
+fn fault(text: &str) {
+    assert!(!text.contains("\u{c90d}"), "a fault on {text}");
+}
+
+impl Detector for Faulty {
+    fn offered(&mut self, _: &SessionContext<'_>, offer: &Offer<'_>) {
+        offer.names.iter().copied().for_each(fault);
+    }
+
+    fn tool(&mut self, context: &SessionContext<'_>, tool: &ToolDefinition<'_>) -> Verdict {
+        fault(tool.name);
+        self.0.tool(context, tool)
+    }
+
+    fn introduction(
+        &mut self,
+        _: &SessionContext<'_>,
+        introduction: &RawValue,
+        _: ToolStatus,
+    ) -> Verdict {
+        fault(introduction.get());
+        Verdict::CLEAN
+    }
+
+    fn message(&mut self, context: &SessionContext<'_>, message: &MessageInContext<'_>) -> Verdict {
+        message.tool.into_iter().for_each(fault);
+        self.0.message(context, message)
+    }
+
+    fn ends_disagree(&mut self, _: &SessionContext<'_>, _: &Difference<'_>) -> Verdict {
+        panic!("always")
+    }
+
+    fn session_ended(&mut self, _: &SessionId) {
+        panic!("always")
+    }
+}
+
+#[test]
+fn a_fault_of_detection_costs_one_verdict() {
+    let mut wire = Wire::with(Box::new(Faulty(Finder)), Limits::default());
+    let failed = |wire: &mut Wire| {
+        let found = wire.log.take("mcp_detection");
+        let found: Vec<_> = found
+            .iter()
+            .map(|event| &event["detection"]["pattern"])
+            .collect();
+        found
+            .iter()
+            .filter(|name| **name == "examination-failed")
+            .count()
+    };
+    wire.list(&[
+        tool("one", ""),
+        tool("\u{c90d}", ""),
+        tool("other", ""),
+        tool("evil", ""),
+    ]);
+    let seen = wire.log.take("mcp_tool_seen");
+    assert_eq!(seen.len(), 4, "{seen:?}");
+    assert_eq!(seen[1]["max_severity"], "high");
+    let found = wire.log.take("mcp_detection");
+    let found: Vec<_> = found
+        .iter()
+        .map(|event| {
+            (
+                event["detection"]["pattern"].as_str(),
+                event["action"].as_str(),
+            )
+        })
+        .collect();
+    let alert = Some("alert");
+    assert_eq!(
+        found,
+        [(Some("examination-failed"), alert), (Some("test"), alert)],
+        "the tools after it are judged"
+    );
+    wire.ask("tools/call", json!({"name": "\u{c90d}"}), json!({}));
+    assert_eq!(failed(&mut wire), 2, "the call and its answer");
+    wire.ask("initialize", json!({}), json!({"instructions": "\u{c90d}"}));
+    assert_eq!(failed(&mut wire), 1);
+    wire.end();
+    assert_eq!(wire.log.take("mcp_session_ended").len(), 1);
+    wire.start("second", false);
+    wire.ask("tools/call", json!({"name": "evil"}), json!({}));
+    assert_eq!(
+        wire.log.take("mcp_detection").len(),
+        2,
+        "other sessions go on"
+    );
+}
+
+#[test]
+fn a_change_on_which_detection_failed_is_not_accepted_by_a_policy() {
+    let accepted = |name: &str| {
+        let mut wire = Wire::with(Box::new(Faulty(Finder)), Limits::default());
+        wire.engine.set_approval(AutoApproval {
+            rules: vec![ApprovalRule {
+                servers: globset::Glob::new("*").unwrap().compile_matcher(),
+                user: None,
+                vendor: Vendor::Any,
+            }],
+        });
+        wire.list(&[tool(name, "")]);
+        wire.list(&[tool(name, "changed")]);
+        assert_eq!(wire.log.take("mcp_tool_changed").len(), 1);
+        wire.engine.idle(Timestamp(u64::MAX), &mut wire.log);
+        wire.log.take("mcp_policy").len()
+    };
+    assert_eq!((accepted("one"), accepted("\u{c90d}")), (1, 0));
 }
