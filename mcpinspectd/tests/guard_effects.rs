@@ -152,7 +152,7 @@ fn a_person_is_asked_and_the_other_direction_goes_on() {
             "Deny"
         ]
     );
-    Desktop::press(&connection, &runtime, question.id, "allow");
+    desktop.press(&connection, &runtime, question.id, "allow");
     assert_eq!(
         guarded.hear()["result"]["content"][0]["text"],
         "done: write"
@@ -168,7 +168,7 @@ fn a_person_is_asked_and_the_other_direction_goes_on() {
     });
 
     guarded.call(2, "write");
-    Desktop::press(&connection, &runtime, asked(1).id, "deny");
+    desktop.press(&connection, &runtime, asked(1).id, "deny");
     let denied = guarded.hear();
     assert_eq!(denied["id"], 2);
     assert_eq!(
@@ -180,13 +180,13 @@ fn a_person_is_asked_and_the_other_direction_goes_on() {
     guarded.call(3, "<b>edit</b>");
     let question = asked(2);
     assert!(!question.body.contains("<b>"), "{}", question.body);
-    Desktop::press(&connection, &runtime, question.id, "allow-session");
+    desktop.press(&connection, &runtime, question.id, "allow-session");
     assert_eq!(guarded.hear()["id"], 3);
     guarded.call(4, "<b>edit</b>");
     assert_eq!(guarded.hear()["id"], 4);
     // Another tool of the same rule is still asked about.
     guarded.call(5, "write");
-    Desktop::press(&connection, &runtime, asked(3).id, "deny");
+    desktop.press(&connection, &runtime, asked(3).id, "deny");
     assert_eq!(guarded.hear()["id"], 5);
 
     let (decisions, errors, _place) = guarded.end();

@@ -136,14 +136,14 @@ fn alerts_are_shown_and_their_buttons_work() {
         "{all:?}"
     );
 
-    Desktop::press(&connection, &daemon.runtime, shown.id, "default");
+    desktop.press(&connection, &daemon.runtime, shown.id, "default");
     let details = desktop.wait_for("the details", |shown| shown.body.contains("is now"));
     assert!(
         details
             .body
             .contains("description is now: &lt;b&gt;read&lt;/b&gt; /etc/shadow")
     );
-    Desktop::press(&connection, &daemon.runtime, shown.id, "approve");
+    desktop.press(&connection, &daemon.runtime, shown.id, "approve");
     desktop.wait_for("the approval", |shown| shown.body.contains("is approved"));
     let approved = Decision::Judge {
         kind: DecisionKind::Approve,
@@ -152,7 +152,7 @@ fn alerts_are_shown_and_their_buttons_work() {
         hash: "b".repeat(64),
     };
     assert_eq!(recorder.decided(), [(approved, own_uid())]);
-    Desktop::press(&connection, &daemon.runtime, shown.id, "freeze");
+    desktop.press(&connection, &daemon.runtime, shown.id, "freeze");
     let frozen = desktop.wait_for("the freezing", |shown| shown.body.contains("is frozen"));
     assert!(
         frozen.body.contains("files is frozen: 2 of its processes"),
@@ -251,23 +251,25 @@ fn an_upgrade_renews_the_agent() {
     for copy in [&program, &newer] {
         std::fs::copy(PROGRAM, copy).unwrap();
     }
-    let daemon = Daemon::on(&system, None);
+    let (recorder, control) = Recorder::new();
+    let daemon = Daemon::on(&system, Some(control.clone()));
     let desktop = Desktop::default();
     let runtime = Runtime::new().unwrap();
-    let _connection = desktop.on(&session, &runtime);
+    let connection = desktop.on(&session, &runtime);
     let agent = Agent::of(&program, &system, &session);
     let command_line = || {
         let path = format!("/proc/{}/cmdline", agent.0.id());
         std::fs::read_to_string(path).unwrap()
     };
     daemon.sinks.publish(&session_of("before", own_uid()));
-    daemon.sinks.publish(&detected_in("before"));
-    desktop.wait_for("the alert before", |shown| shown.summary.contains("before"));
+    let changed = with_session(testing::changed("before", "read /etc/shadow"), "before");
+    daemon.sinks.publish(&changed);
+    let before = desktop.wait_for("the alert before", |shown| shown.summary.contains("before"));
 
     // Restarting the daemon alone changes nothing.
     let restarted = |before: Daemon| {
         before.finish();
-        Daemon::on(&system, None)
+        Daemon::on(&system, Some(control.clone()))
     };
     let daemon = restarted(daemon);
     // The agent would have re-executed itself by then, which it must not do.
@@ -287,6 +289,18 @@ fn an_upgrade_renews_the_agent() {
         let heard = shown.iter().any(|shown| shown.summary.contains("after"));
         heard.then_some(())
     });
+
+    // The card of before is still there, and its buttons work, although the daemon has forgotten the event.
+    let again = desktop.wait_for("the card again", |shown| shown.replaces == before.id);
+    assert_eq!(
+        (&again.summary, &again.body),
+        (&before.summary, &before.body)
+    );
+    desktop.press(&connection, &runtime, before.id, "default");
+    desktop.wait_for("the details", |shown| shown.body.contains("is now"));
+    desktop.press(&connection, &runtime, before.id, "approve");
+    desktop.wait_for("the approval", |shown| shown.body.contains("is approved"));
+    assert_eq!(recorder.decided().len(), 1);
 }
 
 /// A real desktop: an X server, a notification daemon that people use, and what it looks like.

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::runtime::Runtime;
+use zbus::message::Header;
+use zbus::names::UniqueName;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, OwnedVariant, interface};
 
@@ -29,6 +31,8 @@ pub struct Desktop {
     /// Ids that the desktop was asked to take away.
     pub closed: Arc<Mutex<Vec<u32>>>,
     next: Arc<AtomicU32>,
+    /// The connection that showed a notification last: only it learns what becomes of it, as on GNOME.
+    owners: Arc<Mutex<HashMap<u32, UniqueName<'static>>>>,
 }
 
 #[interface(name = "org.freedesktop.Notifications")]
@@ -48,11 +52,14 @@ impl Desktop {
         actions: Vec<String>,
         hints: HashMap<String, OwnedVariant>,
         _timeout: i32,
+        #[zbus(header)] header: Header<'_>,
     ) -> u32 {
         let id = match replaces {
             0 => self.next.fetch_add(1, Ordering::Relaxed) + 1,
             id => id,
         };
+        let owner = header.sender().unwrap().to_owned();
+        self.owners.lock().unwrap().insert(id, owner);
         let urgency = u8::try_from(&hints["urgency"]).unwrap();
         self.shown.lock().unwrap().push(Shown {
             id,
@@ -100,9 +107,12 @@ impl Desktop {
     }
 
     /// Presses a button.
-    pub fn press(connection: &Connection, runtime: &Runtime, id: u32, key: &str) {
+    pub fn press(&self, connection: &Connection, runtime: &Runtime, id: u32, key: &str) {
         let path = "/org/freedesktop/Notifications";
-        let emitter = SignalEmitter::new(connection, path).unwrap();
+        let owner = self.owners.lock().unwrap()[&id].clone();
+        let emitter = SignalEmitter::new(connection, path)
+            .unwrap()
+            .set_destination(owner.into());
         runtime
             .block_on(Self::action_invoked(&emitter, id, key))
             .unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use mcpinspectd::backoff::Backoff;
 use mcpinspectd::bus::desktop::{Card, Desktop, DesktopEvent, Notifier};
 use tokio::time::{sleep_until, timeout};
@@ -9,8 +10,8 @@ use tokio::time::{sleep_until, timeout};
 use crate::alert::{Alert, Filter};
 use crate::cards::{self, action};
 use crate::daemon::{Daemon, DaemonEvent, DaemonSignals};
-use crate::details;
 use crate::evidence::Evidence;
+use crate::group::{KeptGroup, Known};
 use crate::notifications::NotificationList;
 use crate::program::Executable;
 
@@ -72,14 +73,21 @@ impl Retry {
     }
 }
 
-/// Shows the alerts that pass `filter`, until `program` is replaced. `last` is the id of the last event
-/// seen by an earlier run; returns the id of the last one seen by this run.
-pub async fn run(
-    filter: Filter,
-    mut last: Option<String>,
-    program: Option<&Executable>,
-) -> Option<String> {
+/// What one run leaves to the next.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// The id of the last event that it saw.
+    pub last: Option<String>,
+    /// Its cards.
+    pub cards: Vec<KeptGroup>,
+}
+
+/// Shows the alerts that pass `filter`, until `program` is replaced. `left` is what an earlier run left;
+/// returns what this run leaves.
+pub async fn run(filter: Filter, left: Left, program: Option<&Executable>) -> Left {
+    let Left { mut last, cards } = left;
     let mut list = NotificationList::new(Instant::now());
+    list.take_over(cards, Instant::now());
     let (mut signals, mut desktop): (Option<DaemonSignals>, Option<Desktop>) = (None, None);
     let (mut watch_retry, mut desktop_retry) =
         (Retry::new("system bus"), Retry::new("session bus"));
@@ -101,7 +109,10 @@ pub async fn run(
         let wake = wakes.into_iter().flatten().min();
         tokio::select! {
             signal = next_signal(&mut signals, last.as_deref()) => match signal {
-                Some(DaemonEvent::Appeared) if program.is_some_and(Executable::was_replaced) => return last,
+                Some(DaemonEvent::Appeared) if program.is_some_and(Executable::was_replaced) => {
+                    let cards = list.kept();
+                    return Left { last, cards };
+                }
                 Some(DaemonEvent::Appeared) => {}
                 Some(DaemonEvent::Signal(signal)) => {
                     last = Some(signal.event_id.clone());
@@ -118,10 +129,10 @@ pub async fn run(
                 Some(DesktopEvent::Closed { id, .. }) => list.closed(id),
                 Some(DesktopEvent::Restarted) => list.desktop_restarted(),
                 Some(DesktopEvent::Pressed(id, key)) => {
-                    let alert = list.lead(id).cloned();
-                    if let (Some(alert), Some(desktop), Some(signals)) = (alert, &desktop, &signals) {
+                    let lead = list.lead(id).cloned();
+                    if let (Some(lead), Some(desktop), Some(signals)) = (lead, &desktop, &signals) {
                         // polkit may wait long for a password, so not in this loop.
-                        tokio::spawn(press(key, alert, desktop.notifier(), signals.daemon()));
+                        tokio::spawn(press(key, lead, desktop.notifier(), signals.daemon()));
                     }
                 }
                 None => {
@@ -161,15 +172,43 @@ async fn explain(list: &mut NotificationList, daemon: &Daemon) {
     }
 }
 
+/// What is behind an alert, if need be from the daemon.
+async fn known(
+    alert: &Alert,
+    evidence: Option<Evidence>,
+    daemon: &Daemon,
+) -> anyhow::Result<Evidence> {
+    match evidence.filter(|evidence| !evidence.details.is_empty()) {
+        Some(evidence) => Ok(evidence),
+        None => Ok(Evidence::of(&daemon.event(&alert.event_id).await?)),
+    }
+}
+
+/// Approves the definition that the alert is about, and returns its name.
+async fn approve(
+    alert: &Alert,
+    evidence: Option<Evidence>,
+    daemon: &Daemon,
+) -> anyhow::Result<String> {
+    let evidence = known(alert, evidence, daemon).await?;
+    let definition = evidence
+        .definition
+        .context("the event names no definition")?;
+    daemon.approve(&definition).await?;
+    Ok(definition.name)
+}
+
 /// Carries out a button's action and shows the result.
-async fn press(key: String, alert: Alert, notifier: Notifier, daemon: Daemon) {
-    let id = &alert.event_id;
+async fn press(key: String, lead: Known, notifier: Notifier, daemon: Daemon) {
+    let Known {
+        alert, evidence, ..
+    } = lead;
     let lines = match key.as_str() {
-        action::DETAILS => match daemon.event(id).await {
-            Ok(event) => details::lines(&event),
+        action::DETAILS => match known(&alert, evidence, &daemon).await {
+            Ok(evidence) => evidence.details,
             Err(error) => vec![format!("Cannot fetch the details: {error:#}")],
         },
-        action::APPROVE => match daemon.approve(id).await {
+        action::APPROVE => match approve(&alert, evidence, &daemon).await {
             Ok(tool) => vec![format!("The current definition of {tool} is approved.")],
             Err(error) => vec![format!("Not approved: {error:#}")],
         },

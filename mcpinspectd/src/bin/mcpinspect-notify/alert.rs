@@ -2,9 +2,10 @@
 
 use mcpinspectd::bus::rows::SignalRow;
 use mcpinspectd::model::Severity;
+use serde::{Deserialize, Serialize};
 
 /// An event worth a person's attention.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alert {
     /// Its id, by which details are fetched.
     pub event_id: String,

@@ -2,12 +2,13 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use anyhow::Context as _;
 use mcpinspectd::bus::client::{self, ClientError, ManagerProxy, answer};
 use mcpinspectd::bus::manager::{INTERFACE, NAME};
 use mcpinspectd::bus::peer::{Peer, PeerEvent};
 use mcpinspectd::bus::rows::SignalRow;
 use serde_json::Value;
+
+use crate::evidence::Definition;
 
 /// An event of the daemon.
 #[derive(Debug)]
@@ -105,23 +106,12 @@ impl Daemon {
         Ok(serde_json::from_str(&json)?)
     }
 
-    /// Approves the definition that the event with this id found changed, and returns its name. polkit
-    /// may ask the person for a password, so there is no time limit.
-    pub async fn approve(&self, id: &str) -> anyhow::Result<String> {
-        let event = self.event(id).await?;
-        let field = |key: &str| {
-            let text = event.get(key).and_then(Value::as_str);
-            text.with_context(|| format!("the event has no {key}"))
-        };
-        // A server's own instructions have no tool name; they go by what they are.
-        let (tool, name) = match field("tool_name") {
-            Ok(tool) => (tool, tool.to_owned()),
-            Err(_) => ("", field("item")?.replace('_', " ")),
-        };
-        let (server, hash) = (field("server_id")?, field("new_hash")?);
-        let approved = self.0.approve(server, tool, hash).await;
-        approved.map_err(ClientError::from)?;
-        Ok(name)
+    /// Approves a definition. polkit may ask the person for a password, so there is no time limit.
+    pub async fn approve(&self, definition: &Definition) -> Result<(), ClientError> {
+        let Definition {
+            server, tool, hash, ..
+        } = definition;
+        Ok(self.0.approve(server, tool, hash).await?)
     }
 
     /// Freezes a server and returns the number of its processes. polkit may ask for a password.

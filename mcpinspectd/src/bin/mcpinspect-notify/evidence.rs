@@ -1,4 +1,5 @@
-//! What is behind an alert, as far as its card needs it: whose definition it is, and what was found.
+//! What is behind an alert, as far as its card and its buttons need it: whose definition it is, and what was
+//! found. The daemon remembers events only until it restarts, so that the buttons must not have to ask.
 //!
 //! Each kind of finding in a definition is an event of its own, beside the one that tells of the definition. For
 //! a program that reads events that is right; a person wants one card that says what the tool wants.
@@ -6,14 +7,16 @@
 use mcpinspectd::event::orders::orders;
 use mcpinspectd::model::Detection;
 use mcpinspectd::text::escape::printable;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::details;
 
 /// Longest line, in characters.
 const LINE: usize = 240;
 
 /// An event's evidence.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     session: String,
     tool: Option<String>,
@@ -22,6 +25,40 @@ pub struct Evidence {
     findings: Vec<Detection>,
     /// The fields of the definition that are not as pinned.
     changed: Vec<String>,
+    /// The findings and changes, line by line.
+    pub details: Vec<String>,
+    /// What a person may approve.
+    pub definition: Option<Definition>,
+}
+
+/// A definition that was found changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Definition {
+    /// The server that offers it.
+    pub server: String,
+    /// The tool; empty for what a server says about itself.
+    pub tool: String,
+    /// Its name for people.
+    pub name: String,
+    /// Its hash.
+    pub hash: String,
+}
+
+impl Definition {
+    fn of(event: &Value) -> Option<Self> {
+        let text = |key: &str| event.get(key).and_then(Value::as_str).map(str::to_owned);
+        let (tool, name) = match text("tool_name") {
+            Some(tool) => (tool.clone(), tool),
+            // It goes by what it is.
+            None => (String::new(), text("item")?.replace('_', " ")),
+        };
+        Some(Self {
+            server: text("server_id")?,
+            tool,
+            name,
+            hash: text("new_hash")?,
+        })
+    }
 }
 
 impl Evidence {
@@ -45,6 +82,8 @@ impl Evidence {
                 .filter_map(|change| change.get("field").and_then(Value::as_str))
                 .map(str::to_owned)
                 .collect(),
+            details: details::lines(event),
+            definition: Definition::of(event),
         }
     }
 

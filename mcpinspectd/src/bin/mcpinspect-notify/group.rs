@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use mcpinspectd::model::Severity;
+use serde::{Deserialize, Serialize};
 
 use crate::alert::Alert;
 use crate::evidence::Evidence;
@@ -17,11 +18,13 @@ pub const REMEMBERED: usize = 32;
 const NAMED: usize = 5;
 
 /// An alert, with what is known about it.
-#[derive(Debug)]
-struct Known {
-    alert: Alert,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Known {
+    /// The alert.
+    pub alert: Alert,
     /// What is behind it; nothing until it was asked for.
-    evidence: Option<Evidence>,
+    pub evidence: Option<Evidence>,
+    #[serde(skip)]
     is_shown: bool,
 }
 
@@ -33,7 +36,16 @@ pub struct Shown {
     /// Since when.
     pub at: Instant,
     /// The alert that it tells of, which its buttons act on.
-    pub lead: Alert,
+    pub lead: Known,
+}
+
+/// A group on its way to the agent's next run.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct KeptGroup {
+    /// The id of its card, if it has one.
+    card: Option<u32>,
+    counted: u64,
+    alerts: VecDeque<Known>,
 }
 
 /// Alerts about one server.
@@ -64,6 +76,34 @@ impl Group {
         };
         group.add(alert, now);
         group
+    }
+
+    /// What the next run needs to go on with it.
+    pub fn kept(&self) -> KeptGroup {
+        KeptGroup {
+            card: self.shown.as_ref().map(|shown| shown.id),
+            counted: self.counted,
+            alerts: self.alerts.clone(),
+        }
+    }
+
+    /// The group of an earlier run, and its server. All that it knows is news, because a card has to be shown
+    /// again before its buttons work for this run.
+    pub fn of(kept: KeptGroup, now: Instant) -> Option<(String, Self)> {
+        let mut alerts = kept.alerts;
+        alerts.truncate(REMEMBERED);
+        let server = alerts.front()?.alert.server.clone();
+        let mut group = Self {
+            severity: alerts.iter().map(|known| known.alert.severity).max()?,
+            alerts,
+            counted: kept.counted,
+            untold: 0,
+            added: now,
+            shown: None,
+        };
+        let lead = group.lead()?.clone();
+        group.shown = kept.card.map(|id| Shown { id, at: now, lead });
+        Some((server, group))
     }
 
     /// Adds an alert.
@@ -118,7 +158,7 @@ impl Group {
         for known in &mut self.alerts {
             known.is_shown = true;
         }
-        let lead = self.lead().map(|known| known.alert.clone());
+        let lead = self.lead().cloned();
         self.shown = lead.map(|lead| Shown { id, at: now, lead });
     }
 

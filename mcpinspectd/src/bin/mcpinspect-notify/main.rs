@@ -11,6 +11,7 @@ mod daemon;
 mod details;
 mod evidence;
 mod group;
+mod handover;
 mod notifications;
 mod program;
 
@@ -26,6 +27,7 @@ use mcpinspectd::model::Severity;
 use mcpinspectd::terminal;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::agent::Left;
 use crate::alert::Filter;
 use crate::program::Executable;
 
@@ -46,6 +48,9 @@ struct Arguments {
     /// Start with the events after the one with this id.
     #[arg(long, value_name = "ID")]
     after: Option<String>,
+    /// Go on with the cards that an earlier run left on standard input.
+    #[arg(long, hide = true)]
+    resume: bool,
     /// Log filter, such as `debug`. Default: `RUST_LOG`, or `info` if that is not set.
     #[arg(long)]
     log: Option<String>,
@@ -54,7 +59,10 @@ struct Arguments {
 impl Arguments {
     /// An equivalent command line that continues after the event `last`.
     fn restarted_after(&self, last: Option<String>) -> Vec<OsString> {
-        let mut words = vec![format!("--min-severity={}", self.min_severity.as_str())];
+        let mut words = vec![
+            "--resume".to_owned(),
+            format!("--min-severity={}", self.min_severity.as_str()),
+        ];
         words.extend(self.all.then(|| "--all".to_owned()));
         words.extend(last.map(|id| format!("--after={id}")));
         words.extend(self.log.as_ref().map(|log| format!("--log={log}")));
@@ -90,11 +98,20 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
+    let left = Left {
+        last: arguments.after.clone(),
+        cards: if arguments.resume {
+            handover::read(std::io::stdin())
+        } else {
+            Vec::new()
+        },
+    };
     tokio::select! {
-        last = agent::run(filter, arguments.after.clone(), program.as_ref()) => {
+        left = agent::run(filter, left, program.as_ref()) => {
             if let Some(program) = &program {
                 tracing::info!("this program has been replaced: starting the new version");
-                let error = program.re_execute(arguments.restarted_after(last));
+                let cards = handover::write(&left.cards).context("cannot keep the cards")?;
+                let error = program.re_execute(arguments.restarted_after(left.last), cards);
                 return Err(error).context("cannot start the program that replaced this one");
             }
         }

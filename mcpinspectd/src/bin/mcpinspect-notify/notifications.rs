@@ -14,7 +14,7 @@ use mcpinspectd::model::Severity;
 
 use crate::alert::Alert;
 use crate::evidence::Evidence;
-use crate::group::Group;
+use crate::group::{Group, KeptGroup, Known};
 
 /// Notifications that may pop up at once.
 const BURST: u32 = 4;
@@ -67,6 +67,17 @@ impl NotificationList {
             not_before: None,
             left_out: 0,
         }
+    }
+
+    /// Goes on with the notifications of an earlier run.
+    pub fn take_over(&mut self, kept: Vec<KeptGroup>, now: Instant) {
+        let groups = kept.into_iter().filter_map(|kept| Group::of(kept, now));
+        self.servers.extend(groups.take(MAX_SERVERS));
+    }
+
+    /// What the next run needs to go on with them.
+    pub fn kept(&self) -> Vec<KeptGroup> {
+        self.servers.values().map(Group::kept).collect()
     }
 
     /// Adds an alert to its server's notification.
@@ -199,7 +210,7 @@ impl NotificationList {
     }
 
     /// Returns the alert that the notification with this id tells of.
-    pub fn lead(&self, id: u32) -> Option<&Alert> {
+    pub fn lead(&self, id: u32) -> Option<&Known> {
         let shown = self
             .servers
             .values()
@@ -363,12 +374,47 @@ mod tests {
     }
 
     #[test]
+    fn the_next_run_goes_on_with_the_cards() {
+        let now = Instant::now();
+        let mut list = NotificationList::new(now);
+        list.add(alert("files", "one", Severity::High), now);
+        list.add(alert("gone", "one", Severity::High), now);
+        let event = serde_json::json!({"server_id": "files", "tool_name": "read", "new_hash": "b",
+            "detections": [], "changes": [{"field": "title", "previous": "a", "new": "b"}]});
+        list.explain("files", "1-1", &Evidence::of(&event));
+        show(&mut list, now);
+        list.closed(4);
+        list.add(alert("waits", "two", Severity::Low), now);
+
+        let kept = serde_json::to_vec(&list.kept()).unwrap();
+        let mut list = NotificationList::new(now);
+        list.take_over(crate::handover::read(kept.as_slice()), now);
+        let lead = list.lead(5).unwrap();
+        let evidence = lead.evidence.as_ref().unwrap();
+        assert_eq!(evidence.definition.as_ref().unwrap().hash, "b");
+        assert_eq!(evidence.details, ["title was: a", "title is now: b"]);
+        let again = show(&mut list, now + PAUSE);
+        let again: Vec<_> = again
+            .iter()
+            .map(|one| (one.server.as_str(), one.replaces, one.lines.as_slice()))
+            .collect();
+        let told = ["Not as it was pinned: title", "Severity: high"].map(str::to_owned);
+        let waited = ["Severity: low".to_owned()];
+        assert_eq!(
+            again,
+            [("files", 5, &told[..]), ("waits", 0, &waited[..])],
+            "where it was, as it was; what waited is shown"
+        );
+        assert!(list.due(now + PAUSE * 2).is_empty());
+    }
+
+    #[test]
     fn closed_notifications_and_restarted_desktops_start_anew() {
         let now = Instant::now();
         let mut list = NotificationList::new(now);
         list.add(alert("files", "one", Severity::High), now);
         show(&mut list, now);
-        assert_eq!(list.lead(5).unwrap().title, "one");
+        assert_eq!(list.lead(5).unwrap().alert.title, "one");
         list.closed(5);
         assert!(list.lead(5).is_none());
         list.add(alert("files", "two", Severity::High), now);

@@ -4,6 +4,7 @@
 //! the daemon once all files are in place; the agents notice that and re-execute themselves.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -33,8 +34,12 @@ impl Executable {
         now.is_some() && now != running
     }
 
-    /// Replaces this process with the program at its path. Returns only on failure.
-    pub fn re_execute(&self, arguments: impl IntoIterator<Item = OsString>) -> io::Error {
-        Command::new(&self.0).args(arguments).exec()
+    /// Replaces this process with the program at its path, whose standard input is `input`. Returns only on failure.
+    pub fn re_execute(
+        &self,
+        arguments: impl IntoIterator<Item = OsString>,
+        input: File,
+    ) -> io::Error {
+        Command::new(&self.0).args(arguments).stdin(input).exec()
     }
 }
