@@ -167,10 +167,11 @@ fn judge(line: &[u8], complete: bool) -> Line {
             let mut seen = Seen::default();
             let end = peek.object(|peek, key| seen.member(peek, key));
             let whole = end.is_ok() && peek.at_end();
+            let line = seen.judge(whole);
             if end == Err(Stop::Invalid) || (complete && !whole) {
-                return Line::Text;
+                return line.broken();
             }
-            seen.judge(whole)
+            line
         }
         Some(b'[') => judge_batch(peek, complete),
         _ => Line::Text,
@@ -193,7 +194,7 @@ fn judge_batch(mut peek: Peek<'_>, complete: bool) -> Line {
         end
     });
     if end == Err(Stop::Invalid) || (complete && end.is_err()) {
-        return Line::Text;
+        return best.broken();
     }
     match best {
         // An array of values that are not messages is some other data; one line of it proves nothing.
@@ -203,6 +204,15 @@ fn judge_batch(mut peek: Peek<'_>, complete: bool) -> Line {
 }
 
 impl Line {
+    /// What the line shows if it turns out not to be JSON. What was a message of MCP up to there keeps the stream
+    /// from being taken for something else: whether one asks before or after the fault must not decide that.
+    fn broken(self) -> Self {
+        match self {
+            Self::Mcp(_) => Self::JsonRpc,
+            Self::OtherInitialize | Self::JsonRpc | Self::OtherJson | Self::Text => Self::Text,
+        }
+    }
+
     fn weight(&self) -> u8 {
         match self {
             Self::Text => 0,

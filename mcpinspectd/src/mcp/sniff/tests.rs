@@ -145,6 +145,18 @@ fn json_rpc_that_is_not_known_to_be_mcp() {
 }
 
 #[test]
+fn a_message_with_a_fault_is_no_reason_to_look_away() {
+    says(
+        LIKELY,
+        &[
+            "{\"a\":1}\n{\"jsonrpc\":\"2.0\",\"method\":\"tools/list\",\"id\":1,,",
+            "{\"a\":1}\n{\"jsonrpc\":\"2.0\",\"method\":\"tools/list\",\"id\":1\n",
+            "{\"a\":1}\n[{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"},x",
+        ],
+    );
+}
+
+#[test]
 fn a_careless_introduction_proves_nothing() {
     says(
         Evidence::Undecided {
