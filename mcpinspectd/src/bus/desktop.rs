@@ -122,13 +122,22 @@ impl Desktop {
     }
 }
 
+/// What a notification is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Something is as bad as this.
+    Alert(Severity),
+    /// What the person asked for.
+    Answer,
+}
+
 /// What a notification shows.
 #[derive(Clone, Copy, Debug)]
 pub struct Card<'a> {
     /// The notification to replace; zero for none.
     pub replaces: u32,
-    /// How urgent it is.
-    pub severity: Severity,
+    /// How urgent it is, and its icon.
+    pub tone: Tone,
     /// Its heading.
     pub summary: &'a str,
     /// Its lines.
@@ -165,10 +174,12 @@ impl Notifier {
             false => line.clone(),
         };
         let body: Vec<String> = card.lines.iter().map(line).collect();
-        let (urgency, icon): (u8, _) = match card.severity {
-            Severity::Low => (0, "dialog-information"),
-            Severity::Medium => (1, "dialog-warning"),
-            Severity::High | Severity::Critical => (2, "dialog-error"),
+        let (urgency, icon): (u8, _) = match card.tone {
+            Tone::Alert(Severity::Low) => (0, "dialog-information"),
+            // Someone waits for it, and desktops show what is less urgent only on request.
+            Tone::Answer => (1, "dialog-information"),
+            Tone::Alert(Severity::Medium) => (1, "dialog-warning"),
+            Tone::Alert(Severity::High | Severity::Critical) => (2, "dialog-error"),
         };
         let hints = HashMap::from([
             ("urgency", Variant::from(urgency)),

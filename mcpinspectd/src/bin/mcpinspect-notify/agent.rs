@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use mcpinspectd::backoff::Backoff;
-use mcpinspectd::bus::desktop::{Card, Desktop, DesktopEvent, Notifier};
+use mcpinspectd::bus::desktop::{Card, Desktop, DesktopEvent, Notifier, Tone};
+use mcpinspectd::model::Severity;
 use tokio::time::{sleep_until, timeout};
 
 use crate::alert::{Alert, Filter};
@@ -203,30 +204,36 @@ async fn press(key: String, lead: Known, notifier: Notifier, daemon: Daemon) {
     let Known {
         alert, evidence, ..
     } = lead;
-    let lines = match key.as_str() {
+    let answer = match key.as_str() {
         action::DETAILS => match known(&alert, evidence, &daemon).await {
-            Ok(evidence) => evidence.details,
-            Err(error) => vec![format!("Cannot fetch the details: {error:#}")],
+            Ok(evidence) => Ok(evidence.details),
+            Err(error) => Err(format!("Cannot fetch the details: {error:#}")),
         },
         action::APPROVE => match approve(&alert, evidence, &daemon).await {
-            Ok(tool) => vec![format!("The current definition of {tool} is approved.")],
-            Err(error) => vec![format!("Not approved: {error:#}")],
+            Ok(tool) => Ok(vec![format!(
+                "The current definition of {tool} is approved."
+            )]),
+            Err(error) => Err(format!("Not approved: {error:#}")),
         },
         action::FREEZE => match daemon.freeze(&alert.server).await {
-            Ok(count) => vec![
+            Ok(count) => Ok(vec![
                 format!(
                     "{} is frozen: {count} of its processes are stopped.",
                     alert.server
                 ),
                 "`mcpinspect thaw` resumes it, `mcpinspect kill` ends it.".to_owned(),
-            ],
-            Err(error) => vec![format!("Not frozen: {error}")],
+            ]),
+            Err(error) => Err(format!("Not frozen: {error}")),
         },
         _ => return,
     };
+    let (tone, lines) = match answer {
+        Ok(lines) => (Tone::Answer, lines),
+        Err(line) => (Tone::Alert(Severity::Medium), vec![line]),
+    };
     let card = Card {
         replaces: 0,
-        severity: alert.severity,
+        tone,
         summary: &alert.title,
         lines: &lines,
         buttons: &[],

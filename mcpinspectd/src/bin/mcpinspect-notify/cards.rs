@@ -1,6 +1,6 @@
 //! A notification about a server as the desktop shows it, with its buttons.
 
-use mcpinspectd::bus::desktop::{Card, Notifier};
+use mcpinspectd::bus::desktop::{Card, Notifier, Tone};
 use mcpinspectd::bus::peer::PeerError;
 
 use crate::notifications::Notification;
@@ -27,7 +27,7 @@ pub async fn show(notifier: &Notifier, notification: &Notification) -> Result<u3
     }
     let card = Card {
         replaces: notification.replaces,
-        severity: notification.severity,
+        tone: Tone::Alert(notification.severity),
         summary: &notification.summary,
         lines: &notification.lines,
         buttons: &buttons,

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use mcpinspectd::bus::desktop::{Card, Desktop, DesktopEvent, Notifier};
+use mcpinspectd::bus::desktop::{Card, Desktop, DesktopEvent, Notifier, Tone};
 use mcpinspectd::model::Severity;
 use mcpinspectd::policy::Policy;
 use mcpinspectd::policy::consent::{Asking, Consent, Reply};
@@ -187,7 +187,7 @@ async fn show(question: &Question) -> Pressed {
     }
     let card = Card {
         replaces: 0,
-        severity: Severity::High,
+        tone: Tone::Alert(Severity::High),
         summary: &question.summary,
         lines: &question.lines,
         buttons: &[
