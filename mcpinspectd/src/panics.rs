@@ -42,7 +42,7 @@ enum Watch {
 
 /// Runs `work`. If it panics, returns where, and prints nothing.
 ///
-/// Whatever `work` changes must still be sound if it is left off in the middle. The place is known once a
+/// What `work` changes must still be sound if it stops in the middle. The place is known once a
 /// [`set_hook`] was called.
 ///
 /// # Errors
@@ -89,7 +89,7 @@ pub fn log(panic: &PanicHookInfo<'_>) {
 
 /// Prints a panic on standard error, without quoting anything.
 pub fn print(panic: &PanicHookInfo<'_>) {
-    // If nobody reads it, nothing can be said.
+    // Without a reader, there is nothing left to do.
     let _ = writeln!(io::stderr(), "{}", description(panic));
 }
 

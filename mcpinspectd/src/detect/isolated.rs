@@ -2,7 +2,7 @@
 //!
 //! Detection takes hostile text apart in many ways. If a server found a text on which that panics, it could
 //! end the watching of a whole machine, again after each restart. So a panic is caught at this boundary. It
-//! is a finding of its own: nobody read that text, and whoever wrote it may have meant just that.
+//! is a finding of its own: the text was not examined, and may have been written to cause just that.
 
 use serde_json::value::RawValue;
 
