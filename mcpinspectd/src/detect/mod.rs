@@ -19,9 +19,9 @@
 //! - [`behaviour`]: what the agent does after it has read a text
 //! - [`runtime`]: the detector for live streams; [`scan`]: the same offline
 //!
-//! The engine knows this module only through [`Detector`], and runs it [`Isolated`]. Nothing here does I/O or reads a clock. How well
-//! detection works, and where the weights come from, is the business of a developer tool:
-//! `cargo xtask eval`.
+//! The engine knows this module only through [`Detector`], and runs it [`Isolated`]. Nothing here does I/O or
+//! reads a clock. How well detection works, and where the weights come from, is the business of a developer
+//! tool: `cargo xtask eval`.
 
 pub mod analysis;
 mod api;
