@@ -236,6 +236,7 @@ pub fn sweep(step: &mut Step<'_>, now: u64) {
     }
     step.streams.shrink();
     step.programs.shrink();
+    step.kept.drop_unused();
 }
 
 /// Forgets a stream here and in the kernel, with the socket at its other end unless a stream is read

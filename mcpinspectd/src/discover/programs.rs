@@ -97,6 +97,8 @@ impl Programs {
                 let spare = known.iter().skip(1).position(Listed::is_derived);
                 known.remove(spare.map_or(1, |at| at + 1));
             }
+            // Most streams have one.
+            known.reserve_exact(1);
             known.push(Listed {
                 program: program.clone(),
                 origin,
@@ -259,7 +261,8 @@ fn origin(
 
 /// The program of a process itself, or else that of its nearest ancestor.
 fn related<'a>(known: &[&'a Listed], info: &ProcessInfo) -> Option<&'a Listed> {
-    let mut line = std::iter::once(info.process()).chain(info.ancestors());
+    let above = info.ancestors().iter().map(|process| &**process);
+    let mut line = std::iter::once(info.process()).chain(above);
     line.find_map(|process| known.iter().rev().find(|known| known.is(process)).copied())
 }
 

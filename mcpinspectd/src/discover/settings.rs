@@ -7,7 +7,7 @@ pub struct Settings {
     pub sniff_budget: u64,
     /// Bytes that the start of a stream may have while it looks like one long message.
     pub max_message: u64,
-    /// Bytes that all sniff buffers may hold together.
+    /// The memory that all sniff buffers may take together, in bytes.
     pub max_buffered: usize,
     /// Whether to compare what is written with what is read.
     pub compare_ends: bool,
@@ -17,6 +17,8 @@ pub struct Settings {
     pub max_streams: usize,
     /// Streams of one user to know at a time.
     pub max_streams_per_user: usize,
+    /// Bytes that the programs started on one user's streams may take. All users together have twice that.
+    pub max_programs_per_user: usize,
     /// Ledgers of ended streams to keep. Their sums are kept in any case.
     pub max_accounts: usize,
 }

@@ -106,6 +106,7 @@ mod tests {
         max_sessions: 0,
         max_streams: 0,
         max_streams_per_user: 0,
+        max_programs_per_user: 0,
         max_accounts: 0,
     };
 

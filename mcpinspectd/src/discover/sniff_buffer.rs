@@ -4,9 +4,13 @@ use mcpinspect_common::End;
 
 use crate::mcp::sniff::{Evidence, evidence};
 
-/// The first bytes of an undecided stream, as each end saw them.
+/// The first bytes of an undecided stream, as each end saw them. Takes no memory before the first: most
+/// streams that are known never carry any.
 #[derive(Debug, Default)]
-pub struct SniffBuffer {
+pub struct SniffBuffer(Option<Box<Contents>>);
+
+#[derive(Debug, Default)]
+struct Contents {
     /// By [`End`].
     ends: [Prefix; 2],
     /// What the bytes show so far, and how many of them were judged.
@@ -59,6 +63,70 @@ impl SniffBuffer {
         bytes: &[u8],
         time: u64,
     ) -> Option<Evidence> {
+        let contents = self.0.get_or_insert_default();
+        contents.push(from, end, position, bytes, time)
+    }
+
+    /// What the bytes show so far.
+    pub fn evidence(&self) -> Evidence {
+        self.contents()
+            .map_or(Judged::default().evidence, Contents::evidence)
+    }
+
+    /// Notes that more than the budget is needed. Returns false if that was already known.
+    pub fn extend(&mut self) -> bool {
+        let contents = self.0.get_or_insert_default();
+        !std::mem::replace(&mut contents.extended, true)
+    }
+
+    /// Whether more than the budget is needed.
+    pub fn is_extended(&self) -> bool {
+        self.contents().is_some_and(|contents| contents.extended)
+    }
+
+    /// Whether the longer end begins with something that can begin neither a message nor a blank line.
+    pub fn begins_as_text(&self) -> bool {
+        self.contents().is_some_and(Contents::begins_as_text)
+    }
+
+    /// The memory that is taken by what is kept, in bytes.
+    pub fn memory(&self) -> usize {
+        self.ends().map(Prefix::memory).sum()
+    }
+
+    /// Length of the longer end in bytes.
+    pub fn length(&self) -> usize {
+        self.ends()
+            .map(|prefix| prefix.bytes.len())
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// What each end saw, by [`End`].
+    pub fn into_ends(self) -> [Prefix; 2] {
+        self.0.map(|contents| contents.ends).unwrap_or_default()
+    }
+
+    fn contents(&self) -> Option<&Contents> {
+        self.0.as_deref()
+    }
+
+    fn ends(&self) -> impl Iterator<Item = &Prefix> {
+        self.contents()
+            .into_iter()
+            .flat_map(|contents| &contents.ends)
+    }
+}
+
+impl Contents {
+    fn push(
+        &mut self,
+        from: u64,
+        end: End,
+        position: u64,
+        bytes: &[u8],
+        time: u64,
+    ) -> Option<Evidence> {
         let prefix = &mut self.ends[end as usize];
         if !prefix.push(position, bytes, time) {
             return None;
@@ -100,8 +168,7 @@ impl SniffBuffer {
         };
     }
 
-    /// What the bytes show so far.
-    pub fn evidence(&self) -> Evidence {
+    fn evidence(&self) -> Evidence {
         match (self.beginning.evidence, self.within.evidence) {
             (Evidence::Mcp { .. } | Evidence::NotMcp { .. }, _) => self.beginning.evidence,
             (_, Evidence::Mcp { .. }) => self.within.evidence,
@@ -109,18 +176,7 @@ impl SniffBuffer {
         }
     }
 
-    /// Notes that more than the budget is needed. Returns false if that was already known.
-    pub fn extend(&mut self) -> bool {
-        !std::mem::replace(&mut self.extended, true)
-    }
-
-    /// Whether more than the budget is needed.
-    pub fn is_extended(&self) -> bool {
-        self.extended
-    }
-
-    /// Whether the longer end begins with something that can begin neither a message nor a blank line.
-    pub fn begins_as_text(&self) -> bool {
+    fn begins_as_text(&self) -> bool {
         let [reader, writer] = &self.ends;
         let writer = Some(writer).filter(|_| self.within.bytes == 0);
         let first = Some(reader).into_iter().chain(writer);
@@ -128,25 +184,6 @@ impl SniffBuffer {
         first.is_some_and(|first| {
             !matches!(first, b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n' | 0xef)
         })
-    }
-
-    /// How many bytes are kept.
-    pub fn memory(&self) -> usize {
-        self.ends.iter().map(|prefix| prefix.bytes.len()).sum()
-    }
-
-    /// Length of the longer end in bytes.
-    pub fn length(&self) -> usize {
-        self.ends
-            .iter()
-            .map(|prefix| prefix.bytes.len())
-            .max()
-            .unwrap_or(0)
-    }
-
-    /// What each end saw, by [`End`].
-    pub fn into_ends(self) -> [Prefix; 2] {
-        self.ends
     }
 }
 
@@ -164,6 +201,10 @@ impl Prefix {
         self.bytes.extend_from_slice(bytes);
         self.pieces.push((self.bytes.len(), time));
         true
+    }
+
+    fn memory(&self) -> usize {
+        self.bytes.len() + size_of_val(self.pieces.as_slice())
     }
 
     /// When the first piece came.
@@ -212,7 +253,7 @@ mod tests {
         assert!(push(&mut buffer, b"x"));
         assert!(push(&mut buffer, b"\n"));
         assert!(!push(&mut buffer, b"x"));
-        assert_eq!((buffer.memory(), buffer.length()), (6, 6));
+        assert_eq!(buffer.length(), 6);
     }
 
     #[test]
@@ -223,7 +264,10 @@ mod tests {
         let evidence = buffer.push(0, End::Writer, 0, line, 0);
         assert!(matches!(evidence, Some(Evidence::Mcp { .. })));
         assert_eq!(buffer.length(), line.len());
-        assert_eq!(buffer.memory(), line.len() + 1);
+        assert_eq!(
+            buffer.memory(),
+            line.len() + 1 + 2 * size_of::<(usize, u64)>()
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::streams::StreamTable;
 use super::waiting::Waiting;
 use crate::capture::BootClock;
 use crate::model::InputSink;
-use crate::process::Launches;
+use crate::process::{KeptProcesses, Launches};
 
 /// The tables, the machine, and where the results go. Made for each record or tick.
 pub struct Step<'a> {
@@ -24,6 +24,7 @@ pub struct Step<'a> {
     pub streams: &'a mut StreamTable,
     pub programs: &'a mut Programs,
     pub launches: &'a Launches,
+    pub kept: &'a mut KeptProcesses,
     pub sessions: &'a mut TrackedSessions,
     pub accounts: &'a mut ClosedAccounts,
     pub blind: &'a mut BlindProcesses,

@@ -14,7 +14,7 @@ use crate::model::{BlindMechanism, GapReason};
 #[derive(Debug)]
 pub enum StreamState {
     /// Not known yet: its start is kept.
-    Undecided(Box<SniffBuffer>),
+    Undecided(SniffBuffer),
     /// One direction of a session.
     InSession(Box<Flow>),
     /// Not followed, for now or for good.
@@ -82,7 +82,7 @@ impl Stream {
     pub fn new(written_at: Option<EndpointKey>) -> Self {
         Self {
             written_at,
-            state: StreamState::Undecided(Box::default()),
+            state: StreamState::Undecided(SniffBuffer::default()),
             owner: NOBODY_KNOWN,
             place: None,
             skipped: None,

@@ -9,7 +9,7 @@ use super::flow::{Flow, SessionIndex};
 use super::glance::Glance;
 use super::peers::Peers;
 use super::shares::{NOBODY_KNOWN, Shares, Uid, Worth};
-use super::sniff_buffer::Prefix;
+use super::sniff_buffer::{Prefix, SniffBuffer};
 use super::stream::{Reason, Skipped, Stream, StreamState};
 use crate::capture::Origin;
 use crate::mcp::sniff::Evidence;
@@ -130,7 +130,7 @@ impl StreamTable {
         self.get(key)?.last_at(end)
     }
 
-    /// Bytes in all sniff buffers.
+    /// The memory that all sniff buffers take, in bytes.
     pub fn buffered(&self) -> usize {
         self.buffered
     }
@@ -180,7 +180,12 @@ impl StreamTable {
     /// is room.
     pub fn to_give_up(&self, user: Uid) -> Option<(Uid, EndpointKey)> {
         let over = self.shares.over(user)?;
-        Some((over, self.shares.first_to_go(over)?))
+        Some((over, self.first_to_go(over)?))
+    }
+
+    /// The stream that a user gives up first; `None` if all are in sessions.
+    pub fn first_to_go(&self, user: Uid) -> Option<EndpointKey> {
+        self.shares.first_to_go(user)
     }
 
     /// Keeps a stream that cannot be given up.
@@ -242,7 +247,7 @@ impl StreamTable {
         if !matches!(stream.state, StreamState::Ignored(_)) {
             return;
         }
-        stream.state = StreamState::Undecided(Box::default());
+        stream.state = StreamState::Undecided(SniffBuffer::default());
         stream.skipped = Some(skipped);
         stream.joined = true;
         stream.glance = None;
@@ -337,7 +342,7 @@ impl StreamTable {
             return None;
         };
         let freed = buffer.memory();
-        let [read, written] = std::mem::take(buffer.as_mut()).into_ends();
+        let [read, written] = std::mem::take(buffer).into_ends();
         let kept = Kept {
             read,
             reader: stream.last_at(End::Reader),
@@ -445,12 +450,15 @@ mod tests {
         let mut streams = sniffed();
         streams.ensure(pipe(2));
         streams.sniff(pipe(2), End::Reader, 0, b"x", 4);
-        assert_eq!(streams.buffered(), 11);
-        assert_eq!(streams.largest_buffer(), Some((10, pipe(1))));
+        // Each piece has a time and an end as well.
+        let piece = |length| length + 2 * size_of::<u64>();
+        let of_both = 2 * piece(5);
+        assert_eq!(streams.buffered(), of_both + piece(1));
+        assert_eq!(streams.largest_buffer(), Some((of_both, pipe(1))));
         streams.bind(pipe(1), 0, Direction::ClientToServer);
-        assert_eq!(streams.buffered(), 1);
+        assert_eq!(streams.buffered(), piece(1));
         streams.sniff(pipe(1), End::Reader, 5, b"in session", 5);
-        assert_eq!(streams.buffered(), 1);
+        assert_eq!(streams.buffered(), piece(1));
         streams.ignore(pipe(2), Reason::NotMcp);
         streams.ignore(pipe(2), Reason::NotMcp);
         assert_eq!(streams.buffered(), 0);

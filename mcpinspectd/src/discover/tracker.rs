@@ -29,7 +29,7 @@ use crate::capture::{BootClock, KernelRecord, Origin};
 use crate::model::{
     Account, BlindMechanism, Direction, EndReason, Executed, InputSink, Pid, StreamLedger,
 };
-use crate::process::{Launches, ProcessInfo};
+use crate::process::{KeptProcesses, Launches, ProcessInfo};
 
 /// Nanoseconds between two checks of everything known against the process table.
 const SWEEP_INTERVAL: u64 = 3_000_000_000;
@@ -45,6 +45,7 @@ pub struct Tracker<E> {
     streams: StreamTable,
     programs: Programs,
     launches: Launches,
+    kept: KeptProcesses,
     sessions: TrackedSessions,
     accounts: ClosedAccounts,
     blind: BlindProcesses,
@@ -73,6 +74,10 @@ impl<E: Environment> Tracker<E> {
             streams: StreamTable::new(settings.max_streams_per_user, settings.max_streams),
             programs: Programs::default(),
             launches: Launches::default(),
+            kept: KeptProcesses::new(
+                settings.max_programs_per_user,
+                2 * settings.max_programs_per_user,
+            ),
             connections: Connections::new(run.clone(), settings.max_sessions, settings.max_message),
             sessions: TrackedSessions::new(run, settings.max_sessions),
             accounts: ClosedAccounts::new(settings.max_accounts),
@@ -318,6 +323,7 @@ impl<E: Environment> Tracker<E> {
     ) {
         let output = output.and_then(|key| self.streams.peers().stream_at(key, End::Writer));
         let info = self.environment.describe(pid, &self.launches);
+        let info = info.map(|info| self.keep(info.process().uid, info));
         self.programs.add(&StartedProgram {
             pid,
             input,
@@ -421,6 +427,7 @@ impl<E: Environment> Tracker<E> {
             streams: &mut self.streams,
             programs: &mut self.programs,
             launches: &self.launches,
+            kept: &mut self.kept,
             sessions: &mut self.sessions,
             accounts: &mut self.accounts,
             blind: &mut self.blind,
@@ -478,6 +485,10 @@ impl<E: Environment> Tracker<E> {
         let policy = info
             .as_deref()
             .map_or(WatchPolicy::Sniff, |info| self.environment.policy(info));
+        let info = info.map(|info| self.keep(user, info));
+        let own = [input, output];
+        let fits = eviction::make_room_for_programs(&mut self.step(sink), user, own, origin);
+        let info = info.filter(|_| fits);
         self.programs.add(&StartedProgram {
             pid: origin.tgid,
             input,
@@ -508,6 +519,11 @@ impl<E: Environment> Tracker<E> {
             Some(executed) => Some(self.environment.started(pid, executed, launches)),
             None => self.environment.describe(pid, launches),
         }
+    }
+
+    /// Shares the description of a process with what is known.
+    fn keep(&mut self, user: Uid, info: Arc<ProcessInfo>) -> Arc<ProcessInfo> {
+        Arc::new(self.kept.keep(user, Arc::unwrap_or_clone(info)))
     }
 
     fn exit(&mut self, origin: Origin) {

@@ -1,6 +1,7 @@
 //! One process and its ancestors.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,7 @@ const SHOWN_NAME: usize = 32;
 
 /// A process as it was when it started its program, or as `/proc` describes it at some point. All text is
 /// raw: neither escaped nor redacted.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessSnapshot {
     /// Its pid.
     pub pid: Pid,
@@ -94,6 +95,15 @@ impl ProcessSnapshot {
         })
     }
 
+    /// The memory it takes in bytes, roughly.
+    pub(super) fn memory(&self) -> usize {
+        let text = |text: &String| size_of::<String>() + text.capacity();
+        let arguments: usize = self.argv.iter().map(text).sum();
+        let others = [&self.name, &self.exe, &self.cgroup].map(text);
+        let cwd = self.cwd.as_ref().map_or(0, text);
+        size_of::<Self>() + arguments + others.iter().sum::<usize>() + cwd
+    }
+
     /// The name to show: that of the command (`npm exec`, `node`, `uvx`), or else the short name. Escaped
     /// and bounded.
     pub fn display_name(&self) -> String {
@@ -129,21 +139,38 @@ impl ProcessSnapshot {
 /// A process with its ancestors.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProcessInfo {
-    process: ProcessSnapshot,
+    process: Arc<ProcessSnapshot>,
     /// From the parent upwards.
-    ancestors: Vec<ProcessSnapshot>,
+    ancestors: Vec<Arc<ProcessSnapshot>>,
 }
 
 impl ProcessInfo {
     pub(super) fn new(process: ProcessSnapshot, ancestors: Vec<ProcessSnapshot>) -> Self {
-        Self { process, ancestors }
+        Self {
+            process: Arc::new(process),
+            ancestors: ancestors.into_iter().map(Arc::new).collect(),
+        }
+    }
+
+    /// The same with other copies of each description.
+    pub(super) fn map(
+        self,
+        mut of: impl FnMut(Arc<ProcessSnapshot>) -> Arc<ProcessSnapshot>,
+    ) -> Self {
+        Self {
+            process: of(self.process),
+            ancestors: self.ancestors.into_iter().map(of).collect(),
+        }
     }
 
     /// One of its ancestors, with that one's ancestors.
     pub fn ancestor(&self, pid: Pid) -> Option<Self> {
         let at = self.ancestors.iter().position(|one| one.pid == pid)?;
         let (process, ancestors) = self.ancestors.get(at..)?.split_first()?;
-        Some(Self::new(process.clone(), ancestors.to_vec()))
+        Some(Self {
+            process: Arc::clone(process),
+            ancestors: ancestors.to_vec(),
+        })
     }
 
     /// The process itself, neither escaped nor redacted.
@@ -152,7 +179,7 @@ impl ProcessInfo {
     }
 
     /// Its ancestors from the parent upwards, neither escaped nor redacted.
-    pub fn ancestors(&self) -> &[ProcessSnapshot] {
+    pub fn ancestors(&self) -> &[Arc<ProcessSnapshot>] {
         &self.ancestors
     }
 
@@ -176,7 +203,11 @@ impl ProcessInfo {
             uid: process.uid,
             cgroup: escape::printable(&process.cgroup, SHOWN_PATH),
             unit: self.unit(),
-            parents: self.ancestors.iter().map(numbered_name).collect(),
+            parents: self
+                .ancestors
+                .iter()
+                .map(|process| numbered_name(process))
+                .collect(),
         }
     }
 
@@ -186,7 +217,7 @@ impl ProcessInfo {
             .ancestors
             .iter()
             .take_while(|ancestor| ancestor.pid.0 != 1)
-            .map(numbered_name)
+            .map(|process| numbered_name(process))
             .collect();
         names.reverse();
         names.push(numbered_name(&self.process));

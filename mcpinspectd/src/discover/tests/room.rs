@@ -136,6 +136,51 @@ fn one_users_streams_do_not_take_the_room_of_anothers() {
     assert!(!known(118) && !known(2) && !known(4));
 }
 
+/// A program of a user who holds its streams, with a command line of this many bytes.
+fn hold(fixture: &mut Fixture, number: u64, length: usize) {
+    let pid = u32::try_from(number).expect("a small number");
+    let line = format!("{pid} {}", "x".repeat(length));
+    let streams = [pipe(2 * number), pipe(2 * number + 1)];
+    fixture.exec_line(&line, &[(pid, "true"), (9, "holder")], streams);
+}
+
+#[test]
+fn long_command_lines_have_a_share_per_user() {
+    let mut fixture = Fixture::with(Settings {
+        max_programs_per_user: 256 << 10,
+        ..SETTINGS
+    });
+    serve(&mut fixture, OTHER, 1);
+    for number in 1000..1060 {
+        hold(&mut fixture, number, 1000);
+    }
+    assert_eq!(fixture.collected.lines, ["started"], "all fit");
+    for number in 1060..1080 {
+        hold(&mut fixture, number, 15_000);
+    }
+    serve(&mut fixture, OTHER, 2);
+    assert_eq!(
+        fixture.collected.lines,
+        ["started", "blind endpoint_budget of 1000", "started"]
+    );
+    let is_forgotten = |ino| fixture.world.borrow().forgotten.contains(&pipe(ino));
+    assert!(is_forgotten(2000) && is_forgotten(2001), "the oldest go");
+    assert!(!is_forgotten(2158) && !is_forgotten(2) && !is_forgotten(4));
+}
+
+#[test]
+fn a_server_whose_command_line_has_no_room_is_followed_all_the_same() {
+    let mut fixture = Fixture::with(Settings {
+        max_programs_per_user: 0,
+        ..SETTINGS
+    });
+    serve(&mut fixture, USER, 1);
+    hold(&mut fixture, 1000, 1000);
+    serve(&mut fixture, USER, 2);
+    let started = |line: &&String| *line == "started";
+    assert_eq!(fixture.collected.lines.iter().filter(started).count(), 2);
+}
+
 #[test]
 fn a_socket_that_nothing_is_read_at_is_forgotten_with_its_peer() {
     use mcpinspect_common::{EndpointKey, EndpointKind, EndpointReport};

@@ -42,10 +42,14 @@ impl Launch {
                 .count()
         });
         let mut chain = vec![info.process().clone()];
-        chain.extend_from_slice(&info.ancestors()[..end]);
+        let above = info.ancestors().iter().take(end);
+        chain.extend(above.map(|process| ProcessSnapshot::clone(process)));
         Self {
             chain,
-            client: info.ancestors().get(end).cloned(),
+            client: info
+                .ancestors()
+                .get(end)
+                .map(|client| ProcessSnapshot::clone(client)),
             home,
         }
     }

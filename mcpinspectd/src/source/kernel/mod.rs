@@ -49,6 +49,9 @@ const HELD_MAX: usize = 64 << 20;
 /// Most bytes that all sniff buffers may hold together.
 const BUFFERED_MAX: usize = 32 << 20;
 
+/// Bytes that the description of the programs of one stream may take, on average.
+const STREAM_PROGRAMS: usize = 512;
+
 /// What the source needs to know.
 #[derive(Clone, Debug)]
 pub struct KernelOptions {
@@ -115,6 +118,7 @@ impl KernelSource {
             max_sessions: options.max_sessions,
             max_streams,
             max_streams_per_user: max_streams / 2,
+            max_programs_per_user: max_streams / 2 * STREAM_PROGRAMS,
             max_accounts: options.max_accounts,
         };
         let mut tracker = Tracker::new(environment, settings, clock, now);
