@@ -298,6 +298,11 @@ impl<E: Environment> Tracker<E> {
             | KernelRecord::Library { .. }
             | KernelRecord::Registered(_) => {}
         }
+        if let Some((user, tgid)) = connections.exhausted() {
+            let origin = Origin { tgid, ..origin };
+            let budget = BlindMechanism::ConnectionBudget;
+            blind_spots::report_user(&mut self.step(sink), budget, user, origin);
+        }
     }
 
     /// The connections, and what they work with.

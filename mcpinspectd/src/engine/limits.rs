@@ -1,10 +1,7 @@
 //! What bounds the engine.
 
 use crate::session::DEFAULT_MAX_IN_FLIGHT;
-use crate::wire::framing::DEFAULT_MAX_FRAME;
-
-/// Room for unfinished messages besides the largest one, in bytes.
-pub const UNFINISHED_BESIDE: usize = 16 << 20;
+use crate::wire::framing::{DEFAULT_MAX_FRAME, UNFINISHED_BESIDE};
 
 /// What bounds the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -45,7 +45,7 @@ mod turn;
 use std::collections::HashMap;
 
 pub use self::lessons::Taught;
-pub use self::limits::{Limits, UNFINISHED_BESIDE};
+pub use self::limits::Limits;
 use self::live::LiveSession;
 pub use self::output::{Judgement, MessageKind, MessageSeen, Output, Overdue};
 pub use self::policy::{ApprovalRule, AutoApproval, Vendor};

@@ -139,10 +139,7 @@ impl Body {
 
     /// Bytes of memory held for unfinished messages.
     pub(super) fn memory(&self) -> usize {
-        match &self.kind {
-            Kind::Json { buffer, .. } => buffer.capacity(),
-            Kind::Events(events) => events.memory(),
-        }
+        self.kind.memory() + self.coding.memory()
     }
 
     /// The start of the current message, where kept.
@@ -157,6 +154,10 @@ impl Body {
     pub(super) fn abandon(&mut self) {
         match &mut self.kind {
             Kind::Json { .. } => self.lose(Loss::TooLarge),
+            // The memory is that of the decompressor, which the following events need as well.
+            Kind::Events(events) if self.coding.memory() > events.memory() => {
+                self.lose(Loss::Compressed);
+            }
             Kind::Events(events) => events.abandon(),
         }
     }
@@ -270,11 +271,16 @@ impl Body {
                 }
             }
         }
-        self.kind.release();
+        self.release();
     }
 
     fn lose(&mut self, loss: Loss) {
         self.lost.get_or_insert(loss);
+        self.release();
+    }
+
+    /// Frees what is kept: nothing more will be read.
+    fn release(&mut self) {
         self.coding = match self.coding {
             Stage::Plain => Stage::Plain,
             _ => Stage::Opaque,
@@ -283,7 +289,23 @@ impl Body {
     }
 }
 
+impl Stage {
+    fn memory(&self) -> usize {
+        match self {
+            Self::Compressed(decompressor) => decompressor.memory(),
+            Self::Plain | Self::Opaque => 0,
+        }
+    }
+}
+
 impl Kind {
+    fn memory(&self) -> usize {
+        match self {
+            Self::Json { buffer, .. } => buffer.capacity(),
+            Self::Events(events) => events.memory(),
+        }
+    }
+
     fn push(
         &mut self,
         position: u64,

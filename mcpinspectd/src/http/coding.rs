@@ -17,6 +17,9 @@ use super::head::Coding;
 /// Output is handed over in pieces of at most this many bytes.
 const PIECE: usize = 16 << 10;
 
+/// The window of deflate (RFC 1951, 2).
+const DEFLATE_WINDOW: usize = 32 << 10;
+
 /// The largest window of zstd, as a power of two: the 8 MiB that HTTP allows.
 #[cfg(feature = "store")]
 const ZSTD_WINDOW: u32 = 23;
@@ -25,6 +28,8 @@ const ZSTD_WINDOW: u32 = 23;
 pub struct Decompressor {
     format: Format,
     is_over: bool,
+    /// Bytes of output so far.
+    made: u64,
 }
 
 enum Format {
@@ -62,6 +67,7 @@ impl Decompressor {
         Some(Self {
             format,
             is_over: false,
+            made: 0,
         })
     }
 
@@ -88,6 +94,7 @@ impl Decompressor {
             let step = self.format.step(input, &mut piece)?;
             input = &input[step.read..];
             self.is_over = step.is_over;
+            self.made += step.written as u64;
             if step.written > 0 && !take(&piece[..step.written]) {
                 return Err(Failed);
             }
@@ -100,6 +107,12 @@ impl Decompressor {
         }
     }
 
+    /// The memory it takes in bytes: the part of its window that has been written to.
+    pub fn memory(&self) -> usize {
+        let made = usize::try_from(self.made).unwrap_or(usize::MAX);
+        made.min(self.format.window())
+    }
+
     /// Whether the end of the compressed data was seen.
     pub fn is_over(&self) -> bool {
         self.is_over
@@ -107,6 +120,16 @@ impl Decompressor {
 }
 
 impl Format {
+    /// How many bytes of output it remembers, at most.
+    fn window(&self) -> usize {
+        match self {
+            Self::Gzip(_) | Self::Deflate(_) => DEFLATE_WINDOW,
+            Self::Brotli(state) => usize::try_from(state.ringbuffer_size).unwrap_or(0),
+            #[cfg(feature = "store")]
+            Self::Zstd(_) => 1 << ZSTD_WINDOW,
+        }
+    }
+
     fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, Failed> {
         match self {
             Self::Gzip(gzip) => gzip.step(input, output),

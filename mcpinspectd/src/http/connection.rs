@@ -89,9 +89,21 @@ impl Connection {
         }
     }
 
-    /// Bytes of memory that unfinished messages occupy.
+    /// Bytes of memory that unfinished messages and heads take.
     pub fn memory(&self) -> usize {
-        self.exchanges.memory()
+        let sides = self.sides.iter().map(|side| match &side.reader {
+            Reader::Undecided(start) => start.capacity(),
+            Reader::One(side) => side.memory(),
+            Reader::Two(side) => side.memory(),
+            Reader::Left => 0,
+        });
+        self.exchanges.memory() + sides.sum::<usize>()
+    }
+
+    /// Gives up the largest of the unfinished messages, which is reported where it ends. Returns whether that
+    /// freed anything.
+    pub fn abandon_largest(&mut self) -> bool {
+        self.exchanges.abandon_largest()
     }
 
     /// Takes in a direction's next bytes, the first of which is at `position`.

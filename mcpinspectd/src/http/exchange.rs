@@ -22,6 +22,9 @@ use crate::model::Direction;
 /// Most MCP addresses to remember.
 const ADDRESSES: usize = 8;
 
+/// Bytes of memory that an open exchange takes besides its messages: what its heads say, roughly.
+const EXCHANGE: usize = 1024;
+
 /// The exchanges of a connection that are, or may be, MCP.
 pub(super) struct Exchanges {
     limits: Limits,
@@ -74,9 +77,9 @@ impl Exchanges {
         self.open.contains_key(&stream)
     }
 
-    /// Bytes of memory that unfinished messages occupy.
+    /// Bytes of memory that unfinished messages and open exchanges take.
     pub(super) fn memory(&self) -> usize {
-        self.unfinished
+        self.unfinished + self.open.len() * EXCHANGE
     }
 
     /// Notes that it is no longer known which response answers which request (HTTP/1): no exchange gets one.
@@ -373,8 +376,8 @@ impl Exchanges {
         while self.unfinished > self.limits.max_unfinished && self.abandon_largest() {}
     }
 
-    /// Gives up the largest of the unfinished messages. Returns whether there was one.
-    fn abandon_largest(&mut self) -> bool {
+    /// Gives up the largest of the unfinished messages. Returns whether that freed anything.
+    pub(super) fn abandon_largest(&mut self) -> bool {
         let halves = self.open.values_mut();
         let halves = halves.flat_map(|open| [&mut open.request, &mut open.response]);
         let Some(largest) = halves.max_by_key(|half| half.memory()) else {

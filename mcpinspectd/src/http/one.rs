@@ -85,6 +85,14 @@ impl Side {
         }
     }
 
+    /// Bytes of memory held for a head in progress.
+    pub(super) fn memory(&self) -> usize {
+        match &self.state {
+            State::Head(heading) => heading.memory(),
+            State::Body { .. } | State::Lost { .. } | State::Left => 0,
+        }
+    }
+
     /// The message whose body is in progress, and how many bytes of it come before anything else.
     pub(super) fn body(&self) -> Option<(Stream, u64)> {
         match &self.state {

@@ -99,6 +99,19 @@ impl Side {
         }
     }
 
+    /// Bytes of memory held for a frame and for heads.
+    pub(super) fn memory(&self) -> usize {
+        let payload = match &self.state {
+            State::Payload(payload) => payload.buffer.capacity(),
+            _ => 0,
+        };
+        let block = self
+            .block
+            .as_ref()
+            .map_or(0, |block| block.bytes.capacity());
+        payload + block + self.decoder.memory()
+    }
+
     /// Whether the first bytes of a direction look like a frame.
     pub(super) fn begins(bytes: &[u8], role: Role) -> Option<bool> {
         let header = Header::read(bytes.first_chunk().copied()?);

@@ -18,6 +18,9 @@
 /// accident or an attack, and every session may hold this much in each direction.
 pub const DEFAULT_MAX_FRAME: usize = 64 * 1024 * 1024;
 
+/// Room for unfinished messages besides the largest one, in bytes.
+pub const UNFINISHED_BESIDE: usize = 16 << 20;
+
 /// A buffer of up to this capacity is kept between frames that span chunks; a larger one is freed.
 const KEPT_CAPACITY: usize = 16 * 1024;
 

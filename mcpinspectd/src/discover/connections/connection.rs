@@ -11,11 +11,15 @@ use super::session::index;
 use crate::discover::environment::SoughtSocket;
 use crate::http::{self, Event, Limits};
 use crate::model::Direction;
+use crate::wire::framing::UNFINISHED_BESIDE;
 
 /// Exchanges other than MCP, from the first one on, after which a connection is left alone.
 const OTHERS: u32 = 8;
-/// Bytes of unfinished messages beyond the largest one.
-const UNFINISHED: usize = 16 << 20;
+
+/// Bytes of memory that unfinished messages may take, given the largest one: see [`UNFINISHED_BESIDE`].
+pub fn max_unfinished(max_message: usize) -> usize {
+    max_message.saturating_add(UNFINISHED_BESIDE)
+}
 
 /// A socket on this machine.
 #[derive(Clone, Copy, Debug)]
@@ -77,11 +81,10 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that begins at a socket. `joined`: in the middle of something.
-    pub fn new(pair: Pair, socket: Socket, joined: bool, max_message: u64, now: u64) -> Self {
-        let max_message = usize::try_from(max_message).unwrap_or(usize::MAX);
+    pub fn new(pair: Pair, socket: Socket, joined: bool, max_message: usize, now: u64) -> Self {
         let limits = Limits {
             max_message,
-            max_unfinished: max_message.saturating_add(UNFINISHED),
+            max_unfinished: max_unfinished(max_message),
             max_decompressed: max_message as u64,
             max_others: OTHERS,
             ..Limits::default()
@@ -156,9 +159,14 @@ impl Connection {
         self.sockets[self.source.index()].as_ref()
     }
 
-    /// Bytes of memory that unfinished messages occupy.
+    /// Bytes of memory that unfinished messages and heads take.
     pub fn memory(&self) -> usize {
         self.reader.memory()
+    }
+
+    /// Gives up the largest unfinished message. Returns whether that freed anything.
+    pub fn abandon_largest(&mut self) -> bool {
+        self.reader.abandon_largest()
     }
 
     /// Whether nothing more will come of it.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use mcpinspect_common::{ConnectionReport, End, EndpointKey, LeftAlone, NO_REQUESTS};
 
 use super::address::{Pair, Side};
-use super::connection::{Connection, Socket};
+use super::connection::{Connection, Socket, max_unfinished};
 use super::context::Context;
 use super::link::Link;
 use super::sessions::Sessions;
@@ -19,8 +19,6 @@ const STILL: u64 = 1_000_000_000;
 const UNDECIDED: u64 = 60_000_000_000;
 /// Nanoseconds that the other end of a connection on this machine may take to show itself.
 const OTHER_END: u64 = 50_000_000;
-/// Bytes of memory that unfinished messages of all connections may take.
-const MEMORY_MAX: usize = 256 << 20;
 
 const DIRECTIONS: [Direction; 2] = [Direction::ClientToServer, Direction::ServerToClient];
 
@@ -33,13 +31,17 @@ pub struct Connections {
     by_pair: HashMap<Pair, ConnectionNumber>,
     sessions: Sessions,
     next: ConnectionNumber,
-    max_message: u64,
+    max_message: usize,
+    /// Bytes of memory that unfinished messages of all connections may take, and do take.
+    max_unfinished: usize,
     memory: usize,
+    exhausted: Option<(u32, u32)>,
 }
 
 impl Connections {
     /// An empty table. At most `max_sessions` sessions are followed, whose ids begin with `run`.
     pub fn new(run: String, max_sessions: usize, max_message: u64) -> Self {
+        let max_message = usize::try_from(max_message).unwrap_or(usize::MAX);
         Self {
             by_number: HashMap::new(),
             by_socket: HashMap::new(),
@@ -47,7 +49,9 @@ impl Connections {
             sessions: Sessions::new(run, max_sessions),
             next: 0,
             max_message,
+            max_unfinished: max_unfinished(max_message),
             memory: 0,
+            exhausted: None,
         }
     }
 
@@ -316,22 +320,32 @@ impl Connections {
             }
             self.watch(number, context);
         }
-        while self.memory > MEMORY_MAX && self.give_up_largest(context, now) {}
+        while self.memory > self.max_unfinished && self.give_up_largest(context, now) {}
     }
 
-    /// Gives up the connection whose unfinished messages take the most memory.
+    /// Frees memory where the most is taken: gives up the largest unfinished message, or else the connection.
     fn give_up_largest(&mut self, context: &mut Context<'_>, now: u64) -> bool {
-        let largest = self
-            .by_number
-            .iter()
-            .max_by_key(|(number, one)| (one.memory(), **number))
-            .map(|(number, _)| *number);
-        let Some(number) = largest else { return false };
-        tracing::warn!(
-            "unfinished messages over HTTP take too much memory; the largest is given up"
-        );
-        self.close(number, Some(Left::NotMcp), context, now);
+        let connections = self.by_number.iter_mut();
+        let Some((&number, largest)) =
+            connections.max_by_key(|(number, one)| (one.memory(), **number))
+        else {
+            return false;
+        };
+        if let Some(socket) = largest.socket() {
+            self.exhausted = Some((socket.uid, socket.pid));
+        }
+        let before = largest.memory();
+        let gave_up = largest.abandon_largest();
+        self.memory = (self.memory + largest.memory()).saturating_sub(before);
+        if !gave_up {
+            self.close(number, Some(Left::NotMcp), context, now);
+        }
         true
+    }
+
+    /// The user whose connection was the last that took too much memory since the last call, and its process.
+    pub fn exhausted(&mut self) -> Option<(u32, u32)> {
+        self.exhausted.take()
     }
 
     /// Has the probes ship as much of a connection as what it turned out to be requires.

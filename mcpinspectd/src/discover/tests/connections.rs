@@ -434,3 +434,50 @@ fn sockets_that_are_gone_are_forgotten() {
         Some("ended idle")
     );
 }
+
+#[test]
+fn unfinished_messages_of_all_connections_share_one_room() {
+    let mut fixture = Fixture::new();
+    let honest = socket(1);
+    connect(&mut fixture, honest, 5000, true);
+    fixture.moves(CLIENT, honest, End::Writer, post("", INITIALIZE).as_bytes());
+    let long = LIST.replace(
+        '}',
+        &format!(r#","params":{{"a":"{}"}}}}"#, "x".repeat(900_000)),
+    );
+    let long = post("", &long);
+    let (begun, rest) = long.as_bytes().split_at(long.len() - 10);
+    let connections: Vec<EndpointKey> = (100..140).map(socket).collect();
+    for (key, port) in connections.iter().zip(6000..) {
+        connect(&mut fixture, *key, port, true);
+        fixture.moves(CLIENT, *key, End::Writer, begun);
+    }
+    let budget = format!("blind connection_budget of {USER}");
+    let lines = &fixture.collected.lines;
+    assert!(lines.contains(&budget), "{lines:?}");
+    // What was given up is a gap, and what was not is there.
+    for key in &connections {
+        fixture.moves(CLIENT, *key, End::Writer, rest);
+    }
+    fixture.moves(CLIENT, honest, End::Reader, ok(ID, ANSWER).as_bytes());
+    fixture.wait(SECOND);
+    let [sent, answered] = told(&fixture);
+    assert!(sent.contains(INITIALIZE) && answered.contains(ANSWER));
+    assert!((10 * 900_000..30 * 900_000).contains(&sent.len()));
+}
+
+#[test]
+fn heads_that_never_end_have_a_bound() {
+    let mut fixture = Fixture::new();
+    for number in 0..600 {
+        let key = socket(100 + number);
+        let port = 6000 + u16::try_from(number).expect("a port");
+        connect(&mut fixture, key, port, true);
+        let head = format!("POST /mcp HTTP/1.1\r\nHost: h\r\nA: {}", "x".repeat(60_000));
+        fixture.moves(CLIENT, key, End::Writer, head.as_bytes());
+    }
+    let told = format!("blind connection_budget of {USER}");
+    assert_eq!(fixture.collected.lines, [told]);
+    let left = fixture.world.borrow().left_alone.len();
+    assert!((100..400).contains(&left), "{left}");
+}

@@ -52,6 +52,11 @@ impl Heading {
         self.buffer.len()
     }
 
+    /// The memory it takes in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// Takes in some of the next bytes, at least one. Returns how many.
     pub(super) fn push(&mut self, rest: &[u8], role: Role, limits: &Limits) -> (usize, Found) {
         // Blank lines before a head are not part of it.

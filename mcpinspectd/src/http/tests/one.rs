@@ -348,6 +348,45 @@ fn unfinished_messages_share_one_room() {
     );
 }
 
+#[cfg(feature = "store")]
+#[test]
+fn the_window_of_a_compressed_stream_counts() {
+    let limits = Limits {
+        max_unfinished: 1 << 20,
+        ..Limits::default()
+    };
+    let events = ": nothing is kept of a comment\n".repeat(4 << 15);
+    let stream = zstd::encode_all(events.as_bytes(), 3).unwrap_or_default();
+    let mut answer =
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: zstd\r\n\r\n"
+            .to_vec();
+    answer.extend_from_slice(&stream);
+    let mut connection = Connection::new(limits);
+    let mut log = Log::default();
+    for (direction, bytes) in [post("", LIST), down(answer)] {
+        connection.push(direction, 0, &bytes, &mut |event| log.take(&event));
+    }
+    assert!(connection.memory() < 100 << 10, "given up");
+    connection.end(ServerToClient, &mut |event| log.take(&event));
+    let is_told = log.lines.iter().any(|line| line.ends_with("compressed"));
+    assert!(is_told, "{:?}", log.lines);
+}
+
+#[test]
+fn a_head_in_progress_counts() {
+    let mut connection = Connection::new(Limits::default());
+    let mut log = Log::default();
+    let head = format!("POST /mcp HTTP/1.1\r\nHost: h\r\nA: {}", "x".repeat(50_000));
+    connection.push(ClientToServer, 0, head.as_bytes(), &mut |event| {
+        log.take(&event)
+    });
+    assert!(connection.memory() >= 50_000);
+    assert!(
+        !connection.abandon_largest(),
+        "there is no message to give up"
+    );
+}
+
 proptest! {
     #[test]
     fn cuts_make_no_difference(cuts in prop::collection::vec(0_usize..1700, 0..12), piece in 1_usize..300) {

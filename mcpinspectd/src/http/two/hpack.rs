@@ -60,6 +60,11 @@ impl Decoder {
         }
     }
 
+    /// Bytes of memory that the table takes.
+    pub(super) fn memory(&self) -> usize {
+        self.table.memory()
+    }
+
     /// Forgets the table because a block was missed.
     pub(super) fn forget(&mut self) {
         self.table = Table::unknown(MAX_TABLE);

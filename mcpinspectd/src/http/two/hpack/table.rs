@@ -69,6 +69,11 @@ impl Table {
         }
     }
 
+    /// The memory it takes in bytes, at most.
+    pub(super) fn memory(&self) -> usize {
+        self.size + self.entries.capacity() * size_of::<Entry>()
+    }
+
     /// The entry at an index, from 0.
     pub(super) fn get(&self, index: usize) -> Option<Lookup<'_>> {
         match self.entries.get(index) {
