@@ -137,8 +137,8 @@ fn one_users_streams_do_not_take_the_room_of_anothers() {
 }
 
 /// A program of a user who holds its streams, with a command line of this many bytes.
-fn hold(fixture: &mut Fixture, number: u64, length: usize) {
-    let pid = u32::try_from(number).expect("a small number");
+fn hold(fixture: &mut Fixture, pid: u32, length: usize) {
+    let number = u64::from(pid);
     let line = format!("{pid} {}", "x".repeat(length));
     let streams = [pipe(2 * number), pipe(2 * number + 1)];
     fixture.exec_line(&line, &[(pid, "true"), (9, "holder")], streams);
