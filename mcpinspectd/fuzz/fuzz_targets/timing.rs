@@ -35,6 +35,7 @@ const SETTINGS: Settings = Settings {
     max_message: 1 << 16,
     compare_ends: true,
     max_buffered: 1 << 18,
+    max_backlog: 1 << 18,
     max_sessions: 4,
     max_streams: 64,
     max_streams_per_user: 32,

@@ -38,12 +38,9 @@ pub struct Parties {
 /// it has waited long enough for that.
 pub fn ready(step: &mut Step<'_>, index: SessionIndex, now: u64) -> Option<Parties> {
     let session = step.sessions.get(index)?;
-    let since = session
-        .pending
-        .first()
-        .map_or(now, |first| first.origin.time);
+    let since = session.pending.since().unwrap_or(now);
     let out_of_patience =
-        now.saturating_sub(since) > CLIENT_PATIENCE || session.pending_bytes() > PENDING_MAX;
+        now.saturating_sub(since) > CLIENT_PATIENCE || session.pending.memory() > PENDING_MAX;
     let parties = parties(step, index);
     (parties.client.is_some() || out_of_patience).then_some(parties)
 }
@@ -191,7 +188,7 @@ pub fn announce(
     session.client = client;
     session.announced = true;
     let pending = std::mem::take(&mut session.pending);
-    let time = pending.first().map_or(now, |first| first.origin.time);
+    let time = pending.since().unwrap_or(now);
     step.sink.input(Input::SessionStarted(SessionStart {
         id: session.id.clone(),
         server: identity,
@@ -205,5 +202,5 @@ pub fn announce(
     report_parties(step, index);
     blind_spots::report_processes(step, time);
     blind_spots::report_suspicions(step, index, time);
-    (pending, time)
+    (pending.into_pieces(), time)
 }

@@ -11,6 +11,8 @@ use crate::wire::reassembly::Piece;
 
 /// Most pieces to keep apart; any excess counts as one piece.
 const PIECES_MAX: usize = 4096;
+/// Pieces for which there is room while none waits.
+const SPARE: usize = 16;
 
 /// Takes what comes out of a stream, with the time at which it arrived.
 pub type Emit<'e> = dyn FnMut(Compared<'_>, u64) + 'e;
@@ -46,6 +48,11 @@ impl Arrivals {
         }
         let at = self.pieces.partition_point(|piece| piece.start <= start);
         self.pieces.insert(at, Arrival { start, end, time });
+    }
+
+    /// The memory they take, in bytes.
+    pub fn memory(&self) -> usize {
+        self.pieces.capacity() * size_of::<Arrival>()
     }
 
     /// When the oldest byte arrived that has not come out.
@@ -104,6 +111,9 @@ impl Arrivals {
             .is_some_and(|piece| piece.end <= self.next)
         {
             self.pieces.pop_front();
+        }
+        if self.pieces.is_empty() && self.pieces.capacity() > SPARE {
+            self.pieces = VecDeque::new();
         }
     }
 }

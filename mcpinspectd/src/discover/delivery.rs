@@ -4,6 +4,7 @@ use mcpinspect_common::{End, EndpointKey};
 
 use super::announcing::{self, Parties};
 use super::arrivals::Emit;
+use super::backlog;
 use super::blind_spots;
 use super::flow::{Flow, SessionIndex};
 use super::session::{PendingContent, PendingPiece, TrackedSession};
@@ -127,6 +128,7 @@ pub fn data(
             flow.written(position, bytes, origin.time, emit);
         });
     }
+    backlog::make_room(step, origin.time);
 }
 
 /// Notes that bytes that crossed an end of a stream could not be copied.
@@ -259,6 +261,7 @@ fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], o
                 origin,
             });
         }
+        backlog::count(step, index);
         return;
     }
     if let Some(session) = step.sessions.get_mut(index) {
@@ -273,6 +276,7 @@ fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], o
     {
         // The source is seen: the other end is no longer shipped, except for comparison.
         flow.drop_fallback();
+        backlog::count(step, index);
         step.ship(key);
     }
 }
@@ -322,6 +326,7 @@ fn act_on(
     if twice > 0 {
         step.streams.correct_count(key, twice);
     }
+    backlog::count(step, index);
     waits.then_some(index)
 }
 
@@ -347,6 +352,7 @@ fn take_turns(step: &mut Step<'_>, index: SessionIndex, now: u64) {
         let time = step.clock.at(turn.time);
         step.sink.input(input_of_turn(&session.id, &turn, time));
     }
+    backlog::count(step, index);
 }
 
 /// Passes on what has waited for its turn too long. Call this regularly.
@@ -365,6 +371,7 @@ pub fn finish_turns(step: &mut Step<'_>, index: SessionIndex) {
         let time = step.clock.at(turn.time);
         step.sink.input(input_of_turn(&session.id, &turn, time));
     }
+    backlog::count(step, index);
 }
 
 /// Learns from a piece who is at an end of a stream, and reports that if it is new.

@@ -41,6 +41,7 @@ pub fn make_room_for_programs(
             };
             give_up(step, over, key, origin);
         }
+        step.kept.given_up(over);
     }
     true
 }

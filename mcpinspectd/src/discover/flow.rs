@@ -118,6 +118,12 @@ impl Flow {
             .is_some_and(|ends| ends.is_waiting())
     }
 
+    /// The memory taken by what waits, in bytes.
+    pub fn memory(&self) -> usize {
+        let compared = self.comparison.as_ref().map_or(0, |ends| ends.memory());
+        self.reassembly.memory() + self.fallback.memory() + self.arrivals.memory() + compared
+    }
+
     /// Since when something that arrived has not come out, if so. For example, a request that was written but
     /// not seen being read: its server's answer shows that it was read.
     pub fn held_since(&self) -> Option<u64> {
@@ -240,6 +246,16 @@ impl Flow {
         if let Some(ends) = &mut self.comparison {
             act(ends, &mut |compared| arrivals.emit(compared, now, emit));
         }
+    }
+
+    /// Frees what waits: bytes come out without having been compared, those in between that have not arrived
+    /// are given up, and so is what was written if none of it was read yet.
+    pub fn let_go(&mut self, now: u64, emit: &mut Emit<'_>) {
+        self.reassemble(now, emit, |reassembly, emit| {
+            reassembly.give_up(&mut |piece| emit(piece));
+        });
+        self.compare_ends(now, emit, |ends, emit| ends.leave_all(now, emit));
+        self.drop_fallback();
     }
 
     /// Frees what was kept in case the reader never shows up, now that it has.

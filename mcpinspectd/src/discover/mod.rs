@@ -33,6 +33,7 @@ mod admission;
 mod announcing;
 mod arrival;
 mod arrivals;
+mod backlog;
 mod blind_processes;
 mod blind_spots;
 mod capacity;

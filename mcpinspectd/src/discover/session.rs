@@ -34,6 +34,44 @@ pub enum PendingContent {
     },
 }
 
+/// What waits for a session to be announced, in order of arrival. `bytes` is always the sum of their
+/// lengths.
+#[derive(Debug, Default)]
+pub struct Pending {
+    pieces: Vec<PendingPiece>,
+    bytes: usize,
+}
+
+impl Pending {
+    /// Adds a piece.
+    pub fn push(&mut self, piece: PendingPiece) {
+        if let PendingContent::Bytes(bytes) = &piece.content {
+            self.bytes += bytes.len();
+        }
+        self.pieces.push(piece);
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// When the first piece moved; `None` if nothing waits.
+    pub fn since(&self) -> Option<u64> {
+        self.pieces.first().map(|first| first.origin.time)
+    }
+
+    /// The memory it takes, in bytes.
+    pub fn memory(&self) -> usize {
+        self.bytes + self.pieces.capacity() * size_of::<PendingPiece>()
+    }
+
+    /// The pieces.
+    pub fn into_pieces(self) -> Vec<PendingPiece> {
+        self.pieces
+    }
+}
+
 /// Since when a session looks over, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closing {
@@ -58,8 +96,8 @@ pub struct TrackedSession {
     pub client: Option<u32>,
     /// Whether it has been announced.
     pub announced: bool,
-    /// What came before it was announced, in order of arrival.
-    pub pending: Vec<PendingPiece>,
+    /// What came before it was announced.
+    pub pending: Pending,
     /// What waits for its turn after it was announced.
     pub turns: Turns,
     /// What to report about its streams once it is announced: why, and which process.
@@ -86,7 +124,7 @@ impl TrackedSession {
             server: None,
             client: None,
             announced: false,
-            pending: Vec::new(),
+            pending: Pending::default(),
             turns: Turns::default(),
             suspicions: Vec::new(),
             joined: false,
@@ -113,15 +151,6 @@ impl TrackedSession {
     /// Whether a direction is missing.
     pub fn is_incomplete(&self) -> bool {
         self.to_server.is_none() || self.to_client.is_none()
-    }
-
-    /// Bytes that wait for it to be announced.
-    pub fn pending_bytes(&self) -> usize {
-        let length = |piece: &PendingPiece| match &piece.content {
-            PendingContent::Bytes(bytes) => bytes.len(),
-            PendingContent::Missing { .. } => 0,
-        };
-        self.pending.iter().map(length).sum()
     }
 
     /// Notes which process is at an end of one of its streams. Returns whether that is new.

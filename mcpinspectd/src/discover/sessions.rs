@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::backlog::Backlog;
 use super::flow::SessionIndex;
 use super::session::TrackedSession;
 use super::shares::Uid;
@@ -20,6 +21,7 @@ pub struct TrackedSessions {
     run: String,
     max: usize,
     refused: u64,
+    backlog: Backlog,
 }
 
 /// Whether there is room for one more session.
@@ -42,6 +44,7 @@ impl TrackedSessions {
             run,
             max,
             refused: 0,
+            backlog: Backlog::default(),
         }
     }
 
@@ -104,6 +107,39 @@ impl TrackedSessions {
     /// Forgets a session.
     pub fn remove(&mut self, index: SessionIndex) {
         self.by_index.remove(&index);
+        self.backlog.set(index, 0);
+    }
+
+    /// What waits in sessions.
+    pub fn backlog(&self) -> &Backlog {
+        &self.backlog
+    }
+
+    /// Notes how much waits in a session now, in bytes of memory.
+    pub fn set_backlog(&mut self, index: SessionIndex, bytes: usize) {
+        if self.by_index.contains_key(&index) {
+            self.backlog.set(index, bytes);
+        }
+    }
+
+    /// The session that lets go of what waits in it if there is too much in all of them: the one with most,
+    /// of the user with most.
+    pub fn with_most_backlog(&self) -> Option<(Uid, SessionIndex)> {
+        let mut users: HashMap<Uid, (usize, SessionIndex, usize)> = HashMap::new();
+        for (index, bytes) in self.backlog.iter() {
+            let Some(owner) = self.get(index).map(|session| session.owner) else {
+                continue;
+            };
+            let (sum, most, of_most) = users.entry(owner).or_insert((0, index, 0));
+            *sum += bytes;
+            if bytes > *of_most {
+                (*most, *of_most) = (index, bytes);
+            }
+        }
+        users
+            .into_iter()
+            .max_by_key(|(user, (sum, ..))| (*sum, *user))
+            .map(|(user, (_, index, _))| (user, index))
     }
 
     /// All sessions, oldest first.
@@ -172,6 +208,22 @@ mod tests {
         assert_eq!(sessions.room_for(2), Room::None, "as many as the other");
         assert_eq!(sessions.room_for(1), Room::None);
         assert_eq!(sessions.room_for(3), Room::InPlaceOf(3), "two against none");
+    }
+
+    #[test]
+    fn the_largest_backlog_of_the_user_with_most_goes_first() {
+        let mut sessions = TrackedSessions::new("run".to_owned(), 4);
+        for (owner, backlog) in [(1, 30), (1, 50), (2, 60), (1, 0)] {
+            let index = sessions.add(owner, 0).expect("room");
+            sessions.set_backlog(index, backlog);
+        }
+        assert_eq!(sessions.backlog().bytes(), 140);
+        assert_eq!(sessions.with_most_backlog(), Some((1, 1)));
+        sessions.remove(1);
+        assert_eq!(sessions.backlog().bytes(), 90);
+        assert_eq!(sessions.with_most_backlog(), Some((2, 2)));
+        sessions.set_backlog(1, 7);
+        assert_eq!(sessions.backlog().bytes(), 90, "it has ended");
     }
 
     #[test]

@@ -9,6 +9,8 @@ pub struct Settings {
     pub max_message: u64,
     /// The memory that all sniff buffers may take together, in bytes.
     pub max_buffered: usize,
+    /// The memory taken by what waits in all sessions together, in bytes.
+    pub max_backlog: usize,
     /// Whether to compare what is written with what is read.
     pub compare_ends: bool,
     /// Sessions to follow at a time. Above this limit, users share the room for sessions.

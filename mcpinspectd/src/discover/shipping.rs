@@ -102,6 +102,7 @@ mod tests {
         sniff_budget: 1000,
         max_message: 9000,
         max_buffered: 0,
+        max_backlog: 0,
         compare_ends: false,
         max_sessions: 0,
         max_streams: 0,

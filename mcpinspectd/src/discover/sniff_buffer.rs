@@ -203,7 +203,8 @@ impl Prefix {
         true
     }
 
-    fn memory(&self) -> usize {
+    /// The memory it takes, in bytes.
+    pub fn memory(&self) -> usize {
         self.bytes.len() + size_of_val(self.pieces.as_slice())
     }
 

@@ -119,6 +119,11 @@ impl<E: Environment> Tracker<E> {
         self.streams.buffered()
     }
 
+    /// The memory taken by what waits in sessions, in bytes.
+    pub fn backlog(&self) -> usize {
+        self.sessions.backlog().bytes()
+    }
+
     /// Takes in a record.
     pub fn record(&mut self, origin: Origin, record: KernelRecord<'_>, sink: &mut dyn InputSink) {
         if !matches!(record, KernelRecord::Data { .. }) {
@@ -328,7 +333,11 @@ impl<E: Environment> Tracker<E> {
     ) {
         let output = output.and_then(|key| self.streams.peers().stream_at(key, End::Writer));
         let info = self.environment.describe(pid, &self.launches);
-        let info = info.map(|info| self.keep(info.process().uid, info));
+        let info = info.and_then(|info| {
+            let user = info.process().uid;
+            let info = self.keep(user, info);
+            self.kept.over(user).is_none().then_some(info)
+        });
         self.programs.add(&StartedProgram {
             pid,
             input,

@@ -133,6 +133,11 @@ impl Turns {
         self.waiting.is_empty()
     }
 
+    /// The memory it takes, in bytes.
+    pub fn memory(&self) -> usize {
+        self.bytes + self.waiting.len() * size_of::<Turn>()
+    }
+
     /// Queues something for its turn.
     pub fn add(&mut self, direction: Direction, time: u64, what: Happening) {
         let last = &mut self.last[usize::from(direction == Direction::ServerToClient)];

@@ -236,15 +236,32 @@ pub fn start_time(pid: Pid) -> Option<u64> {
     Some(Stat::parse(&dir.read("stat", 4096).ok()?)?.start_time)
 }
 
+/// A process, without what its user can make long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunningProcess {
+    /// Its pid.
+    pub pid: Pid,
+    /// When it started, in clock ticks since boot.
+    pub start_time: u64,
+    /// Its parent; 0 if there is none.
+    pub parent: Pid,
+}
+
 /// Every process running now. A process that ends meanwhile is left out.
-pub fn all() -> Vec<ProcessSnapshot> {
+pub fn all() -> Vec<RunningProcess> {
     let Ok(proc) = Proc::system() else {
         return Vec::new();
     };
+    let running = |pid| {
+        let stat = Stat::parse(&proc.open(pid).ok()?.read("stat", 4096).ok()?)?;
+        Some(RunningProcess {
+            pid,
+            start_time: stat.start_time,
+            parent: stat.parent,
+        })
+    };
     let pids = proc.pids().unwrap_or_default();
-    pids.into_iter()
-        .filter_map(|pid| ProcessSnapshot::read(pid, &proc.open(pid).ok()?))
-        .collect()
+    pids.into_iter().filter_map(running).collect()
 }
 
 /// The path of a process' executable, and whether its file was deleted.

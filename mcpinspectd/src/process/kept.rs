@@ -16,15 +16,45 @@ pub struct KeptProcesses {
     per_user: usize,
     total: usize,
     users: HashMap<u32, Share>,
+    in_use: InUse,
 }
 
 #[derive(Debug, Default)]
 struct Share {
     known: HashSet<Arc<ProcessSnapshot>>,
     bytes: usize,
+    in_use: InUse,
+}
+
+/// How many bytes were found to be in use, if that was too much. Another walk over all that is known finds
+/// the same, until something is given up: one for each program that is started would be dear.
+#[derive(Clone, Copy, Debug, Default)]
+struct InUse(Option<usize>);
+
+impl InUse {
+    /// Whether `bytes` of at most `most` may be less after a walk.
+    fn is_walk_due(self, bytes: usize, most: usize) -> bool {
+        self.0.is_none_or(|in_use| bytes > in_use + most / 16)
+    }
+
+    /// Notes what a walk has left. Returns whether it is too much.
+    fn note(&mut self, bytes: usize, most: usize) -> bool {
+        let is_over = bytes > most;
+        self.0 = is_over.then_some(bytes);
+        is_over
+    }
 }
 
 impl Share {
+    /// Whether what is in use is more than `most` bytes.
+    fn is_over(&mut self, most: usize) -> bool {
+        if self.bytes > most && self.in_use.is_walk_due(self.bytes, most) {
+            self.drop_unused();
+            return self.in_use.note(self.bytes, most);
+        }
+        self.bytes > most
+    }
+
     fn keep(&mut self, process: Arc<ProcessSnapshot>) -> Arc<ProcessSnapshot> {
         if let Some(known) = self.known.get(&process) {
             return Arc::clone(known);
@@ -36,6 +66,7 @@ impl Share {
 
     fn drop_unused(&mut self) {
         let bytes = &mut self.bytes;
+        self.in_use = InUse::default();
         self.known.retain(|process| {
             let is_used = Arc::strong_count(process) > 1;
             if !is_used {
@@ -56,6 +87,7 @@ impl KeptProcesses {
             per_user,
             total,
             users: HashMap::new(),
+            in_use: InUse::default(),
         }
     }
 
@@ -67,18 +99,19 @@ impl KeptProcesses {
 
     /// The user who has to give something up after `user` got more; `None` while there is room.
     pub fn over(&mut self, user: u32) -> Option<u32> {
-        if self.of(user) > self.per_user {
-            self.drop_unused_of(user);
-            if self.of(user) > self.per_user {
-                return Some(user);
+        if let Some(share) = self.users.get_mut(&user)
+            && share.is_over(self.per_user)
+        {
+            return Some(user);
+        }
+        if self.sum() <= self.total {
+            return None;
+        }
+        if self.in_use.is_walk_due(self.sum(), self.total) {
+            self.drop_unused();
+            if !self.in_use.note(self.sum(), self.total) {
+                return None;
             }
-        }
-        if self.sum() <= self.total {
-            return None;
-        }
-        self.drop_unused();
-        if self.sum() <= self.total {
-            return None;
         }
         let most = self
             .users
@@ -89,16 +122,20 @@ impl KeptProcesses {
 
     /// Forgets what nothing uses any more.
     pub fn drop_unused(&mut self) {
+        self.in_use = InUse::default();
         self.users.values_mut().for_each(Share::drop_unused);
         self.users.retain(|_, share| !share.known.is_empty());
     }
 
-    fn drop_unused_of(&mut self, user: u32) {
+    /// Notes that a user has given something up, so that it is worth looking at what they still use.
+    pub fn given_up(&mut self, user: u32) {
+        self.in_use = InUse::default();
         if let Some(share) = self.users.get_mut(&user) {
-            share.drop_unused();
+            share.in_use = InUse::default();
         }
     }
 
+    #[cfg(test)]
     fn of(&self, user: u32) -> usize {
         self.users.get(&user).map_or(0, |share| share.bytes)
     }
@@ -175,12 +212,15 @@ mod tests {
         used.push(kept.keep(7, process(5, &long)));
         assert_eq!(kept.over(7), Some(7), "its share");
         used.pop();
+        assert_eq!(kept.over(7), Some(7), "nobody looks again");
+        kept.given_up(7);
         assert_eq!(
             kept.over(7),
             Some(8),
             "all shares: the last of those with the most"
         );
         used.pop();
+        kept.given_up(8);
         assert_eq!(kept.over(7), None);
     }
 }

@@ -94,6 +94,11 @@ impl Reassembly {
         !self.waiting.is_empty()
     }
 
+    /// The memory that waiting pieces take, in bytes.
+    pub fn memory(&self) -> usize {
+        self.waiting_bytes + self.waiting.len() * size_of::<(u64, Waiting)>()
+    }
+
     /// Takes in a piece. Bytes that were already emitted are dropped.
     pub fn push(
         &mut self,
@@ -163,7 +168,7 @@ impl Reassembly {
     }
 
     /// Emits everything that waits, with gaps in between.
-    fn give_up(&mut self, emit: &mut impl FnMut(Piece<'_>)) {
+    pub fn give_up(&mut self, emit: &mut impl FnMut(Piece<'_>)) {
         while let Some((&position, _)) = self.waiting.first_key_value() {
             self.skip_to(position, emit);
             self.advance(emit);

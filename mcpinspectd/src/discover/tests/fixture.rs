@@ -277,6 +277,7 @@ pub(super) const SETTINGS: Settings = Settings {
     max_message: 1 << 20,
     compare_ends: false,
     max_buffered: 1 << 20,
+    max_backlog: 16 << 20,
     max_sessions: 4,
     max_streams: 300,
     max_streams_per_user: 200,

@@ -1,5 +1,7 @@
 //! Room that users share: sessions, streams, and how users who take too much are reported.
 
+use mcpinspect_common::{End, EndpointKey};
+
 use super::fixture::{Fixture, SETTINGS, USER};
 use super::{CLIENT, INITIALIZE, INITIALIZED, SECOND, pipe};
 use crate::capture::KernelRecord;
@@ -134,6 +136,84 @@ fn one_users_streams_do_not_take_the_room_of_anothers() {
     let known = |ino| fixture.world.borrow().forgotten.contains(&pipe(ino));
     assert!(known(20) && known(21), "the oldest are given up");
     assert!(!known(118) && !known(2) && !known(4));
+}
+
+/// What arrives at an end after `missing` bytes that have not arrived yet.
+fn arrives_after(
+    fixture: &mut Fixture,
+    pid: u32,
+    key: EndpointKey,
+    end: End,
+    missing: usize,
+    bytes: &[u8],
+) {
+    fixture.count(pid, key, end, missing);
+    fixture.moves(pid, key, end, bytes);
+}
+
+#[test]
+fn who_has_most_waiting_in_sessions_lets_go() {
+    const MOST: usize = 256 << 10;
+    let mut fixture = Fixture::with(Settings {
+        max_backlog: MOST,
+        compare_ends: true,
+        ..SETTINGS
+    });
+    for (user, number) in [(USER, 1), (USER, 2), (OTHER, 3)] {
+        serve(&mut fixture, user, number);
+    }
+    fixture.wait(SECOND);
+    fixture.collected = super::fixture::Collected::default();
+    // Another user's answer of which the beginning is still on its way.
+    let (answer, late) = (b"{\"id\":9}\n", 4);
+    let position = fixture.count(CLIENT, pipe(7), End::Reader, late);
+    fixture.moves(CLIENT, pipe(7), End::Reader, &answer[late..]);
+    let piece = vec![b' '; 10_000];
+    for _ in 0..40 {
+        // Read, but not seen to be written; read after something else; and held back by that.
+        arrives_after(&mut fixture, CLIENT, pipe(3), End::Reader, 0, &piece);
+        arrives_after(&mut fixture, 1002, pipe(4), End::Reader, 1, &piece);
+        arrives_after(&mut fixture, CLIENT, pipe(5), End::Reader, 0, &piece);
+        assert!(
+            fixture.tracker.backlog() <= MOST,
+            "{}",
+            fixture.tracker.backlog()
+        );
+    }
+    let told = format!("blind session_budget of {USER}");
+    let lines = &fixture.collected.lines;
+    assert_eq!(
+        lines.iter().filter(|line| **line == told).count(),
+        1,
+        "{lines:?}"
+    );
+    let blind = |line: &&String| line.starts_with("blind");
+    assert_eq!(lines.iter().filter(blind).count(), 1, "{lines:?}");
+    let gap = |line: &&String| line.starts_with("gap client_to_server");
+    assert!(lines.iter().any(|line| gap(&line)), "{lines:?}");
+    assert!(
+        !lines
+            .iter()
+            .any(|line| line.starts_with("gap server_to_client"))
+    );
+    let sent = fixture.sent(Direction::ServerToClient).len();
+    fixture.record(
+        CLIENT,
+        KernelRecord::Data {
+            key: pipe(7),
+            end: End::Reader,
+            position,
+            bytes: &answer[..late],
+        },
+    );
+    assert!(fixture.sent(Direction::ServerToClient)[sent..].ends_with(answer));
+    fixture.wait(SECOND);
+    fixture.wait(SECOND);
+    assert!(
+        fixture.tracker.backlog() < 4096,
+        "{}",
+        fixture.tracker.backlog()
+    );
 }
 
 /// A program of a user who holds its streams, with a command line of this many bytes.

@@ -19,7 +19,7 @@ use crate::discover::RememberedStream;
 use crate::model::{InodeKey, Pid};
 use crate::priority::Priority;
 use crate::process::fds::Holders;
-use crate::process::info::ProcessSnapshot;
+use crate::process::info::RunningProcess;
 
 /// Most bytes of the file, since it takes memory. What does not fit is forgotten.
 const FILE_MAX: usize = 8 << 20;
@@ -158,7 +158,7 @@ fn lines(path: &Path) -> io::Result<Vec<RememberedStream>> {
 /// Keeps what is unchanged: a process that was started with the stream still holds it.
 pub(super) fn still_there(
     mut streams: Vec<RememberedStream>,
-    processes: &[ProcessSnapshot],
+    processes: &[RunningProcess],
     holders: &Holders,
 ) -> Vec<RememberedStream> {
     let started: HashMap<Pid, u64> = processes
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
     use crate::discover::{RememberedEndpoint, RememberedProgram};
     use crate::process::fds::{Access, Holder, StreamKind};
-    use crate::process::{ProcessInfo, own};
+    use crate::process::{ProcessInfo, ProcessSnapshot, own, start_time};
 
     fn endpoint(ino: u64) -> RememberedEndpoint {
         RememberedEndpoint {
@@ -288,7 +288,12 @@ mod tests {
 
     #[test]
     fn a_stream_is_believed_if_its_program_still_holds_it() {
-        let own_process = ProcessInfo::read(own()).unwrap().process().clone();
+        let own = own();
+        let itself = RunningProcess {
+            pid: own,
+            start_time: start_time(own).unwrap(),
+            parent: Pid(0),
+        };
         let holder = |pid| Holder {
             pid,
             fd: 0,
@@ -296,21 +301,13 @@ mod tests {
             kind: StreamKind::Pipe,
         };
         let key = |ino| InodeKey { dev: 15, ino };
-        let holders: Holders = [
-            (key(1), vec![holder(own())]),
-            (key(2), vec![holder(Pid(1))]),
-        ]
-        .into();
+        let holders: Holders = [(key(1), vec![holder(own)]), (key(2), vec![holder(Pid(1))])].into();
         let streams = vec![stream(1), stream(2), stream(3)];
-        let kept = still_there(
-            streams.clone(),
-            std::slice::from_ref(&own_process),
-            &holders,
-        );
+        let kept = still_there(streams.clone(), &[itself], &holders);
         assert_eq!(kept, [stream(1)]);
-        let another = ProcessSnapshot {
-            start_time: own_process.start_time + 1,
-            ..own_process
+        let another = RunningProcess {
+            start_time: itself.start_time + 1,
+            ..itself
         };
         assert_eq!(still_there(streams.clone(), &[another], &holders), []);
         assert_eq!(still_there(streams, &[], &holders), []);

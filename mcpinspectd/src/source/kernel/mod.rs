@@ -45,9 +45,11 @@ const SETTLED: Duration = Duration::from_millis(50);
 /// Nanoseconds to wait for that on a machine that is never quiet.
 const SETTLED_MAX: u64 = 500_000_000;
 /// Most bytes of records that may wait at the start until the running programs are known.
-const HELD_MAX: usize = 64 << 20;
+const HELD_MAX: usize = 32 << 20;
 /// Most bytes of memory that all sniff buffers may take together.
 const BUFFERED_MAX: usize = 16 << 20;
+/// Most bytes of memory that what waits in sessions may take together.
+const BACKLOG_MAX: usize = 32 << 20;
 
 /// Bytes that the description of the programs of one stream may take, on average.
 const STREAM_PROGRAMS: usize = 512;
@@ -114,6 +116,7 @@ impl KernelSource {
             sniff_budget: options.probes.sniff_budget,
             max_message: options.max_message,
             max_buffered: BUFFERED_MAX,
+            max_backlog: BACKLOG_MAX,
             compare_ends: options.compare_ends,
             max_sessions: options.max_sessions,
             max_streams,

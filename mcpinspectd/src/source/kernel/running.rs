@@ -13,7 +13,7 @@ use crate::capture::ProbeError;
 use crate::discover::RememberedStream;
 use crate::model::{InodeKey, Pid};
 use crate::process::fds::{Holder, Holders, StreamKind, holders_snapshot};
-use crate::process::info::{ProcessSnapshot, all};
+use crate::process::info::{RunningProcess, all};
 
 /// A program that was running before the daemon, and the endpoints that may be its wire.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ fn endpoint(key: InodeKey, kind: StreamKind) -> Option<EndpointKey> {
 const SHARED_MAX: usize = 4;
 
 /// The programs that may be servers.
-fn candidates(processes: &[ProcessSnapshot], holders: &Holders) -> Vec<RunningProgram> {
+fn candidates(processes: &[RunningProcess], holders: &Holders) -> Vec<RunningProgram> {
     let parents: HashMap<Pid, Pid> = processes
         .iter()
         .map(|process| (process.pid, process.parent))

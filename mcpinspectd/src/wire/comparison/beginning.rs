@@ -70,6 +70,11 @@ impl Beginning {
         })
     }
 
+    /// The memory it takes, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.read.capacity() + self.kept + self.written.len() * size_of::<(u64, Vec<u8>)>()
+    }
+
     /// Takes in the next piece of the reader's end. Returns false if a piece is missing before it.
     pub(super) fn read(&mut self, position: u64, bytes: &[u8]) -> bool {
         let length = bytes.len() as u64;

@@ -42,7 +42,7 @@ const REASSURING: u64 = 1 << 20;
 /// Bytes of each end that a difference quotes.
 const QUOTED: usize = 160;
 /// Capacity of the read buffer that is kept while nothing waits.
-const SPARE: usize = 64 << 10;
+const SPARE: usize = 4 << 10;
 
 /// What comes out of a comparison.
 #[derive(Debug, PartialEq, Eq)]
@@ -244,6 +244,23 @@ impl EndComparison {
     /// Whether bytes of the reader's end wait for the writer's.
     pub fn is_waiting(&self) -> bool {
         self.consumed < self.read.len()
+    }
+
+    /// The memory taken by what waits, in bytes.
+    pub fn memory(&self) -> usize {
+        let beginning = self.beginning.as_ref().map_or(0, |kept| kept.memory());
+        self.read.capacity() + self.writes.memory() + beginning
+    }
+
+    /// Frees what waits: it is passed on without having been compared.
+    pub fn leave_all(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+        self.beginning = None;
+        if let Some(end) = self.writes.end() {
+            self.unseen_until = self.unseen_until.max(end);
+        }
+        self.writes = PendingWrites::default();
+        self.leave(usize::MAX, now, emit);
+        self.read = Vec::new();
     }
 
     /// Continues without what is overdue. Call this regularly.

@@ -329,6 +329,31 @@ fn a_server_that_differs_in_every_byte_costs_a_bounded_number_of_looks() {
 }
 
 #[test]
+fn what_is_let_go_is_not_compared_and_what_follows_is() {
+    for authority in AUTHORITIES {
+        let (mut ends, mut out) = (
+            EndComparison::new(authority, Start::Together),
+            Out::default(),
+        );
+        ends.written(0, b"a harmless", 0, &mut out.collect());
+        ends.written(10, b" result\n", 0, &mut out.collect());
+        ends.read(bytes(0, b"a poisoned"), 0, &mut out.collect());
+        assert!(ends.memory() > 0);
+        ends.leave_all(0, &mut out.collect());
+        assert_eq!((ends.memory(), ends.is_waiting()), (0, false));
+        ends.read(bytes(10, b" result\n"), 0, &mut out.collect());
+        assert_eq!(
+            (out.stream.as_slice(), out.differences.len()),
+            (&b"a poisoned result\n"[..], 0)
+        );
+        ends.written(18, b"what follows\n", 0, &mut out.collect());
+        ends.read(bytes(18, b"what was not\n"), 0, &mut out.collect());
+        ends.finish(&mut out.collect());
+        assert_eq!(out.differences.len(), 1);
+    }
+}
+
+#[test]
 fn memory_is_bounded() {
     let piece = vec![b'x'; 100_000];
     for authority in AUTHORITIES {

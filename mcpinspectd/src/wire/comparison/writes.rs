@@ -38,6 +38,17 @@ impl PendingWrites {
         self.bytes
     }
 
+    /// The memory they take, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes + self.writes.len() * size_of::<Write>()
+    }
+
+    /// Where the last one ends.
+    pub(super) fn end(&self) -> Option<u64> {
+        let last = self.writes.back()?;
+        Some(last.position.saturating_add(last.bytes.len() as u64))
+    }
+
     /// Inserts a write by its position. Returns false if there is no room for it.
     pub(super) fn insert(&mut self, position: u64, bytes: &[u8]) -> bool {
         if self.bytes + bytes.len() > BYTES_MAX || self.writes.len() >= WRITES_MAX {

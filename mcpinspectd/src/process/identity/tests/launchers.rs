@@ -285,7 +285,9 @@ fn a_real_launcher_is_part_of_the_launch_and_its_parent_is_not() {
     let server = loop {
         let found = crate::process::info::all()
             .into_iter()
-            .find(|process| process.parent == shell_pid && process.argv == ["sleep", "61"]);
+            .filter(|process| process.parent == shell_pid)
+            .filter_map(|process| crate::process::snapshot(process.pid))
+            .find(|process| process.argv == ["sleep", "61"]);
         if let Some(found) = found {
             break found.pid;
         }
