@@ -1,18 +1,23 @@
-//! TCP connections that speak HTTP: what the kernel reports about them, and which are left alone.
+//! Connections that speak HTTP, over TCP or Unix sockets: what the kernel reports about them, and which are
+//! left alone.
 //!
 //! A socket is an endpoint like a pipe, with one difference: a single socket sees both directions, so
 //! one end of a connection is enough. Positions count from the connection's first byte, so that both
-//! ends, if both are on this machine, mean the same byte by the same position.
+//! ends, if both are on this machine, mean the same byte by the same position. Of a connection over Unix
+//! sockets, which do not count, only the server's end is reported.
 
 /// The payload of [`crate::RecordKind::Connected`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionReport {
-    /// The address of this end. IPv4 addresses are mapped into IPv6 (`::ffff:a.b.c.d`).
+    /// The address of this end. IPv4 addresses are mapped into IPv6 (`::ffff:a.b.c.d`). With Unix sockets,
+    /// [`UNIX_ADDRESS`] and a number that all connections to the same listening socket share.
     pub local: [u8; 16],
-    /// The address of the other end.
+    /// The address of the other end. With Unix sockets, [`UNIX_ADDRESS`] and a number that no other connection
+    /// has.
     pub remote: [u8; 16],
-    /// By [`crate::End`]: bytes that crossed this socket before it was registered.
+    /// By [`crate::End`]: bytes that crossed this socket before it was registered. Unix sockets do not count: all
+    /// that matters is whether there were any.
     pub position: [u64; 2],
     /// The inode number of the network namespace.
     pub network: u32,
@@ -26,11 +31,15 @@ pub struct ConnectionReport {
     pub requests: u32,
     /// 1 if this is the plain text of a connection that carries TLS: positions count from its first byte.
     pub is_tls: u32,
-    /// Always 0.
-    pub reserved: u32,
+    /// With Unix sockets: the process that has connected, as the kernel noted it (`SO_PEERCRED`). 0 otherwise.
+    pub peer: u32,
     /// With TLS: some of the random bytes that the connection began with, see [`TlsPartyKey`]. 0 otherwise.
     pub greeting: u64,
 }
+
+/// The first half of an address that stands for a Unix socket. As an IPv6 address it is multicast, which no
+/// TCP connection has.
+pub const UNIX_ADDRESS: [u8; 8] = [0xff; 8];
 
 /// An end of a connection that carries TLS: under this key, the probes note which process was there when the
 /// connection began.

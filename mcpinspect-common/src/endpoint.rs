@@ -34,8 +34,8 @@ pub enum EndpointKind {
     Pipe = 1,
     /// One socket of a connected `AF_UNIX` stream pair.
     UnixSocket = 2,
-    /// One end of a TCP connection, see [`crate::ConnectionReport`].
-    TcpSocket = 3,
+    /// One end of a connection that may speak HTTP, see [`crate::ConnectionReport`].
+    HttpSocket = 3,
     /// The plain text of one end of a TCP connection that carries TLS. The inode is the socket's.
     TlsSocket = 4,
 }
@@ -46,7 +46,7 @@ impl EndpointKind {
         match value {
             1 => Some(Self::Pipe),
             2 => Some(Self::UnixSocket),
-            3 => Some(Self::TcpSocket),
+            3 => Some(Self::HttpSocket),
             4 => Some(Self::TlsSocket),
             _ => None,
         }

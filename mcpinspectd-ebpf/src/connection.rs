@@ -1,15 +1,16 @@
-//! TCP connections: which of them may speak MCP.
+//! Connections over TCP and Unix sockets: which of them may speak MCP.
 //!
 //! Any process may be a client or a server of MCP over HTTP, so every process is examined that has opened
-//! or accepted an internet socket. A socket is examined once, when the first bytes cross it: if they are
+//! or accepted an internet socket. With Unix sockets, only those that have accepted one: nearly every program
+//! connects to some service, and the server's end sees both directions. A socket is examined once, when the first bytes cross it: if they are
 //! an HTTP request or response, it is registered like a stream, and user space finds out the rest. Everything
 //! else is left alone. A connection that turned out to carry something other than MCP may begin to carry it
 //! later; so if requests cross a socket that was left alone, it is examined again at the second, the fourth,
 //! the eighth…
 //!
 //! Cost to other processes:
-//! - none for one that never had an internet socket;
-//! - a process that has one: about four reads and one look-up for each call that carries bytes; at the end
+//! - none for one that never had an internet socket, and never accepted a Unix socket;
+//! - a process that has: about four reads and one look-up for each call that carries bytes; at the end
 //!   of a connection where requests cross, 8 bytes from user memory;
 //! - a new connection that loads a page: some ten reads, an insertion, and the cost stated in [`crate::http_head`];
 //! - a new connection that may carry MCP: some twenty reads, two insertions and one record.
@@ -25,13 +26,13 @@ use aya_ebpf::{
     bindings::BPF_NOEXIST,
     helpers::{bpf_get_current_pid_tgid, bpf_get_current_uid_gid, generated::bpf_loop},
     macros::map,
-    maps::PerCpuArray,
+    maps::{LruHashMap, PerCpuArray},
 };
 use mcpinspect_common::{
     CONNECTION_BUDGET, CONNECTION_POST_BUDGET, ConnectionReport, End, EndpointCounters,
     EndpointKey, EndpointKind, EndpointWatch, LOOK_AT_BOTH, LeftAlone, NO_REQUESTS, Operation,
-    RecordKind, SHIP_REGARDLESS, Stat, connection_bit, left_alone_key, ring_share_slot,
-    tracked_slot,
+    RecordKind, SHIP_REGARDLESS, Stat, UNIX_ADDRESS, connection_bit, left_alone_key,
+    ring_share_slot, tracked_slot,
 };
 
 use crate::{
@@ -51,6 +52,7 @@ use crate::{
     watch,
 };
 
+const AF_UNIX: u16 = 1;
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 const SOCK_STREAM: u64 = 1;
@@ -62,7 +64,25 @@ const POSITION: u64 = (1 << 48) - 1;
 /// The standard input, and the descriptor that systemd passes a connection on.
 const PASSED_ON: [u32; 2] = [0, 3];
 
-/// Whether `tgid` may have a TCP connection.
+/// Processes to remember in [`UNIX_ONLY`].
+const UNIX_ONLY_MAX: u32 = 4096;
+
+/// Processes that accepted a Unix socket before they had an internet socket, if they ever had.
+#[map]
+static UNIX_ONLY: LruHashMap<u32, u8> = LruHashMap::with_max_entries(UNIX_ONLY_MAX, 0);
+
+/// What a socket may be an end of.
+#[derive(Clone, Copy)]
+enum Carrier {
+    /// Nothing of interest.
+    None,
+    /// A TCP connection.
+    Internet,
+    /// A connection to a listening Unix socket, whose end it is.
+    Unix,
+}
+
+/// Whether `tgid` may have a connection.
 #[inline(always)]
 pub fn is_marked(tgid: u32) -> bool {
     // SAFETY: reads an aligned word of a map that lives as long as the program.
@@ -71,7 +91,7 @@ pub fn is_marked(tgid: u32) -> bool {
     )
 }
 
-/// Notes whether `tgid` may have a TCP connection. The daemon's own are never examined.
+/// Notes whether `tgid` may have a connection. The daemon's own are never examined.
 #[inline(always)]
 pub fn mark(tgid: u32, may: bool) {
     const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
@@ -92,25 +112,40 @@ pub fn mark(tgid: u32, may: bool) {
     }
 }
 
-/// Notes a call that may have opened an internet socket. Returns whether it is of that kind.
+/// Notes a call that may have opened or accepted a socket. Returns whether it is of that kind.
 #[inline(always)]
 pub fn opened<A: Access>(operation: u8, arguments: &Arguments, result: u64) -> bool {
     const SOCKET: u8 = Operation::Socket as u8;
     const ACCEPT: u8 = Operation::Accept as u8;
-    let is_tcp = match operation {
+    let carrier = match operation {
         SOCKET => {
             let family = arguments.first::<A>() as u32 as u16;
-            (family == AF_INET || family == AF_INET6)
-                && arguments.second::<A>() & SOCK_TYPE == SOCK_STREAM
+            if is_internet(family) && arguments.second::<A>() & SOCK_TYPE == SOCK_STREAM {
+                Carrier::Internet
+            } else {
+                Carrier::None
+            }
         }
-        ACCEPT => is_tcp(descriptor::file::<A>(A::current_task(), result as u32)),
+        ACCEPT => carrier(descriptor::file::<A>(A::current_task(), result as u32)),
         _ => return false,
     };
-    if is_tcp && CONNECTIONS.load() == 1 {
-        let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
-        if !is_marked(tgid) {
-            mark(tgid, true);
-            tls_library::may_be_there::<A>();
+    if CONNECTIONS.load() != 1 {
+        return true;
+    }
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    match carrier {
+        Carrier::None => {}
+        Carrier::Internet => {
+            if !is_marked(tgid) || UNIX_ONLY.remove(tgid).is_ok() {
+                mark(tgid, true);
+                tls_library::may_be_there::<A>();
+            }
+        }
+        Carrier::Unix => {
+            if !is_marked(tgid) {
+                let _ = UNIX_ONLY.insert(tgid, 1, 0);
+                mark(tgid, true);
+            }
         }
     }
     true
@@ -129,8 +164,8 @@ pub fn on_exec(task: u64, tgid: u32) {
         return;
     }
     let [input, passed] = PASSED_ON;
-    if !is_tcp(descriptor::file::<Probed>(task, input))
-        && !is_tcp(descriptor::file::<Probed>(task, passed))
+    if !is_end(descriptor::file::<Probed>(task, input))
+        && !is_end(descriptor::file::<Probed>(task, passed))
     {
         mark(tgid, false);
     }
@@ -139,7 +174,7 @@ pub fn on_exec(task: u64, tgid: u32) {
 /// A descriptor that was open before the daemon started.
 #[inline(always)]
 pub fn on_descriptor(tgid: u32, file: u64) {
-    if CONNECTIONS.load() == 1 && is_tcp(file) {
+    if CONNECTIONS.load() == 1 && is_end(file) {
         mark(tgid, true);
     }
 }
@@ -297,31 +332,40 @@ fn look_at(look: &Look) -> bool {
     if sock == 0 {
         return false;
     }
-    let family: u16 = probe(sock, OFF_SOCK_FAMILY.load());
-    let is_tcp = (family == AF_INET || family == AF_INET6)
-        && probe::<u16>(socket, OFF_SOCKET_TYPE.load()) == SOCK_STREAM as u16
-        && probe::<u16>(sock, OFF_SOCK_PROTOCOL.load()) == IPPROTO_TCP;
-    if !is_tcp {
-        leave(look.ino, NO_REQUESTS, 0);
-        return false;
-    }
+    let length = piece.length;
+    let is_unix = match carrier_of(socket, sock) {
+        Carrier::Unix => true,
+        Carrier::Internet if probe::<u16>(sock, OFF_SOCK_PROTOCOL.load()) == IPPROTO_TCP => false,
+        Carrier::Internet | Carrier::None => {
+            leave(look.ino, NO_REQUESTS, 0);
+            return false;
+        }
+    };
     if is_page {
         leave(look.ino, end, 0);
         return false;
     }
-    let mut position = crossed(sock);
-    // What this call moved is counted next. Constant indices: older verifiers cannot bound a variable one.
-    if end == End::Reader as u32 {
-        position[0] = position[0].saturating_sub(look.total);
+    let mut position = if is_unix {
+        // A response answers something. Anything else may be the first.
+        let before = u64::from(end == End::Writer as u32 && is_response(word, length));
+        [before; 2]
     } else {
+        crossed(sock)
+    };
+    // What this call moved is counted next. Constant indices: older verifiers cannot bound a variable one.
+    if !is_unix && end == End::Reader as u32 {
+        position[0] = position[0].saturating_sub(look.total);
+    } else if !is_unix {
         position[1] = position[1].saturating_sub(look.total);
     }
-    let length = piece.length;
     let is_post = is_post(word, length);
     let requests_at = if is_post || is_request(word, length) {
         end
     } else if is_response(word, length) || is_settings(word, length) {
         1 - end
+    } else if is_unix {
+        leave(look.ino, NO_REQUESTS, 0);
+        return false;
     } else {
         let before = if end == End::Reader as u32 {
             position[0]
@@ -352,6 +396,11 @@ fn look_at(look: &Look) -> bool {
         );
         return false;
     };
+    if is_unix && requests_at != End::Reader as u32 {
+        // It was accepted, and yet it asks.
+        leave(look.ino, NO_REQUESTS, 0);
+        return false;
+    }
     let Some(scratch) = SCRATCH.get_ptr_mut(0) else {
         return false;
     };
@@ -425,14 +474,15 @@ pub fn register(found: &Found, scratch: &mut Scratch) -> bool {
     let family: u16 = probe(sock, OFF_SOCK_FAMILY.load());
     report.position = position;
     report.network = probe(probe(sock, OFF_SOCK_NET.load()), OFF_NET_INUM.load());
-    report.local_port = probe(sock, OFF_SOCK_NUM.load());
-    report.remote_port = u16::from_be(probe(sock, OFF_SOCK_DPORT.load()));
     report.requests_at = requests_at;
     report.requests = requests;
     report.greeting = greeting;
-    report.reserved = 0;
     report.is_tls = u32::from(key.kind == EndpointKind::TlsSocket as u32);
-    addresses(sock, family, report);
+    if family == AF_UNIX {
+        unix_addresses(sock, key.ino, report);
+    } else {
+        addresses(sock, family, report);
+    }
     let mut header = emit::header(RecordKind::Connected, end, key, 0);
     header.aux = u64::from(uid);
     if !emit::with_copy_of(header, report) {
@@ -512,6 +562,9 @@ fn crossed(sock: u64) -> [u64; 2] {
 
 #[inline(always)]
 fn addresses(sock: u64, family: u16, report: &mut ConnectionReport) {
+    report.peer = 0;
+    report.local_port = probe(sock, OFF_SOCK_NUM.load());
+    report.remote_port = u16::from_be(probe(sock, OFF_SOCK_DPORT.load()));
     if family == AF_INET6 {
         // SAFETY: fields of the structure.
         unsafe {
@@ -521,6 +574,32 @@ fn addresses(sock: u64, family: u16, report: &mut ConnectionReport) {
     } else {
         map_into(&mut report.local, probe(sock, OFF_SOCK_LOCAL4.load()));
         map_into(&mut report.remote, probe(sock, OFF_SOCK_REMOTE4.load()));
+    }
+}
+
+/// A Unix socket's address is one object for the listening socket and all that it has accepted.
+#[inline(always)]
+fn unix_addresses(sock: u64, ino: u64, report: &mut ConnectionReport) {
+    report.local_port = 0;
+    report.remote_port = 0;
+    write_unix(&mut report.local, probe(sock, OFF_UNIX_ADDR.load()));
+    write_unix(&mut report.remote, ino);
+    let peer: u64 = probe(sock, OFF_SOCK_PEER_PID.load());
+    // Its first number is the one outside of all containers.
+    report.peer = if peer == 0 {
+        0
+    } else {
+        probe(peer, OFF_PID_NUMBERS.load())
+    };
+}
+
+#[inline(always)]
+fn write_unix(address: &mut [u8; 16], number: u64) {
+    let words = address.as_mut_ptr().cast::<u64>();
+    // SAFETY: sixteen bytes, aligned like the structure that they are in.
+    unsafe {
+        words.write(u64::from_ne_bytes(UNIX_ADDRESS));
+        words.add(1).write(number);
     }
 }
 
@@ -566,17 +645,47 @@ fn opened_by(uid: u32) {
     }
 }
 
-/// Whether a file is an internet stream socket.
+/// Whether a file may be an end of a connection of interest.
 #[inline(always)]
-fn is_tcp(file: u64) -> bool {
+fn is_end(file: u64) -> bool {
+    !matches!(carrier(file), Carrier::None)
+}
+
+/// What a file may be an end of.
+#[inline(always)]
+fn carrier(file: u64) -> Carrier {
     let Some(inode) = descriptor::socket_inode(file) else {
-        return false;
+        return Carrier::None;
     };
     let socket = inode - u64::from(OFF_SOCKET_ALLOC_INODE.load());
-    let sock: u64 = probe(socket, OFF_SOCKET_SK.load());
+    carrier_of(socket, probe(socket, OFF_SOCKET_SK.load()))
+}
+
+/// What a socket may be an end of.
+#[inline(always)]
+fn carrier_of(socket: u64, sock: u64) -> Carrier {
     let family: u16 = probe(sock, OFF_SOCK_FAMILY.load());
-    (family == AF_INET || family == AF_INET6)
-        && probe::<u16>(socket, OFF_SOCKET_TYPE.load()) == SOCK_STREAM as u16
+    if probe::<u16>(socket, OFF_SOCKET_TYPE.load()) != SOCK_STREAM as u16 {
+        Carrier::None
+    } else if is_internet(family) {
+        Carrier::Internet
+    } else if family == AF_UNIX && is_accepted(sock) {
+        Carrier::Unix
+    } else {
+        Carrier::None
+    }
+}
+
+#[inline(always)]
+fn is_internet(family: u16) -> bool {
+    family == AF_INET || family == AF_INET6
+}
+
+/// Whether a Unix socket was accepted, or listens: it has an address.
+#[inline(always)]
+fn is_accepted(sock: u64) -> bool {
+    // A kernel whose AF_UNIX is a module has no BTF for it.
+    OFF_UNIX_ADDR.load() != 0 && probe::<u64>(sock, OFF_UNIX_ADDR.load()) != 0
 }
 
 /// The first of a call's buffers, up to the length that the call used.

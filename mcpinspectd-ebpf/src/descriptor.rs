@@ -61,14 +61,14 @@ pub fn socket_inode(file: u64) -> Option<u64> {
     (probe::<u16>(inode, OFF_INODE_MODE.load()) & S_IFMT == S_IFSOCK).then_some(inode)
 }
 
-/// The key of a TCP connection's socket.
+/// The key of the socket of a connection that may speak HTTP.
 #[inline(always)]
 pub const fn connection_key(ino: u64) -> EndpointKey {
     EndpointKey {
         ino,
         // All sockets are in one file system.
         dev: 0,
-        kind: EndpointKind::TcpSocket as u32,
+        kind: EndpointKind::HttpSocket as u32,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -30,14 +32,20 @@ impl Server {
         let free = TcpListener::bind("127.0.0.1:0")?;
         let port = free.local_addr()?.port();
         drop(free);
-        let child = command(port)?
+        let listens = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        Self::start_until(listens, port, command(port)?)
+    }
+
+    /// Starts a server, and waits until it listens.
+    fn start_until(listens: impl Fn() -> bool, port: u16, mut command: Command) -> Result<Self> {
+        let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
         let server = Self { child, port };
         let until = Instant::now() + START;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        while !listens() {
             ensure!(Instant::now() < until, "nobody listens");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -60,6 +68,16 @@ impl Server {
             prepare(&mut command);
             Ok(command)
         })
+    }
+
+    /// The Python SDK's, on a Unix socket at this path.
+    pub fn python_at(path: &Path) -> Result<Self> {
+        let mut command = Command::new(places::python()?);
+        command
+            .arg(places::script("python/http_serve.py")?)
+            .arg("0")
+            .env("UNIX_SOCKET", path);
+        Self::start_until(|| UnixStream::connect(path).is_ok(), 0, command)
     }
 
     /// The official one that has everything, on the TypeScript SDK, with its command prepared.
@@ -317,9 +335,9 @@ fn other_servers_are_not_reported() -> Result<()> {
     Ok(())
 }
 
-const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"hostile","version":"1"}}}"#;
+pub const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"hostile","version":"1"}}}"#;
 
-fn post(fields: &str, body: &str) -> String {
+pub fn post(fields: &str, body: &str) -> String {
     let length = body.len();
     format!(
         "POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{fields}\r\n{body}"
@@ -339,7 +357,12 @@ fn both_sides(exchanges: &[(&[u8], &[u8])]) -> Result<()> {
     Ok(())
 }
 
-fn carry(from: &mut TcpStream, to: &mut TcpStream, bytes: &[u8]) -> Result<()> {
+/// Sends bytes and receives them at the other end.
+pub fn carry(
+    from: &mut (impl std::io::Write + Send),
+    to: &mut impl std::io::Read,
+    bytes: &[u8],
+) -> Result<()> {
     std::thread::scope(|scope| {
         let sent = scope.spawn(|| from.write_all(bytes));
         let mut received = vec![0; bytes.len()];

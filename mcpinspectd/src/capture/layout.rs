@@ -117,7 +117,7 @@ const fn element(global: &'static str, field: &'static str, at: u32) -> Entry {
     }
 }
 
-const FIELDS: [Entry; 70] = [
+const FIELDS: [Entry; 73] = [
     offset("OFF_TASK_FILES", "task_struct.files"),
     offset("OFF_TASK_TGID", "task_struct.tgid"),
     offset("OFF_TASK_GROUP_LEADER", "task_struct.group_leader"),
@@ -168,6 +168,9 @@ const FIELDS: [Entry; 70] = [
     offset("OFF_SOCK_SOCKET", "sock.sk_socket"),
     offset("OFF_SOCK_QUEUE", "sock.sk_receive_queue"),
     unix("OFF_UNIX_PEER", "unix_sock.peer"),
+    unix("OFF_UNIX_ADDR", "unix_sock.addr"),
+    unix("OFF_SOCK_PEER_PID", "sock.sk_peer_pid"),
+    unix("OFF_PID_NUMBERS", "pid.numbers"),
     offset("OFF_SKB_NEXT", "sk_buff.next"),
     offset("OFF_SKB_LEN", "sk_buff.len"),
     offset("OFF_SKB_CB", "sk_buff.cb"),
@@ -257,6 +260,9 @@ mod tests {
             "OFF_TASK_FILTER",
             "OFF_FILTER_NOTIF",
             "SUPERVISION",
+            "OFF_UNIX_ADDR",
+            "OFF_SOCK_PEER_PID",
+            "OFF_PID_NUMBERS",
             "OFF_SOCK_PROTOCOL",
             "OFF_SOCK_DPORT",
             "OFF_SOCK_NET",

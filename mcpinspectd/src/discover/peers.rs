@@ -42,7 +42,7 @@ impl Peers {
         match (end, EndpointKind::from_u32(endpoint.kind)?) {
             (End::Reader, _) | (End::Writer, EndpointKind::Pipe) => Some(endpoint),
             // One socket sees both directions: these are not streams.
-            (_, EndpointKind::TcpSocket | EndpointKind::TlsSocket) => None,
+            (_, EndpointKind::HttpSocket | EndpointKind::TlsSocket) => None,
             (End::Writer, EndpointKind::UnixSocket) => self.of(endpoint),
         }
     }

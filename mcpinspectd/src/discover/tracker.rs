@@ -569,7 +569,7 @@ fn is_of_connection(record: &KernelRecord<'_>) -> bool {
         | KernelRecord::Library { .. }
         | KernelRecord::Registered(_) => return false,
     };
-    [EndpointKind::TcpSocket, EndpointKind::TlsSocket]
+    [EndpointKind::HttpSocket, EndpointKind::TlsSocket]
         .into_iter()
         .any(|kind| key.kind == kind as u32)
 }

@@ -2,12 +2,16 @@
 
 It calls `echo` with as many letters as each size says: one call after the other, or all at once if a word
 is `together`. `large` asks for answers that are larger by 8 MiB, `sse` is the transport of 2024-11-05, and
-`linger` waits for the end of standard input before the session ends.
+`linger` waits for the end of standard input before the session ends. Where UNIX_SOCKET is a path, it connects
+to that.
 """
 
+import functools
+import os
 import sys
 
 import anyio
+import httpx2
 import wirelog
 from mcp import ClientSession
 from mcp.client.sse import sse_client
@@ -19,6 +23,10 @@ async def main():
     more = {"size": 8 << 20} if "large" in words else {}
     calls = [{"message": "m" * int(size), **more} for size in sizes.split(",")]
     connect = sse_client if "sse" in words else streamable_http_client
+    if path := os.environ.get("UNIX_SOCKET"):
+        transport = httpx2.AsyncHTTPTransport(uds=path)
+        client = httpx2.AsyncClient(transport=transport, timeout=60)
+        connect = functools.partial(connect, http_client=client)
     async with connect(url) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
         await session.list_tools()

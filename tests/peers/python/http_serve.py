@@ -1,7 +1,7 @@
 """A server on the Python SDK over HTTP: http_serve.py PORT [sse|json|stateless]
 
 It has the tool `echo`, and a plain page beside MCP's path. Where TLS_CERTIFICATE and TLS_KEY name files, it
-speaks HTTPS.
+speaks HTTPS. Where UNIX_SOCKET is a path, it listens there instead of on the port.
 """
 
 import functools
@@ -23,6 +23,8 @@ def echo(message: str, size: int = 0) -> str:
 if certificate := os.environ.get("TLS_CERTIFICATE"):
     key = os.environ["TLS_KEY"]
     uvicorn.Config = functools.partial(uvicorn.Config, ssl_certfile=certificate, ssl_keyfile=key)
+if path := os.environ.get("UNIX_SOCKET"):
+    uvicorn.Config = functools.partial(uvicorn.Config, uds=path)
 port, words = int(sys.argv[1]), sys.argv[2:]
 if "sse" in words:
     server.run("sse", port=port)

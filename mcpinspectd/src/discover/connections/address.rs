@@ -3,9 +3,9 @@
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
 
-use mcpinspect_common::{ConnectionReport, End};
+use mcpinspect_common::{ConnectionReport, End, UNIX_ADDRESS};
 
-/// An address as this machine sees it.
+/// An address as this machine sees it. That of a Unix socket is made up: see [`ConnectionReport::local`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     ip: Ipv6Addr,
@@ -116,6 +116,9 @@ impl Address {
 impl fmt::Display for Address {
     /// As it appears in a URL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.ip.octets().starts_with(&UNIX_ADDRESS) {
+            return f.write_str("unix");
+        }
         match self.ip.to_canonical() {
             std::net::IpAddr::V4(ip) => write!(f, "{ip}:{}", self.port),
             std::net::IpAddr::V6(ip) => write!(f, "[{ip}]:{}", self.port),
@@ -129,6 +132,28 @@ mod tests {
 
     fn v4(last: u8) -> [u8; 16] {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, last]
+    }
+
+    #[test]
+    fn connections_to_one_unix_socket_differ_by_their_clients() {
+        let address = |number: u64| {
+            let mut address = [0; 16];
+            address[..8].copy_from_slice(&UNIX_ADDRESS);
+            address[8..].copy_from_slice(&number.to_ne_bytes());
+            address
+        };
+        let [first, second] = [7, 8].map(|ino| {
+            let report = ConnectionReport {
+                local: address(0xdead),
+                remote: address(ino),
+                ..ConnectionReport::default()
+            };
+            Pair::of(&report, Side::Server)
+        });
+        assert_eq!(first.server, second.server);
+        assert_ne!(first.client, second.client);
+        assert_eq!(first.server.to_string(), "unix", "its number is a kernel address");
+        assert!(!first.is_within(), "no table of the kernel has such addresses");
     }
 
     #[test]

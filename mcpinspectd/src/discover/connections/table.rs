@@ -90,10 +90,11 @@ impl Connections {
             Side::Client => End::Reader,
             Side::Server => End::Writer,
         };
+        let peer = (report.peer != 0).then_some(report.peer);
         let socket = Socket {
             key,
             pid: origin.tgid,
-            other_party: context.machine.greeted(report.greeting, other_end),
+            other_party: peer.or_else(|| context.machine.greeted(report.greeting, other_end)),
             uid,
             report,
         };

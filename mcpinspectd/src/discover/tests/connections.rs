@@ -1,6 +1,8 @@
 //! TCP connections that speak HTTP, without a kernel.
 
-use mcpinspect_common::{ConnectionReport, End, EndpointKey, EndpointKind, NO_REQUESTS, TlsNews};
+use mcpinspect_common::{
+    ConnectionReport, End, EndpointKey, EndpointKind, NO_REQUESTS, TlsNews, UNIX_ADDRESS,
+};
 
 use super::fixture::{Fixture, USER};
 use super::{CLIENT, SECOND, SERVER};
@@ -17,7 +19,7 @@ fn socket(ino: u64) -> EndpointKey {
     EndpointKey {
         ino,
         dev: 0,
-        kind: EndpointKind::TcpSocket as u32,
+        kind: EndpointKind::HttpSocket as u32,
     }
 }
 
@@ -56,6 +58,52 @@ fn connect_to(greeting: u64, fixture: &mut Fixture, key: EndpointKey, port: u16,
             report,
             uid: USER,
         },
+    );
+}
+
+/// The kernel's report of a socket that was accepted where a Unix socket listens.
+fn accept_unix(fixture: &mut Fixture, key: EndpointKey) {
+    let address = |number: u64| {
+        let mut address = [0; 16];
+        address[..8].copy_from_slice(&UNIX_ADDRESS);
+        address[8..].copy_from_slice(&number.to_ne_bytes());
+        address
+    };
+    let report = ConnectionReport {
+        local: address(9),
+        remote: address(key.ino),
+        requests_at: End::Reader as u32,
+        peer: CLIENT,
+        ..ConnectionReport::default()
+    };
+    fixture.hold(key, SERVER, Access::Both);
+    fixture.record(
+        SERVER,
+        KernelRecord::Connected {
+            key,
+            end: End::Reader,
+            report,
+            uid: USER,
+        },
+    );
+}
+
+#[test]
+fn connections_to_a_unix_socket_have_a_client_and_share_sessions() {
+    let mut fixture = Fixture::new();
+    let [one, two] = [1, 2].map(socket);
+    accept_unix(&mut fixture, one);
+    fixture.moves(SERVER, one, End::Reader, post("", INITIALIZE).as_bytes());
+    fixture.moves(SERVER, one, End::Writer, ok(ID, ANSWER).as_bytes());
+    accept_unix(&mut fixture, two);
+    fixture.moves(SERVER, two, End::Reader, post(ID, LIST).as_bytes());
+    fixture.wait(1_000_000_000);
+    assert_eq!(fixture.collected.starts.len(), 1);
+    assert_eq!(fixture.collected.client, Some(CLIENT));
+    assert!(fixture.world.borrow().sought.is_empty(), "it is known");
+    assert_eq!(
+        told(&fixture),
+        [format!("{INITIALIZE}{LIST}"), ANSWER.to_owned()]
     );
 }
 
@@ -152,7 +200,7 @@ fn what_was_encrypted_goes_the_same_way() {
 
 #[test]
 fn who_holds_the_other_end_is_named() {
-    for kind in [EndpointKind::TcpSocket, EndpointKind::TlsSocket] {
+    for kind in [EndpointKind::HttpSocket, EndpointKind::TlsSocket] {
         let mut fixture = Fixture::new();
         fixture.world.borrow_mut().owner = Some(CLIENT);
         let server = EndpointKey {
