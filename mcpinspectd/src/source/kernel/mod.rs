@@ -47,9 +47,9 @@ const SETTLED_MAX: u64 = 500_000_000;
 /// Most bytes of records that may wait at the start until the running programs are known.
 const HELD_MAX: usize = 32 << 20;
 /// Most bytes of memory that all sniff buffers may take together.
-const BUFFERED_MAX: usize = 16 << 20;
+const BUFFERED_MAX: usize = 8 << 20;
 /// Most bytes of memory that what waits in sessions may take together.
-const BACKLOG_MAX: usize = 32 << 20;
+const BACKLOG_MAX: usize = 16 << 20;
 
 /// Bytes that the description of the programs of one stream may take, on average.
 const STREAM_PROGRAMS: usize = 512;
