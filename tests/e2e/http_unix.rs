@@ -13,8 +13,8 @@ use crate::http::{
     INITIALIZE, Server, all_at_once, calls_of_a_crowd, carry, client, one_after_another, post,
 };
 
-/// The SDK serves requests for this machine, whatever the port.
-const URL: &str = "http://localhost:80/mcp";
+/// The SDK serves requests that name this machine and a port.
+const URL: &str = "http://localhost:8000/mcp";
 
 fn client_at(path: &Path, sizes: &[usize], words: &[&str]) -> Result<Command> {
     let mut client = client(URL, sizes, words)?;

@@ -152,8 +152,15 @@ mod tests {
         });
         assert_eq!(first.server, second.server);
         assert_ne!(first.client, second.client);
-        assert_eq!(first.server.to_string(), "unix", "its number is a kernel address");
-        assert!(!first.is_within(), "no table of the kernel has such addresses");
+        assert_eq!(
+            first.server.to_string(),
+            "unix",
+            "its number is a kernel address"
+        );
+        assert!(
+            !first.is_within(),
+            "no table of the kernel has such addresses"
+        );
     }
 
     #[test]
