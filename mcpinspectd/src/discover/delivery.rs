@@ -4,7 +4,6 @@ use mcpinspect_common::{End, EndpointKey};
 
 use super::announcing::{self, Parties};
 use super::arrivals::Emit;
-use super::backlog;
 use super::blind_spots;
 use super::flow::{Flow, SessionIndex};
 use super::session::{PendingContent, PendingPiece, TrackedSession};
@@ -128,7 +127,6 @@ pub fn data(
             flow.written(position, bytes, origin.time, emit);
         });
     }
-    backlog::make_room(step, origin.time);
 }
 
 /// Notes that bytes that crossed an end of a stream could not be copied.
@@ -261,7 +259,7 @@ fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], o
                 origin,
             });
         }
-        backlog::count(step, index);
+        count_backlog(step, index);
         return;
     }
     if let Some(session) = step.sessions.get_mut(index) {
@@ -276,7 +274,7 @@ fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], o
     {
         // The source is seen: the other end is no longer shipped, except for comparison.
         flow.drop_fallback();
-        backlog::count(step, index);
+        count_backlog(step, index);
         step.ship(key);
     }
 }
@@ -326,8 +324,21 @@ fn act_on(
     if twice > 0 {
         step.streams.correct_count(key, twice);
     }
-    backlog::count(step, index);
+    count_backlog(step, index);
     waits.then_some(index)
+}
+
+/// Notes how much waits in a session. Call this after each change.
+fn count_backlog(step: &mut Step<'_>, index: SessionIndex) {
+    let Some(session) = step.sessions.get(index) else {
+        return;
+    };
+    let flows = session
+        .streams()
+        .filter_map(|(key, _)| step.streams.flow(key));
+    let in_flows: usize = flows.map(Flow::memory).sum();
+    let bytes = in_flows + session.turns.memory() + session.pending.memory();
+    step.sessions.set_backlog(index, bytes);
 }
 
 /// Since when the streams of a session have held something back.
@@ -352,7 +363,7 @@ fn take_turns(step: &mut Step<'_>, index: SessionIndex, now: u64) {
         let time = step.clock.at(turn.time);
         step.sink.input(input_of_turn(&session.id, &turn, time));
     }
-    backlog::count(step, index);
+    count_backlog(step, index);
 }
 
 /// Passes on what has waited for its turn too long. Call this regularly.
@@ -371,7 +382,7 @@ pub fn finish_turns(step: &mut Step<'_>, index: SessionIndex) {
         let time = step.clock.at(turn.time);
         step.sink.input(input_of_turn(&session.id, &turn, time));
     }
-    backlog::count(step, index);
+    count_backlog(step, index);
 }
 
 /// Learns from a piece who is at an end of a stream, and reports that if it is new.

@@ -17,14 +17,16 @@
 //! - `blind_processes`: processes that move bytes past the probes;
 //! - `accounts`: the ledgers of ended streams;
 //! - `remembered`: what a restarted daemon must know;
-//! - `connections`: TCP connections that speak HTTP, and the sessions in them;
+//! - `backlog`: how much waits in sessions;
+//! - `connections`: connections that speak HTTP, and the sessions in them;
 //! - `shares`, `waiting` and `notices`: how much of this each user has, what waits for room, and who was
 //!   reported for taking too much.
 //!
 //! Whatever concerns several tables is one step, each in a file that only calls those before it:
 //! `announcing` and `delivery` feed the engine, `pairing` finds the other half of a session,
 //! `following` makes streams parts of sessions, `roles` decides which party is the server, `sniffing`
-//! what a stream is, `reconsidering` revises that, `exclusion` leaves alone what the configuration
+//! what a stream is, `letting_go` bounds what waits in sessions, `reconsidering` revises what a stream is,
+//! `exclusion` leaves alone what the configuration
 //! excludes, `unseen` and `arrival` deal with bytes that do not arrive, and
 //! `lifecycle` ends what is over.
 
@@ -47,6 +49,7 @@ mod flow;
 mod following;
 mod glance;
 mod holding;
+mod letting_go;
 mod lifecycle;
 mod notices;
 mod pairing;

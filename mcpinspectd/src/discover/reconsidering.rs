@@ -10,6 +10,7 @@ use mcpinspect_common::{End, EndpointKey};
 use super::delivery;
 use super::following;
 use super::glance::Glance;
+use super::letting_go;
 use super::roles;
 use super::sniffing;
 use super::step::Step;
@@ -54,7 +55,10 @@ pub fn data(
                 sniffing::data(step, key, end, position, bytes, origin);
             }
         }
-        StreamState::InSession(_) => delivery::data(step, key, end, position, bytes, origin),
+        StreamState::InSession(_) => {
+            delivery::data(step, key, end, position, bytes, origin);
+            letting_go::make_room(step, origin.time);
+        }
     }
 }
 
