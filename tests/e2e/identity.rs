@@ -113,7 +113,10 @@ fn a_server_keeps_its_name_when_the_daemon_restarts() -> Result<()> {
             .current_dir(server.files.path());
         let mut talk = Talk::start(client)?;
         let before = started(&mut daemon, talk.pid())?;
-        // By now it is written down, whether the daemon is killed or stopped.
+        // By now it is written down, whether the daemon is killed or stopped: the pin before its event.
+        daemon.event("for its tool", |event| {
+            event["type"] == "mcp_tool_seen" && event["tool_name"] == "shift"
+        })?;
         talk.wait_for(&state.sessions(), SESSION)?;
         match how {
             "again" => drop(daemon),
