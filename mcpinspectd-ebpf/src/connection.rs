@@ -1,12 +1,13 @@
 //! Connections over TCP and Unix sockets: which of them may speak MCP.
 //!
 //! Any process may be a client or a server of MCP over HTTP, so every process is examined that has opened
-//! or accepted an internet socket. With Unix sockets, only those that have accepted one: nearly every program
-//! connects to some service, and the server's end sees both directions. A socket is examined once, when the first bytes cross it: if they are
-//! an HTTP request or response, it is registered like a stream, and user space finds out the rest. Everything
-//! else is left alone. A connection that turned out to carry something other than MCP may begin to carry it
-//! later; so if requests cross a socket that was left alone, it is examined again at the second, the fourth,
-//! the eighth…
+//! or accepted an internet socket. Of Unix sockets, only accepted ones count: nearly every program connects to
+//! some service, and the server's end sees both directions.
+//!
+//! A socket is examined once, when the first bytes cross it: if they are an HTTP request or response, it is
+//! registered like a stream, and user space finds out the rest. Everything else is left alone. A connection that
+//! turned out to carry something other than MCP may begin to carry it later; so if requests cross a socket that
+//! was left alone, it is examined again at the second, the fourth, the eighth…
 //!
 //! Cost to other processes:
 //! - none for one that never had an internet socket, and never accepted a Unix socket;
@@ -397,7 +398,7 @@ fn look_at(look: &Look) -> bool {
         return false;
     };
     if is_unix && requests_at != End::Reader as u32 {
-        // It was accepted, and yet it asks.
+        // The end that was accepted sends requests: this is not HTTP.
         leave(look.ino, NO_REQUESTS, 0);
         return false;
     }

@@ -43,6 +43,6 @@ fn let_go(step: &mut Step<'_>, index: SessionIndex, now: u64) {
         });
     }
     delivery::finish_turns(step, index);
-    // Nothing waits any more. Whatever remains counts again with the next change.
+    // What remains, such as spare capacity, is counted again with the next change.
     step.sessions.set_backlog(index, 0);
 }

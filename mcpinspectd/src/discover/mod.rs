@@ -26,8 +26,7 @@
 //! `announcing` and `delivery` feed the engine, `pairing` finds the other half of a session,
 //! `following` makes streams parts of sessions, `roles` decides which party is the server, `sniffing`
 //! what a stream is, `letting_go` bounds what waits in sessions, `reconsidering` revises what a stream is,
-//! `exclusion` leaves alone what the configuration
-//! excludes, `unseen` and `arrival` deal with bytes that do not arrive, and
+//! `exclusion` leaves alone what the configuration excludes, `unseen` and `arrival` deal with bytes that do not arrive, and
 //! `lifecycle` ends what is over.
 
 mod accounts;

@@ -212,7 +212,7 @@ mod tests {
         used.push(kept.keep(7, process(5, &long)));
         assert_eq!(kept.over(7), Some(7), "its share");
         used.pop();
-        assert_eq!(kept.over(7), Some(7), "nobody looks again");
+        assert_eq!(kept.over(7), Some(7), "not examined again yet");
         kept.given_up(7);
         assert_eq!(
             kept.over(7),

@@ -1,4 +1,4 @@
-//! TCP connections that speak HTTP, without a kernel.
+//! Connections that speak HTTP, without a kernel.
 
 use mcpinspect_common::{
     ConnectionReport, End, EndpointKey, EndpointKind, NO_REQUESTS, TlsNews, UNIX_ADDRESS,
