@@ -35,7 +35,9 @@
 
 mod arguments;
 mod blind_spot;
+mod carrier;
 mod connection;
+mod connection_entry;
 mod copy;
 mod descriptor;
 mod emit;
@@ -46,6 +48,7 @@ mod http_head;
 mod iterator;
 mod kernel;
 mod ledger;
+mod left_alone;
 mod lifecycle;
 mod maps;
 mod offsets;

@@ -40,10 +40,11 @@ use mcpinspect_common::{
 
 use crate::{
     blind_spot,
-    connection::{self, Found},
+    connection_entry::{self, Found},
     first_bytes,
     http_head::{self, Piece},
     kernel::{self, user},
+    left_alone,
     maps::LEFT_ALONE,
     tls_copy, tls_library,
     tls_object::{self, LEFT, NEW, Object, PAGES, PAIRED, set_state},
@@ -221,7 +222,7 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
     let mut is_registered = 0;
     if state == PAIRED {
         if let Some(left) = LEFT_ALONE.get_ptr_mut(left_alone_key(&key)) {
-            let Some(number) = connection::next_request(left, end as u32, piece, is_events) else {
+            let Some(number) = left_alone::next_request(left, end as u32, piece, is_events) else {
                 return;
             };
             requests = number;
@@ -234,7 +235,7 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
     } else if state == PAGES {
         // SAFETY: part of a map entry.
         let left = unsafe { &raw mut (*object).left };
-        let Some(number) = connection::next_request(left, end as u32, piece, is_events) else {
+        let Some(number) = left_alone::next_request(left, end as u32, piece, is_events) else {
             return;
         };
         requests = number;
@@ -416,7 +417,7 @@ unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_v
         if let Some(place) = tls_place::at(index) {
             // SAFETY: a place that this program has taken.
             let scratch = unsafe { &mut (*place).scratch };
-            if connection::register(&found, scratch) {
+            if connection_entry::register(&found, scratch) {
                 look.is_registered = 1;
             }
         }

@@ -8,7 +8,7 @@ use core::intrinsics::{AtomicOrdering, atomic_cxchg};
 use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::map, maps::Array};
 use mcpinspect_common::EndpointKey;
 
-use crate::connection::Scratch;
+use crate::connection_entry::Scratch;
 
 /// A power of two.
 const PLACES: u32 = 64;
