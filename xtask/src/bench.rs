@@ -1,10 +1,15 @@
 //! `cargo xtask bench`: how much watching costs other programs, and how fast the daemon is.
 
-use anyhow::Result;
+use std::process::Command;
+
+use anyhow::{Context, Result};
 
 use crate::run::built;
 use crate::shell::{self, say};
 use crate::{peers, setup};
+
+/// Programs that the measurements start, and the Debian packages that provide them.
+const PROGRAMS: &[(&str, &str)] = &[("openssl", "openssl"), ("strace", "strace"), ("wrk", "wrk")];
 
 /// The command line of `cargo xtask bench`.
 #[derive(clap::Args)]
@@ -22,7 +27,8 @@ pub fn run(options: &Options) -> Result<()> {
     setup::announce("release");
     setup::toolchain()?;
     setup::kernel()?;
-    setup::programs(&[("strace", "strace")])?;
+    setup::programs(PROGRAMS)?;
+    nginx()?;
     peers::install()?;
     say("building with optimisations");
     let mut build = shell::cargo();
@@ -40,6 +46,32 @@ pub fn run(options: &Options) -> Result<()> {
         let mut library = shell::cargo();
         library.args(["bench", "--locked", "--package", "mcpinspectd"]);
         shell::run(&mut library)?;
+    }
+    Ok(())
+}
+
+/// Fetches the web server that is measured. It is unpacked rather than installed: an installed one is started
+/// at once, and serves to everyone.
+fn nginx() -> Result<()> {
+    let place = shell::target().join("bench");
+    if place.join("nginx/usr/sbin/nginx").is_file() {
+        return Ok(());
+    }
+    say("fetching nginx, a web server to measure");
+    std::fs::create_dir_all(&place)?;
+    let mut fetch = Command::new("apt-get");
+    fetch.args(["-qq", "download", "nginx"]);
+    // As root: apt's own user may not write here.
+    fetch.args(["-o", "APT::Sandbox::User=root"]);
+    shell::run(fetch.current_dir(&place))
+        .context("the web server comes as a Debian package, through apt")?;
+    for entry in std::fs::read_dir(&place)? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|ending| ending == "deb") {
+            let mut unpack = Command::new("dpkg-deb");
+            shell::run(unpack.arg("-x").arg(&file).arg(place.join("nginx")))?;
+            std::fs::remove_file(file)?;
+        }
     }
     Ok(())
 }

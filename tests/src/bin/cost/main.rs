@@ -11,7 +11,9 @@ mod guard;
 mod kernel;
 mod latency;
 mod stats;
+mod web;
 
+use std::io::Write as _;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
@@ -50,6 +52,9 @@ struct Options {
     /// Only how long it takes from a server's write to the journal and the bus
     #[arg(long)]
     latency: bool,
+    /// Only what a web server loses
+    #[arg(long)]
+    web: bool,
     /// Only whether the daemon's memory grows over so many days of traffic
     #[arg(long)]
     days: Option<usize>,
@@ -64,6 +69,7 @@ fn main() -> ExitCode {
         _ if options.echo_http => guard::serve_http(),
         _ if options.guard => guard::measure(ROUNDS),
         _ if options.latency => latency::measure(CALLS),
+        _ if options.web => web::measure(ROUNDS),
         (None, Some(days)) => day::measure(days),
         (None, None) => measure(options.quick),
     };
@@ -82,6 +88,7 @@ fn measure(quick: bool) -> Result<()> {
     println!("\nLinux {}, {cores} cores\n", kernel.trim());
     let rounds = if quick { QUICK_ROUNDS } else { ROUNDS };
     kernel::measure(rounds)?;
+    web::measure(rounds)?;
     calls::measure(rounds)?;
     latency::measure(CALLS)?;
     daemon::measure(rounds)?;
@@ -104,9 +111,22 @@ impl Drop for Ended {
 struct Watching(Child);
 
 impl Watching {
+    /// With the machine's own configuration.
     fn start() -> Result<Self> {
+        Self::spawn(&mut Command::new(places::daemon()?))
+    }
+
+    /// With this configuration.
+    fn configured(text: &str) -> Result<Self> {
+        let mut file = tempfile::NamedTempFile::new()?;
+        file.write_all(text.as_bytes())?;
+        // It has read the file by the time it says that it watches.
+        Self::spawn(Command::new(places::daemon()?).env("MCPINSPECT_CONFIG", file.path()))
+    }
+
+    fn spawn(command: &mut Command) -> Result<Self> {
         use std::io::{BufRead, BufReader};
-        let mut child = Command::new(places::daemon()?)
+        let mut child = command
             .args(["tap", "--format", "jsonl"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -1,0 +1,205 @@
+//! What watching costs a web server that has nothing to do with MCP.
+//!
+//! nginx serves a small page with one worker, and `wrk` requests it with 16 connections on the same machine, so
+//! that both ends pay.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use mcpinspect_tests::places;
+
+use super::stats::{Samples, grouped, head, row};
+use super::{Ended, Watching};
+
+/// How long each load lasts. The daemon leaves a busy TLS server alone after a second.
+const LOAD: &str = "5s";
+/// Longest that the server may take to listen.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Who watches meanwhile.
+const OBSERVERS: [(&str, Option<&str>); 3] = [
+    ("nobody", None),
+    (
+        "mcpinspectd, `http = false`",
+        Some("[capture]\nhttp = false\ntls = false\n"),
+    ),
+    ("mcpinspectd", Some("")),
+];
+
+/// How pages are requested: a name, the port, and more arguments for `wrk`.
+const LOADS: [(&str, Port, &[&str]); 4] = [
+    ("connections that stay open", Port::Plain, &[]),
+    (
+        "a connection for each request",
+        Port::Plain,
+        &["--header", "Connection: close"],
+    ),
+    ("through a server behind a Unix socket", Port::Proxy, &[]),
+    ("over TLS, connections that stay open", Port::Tls, &[]),
+];
+
+#[derive(Clone, Copy)]
+enum Port {
+    Plain,
+    /// Hands requests on to another server, over a Unix socket.
+    Proxy,
+    Tls,
+}
+
+/// nginx, while it runs.
+struct Server {
+    _process: Ended,
+    _files: tempfile::TempDir,
+    plain: u16,
+    proxy: u16,
+    tls: u16,
+}
+
+impl Server {
+    fn start() -> Result<Self> {
+        let files = tempfile::tempdir()?;
+        let (certificate, key) = certificate(files.path())?;
+        let [plain, proxy, tls] = free_ports()?;
+        let place = files.path().display();
+        let configuration = format!(
+            "daemon off; master_process off; worker_processes 1; pid {place}/pid; error_log {place}/log;
+            events {{ worker_connections 512; }}
+            http {{
+                access_log off;
+                keepalive_requests 100000000;
+                client_body_temp_path {place}/body; proxy_temp_path {place}/proxy;
+                fastcgi_temp_path {place}/fastcgi; uwsgi_temp_path {place}/uwsgi; scgi_temp_path {place}/scgi;
+                upstream behind {{ server unix:{place}/behind; keepalive 32; keepalive_requests 100000000; }}
+                server {{ listen 127.0.0.1:{plain}; listen unix:{place}/behind; return 200 'a page'; }}
+                server {{
+                    listen 127.0.0.1:{proxy};
+                    location / {{ proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection ''; }}
+                }}
+                server {{
+                    listen 127.0.0.1:{tls} ssl;
+                    ssl_certificate {certificate}; ssl_certificate_key {key};
+                    return 200 'a page';
+                }}
+            }}"
+        );
+        let file = files.path().join("nginx.conf");
+        std::fs::write(&file, configuration)?;
+        let program = places::built()?.join("bench/nginx/usr/sbin/nginx");
+        let process = Command::new(&program)
+            .arg("-p")
+            .arg(files.path())
+            .arg("-c")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("starting {}", program.display()))?;
+        let server = Self {
+            _process: Ended(process),
+            _files: files,
+            plain,
+            proxy,
+            tls,
+        };
+        let begun = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", tls)).is_err() {
+            if begun.elapsed() > PATIENCE {
+                let log = std::fs::read_to_string(server._files.path().join("log"));
+                bail!("nginx does not listen: {}", log.unwrap_or_default());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+
+    /// Requests per second.
+    fn load(&self, port: Port, arguments: &[&str]) -> Result<f64> {
+        let url = match port {
+            Port::Plain => format!("http://127.0.0.1:{}/", self.plain),
+            Port::Proxy => format!("http://127.0.0.1:{}/", self.proxy),
+            Port::Tls => format!("https://127.0.0.1:{}/", self.tls),
+        };
+        let said = Command::new("wrk")
+            .args(["--threads", "1", "--connections", "16", "--duration", LOAD])
+            .args(arguments)
+            .arg(url)
+            .output()
+            .context("starting wrk")?;
+        let text = String::from_utf8_lossy(&said.stdout);
+        ensure!(said.status.success(), "wrk ended with {}", said.status);
+        ensure!(
+            !text.contains("Non-2xx"),
+            "not all requests were answered:\n{text}"
+        );
+        let rate = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Requests/sec:"))
+            .with_context(|| format!("wrk said no rate:\n{text}"))?;
+        Ok(rate.trim().parse()?)
+    }
+}
+
+/// A certificate for this machine, and its key.
+fn certificate(place: &Path) -> Result<(String, String)> {
+    let path = |name: &str| place.join(name).display().to_string();
+    let (certificate, key) = (path("certificate.pem"), path("key.pem"));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes"])
+        .args(["-subj", "/CN=localhost", "-days", "2"])
+        .args(["-out", &certificate, "-keyout", &key])
+        .stderr(Stdio::null())
+        .status()
+        .context("starting openssl")?;
+    ensure!(made.success(), "openssl ended with {made}");
+    Ok((certificate, key))
+}
+
+/// Ports that nobody listens on.
+fn free_ports() -> Result<[u16; 3]> {
+    let free = || std::net::TcpListener::bind(("127.0.0.1", 0));
+    // All at once, so that they differ.
+    let listeners = [free()?, free()?, free()?];
+    let mut ports = [0; 3];
+    for (port, listener) in ports.iter_mut().zip(&listeners) {
+        *port = listener.local_addr()?.port();
+    }
+    Ok(ports)
+}
+
+/// Measures all loads under all observers in turn, and prints the table.
+pub fn measure(rounds: usize) -> Result<()> {
+    let mut samples = vec![vec![Samples::default(); OBSERVERS.len()]; LOADS.len()];
+    for _ in 0..rounds {
+        for (observer, (_, configuration)) in OBSERVERS.iter().enumerate() {
+            let _daemon = configuration.map(Watching::configured).transpose()?;
+            let server = Server::start()?;
+            for ((_, port, arguments), samples) in LOADS.iter().zip(&mut samples) {
+                samples[observer].push(server.load(*port, arguments)?);
+            }
+        }
+    }
+    println!(
+        "Requests a second that a web server answers, lowest / median / highest, and the median's loss\n"
+    );
+    let names = OBSERVERS.map(|(name, _)| name);
+    head(&[&["how pages are requested"], &names[..]].concat());
+    for ((name, _, _), samples) in LOADS.iter().zip(&samples) {
+        let alone = samples[0].median();
+        let cells = samples.iter().map(|samples| {
+            let share = (samples.median() / alone - 1.0) * 100.0;
+            format!(
+                "{} / {} / {}, {share:+.1} %",
+                grouped(samples.minimum()),
+                grouped(samples.median()),
+                grouped(samples.quantile(1.0)),
+            )
+        });
+        row(&std::iter::once((*name).to_owned())
+            .chain(cells)
+            .collect::<Vec<_>>());
+    }
+    println!();
+    Ok(())
+}
