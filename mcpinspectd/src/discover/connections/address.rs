@@ -129,6 +129,7 @@ impl fmt::Display for Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::discover::tests::connections::unix;
 
     fn v4(last: u8) -> [u8; 16] {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, last]
@@ -136,20 +137,7 @@ mod tests {
 
     #[test]
     fn connections_to_one_unix_socket_differ_by_their_clients() {
-        let address = |number: u64| {
-            let mut address = [0; 16];
-            address[..8].copy_from_slice(&UNIX_ADDRESS);
-            address[8..].copy_from_slice(&number.to_ne_bytes());
-            address
-        };
-        let [first, second] = [7, 8].map(|ino| {
-            let report = ConnectionReport {
-                local: address(0xdead),
-                remote: address(ino),
-                ..ConnectionReport::default()
-            };
-            Pair::of(&report, Side::Server)
-        });
+        let [first, second] = [7, 8].map(|ino| Pair::of(&unix(0xdead, ino), Side::Server));
         assert_eq!(first.server, second.server);
         assert_ne!(first.client, second.client);
         assert_eq!(

@@ -61,21 +61,26 @@ fn connect_to(greeting: u64, fixture: &mut Fixture, key: EndpointKey, port: u16,
     );
 }
 
-/// The kernel's report of a socket that was accepted where a Unix socket listens.
-fn accept_unix(fixture: &mut Fixture, key: EndpointKey) {
+/// The report of a Unix socket that the `listener` accepted.
+pub fn unix(listener: u64, ino: u64) -> ConnectionReport {
     let address = |number: u64| {
         let mut address = [0; 16];
         address[..8].copy_from_slice(&UNIX_ADDRESS);
         address[8..].copy_from_slice(&number.to_ne_bytes());
         address
     };
-    let report = ConnectionReport {
-        local: address(9),
-        remote: address(key.ino),
+    ConnectionReport {
+        local: address(listener),
+        remote: address(ino),
         requests_at: End::Reader as u32,
         peer: CLIENT,
         ..ConnectionReport::default()
-    };
+    }
+}
+
+/// The kernel reports a socket that was accepted where a Unix socket listens.
+fn accept_unix(fixture: &mut Fixture, key: EndpointKey) {
+    let report = unix(9, key.ino);
     fixture.hold(key, SERVER, Access::Both);
     fixture.record(
         SERVER,

@@ -1,6 +1,6 @@
 //! Discovery without a kernel: records in, sessions out.
 
-mod connections;
+pub(super) mod connections;
 mod evasion;
 mod fixture;
 mod launch;
