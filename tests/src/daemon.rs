@@ -1,5 +1,6 @@
 //! Runs `mcpinspectd run` with its own state and reads its events.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -115,11 +116,21 @@ pub struct Daemon<'a> {
 impl<'a> Daemon<'a> {
     /// Starts it and waits until it watches.
     pub fn start(state: &'a State) -> Result<Self> {
+        Self::start_program(state, &places::daemon()?, &[])
+    }
+
+    /// Starts this program as the daemon, with these variables, and waits until it watches.
+    pub fn start_program(
+        state: &'a State,
+        program: &Path,
+        variables: &[(&str, &OsStr)],
+    ) -> Result<Self> {
         ensure!(
             nix::unistd::geteuid().is_root(),
             "watching the kernel needs root: run `cargo xtask test`"
         );
-        let mut command = Command::new(places::daemon()?);
+        let mut command = Command::new(program);
+        command.envs(variables.iter().copied());
         if let Some(address) = &state.bus {
             command.env(bus::VARIABLE, address);
         }
@@ -161,6 +172,14 @@ impl<'a> Daemon<'a> {
         self.child.id()
     }
 
+    /// Fails if it has ended.
+    pub fn lives(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            Some(status) => bail!("mcpinspectd ended with {status}:\n{}", self.log()),
+            None => Ok(()),
+        }
+    }
+
     /// Waits until one of the events matches `wanted`, and returns it.
     pub fn event(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut found = None;
@@ -178,12 +197,7 @@ impl<'a> Daemon<'a> {
     fn wait(&mut self, what: &str, mut done: impl FnMut(&Self) -> Result<bool>) -> Result<()> {
         let deadline = Instant::now() + LIMIT;
         while !done(self)? {
-            if let Some(status) = self.child.try_wait()? {
-                bail!(
-                    "waiting {what}, but mcpinspectd ended with {status}:\n{}",
-                    self.log()
-                );
-            }
+            self.lives().with_context(|| format!("waiting {what}"))?;
             ensure!(
                 Instant::now() < deadline,
                 "waited {LIMIT:?} {what}; events: {:#?}\nlog:\n{}",

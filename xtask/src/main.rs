@@ -18,6 +18,7 @@ mod python;
 mod run;
 mod setup;
 mod shell;
+mod siege;
 mod test;
 mod train;
 mod vm;
@@ -36,6 +37,8 @@ enum Command {
     Test(test::Options),
     /// Measure what watching costs and print tables
     Bench(bench::Options),
+    /// Attack one daemon in every way at once, and watch its memory
+    Siege(siege::Options),
     /// Build the packages for Debian and Fedora
     Package(package::Options),
     /// Run the exactness tests on other kernels in virtual machines
@@ -75,6 +78,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Run(options) => run::run(&options),
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Siege(options) => siege::run(&options),
         Command::Package(options) => package::run(&options),
         Command::Vm(options) => vm::run(&options),
         Command::BuildEbpf => run::build_ebpf(),
