@@ -1,7 +1,8 @@
 //! Hostile peers in loops that never end, and honest ones beside them.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,11 +16,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// What each loop repeats: tests of attacks, by the modules that they are in.
-const LOOPS: [&[&str]; 3] = [
+const LOOPS: [&[&str]; 4] = [
     &["evasion::", "tampering::"],
     &["fullness::", "honesty::", "scale::"],
-    &["order::", "attaching::", "processes::", "framing::"],
+    &["order::", "attaching::", "processes::", "identity::"],
+    &["framing::", "syscalls::", "http_exact::"],
 ];
+/// Users who start one program after another with a long command line, which has to be remembered.
+const USERS: std::ops::Range<u32> = 60_000..60_008;
+/// Words of such a command line, each of 8,000 bytes.
+const WORDS: usize = 12;
 /// Honest sessions beside them.
 const NEIGHBOURS: usize = 8;
 /// How many times each of these calls before another takes its place.
@@ -51,6 +57,10 @@ impl Attackers {
         for filters in LOOPS {
             let (shared, tests) = (Arc::clone(&shared), tests.to_owned());
             threads.push(std::thread::spawn(move || attack(&shared, &tests, filters)));
+        }
+        for user in USERS {
+            let shared = Arc::clone(&shared);
+            threads.push(std::thread::spawn(move || start_programs(&shared, user)));
         }
         for _ in 0..NEIGHBOURS {
             let shared = Arc::clone(&shared);
@@ -122,6 +132,32 @@ impl Shared {
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
             failed.insert(name.to_owned());
         }
+    }
+}
+
+/// Starts programs that say one thing that may be MCP, and end soon.
+fn start_programs(shared: &Shared, user: u32) {
+    let word = "w".repeat(8000);
+    while !shared.over.load(Ordering::Relaxed) {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 0.3", "sh"]);
+        command.args(std::iter::repeat_n(&word, WORDS));
+        let spawned = command
+            .env(MARK, mark())
+            .uid(user)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(mut child) = spawned else {
+            std::thread::sleep(AGAIN);
+            continue;
+        };
+        if let Some(mut input) = child.stdin.take() {
+            // It may be gone.
+            let _ = writeln!(input, r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list"}}"#);
+        }
+        let _ = child.wait();
     }
 }
 
