@@ -13,6 +13,7 @@ mod guarded;
 mod honesty;
 mod http;
 mod http_exact;
+mod http_peers;
 mod http_unix;
 mod identity;
 mod naming;

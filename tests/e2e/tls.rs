@@ -95,7 +95,7 @@ impl Certificate {
         let sizes: Vec<String> = sizes.iter().map(usize::to_string).collect();
         let mut command = Command::new(runtime);
         command
-            .arg(places::node_directory()?.join("https_client.mjs"))
+            .arg(places::node_directory()?.join("http_client.mjs"))
             .arg(server.secure_url("/mcp"))
             .arg(sizes.join(","));
         self.give(&mut command);

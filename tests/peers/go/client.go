@@ -1,8 +1,8 @@
 package main
 
 // The client. It calls `echo` with as many letters as each size says: one call after the other, or, with
-// `together`, all at once. `two`: it offers HTTP/2. `await`: it goes on when the file `go` is in the directory
-// of its log.
+// `together`, all at once. `two`: it offers HTTP/2, or without TLS, speaks nothing else. `await`: it goes on when
+// the file `go` is in the directory of its log.
 
 import (
 	"bufio"
@@ -39,17 +39,20 @@ func call(url, sizes string, words []string) {
 		defer listener.Close()
 		awaitFile(filepath.Join(os.Getenv("WIRE_LOG_DIR"), "go"))
 	}
-	certificate, err := os.ReadFile(os.Getenv("SSL_CERT_FILE"))
-	check(err)
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(certificate)
-	transport := &http.Transport{
-		TLSClientConfig:     &tls.Config{RootCAs: trusted, NextProtos: []string{"http/1.1"}},
-		MaxIdleConnsPerHost: 16,
-	}
-	if has(words, "two") {
-		transport.TLSClientConfig.NextProtos = nil
-		transport.ForceAttemptHTTP2 = true
+	transport := &http.Transport{MaxIdleConnsPerHost: 16}
+	if path := os.Getenv("SSL_CERT_FILE"); path != "" {
+		certificate, err := os.ReadFile(path)
+		check(err)
+		trusted := x509.NewCertPool()
+		trusted.AppendCertsFromPEM(certificate)
+		transport.TLSClientConfig = &tls.Config{RootCAs: trusted, NextProtos: []string{"http/1.1"}}
+		if has(words, "two") {
+			transport.TLSClientConfig.NextProtos = nil
+			transport.ForceAttemptHTTP2 = true
+		}
+	} else if has(words, "two") {
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetUnencryptedHTTP2(true)
 	}
 	c := &client{url: url, http: http.Client{Transport: transport}, log: openWireLog("client")}
 	c.ask("initialize", object{

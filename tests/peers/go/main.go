@@ -1,4 +1,4 @@
-// A server and a client of MCP over HTTPS on Go's standard library.
+// A server and a client of MCP over HTTP and HTTPS on Go's standard library.
 //
 //	peer server PORT [WORD…]
 //	peer client URL SIZES [WORD…]

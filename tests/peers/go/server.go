@@ -41,10 +41,17 @@ func serve(port string, words []string) {
 		handle(out, in, has(words, "events"))
 	})
 	server := &http.Server{Addr: "127.0.0.1:" + port}
+	certificate := os.Getenv("TLS_CERTIFICATE")
+	if certificate == "" {
+		server.Protocols = new(http.Protocols)
+		server.Protocols.SetHTTP1(true)
+		server.Protocols.SetUnencryptedHTTP2(has(words, "two"))
+		check(server.ListenAndServe())
+	}
 	if !has(words, "two") {
 		server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 	}
-	check(server.ListenAndServeTLS(os.Getenv("TLS_CERTIFICATE"), os.Getenv("TLS_KEY")))
+	check(server.ListenAndServeTLS(certificate, os.Getenv("TLS_KEY")))
 }
 
 func handle(out http.ResponseWriter, in *http.Request, events bool) {

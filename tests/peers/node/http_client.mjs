@@ -1,4 +1,4 @@
-// A client on the TypeScript SDK over HTTPS: https_client.mjs URL SIZES. It calls `echo` with as many letters as
+// A client on the TypeScript SDK over HTTP and HTTPS: http_client.mjs URL SIZES. It calls `echo` with as many letters as
 // each size says, one call after the other.
 import wirelog from './wirelog.cjs';
 
