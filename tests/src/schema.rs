@@ -329,7 +329,7 @@ mod tests {
             "type": "mcp_session_started", "event_id": "1f-2",
             "timestamp": "2026-01-31T08:53:20.000000Z", "session_id": "s", "server_id": "files",
             "server_type": "stdio", "server_pid": null, "fingerprint": "ab",
-            "name_source": "binary", "server": party, "client": null, "joined_midstream": false,
+            "name_source": "binary", "url": null, "server": party, "client": null, "joined_midstream": false,
         });
         assert_eq!(event(&event_value), Ok(()));
         event_value["server"]["shoe_size"] = json!(43);

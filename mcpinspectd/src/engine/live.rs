@@ -4,6 +4,7 @@ use serde_json::value::RawValue;
 
 use super::limits::Limits;
 use super::output::Overdue;
+use super::sanitise;
 use super::state::SessionState;
 use super::turn::Turn;
 use crate::detect::{Detector as _, Difference};
@@ -58,6 +59,7 @@ impl LiveSession {
         let body = SessionStarted {
             fingerprint: start.server.fingerprint.clone(),
             name_source: start.server.name_source.clone(),
+            url: start.endpoint.url().map(sanitise::url),
             server: start.server_party.clone(),
             client: start.client_party.clone(),
             joined_midstream: start.joined_midstream,

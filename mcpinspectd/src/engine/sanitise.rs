@@ -42,6 +42,15 @@ pub fn name(text: &str) -> String {
     bound(text, MAX_NAME).into_owned()
 }
 
+/// Where a server is reached.
+pub fn url(text: &str) -> String {
+    bound(
+        &redact::url(&bound(text, 4 * MAX_DESCRIPTION)),
+        MAX_DESCRIPTION,
+    )
+    .into_owned()
+}
+
 /// The start of a frame that is not a message.
 pub fn excerpt(bytes: &[u8]) -> String {
     let beginning = &bytes[..bytes.len().min(8 * MAX_EXCERPT)];

@@ -73,6 +73,7 @@ pub fn session_started(server: &str, uid: u32) -> Event {
     let body = SessionStarted {
         fingerprint: "f".repeat(64),
         name_source: "package:npm".to_owned(),
+        url: None,
         server: Some(party(4242, uid)),
         client: Some(party(4241, uid)),
         joined_midstream: false,

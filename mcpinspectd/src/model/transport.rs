@@ -66,6 +66,14 @@ impl ServerEndpoint {
             Self::Sse { .. } => Transport::Sse,
         }
     }
+
+    /// The URL, if it has one.
+    pub fn url(&self) -> Option<&str> {
+        match self {
+            Self::Stdio => None,
+            Self::Http { url } | Self::Sse { url } => Some(url),
+        }
+    }
 }
 
 #[cfg(test)]

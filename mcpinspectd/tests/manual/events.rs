@@ -48,6 +48,9 @@ fn variants() -> Vec<Envelope> {
             Body::ToolSeen(seen) => seen.detections = vec![testing::detection()],
             Body::ServerChanged(changed) => changed.detections = vec![testing::detection()],
             Body::Contained(contained) => contained.uid = Some(1000),
+            Body::SessionStarted(started) => {
+                started.url = Some("https://example.org/mcp".to_owned());
+            }
             _ => {}
         }
     }

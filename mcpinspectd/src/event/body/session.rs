@@ -14,6 +14,8 @@ pub struct SessionStarted {
     pub fingerprint: String,
     /// Where the server's name comes from, such as `config:claude-desktop` or `package:npm`.
     pub name_source: String,
+    /// Where the server is reached, if over HTTP: no query, and no secrets.
+    pub url: Option<String>,
     /// The server's process.
     pub server: Option<Party>,
     /// The client's process.
@@ -37,11 +39,17 @@ impl Describe for SessionStarted {
                 sentence.add(format!("{role} pid {pid} uid {uid} {exe}"));
             }
         }
+        if let Some(url) = &self.url {
+            sentence.add(format!("at {url}"));
+        }
         sentence.add(format!("named by {}", self.name_source));
     }
 
     fn details(&self, details: &mut Details) {
         details.add("MCPINSPECT_FINGERPRINT", &self.fingerprint);
+        if let Some(url) = &self.url {
+            details.add("MCPINSPECT_URL", url);
+        }
         if let Some(server) = &self.server {
             details.add("MCPINSPECT_EXE", &server.exe);
         }

@@ -16,12 +16,14 @@ mod hit;
 mod json;
 mod mask;
 mod scanner;
+mod url;
 
 pub use assignment::secret_name;
 pub use command_line::command_line;
 pub use hit::{SecretHit, placeholder};
 pub use json::json;
 pub use mask::{find, secrets};
+pub use url::url;
 
 #[cfg(test)]
 mod tests;
