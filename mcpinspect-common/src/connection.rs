@@ -35,7 +35,15 @@ pub struct ConnectionReport {
     pub peer: u32,
     /// With TLS: some of the random bytes that the connection began with, see [`TlsPartyKey`]. 0 otherwise.
     pub greeting: u64,
+    /// With Unix sockets: how much of `place` counts, in bytes. 0 otherwise.
+    pub place_length: u64,
+    /// With Unix sockets: where the server listens, a path or an abstract name as in `sun_path` (unix(7)), in the
+    /// order of its bytes. What follows has no meaning.
+    pub place: [u64; PLACE_WORDS],
 }
+
+/// Words that a path of a Unix socket has room in: 108 bytes, rounded up.
+pub const PLACE_WORDS: usize = 14;
 
 /// The first half of an address that stands for a Unix socket. As an IPv6 address it is multicast, which no
 /// TCP connection has.

@@ -16,7 +16,7 @@ mod tls;
 
 pub use connection::{
     CONNECTION_BUDGET, CONNECTION_POST_BUDGET, CONNECTIONS_SHARE, ConnectionReport, LEFT_ALONE_MAX,
-    LOOK_AT_BOTH, LeftAlone, NO_REQUESTS, TlsPartyKey, UNIX_ADDRESS, left_alone_key,
+    LOOK_AT_BOTH, LeftAlone, NO_REQUESTS, PLACE_WORDS, TlsPartyKey, UNIX_ADDRESS, left_alone_key,
 };
 pub use endpoint::{End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch, REGISTERING};
 pub use exec::{

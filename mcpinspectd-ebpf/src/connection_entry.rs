@@ -164,6 +164,7 @@ pub fn crossed(sock: u64) -> [u64; 2] {
 #[inline(always)]
 fn addresses(sock: u64, family: u16, report: &mut ConnectionReport) {
     report.peer = 0;
+    report.place_length = 0;
     report.local_port = probe(sock, OFF_SOCK_NUM.load());
     report.remote_port = u16::from_be(probe(sock, OFF_SOCK_DPORT.load()));
     if family == carrier::AF_INET6 {
@@ -183,7 +184,17 @@ fn addresses(sock: u64, family: u16, report: &mut ConnectionReport) {
 fn unix_addresses(sock: u64, ino: u64, report: &mut ConnectionReport) {
     report.local_port = 0;
     report.remote_port = 0;
-    write_unix(&mut report.local, probe(sock, OFF_UNIX_ADDR.load()));
+    let address: u64 = probe(sock, OFF_UNIX_ADDR.load());
+    write_unix(&mut report.local, address);
+    // The family comes before the path.
+    let family = size_of::<u16>() as u32;
+    let length: u32 = probe(address, OFF_UNIX_ADDRESS_LEN.load());
+    report.place_length = u64::from(length).saturating_sub(u64::from(family));
+    // SAFETY: a field of the structure. User space cuts off what is behind the path.
+    unsafe {
+        let path = OFF_UNIX_ADDRESS_NAME.load() + family;
+        kernel::copy(&raw mut report.place, address, path);
+    }
     write_unix(&mut report.remote, ino);
     let peer: u64 = probe(sock, OFF_SOCK_PEER_PID.load());
     // Its first number is the one outside of all containers.

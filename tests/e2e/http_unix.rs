@@ -6,12 +6,14 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use mcpinspect_tests::busy::Busy;
+use mcpinspect_tests::daemon::{Daemon, State};
+use mcpinspect_tests::talk::Talk;
 use mcpinspect_tests::tap::Tap;
 
-use crate::BEHIND;
 use crate::http::{
     INITIALIZE, Server, all_at_once, calls_of_a_crowd, carry, client, one_after_another, post,
 };
+use crate::{BEHIND, SESSION};
 
 /// The SDK serves requests that name this machine and a port.
 const URL: &str = "http://localhost:8000/mcp";
@@ -52,6 +54,22 @@ fn a_server_that_starts_later() -> Result<()> {
     let tap = Tap::start()?;
     let server = Server::python_at(&path)?;
     one_after_another(tap, &server, vec![client_at(&path, &[5, 3000], &[])?])
+}
+
+#[test]
+fn an_event_says_which_socket_it_is() -> Result<()> {
+    let (_directory, path) = place()?;
+    let state = State::new()?;
+    let mut daemon = Daemon::start(&state)?;
+    let _server = Server::python_at(&path)?;
+    Talk::start(client_at(&path, &[5], &[])?)?.end(SESSION)?;
+    let encoded = path.display().to_string().replace('/', "%2F");
+    let url = format!("http+unix://{encoded}/mcp");
+    daemon.event("a session at its URL", |event| {
+        event["type"] == "mcp_session_started" && event["url"] == url.as_str()
+    })?;
+    daemon.stop()?;
+    Ok(())
 }
 
 #[test]

@@ -117,7 +117,7 @@ const fn element(global: &'static str, field: &'static str, at: u32) -> Entry {
     }
 }
 
-const FIELDS: [Entry; 73] = [
+const FIELDS: [Entry; 75] = [
     offset("OFF_TASK_FILES", "task_struct.files"),
     offset("OFF_TASK_TGID", "task_struct.tgid"),
     offset("OFF_TASK_GROUP_LEADER", "task_struct.group_leader"),
@@ -169,6 +169,8 @@ const FIELDS: [Entry; 73] = [
     offset("OFF_SOCK_QUEUE", "sock.sk_receive_queue"),
     unix("OFF_UNIX_PEER", "unix_sock.peer"),
     unix("OFF_UNIX_ADDR", "unix_sock.addr"),
+    unix("OFF_UNIX_ADDRESS_LEN", "unix_address.len"),
+    unix("OFF_UNIX_ADDRESS_NAME", "unix_address.name"),
     unix("OFF_SOCK_PEER_PID", "sock.sk_peer_pid"),
     unix("OFF_PID_NUMBERS", "pid.numbers"),
     offset("OFF_SKB_NEXT", "sk_buff.next"),
@@ -261,6 +263,8 @@ mod tests {
             "OFF_FILTER_NOTIF",
             "SUPERVISION",
             "OFF_UNIX_ADDR",
+            "OFF_UNIX_ADDRESS_LEN",
+            "OFF_UNIX_ADDRESS_NAME",
             "OFF_SOCK_PEER_PID",
             "OFF_PID_NUMBERS",
             "OFF_SOCK_PROTOCOL",

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use mcpinspect_common::{ConnectionReport, End, UNIX_ADDRESS};
 
@@ -126,6 +127,45 @@ impl fmt::Display for Address {
     }
 }
 
+/// Where the server of a Unix socket listens: a path, or an abstract name, which begins with a zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place(Arc<[u8]>);
+
+/// Bytes in `sun_path` (unix(7)).
+const PLACE_MAX: usize = 108;
+
+impl Place {
+    /// The place in a report; `None` for TCP.
+    pub fn of(report: &ConnectionReport) -> Option<Self> {
+        if !report.local.starts_with(&UNIX_ADDRESS) {
+            return None;
+        }
+        let length = usize::try_from(report.place_length).unwrap_or(usize::MAX);
+        let bytes = report.place.iter().flat_map(|word| word.to_ne_bytes());
+        let mut place: Vec<u8> = bytes.take(length.min(PLACE_MAX)).collect();
+        // A path ends with a zero; in a name it means something.
+        if place.last() == Some(&0) && place.first() != Some(&0) {
+            place.pop();
+        }
+        Some(Self(place.into()))
+    }
+}
+
+impl fmt::Display for Place {
+    /// As the authority of a URL, percent-encoded (RFC 3986, section 2.1).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in &*self.0 {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    write!(f, "{}", char::from(*byte))?;
+                }
+                _ => write!(f, "%{byte:02X}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,7 +177,8 @@ mod tests {
 
     #[test]
     fn connections_to_one_unix_socket_differ_by_their_clients() {
-        let [first, second] = [7, 8].map(|ino| Pair::of(&unix(0xdead, ino), Side::Server));
+        let [first, second] =
+            [7, 8].map(|ino| Pair::of(&unix(0xdead, ino, b"/run/mcp\0"), Side::Server));
         assert_eq!(first.server, second.server);
         assert_ne!(first.client, second.client);
         assert_eq!(
@@ -149,6 +190,25 @@ mod tests {
             !first.is_within(),
             "no table of the kernel has such addresses"
         );
+    }
+
+    #[test]
+    fn the_place_of_a_socket_is_part_of_a_url() {
+        for (place, shown) in [
+            (&b"/run/my mcp.sock\0"[..], "%2Frun%2Fmy%20mcp.sock"),
+            (b"/tmp/a", "%2Ftmp%2Fa"),
+            (b"\0name", "%00name"),
+            (b"\0name\0", "%00name%00"),
+            (b"", ""),
+        ] {
+            let place = Place::of(&unix(1, 2, place)).map(|place| place.to_string());
+            assert_eq!(place.as_deref(), Some(shown));
+        }
+        let mut endless = unix(1, 2, &[b'a'; 112]);
+        endless.place_length = u64::MAX;
+        let place = Place::of(&endless).map(|place| place.to_string());
+        assert_eq!(place.map(|place| place.len()), Some(PLACE_MAX));
+        assert_eq!(Place::of(&ConnectionReport::default()), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use mcpinspect_common::{
     SHIP_REGARDLESS,
 };
 
-use super::address::{Pair, Side};
+use super::address::{Pair, Place, Side};
 use super::link::Link;
 use super::session::index;
 use crate::discover::environment::SoughtSocket;
@@ -116,6 +116,7 @@ impl Connection {
         connection.link.parties[side.index()] = Some(socket.pid);
         connection.link.parties[side.other().index()] = socket.other_party;
         connection.link.owner = socket.uid;
+        connection.link.place = Place::of(&socket.report);
         connection.link.is_tls = socket.report.is_tls != 0;
         connection
     }

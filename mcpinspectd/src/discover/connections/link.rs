@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::address::{Pair, Side};
+use super::address::{Pair, Place, Side};
 use super::session::{Caller, Number};
 use crate::http::{Exchange, Left, Method, Target, TargetKey};
 
@@ -10,6 +10,8 @@ use crate::http::{Exchange, Left, Method, Target, TargetKey};
 #[derive(Debug)]
 pub struct Link {
     pub pair: Pair,
+    /// Where the server listens, with Unix sockets.
+    pub place: Option<Place>,
     /// The processes at its ends, where they are on this machine.
     pub parties: [Option<u32>; 2],
     /// The user who is charged for it.
@@ -43,6 +45,7 @@ impl Link {
     pub fn new(pair: Pair) -> Self {
         Self {
             pair,
+            place: None,
             parties: [None; 2],
             owner: 0,
             is_tls: false,

@@ -1,6 +1,6 @@
 //! One session: its parties, its address, and its messages until it is announced.
 
-use super::address::Address;
+use super::address::{Address, Place};
 use crate::http::{Target, TargetKey};
 use crate::model::{Direction, GapReason, Pid, Process, SessionId};
 
@@ -74,6 +74,8 @@ pub struct Session {
     pub is_sse: bool,
     /// Whether it is encrypted in transit.
     pub is_tls: bool,
+    /// Where the server listens, with Unix sockets.
+    pub place: Option<Place>,
     /// Whether it was open before it was seen.
     pub is_joined: bool,
     /// The names under which requests find it.
@@ -106,6 +108,7 @@ impl Session {
             address,
             is_sse: false,
             is_tls: false,
+            place: None,
             is_joined: false,
             names: Vec::new(),
             parties: [None; 2],
@@ -159,10 +162,14 @@ impl Session {
         at
     }
 
-    /// The server's URL, without a query.
+    /// The server's URL, without a query. Requests over a Unix socket name a host that means nothing, so the place
+    /// of the socket stands for it.
     pub fn url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         let path = self.target.path.as_deref().unwrap_or_default();
+        if let Some(place) = &self.place {
+            return format!("{scheme}+unix://{place}{path}");
+        }
         match self.target.authority.as_deref() {
             Some(authority) if !authority.is_empty() => format!("{scheme}://{authority}{path}"),
             _ => format!("{scheme}://{}{path}", self.address),

@@ -1,7 +1,8 @@
 //! Connections that speak HTTP, without a kernel.
 
 use mcpinspect_common::{
-    ConnectionReport, End, EndpointKey, EndpointKind, NO_REQUESTS, TlsNews, UNIX_ADDRESS,
+    ConnectionReport, End, EndpointKey, EndpointKind, NO_REQUESTS, PLACE_WORDS, TlsNews,
+    UNIX_ADDRESS,
 };
 
 use super::fixture::{Fixture, USER};
@@ -61,26 +62,34 @@ fn connect_to(greeting: u64, fixture: &mut Fixture, key: EndpointKey, port: u16,
     );
 }
 
-/// The report of a Unix socket that the `listener` accepted.
-pub fn unix(listener: u64, ino: u64) -> ConnectionReport {
+/// The report of a Unix socket that the `listener` at a place, in the form of `sun_path`, accepted.
+pub fn unix(listener: u64, ino: u64, place: &[u8]) -> ConnectionReport {
     let address = |number: u64| {
         let mut address = [0; 16];
         address[..8].copy_from_slice(&UNIX_ADDRESS);
         address[8..].copy_from_slice(&number.to_ne_bytes());
         address
     };
+    let mut words = [0; PLACE_WORDS];
+    for (word, bytes) in words.iter_mut().zip(place.chunks(8)) {
+        let mut whole = [0; 8];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_ne_bytes(whole);
+    }
     ConnectionReport {
         local: address(listener),
         remote: address(ino),
         requests_at: End::Reader as u32,
         peer: CLIENT,
+        place_length: place.len() as u64,
+        place: words,
         ..ConnectionReport::default()
     }
 }
 
 /// The kernel reports a socket that was accepted where a Unix socket listens.
 fn accept_unix(fixture: &mut Fixture, key: EndpointKey) {
-    let report = unix(9, key.ino);
+    let report = unix(9, key.ino, b"/run/mcp\0");
     fixture.hold(key, SERVER, Access::Both);
     fixture.record(
         SERVER,
@@ -105,6 +114,9 @@ fn connections_to_a_unix_socket_have_a_client_and_share_sessions() {
     fixture.wait(1_000_000_000);
     assert_eq!(fixture.collected.starts.len(), 1);
     assert_eq!(fixture.collected.client, Some(CLIENT));
+    let url = "http+unix://%2Frun%2Fmcp/mcp".to_owned();
+    let start = &fixture.collected.starts[0];
+    assert_eq!(start.endpoint, ServerEndpoint::Http { url });
     assert!(fixture.world.borrow().sought.is_empty(), "it is known");
     assert_eq!(
         told(&fixture),
