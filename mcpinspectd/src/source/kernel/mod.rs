@@ -53,6 +53,8 @@ const BACKLOG_MAX: usize = 16 << 20;
 
 /// Bytes that the description of the programs of one stream may take, on average.
 const STREAM_PROGRAMS: usize = 512;
+/// Most bytes that the programs on one user's streams may take, however large the machine.
+const PROGRAMS_MAX: usize = 6 << 20;
 
 /// What the source needs to know.
 #[derive(Clone, Debug)]
@@ -121,7 +123,7 @@ impl KernelSource {
             max_sessions: options.max_sessions,
             max_streams,
             max_streams_per_user: max_streams / 2,
-            max_programs_per_user: max_streams / 2 * STREAM_PROGRAMS,
+            max_programs_per_user: (max_streams / 2 * STREAM_PROGRAMS).min(PROGRAMS_MAX),
             max_accounts: options.max_accounts,
         };
         let mut tracker = Tracker::new(environment, settings, clock, now);
