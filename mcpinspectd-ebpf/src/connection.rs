@@ -36,7 +36,7 @@ use crate::{
     carrier::{self, Carrier},
     connection_entry::{self, Found, Scratch},
     descriptor,
-    first_bytes::{self, first_word, is_post, is_request, is_response, is_settings},
+    first_bytes::{self, first_word, is_http_2, is_post, is_request, is_response, is_settings},
     http_head::{self, Piece},
     kernel::{Access, Probed, probe, user},
     left_alone,
@@ -334,7 +334,7 @@ fn look_at(look: &Look) -> bool {
         end: end as u8,
         requests_at,
         requests,
-        is_post,
+        is_post: is_post || is_http_2(word, length),
         greeting: 0,
     };
     // SAFETY: this CPU's slot; no other program uses it meanwhile.

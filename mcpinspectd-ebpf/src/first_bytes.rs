@@ -46,9 +46,15 @@ pub fn is_request(word: u64, length: u64) -> bool {
     is_page_request(word, length) || begins(word, length, b"DELETE ") || is_preface(word, length)
 }
 
+/// Whether it is how an HTTP/2 client or server begins: a message may follow at once, of any length.
+#[inline(always)]
+pub fn is_http_2(word: u64, length: u64) -> bool {
+    is_preface(word, length) || is_settings(word, length)
+}
+
 /// Whether it is how an HTTP/2 client begins.
 #[inline(always)]
-pub fn is_preface(word: u64, length: u64) -> bool {
+fn is_preface(word: u64, length: u64) -> bool {
     begins(word, length, b"PRI * HT")
 }
 
