@@ -52,7 +52,7 @@ const RECORD_TAKES: u64 = 256;
 /// Records that may wait for the store, and their bytes.
 const RECORDS: Bounds = Bounds {
     items: 16_384,
-    bytes: 16 << 20,
+    bytes: 8 << 20,
 };
 
 /// Needs root. Stops on SIGTERM or Ctrl-C; on SIGHUP reads its configuration and rules again, and

@@ -54,7 +54,7 @@ const BACKLOG_MAX: usize = 16 << 20;
 /// Bytes that the description of the programs of one stream may take, on average.
 const STREAM_PROGRAMS: usize = 512;
 /// Most bytes that the programs on one user's streams may take, however large the machine.
-const PROGRAMS_MAX: usize = 6 << 20;
+const PROGRAMS_MAX: usize = 4 << 20;
 
 /// What the source needs to know.
 #[derive(Clone, Debug)]
