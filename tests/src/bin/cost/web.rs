@@ -51,7 +51,7 @@ enum Port {
 /// nginx, while it runs.
 struct Server {
     _process: Ended,
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
     plain: u16,
     proxy: u16,
     tls: u16,
@@ -98,7 +98,7 @@ impl Server {
             .with_context(|| format!("starting {}", program.display()))?;
         let server = Self {
             _process: Ended(process),
-            _files: files,
+            files,
             plain,
             proxy,
             tls,
@@ -106,7 +106,7 @@ impl Server {
         let begun = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", tls)).is_err() {
             if begun.elapsed() > PATIENCE {
-                let log = std::fs::read_to_string(server._files.path().join("log"));
+                let log = std::fs::read_to_string(server.files.path().join("log"));
                 bail!("nginx does not listen: {}", log.unwrap_or_default());
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -156,7 +156,7 @@ fn certificate(place: &Path) -> Result<(String, String)> {
     Ok((certificate, key))
 }
 
-/// Ports that nobody listens on.
+/// Ports that are free.
 fn free_ports() -> Result<[u16; 3]> {
     let free = || std::net::TcpListener::bind(("127.0.0.1", 0));
     // All at once, so that they differ.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -91,19 +91,25 @@ impl Attackers {
     }
 }
 
+/// Starts a program with the mark, its output piped; waits a moment if that fails.
+fn spawn(command: &mut Command) -> Option<Child> {
+    let spawned = command
+        .env(MARK, mark())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    if spawned.is_err() {
+        std::thread::sleep(AGAIN);
+    }
+    spawned.ok()
+}
+
 /// Repeats these tests.
 fn attack(shared: &Shared, tests: &Path, filters: &[&str]) {
     while !shared.over.load(Ordering::Relaxed) {
         let mut command = Command::new(tests);
         command.args(filters).args(["--test-threads", "1"]);
-        let spawned = command
-            .env(MARK, mark())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(mut child) = spawned else {
-            std::thread::sleep(AGAIN);
+        let Some(mut child) = spawn(command.stdin(Stdio::null())) else {
             continue;
         };
         if let Some(output) = child.stdout.take() {
@@ -141,16 +147,8 @@ fn start_programs(shared: &Shared, user: u32) {
     while !shared.over.load(Ordering::Relaxed) {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 0.3", "sh"]);
-        command.args(std::iter::repeat_n(&word, WORDS));
-        let spawned = command
-            .env(MARK, mark())
-            .uid(user)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(mut child) = spawned else {
-            std::thread::sleep(AGAIN);
+        command.args(std::iter::repeat_n(&word, WORDS)).uid(user);
+        let Some(mut child) = spawn(command.stdin(Stdio::piped())) else {
             continue;
         };
         if let Some(mut input) = child.stdin.take() {
@@ -181,7 +179,7 @@ fn mark() -> String {
     std::process::id().to_string()
 }
 
-/// Kills every process with the mark. Whoever forks meanwhile is met by the next call.
+/// Kills every process with the mark. The next call meets those that were forked meanwhile.
 fn end_marked() {
     let wanted = format!("{MARK}={}", mark());
     let Ok(processes) = std::fs::read_dir("/proc") else {
