@@ -136,14 +136,14 @@ fn run(steps: &[Step<'_>], piece: usize, limits: Limits) -> Vec<String> {
                     connection.push(direction, *position, piece, &mut take);
                     *position += piece.len() as u64;
                     assert!(
-                        connection.memory() <= limits.max_unfinished + limits.max_message + BESIDE
+                        connection.room().total() <= limits.max_unfinished + limits.max_message + BESIDE
                     );
                 }
             }
         }
     }
     connection.finish(&mut take);
-    assert_eq!(connection.memory(), 0);
+    assert_eq!(connection.room().total(), 0);
     lines
 }
 

@@ -40,6 +40,7 @@ const SETTINGS: Settings = Settings {
     max_streams: 64,
     max_streams_per_user: 32,
     max_programs_per_user: 64 << 10,
+    scratch: None,
     max_accounts: 8,
 };
 const LINES: [&str; 6] = [

@@ -31,6 +31,7 @@ use mcpinspectd::source::{self, Source as _};
 use mcpinspectd::status::metrics::{MetricsFile, Snapshot};
 use mcpinspectd::store::{self, Outbox};
 use mcpinspectd::systemd::{self, Heartbeat, Watchdog};
+use mcpinspectd::wire::held::Scratch;
 use nix::fcntl::{Flock, FlockArg};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -106,6 +107,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let bell = Bell::default();
     let (control, requests) = control::channel(bell.clone());
 
+    let scratch = config.capture.spill.then(|| folder.clone());
     let diagnostics = arguments.log.as_deref() == Some("trace");
     // The rules are read while the kernel examines the probes. The thread that does it has ended before any other
     // is started that stays.
@@ -117,6 +119,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             names,
             session::Usage {
                 memory: session_memory(),
+                scratch: scratch.clone(),
                 ..session::Usage::default()
             },
             diagnostics,
@@ -172,8 +175,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let outbox = writer
         .start(move |event| sinks.publish(&event))
         .context("cannot start the thread that writes the registry")?;
-    let engine = Engine::new(session::limits(&host.config), registry, detector)
+    let mut engine = Engine::new(session::limits(&host.config), registry, detector)
         .with_approval(host.config.approval());
+    engine.set_scratch(scratch.map(Scratch::new));
     let output = Publish(outbox);
     let recording = recording(&host.config, running.sinks())?;
     let mut pipeline = Pipeline::start(engine, output, (control, requests), host, suppressions)

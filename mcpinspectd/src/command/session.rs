@@ -86,6 +86,8 @@ pub struct Usage {
     pub accounts: usize,
     /// The file in which open sessions are saved.
     pub memory: Option<PathBuf>,
+    /// The folder in which large unfinished messages wait; in memory without one.
+    pub scratch: Option<PathBuf>,
 }
 
 /// Loads the probes, gives up the privileges for that, and finds what is already running. Servers keep the
@@ -107,6 +109,7 @@ pub fn start(
         max_sessions: config.limits.sessions,
         max_accounts: usage.accounts,
         memory: usage.memory,
+        scratch: usage.scratch,
         bell,
     };
     let run = format!("{:x}", Timestamp::now().0 / 1_000_000_000);

@@ -77,6 +77,8 @@ pub struct Capture {
     /// Largest message to keep whole: 64 KiB to 1 GiB. A larger one becomes an event and a gap.
     #[serde(deserialize_with = "size::message")]
     pub max_message: ByteSize,
+    /// Whether large messages wait in files until they are whole, so that they do not take memory.
+    pub spill: bool,
     /// Type information (BTF) of the running kernel, if it does not provide its own.
     pub btf: Option<PathBuf>,
     /// How system calls are hooked.
@@ -96,6 +98,7 @@ impl Default for Capture {
             ring_size: ByteSize(8 << 20),
             sniff_budget: ByteSize(4 << 20),
             max_message: ByteSize(64 << 20),
+            spill: true,
             btf: None,
             hook: HookChoice::Auto,
             compare_ends: true,

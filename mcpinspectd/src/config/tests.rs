@@ -32,6 +32,7 @@ fn the_packaged_file_says_what_the_defaults_are() {
         "max_message",
         "btf",
         "compare_ends",
+        "spill",
         "action",
         "exe",
         "command",
@@ -131,7 +132,7 @@ fn everything_can_be_set() {
 
 #[test]
 fn mistakes_are_named_with_their_line() {
-    insta::assert_snapshot!(error("[capture]\n\nrign_size = 1\n"), @r#"/etc/x.toml:3: unknown field `rign_size`, expected one of `ring_size`, `sniff_budget`, `max_message`, `btf`, `hook`, `compare_ends`, `http`, `tls`"#);
+    insta::assert_snapshot!(error("[capture]\n\nrign_size = 1\n"), @r#"/etc/x.toml:3: unknown field `rign_size`, expected one of `ring_size`, `sniff_budget`, `max_message`, `spill`, `btf`, `hook`, `compare_ends`, `http`, `tls`"#);
     insta::assert_snapshot!(error("[capture]\nring_size = 100000\n"), @r#"/etc/x.toml:2: ring_size must be a power of two, and 100000 is none; the next larger one is "128KiB""#);
     insta::assert_snapshot!(error("[capture]\nring_size = '32KiB'\n"), @r#"/etc/x.toml:2: ring_size must be from 64KiB to 1GiB, and is 32KiB"#);
     insta::assert_snapshot!(error("[capture]\nring_size = '1MB'\n"), @r#"/etc/x.toml:2: invalid value: string "1MB", expected a size in bytes, such as 65536, "64KiB" or "16MiB""#);

@@ -1,5 +1,7 @@
 //! The limits of discovery.
 
+use std::path::PathBuf;
+
 /// What bounds a [`super::Tracker`].
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -21,6 +23,8 @@ pub struct Settings {
     pub max_streams_per_user: usize,
     /// Bytes that the programs started on one user's streams may take. All users together have twice that.
     pub max_programs_per_user: usize,
+    /// The folder in which large unfinished messages of connections wait; in memory without one.
+    pub scratch: Option<PathBuf>,
     /// Ledgers of ended streams to keep. Their sums are kept in any case.
     pub max_accounts: usize,
 }

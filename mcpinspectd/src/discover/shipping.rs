@@ -108,6 +108,7 @@ mod tests {
         max_streams: 0,
         max_streams_per_user: 0,
         max_programs_per_user: 0,
+        scratch: None,
         max_accounts: 0,
     };
 

@@ -78,7 +78,7 @@ impl<E: Environment> Tracker<E> {
                 settings.max_programs_per_user,
                 2 * settings.max_programs_per_user,
             ),
-            connections: Connections::new(run.clone(), settings.max_sessions, settings.max_message),
+            connections: Connections::new(run.clone(), &settings),
             sessions: TrackedSessions::new(run, settings.max_sessions),
             accounts: ClosedAccounts::new(settings.max_accounts),
             blind: BlindProcesses::default(),

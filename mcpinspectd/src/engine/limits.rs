@@ -8,7 +8,7 @@ use crate::wire::framing::{DEFAULT_MAX_FRAME, UNFINISHED_BESIDE};
 pub struct Limits {
     /// The largest message, in bytes; larger ones are reported as lost.
     pub max_message: usize,
-    /// Bytes of unfinished messages of all sessions together; above that, the largest is given up.
+    /// Bytes of unfinished messages of all sessions together, in memory and files; above that, the largest is given up.
     pub max_unfinished: usize,
     /// Requests of one session and direction waiting for an answer; above that, the oldest are forgotten.
     pub max_in_flight: usize,

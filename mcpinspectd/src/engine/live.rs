@@ -17,6 +17,7 @@ use crate::model::{
 use crate::registry::{Owner, Replaced};
 use crate::session::PendingRequest;
 use crate::wire::framing::{Framed, Framer};
+use crate::wire::held::Room;
 
 /// Most blind spots of one session to report.
 const MAX_BLIND_SPOTS: usize = 64;
@@ -171,33 +172,20 @@ impl LiveSession {
         }
     }
 
-    /// Bytes of memory that unfinished messages occupy.
-    pub(super) fn unfinished(&self) -> usize {
+    /// What unfinished messages occupy.
+    pub(super) fn unfinished(&self) -> Room {
         [&self.client_to_server, &self.server_to_client]
             .iter()
             .filter_map(|stream| stream.framer.as_ref())
-            .map(Framer::memory)
+            .map(Framer::room)
             .sum()
     }
 
-    /// Bytes of memory that the larger of its unfinished messages occupies.
-    pub(super) fn largest(&self) -> usize {
-        let streams = [&self.client_to_server, &self.server_to_client];
-        let framers = streams
+    /// Those that hold them.
+    pub(super) fn framers(&mut self) -> impl Iterator<Item = &mut Framer> {
+        [&mut self.client_to_server, &mut self.server_to_client]
             .into_iter()
-            .filter_map(|stream| stream.framer.as_ref());
-        framers.map(Framer::memory).max().unwrap_or(0)
-    }
-
-    /// Keeps no more of the larger of its unfinished messages.
-    pub(super) fn abandon_largest(&mut self) {
-        let streams = [&mut self.client_to_server, &mut self.server_to_client];
-        let framers = streams
-            .into_iter()
-            .filter_map(|stream| stream.framer.as_mut());
-        if let Some(framer) = framers.max_by_key(|framer| framer.memory()) {
-            framer.abandon_line();
-        }
+            .filter_map(|stream| stream.framer.as_mut())
     }
 
     /// Notes lost bytes, and reports them.

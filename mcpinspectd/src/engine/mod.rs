@@ -59,6 +59,8 @@ use crate::model::{Direction, EVERY_SERVER, Input, ServerId, SessionId, Timestam
 use crate::registry::Registry;
 use crate::session::PendingRequest;
 use crate::text::escape::printable;
+use crate::wire::framing::{Framer, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
+use crate::wire::held::{Room, Scratch};
 
 /// How often to look for overdue calls, in nanoseconds.
 const SWEEP_EVERY: u64 = 1_000_000_000;
@@ -76,8 +78,10 @@ const LESSONS: usize = 256;
 pub struct Engine {
     limits: Limits,
     sessions: HashMap<SessionId, LiveSession>,
-    /// Bytes of memory that unfinished messages occupy.
-    unfinished: usize,
+    /// What unfinished messages occupy.
+    unfinished: Room,
+    /// Where large ones of them are moved to.
+    scratch: Option<Scratch>,
     /// When decisions were last looked for.
     looked: Timestamp,
     /// When overdue calls were last looked for.
@@ -96,7 +100,8 @@ impl Engine {
         Self {
             limits,
             sessions: HashMap::new(),
-            unfinished: 0,
+            unfinished: Room::default(),
+            scratch: None,
             looked: Timestamp(0),
             swept: Timestamp(0),
             given_up: (0, 0),
@@ -107,6 +112,11 @@ impl Engine {
                 approval: AutoApproval::default(),
             },
         }
+    }
+
+    /// Sets where large unfinished messages wait. By default they wait in memory.
+    pub fn set_scratch(&mut self, scratch: Option<Scratch>) {
+        self.scratch = scratch;
     }
 
     /// Sets the policy on which changes are accepted without a person. By default none are.
@@ -333,27 +343,48 @@ impl Engine {
                 self.judges.registry.save(*time);
                 self.judges.detector.session_ended(id);
                 self.sessions.remove(id);
-                0
+                Room::default()
             }
             _ => session.unfinished(),
         };
         self.unfinished = self.unfinished - before + unfinished;
-        if self.unfinished > self.limits.max_unfinished {
-            self.give_up_largest();
+        if self.unfinished.memory > UNFINISHED_IN_MEMORY {
+            self.relieve_memory();
+        }
+        let has_files = self.scratch.as_ref().is_some_and(Scratch::works);
+        if has_files && self.unfinished.memory > UNFINISHED_SMALL {
+            self.give_up_largest(|room| room.memory);
+        } else if self.unfinished.total() > self.limits.max_unfinished {
+            self.give_up_largest(Room::total);
+        }
+    }
+
+    /// Moves the largest unfinished messages from memory to files, until little is left or none is worth a file.
+    fn relieve_memory(&mut self) {
+        let Some(scratch) = &mut self.scratch else {
+            return;
+        };
+        while self.unfinished.memory > UNFINISHED_IN_MEMORY {
+            let framers = self.sessions.values_mut().flat_map(LiveSession::framers);
+            let held = framers.map(Framer::held_mut);
+            let worth_it = held.filter(|held| held.spillable() > 0);
+            let Some(largest) = worth_it.max_by_key(|held| held.spillable()) else {
+                break;
+            };
+            let before = largest.room();
+            largest.spill(scratch);
+            self.unfinished = self.unfinished - before + largest.room();
         }
     }
 
     /// Gives up the largest of all unfinished messages, not the one that happens to grow: the session that holds
     /// the most must not cost others theirs.
-    fn give_up_largest(&mut self) {
-        let largest = self
-            .sessions
-            .values_mut()
-            .max_by_key(|session| session.largest());
-        if let Some(session) = largest {
-            let before = session.unfinished();
-            session.abandon_largest();
-            self.unfinished = self.unfinished - before + session.unfinished();
+    fn give_up_largest(&mut self, size: impl Fn(Room) -> usize) {
+        let framers = self.sessions.values_mut().flat_map(LiveSession::framers);
+        if let Some(largest) = framers.max_by_key(|framer| size(framer.room())) {
+            let before = largest.room();
+            largest.abandon_line();
+            self.unfinished = self.unfinished - before + largest.room();
         }
     }
 }

@@ -8,9 +8,7 @@ use super::coding::Decompressor;
 use super::head::{Coding, Content};
 use super::limits::Limits;
 use super::sse::{Events, Item};
-
-/// A buffer of up to this capacity doubles; a larger one grows by an eighth of its size.
-const SMALL: usize = 16 << 10;
+use crate::wire::held::{Held, Room};
 
 /// What comes out of a [`Body`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +88,7 @@ enum Stage {
 }
 
 enum Kind {
-    Json { buffer: Vec<u8>, max: usize },
+    Json { buffer: Held, max: usize },
     Events(Box<Events>),
 }
 
@@ -99,7 +97,7 @@ impl Body {
     pub(super) fn new(content: Content, coding: Coding, limits: &Limits) -> Option<Self> {
         let kind = match content {
             Content::Json => Kind::Json {
-                buffer: Vec::new(),
+                buffer: Held::default(),
                 max: limits.max_message,
             },
             Content::Events => Kind::Events(Box::new(Events::new(limits.max_message))),
@@ -137,16 +135,29 @@ impl Body {
         }
     }
 
-    /// Bytes of memory held for unfinished messages.
-    pub(super) fn memory(&self) -> usize {
-        self.kind.memory() + self.coding.memory()
+    /// What unfinished messages occupy.
+    pub(super) fn room(&self) -> Room {
+        self.held().room() + Room::memory(self.coding.memory())
     }
 
-    /// The start of the current message, where kept.
+    /// The start of the current message, where kept; nothing of one in a file.
     pub(super) fn beginning(&self) -> &[u8] {
+        self.held().in_memory()
+    }
+
+    /// The current message.
+    pub(super) fn held(&self) -> &Held {
         match &self.kind {
             Kind::Json { buffer, .. } => buffer,
             Kind::Events(events) => events.unfinished(),
+        }
+    }
+
+    /// The current message, to move it to a file.
+    pub(super) fn held_mut(&mut self) -> &mut Held {
+        match &mut self.kind {
+            Kind::Json { buffer, .. } => buffer,
+            Kind::Events(events) => events.unfinished_mut(),
         }
     }
 
@@ -155,7 +166,7 @@ impl Body {
         match &mut self.kind {
             Kind::Json { .. } => self.lose(Loss::TooLarge),
             // The memory is that of the decompressor, which the following events need as well.
-            Kind::Events(events) if self.coding.memory() > events.memory() => {
+            Kind::Events(events) if self.coding.memory() > events.room().total() => {
                 self.lose(Loss::Compressed);
             }
             Kind::Events(events) => events.abandon(),
@@ -252,11 +263,21 @@ impl Body {
                 events.finish(&mut |item| emit(carried(item)));
             }
             (Kind::Json { buffer, .. }, None) => {
-                if !buffer.trim_ascii_start().is_empty() {
-                    emit(Carried::Message {
+                let told = buffer.read(|bytes| {
+                    if !bytes.trim_ascii_start().is_empty() {
+                        emit(Carried::Message {
+                            position,
+                            bytes,
+                            event: None,
+                        });
+                    }
+                });
+                if told.is_err() {
+                    emit(Carried::Lost {
                         position,
-                        bytes: buffer,
-                        event: None,
+                        seen,
+                        missing,
+                        loss: Loss::TooLarge,
                     });
                 }
             }
@@ -299,13 +320,6 @@ impl Stage {
 }
 
 impl Kind {
-    fn memory(&self) -> usize {
-        match self {
-            Self::Json { buffer, .. } => buffer.capacity(),
-            Self::Events(events) => events.memory(),
-        }
-    }
-
     fn push(
         &mut self,
         position: u64,
@@ -314,15 +328,10 @@ impl Kind {
     ) -> Result<(), Loss> {
         match self {
             Self::Json { buffer, max } => {
-                let needed = buffer.len() + bytes.len();
-                if needed > *max {
+                let fits = buffer.len() + bytes.len() <= *max;
+                if !fits || buffer.extend(bytes, *max).is_err() {
                     return Err(Loss::TooLarge);
                 }
-                if needed > buffer.capacity() && needed > SMALL {
-                    let room = (needed + needed / 8).min(*max).max(needed);
-                    buffer.reserve_exact(room - buffer.len());
-                }
-                buffer.extend_from_slice(bytes);
             }
             Self::Events(events) => events.push(position, bytes, &mut |item| emit(carried(item))),
         }
@@ -331,7 +340,7 @@ impl Kind {
 
     fn release(&mut self) {
         match self {
-            Self::Json { buffer, .. } => *buffer = Vec::new(),
+            Self::Json { buffer, .. } => *buffer = Held::default(),
             Self::Events(events) => **events = Events::new(0),
         }
     }

@@ -8,6 +8,7 @@ use super::part::{Left, PREFACE, PREFACE_HEAD, Part, Role};
 use super::sniff::{self, Guess};
 use super::two;
 use crate::model::Direction;
+use crate::wire::held::{Room, Scratch};
 
 /// Turns the bytes of one connection into messages. See the module documentation.
 pub struct Connection {
@@ -89,21 +90,31 @@ impl Connection {
         }
     }
 
-    /// Bytes of memory that unfinished messages and heads take.
-    pub fn memory(&self) -> usize {
+    /// What unfinished messages and heads occupy.
+    pub fn room(&self) -> Room {
         let sides = self.sides.iter().map(|side| match &side.reader {
             Reader::Undecided(start) => start.capacity(),
             Reader::One(side) => side.memory(),
             Reader::Two(side) => side.memory(),
             Reader::Left => 0,
         });
-        self.exchanges.memory() + sides.sum::<usize>()
+        self.exchanges.room() + Room::memory(sides.sum())
     }
 
     /// Gives up the largest of the unfinished messages, which is reported where it ends. Returns whether that
     /// freed anything.
     pub fn abandon_largest(&mut self) -> bool {
         self.exchanges.abandon_largest()
+    }
+
+    /// Bytes in memory of the largest unfinished message that is worth a file, or zero.
+    pub fn spillable(&self) -> usize {
+        self.exchanges.spillable()
+    }
+
+    /// Moves that message to a file.
+    pub fn spill_largest(&mut self, scratch: &mut Scratch) {
+        self.exchanges.spill_largest(scratch);
     }
 
     /// Takes in a direction's next bytes, the first of which is at `position`.

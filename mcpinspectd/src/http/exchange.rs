@@ -9,6 +9,7 @@ mod open;
 
 use std::collections::BTreeMap;
 
+use self::half::Half;
 use self::open::{Answer, Emit, Open, Opening};
 use super::anomaly::Anomaly;
 use super::body::{Body, Carried, Loss};
@@ -18,6 +19,7 @@ use super::limits::Limits;
 use super::part::{Left, Part, Stream};
 use super::sniff::{self, Verdict};
 use crate::model::Direction;
+use crate::wire::held::{Held, Room, Scratch};
 
 /// Most MCP addresses to remember.
 const ADDRESSES: usize = 8;
@@ -39,8 +41,8 @@ pub(super) struct Exchanges {
     is_partial: bool,
     /// Addresses at which there was MCP, the latest last.
     addresses: Vec<TargetKey>,
-    /// Bytes of memory that unfinished messages occupy.
-    unfinished: usize,
+    /// What unfinished messages occupy.
+    unfinished: Room,
     /// More exchanges were open than are followed, and that was reported.
     is_crowded: bool,
     /// No response can be matched to a request.
@@ -60,7 +62,7 @@ impl Exchanges {
             others: 0,
             is_partial,
             addresses: Vec::new(),
-            unfinished: 0,
+            unfinished: Room::default(),
             is_crowded: false,
             has_no_responses: false,
             is_given_up: false,
@@ -77,9 +79,9 @@ impl Exchanges {
         self.open.contains_key(&stream)
     }
 
-    /// Bytes of memory that unfinished messages and open exchanges take.
-    pub(super) fn memory(&self) -> usize {
-        self.unfinished + self.open.len() * EXCHANGE
+    /// What unfinished messages and open exchanges occupy.
+    pub(super) fn room(&self) -> Room {
+        self.unfinished + Room::memory(self.open.len() * EXCHANGE)
     }
 
     /// Notes that it is no longer known which response answers which request (HTTP/1): no exchange gets one.
@@ -337,8 +339,7 @@ impl Exchanges {
 
     fn forget(&mut self, stream: Stream) {
         if let Some(open) = self.open.remove(&stream) {
-            let memory = open.request.memory() + open.response.memory();
-            self.unfinished = self.unfinished.saturating_sub(memory);
+            self.unfinished -= open.request.room() + open.response.room();
         }
     }
 
@@ -368,26 +369,48 @@ impl Exchanges {
             return;
         };
         let known = open.target.is_some_and(|key| self.addresses.contains(&key));
-        let before = open.half(direction).memory();
+        let before = open.half(direction).room();
         open.act(direction, known, self.limits.max_undecided, emit, act);
-        let after = open.half(direction).memory();
-        self.unfinished = self.unfinished - before.min(self.unfinished) + after;
+        let after = open.half(direction).room();
+        self.unfinished = self.unfinished - before + after;
         self.decided(stream, emit);
-        while self.unfinished > self.limits.max_unfinished && self.abandon_largest() {}
+        while self.unfinished.total() > self.limits.max_unfinished && self.abandon_largest() {}
     }
 
     /// Gives up the largest of the unfinished messages. Returns whether that freed anything.
     pub(super) fn abandon_largest(&mut self) -> bool {
-        let halves = self.open.values_mut();
-        let halves = halves.flat_map(|open| [&mut open.request, &mut open.response]);
-        let Some(largest) = halves.max_by_key(|half| half.memory()) else {
+        let Some(largest) = self.halves().max_by_key(|half| half.room().total()) else {
             return false;
         };
-        let before = largest.memory();
+        let before = largest.room();
         largest.abandon();
-        let freed = before - largest.memory();
-        self.unfinished = self.unfinished.saturating_sub(freed);
-        freed > 0
+        let freed = before - largest.room();
+        self.unfinished -= freed;
+        freed.total() > 0
+    }
+
+    /// Bytes in memory of the largest unfinished message that is worth a file, or zero.
+    pub(super) fn spillable(&self) -> usize {
+        let halves = self.open.values();
+        let halves = halves.flat_map(|open| [&open.request, &open.response]);
+        let held = halves.filter_map(|half| half.held());
+        held.map(Held::spillable).max().unwrap_or(0)
+    }
+
+    /// Moves that message to a file.
+    pub(super) fn spill_largest(&mut self, scratch: &mut Scratch) {
+        let held = self.halves().filter_map(|half| half.held_mut());
+        if let Some(largest) = held.max_by_key(|held| held.spillable()) {
+            let before = largest.room();
+            largest.spill(scratch);
+            let after = largest.room();
+            self.unfinished = self.unfinished - before + after;
+        }
+    }
+
+    fn halves(&mut self) -> impl Iterator<Item = &mut Half> {
+        let open = self.open.values_mut();
+        open.flat_map(|open| [&mut open.request, &mut open.response])
     }
 
     fn end(&mut self, direction: Direction, stream: Stream, is_whole: bool, emit: &mut Emit<'_>) {

@@ -5,11 +5,10 @@
 //! Data goes into its buffer as it arrives, so a message of megabytes is held once. After a loss, everything up
 //! to the next blank line is skipped: it belongs to a torn event.
 
+use crate::wire::held::{Held, Room};
+
 /// The longest name or id of an event to keep, in bytes. The rest is dropped.
 const MAX_WORD: usize = 256;
-
-/// A buffer of up to this capacity is kept between events.
-const KEPT_CAPACITY: usize = 16 << 10;
 
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
@@ -58,7 +57,7 @@ pub struct Events {
     start: Option<u64>,
     name: Vec<u8>,
     id: Option<Vec<u8>>,
-    data: Vec<u8>,
+    data: Held,
     /// Lines of data so far.
     lines: u64,
     /// Bytes of data so far, kept or not.
@@ -99,26 +98,31 @@ impl Events {
             start: None,
             name: Vec::new(),
             id: None,
-            data: Vec::new(),
+            data: Held::default(),
             lines: 0,
             bytes: 0,
             is_too_large: false,
         }
     }
 
-    /// Bytes of memory held for the current event.
-    pub fn memory(&self) -> usize {
-        self.data.capacity()
+    /// What the current event occupies.
+    pub fn room(&self) -> Room {
+        self.data.room()
     }
 
     /// The data of the current event so far, where kept.
-    pub fn unfinished(&self) -> &[u8] {
+    pub fn unfinished(&self) -> &Held {
         &self.data
+    }
+
+    /// The data of the current event so far, to move it to a file.
+    pub fn unfinished_mut(&mut self) -> &mut Held {
+        &mut self.data
     }
 
     /// Drops the data of the current event.
     pub fn abandon(&mut self) {
-        self.data = Vec::new();
+        self.data.clear();
         self.is_too_large = true;
     }
 
@@ -240,20 +244,13 @@ impl Events {
         }
     }
 
-    /// Adds to the data. A large buffer grows by an eighth of its size.
+    /// Adds to the data.
     fn add_data(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         self.is_too_large |= self.bytes > self.max_data as u64;
-        if self.is_too_large {
-            self.data = Vec::new();
-            return;
+        if self.is_too_large || self.data.extend(bytes, self.max_data).is_err() {
+            self.abandon();
         }
-        let needed = self.data.len() + bytes.len();
-        if needed > self.data.capacity() && needed > KEPT_CAPACITY {
-            let room = (needed + needed / 8).min(self.max_data).max(needed);
-            self.data.reserve_exact(room - self.data.len());
-        }
-        self.data.extend_from_slice(bytes);
     }
 
     fn end_of_line(&mut self, emit: &mut dyn FnMut(Item<'_>)) {
@@ -276,22 +273,29 @@ impl Events {
             return;
         }
         let position = self.start.unwrap_or(0);
-        if self.is_too_large {
+        let is_event = self.lines > 0 || self.id.is_some();
+        if self.is_too_large || (is_event && !self.tell(position, emit)) {
             emit(Item::Oversize {
                 position,
                 bytes: self.bytes,
             });
-        } else if self.lines > 0 || self.id.is_some() {
-            // An id that contains a zero does not count.
-            let id = self.id.as_deref().filter(|id| !id.contains(&0));
+        }
+        self.forget();
+    }
+
+    /// Tells the event that ends. Returns whether its data could be read.
+    fn tell(&self, position: u64, emit: &mut dyn FnMut(Item<'_>)) -> bool {
+        // An id that contains a zero does not count.
+        let id = self.id.as_deref().filter(|id| !id.contains(&0));
+        let told = self.data.read(|data| {
             emit(Item::Event {
                 position,
                 name: &self.name,
                 id,
-                data: &self.data,
+                data,
             });
-        }
-        self.forget();
+        });
+        told.is_ok()
     }
 
     fn forget(&mut self) {
@@ -299,9 +303,6 @@ impl Events {
         self.name.clear();
         self.id = None;
         self.data.clear();
-        if self.data.capacity() > KEPT_CAPACITY {
-            self.data = Vec::new();
-        }
         self.lines = 0;
         self.bytes = 0;
         self.is_too_large = false;

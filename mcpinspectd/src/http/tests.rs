@@ -144,7 +144,7 @@ pub(super) fn run_with(
         }
     }
     connection.finish(&mut |event| log.take(&event));
-    assert_eq!(connection.memory(), 0);
+    assert_eq!(connection.room().total(), 0);
     assert!(connection.is_over());
     log.lines
 }

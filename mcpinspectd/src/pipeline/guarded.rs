@@ -27,14 +27,14 @@ use crate::process::is_guard;
 use crate::wire::framing::{Framed, Framer};
 
 /// Most bytes of a line to keep. Longer ones are compared by their length.
-const MAX_LINE: usize = 16 << 20;
+const MAX_LINE: usize = 8 << 20;
 /// How many messages of a guard's backs to remember per direction until a front says the same, and how many
 /// wait at its fronts.
 const MAX_HEARD: usize = 4096;
 /// Most bytes that may wait at all fronts. Beyond that, the oldest is reported.
-const MAX_WAITING: usize = 64 << 20;
+const MAX_WAITING: usize = 16 << 20;
 /// Most bytes of unfinished lines on all sides. Beyond that, lines are compared by their length.
-const MAX_UNFINISHED: usize = 64 << 20;
+const MAX_UNFINISHED: usize = 16 << 20;
 
 /// See the module documentation.
 #[derive(Default)]
@@ -315,7 +315,11 @@ impl Side {
 
     /// Bytes of memory that its unfinished lines occupy.
     fn unfinished(&self) -> usize {
-        self.framers.iter().flatten().map(Framer::memory).sum()
+        self.framers
+            .iter()
+            .flatten()
+            .map(|framer| framer.room().memory)
+            .sum()
     }
 
     fn abandon_lines(&mut self) {

@@ -2,8 +2,8 @@
 //!
 //! MCP over stdio puts one JSON text on each line. A frame holds exactly the bytes between two
 //! newlines, because hashes and tapes are made from them. A frame within one chunk borrows from it; a
-//! frame that spans chunks is assembled in a buffer that exists only while it is needed, so a
-//! hundred idle servers cost nothing.
+//! frame that spans chunks is [held](super::held) only while it is needed, so a hundred idle servers cost
+//! nothing.
 //!
 //! Two cases make this more than a split. A line may never end: above a maximum its bytes are
 //! counted instead of kept, and the line is reported when it ends. And the capture may have a gap:
@@ -11,6 +11,8 @@
 //! *tentative*, as is the first line of a stream that was joined midway. JSON settles the question:
 //! no proper suffix of an object's text is itself an object, so a tentative line that parses is a
 //! message, and one that does not is a fragment that need not be reported.
+
+use super::held::{Held, Room};
 
 /// The default maximum for a line that is kept whole: 64 MiB.
 ///
@@ -21,8 +23,12 @@ pub const DEFAULT_MAX_FRAME: usize = 64 * 1024 * 1024;
 /// Room for unfinished messages besides the largest one, in bytes.
 pub const UNFINISHED_BESIDE: usize = 16 << 20;
 
-/// A buffer of up to this capacity is kept between frames that span chunks; a larger one is freed.
-const KEPT_CAPACITY: usize = 16 * 1024;
+/// Bytes of unfinished messages to keep in memory; above that, the largest are spilled to files.
+pub const UNFINISHED_IN_MEMORY: usize = 8 << 20;
+
+/// Most bytes of unfinished messages in memory where files can be had, which leaves those not worth one; above
+/// that, the largest of them is given up.
+pub const UNFINISHED_SMALL: usize = 32 << 20;
 
 /// The bytes between two newlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +83,7 @@ pub struct FramerStats {
 pub struct Framer {
     max_frame: usize,
     /// The part of the current line that came in earlier chunks; empty while `skipping`.
-    buffer: Vec<u8>,
+    held: Held,
     /// Bytes of the current line that were dropped because it is above the maximum.
     skipped: u64,
     skipping: bool,
@@ -95,7 +101,7 @@ impl Framer {
     pub fn new(max_frame: usize) -> Self {
         Self {
             max_frame,
-            buffer: Vec::new(),
+            held: Held::default(),
             skipped: 0,
             skipping: false,
             tentative: false,
@@ -126,16 +132,26 @@ impl Framer {
         self.next
     }
 
-    /// Bytes of memory held for the current line.
-    pub fn memory(&self) -> usize {
-        self.buffer.capacity()
+    /// What the current line occupies.
+    pub fn room(&self) -> Room {
+        self.held.room()
+    }
+
+    /// The current line.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// The current line, to move it to a file.
+    pub fn held_mut(&mut self) -> &mut Held {
+        &mut self.held
     }
 
     /// Drops the current line as if it already exceeded the maximum. For callers that have used
     /// up their memory for all streams.
     pub fn abandon_line(&mut self) {
-        if !self.buffer.is_empty() {
-            let kept = self.buffer.len() as u64;
+        if !self.held.is_empty() {
+            let kept = self.held.len() as u64;
             self.release();
             self.skipping = true;
             self.skipped = kept;
@@ -183,7 +199,7 @@ impl Framer {
     pub fn gap(&mut self, position: u64, bytes_lost: u64) {
         self.stats.gaps += 1;
         self.stats.bytes_lost += bytes_lost;
-        self.stats.bytes_discarded += self.skipped + self.buffer.len() as u64;
+        self.stats.bytes_discarded += self.skipped + self.held.len() as u64;
         self.next = self.next.max(position.saturating_add(bytes_lost));
         self.release();
         self.line_start = self.next;
@@ -193,7 +209,7 @@ impl Framer {
 
     /// Ends the stream. A last line without a newline is a frame too.
     pub fn finish(&mut self, mut emit: impl FnMut(Framed<'_>)) {
-        if self.skipping || !self.buffer.is_empty() {
+        if self.skipping || !self.held.is_empty() {
             self.end_line(&[], self.next, true, &mut emit);
         }
     }
@@ -208,82 +224,78 @@ impl Framer {
     ) {
         let position = std::mem::replace(&mut self.line_start, next_line);
         let tentative = std::mem::take(&mut self.tentative);
-        let length = self.skipped + self.buffer.len() as u64 + tail.len() as u64;
-        if self.skipping || length > self.max_frame as u64 {
+        let length = self.skipped + self.held.len() as u64 + tail.len() as u64;
+        let is_kept = !self.skipping && length <= self.max_frame as u64;
+        let told = is_kept
+            && self.whole_line(tail, |bytes, stats, gap| {
+                if bytes.trim_ascii_start().is_empty() {
+                    // It may be the end of a torn line; blank text says nothing either way.
+                    stats.blank_lines += 1;
+                } else {
+                    stats.frames += 1;
+                    emit(Framed::Frame(Frame {
+                        bytes,
+                        position,
+                        gap_before: std::mem::take(gap),
+                        tentative,
+                        unterminated,
+                    }));
+                }
+            });
+        if !told {
             self.stats.oversize += 1;
             self.stats.bytes_discarded += length;
-            self.release();
             let gap_before = std::mem::take(&mut self.gap_before);
             emit(Framed::Oversize {
                 position,
                 bytes: length,
                 gap_before,
             });
-            return;
         }
-        let spans_chunks = !self.buffer.is_empty();
-        if spans_chunks {
-            self.append(tail);
+        self.release();
+    }
+
+    /// Lets `tell` read the current line, which ends with `tail`. Returns whether it could be read.
+    fn whole_line(
+        &mut self,
+        tail: &[u8],
+        tell: impl FnOnce(&[u8], &mut FramerStats, &mut bool),
+    ) -> bool {
+        let (stats, gap_before) = (&mut self.stats, &mut self.gap_before);
+        if self.held.is_empty() {
+            tell(tail, stats, gap_before);
+            return true;
         }
-        let bytes = if spans_chunks {
-            self.buffer.as_slice()
-        } else {
-            tail
-        };
-        if bytes.trim_ascii_start().is_empty() {
-            // It may be the end of a torn line; blank text says nothing either way.
-            self.stats.blank_lines += 1;
-        } else {
-            self.stats.frames += 1;
-            let gap_before = std::mem::take(&mut self.gap_before);
-            emit(Framed::Frame(Frame {
-                bytes,
-                position,
-                gap_before,
-                tentative,
-                unterminated,
-            }));
+        let held = &mut self.held;
+        let told = held
+            .extend(tail, self.max_frame)
+            .and_then(|()| held.read(|bytes| tell(bytes, stats, gap_before)));
+        if let Err(error) = &told {
+            tracing::warn!("a large message is lost, its file cannot be read: {error}");
         }
-        if spans_chunks {
-            self.release();
-        }
+        told.is_ok()
     }
 
     /// Keeps the start of a line for the next chunk.
     fn keep(&mut self, part: &[u8]) {
         if self.skipping {
             self.skipped += part.len() as u64;
-        } else if self.buffer.len() + part.len() > self.max_frame {
-            self.abandon_line();
+            return;
+        }
+        let held = self.held.len();
+        let fits = held + part.len() <= self.max_frame;
+        if !fits || self.held.extend(part, self.max_frame).is_err() {
+            self.release();
             self.skipping = true;
-            self.skipped += part.len() as u64;
-        } else {
-            self.append(part);
+            self.skipped = (held + part.len()) as u64;
         }
     }
 
-    /// Adds to the buffer. A large one grows by an eighth of its size: if it doubled, a line of 33 MiB would
-    /// take up 64.
-    fn append(&mut self, part: &[u8]) {
-        let needed = self.buffer.len() + part.len();
-        if needed > self.buffer.capacity() && needed > KEPT_CAPACITY {
-            let room = needed
-                .saturating_add(needed / 8)
-                .min(self.max_frame)
-                .max(needed);
-            self.buffer.reserve_exact(room - self.buffer.len());
-        }
-        self.buffer.extend_from_slice(part);
-    }
-
-    /// Forgets the current line, and frees the memory of a large one.
+    /// Forgets the current line.
     fn release(&mut self) {
         self.skipping = false;
         self.skipped = 0;
-        self.buffer.clear();
-        if self.buffer.capacity() > KEPT_CAPACITY {
-            self.buffer = Vec::new();
-        }
+        self.held.clear();
     }
 }
 

@@ -2,4 +2,5 @@
 
 pub mod comparison;
 pub mod framing;
+pub mod held;
 pub mod reassembly;

@@ -12,11 +12,12 @@ use crate::discover::environment::SoughtSocket;
 use crate::http::{self, Event, Limits};
 use crate::model::Direction;
 use crate::wire::framing::UNFINISHED_BESIDE;
+use crate::wire::held::{Room, Scratch};
 
 /// Exchanges other than MCP, from the first one on, after which a connection is left alone.
 const OTHERS: u32 = 8;
 
-/// Bytes of memory that unfinished messages may take, given the largest one: see [`UNFINISHED_BESIDE`].
+/// Bytes that unfinished messages may take in memory and files, given the largest one: see [`UNFINISHED_BESIDE`].
 pub fn max_unfinished(max_message: usize) -> usize {
     max_message.saturating_add(UNFINISHED_BESIDE)
 }
@@ -160,9 +161,19 @@ impl Connection {
         self.sockets[self.source.index()].as_ref()
     }
 
-    /// Bytes of memory that unfinished messages and heads take.
-    pub fn memory(&self) -> usize {
-        self.reader.memory()
+    /// What unfinished messages and heads occupy.
+    pub fn room(&self) -> Room {
+        self.reader.room()
+    }
+
+    /// Bytes in memory of the largest unfinished message that is worth a file, or zero.
+    pub fn spillable(&self) -> usize {
+        self.reader.spillable()
+    }
+
+    /// Moves that message to a file.
+    pub fn spill_largest(&mut self, scratch: &mut Scratch) {
+        self.reader.spill_largest(scratch);
     }
 
     /// Gives up the largest unfinished message. Returns whether that freed anything.

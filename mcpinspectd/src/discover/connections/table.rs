@@ -10,8 +10,11 @@ use super::context::Context;
 use super::link::Link;
 use super::sessions::Sessions;
 use crate::capture::Origin;
+use crate::discover::Settings;
 use crate::http::{Event, Left};
 use crate::model::{BlindMechanism, Direction};
+use crate::wire::framing::{UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
+use crate::wire::held::{Room, Scratch};
 
 /// Nanoseconds that a connection must have been quiet before its counts are checked.
 const STILL: u64 = 1_000_000_000;
@@ -32,25 +35,28 @@ pub struct Connections {
     sessions: Sessions,
     next: ConnectionNumber,
     max_message: usize,
-    /// Bytes of memory that unfinished messages of all connections may take, and do take.
+    /// Bytes that unfinished messages of all connections may take in memory and files, and what they do take.
     max_unfinished: usize,
-    memory: usize,
+    unfinished: Room,
+    /// Where large ones of them are moved to.
+    scratch: Option<Scratch>,
     exhausted: Option<(u32, u32)>,
 }
 
 impl Connections {
-    /// An empty table. At most `max_sessions` sessions are followed, whose ids begin with `run`.
-    pub fn new(run: String, max_sessions: usize, max_message: u64) -> Self {
-        let max_message = usize::try_from(max_message).unwrap_or(usize::MAX);
+    /// An empty table. The ids of sessions begin with `run`.
+    pub fn new(run: String, settings: &Settings) -> Self {
+        let max_message = usize::try_from(settings.max_message).unwrap_or(usize::MAX);
         Self {
             by_number: HashMap::new(),
             by_socket: HashMap::new(),
             by_pair: HashMap::new(),
-            sessions: Sessions::new(run, max_sessions),
+            sessions: Sessions::new(run, settings.max_sessions),
             next: 0,
             max_message,
             max_unfinished: max_unfinished(max_message),
-            memory: 0,
+            unfinished: Room::default(),
+            scratch: settings.scratch.clone().map(Scratch::new),
             exhausted: None,
         }
     }
@@ -303,14 +309,14 @@ impl Connections {
             return;
         };
         let (was_mcp, was_left) = (connection.link.is_mcp, connection.link.left);
-        let before = connection.memory();
+        let before = connection.room();
         let sessions = &mut self.sessions;
         connection.active = now;
         connection.is_checked = false;
         act(connection, &mut |link, event| {
             sessions.event(link, &event, context, now);
         });
-        self.memory = (self.memory + connection.memory()).saturating_sub(before);
+        self.unfinished = self.unfinished - before + connection.room();
         let (is_mcp, left) = (connection.link.is_mcp, connection.link.left);
         if connection.is_over() || matches!(left, Some(Left::NotHttp | Left::NotMcp)) {
             self.close(number, Some(left.unwrap_or(Left::NotMcp)), context, now);
@@ -321,23 +327,46 @@ impl Connections {
             }
             self.watch(number, context);
         }
-        while self.memory > self.max_unfinished && self.give_up_largest(context, now) {}
+        while self.unfinished.memory > UNFINISHED_IN_MEMORY && self.spill_largest() {}
+        while self.is_too_much() && self.give_up_largest(context, now) {}
+    }
+
+    /// Whether unfinished messages take more than they may.
+    fn is_too_much(&self) -> bool {
+        let has_files = self.scratch.as_ref().is_some_and(Scratch::works);
+        self.unfinished.total() > self.max_unfinished
+            || (has_files && self.unfinished.memory > UNFINISHED_SMALL)
+    }
+
+    /// Moves the largest unfinished message from memory to a file. Returns whether one was worth it.
+    fn spill_largest(&mut self) -> bool {
+        let connections = self.by_number.values_mut();
+        let largest = connections.max_by_key(|connection| connection.spillable());
+        let (Some(scratch), Some(largest)) = (&mut self.scratch, largest) else {
+            return false;
+        };
+        let (before, is_worth_it) = (largest.room(), largest.spillable() > 0);
+        if is_worth_it {
+            largest.spill_largest(scratch);
+            self.unfinished = self.unfinished - before + largest.room();
+        }
+        is_worth_it
     }
 
     /// Frees memory where the most is taken: gives up the largest unfinished message, or else the connection.
     fn give_up_largest(&mut self, context: &mut Context<'_>, now: u64) -> bool {
         let connections = self.by_number.iter_mut();
         let Some((&number, largest)) =
-            connections.max_by_key(|(number, one)| (one.memory(), **number))
+            connections.max_by_key(|(number, one)| (one.room().total(), **number))
         else {
             return false;
         };
         if let Some(socket) = largest.socket() {
             self.exhausted = Some((socket.uid, socket.pid));
         }
-        let before = largest.memory();
+        let before = largest.room();
         let gave_up = largest.abandon_largest();
-        self.memory = (self.memory + largest.memory()).saturating_sub(before);
+        self.unfinished = self.unfinished - before + largest.room();
         if !gave_up {
             self.close(number, Some(Left::NotMcp), context, now);
         }
@@ -401,7 +430,7 @@ impl Connections {
         let Some(mut connection) = self.by_number.remove(&number) else {
             return;
         };
-        self.memory = self.memory.saturating_sub(connection.memory());
+        self.unfinished -= connection.room();
         if self.by_pair.get(&connection.pair) == Some(&number) {
             self.by_pair.remove(&connection.pair);
         }

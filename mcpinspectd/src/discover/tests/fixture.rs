@@ -282,6 +282,7 @@ pub(super) const SETTINGS: Settings = Settings {
     max_streams: 300,
     max_streams_per_user: 200,
     max_programs_per_user: 1 << 20,
+    scratch: None,
     max_accounts: 64,
 };
 

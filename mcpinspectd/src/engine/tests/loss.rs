@@ -6,6 +6,8 @@ use super::fixture::{Wire, session, tool};
 use crate::detect::NoDetector;
 use crate::engine::Limits;
 use crate::model::Direction::{ClientToServer as Up, ServerToClient as Down};
+use crate::wire::framing::{UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
+use crate::wire::held::{Room, Scratch};
 
 #[test]
 fn a_gap_is_told_and_never_a_change() {
@@ -122,8 +124,8 @@ fn many_unfinished_messages_share_one_budget() {
             wire.bytes(Down, &[b'x'; 16 << 10]);
         }
         assert!(
-            wire.engine.unfinished <= 2 << 20,
-            "{}",
+            wire.engine.unfinished.total() <= 2 << 20,
+            "{:?}",
             wire.engine.unfinished
         );
     }
@@ -131,11 +133,35 @@ fn many_unfinished_messages_share_one_budget() {
         wire.script = session(name, wire.script.time());
         wire.end();
     }
-    assert_eq!(wire.engine.unfinished, 0);
+    assert_eq!(wire.engine.unfinished, Room::default());
     let lost = wire.log.take("mcp_capture_gap");
     assert!(
         lost.len() >= 30,
         "what was given up is said: {}",
         lost.len()
     );
+}
+
+#[test]
+fn large_unfinished_messages_wait_in_files_and_small_ones_have_a_budget() {
+    let mut wire = Wire::new();
+    wire.engine.scratch = Some(Scratch::new(std::env::temp_dir()));
+    let large =
+        json!({"jsonrpc": "2.0", "id": 1, "result": {"x": "y".repeat(20 << 20)}}).to_string();
+    wire.start("large", false);
+    for part in large.as_bytes().chunks(64 << 10) {
+        wire.bytes(Down, part);
+        assert!(wire.engine.unfinished.memory <= UNFINISHED_IN_MEMORY + (64 << 10));
+    }
+    assert_eq!(wire.engine.unfinished.files, large.len());
+    let script = wire.script.clone();
+    for index in 0..400 {
+        wire.start(&format!("small-{index}"), false);
+        wire.bytes(Down, &[b'x'; 100 << 10]);
+        assert!(wire.engine.unfinished.memory <= UNFINISHED_SMALL);
+    }
+    wire.script = script;
+    wire.bytes(Down, b"\n");
+    assert_eq!(wire.log.messages.len(), 1);
+    assert_eq!(wire.engine.unfinished.files, 0);
 }

@@ -4,6 +4,7 @@ use crate::http::body::Body;
 use crate::http::head::{Coding, Content};
 use crate::http::limits::Limits;
 use crate::http::sniff::{self, Look};
+use crate::wire::held::{Held, Room};
 
 /// One half of an exchange.
 #[derive(Default)]
@@ -94,9 +95,19 @@ impl Half {
         }
     }
 
-    /// Bytes of memory held for unfinished messages.
-    pub(super) fn memory(&self) -> usize {
-        self.body.as_ref().map_or(0, Body::memory)
+    /// What unfinished messages occupy.
+    pub(super) fn room(&self) -> Room {
+        self.body.as_ref().map_or(Room::default(), Body::room)
+    }
+
+    /// The current message.
+    pub(super) fn held(&self) -> Option<&Held> {
+        self.body.as_ref().map(Body::held)
+    }
+
+    /// The current message, to move it to a file.
+    pub(super) fn held_mut(&mut self) -> Option<&mut Held> {
+        self.body.as_mut().map(Body::held_mut)
     }
 
     /// Whether its body is decompressed.

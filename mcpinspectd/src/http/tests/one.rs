@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::conversation::*;
 use super::*;
+use crate::wire::held::Scratch;
 
 #[test]
 fn a_session_comes_out_whole() {
@@ -339,13 +340,48 @@ fn unfinished_messages_share_one_room() {
         connection.push(ClientToServer, index as u64 * 1000, piece, &mut |event| {
             log.take(&event)
         });
-        assert!(connection.memory() <= 120 << 10);
+        assert!(connection.room().total() <= 120 << 10);
     }
     assert!(
         log.lines.iter().any(|line| line.ends_with("too_large")),
         "{:?}",
         log.lines
     );
+}
+
+#[test]
+fn messages_in_files_are_the_same_messages() {
+    let filler = "x".repeat(1 << 20);
+    let call =
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"a":"{filler}"}}}}"#);
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {{\"jsonrpc\":\"2.0\",\ndata: \"id\":1,\"result\":{{\"a\":\"{filler}\"}}}}\n\n"
+    );
+    let told = |scratch: Option<&mut Scratch>| {
+        let mut scratch = scratch;
+        let mut connection = Connection::new(Limits::default());
+        let mut log = Log::default();
+        let mut most = 0;
+        for (direction, bytes) in [post("", &call), down(answer.clone())] {
+            for (index, piece) in bytes.chunks(1000).enumerate() {
+                let position = index as u64 * 1000;
+                connection.push(direction, position, piece, &mut |event| log.take(&event));
+                if let Some(scratch) = &mut scratch
+                    && connection.spillable() > 0
+                {
+                    connection.spill_largest(scratch);
+                }
+                most = most.max(connection.room().files);
+            }
+        }
+        connection.end(ServerToClient, &mut |event| log.take(&event));
+        assert_eq!(connection.room().files, 0);
+        (log.lines, most)
+    };
+    let (in_memory, none) = told(None);
+    let (in_files, most) = told(Some(&mut Scratch::new(std::env::temp_dir())));
+    assert_eq!(in_files, in_memory);
+    assert!(none == 0 && most > 1 << 20, "{none}, {most}");
 }
 
 #[cfg(feature = "store")]
@@ -366,7 +402,7 @@ fn the_window_of_a_compressed_stream_counts() {
     for (direction, bytes) in [post("", LIST), down(answer)] {
         connection.push(direction, 0, &bytes, &mut |event| log.take(&event));
     }
-    assert!(connection.memory() < 100 << 10, "given up");
+    assert!(connection.room().total() < 100 << 10, "given up");
     connection.end(ServerToClient, &mut |event| log.take(&event));
     let is_told = log.lines.iter().any(|line| line.ends_with("compressed"));
     assert!(is_told, "{:?}", log.lines);
@@ -380,7 +416,7 @@ fn a_head_in_progress_counts() {
     connection.push(ClientToServer, 0, head.as_bytes(), &mut |event| {
         log.take(&event)
     });
-    assert!(connection.memory() >= 50_000);
+    assert!(connection.room().total() >= 50_000);
     assert!(
         !connection.abandon_largest(),
         "there is no message to give up"

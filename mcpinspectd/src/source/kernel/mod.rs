@@ -69,6 +69,8 @@ pub struct KernelOptions {
     pub max_sessions: usize,
     /// Accounts of ended streams to keep for [`KernelSource::ledger`].
     pub max_accounts: usize,
+    /// The folder in which large unfinished messages wait; in memory without one.
+    pub scratch: Option<PathBuf>,
     /// Where open sessions are saved for the next start; `None`: nowhere.
     pub memory: Option<PathBuf>,
     /// Ends the wait for records when there is something else to attend to.
@@ -124,6 +126,7 @@ impl KernelSource {
             max_streams,
             max_streams_per_user: max_streams / 2,
             max_programs_per_user: (max_streams / 2 * STREAM_PROGRAMS).min(PROGRAMS_MAX),
+            scratch: options.scratch.clone(),
             max_accounts: options.max_accounts,
         };
         let mut tracker = Tracker::new(environment, settings, clock, now);
