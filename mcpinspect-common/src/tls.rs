@@ -10,6 +10,12 @@ pub enum TlsEntry {
     MovesCounted = 1,
     /// It makes an object as good as new.
     Clears = 2,
+    /// Like [`Self::Moves`], but its first argument is a stack of layers (NSPR), which may have none for TLS.
+    MovesLayered = 3,
+    /// The same, and its fourth argument has flags, one of which leaves the bytes where they are.
+    MovesLayeredUnlessPeeked = 4,
+    /// It moves bytes through such a stack in a way that is not followed.
+    LeavesLayered = 5,
 }
 
 /// What the return of a function means: the cookie of a place at the function's end.
@@ -24,6 +30,8 @@ pub enum TlsExit {
     Makes = 2,
     /// It has written the address of a new object to where its first argument points.
     MakesAt = 3,
+    /// It returns a stack of layers with a new object.
+    MakesLayered = 4,
 }
 
 /// What a call of a function of Go's `crypto/tls` means: the cookie of its place.

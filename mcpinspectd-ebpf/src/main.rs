@@ -61,6 +61,7 @@ mod syscall;
 mod tls;
 mod tls_copy;
 mod tls_go;
+mod tls_layers;
 mod tls_library;
 mod tls_object;
 mod tls_pairing;

@@ -46,7 +46,7 @@ use crate::{
     kernel::{self, user},
     left_alone,
     maps::LEFT_ALONE,
-    tls_copy, tls_library,
+    tls_copy, tls_layers, tls_library,
     tls_object::{self, LEFT, NEW, Object, PAGES, PAIRED, set_state},
     tls_pairing, tls_place, watch,
 };
@@ -62,6 +62,8 @@ struct Call {
     buffer: u64,
     /// Where the number of bytes will be; 0 if the call returns it.
     count_at: u64,
+    /// Calls within it that have not ended: NSS reads its files by the functions that its callers use.
+    inner: u64,
 }
 
 /// By thread. A thread is in at most one call of a TLS library at a time.
@@ -79,6 +81,9 @@ pub fn on_entry(ctx: &ProbeContext) {
         }
         return;
     }
+    if cookie >= TlsEntry::MovesLayered as u64 {
+        return on_layered(ctx, cookie);
+    }
     let count_at = if cookie == TlsEntry::MovesCounted as u64 {
         let Some(count_at) = ctx.arg::<u64>(3) else {
             return;
@@ -87,21 +92,56 @@ pub fn on_entry(ctx: &ProbeContext) {
     } else {
         0
     };
-    begin(ctx, count_at);
+    if let Some(object) = ctx.arg::<u64>(0) {
+        begin(ctx, object, count_at);
+    }
     tls_library::calls();
 }
 
 #[inline(always)]
-fn begin(ctx: &ProbeContext, count_at: u64) {
-    let (Some(object), Some(buffer)) = (ctx.arg::<u64>(0), ctx.arg::<u64>(1)) else {
+fn begin(ctx: &ProbeContext, object: u64, count_at: u64) {
+    let Some(buffer) = ctx.arg::<u64>(1) else {
         return;
     };
     let call = Call {
         object,
         buffer,
         count_at,
+        inner: 0,
     };
     let _ = TLS_CALLS.insert(bpf_get_current_pid_tgid(), call, 0);
+}
+
+/// A function is called whose first argument is a stack of layers.
+#[inline(always)]
+fn on_layered(ctx: &ProbeContext, cookie: u64) {
+    let object = ctx.arg::<u64>(0).and_then(tls_layers::object);
+    if cookie == TlsEntry::LeavesLayered as u64 {
+        if let Some(object) = object.and_then(tls_object::get) {
+            set_state(object, LEFT);
+            let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+            blind_spot::report_process(Operation::TlsUnpaired, tgid);
+        }
+        return;
+    }
+    tls_library::calls();
+    let is_peek = cookie == TlsEntry::MovesLayeredUnlessPeeked as u64
+        && ctx
+            .arg::<u64>(3)
+            .is_none_or(|flags| flags & tls_layers::PEEK != 0);
+    match object {
+        Some(object) if !is_peek => begin(ctx, object, 0),
+        _ => enter_inner(),
+    }
+}
+
+/// A call begins that moves nothing of interest. Its end must not be taken for that of a call that it is part of.
+#[inline(always)]
+fn enter_inner() {
+    if let Some(call) = TLS_CALLS.get_ptr_mut(bpf_get_current_pid_tgid()) {
+        // SAFETY: entries belong to one thread, which is here.
+        unsafe { (*call).inner = (*call).inner.wrapping_add(1) };
+    }
 }
 
 /// A function that makes an object returns.
@@ -111,6 +151,10 @@ pub fn on_made(ctx: &RetProbeContext) {
     let cookie = unsafe { bpf_get_attach_cookie(ctx.as_ptr()) };
     if cookie == TlsExit::Makes as u64 {
         on_new(ctx.ret::<u64>());
+    } else if cookie == TlsExit::MakesLayered as u64 {
+        if let Some(object) = tls_layers::object(ctx.ret::<u64>()) {
+            on_new(object);
+        }
     } else {
         on_new_at();
     }
@@ -124,6 +168,13 @@ pub fn moved(ctx: &RetProbeContext, end: End) {
     let Some(call) = (unsafe { TLS_CALLS.get(thread) }).copied() else {
         return;
     };
+    if call.inner != 0 {
+        if let Some(call) = TLS_CALLS.get_ptr_mut(thread) {
+            // SAFETY: as above.
+            unsafe { (*call).inner -= 1 };
+        }
+        return;
+    }
     let _ = TLS_CALLS.remove(thread);
     let result = ctx.ret::<u64>() as u32 as i32;
     if result <= 0 {

@@ -8,6 +8,7 @@ mod crashes;
 mod errors;
 mod evasion;
 mod framing;
+mod full_ring;
 mod fullness;
 mod guarded;
 mod honesty;
@@ -43,10 +44,10 @@ use mcpinspect_tests::tap::Tap;
 use mcpinspect_tests::verify::{self, Pids};
 
 /// Longest that one session may take.
-const SESSION: Duration = Duration::from_secs(120);
+const SESSION: Duration = Duration::from_secs(300);
 
 /// Longest that the daemon is waited for after a session.
-const BEHIND: Duration = Duration::from_secs(20);
+const BEHIND: Duration = Duration::from_secs(60);
 
 /// Runs one session under a tap of its own and demands that it was reported exactly.
 fn exact(command: Command, pids: Pids) -> Result<Truth> {

@@ -199,6 +199,32 @@ fn blocking_calls_of_a_client_that_is_in_a_hurry() -> Result<()> {
     Ok(())
 }
 
+/// A client on NSS. The server's end is of no help: Bun's library is not looked into.
+fn nss(tap: Tap, words: &[&str]) -> Result<()> {
+    let certificate = Certificate::new()?;
+    let server = Server::start(|port| {
+        let mut command = Command::new(places::bun()?);
+        let script = places::node_directory()?.join("bun_server.mjs");
+        command.arg(script).arg(port.to_string());
+        certificate.give(&mut command);
+        Ok(command)
+    })?;
+    let mut client = certificate.blocking_client(&server, &[5, 300_000, 2 << 20, 5])?;
+    client.arg("nss").args(words);
+    one_after_another(tap, &server, vec![client])
+}
+
+#[test]
+fn nss_in_every_process() -> Result<()> {
+    nss(machine_wide()?, &[])
+}
+
+#[test]
+fn nss_in_one_process() -> Result<()> {
+    // It takes a moment until the probes are there.
+    nss(by_process()?, &["later"])
+}
+
 /// So many clients at once, each with calls at once, beside so many programs that only compute.
 fn crowd(clients: usize, busy: usize) -> Result<()> {
     let certificate = Certificate::new()?;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::{places, schema};
 
 /// How long the daemon may take to attach.
-const READY: Duration = Duration::from_secs(20);
+const READY: Duration = Duration::from_secs(120);
 /// How long it may take to drain and end.
 const DRAIN: Duration = Duration::from_secs(60);
 

@@ -1,8 +1,10 @@
 //! `cargo xtask vm`: runs the exactness tests on the kernels that people use, in virtual machines.
 //!
 //! Debian's own kernels boot under emulation with this machine's file system, read-only, so they run
-//! what was built here. Emulation is slow and makes timings meaningless: this is for releases, and
+//! what was built here, beside a [disk] with the peers. Emulation is slow and makes timings meaningless: this is for releases, and
 //! not part of the tests.
+
+mod disk;
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -12,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use self::disk::Disk;
 use crate::shell::{self, say};
-use crate::{python, setup, test};
+use crate::{peers, python, setup, test};
 
 /// The command line of `cargo xtask vm`.
 #[derive(clap::Args)]
@@ -63,8 +66,19 @@ const KERNELS: [Kernel; 4] = [
 /// Packages with parts of a kernel, by the start of their names.
 const PARTS: [&str; 3] = ["linux-base-", "linux-binary-", "linux-modules-"];
 
-/// The tests that show exact capture; those with SDKs would take an hour under emulation.
-const TESTS: [&str; 4] = ["syscalls::", "framing::", "processes::", "neighbours::"];
+/// The tests that show exact capture. Of those over HTTP, the ones with a peer of each kind: all of them would
+/// take hours under emulation.
+const TESTS: [&str; 9] = [
+    "syscalls::",
+    "framing::",
+    "processes::",
+    "neighbours::",
+    "http::python_over_streamable_http",
+    "http_exact::every_byte",
+    "http_peers::node",
+    "http_peers::peers_in_go",
+    "tls::blocking_calls",
+];
 
 /// Programs that boot a machine, and their Debian packages.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -72,6 +86,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("depmod", "kmod"),
     ("udevadm", "udev"),
     ("busybox", "busybox-static"),
+    ("mkfs.ext4", "e2fsprogs"),
 ];
 
 /// The program that boots a kernel on this machine's file system.
@@ -110,7 +125,9 @@ pub fn run(options: &Options) -> Result<()> {
     let virtme = virtme(&place)?;
     let archive = Archive::new(&place)?;
     let suite = test::end_to_end()?;
+    peers::install()?;
     let daemon = shell::target().join("debug/mcpinspectd");
+    let disk = Disk::new(&place, &[&daemon, &suite.program])?;
     let mut table =
         String::from("| kernel | hook | check | TLS | tests |\n|---|---|---|---|---|\n");
     for kernel in chosen {
@@ -120,8 +137,9 @@ pub fn run(options: &Options) -> Result<()> {
             let begun = Instant::now();
             let log = place.join(format!("{}-{hook}.log", image.version));
             let script = place.join("guest.sh");
-            std::fs::write(&script, script_for(&daemon, &suite, hook, &options.tests))?;
-            let said = boot(&virtme, &image, &script, &log)?;
+            let words = script_for(&disk, &daemon, &suite, hook, &options.tests);
+            std::fs::write(&script, words)?;
+            let said = boot(&virtme, &image, &disk, &script, &log)?;
             let Verdict { check, tls, tests } = verdict(&said);
             say(&format!(
                 "{}, {hook}: {tests} ({} s, log in {})",
@@ -292,9 +310,15 @@ fn numbers(name: &str) -> Vec<u64> {
 }
 
 /// The script that a virtual machine runs.
-fn script_for(daemon: &Path, suite: &test::Suite, hook: &str, tests: &[String]) -> String {
+fn script_for(
+    disk: &Disk,
+    daemon: &Path,
+    suite: &test::Suite,
+    hook: &str,
+    tests: &[String],
+) -> String {
     format!(
-        "mount -t debugfs none /sys/kernel/debug 2>/dev/null
+        "{disk}mount -t debugfs none /sys/kernel/debug 2>/dev/null
 mount -t tracefs none /sys/kernel/tracing 2>/dev/null
 printf '[capture]\\nhook = \"{hook}\"\\ntls = false\\n' > /tmp/config.toml
 printf '[capture]\\ntls = \"machine\"\\n' > /tmp/tls.toml
@@ -308,6 +332,7 @@ else
     echo check: failed
 fi
 ",
+        disk = disk.script(),
         daemon = daemon.display(),
         folder = suite.package.display(),
         program = suite.program.display(),
@@ -316,7 +341,7 @@ fi
 }
 
 /// Boots a kernel, runs the script in it, and returns the output, which also goes to the log.
-fn boot(virtme: &Path, image: &Image, script: &Path, log: &Path) -> Result<String> {
+fn boot(virtme: &Path, image: &Image, disk: &Disk, script: &Path, log: &Path) -> Result<String> {
     File::create(log).with_context(|| format!("writing {}", log.display()))?;
     // Append: two streams write to this file.
     let output = File::options().append(true).open(log)?;
@@ -329,6 +354,7 @@ fn boot(virtme: &Path, image: &Image, script: &Path, log: &Path) -> Result<Strin
         // Emulate: nested virtualisation is missing on some machines, and hangs on others.
         .args(["--disable-kvm", "--disable-microvm", "--force-9p"])
         .args(["--cpus", "2", "--memory", "3G"])
+        .arg(disk.option())
         .arg("--run")
         .arg(&image.file)
         .arg("--exec")

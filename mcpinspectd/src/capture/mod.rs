@@ -87,7 +87,7 @@ pub use survey::Survey;
 #[cfg(feature = "kernel")]
 pub use tls::{Attached, TlsFunctions, TlsLoader, TlsProbes};
 #[cfg(feature = "kernel")]
-pub use tls_file::{OtherTls, other_tls, tls_functions, tls_places};
+pub use tls_file::{go_refusal, tls_functions, tls_places};
 #[cfg(feature = "kernel")]
 pub use tracked::TrackedProcesses;
 #[cfg(feature = "kernel")]

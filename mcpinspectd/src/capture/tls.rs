@@ -40,9 +40,11 @@ type Function = (&'static str, Option<TlsEntry>, Option<TlsExit>);
 
 /// All of them. Those that create an object come last: what they have seen is followed, so the others must be
 /// attached by then.
-const FUNCTIONS: [Function; 9] = {
-    use TlsEntry::{Clears, Moves, MovesCounted};
-    use TlsExit::{Makes, MakesAt, Read, Written};
+const FUNCTIONS: [Function; 15] = {
+    use TlsEntry::{
+        Clears, LeavesLayered, Moves, MovesCounted, MovesLayered, MovesLayeredUnlessPeeked,
+    };
+    use TlsExit::{Makes, MakesAt, MakesLayered, Read, Written};
     [
         ("SSL_read", Some(Moves), Some(Read)),
         ("SSL_write", Some(Moves), Some(Written)),
@@ -50,9 +52,15 @@ const FUNCTIONS: [Function; 9] = {
         ("SSL_write_ex", Some(MovesCounted), Some(Written)),
         ("gnutls_record_recv", Some(Moves), Some(Read)),
         ("gnutls_record_send", Some(Moves), Some(Written)),
+        ("PR_Read", Some(MovesLayered), Some(Read)),
+        ("PR_Recv", Some(MovesLayeredUnlessPeeked), Some(Read)),
+        ("PR_Write", Some(MovesLayered), Some(Written)),
+        ("PR_Send", Some(MovesLayered), Some(Written)),
+        ("PR_Writev", Some(LeavesLayered), None),
         ("SSL_clear", Some(Clears), None),
         ("SSL_new", None, Some(Makes)),
         ("gnutls_init", Some(Moves), Some(MakesAt)),
+        ("SSL_ImportFD", None, Some(MakesLayered)),
     ]
 };
 
@@ -74,6 +82,16 @@ impl TlsFunctions {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.named.is_empty() && self.go.is_none()
+    }
+
+    /// Whether they only matter in a process that has NSS too.
+    pub fn is_nspr(&self) -> bool {
+        self.named.contains_key("PR_Read") && !self.is_nss()
+    }
+
+    /// Whether they are those of NSS, or of a program that contains it.
+    pub fn is_nss(&self) -> bool {
+        self.named.contains_key("SSL_ImportFD")
     }
 }
 
@@ -291,7 +309,7 @@ fn places_by_name(functions: &TlsFunctions) -> [Vec<Place>; 4] {
         places(&|(_, entry, _)| entry.map(|entry| entry as u64)),
         exits(|exit| exit == TlsExit::Read),
         exits(|exit| exit == TlsExit::Written),
-        exits(|exit| matches!(exit, TlsExit::Makes | TlsExit::MakesAt)),
+        exits(|exit| !matches!(exit, TlsExit::Read | TlsExit::Written)),
     ]
 }
 

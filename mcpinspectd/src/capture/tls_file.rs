@@ -33,9 +33,13 @@ fn named_functions(file: &File) -> BTreeMap<&'static str, u64> {
             found.entry(name).or_insert(offset);
         }
     });
-    // Without these two, nothing can be followed.
-    let is_complete = |new, read| found.contains_key(new) && found.contains_key(read);
-    if is_complete("SSL_new", "SSL_read") || is_complete("gnutls_init", "gnutls_record_recv") {
+    // Without these, nothing can be followed. NSS and what moves its bytes are in different files.
+    let is_complete = |names: &[&str]| names.iter().all(|name| found.contains_key(name));
+    if is_complete(&["SSL_new", "SSL_read"])
+        || is_complete(&["gnutls_init", "gnutls_record_recv"])
+        || is_complete(&["SSL_ImportFD"])
+        || is_complete(&["PR_Read", "PR_Recv", "PR_Write", "PR_Send"])
+    {
         found
     } else {
         BTreeMap::new()
@@ -93,27 +97,10 @@ fn go_image(elf: &Elf<'_>) -> Option<Image> {
     })
 }
 
-/// A TLS library that is not supported.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OtherTls {
-    /// Mozilla's.
-    Nss,
-    /// Inside a program in Go, and why.
-    Go(Refusal),
-}
-
-/// Which unsupported TLS library a file is or contains, if its symbols tell.
-pub fn other_tls(file: &File) -> Option<OtherTls> {
-    if let Some(Err(refusal)) = go_functions(file) {
-        return (refusal != Refusal::NoTls).then_some(OtherTls::Go(refusal));
-    }
-    let mut found = None;
-    each_function(file, |_, name, _| {
-        if name == "SSL_ImportFD" {
-            found = Some(OtherTls::Nss);
-        }
-    });
-    found
+/// Why TLS in a program in Go is not looked into, if it has any.
+pub fn go_refusal(file: &File) -> Option<Refusal> {
+    let refusal = go_functions(file)?.err()?;
+    (refusal != Refusal::NoTls).then_some(refusal)
 }
 
 type Elf<'a> = ElfFile<'a, FileHeader64<Endianness>, &'a ReadCache<&'a File>>;
@@ -131,7 +118,7 @@ fn each_function(file: &File, mut look: impl FnMut(&Elf<'_>, &str, u64)) {
         }
         // Most names differ in the first letters.
         if let Ok(name) = symbol.name()
-            && ["SSL_", "gnutls_"]
+            && ["SSL_", "gnutls_", "PR_"]
                 .iter()
                 .any(|known| name.starts_with(known))
         {
@@ -175,7 +162,7 @@ pub fn tls_places() -> Vec<PathBuf> {
         for entry in entries.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            if ["libssl.so", "libgnutls.so"]
+            if ["libssl.so", "libgnutls.so", "libssl3.so", "libnspr4.so"]
                 .iter()
                 .any(|known| name.starts_with(known))
             {
@@ -183,6 +170,8 @@ pub fn tls_places() -> Vec<PathBuf> {
             }
         }
     }
+    // By name: NSPR, which moves the bytes, comes before NSS, which makes the objects.
+    places.sort();
     for directory in ["/usr/bin", "/usr/local/bin", "/opt/node/bin"] {
         places.push(Path::new(directory).join("node"));
     }

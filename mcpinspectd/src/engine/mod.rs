@@ -59,8 +59,8 @@ use crate::model::{Direction, EVERY_SERVER, Input, ServerId, SessionId, Timestam
 use crate::registry::Registry;
 use crate::session::PendingRequest;
 use crate::text::escape::printable;
-use crate::wire::framing::{Framer, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
-use crate::wire::held::{Room, Scratch};
+use crate::wire::framing::Framer;
+use crate::wire::held::{Room, Scratch, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
 
 /// How often to look for overdue calls, in nanoseconds.
 const SWEEP_EVERY: u64 = 1_000_000_000;
@@ -348,7 +348,10 @@ impl Engine {
             _ => session.unfinished(),
         };
         self.unfinished = self.unfinished - before + unfinished;
-        if self.unfinished.memory > UNFINISHED_IN_MEMORY {
+        let memory = self.unfinished.memory;
+        if let Some(scratch) = &mut self.scratch
+            && scratch.is_wanted(memory)
+        {
             self.relieve_memory();
         }
         let has_files = self.scratch.as_ref().is_some_and(Scratch::works);
@@ -369,6 +372,7 @@ impl Engine {
             let held = framers.map(Framer::held_mut);
             let worth_it = held.filter(|held| held.spillable() > 0);
             let Some(largest) = worth_it.max_by_key(|held| held.spillable()) else {
+                scratch.found_nothing(self.unfinished.memory);
                 break;
             };
             let before = largest.room();

@@ -128,6 +128,8 @@ words! {
         SessionBudget = "session_budget",
         /// A user has more HTTP connections than there is room for; some are not examined.
         ConnectionBudget = "connection_budget",
+        /// There was no room to report what a process, stream or connection did.
+        RecordLost = "record_lost",
         /// Plain text of an unknown TLS connection.
         TlsUnpaired = "tls_unpaired",
         /// A TLS library that is not supported.
@@ -214,6 +216,7 @@ mod tests {
                 "endpoint_budget",
                 "session_budget",
                 "connection_budget",
+                "record_lost",
                 "tls_unpaired",
                 "tls_library",
                 "http_upgraded",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::check::Check;
 use crate::capture::{
-    OtherTls, Probes, TlsChoice, are_return_probes_harmless, has_probes_by_process, other_tls,
+    Probes, TlsChoice, are_return_probes_harmless, go_refusal, has_probes_by_process,
     tls_functions, tls_places,
 };
 use crate::model::Pid;
@@ -86,12 +86,15 @@ fn check(library: Library) -> Option<Check> {
     let used = library
         .user
         .map_or_else(String::new, |pid| format!(", which process {pid} has"));
-    if !tls_functions(&file).is_empty() {
+    let functions = tls_functions(&file);
+    if functions.is_nspr() {
+        // It matters to a process that has NSS, which is told of.
+        return None;
+    }
+    if !functions.is_empty() {
         return Some(Check::ok(NAME, format!("{path}{used}: looked into")));
     }
-    let found = match other_tls(&file)? {
-        OtherTls::Nss => format!("{path}{used}: NSS, not looked into"),
-        OtherTls::Go(reason) => format!("{path}{used}: Go's crypto/tls, not looked into: {reason}"),
-    };
+    let reason = go_refusal(&file)?;
+    let found = format!("{path}{used}: Go's crypto/tls, not looked into: {reason}");
     Some(Check::warning(NAME, found, ADVICE))
 }

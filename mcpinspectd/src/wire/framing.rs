@@ -23,13 +23,6 @@ pub const DEFAULT_MAX_FRAME: usize = 64 * 1024 * 1024;
 /// Room for unfinished messages besides the largest one, in bytes.
 pub const UNFINISHED_BESIDE: usize = 16 << 20;
 
-/// Bytes of unfinished messages to keep in memory; above that, the largest are spilled to files.
-pub const UNFINISHED_IN_MEMORY: usize = 8 << 20;
-
-/// Most bytes of unfinished messages in memory where files can be had, which leaves those not worth one; above
-/// that, the largest of them is given up.
-pub const UNFINISHED_SMALL: usize = 32 << 20;
-
 /// The bytes between two newlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {

@@ -21,12 +21,19 @@ use memmap2::{Mmap, UncheckedAdvice};
 /// A buffer of up to this capacity is kept between messages; a larger one is freed.
 const KEPT_CAPACITY: usize = 16 * 1024;
 
+/// Bytes of unfinished messages to keep in memory; above that, the largest are spilled.
+pub const UNFINISHED_IN_MEMORY: usize = 8 << 20;
+
+/// Most bytes of unfinished messages in memory where files can be had, which leaves those not worth one; above
+/// that, the largest of them is given up.
+pub const UNFINISHED_SMALL: usize = 32 << 20;
+
 /// The smallest message worth a file, in bytes.
 pub const SPILLED_MIN: usize = 128 << 10;
 
 /// How often the pages of a message that is being read are given back. In that time a fast pass reads a few
 /// megabytes.
-const GIVE_BACK_EVERY: Duration = Duration::from_millis(4);
+const GIVE_BACK_EVERY: Duration = Duration::from_millis(1);
 
 /// Where messages are spilled to.
 #[derive(Debug)]
@@ -34,6 +41,8 @@ pub struct Scratch {
     folder: PathBuf,
     /// The last attempt failed, which has been logged.
     is_failing: bool,
+    /// How much memory was taken when nothing in it was worth a file.
+    in_vain: usize,
 }
 
 /// Bytes of one message so far. Empty by default.
@@ -71,7 +80,22 @@ impl Scratch {
         Self {
             folder,
             is_failing: false,
+            in_vain: 0,
         }
+    }
+
+    /// Whether to look for something to spill, when unfinished messages take so much memory. Not each time: the look
+    /// goes through all of them, and may find nothing.
+    pub fn is_wanted(&mut self, memory: usize) -> bool {
+        if memory <= UNFINISHED_IN_MEMORY {
+            self.in_vain = 0;
+        }
+        memory > UNFINISHED_IN_MEMORY.max(self.in_vain + SPILLED_MIN)
+    }
+
+    /// Nothing was worth a file, or could be moved to one.
+    pub fn found_nothing(&mut self, memory: usize) {
+        self.in_vain = memory;
     }
 
     /// Whether the last attempt to use it succeeded.
@@ -305,6 +329,8 @@ impl std::iter::Sum for Room {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
+    use std::time::Instant;
+
     use super::*;
 
     fn scratch() -> Scratch {
@@ -342,18 +368,17 @@ mod tests {
         let mut held = Held::default();
         held.extend(&bytes(length), length).unwrap();
         held.spill(&mut scratch());
-        let most = held
-            .read(|held| {
-                let passes = held.chunks(64 << 10).map(|part| {
-                    // About as fast as the fastest step.
-                    std::hint::black_box(memchr::memchr(255, part));
-                    thread::sleep(Duration::from_micros(100));
-                    resident(held)
-                });
-                passes.max().unwrap_or(0)
-            })
-            .unwrap();
-        assert!(most < length / 2, "{most} bytes of {length} were resident");
+        held.read(|held| {
+            for quarter in held.chunks(length / 4) {
+                std::hint::black_box(memchr::memchr(255, quarter));
+                let until = Instant::now() + Duration::from_secs(20);
+                while resident(held) > length / 8 {
+                    assert!(Instant::now() < until, "the pages stay");
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        })
+        .unwrap();
     }
 
     /// Bytes of the mapping that begins with `bytes` that are resident in this process.

@@ -13,8 +13,7 @@ use crate::capture::Origin;
 use crate::discover::Settings;
 use crate::http::{Event, Left};
 use crate::model::{BlindMechanism, Direction};
-use crate::wire::framing::{UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
-use crate::wire::held::{Room, Scratch};
+use crate::wire::held::{Room, Scratch, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
 
 /// Nanoseconds that a connection must have been quiet before its counts are checked.
 const STILL: u64 = 1_000_000_000;
@@ -327,7 +326,12 @@ impl Connections {
             }
             self.watch(number, context);
         }
-        while self.unfinished.memory > UNFINISHED_IN_MEMORY && self.spill_largest() {}
+        let memory = self.unfinished.memory;
+        if let Some(scratch) = &mut self.scratch
+            && scratch.is_wanted(memory)
+        {
+            while self.unfinished.memory > UNFINISHED_IN_MEMORY && self.spill_largest() {}
+        }
         while self.is_too_much() && self.give_up_largest(context, now) {}
     }
 
@@ -345,12 +349,14 @@ impl Connections {
         let (Some(scratch), Some(largest)) = (&mut self.scratch, largest) else {
             return false;
         };
-        let (before, is_worth_it) = (largest.room(), largest.spillable() > 0);
-        if is_worth_it {
-            largest.spill_largest(scratch);
-            self.unfinished = self.unfinished - before + largest.room();
+        if largest.spillable() == 0 {
+            scratch.found_nothing(self.unfinished.memory);
+            return false;
         }
-        is_worth_it
+        let before = largest.room();
+        largest.spill_largest(scratch);
+        self.unfinished = self.unfinished - before + largest.room();
+        true
     }
 
     /// Frees memory where the most is taken: gives up the largest unfinished message, or else the connection.

@@ -6,8 +6,7 @@ use super::fixture::{Wire, session, tool};
 use crate::detect::NoDetector;
 use crate::engine::Limits;
 use crate::model::Direction::{ClientToServer as Up, ServerToClient as Down};
-use crate::wire::framing::{UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
-use crate::wire::held::{Room, Scratch};
+use crate::wire::held::{Room, Scratch, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
 
 #[test]
 fn a_gap_is_told_and_never_a_change() {

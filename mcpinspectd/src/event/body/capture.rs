@@ -62,7 +62,7 @@ pub struct BlindSpot {
     /// The user whose budget is used up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// What was found of a library that is not looked into, escaped and bounded.
+    /// What was found of a library that is not looked into, escaped and bounded; or how much was lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
     /// Always false, and kept for the programs that read it: where the other end of the stream has the
@@ -92,6 +92,7 @@ impl Describe for BlindSpot {
             (None, BlindMechanism::HttpAmbiguous) => {
                 format!("A connection with {server} can be read in two ways")
             }
+            (None, BlindMechanism::RecordLost) => "The kernel's reports had no room".to_owned(),
             (None, BlindMechanism::TlsUnpaired) => "A TLS connection cannot be followed".to_owned(),
             (None, BlindMechanism::TlsLibrary) => "A TLS library is not looked into".to_owned(),
             (None, _) => format!("{server} moves data by {mechanism}"),
@@ -113,6 +114,9 @@ impl Describe for BlindSpot {
                 }
                 BlindMechanism::HttpUpgraded | BlindMechanism::HttpAmbiguous => {
                     format!("pid {}; what follows on it is not seen", self.pid)
+                }
+                BlindMechanism::RecordLost => {
+                    "lost; what began meanwhile may not be seen".to_owned()
                 }
                 BlindMechanism::TlsUnpaired => {
                     format!("pid {}; it is seen when it is opened anew", self.pid)

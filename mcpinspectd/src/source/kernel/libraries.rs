@@ -245,27 +245,23 @@ impl Attacher {
     fn look_at_process(&mut self, pid: Pid, occasion: Occasion) -> bool {
         let mapped = Mapped::of(pid);
         // A known library takes no time, and a connection may follow soon; examining a large file takes longer.
-        let mut is_known = self.attach_known(pid, occasion, &mapped) || mapped.is_empty();
-        for file in mapped {
+        let is_known = self.attach_known(pid, occasion, &mapped) || mapped.is_empty();
+        let mut is_new = false;
+        for file in &mapped {
             let key = (file.dev, file.ino);
-            if !self.files.knows(key) && self.files.is_library(key, &file.path, &mut self.probes) {
-                is_known = true;
-                self.attach(key, pid, occasion);
-            }
+            is_new |=
+                !self.files.knows(key) && self.files.is_library(key, &file.path, &mut self.probes);
         }
-        is_known
+        (is_new && self.attach_known(pid, occasion, &mapped)) || is_known
     }
 
     /// Returns whether a process has a known library.
     fn attach_known(&mut self, pid: Pid, occasion: Occasion, mapped: &[Mapped]) -> bool {
-        let mut is_known = false;
-        for key in mapped.iter().map(|file| (file.dev, file.ino)) {
-            if self.files.knows(key) {
-                is_known = true;
-                self.attach(key, pid, occasion);
-            }
+        let known = self.files.known_of(mapped);
+        for key in &known {
+            self.attach(*key, pid, occasion);
         }
-        is_known
+        !known.is_empty()
     }
 
     fn look_at_path(&mut self, path: &Path) {

@@ -5,6 +5,7 @@
 
 mod environment;
 mod libraries;
+mod lost_records;
 mod memory;
 mod owners;
 mod running;
@@ -31,6 +32,7 @@ use crate::priority::Priority;
 
 pub use environment::{Asked, KernelEnvironment};
 use libraries::Libraries;
+use lost_records::LostRecords;
 use memory::Memory;
 use running::{Running, RunningProgram};
 
@@ -86,6 +88,8 @@ pub struct KernelSource {
     running: Option<Running>,
     memory: Option<Memory>,
     next_tick: u64,
+    clock: BootClock,
+    lost: LostRecords,
     bell: Bell,
     /// When the last record was received, in nanoseconds since boot.
     active: u64,
@@ -140,6 +144,8 @@ impl KernelSource {
             running: Some(running),
             memory,
             next_tick: 0,
+            clock,
+            lost: LostRecords::default(),
             bell: options.bell.clone(),
             active: now,
             undecodable: 0,
@@ -225,6 +231,19 @@ impl KernelSource {
         }
     }
 
+    /// Tells if records were lost that no gap stands for.
+    fn tell_lost_records(&mut self, now: u64, sink: &mut dyn InputSink) {
+        let probes = self.tracker.environment().probes();
+        let lost = self.lost.tell(now, || probes.stat(Stat::LifecycleLost));
+        if let Some(records) = lost {
+            tracing::warn!(
+                records,
+                "the ring was full; what began meanwhile may not be seen"
+            );
+            sink.input(lost_records::input(records, self.clock.at(now)));
+        }
+    }
+
     fn tick(&mut self, now: u64, sink: &mut dyn InputSink) {
         let is_idle = now.saturating_sub(self.active) > IDLE_AFTER;
         let pause = if is_idle { IDLE_TICK } else { TICK };
@@ -239,6 +258,7 @@ impl KernelSource {
         self.tracker.tick(now, sink);
         if !is_idle {
             self.remember(now);
+            self.tell_lost_records(now, sink);
         }
         let probes = self.tracker.environment().probes();
         probes.finish_switchover(now);

@@ -10,6 +10,7 @@ use nix::libc;
 
 use crate::capture::{Attached, ProbeError, TlsFunctions, TlsProbes, tls_functions};
 use crate::model::Pid;
+use crate::process::Mapped;
 
 /// Most libraries to know at a time. Each takes a descriptor.
 const LIBRARIES_MAX: usize = 128;
@@ -36,6 +37,17 @@ impl TlsFiles {
     /// Whether a file is known to be a library.
     pub(super) fn knows(&self, key: FileKey) -> bool {
         self.libraries.contains_key(&key)
+    }
+
+    /// The known libraries among the files that a process has mapped, in the order of attaching: what makes objects
+    /// comes after what moves their bytes.
+    pub(super) fn known_of(&self, mapped: &[Mapped]) -> Vec<FileKey> {
+        let keys = mapped.iter().map(|file| (file.dev, file.ino));
+        let known = keys.filter_map(|key| Some((key, &self.libraries.get(&key)?.functions)));
+        let (nspr, others): (Vec<_>, Vec<_>) = known.partition(|(_, known)| known.is_nspr());
+        let has_nss = others.iter().any(|(_, functions)| functions.is_nss());
+        let nspr = nspr.into_iter().filter(|_| has_nss);
+        nspr.chain(others).map(|(key, _)| key).collect()
     }
 
     /// Whether the file that is mapped at `path` is a library.

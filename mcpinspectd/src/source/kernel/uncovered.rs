@@ -11,9 +11,7 @@ use crate::model::Pid;
 use crate::process::{Mapped, ProcessHandle};
 
 /// How the file names of other libraries begin, and what they are.
-const OTHERS: [(&str, &str); 6] = [
-    ("libnss3", "NSS"),
-    ("libssl3.so", "NSS"),
+const OTHERS: [(&str, &str); 4] = [
     ("libmbedtls", "Mbed TLS"),
     ("libwolfssl", "wolfSSL"),
     ("librustls", "rustls"),
@@ -62,9 +60,9 @@ mod tests {
             ino: 1,
             path: path.into(),
         };
-        let nss = file("/proc/7/root/usr/lib/libssl3.so");
-        let expected = "NSS in /usr/lib/libssl3.so";
-        assert_eq!(describe(&nss, Pid(7)).as_deref(), Some(expected));
+        let wolf = file("/proc/7/root/usr/lib/libwolfssl.so.35");
+        let expected = "wolfSSL in /usr/lib/libwolfssl.so.35";
+        assert_eq!(describe(&wolf, Pid(7)).as_deref(), Some(expected));
         let other = file("/proc/7/root/usr/lib/libc.so.6");
         assert_eq!(describe(&other, Pid(7)), None);
 
