@@ -25,7 +25,7 @@ const CALLS: usize = 240;
 /// Rounds of each measurement.
 const ROUNDS: usize = 10;
 /// Rounds where rough figures do.
-const QUICK_ROUNDS: usize = 3;
+const QUICK_ROUNDS: usize = 4;
 /// Days of traffic.
 const DAYS: usize = 2;
 
@@ -62,6 +62,7 @@ struct Options {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    let rounds = if options.quick { QUICK_ROUNDS } else { ROUNDS };
     let result = match (options.part, options.days) {
         (Some(part), _) => kernel::work(part),
         _ if options.latency_server => latency::serve(),
@@ -69,9 +70,9 @@ fn main() -> ExitCode {
         _ if options.echo_http => guard::serve_http(),
         _ if options.guard => guard::measure(ROUNDS),
         _ if options.latency => latency::measure(CALLS),
-        _ if options.web => web::measure(ROUNDS),
+        _ if options.web => web::measure(rounds),
         (None, Some(days)) => day::measure(days),
-        (None, None) => measure(options.quick),
+        (None, None) => measure(options.quick, rounds),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -82,11 +83,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(quick: bool) -> Result<()> {
+fn measure(quick: bool, rounds: usize) -> Result<()> {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let cores = std::thread::available_parallelism()?;
     println!("\nLinux {}, {cores} cores\n", kernel.trim());
-    let rounds = if quick { QUICK_ROUNDS } else { ROUNDS };
     kernel::measure(rounds)?;
     web::measure(rounds)?;
     calls::measure(rounds)?;
