@@ -136,7 +136,8 @@ fn run(steps: &[Step<'_>], piece: usize, limits: Limits) -> Vec<String> {
                     connection.push(direction, *position, piece, &mut take);
                     *position += piece.len() as u64;
                     assert!(
-                        connection.room().total() <= limits.max_unfinished + limits.max_message + BESIDE
+                        connection.room().total()
+                            <= limits.max_unfinished + limits.max_message + BESIDE
                     );
                 }
             }
