@@ -381,7 +381,7 @@ fn messages_in_files_are_the_same_messages() {
     let (in_memory, none) = told(None);
     let (in_files, most) = told(Some(&mut Scratch::new(std::env::temp_dir())));
     assert_eq!(in_files, in_memory);
-    assert!(none == 0 && most > 1 << 20, "{none}, {most}");
+    assert!(none == 0 && most > 1_000_000, "{none}, {most}");
 }
 
 #[cfg(feature = "store")]
