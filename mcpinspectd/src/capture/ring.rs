@@ -20,7 +20,7 @@ use crate::priority::Priority;
 
 /// A batch is sent when the ring is empty or the batch has this many bytes. While the receiver is busy
 /// the batch keeps growing, so that many small records do not fill the channel.
-const BATCH_BYTES: usize = 2 << 20;
+const BATCH_BYTES: usize = 4 << 20;
 /// Batches that may wait. Multiplied by the size of a batch, this bounds the memory that the daemon holds.
 const BATCHES_MAX: usize = 2;
 /// Milliseconds before a batch is offered to a busy receiver again.
