@@ -38,7 +38,8 @@ impl Disk {
         }
         std::fs::create_dir_all(&staged)?;
         let mut copy = Command::new("cp");
-        copy.args(["--archive", "--parents"]);
+        // It looks for the parents from where it runs.
+        copy.args(["--archive", "--parents"]).current_dir("/");
         shell::run(copy.args(&contents).arg(&staged))?;
         let size = shell::output(Command::new("du").args(["-sm"]).arg(&staged))?;
         let size: u64 = size
