@@ -68,7 +68,7 @@ const PARTS: [&str; 3] = ["linux-base-", "linux-binary-", "linux-modules-"];
 
 /// The tests that show exact capture. Of those over HTTP, the ones with a peer of each kind: all of them would
 /// take hours under emulation.
-const TESTS: [&str; 9] = [
+const TESTS: [&str; 10] = [
     "syscalls::",
     "framing::",
     "processes::",
@@ -77,7 +77,8 @@ const TESTS: [&str; 9] = [
     "http_exact::every_byte",
     "http_peers::node",
     "http_peers::peers_in_go",
-    "tls::blocking_calls",
+    "tls::every_process_that_has_a_library",
+    "tls::nss_in_every_process",
 ];
 
 /// Programs that boot a machine, and their Debian packages.
