@@ -100,7 +100,7 @@ pub fn register(found: &Found, scratch: &mut Scratch) -> bool {
     if !emit::with_copy_of(header, report) {
         let _ = WATCHES.remove(key);
         let _ = COUNTERS.remove(key);
-        // The ring is full, which is told. What crosses next is examined like a beginning, or if it was left
+        // The ring is full, which is reported. What crosses next is examined like a beginning, or if it was left
         // alone before, the next request.
         if let Some(before) = requests.checked_sub(1) {
             left_alone::leave(left_alone_key(&key), requests_at, before);

@@ -1,4 +1,4 @@
-//! What begins while the ring between kernel and daemon has no room left is not seen, which is told.
+//! What begins while the ring between kernel and daemon is full is not seen, and the daemon reports that.
 
 use std::process::{Command, Stdio};
 

@@ -88,7 +88,7 @@ fn check(library: Library) -> Option<Check> {
         .map_or_else(String::new, |pid| format!(", which process {pid} has"));
     let functions = tls_functions(&file);
     if functions.is_nspr() {
-        // It matters to a process that has NSS, which is told of.
+        // It only matters to a process with NSS, which is listed itself.
         return None;
     }
     if !functions.is_empty() {
