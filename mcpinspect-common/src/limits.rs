@@ -9,9 +9,9 @@ pub const ENDPOINTS_MIN: u32 = 16_384;
 pub const PAYLOAD_MAX: u32 = 64 * 1024;
 
 /// Payload capacities of the records. A reservation in the ring must have a constant size, so each
-/// piece takes the smallest class that it fits into: at most four times its size, or the smallest
-/// class.
-pub const PAYLOAD_CLASSES: [u32; 5] = [256, 1024, 4 * 1024, 16 * 1024, PAYLOAD_MAX];
+/// piece takes the smallest class that it fits into: at most four times its size, eight times below 256
+/// bytes, or the smallest class. That one is for peers that write byte by byte: they make the most records.
+pub const PAYLOAD_CLASSES: [u32; 6] = [32, 256, 1024, 4 * 1024, 16 * 1024, PAYLOAD_MAX];
 
 /// Bytes per end to ship of a stream that begins like JSON and may or may not be MCP. The
 /// first line usually decides; the rest covers the time until user space has examined it.

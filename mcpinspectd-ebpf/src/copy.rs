@@ -226,7 +226,7 @@ unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
 /// Ships one piece.
 #[inline(always)]
 pub fn ship(key: &EndpointKey, end: u8, position: u64, address: u64, length: u32) {
-    const C: [u32; 5] = PAYLOAD_CLASSES;
+    const C: [u32; 6] = PAYLOAD_CLASSES;
     let header = emit::header(RecordKind::Data, end, *key, position);
     let shipped = if length <= C[0] {
         emit::user_bytes::<{ C[0] as usize }>(header, address, length)
@@ -236,8 +236,10 @@ pub fn ship(key: &EndpointKey, end: u8, position: u64, address: u64, length: u32
         emit::user_bytes::<{ C[2] as usize }>(header, address, length)
     } else if length <= C[3] {
         emit::user_bytes::<{ C[3] as usize }>(header, address, length)
-    } else {
+    } else if length <= C[4] {
         emit::user_bytes::<{ C[4] as usize }>(header, address, length)
+    } else {
+        emit::user_bytes::<{ C[5] as usize }>(header, address, length)
     };
     if !shipped {
         ledger::lost(key, usize::from(end), u64::from(length));

@@ -1,12 +1,12 @@
 //! Empties the ring without delay: records are lost only while others wait in it.
 //!
-//! A dedicated thread copies records into batches and passes them on through a bounded channel. When
-//! the rest of the daemon falls behind, this thread waits, the ring fills, and the probes count what
-//! they cannot write.
+//! A dedicated thread copies records into batches and passes them on. The batches that wait, and the one that
+//! is being read, have a bound in bytes. When the rest of the daemon falls that far behind, this thread waits,
+//! the ring fills, and the probes count what they cannot write.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use aya::maps::{MapData, RingBuf};
@@ -18,13 +18,17 @@ use super::record;
 use crate::bell::Bell;
 use crate::priority::Priority;
 
-/// A batch is sent when the ring is empty or the batch has this many bytes. While the receiver is busy
-/// the batch keeps growing, so that many small records do not fill the channel.
+/// A batch is sent when it has this many bytes. Between two batches the receiver looks at the clock, so this also
+/// bounds how late it can be.
 const BATCH_BYTES: usize = 4 << 20;
-/// Batches that may wait. Multiplied by the size of a batch, this bounds the memory that the daemon holds.
-const BATCHES_MAX: usize = 2;
-/// Milliseconds before a batch is offered to a busy receiver again.
-const OFFER_AGAIN: u16 = 1;
+/// A smaller one is sent only while fewer bytes than this are at the receiver: it would wait there anyway, and
+/// grows meanwhile.
+const RECEIVER_BUSY: usize = 64 << 10;
+/// Bytes of all batches: those that wait, the one that grows, and the one that is being read. A burst that the
+/// ring alone could not hold fits in here.
+const BATCHES_BYTES: usize = 16 << 20;
+/// Milliseconds before a busy receiver is looked at again.
+const LOOK_AGAIN: u16 = 1;
 /// Milliseconds in which small records gather after the first one in an empty ring. The kernel wakes
 /// a waiting reader for each such record, and the process that wrote it pays for the wake-up: without
 /// the pause once per message, with it once per two milliseconds. Many bytes end the pause early.
@@ -46,10 +50,10 @@ impl Ring {
         Self { records, read }
     }
 
-    /// Moves records into a batch while it has room.
-    fn take(&mut self, batch: &mut Vec<u8>) {
+    /// Moves records into a batch until it has `bytes`, or the ring is empty.
+    fn take(&mut self, batch: &mut Vec<u8>, bytes: usize) {
         let read = self.read.all();
-        while batch.len() < BATCH_BYTES {
+        while batch.len() < bytes {
             let Some(item) = self.records.next() else {
                 return;
             };
@@ -71,18 +75,20 @@ impl Ring {
 }
 
 /// Records, one after another as they came out of the ring.
-#[derive(Default)]
-pub struct Batch(Vec<u8>);
+pub struct Batch {
+    bytes: Vec<u8>,
+    backlog: Arc<Backlog>,
+}
 
 impl Batch {
     /// How many bytes it holds.
     pub fn bytes(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 
     /// The bytes of each record, for [`record::decode`].
     pub fn records(&self) -> impl Iterator<Item = &[u8]> {
-        let mut rest = self.0.as_slice();
+        let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
             // A batch holds whole records only; anything else ends it.
             let length = record::length(rest).ok()?;
@@ -90,6 +96,33 @@ impl Batch {
             rest = tail;
             Some(record)
         })
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.backlog
+            .0
+            .fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
+}
+
+/// The bytes of the batches that were sent and still exist.
+#[derive(Default)]
+struct Backlog(AtomicUsize);
+
+impl Backlog {
+    fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// A batch that counts until it is dropped.
+    fn batch(self: &Arc<Self>, bytes: Vec<u8>) -> Batch {
+        self.0.fetch_add(bytes.len(), Ordering::Relaxed);
+        Batch {
+            bytes,
+            backlog: Arc::clone(self),
+        }
     }
 }
 
@@ -116,7 +149,8 @@ pub fn start(ring: Ring, bell: Bell) -> std::io::Result<(Drain, Receiver<Batch>)
         event: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
     });
     let wakeups = Wakeups::of(&ring.records, &stop.event)?;
-    let (sender, receiver) = sync_channel(BATCHES_MAX);
+    // Bounded by the bytes of what is in it.
+    let (sender, receiver) = channel();
     let stopped = Arc::clone(&stop);
     let thread = std::thread::Builder::new()
         .name("drain".into())
@@ -141,38 +175,31 @@ impl Drain {
     }
 }
 
-fn drain(mut ring: Ring, wakeups: &Wakeups, sender: &SyncSender<Batch>, bell: &Bell, stop: &Stop) {
+fn drain(mut ring: Ring, wakeups: &Wakeups, sender: &Sender<Batch>, bell: &Bell, stop: &Stop) {
     Priority::Ring.claim();
+    let backlog = Arc::new(Backlog::default());
     let mut batch = Vec::new();
     loop {
         let stopping = stop.requested.load(Ordering::Acquire);
-        ring.take(&mut batch);
-        if batch.is_empty() {
+        let room = BATCHES_BYTES.saturating_sub(backlog.bytes());
+        ring.take(&mut batch, room.min(BATCH_BYTES));
+        if batch.is_empty() && room > 0 {
             if stopping {
                 return;
             }
             if wakeups.wait(LOOK_ANYWAY) {
                 wakeups.wait(GATHER);
             }
-            continue;
-        }
-        let full = batch.len() >= BATCH_BYTES || stopping;
-        let offered = Batch(std::mem::take(&mut batch));
-        let sent = if full {
-            sender.send(offered).map_err(|_| None)
-        } else {
-            sender.try_send(offered).map_err(|error| match error {
-                TrySendError::Full(offered) => Some(offered),
-                TrySendError::Disconnected(_) => None,
-            })
-        };
-        match sent {
-            Ok(()) => bell.ring(),
-            Err(Some(Batch(back))) => {
-                batch = back;
-                wakeups.wait(OFFER_AGAIN);
+        } else if batch.len() >= BATCH_BYTES || backlog.bytes() < RECEIVER_BUSY {
+            if sender
+                .send(backlog.batch(std::mem::take(&mut batch)))
+                .is_err()
+            {
+                return;
             }
-            Err(None) => return,
+            bell.ring();
+        } else {
+            wakeups.wait(LOOK_AGAIN);
         }
     }
 }

@@ -47,7 +47,7 @@ const SETTLED: Duration = Duration::from_millis(50);
 /// Nanoseconds to wait for that on a machine that is never quiet.
 const SETTLED_MAX: u64 = 500_000_000;
 /// Most bytes of records that may wait at the start until the running programs are known.
-const HELD_MAX: usize = 32 << 20;
+const HELD_MAX: usize = 12 << 20;
 /// Most bytes of memory that all sniff buffers may take together.
 const BUFFERED_MAX: usize = 8 << 20;
 /// Most bytes of memory that what waits in sessions may take together.
