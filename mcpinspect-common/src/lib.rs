@@ -24,9 +24,9 @@ pub use exec::{
     SHORT_NAME_MAX,
 };
 pub use limits::{
-    ENDPOINTS_MIN, NOT_JSON_BUDGET, PAYLOAD_CLASSES, PAYLOAD_MAX, RING_SHARE_FACTOR,
-    RING_SHARED_ABOVE, RING_SHARES, SHIP_REGARDLESS, SNIFF_BUDGET_DEFAULT, SYSCALL_TABLE_LEN,
-    TRACKED_SLOTS, connection_bit, ring_share_slot, tracked_slot,
+    CLIENT_HELLO_MAX, ENDPOINTS_MIN, NOT_JSON_BUDGET, PAYLOAD_CLASSES, PAYLOAD_MAX,
+    RING_SHARE_FACTOR, RING_SHARED_ABOVE, RING_SHARES, SHIP_REGARDLESS, SNIFF_BUDGET_DEFAULT,
+    SYSCALL_TABLE_LEN, TRACKED_SLOTS, connection_bit, ring_share_slot, tracked_slot,
 };
 pub use record::{EndpointReport, RecordFlags, RecordHeader, RecordKind};
 pub use stats::Stat;

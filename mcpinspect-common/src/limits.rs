@@ -13,6 +13,10 @@ pub const PAYLOAD_MAX: u32 = 64 * 1024;
 /// bytes, or the smallest class. That one is for peers that write byte by byte: they make the most records.
 pub const PAYLOAD_CLASSES: [u32; 6] = [32, 256, 1024, 4 * 1024, 16 * 1024, PAYLOAD_MAX];
 
+/// Bytes of a TLS client's greeting to ship. With keys that withstand quantum computers, greetings have some 1,800.
+/// A power of two.
+pub const CLIENT_HELLO_MAX: u32 = 4 * 1024;
+
 /// Bytes per end to ship of a stream that begins like JSON and may or may not be MCP. The
 /// first line usually decides; the rest covers the time until user space has examined it.
 pub const SNIFF_BUDGET_DEFAULT: u64 = 4 << 20;

@@ -24,6 +24,9 @@ pub enum RecordKind {
     Connected = 7,
     /// Something about a process and TLS; `aux`: a [`crate::TlsNews`].
     Library = 8,
+    /// A process has begun a TLS connection; payload: its greeting from the type on, as far as it fits into
+    /// [`crate::CLIENT_HELLO_MAX`].
+    ClientHello = 9,
 }
 
 impl RecordKind {
@@ -38,6 +41,7 @@ impl RecordKind {
             6 => Some(Self::BlindSpot),
             7 => Some(Self::Connected),
             8 => Some(Self::Library),
+            9 => Some(Self::ClientHello),
             _ => None,
         }
     }

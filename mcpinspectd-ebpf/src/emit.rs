@@ -13,7 +13,9 @@ use aya_ebpf::{
         generated::{bpf_ktime_get_boot_ns, bpf_probe_read_user},
     },
 };
-use mcpinspect_common::{EndpointKey, RecordFlags, RecordHeader, RecordKind, Stat};
+use mcpinspect_common::{
+    CLIENT_HELLO_MAX, End, EndpointKey, RecordFlags, RecordHeader, RecordKind, Stat,
+};
 
 use crate::maps::{RECORDS, count};
 use crate::ring_share;
@@ -91,16 +93,65 @@ pub fn with_copy_of<T: Copy + 'static>(mut header: RecordHeader, payload: &T) ->
     true
 }
 
-/// Ships `length` bytes (1 to `N`) of the running process's memory in a record of capacity `N`.
-/// Returns whether the bytes are in the ring.
+/// Ships `length` bytes (1 to `N`) of a stream in a record of capacity `N`. They are in the running process's
+/// memory. Returns whether they are in the ring.
 #[inline(always)]
-pub fn user_bytes<const N: usize>(mut header: RecordHeader, address: u64, length: u32) -> bool {
+pub fn user_bytes<const N: usize>(header: RecordHeader, address: u64, length: u32) -> bool {
+    let shipped = copied::<N>(header, address, length);
+    match shipped {
+        Shipped::Whole => {
+            count(Stat::Records, 1);
+            count(Stat::Bytes, u64::from(length));
+        }
+        Shipped::Fault => count(Stat::BytesFaulted, u64::from(length)),
+        Shipped::NoRoom => {
+            count(Stat::RecordsLost, 1);
+            count(Stat::BytesLost, u64::from(length));
+        }
+    }
+    matches!(shipped, Shipped::Whole)
+}
+
+/// Ships the greeting of a TLS connection that the running process begins, which is `length` bytes (at least 1) at
+/// `address`.
+#[inline(always)]
+pub fn client_hello(address: u64, length: u64) {
+    const MAX: u32 = CLIENT_HELLO_MAX;
+    let header = header(
+        RecordKind::ClientHello,
+        End::Writer as u8,
+        EndpointKey::default(),
+        0,
+    );
+    let length = if length < u64::from(MAX) {
+        length as u32
+    } else {
+        MAX
+    };
+    if matches!(
+        copied::<{ MAX as usize }>(header, address, length),
+        Shipped::NoRoom
+    ) {
+        count(Stat::LifecycleLost, 1);
+    }
+}
+
+/// What became of bytes that were to be shipped.
+enum Shipped {
+    Whole,
+    /// They could not be read. The record says so.
+    Fault,
+    /// There was no room for a record.
+    NoRoom,
+}
+
+/// Ships `length` bytes (1 to `N`) of the running process's memory in a record of capacity `N`.
+#[inline(always)]
+fn copied<const N: usize>(mut header: RecordHeader, address: u64, length: u32) -> Shipped {
     let room = ring_share::admit();
     let entry = room.and_then(|share| Some((share, RECORDS.reserve::<Record<[u8; N]>>(0)?)));
     let Some((share, mut entry)) = entry else {
-        count(Stat::RecordsLost, 1);
-        count(Stat::BytesLost, u64::from(length));
-        return false;
+        return Shipped::NoRoom;
     };
     share.charge(&mut header, size_of::<Record<[u8; N]>>());
     let record = entry.as_mut_ptr();
@@ -117,17 +168,18 @@ pub fn user_bytes<const N: usize>(mut header: RecordHeader, address: u64, length
     } == 0;
     if copied {
         header.len = length;
-        count(Stat::Records, 1);
-        count(Stat::Bytes, u64::from(length));
     } else {
         header.flags = RecordFlags::FAULT;
         header.aux = u64::from(length);
-        count(Stat::BytesFaulted, u64::from(length));
     }
     // SAFETY: reserved memory that belongs to this program until it is submitted.
     unsafe { (&raw mut (*record).header).write(header) };
     entry.submit(wake_up());
-    copied
+    if copied {
+        Shipped::Whole
+    } else {
+        Shipped::Fault
+    }
 }
 
 /// Whether the reader is behind, so that dispensable records should be dropped.

@@ -7,11 +7,14 @@
 //! A probe costs the process that hits it, so a process that hits very many of them is left alone for a
 //! while ([`calls`]): its cost stays below about a hundredth of a processor.
 //!
+//! Which server a process connects to says its greeting (`server_name`, RFC 6066): user space gets the first one of
+//! each process, and more of those that it seeks.
+//!
 //! Cost to other processes:
 //! - an exec: four reads and a look-up;
 //! - a mapping: one array look-up, and two loads; one that is for execution also about ten reads;
 //! - the first internet socket of a process: one look-up and perhaps a record;
-//! - a TLS connection that a process begins or accepts: one look-up, and for the first one a record.
+//! - a TLS connection that a process begins or accepts: two look-ups, and for the first one a record or two.
 //!
 //! Minimum kernel version: 5.8 (`bpf_ktime_get_boot_ns`).
 
@@ -62,7 +65,10 @@ static TLS_PROGRAMS: HashMap<u64, u8> = HashMap::with_max_entries(PROGRAMS_MAX, 
 #[map]
 static TLS_ATTACHED: HashMap<u32, [u64; 2]> = HashMap::with_max_entries(ATTACHED_MAX, 0);
 
-/// How often a process calls its library.
+/// Greetings of a process that is sought to ship within [`PERIOD`].
+const HELLOS_MAX: u64 = 32;
+
+/// How often a process does something.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Pace {
@@ -70,7 +76,11 @@ struct Pace {
     calls: u64,
 }
 
-/// By process. Threads may miscount each other's calls, which does no harm.
+/// By process whose greetings user space seeks: how often it sends one. User space fills it with zeroes.
+#[map]
+static TLS_SOUGHT: LruHashMap<u32, Pace> = LruHashMap::with_max_entries(PROGRAMS_MAX, 0);
+
+/// By process: how often it calls its library. Threads may miscount each other's calls, which does no harm.
 #[map]
 static TLS_PACES: LruHashMap<u32, Pace> = LruHashMap::with_max_entries(TOLD_MAX, 0);
 
@@ -114,20 +124,50 @@ pub fn executed(task: u64) {
     }
 }
 
+/// The first message of a TLS connection.
+pub struct Hello {
+    /// Whether the running process has sent it.
+    pub is_sent: bool,
+    pub address: u64,
+    pub length: u64,
+}
+
 /// A process has begun or accepted a TLS connection. It is reported to user space once, unless it runs another
 /// program by now.
 #[inline(always)]
-pub fn greets() {
+pub fn greets(hello: Hello) {
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     let mm: u64 = probe(Probed::current_task(), OFF_TASK_MM.load());
     // SAFETY: entries are replaced whole, and stay allocated while the program runs.
-    if let Some(known) = unsafe { TLS_GREETED.get(tgid) }
-        && *known == mm
-    {
-        return;
+    let is_new = unsafe { TLS_GREETED.get(tgid) }.is_none_or(|known| *known != mm);
+    if is_new {
+        let _ = TLS_GREETED.insert(tgid, mm, 0);
+        news(TlsNews::Greets);
     }
-    let _ = TLS_GREETED.insert(tgid, mm, 0);
-    news(TlsNews::Greets);
+    if hello.is_sent && (is_new || is_sought(tgid)) {
+        emit::client_hello(hello.address, hello.length);
+    }
+}
+
+/// Whether one more greeting of a process is sought. Threads may miscount each other's, which does no harm.
+#[inline(always)]
+fn is_sought(tgid: u32) -> bool {
+    let Some(pace) = TLS_SOUGHT.get_ptr_mut(tgid) else {
+        return false;
+    };
+    // SAFETY: no arguments.
+    let now = unsafe { bpf_ktime_get_boot_ns() };
+    // SAFETY: aligned words of a map entry, which stays allocated while the program runs.
+    unsafe {
+        let since = (&raw const (*pace).since).read_volatile();
+        let mut calls = (&raw const (*pace).calls).read_volatile();
+        if now.wrapping_sub(since) >= PERIOD {
+            (&raw mut (*pace).since).write_volatile(now);
+            calls = 0;
+        }
+        (&raw mut (*pace).calls).write_volatile(calls.wrapping_add(1));
+        calls < HELLOS_MAX
+    }
 }
 
 /// When the running process got the first and the last of its probes; zeroes if it has none of its own.

@@ -175,7 +175,12 @@ pub fn greeting(crossing: &Crossing) -> bool {
             end,
         };
         let _ = TLS_GREETED_AT.insert(socket.ino, value, 0);
-        tls_library::greets();
+        let hello = tls_library::Hello {
+            is_sent: end == End::Writer as u32,
+            address: at,
+            length: address + length - at,
+        };
+        tls_library::greets(hello);
     }
     false
 }

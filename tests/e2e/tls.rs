@@ -29,7 +29,7 @@ impl Certificate {
         };
         let made = Command::new("openssl")
             .args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1".split(' '))
-            .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+            .args(["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"])
             // Some clients refuse an authority as a server.
             .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
             .arg(certificate.key())

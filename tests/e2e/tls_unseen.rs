@@ -173,6 +173,85 @@ fn a_client_of_servers_on_pipes_is_told_of() -> Result<()> {
     Ok(())
 }
 
+/// A client whose configuration lists one server elsewhere, at the host `localhost`.
+struct Agent {
+    folder: tempfile::TempDir,
+}
+
+impl Agent {
+    fn new(server: &Server) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let url = server.secure_url("/mcp").replace("127.0.0.1", "localhost");
+        let configuration = serde_json::json!({"mcpServers": {"elsewhere": {"url": url}}});
+        std::fs::write(folder.path().join(".mcp.json"), configuration.to_string())?;
+        Ok(Self { folder })
+    }
+
+    /// Runs a script on Bun in its project, as a program of this name.
+    fn run(&self, name: &str, certificate: &Certificate, script: &str) -> Result<Child> {
+        let program = self.folder.path().join(name);
+        std::fs::copy(places::bun()?, &program)?;
+        let mut command = Command::new(program);
+        command
+            .args(["-e", script])
+            .stdin(Stdio::null())
+            .current_dir(self.folder.path());
+        certificate.give(&mut command);
+        Ok(command.spawn()?)
+    }
+}
+
+/// Claude Code's own program has a BoringSSL without symbols inside, and may have all its servers elsewhere. Its
+/// configuration says which they are, and its greetings say when it connects to one: to begin with, or later.
+#[test]
+fn a_client_of_servers_elsewhere_is_told_of() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let web = Web::start(&certificate)?;
+    let agent = Agent::new(&web.server)?;
+    let (other, listed) = (web.load(), web.load().replace("127.0.0.1", "localhost"));
+    let mut tap = by_process()?;
+    for steps in [
+        format!("{listed} await Bun.sleep(3000);"),
+        format!("{{ {other} }} await Bun.sleep(1000); {listed} await Bun.sleep(3000);"),
+    ] {
+        let mut client = agent.run("claude", &certificate, &steps)?;
+        let pid = u64::from(client.id());
+        let told = tap.wait_until(BEHIND, "the blind spot, once", |capture| {
+            let events = told(capture).remove(&pid).unwrap_or_default();
+            let found = |event: &Value| {
+                let text = event["found"].as_str().unwrap_or_default();
+                text.starts_with("no known TLS library in /")
+                    && text.ends_with("/claude, which connects to localhost")
+            };
+            events.len() == 1 && found(events[0])
+        });
+        let ended = client.wait()?;
+        told?;
+        ensure!(ended.success(), "{ended}");
+    }
+    tap.finish()?;
+    Ok(())
+}
+
+/// A client that connects to anything else is not told of, nor is another program in the same project: a person
+/// may look at the server's site with a browser.
+#[test]
+fn a_client_may_encrypt_what_is_for_others() -> Result<()> {
+    let certificate = Certificate::new()?;
+    let web = Web::start(&certificate)?;
+    let agent = Agent::new(&web.server)?;
+    let (other, listed) = (web.load(), web.load().replace("127.0.0.1", "localhost"));
+    let tap = by_process()?;
+    for (name, script) in [("claude", other), ("browser", listed)] {
+        let ended = agent.run(name, &certificate, &script)?.wait()?;
+        ensure!(ended.success(), "{ended}");
+    }
+    std::thread::sleep(SOON);
+    let capture = tap.finish()?.capture;
+    ensure!(told(&capture).is_empty(), "{:?}", told(&capture));
+    Ok(())
+}
+
 /// Neither of them is told of where it has nothing to do with MCP.
 #[test]
 fn others_may_encrypt_by_what_they_like() -> Result<()> {

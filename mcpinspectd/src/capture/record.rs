@@ -63,6 +63,8 @@ pub enum KernelRecord<'a> {
     Exit,
     /// Something about a process and TLS.
     Library { news: TlsNews },
+    /// A process has begun a TLS connection with this message. It may be cut short.
+    ClientHello { message: &'a [u8] },
     /// An endpoint was registered on request.
     Registered(EndpointReport),
     /// A TCP connection is counted from now on; its first bytes crossed `end`.
@@ -134,6 +136,7 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
         RecordKind::Library => KernelRecord::Library {
             news: TlsNews::from_u64(aux).unwrap_or(TlsNews::MayBeThere),
         },
+        RecordKind::ClientHello => KernelRecord::ClientHello { message: payload },
         RecordKind::Registered => KernelRecord::Registered(plain(payload)?),
         RecordKind::Connected => KernelRecord::Connected {
             key,

@@ -106,6 +106,8 @@ pub struct TlsProbes {
     paces: HashMap<MapData, u32, [u64; 2]>,
     /// Processes whose first TLS connection was reported.
     greeted: HashMap<MapData, u32, u64>,
+    /// Processes of which more greetings are sought, and the probes' count of them.
+    sought: HashMap<MapData, u32, [u64; 2]>,
 }
 
 /// How they are attached.
@@ -128,6 +130,7 @@ pub(super) struct TlsMaps {
     attached: HashMap<MapData, u32, [u64; 2]>,
     paces: HashMap<MapData, u32, [u64; 2]>,
     greeted: HashMap<MapData, u32, u64>,
+    sought: HashMap<MapData, u32, [u64; 2]>,
     /// All of them, if the programs are attached together.
     shared: Option<SharedMaps>,
 }
@@ -145,6 +148,7 @@ impl TlsMaps {
             attached: map(ebpf, "TLS_ATTACHED")?,
             paces: map(ebpf, "TLS_PACES")?,
             greeted: map(ebpf, "TLS_GREETED")?,
+            sought: map(ebpf, "TLS_SOUGHT")?,
             shared,
         })
     }
@@ -196,6 +200,7 @@ impl TlsLoader {
             attached: self.maps.attached,
             paces: self.maps.paces,
             greeted: self.maps.greeted,
+            sought: self.maps.sought,
         })
     }
 }
@@ -277,6 +282,12 @@ impl TlsProbes {
     /// It has none, so its next TLS connection is an occasion to attach.
     pub fn has_none(&mut self, pid: Pid) {
         let _ = self.greeted.remove(&pid.0);
+    }
+
+    /// Has the probes ship more greetings of a process than its first one.
+    pub fn seek_greetings(&mut self, pid: Pid) {
+        // Without room, the first one is all there is.
+        let _ = self.sought.insert(pid.0, [0; 2], 0);
     }
 
     /// Whether a process has called its library since it got its probes.

@@ -40,6 +40,8 @@ pub struct UnseenLibrary {
     pub started: u64,
     /// What was found out: that no library is known, or which one it is.
     pub found: String,
+    /// If it is a known client: the hosts of the servers elsewhere that its configuration lists.
+    pub servers: Vec<String>,
 }
 
 /// A TCP socket of this machine whose process is wanted.

@@ -54,6 +54,7 @@ mod notices;
 mod pairing;
 mod peers;
 mod programs;
+mod recent_processes;
 mod reconsidering;
 mod remembered;
 mod roles;

@@ -8,9 +8,10 @@ use super::accounts::ClosedAccounts;
 use super::blind_processes::BlindProcesses;
 use super::connections::{Connections, Context};
 use super::counts::counted;
-use super::environment::{Environment, UnseenLibrary, WatchPolicy};
+use super::environment::{Environment, WatchPolicy};
 use super::notices::Notices;
 use super::programs::{Programs, StartedProgram};
+use super::recent_processes::RecentProcesses;
 use super::remembered::RememberedStream;
 use super::session::TrackedSession;
 use super::sessions::TrackedSessions;
@@ -30,6 +31,7 @@ use crate::model::{
     Account, BlindMechanism, Direction, EndReason, Executed, InputSink, Pid, StreamLedger,
 };
 use crate::process::{KeptProcesses, Launches, ProcessInfo};
+use crate::wire::client_hello::server_name;
 
 /// Nanoseconds between two checks of everything known against the process table.
 const SWEEP_INTERVAL: u64 = 3_000_000_000;
@@ -51,9 +53,9 @@ pub struct Tracker<E> {
     blind: BlindProcesses,
     /// What was written to sockets whose peer is not known yet.
     unrouted: UnroutedData,
-    unseen_tls: UnseenTls<UnseenLibrary>,
+    unseen_tls: UnseenTls,
     /// Processes whose TLS library is left alone because they call it too often.
-    busy_tls: UnseenTls<()>,
+    busy_tls: RecentProcesses<()>,
     waiting: Waiting,
     notices: Notices,
     connections: Connections,
@@ -84,7 +86,7 @@ impl<E: Environment> Tracker<E> {
             blind: BlindProcesses::default(),
             unrouted: UnroutedData::default(),
             unseen_tls: UnseenTls::default(),
-            busy_tls: UnseenTls::default(),
+            busy_tls: RecentProcesses::default(),
             waiting: Waiting::default(),
             notices: Notices::default(),
             next_sweep: now.saturating_add(SWEEP_INTERVAL),
@@ -173,6 +175,11 @@ impl<E: Environment> Tracker<E> {
             } => self.exec(origin, uid, [input, output], executed, sink),
             KernelRecord::Exit => self.exit(origin),
             KernelRecord::Library { news } => self.library(origin, news),
+            KernelRecord::ClientHello { message } => {
+                if let Some(host) = server_name(message) {
+                    self.unseen_tls.connects(origin.tgid, host, origin.time);
+                }
+            }
             KernelRecord::Registered(report) => {
                 self.streams.join(report);
                 let user = self.environment.user(origin.tgid).unwrap_or(NOBODY_KNOWN);
@@ -217,7 +224,10 @@ impl<E: Environment> Tracker<E> {
         let pid = origin.tgid;
         match news {
             TlsNews::MayBeThere => self.environment.library(pid, false),
-            TlsNews::Greets => self.environment.library(pid, true),
+            TlsNews::Greets => {
+                self.unseen_tls.begins(pid);
+                self.environment.library(pid, true);
+            }
             TlsNews::Busy if self.is_party(pid) => {}
             TlsNews::Busy => {
                 self.environment.leave_library(pid);
@@ -229,29 +239,28 @@ impl<E: Environment> Tracker<E> {
     /// Reports processes that speak MCP, over TLS from an unsupported library.
     fn tell_unseen_tls(&mut self, now: u64, sink: &mut dyn InputSink) {
         for unseen in self.environment.unseen_tls() {
-            self.unseen_tls.add(unseen.pid, unseen, now);
+            self.unseen_tls.add(unseen, now);
         }
-        for pid in self.unseen_tls.pids() {
-            if self.is_party(pid)
-                && let Some(unseen) = self.unseen_tls.remove(pid)
-                // Another process may have its number by now.
-                && self
-                    .environment
-                    .start_time(pid)
-                    .is_none_or(|started| started == unseen.started)
-            {
-                let origin = Origin {
-                    tgid: pid,
-                    time: now,
-                };
-                let library = BlindMechanism::TlsLibrary;
-                blind_spots::report_party(
-                    &mut self.step(sink),
-                    library,
-                    origin,
-                    Some(unseen.found),
-                );
+        let (sessions, connections) = (&self.sessions, &self.connections);
+        let due = self
+            .unseen_tls
+            .take_due(|pid| is_party(sessions, connections, pid));
+        for (unseen, host) in due {
+            let started = self.environment.start_time(unseen.pid);
+            // Another process may have its number by now.
+            if started.is_some_and(|started| started != unseen.started) {
+                continue;
             }
+            let origin = Origin {
+                tgid: unseen.pid,
+                time: now,
+            };
+            let found = match host {
+                Some(host) => format!("{}, which connects to {host}", unseen.found),
+                None => unseen.found,
+            };
+            let library = BlindMechanism::TlsLibrary;
+            blind_spots::report_party(&mut self.step(sink), library, origin, Some(found));
         }
         for pid in self.busy_tls.pids() {
             if self.is_party(pid) {
@@ -263,9 +272,7 @@ impl<E: Environment> Tracker<E> {
 
     /// Whether a process is known to speak MCP.
     fn is_party(&self, pid: u32) -> bool {
-        let mut sessions = self.sessions.iter();
-        sessions.any(|(_, session)| [session.server, session.client].contains(&Some(pid)))
-            || self.connections.is_party(pid)
+        is_party(&self.sessions, &self.connections, pid)
     }
 
     /// Takes in a record about a TCP connection.
@@ -301,6 +308,7 @@ impl<E: Environment> Tracker<E> {
             | KernelRecord::Exec { .. }
             | KernelRecord::Exit
             | KernelRecord::Library { .. }
+            | KernelRecord::ClientHello { .. }
             | KernelRecord::Registered(_) => {}
         }
         if let Some((user, tgid)) = connections.exhausted() {
@@ -552,6 +560,13 @@ impl<E: Environment> Tracker<E> {
     }
 }
 
+/// Whether a process is known to speak MCP.
+fn is_party(sessions: &TrackedSessions, connections: &Connections, pid: u32) -> bool {
+    let mut sessions = sessions.iter();
+    sessions.any(|(_, session)| [session.server, session.client].contains(&Some(pid)))
+        || connections.is_party(pid)
+}
+
 /// Whether a record is about a TCP connection.
 fn is_of_connection(record: &KernelRecord<'_>) -> bool {
     let key = match record {
@@ -567,6 +582,7 @@ fn is_of_connection(record: &KernelRecord<'_>) -> bool {
         | KernelRecord::Exec { .. }
         | KernelRecord::Exit
         | KernelRecord::Library { .. }
+        | KernelRecord::ClientHello { .. }
         | KernelRecord::Registered(_) => return false,
     };
     [EndpointKind::HttpSocket, EndpointKind::TlsSocket]

@@ -1,56 +1,71 @@
 //! Processes that use an unsupported TLS library.
 //!
-//! Most have nothing to do with MCP: browsers, package managers. One that does is reported, even
-//! if that shows only later.
+//! Most have nothing to do with MCP: browsers, package managers. One that does is reported, even if that shows
+//! only later. It shows if the process is seen to speak MCP in another way, or if it is a client whose
+//! configuration lists a server elsewhere, and it connects to that server's host.
 
-use std::collections::HashMap;
+use super::environment::UnseenLibrary;
+use super::recent_processes::RecentProcesses;
 
-/// Most processes to remember.
-const PROCESSES_MAX: usize = 1024;
-/// Nanoseconds to remember one.
-const REMEMBERED: u64 = 600_000_000_000;
+/// Hosts to remember of a process, the latest ones.
+const HOSTS_MAX: usize = 8;
 
-/// The processes not reported yet, and what is known about each.
-#[derive(Debug)]
-pub struct UnseenTls<K> {
-    by_pid: HashMap<u32, (u64, K)>,
+/// The processes not reported yet.
+#[derive(Debug, Default)]
+pub struct UnseenTls {
+    libraries: RecentProcesses<UnseenLibrary>,
+    /// The hosts that processes have connected to over TLS; this is known before their library is.
+    hosts: RecentProcesses<Vec<String>>,
 }
 
-impl<K> Default for UnseenTls<K> {
-    fn default() -> Self {
-        Self {
-            by_pid: HashMap::new(),
-        }
-    }
-}
-
-impl<K> UnseenTls<K> {
-    /// Notes a process. If there is no room, earlier ones make way.
-    pub fn add(&mut self, pid: u32, known: K, now: u64) {
-        if self.by_pid.len() >= PROCESSES_MAX {
-            self.by_pid
-                .retain(|_, (since, _)| now.saturating_sub(*since) < REMEMBERED);
-        }
-        if self.by_pid.len() >= PROCESSES_MAX
-            && let Some(oldest) = self
-                .by_pid
-                .iter()
-                .min_by_key(|(pid, (since, _))| (*since, **pid))
-        {
-            let oldest = *oldest.0;
-            self.by_pid.remove(&oldest);
-        }
-        self.by_pid.insert(pid, (now, known));
+impl UnseenTls {
+    /// Notes a process that uses such a library.
+    pub fn add(&mut self, unseen: UnseenLibrary, now: u64) {
+        self.libraries.add(unseen.pid, unseen, now);
     }
 
-    /// All of them.
-    pub fn pids(&self) -> Vec<u32> {
-        self.by_pid.keys().copied().collect()
+    /// Notes that a process has connected to a host.
+    pub fn connects(&mut self, pid: u32, host: String, now: u64) {
+        match self.hosts.get_mut(pid) {
+            Some(hosts) if hosts.contains(&host) => {}
+            Some(hosts) => {
+                if hosts.len() >= HOSTS_MAX {
+                    hosts.remove(0);
+                }
+                hosts.push(host);
+            }
+            None => self.hosts.add(pid, vec![host], now),
+        }
     }
 
-    /// Removes one that was reported. Returns what is known about it.
-    pub fn remove(&mut self, pid: u32) -> Option<K> {
-        self.by_pid.remove(&pid).map(|(_, known)| known)
+    /// A process begins its first TLS connection: what was known about an earlier one with its number is void.
+    pub fn begins(&mut self, pid: u32) {
+        self.hosts.remove(pid);
+    }
+
+    /// Removes the processes that are to be reported. Returns each with the host of a server that it has connected
+    /// to, if one is known. `is_party`: whether a process was seen to speak MCP.
+    pub fn take_due(
+        &mut self,
+        mut is_party: impl FnMut(u32) -> bool,
+    ) -> Vec<(UnseenLibrary, Option<String>)> {
+        let mut due = Vec::new();
+        for pid in self.libraries.pids() {
+            let host = self.server_of(pid);
+            if (host.is_some() || is_party(pid))
+                && let Some(unseen) = self.libraries.remove(pid)
+            {
+                due.push((unseen, host));
+            }
+        }
+        due
+    }
+
+    /// A server that a process's configuration lists and whose host it has connected to.
+    fn server_of(&self, pid: u32) -> Option<String> {
+        let unseen = self.libraries.get(pid)?;
+        let mut hosts = self.hosts.get(pid)?.iter();
+        hosts.find(|host| unseen.servers.contains(host)).cloned()
     }
 }
 
@@ -58,15 +73,53 @@ impl<K> UnseenTls<K> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_latest_processes_are_remembered() {
-        let mut unseen = UnseenTls::default();
-        for pid in 0..2000 {
-            unseen.add(pid, pid + 1, u64::from(pid));
+    fn unseen(pid: u32, servers: &[&str]) -> UnseenLibrary {
+        UnseenLibrary {
+            pid,
+            started: 0,
+            found: String::new(),
+            servers: servers.iter().map(|&server| server.to_owned()).collect(),
         }
-        assert_eq!(unseen.pids().len(), PROCESSES_MAX);
-        assert!(unseen.pids().contains(&1999) && !unseen.pids().contains(&0));
-        assert_eq!(unseen.remove(1999), Some(2000));
-        assert!(!unseen.pids().contains(&1999));
+    }
+
+    fn due(unseen: &mut UnseenTls, parties: &[u32]) -> Vec<(u32, Option<String>)> {
+        let due = unseen.take_due(|pid| parties.contains(&pid)).into_iter();
+        due.map(|(unseen, host)| (unseen.pid, host)).collect()
+    }
+
+    #[test]
+    fn one_that_connects_to_a_configured_server_is_due_once() {
+        let mut tls = UnseenTls::default();
+        tls.connects(1, "mcp.example".to_owned(), 0);
+        tls.connects(2, "other.example".to_owned(), 0);
+        tls.add(unseen(1, &["mcp.example"]), 1);
+        tls.add(unseen(2, &["mcp.example"]), 1);
+        tls.add(unseen(3, &["mcp.example"]), 1);
+        let expected = Some("mcp.example".to_owned());
+        assert_eq!(due(&mut tls, &[]), [(1, expected.clone())]);
+        tls.connects(2, "mcp.example".to_owned(), 2);
+        assert_eq!(due(&mut tls, &[]), [(2, expected)]);
+        assert_eq!(due(&mut tls, &[1, 2, 3]), [(3, None)]);
+    }
+
+    #[test]
+    fn a_new_process_has_not_connected_to_what_an_earlier_one_did() {
+        let mut tls = UnseenTls::default();
+        tls.connects(1, "mcp.example".to_owned(), 0);
+        tls.begins(1);
+        tls.add(unseen(1, &["mcp.example"]), 1);
+        assert_eq!(due(&mut tls, &[]), []);
+    }
+
+    #[test]
+    fn the_latest_hosts_count() {
+        let mut tls = UnseenTls::default();
+        for number in 0..100 {
+            tls.connects(1, format!("{number}.example"), 0);
+        }
+        tls.add(unseen(1, &["0.example"]), 1);
+        assert_eq!(due(&mut tls, &[]), []);
+        tls.add(unseen(1, &["99.example"]), 1);
+        assert_eq!(due(&mut tls, &[]).len(), 1);
     }
 }

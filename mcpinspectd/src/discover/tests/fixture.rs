@@ -120,6 +120,7 @@ impl Environment for Fake {
             pid,
             started: self.0.borrow().started,
             found: format!("no known TLS library in /bin/{pid}"),
+            servers: Vec::new(),
         };
         pids.into_iter().map(of).collect()
     }

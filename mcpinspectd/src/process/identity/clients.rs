@@ -4,7 +4,7 @@
 //! This module knows where these files are and which to search first; `config_file` reads
 //! one. Each version of a file (device, inode, size, modification time) is parsed once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +20,8 @@ use crate::process::reader::Reader;
 
 /// How many levels up from a working directory to search for project files.
 const MAX_LEVELS: usize = 24;
+/// Most hosts to name of the servers in a client's configuration.
+const MAX_HOSTS: usize = 256;
 /// Most files whose contents are cached.
 const MAX_CACHED: usize = 256;
 
@@ -129,6 +131,19 @@ struct Configured {
     urls: Vec<ConfiguredUrl>,
 }
 
+impl Configured {
+    /// Those with a URL that apply to a client in `directory`.
+    fn urls_for<'a>(
+        &'a self,
+        directory: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a ConfiguredUrl> {
+        self.urls.iter().filter(move |one| {
+            let mut projects = one.project.iter();
+            projects.all(|project| same_url::is_within(project, directory))
+        })
+    }
+}
+
 /// Reads the clients' configurations and caches what it read.
 #[derive(Default)]
 pub struct ClientConfigs {
@@ -177,24 +192,38 @@ impl ClientConfigs {
     ) -> Option<Named> {
         let directory = client.cwd.as_deref();
         let mut files = files_from(Path::new(directory.unwrap_or("/")), home);
-        let own = client_of(&client.display_name(), &client.exe);
+        let own = program_of(client);
         if own.is_some() {
             files.sort_by_key(|(file, _)| Some(file.client) != own);
         }
         let reader = Reader::of(client.pid, client.uid);
         files.into_iter().find_map(|(file, path)| {
             let servers = self.servers(&path, file.layout, &reader);
-            let mut urls = servers.urls.iter();
-            let found = urls.find(|one| {
-                let mut projects = one.project.iter();
-                same_url::is_same(&one.url, url)
-                    && projects.all(|project| same_url::is_within(project, directory))
-            })?;
+            let mut urls = servers.urls_for(directory);
+            let found = urls.find(|one| same_url::is_same(&one.url, url))?;
             Some(Named {
                 name: found.name.clone(),
                 client: file.client,
             })
         })
+    }
+
+    /// The hosts of the servers that the configurations of `client` reach over TLS; none if it is not a program of a
+    /// known client, which reads its own configurations.
+    pub(super) fn secure_hosts(&self, client: &ProcessSnapshot, home: Option<&str>) -> Vec<String> {
+        let Some(own) = program_of(client) else {
+            return Vec::new();
+        };
+        let directory = client.cwd.as_deref();
+        let files = files_from(Path::new(directory.unwrap_or("/")), home).into_iter();
+        let reader = Reader::of(client.pid, client.uid);
+        let mut hosts = BTreeSet::new();
+        for (file, path) in files.filter(|(file, _)| file.client == own) {
+            let servers = self.servers(&path, file.layout, &reader);
+            let urls = servers.urls_for(directory);
+            hosts.extend(urls.filter_map(|one| same_url::secure_host(&one.url)));
+        }
+        hosts.into_iter().take(MAX_HOSTS).collect()
     }
 
     fn servers(&self, path: &Path, layout: Layout, reader: &Reader) -> Servers {
@@ -294,6 +323,11 @@ pub(super) fn described<'a>(
             text,
         })
     })
+}
+
+/// The client that a process is a program of.
+pub(super) fn program_of(process: &ProcessSnapshot) -> Option<&'static str> {
+    client_of(&process.display_name(), &process.exe)
 }
 
 /// The client that a program belongs to.

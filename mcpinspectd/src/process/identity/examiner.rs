@@ -13,12 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use super::clients::ClientConfigs;
-use super::launch::Launch;
+use super::clients::{self, ClientConfigs};
+use super::launch::{self, Launch};
 use super::{Launched, of_launch, of_process, of_server, of_url, of_url_alone, unknown};
 use crate::model::{Pid, ServerIdentity};
 use crate::priority::Priority;
 use crate::process::ProcessInfo;
+use crate::process::info::ProcessSnapshot;
 
 /// How long to wait for files. A cold disk and a busy machine take less.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -77,6 +78,20 @@ impl Examiner {
         let examine = move || of_url(&text, Some(&owned), &configs);
         self.within(PATIENCE, info.process().uid, examine)
             .unwrap_or_else(|| of_url_alone(url))
+    }
+
+    /// The hosts of the servers that a known client's configuration lists and that it reaches over TLS.
+    pub fn secure_hosts(&mut self, client: &ProcessSnapshot) -> Vec<String> {
+        if clients::program_of(client).is_none() {
+            return Vec::new();
+        }
+        let (owned, configs) = (client.clone(), Arc::clone(&self.configs));
+        let examine = move || {
+            let home = launch::home_of(owned.uid);
+            configs.secure_hosts(&owned, home.as_deref())
+        };
+        self.within(PATIENCE, client.uid, examine)
+            .unwrap_or_default()
     }
 
     /// The result of `work` about a server of user `uid`, if it arrives in time.

@@ -29,6 +29,12 @@ fn parts(url: &str) -> Option<(String, String, String, &str)> {
     Some((scheme, host, port, path.trim_end_matches('/')))
 }
 
+/// The host of a server that is reached over TLS, in lower case.
+pub(super) fn secure_host(url: &str) -> Option<String> {
+    let (scheme, host, _, _) = parts(url)?;
+    (scheme == "https").then_some(host)
+}
+
 /// Whether a process works in a project, or below it.
 pub(super) fn is_within(project: &str, directory: Option<&str>) -> bool {
     directory.is_some_and(|directory| Path::new(directory).starts_with(project))
@@ -37,6 +43,17 @@ pub(super) fn is_within(project: &str, directory: Option<&str>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_encrypted_has_a_secure_host() {
+        let host = |url| secure_host(url);
+        assert_eq!(
+            host("HTTPS://u:p@Example.org:8443/mcp?key=1"),
+            Some("example.org".to_owned())
+        );
+        assert_eq!(host("http://example.org/mcp"), None);
+        assert_eq!(host("example.org"), None);
+    }
 
     #[test]
     fn urls_lead_to_one_place_however_they_are_written() {

@@ -29,6 +29,7 @@ use crate::model::Pid;
 use crate::priority::Priority;
 use crate::privileges;
 use crate::process::Mapped;
+use crate::process::identity::Examiner;
 
 /// Processes that wait to be examined.
 const WAITING: usize = 1024;
@@ -161,6 +162,7 @@ struct Attacher {
     watched: Watched,
     everywhere: HashMap<FileKey, Attached>,
     is_full: bool,
+    examiner: Examiner,
 }
 
 impl Attacher {
@@ -172,6 +174,7 @@ impl Attacher {
             watched: Watched::default(),
             everywhere: HashMap::new(),
             is_full: false,
+            examiner: Examiner::default(),
         }
     }
 
@@ -212,8 +215,7 @@ impl Attacher {
                 };
                 let is_known = self.look_at_process(pid, occasion);
                 if greets && !is_known {
-                    // If the receiver is gone, they are not asked for.
-                    let _ = uncovered(pid).map(|found| unseen.try_send(found));
+                    self.tell(pid, unseen);
                 }
             }
             Request::Leave(pid) => self.watched.rest(pid, &mut self.probes),
@@ -221,6 +223,17 @@ impl Attacher {
                 self.watched.wake(pid);
                 self.look_at_process(pid, Occasion::Speaks);
             }
+        }
+    }
+
+    /// Tells of a process that has begun a TLS connection without a library to attach to.
+    fn tell(&mut self, pid: Pid, unseen: &SyncSender<UnseenLibrary>) {
+        if let Some(found) = uncovered(pid, &mut self.examiner) {
+            if !found.servers.is_empty() {
+                self.probes.seek_greetings(pid);
+            }
+            // If the receiver is gone, they are not asked for.
+            let _ = unseen.try_send(found);
         }
     }
 

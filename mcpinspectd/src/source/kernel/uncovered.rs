@@ -8,7 +8,8 @@ use std::path::Path;
 
 use crate::discover::UnseenLibrary;
 use crate::model::Pid;
-use crate::process::{Mapped, ProcessHandle};
+use crate::process::identity::Examiner;
+use crate::process::{Mapped, ProcessHandle, snapshot};
 
 /// How the file names of other libraries begin, and what they are.
 const OTHERS: [(&str, &str); 4] = [
@@ -18,8 +19,9 @@ const OTHERS: [(&str, &str); 4] = [
     ("libbotan", "Botan"),
 ];
 
-/// Describes a process that speaks TLS without a supported library; `None` if it is gone.
-pub(super) fn uncovered(pid: Pid) -> Option<UnseenLibrary> {
+/// Describes a process that speaks TLS without a supported library; `None` if it is gone. `examiner` reads its
+/// configuration.
+pub(super) fn uncovered(pid: Pid, examiner: &mut Examiner) -> Option<UnseenLibrary> {
     let started = ProcessHandle::open(pid).ok().flatten()?.start_time()?;
     let mapped = Mapped::of(pid);
     let found = mapped
@@ -30,10 +32,12 @@ pub(super) fn uncovered(pid: Pid) -> Option<UnseenLibrary> {
             let program = program.unwrap_or_default();
             format!("no known TLS library in {}", program.display())
         });
+    let servers = snapshot(pid).map(|process| examiner.secure_hosts(&process));
     Some(UnseenLibrary {
         pid: pid.0,
         started,
         found,
+        servers: servers.unwrap_or_default(),
     })
 }
 
@@ -66,7 +70,7 @@ mod tests {
         let other = file("/proc/7/root/usr/lib/libc.so.6");
         assert_eq!(describe(&other, Pid(7)), None);
 
-        let own = uncovered(crate::process::own()).unwrap();
+        let own = uncovered(crate::process::own(), &mut Examiner::default()).unwrap();
         let program = std::env::current_exe().unwrap();
         let expected = format!("no known TLS library in {}", program.display());
         assert_eq!(own.found, expected);

@@ -373,3 +373,28 @@ fn a_guarded_server_has_the_name_of_its_entry() {
     assert_eq!(home.name(&[guard]), named, "between client and guard");
     assert_eq!(home.name(&["node /x/other.js"]), None);
 }
+
+#[test]
+fn a_known_client_has_the_hosts_of_its_own_configurations() {
+    let home = Home::new();
+    let servers = r#"{"a": {"url": "https://A.example/mcp"}, "b": {"url": "http://plain.example/mcp"}, "c": {"command": "npx"}}"#;
+    let projects = format!(
+        r#""{}": {{"mcpServers": {{"p": {{"url": "https://project.example"}}}}}}, "/elsewhere": {{"mcpServers": {{"q": {{"url": "https://elsewhere.example"}}}}}}"#,
+        home.path("src"),
+    );
+    home.write(
+        ".claude.json",
+        &format!(r#"{{"mcpServers": {servers}, "projects": {{{projects}}}}}"#),
+    );
+    home.write(
+        "src/.cursor/mcp.json",
+        r#"{"mcpServers": {"d": {"url": "https://other-client.example/"}}}"#,
+    );
+    let hosts = |line| {
+        let client = process(line, &home.path("src"));
+        home.configs.secure_hosts(&client, Some(&home.path("")))
+    };
+    assert_eq!(hosts("claude --resume"), ["a.example", "project.example"]);
+    assert_eq!(hosts("cursor"), ["other-client.example"]);
+    assert_eq!(hosts("firefox"), Vec::<String>::new());
+}
