@@ -1,6 +1,7 @@
 //! Programs that encrypt by a library that is not looked into: they are named, and told of where they speak MCP.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -134,10 +135,15 @@ impl Web {
 
 /// Runs a script on Bun.
 fn bun(certificate: &Certificate, script: &str) -> Result<Child> {
-    let mut command = Command::new(places::bun()?);
+    Ok(scripted(&places::bun()?, certificate, script).spawn()?)
+}
+
+/// Bun under any name, with a script.
+fn scripted(program: &Path, certificate: &Certificate, script: &str) -> Command {
+    let mut command = Command::new(program);
     command.arg("-e").arg(script).stdin(Stdio::null());
     certificate.give(&mut command);
-    Ok(command.spawn()?)
+    command
 }
 
 /// An agent that has a server on its pipes, and speaks TLS to somebody else, before or after.
@@ -191,13 +197,8 @@ impl Agent {
     fn run(&self, name: &str, certificate: &Certificate, script: &str) -> Result<Child> {
         let program = self.folder.path().join(name);
         std::fs::copy(places::bun()?, &program)?;
-        let mut command = Command::new(program);
-        command
-            .args(["-e", script])
-            .stdin(Stdio::null())
-            .current_dir(self.folder.path());
-        certificate.give(&mut command);
-        Ok(command.spawn()?)
+        let mut command = scripted(&program, certificate, script);
+        Ok(command.current_dir(self.folder.path()).spawn()?)
     }
 }
 
