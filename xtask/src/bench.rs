@@ -33,7 +33,9 @@ pub fn run(options: &Options) -> Result<()> {
     say("building with optimisations");
     let mut build = shell::cargo();
     build.args(["build", "--release", "--bins", "--locked"]);
-    build.args(["--package", "mcpinspectd", "--package", "mcpinspect-tests"]);
+    for package in ["mcpinspectd", "mcpinspect", "mcpinspect-tests"] {
+        build.args(["--package", package]);
+    }
     shell::run(&mut build)?;
     let path = shell::path();
     let mut cost = shell::as_root(built("release", "cost"), &[("PATH", &path)])?;
@@ -44,7 +46,7 @@ pub fn run(options: &Options) -> Result<()> {
     if !options.kernel {
         say("measuring the library");
         let mut library = shell::cargo();
-        library.args(["bench", "--locked", "--package", "mcpinspectd"]);
+        library.args(["bench", "--locked", "--workspace", "--benches"]);
         shell::run(&mut library)?;
     }
     Ok(())

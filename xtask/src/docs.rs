@@ -13,16 +13,16 @@ pub fn update() -> Result<()> {
     if shell::is_root() {
         say("asking the daemon's objects what they offer");
         let mut test = shell::cargo();
-        test.args(["test", "--quiet", "--package", "mcpinspectd"]);
-        test.args(["--test", "bus", "introspection"]);
+        test.args(["test", "--quiet", "--package", "mcpinspect-tests"]);
+        test.args(["--test", "service", "introspection"]);
         shell::run(test.env("UPDATE_INTROSPECTION", "1"))?;
     } else {
         say("without root, the introspection data in `packaging` stays as it is");
     }
     say("generating the reference chapters");
     let mut test = shell::cargo();
-    test.args(["test", "--quiet", "--package", "mcpinspectd"]);
-    test.args(["--test", "manual", "is_up_to_date"]);
+    test.args(["test", "--quiet", "--package", "mcpinspect-tests"]);
+    test.args(["--test", "commands", "is_up_to_date"]);
     shell::run(test.env("UPDATE_MANUAL", "1"))
 }
 

@@ -4,7 +4,6 @@
 //! no privileges run as the user; the daemon and the tests that load probes run through `sudo`,
 //! unless this is root already.
 
-mod architecture;
 mod bench;
 mod check;
 mod container;
@@ -53,8 +52,6 @@ enum Command {
     Fuzz(fuzz::Options),
     /// Check format and lints, or with --all everything that CI checks
     Check(check::Options),
-    /// Check how modules depend on each other
-    Architecture(architecture::Options),
     /// Write the generated parts of the manual
     Docs,
     /// Make the README's pictures anew: a recording of the tap, a screenshot of a notification
@@ -86,7 +83,6 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Train(options) => train::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Check(options) => check::run(&options),
-        Command::Architecture(options) => architecture::run(&options),
         Command::Docs => docs::update(),
         Command::Pictures => pictures::make(),
         Command::Setup => {

@@ -11,7 +11,7 @@ use crate::{python, setup};
 
 /// Programs that the tests start, and the Debian packages that provide them. A test that lacks one
 /// names the package from the same list.
-const PROGRAMS: &[(&str, &str)] = include!("../../mcpinspectd/tests/support/programs.in");
+const PROGRAMS: &[(&str, &str)] = include!("../../tests/support/programs.in");
 
 /// Programs of the tests that run without privileges.
 const UNPRIVILEGED: &[&str] = &[

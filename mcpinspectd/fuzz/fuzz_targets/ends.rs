@@ -3,8 +3,8 @@
 #![cfg_attr(fuzzing, no_main)]
 
 use mcpinspect_common::End;
-use mcpinspectd::wire::comparison::{Compared, EndComparison, Start};
-use mcpinspectd::wire::reassembly::Piece;
+use mcpinspect_core::wire::comparison::{Compared, EndComparison, Start};
+use mcpinspect_core::wire::reassembly::Piece;
 use mcpinspectd_fuzz::fuzz_target;
 
 fuzz_target!(|steps: Vec<(u8, u16, &[u8])>| {

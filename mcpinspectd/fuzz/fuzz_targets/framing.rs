@@ -1,7 +1,7 @@
 //! The frames of a stream do not depend on how it is cut into chunks, and every byte is accounted for.
 #![cfg_attr(fuzzing, no_main)]
 
-use mcpinspectd::wire::framing::{Framed, Framer, FramerStats};
+use mcpinspect_core::wire::framing::{Framed, Framer, FramerStats};
 use mcpinspectd_fuzz::fuzz_target;
 
 type Line = (u64, u64, bool, Option<Vec<u8>>);

@@ -3,7 +3,7 @@
 #![cfg_attr(fuzzing, no_main)]
 
 use arbitrary::Arbitrary;
-use mcpinspectd::golang::{Function, Image, Machine, Part, Segment, tls_functions};
+use mcpinspect_capture::golang::{Function, Image, Machine, Part, Segment, tls_functions};
 use mcpinspectd_fuzz::{arbitrary, fuzz_target};
 
 const NAMES: [&str; 4] = ["Read", "Write", "clientHandshake", "serverHandshake"];

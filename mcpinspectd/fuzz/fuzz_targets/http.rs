@@ -3,8 +3,8 @@
 #![cfg_attr(fuzzing, no_main)]
 
 use arbitrary::Arbitrary;
-use mcpinspectd::http::{Connection, Event, Limits};
-use mcpinspectd::model::Direction;
+use mcpinspect_core::http::{Connection, Event, Limits};
+use mcpinspect_core::model::Direction;
 use mcpinspectd_fuzz::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

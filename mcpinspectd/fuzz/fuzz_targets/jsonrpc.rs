@@ -1,10 +1,10 @@
 //! Reading a message completely and writing it in canonical form never panics.
 #![cfg_attr(fuzzing, no_main)]
 
-use mcpinspectd::mcp::view::{ErrorObject, Params, ServerResult, Tool};
-use mcpinspectd::mcp::{Budget, Message, Outcome, Payload, json, parse};
-use mcpinspectd::registry::{canonical, diff};
-use mcpinspectd::session::id::IdKey;
+use mcpinspect_core::mcp::view::{ErrorObject, Params, ServerResult, Tool};
+use mcpinspect_core::mcp::{Budget, Message, Outcome, Payload, json, parse};
+use mcpinspect_judge::registry::{canonical, diff};
+use mcpinspect_core::session::id::IdKey;
 use mcpinspectd_fuzz::fuzz_target;
 use serde_json::value::RawValue;
 

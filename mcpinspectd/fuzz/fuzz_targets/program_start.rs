@@ -4,10 +4,10 @@
 
 use arbitrary::Arbitrary;
 use mcpinspect_common::{EXEC_ANCESTORS, ExecReport, RecordHeader, RecordKind};
-use mcpinspectd::capture::{KernelRecord, decode};
-use mcpinspectd::model::Pid;
-use mcpinspectd::process::ProcessInfo;
-use mcpinspectd::process::identity::{Launch, of_launch};
+use mcpinspect_capture::capture::{KernelRecord, decode};
+use mcpinspect_core::model::Pid;
+use mcpinspect_process::ProcessInfo;
+use mcpinspect_process::identity::{Launch, of_launch};
 use mcpinspectd_fuzz::{arbitrary, fuzz_target};
 
 #[derive(Arbitrary, Debug)]

@@ -1,7 +1,7 @@
 //! Any rule file is either compiled, or refused with a line that exists in it.
 #![cfg_attr(fuzzing, no_main)]
 
-use mcpinspectd::detect::rules::RuleSet;
+use mcpinspect_judge::detect::rules::RuleSet;
 use mcpinspectd_fuzz::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -2,8 +2,8 @@
 //! turn MCP into something else.
 #![cfg_attr(fuzzing, no_main)]
 
-use mcpinspectd::mcp::{Evidence, evidence};
-use mcpinspectd::wire::client_hello::server_name;
+use mcpinspect_core::mcp::{Evidence, evidence};
+use mcpinspect_core::wire::client_hello::server_name;
 use mcpinspectd_fuzz::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::outcome::Outcome;
 use super::sources::{self, manifest};
 use crate::fuzz;
+use crate::package::PROGRAMS;
 use crate::run::built;
 use crate::shell::{self, say};
 
@@ -26,7 +27,8 @@ pub(super) fn aarch64() -> Result<Outcome> {
     }
     sources::probes("aarch64")?;
     let mut check = shell::cargo();
-    check.args(["check", "--package", "mcpinspectd", "--lib", "--bins"]);
+    check.args(["check", "--lib", "--bins"]);
+    check.args(PROGRAMS.iter().flat_map(|program| ["--package", program]));
     check.args(["--locked", "--target", AARCH64]);
     // Nothing is linked, so the one library in C may be compiled for this machine.
     check.env("CC_aarch64_unknown_linux_gnu", "cc");
@@ -36,22 +38,12 @@ pub(super) fn aarch64() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Lints the library without kernel, bus, command line and database.
-pub(super) fn library() -> Result<Outcome> {
-    let mut lints = shell::cargo();
-    lints.args(["clippy", "--package", "mcpinspectd", "--lib", "--locked"]);
-    lints.args(["--no-default-features", "--", "--deny", "warnings"]);
-    shell::run(&mut lints)?;
-    Ok(Outcome::Passed)
-}
-
 /// Builds the daemon as on a machine without the tool chain for the probes. It must report that.
 pub(super) fn without_probes() -> Result<Outcome> {
     let mut build = shell::cargo();
     build.args(["build", "--package", "mcpinspectd", "--bin", "mcpinspectd"]);
     build.arg("--locked");
     build.env("MCPINSPECT_PROBES", "off");
-    build.args(["--config", "profile.dev.package.mcpinspectd.opt-level=0"]);
     shell::run(&mut build)?;
     let said = Command::new(built("debug", "mcpinspectd"))
         .args(["check", "--json"])

@@ -17,9 +17,6 @@ use super::{files, tree};
 use crate::setup;
 use crate::shell::{self, say};
 
-/// What the static program is built with: everything but the kernel's side.
-const WITHOUT_KERNEL: &str = "bus,cli,store,tools";
-
 /// Packs everything that a package installs.
 pub(super) fn tree(package: &Package) -> Result<PathBuf> {
     say("packing an archive");
@@ -44,13 +41,7 @@ pub(super) fn single(package: &Package) -> Result<PathBuf> {
         ..package.build.clone()
     };
     own.prepare()?;
-    own.run(&[
-        "--bin",
-        "mcpinspect",
-        "--no-default-features",
-        "--features",
-        WITHOUT_KERNEL,
-    ])?;
+    own.run(&["--package", "mcpinspect", "--bin", "mcpinspect"])?;
     let program = own.folder().join("mcpinspect");
     ensure!(is_static(&program)?, "the program is not static");
     say("packing the static program");

@@ -178,7 +178,7 @@ impl Build {
             self.triple()
         ));
         let mut build = shell::cargo();
-        build.args(["build", "--locked", "--package", "mcpinspectd"]);
+        build.args(["build", "--locked"]);
         build.args(["--profile", &self.profile]).args(arguments);
         if !self.is_native() {
             let triple = self.triple();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::build::Build;
 
 /// The programs in every package.
-pub(super) const PROGRAMS: &[&str] = &["mcpinspectd", "mcpinspect", "mcpinspect-notify"];
+pub const PROGRAMS: &[&str] = &["mcpinspectd", "mcpinspect", "mcpinspect-notify"];
 
 /// The inputs of a package, and its name.
 pub(super) struct Package {

@@ -26,7 +26,8 @@ use serde_json::Value;
 use crate::setup;
 use crate::shell::{self, say};
 use build::{Build, Libc, Machine};
-use contents::{PROGRAMS, Package};
+pub use contents::PROGRAMS;
+use contents::Package;
 use repository::Key;
 
 /// The command line of `cargo xtask package`.
@@ -184,7 +185,8 @@ fn prepare(options: &Options) -> Result<Package> {
         let commit = shell::commit();
         let commit = commit.as_deref().unwrap_or("an unknown commit");
         say(&format!("packing {commit}"));
-        build.run(&["--bins"])?;
+        let programs = PROGRAMS.iter().flat_map(|program| ["--package", program]);
+        build.run(&programs.chain(["--bins"]).collect::<Vec<_>>())?;
     }
     has_probes(&build)?;
     // Keep packages for tests apart from those for people.

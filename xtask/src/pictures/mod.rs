@@ -37,6 +37,7 @@ pub fn make() -> Result<()> {
     say("building");
     let mut build = shell::cargo();
     build.args(["build", "--package", "mcpinspectd"]);
+    build.args(["--package", "mcpinspect", "--package", "mcpinspect-notify"]);
     build.args(["--package", "mcpinspect-tests", "--bins"]);
     shell::run(&mut build)?;
 

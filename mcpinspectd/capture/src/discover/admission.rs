@@ -1,0 +1,63 @@
+//! Which sessions to follow when there are more than there is room for.
+//!
+//! The room is shared between users: one with fewer sessions than another gets a place from the
+//! one with the most, whose quietest session is dropped. A dropped or refused session is followed again, from
+//! its next message on, as soon as there is room; what it carried meanwhile is a gap of known length.
+
+use mcpinspect_common::EndpointKey;
+use mcpinspect_core::model::{BlindMechanism, GapReason};
+
+use super::blind_spots;
+use super::following;
+use super::lifecycle;
+use super::sessions::Room;
+use super::step::Step;
+use super::stream::{Reason, StreamState};
+use super::waiting::Role;
+use crate::capture::Origin;
+
+/// Admits sessions that wait for room, while there is any.
+pub fn admit(step: &mut Step<'_>, now: u64) {
+    for (key, role) in step.waiting.take_arrived() {
+        if !step.streams.is_undecided(key) {
+            continue;
+        }
+        match step.sessions.room_for(step.streams.owner(key)) {
+            Room::Free => {}
+            Room::InPlaceOf(quietest) => lifecycle::make_way(step, quietest, now),
+            Room::None => {
+                refuse(step, key, role, now);
+                continue;
+            }
+        }
+        following::promote(step, key, role, now);
+    }
+    while step.sessions.has_room() {
+        let Some((key, role)) = step.waiting.next_refused() else {
+            return;
+        };
+        let refused = step
+            .streams
+            .get(key)
+            .is_some_and(|stream| matches!(stream.state, StreamState::Ignored(Reason::NoRoom)));
+        if refused {
+            following::resume(step, key, GapReason::SessionBudget);
+            following::promote(step, key, role, now);
+        }
+    }
+}
+
+/// Follows neither a stream nor the other direction of its programs until there is room.
+fn refuse(step: &mut Step<'_>, key: EndpointKey, role: Role, now: u64) {
+    step.sessions.refuse();
+    let tgid = step
+        .streams
+        .get(key)
+        .and_then(|stream| stream.last_seen.into_iter().flatten().next())
+        .unwrap_or(0);
+    let user = step.streams.owner(key);
+    let origin = Origin { tgid, time: now };
+    blind_spots::report_user(step, BlindMechanism::SessionBudget, user, origin);
+    following::leave_alone(step, key);
+    step.waiting.refuse(key, role);
+}

@@ -1,0 +1,57 @@
+//! Bytes that have not arrived: how long to wait for them, and when they are lost.
+
+use mcpinspect_common::{End, EndpointKey};
+use mcpinspect_core::model::GapReason;
+
+use super::counts::counted;
+use super::delivery::{self, pass_on};
+use super::flow::Flow;
+use super::step::Step;
+use super::unseen;
+
+/// Nanoseconds for which the counts of a stream must be unchanged before they are checked.
+const STILL: u64 = 1_000_000_000;
+
+/// Gives up bytes that later ones have waited for too long, and differences between two ends that
+/// wait for the other end to catch up.
+pub fn settle(step: &mut Step<'_>, now: u64) {
+    for key in step.streams.flows_where(Flow::is_waiting) {
+        pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
+            flow.settle(now, emit)
+        });
+    }
+    for key in step.streams.flows_where(Flow::is_comparison_waiting) {
+        pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
+            flow.settle_comparison(now, emit);
+        });
+    }
+    delivery::settle_turns(step, now);
+}
+
+/// Checks streams whose counts no longer change: were bytes counted that never arrived, or read by
+/// something that the probes do not see? Returns the streams whose readers a survey should find.
+pub fn check_counts(step: &mut Step<'_>, now: u64) -> Vec<EndpointKey> {
+    let mut sought = Vec::new();
+    for key in step.streams.flows_where(|_| true) {
+        let counted = counted(step.streams, step.machine, key);
+        let Some(flow) = step.streams.flow_mut(key) else {
+            continue;
+        };
+        let since = flow.still_since(counted, now);
+        if now.saturating_sub(since) < STILL {
+            continue;
+        }
+        let source = flow.source();
+        if flow.position() < counted.at(source) {
+            pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
+                flow.finish(counted.at(source), now, emit);
+            });
+        } else if source == End::Reader && counted.written > counted.read {
+            let missing = counted.written - counted.read;
+            if !unseen::look_for_reader(step, key, missing, since, now) {
+                sought.push(key);
+            }
+        }
+    }
+    sought
+}

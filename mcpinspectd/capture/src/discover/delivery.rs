@@ -1,0 +1,546 @@
+//! Passes a session's bytes on: in order, after announcing the session, with its parties.
+
+use mcpinspect_common::{End, EndpointKey};
+use mcpinspect_core::model::{
+    BlindMechanism, Direction, EndReason, GapReason, Input, SessionId, Timestamp,
+};
+use mcpinspect_core::wire::comparison::{Compared, Start};
+use mcpinspect_core::wire::reassembly::Piece;
+
+use super::announcing::{self, Parties};
+use super::arrivals::Emit;
+use super::blind_spots;
+use super::flow::{Flow, SessionIndex};
+use super::session::{PendingContent, PendingPiece, TrackedSession};
+use super::step::Step;
+use super::stream::{Skipped, StreamState};
+use super::streams::Kept;
+use super::turns::{Happening, Held, Turn};
+use crate::capture::Origin;
+
+/// What was kept of a stream that has just become one direction of a session.
+pub struct Bound {
+    key: EndpointKey,
+    direction: Direction,
+    kept: Kept,
+}
+
+/// Makes an undecided stream one direction of a session. What was kept of it is passed on by
+/// [`catch_up`].
+pub fn bind(
+    step: &mut Step<'_>,
+    index: SessionIndex,
+    key: EndpointKey,
+    direction: Direction,
+) -> Option<Bound> {
+    tracing::trace!(
+        ?key,
+        direction = direction.as_str(),
+        session = index,
+        "part of a session"
+    );
+    let kept = step.streams.bind(key, index, direction)?;
+    if let Some(session) = step.sessions.get_mut(index) {
+        session.attach(key, direction, kept.joined);
+        session.suspicions.extend(kept.suspicion);
+    }
+    Some(Bound {
+        key,
+        direction,
+        kept,
+    })
+}
+
+/// Passes on what was kept of the streams of one session, in the order of arrival.
+pub fn catch_up(step: &mut Step<'_>, index: SessionIndex, bound: &[Bound], now: u64) {
+    blind_spots::report_suspicions(step, index, now);
+    for Bound { key, kept, .. } in bound {
+        if step.settings.compare_ends {
+            compare_ends(step, *key, kept.joined);
+        }
+        step.ship(*key);
+        let tgid = kept.reader.unwrap_or(0);
+        if let Some(Skipped { to, reason }) = kept.skipped {
+            skip(step, *key, to, reason, Origin { tgid, time: now });
+        }
+    }
+    let mut pieces: Vec<_> = bound
+        .iter()
+        .flat_map(|bound| bound.kept.read.pieces().map(move |piece| (bound, piece)))
+        .collect();
+    pieces
+        .sort_by_key(|(bound, (_, _, time))| (*time, bound.direction == Direction::ServerToClient));
+    for (Bound { key, kept, .. }, (position, bytes, time)) in pieces {
+        let tgid = kept.reader.unwrap_or(0);
+        deliver(step, *key, position, bytes, Origin { tgid, time });
+    }
+    for Bound { key, kept, .. } in bound {
+        if let Some(origin) = kept.ended {
+            end_of_stream(step, *key, origin);
+        }
+    }
+}
+
+/// Starts to compare the ends of a stream that has just become part of a session.
+fn compare_ends(step: &mut Step<'_>, key: EndpointKey, joined: bool) {
+    let counters = step
+        .streams
+        .get(key)
+        .and_then(|stream| step.machine.counters(stream.written_at?));
+    let unread = counters.map_or(0, |counters| counters.unread);
+    let is_exact = counters.is_none_or(|counters| counters.is_exact());
+    let start = if joined || !is_exact {
+        // A call in progress when the stream became known may have been counted at one end but
+        // not at the other.
+        Start::Midstream(unread)
+    } else if unread > 0 {
+        Start::Unread(unread)
+    } else {
+        Start::Together
+    };
+    if let Some(flow) = step.streams.flow_mut(key) {
+        flow.compare(start);
+    }
+}
+
+/// Takes in bytes that crossed an end of a session's stream.
+pub fn data(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    end: End,
+    position: u64,
+    bytes: &[u8],
+    origin: Origin,
+) {
+    let Some(flow) = step.streams.flow(key) else {
+        return;
+    };
+    if flow.source() == end {
+        deliver(step, key, position, bytes, origin);
+    } else if end == End::Writer {
+        let (index, direction) = (flow.session(), flow.direction());
+        let is_server = |session: &TrackedSession| session.server == Some(origin.tgid);
+        if direction == Direction::ClientToServer && step.sessions.get(index).is_some_and(is_server)
+        {
+            // What it reads there does not come from its client.
+            blind_spots::report(step, index, BlindMechanism::WrittenByReader, origin, false);
+        }
+        pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
+            flow.written(position, bytes, origin.time, emit);
+        });
+    }
+}
+
+/// Notes that bytes that crossed an end of a stream could not be copied.
+pub fn missing(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    end: End,
+    position: u64,
+    length: u64,
+    origin: Origin,
+) {
+    let Some(flow) = step.streams.flow(key) else {
+        return;
+    };
+    let is_source = flow.source() == end;
+    announce_pending(step, flow.session(), origin.time);
+    if is_source {
+        pass_on(
+            step,
+            key,
+            GapReason::PageNotResident,
+            origin.time,
+            |flow, emit| {
+                flow.missing(position, length, origin.time, emit);
+            },
+        );
+    }
+}
+
+/// Notes that a reader has seen the end of a stream.
+pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
+    pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
+        flow.finish_comparison(origin.time, emit);
+    });
+    let Some(stream) = step.streams.get_mut(key) else {
+        return;
+    };
+    let flow = match &mut stream.state {
+        StreamState::InSession(flow) => flow,
+        // A client may have said everything before its server was recognised.
+        StreamState::Undecided(_) => {
+            stream.ended = Some(origin);
+            return;
+        }
+        StreamState::Ignored(_) => return,
+    };
+    let (index, direction) = (flow.session(), flow.direction());
+    let is_first = flow.end();
+    let Some(session) = step.sessions.get_mut(index) else {
+        return;
+    };
+    let reason = match direction {
+        Direction::ClientToServer => EndReason::ClientClosed,
+        Direction::ServerToClient => EndReason::ServerClosed,
+    };
+    session.close(origin.time, reason);
+    if session.announced && is_first {
+        session.turns.add(direction, origin.time, Happening::End);
+        take_turns(step, index, origin.time);
+    }
+}
+
+/// Makes the writer's end the source of a stream whose reader cannot be seen, and passes on what was
+/// kept of it. Returns whether that changed anything.
+pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: u64) -> bool {
+    let mut kept = None;
+    act_on(step, key, GapReason::RingFull, |flow, emit| {
+        kept = flow.switch_to_writer(now, emit);
+    });
+    let (Some(kept), Some(flow)) = (kept, step.streams.flow(key)) else {
+        return false;
+    };
+    let (index, direction) = (flow.session(), flow.direction());
+    step.ship(key);
+    let tgid = step.streams.last_at(key, End::Writer).unwrap_or(0);
+    let last = kept.pieces().last().map_or(now, |(_, _, time)| time);
+    if is_announced(step, index, last) {
+        note_party(step, index, direction, End::Writer, tgid);
+        // What came later in the other stream waits for all of it.
+        act_on(step, key, GapReason::RingFull, |flow, emit| {
+            for (position, bytes, time) in kept.pieces() {
+                flow.push(position, bytes, time, emit);
+            }
+        });
+        take_turns(step, index, now);
+    } else {
+        for (position, bytes, time) in kept.pieces() {
+            deliver(step, key, position, bytes, Origin { tgid, time });
+        }
+    }
+    true
+}
+
+/// Counts what passed before a stream was followed, up to a position, as lost.
+fn skip(step: &mut Step<'_>, key: EndpointKey, length: u64, reason: GapReason, origin: Origin) {
+    let Some(index) = step.streams.flow(key).map(Flow::session) else {
+        return;
+    };
+    if length == 0 {
+        return;
+    }
+    if is_announced(step, index, origin.time) {
+        pass_on(step, key, reason, origin.time, |flow, emit| {
+            flow.missing(0, length, origin.time, emit);
+        });
+    } else if let Some(session) = step.sessions.get_mut(index) {
+        session.pending.push(PendingPiece {
+            key,
+            position: 0,
+            content: PendingContent::Missing { length, reason },
+            origin,
+        });
+    }
+}
+
+/// Puts a piece of a stream's source in order, and passes on what is now in order.
+fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], origin: Origin) {
+    let Some(flow) = step.streams.flow(key) else {
+        return;
+    };
+    let index = flow.session();
+    let starts = !flow.has_started();
+    note_party(step, index, flow.direction(), flow.source(), origin.tgid);
+    if !is_announced(step, index, origin.time) {
+        if let Some(session) = step.sessions.get_mut(index) {
+            session.pending.push(PendingPiece {
+                key,
+                position,
+                content: PendingContent::Bytes(bytes.to_vec()),
+                origin,
+            });
+        }
+        count_backlog(step, index);
+        return;
+    }
+    if let Some(session) = step.sessions.get_mut(index) {
+        session.last_active = origin.time;
+    }
+    pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
+        flow.push(position, bytes, origin.time, emit);
+    });
+    if starts
+        && let Some(flow) = step.streams.flow_mut(key)
+        && flow.has_started()
+    {
+        // The source is seen: the other end is no longer shipped, except for comparison.
+        flow.drop_fallback();
+        count_backlog(step, index);
+        step.ship(key);
+    }
+}
+
+/// Lets a flow act, and passes on what comes out of it, and then whatever is due.
+pub fn pass_on(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    reason: GapReason,
+    now: u64,
+    act: impl FnOnce(&mut Flow, &mut Emit<'_>),
+) {
+    if let Some(index) = act_on(step, key, reason, act) {
+        take_turns(step, index, now);
+    }
+}
+
+/// Lets a flow act. What comes out of it is passed on if its session was announced, and waits for its
+/// turn while the other direction holds back something earlier. Returns the session if something
+/// waits there.
+fn act_on(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    reason: GapReason,
+    act: impl FnOnce(&mut Flow, &mut Emit<'_>),
+) -> Option<SessionIndex> {
+    let index = step.streams.flow(key)?.session();
+    let held = held(step, index);
+    let flow = step.streams.flow_mut(key)?;
+    let session = step.sessions.get_mut(index)?;
+    let direction = flow.direction();
+    act(flow, &mut |compared, time| {
+        if !session.announced {
+            return;
+        }
+        if session.turns.is_empty() && held.lets_pass(direction, time) {
+            let time = step.clock.at(time);
+            let input = input_of(&session.id, direction, compared, reason, time);
+            step.sink.input(input);
+        } else {
+            let what = Happening::of(compared, reason);
+            session.turns.add(direction, time, what);
+        }
+    });
+    let twice = flow.counted_twice();
+    let waits = !session.turns.is_empty();
+    if twice > 0 {
+        step.streams.correct_count(key, twice);
+    }
+    count_backlog(step, index);
+    waits.then_some(index)
+}
+
+/// Notes how much waits in a session. Call this after each change.
+fn count_backlog(step: &mut Step<'_>, index: SessionIndex) {
+    let Some(session) = step.sessions.get(index) else {
+        return;
+    };
+    let flows = session
+        .streams()
+        .filter_map(|(key, _)| step.streams.flow(key));
+    let in_flows: usize = flows.map(Flow::memory).sum();
+    let bytes = in_flows + session.turns.memory() + session.pending.memory();
+    step.sessions.set_backlog(index, bytes);
+}
+
+/// Since when the streams of a session have held something back.
+fn held(step: &Step<'_>, index: SessionIndex) -> Held {
+    let Some(session) = step.sessions.get(index) else {
+        return Held::default();
+    };
+    let since = |key: Option<EndpointKey>| step.streams.flow(key?)?.held_since();
+    Held {
+        to_server: since(session.to_server),
+        to_client: since(session.to_client),
+    }
+}
+
+/// Passes on whatever is due.
+fn take_turns(step: &mut Step<'_>, index: SessionIndex, now: u64) {
+    let held = held(step, index);
+    let Some(session) = step.sessions.get_mut(index) else {
+        return;
+    };
+    while let Some(turn) = session.turns.next(held, now) {
+        let time = step.clock.at(turn.time);
+        step.sink.input(input_of_turn(&session.id, &turn, time));
+    }
+    count_backlog(step, index);
+}
+
+/// Passes on what has waited for its turn too long. Call this regularly.
+pub fn settle_turns(step: &mut Step<'_>, now: u64) {
+    for index in step.sessions.indices(|session| !session.turns.is_empty()) {
+        take_turns(step, index, now);
+    }
+}
+
+/// Passes on everything that waits for its turn: nothing more will arrive.
+pub fn finish_turns(step: &mut Step<'_>, index: SessionIndex) {
+    let Some(session) = step.sessions.get_mut(index) else {
+        return;
+    };
+    while let Some(turn) = session.turns.take() {
+        let time = step.clock.at(turn.time);
+        step.sink.input(input_of_turn(&session.id, &turn, time));
+    }
+    count_backlog(step, index);
+}
+
+/// Learns from a piece who is at an end of a stream, and reports that if it is new.
+fn note_party(step: &mut Step<'_>, index: SessionIndex, direction: Direction, end: End, pid: u32) {
+    let Some(session) = step.sessions.get_mut(index) else {
+        return;
+    };
+    if session.note_party(direction, end, pid) && session.announced {
+        // A process that takes over keeps the session from ending with the previous one.
+        session.keep_open();
+        announcing::report_parties(step, index);
+    }
+}
+
+/// Whether a session is announced. Announces it first if that is due.
+fn is_announced(step: &mut Step<'_>, index: SessionIndex, now: u64) -> bool {
+    let Some(session) = step.sessions.get(index) else {
+        return false;
+    };
+    if session.announced {
+        return true;
+    }
+    let Some(parties) = announcing::ready(step, index, now) else {
+        return false;
+    };
+    announce(step, index, parties, now);
+    true
+}
+
+/// Announces the sessions that have waited long enough for their clients.
+pub fn announce_waiting(step: &mut Step<'_>, now: u64) {
+    for index in step.sessions.indices(|session| !session.pending.is_empty()) {
+        is_announced(step, index, now);
+    }
+}
+
+/// Announces a session without its client, if anything waits for that.
+pub fn announce_pending(step: &mut Step<'_>, index: SessionIndex, now: u64) {
+    let is_pending = step
+        .sessions
+        .get(index)
+        .is_some_and(|session| !session.pending.is_empty());
+    if is_pending {
+        let parties = announcing::parties(step, index);
+        announce(step, index, parties, now);
+    }
+}
+
+/// Announces a session, and passes on what waited for that.
+fn announce(step: &mut Step<'_>, index: SessionIndex, parties: Parties, now: u64) {
+    let (pending, time) = announcing::announce(step, index, parties, now);
+    for piece in pending {
+        match piece.content {
+            PendingContent::Bytes(bytes) => {
+                deliver(step, piece.key, piece.position, &bytes, piece.origin);
+            }
+            PendingContent::Missing { length, reason } => {
+                skip(step, piece.key, length, reason, piece.origin);
+            }
+        }
+    }
+    let Some(session) = step.sessions.get_mut(index) else {
+        return;
+    };
+    for (key, direction) in session.streams() {
+        if !step.streams.flow(key).is_some_and(Flow::has_ended) {
+            continue;
+        }
+        if session.turns.is_empty() {
+            step.sink.input(Input::EndOfStream {
+                session: (&session.id).into(),
+                direction,
+                time: step.clock.at(time),
+            });
+        } else {
+            session.turns.add(direction, now, Happening::End);
+        }
+    }
+}
+
+fn input_of_turn<'a>(session: &'a SessionId, turn: &'a Turn, time: Timestamp) -> Input<'a> {
+    let mut reason = GapReason::RingFull;
+    let compared = match &turn.what {
+        Happening::Bytes(position, bytes) => Compared::Piece(Piece::Bytes {
+            position: *position,
+            bytes,
+        }),
+        Happening::Gap {
+            position,
+            length,
+            reason: why,
+        } => {
+            reason = *why;
+            Compared::Piece(Piece::Gap {
+                position: *position,
+                length: *length,
+            })
+        }
+        Happening::Difference {
+            position,
+            length,
+            read,
+            written,
+        } => Compared::Difference {
+            position: *position,
+            length: *length,
+            read,
+            written,
+        },
+        Happening::End => {
+            return Input::EndOfStream {
+                session: session.into(),
+                direction: turn.direction,
+                time,
+            };
+        }
+    };
+    input_of(session, turn.direction, compared, reason, time)
+}
+
+fn input_of<'a>(
+    session: &'a SessionId,
+    direction: Direction,
+    compared: Compared<'a>,
+    reason: GapReason,
+    time: Timestamp,
+) -> Input<'a> {
+    match compared {
+        Compared::Piece(Piece::Bytes { position, bytes }) => Input::Bytes {
+            session: session.into(),
+            direction,
+            position,
+            time,
+            bytes: bytes.into(),
+        },
+        Compared::Piece(Piece::Gap { position, length }) => Input::Gap {
+            session: session.into(),
+            direction,
+            position,
+            bytes_lost: length,
+            reason,
+            time,
+        },
+        Compared::Difference {
+            position,
+            length,
+            read,
+            written,
+        } => Input::EndsDisagree {
+            session: session.into(),
+            direction,
+            position,
+            bytes: length,
+            read: read.into(),
+            written: written.into(),
+            time,
+        },
+    }
+}

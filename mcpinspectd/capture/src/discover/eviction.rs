@@ -1,0 +1,72 @@
+//! Gives up streams of users who hold too many, so that there is room for everyone's.
+//!
+//! The kernel's tables hold the standard input and output of every program that was started on a pipe
+//! or socket, for as long as any process holds it. A user can hold many thousands. A stream that is given up is
+//! forgotten here and in the kernel: a program that is started on it later makes it known again.
+
+use mcpinspect_common::EndpointKey;
+use mcpinspect_core::model::BlindMechanism;
+
+use super::blind_spots;
+use super::lifecycle;
+use super::shares::Uid;
+use super::step::Step;
+use crate::capture::Origin;
+
+/// Streams to give up before looking what that freed, which takes a walk over all that is known of the user.
+const GIVEN_UP_AT_ONCE: usize = 64;
+
+/// Makes room after `user` got a stream.
+pub fn make_room(step: &mut Step<'_>, user: Uid, origin: Origin) {
+    while let Some((over, key)) = step.streams.to_give_up(user) {
+        give_up(step, over, key, origin);
+    }
+}
+
+/// Makes room after `user` started a program on a stream: what is known about programs has a share per user,
+/// too. Returns whether the program at `own` streams fits. If not, all other streams of the user are in
+/// sessions, and it will be known by what `/proc` says.
+pub fn make_room_for_programs(
+    step: &mut Step<'_>,
+    user: Uid,
+    own: [Option<EndpointKey>; 2],
+    origin: Origin,
+) -> bool {
+    while let Some(over) = step.kept.over(user) {
+        for _ in 0..GIVEN_UP_AT_ONCE {
+            let first = step.streams.first_to_go(over);
+            let Some(key) = first.filter(|key| !own.contains(&Some(*key))) else {
+                blind_spots::report_user(step, BlindMechanism::EndpointBudget, over, origin);
+                return false;
+            };
+            give_up(step, over, key, origin);
+        }
+        step.kept.given_up(over);
+    }
+    true
+}
+
+/// Gives up a stream of a user, unless a session needs its endpoint.
+fn give_up(step: &mut Step<'_>, over: Uid, key: EndpointKey, origin: Origin) {
+    if serves_a_session(step, key) {
+        step.streams.keep(key);
+        return;
+    }
+    tracing::trace!(?key, user = over, "given up");
+    if let Some(reverse) = step.streams.peers().of(key)
+        && step.streams.get(reverse).is_some()
+    {
+        lifecycle::forget(step, reverse);
+    }
+    lifecycle::forget(step, key);
+    blind_spots::report_user(step, BlindMechanism::EndpointBudget, over, origin);
+}
+
+/// Whether the socket that a stream is read at also writes a direction of a session: the kernel
+/// counts both at one endpoint.
+fn serves_a_session(step: &Step<'_>, key: EndpointKey) -> bool {
+    step.streams
+        .peers()
+        .of(key)
+        .is_some_and(|reverse| step.streams.flow(reverse).is_some())
+}

@@ -1,0 +1,369 @@
+//! A stream that is one direction of a session: its bytes in order, both ends compared.
+
+use mcpinspect_common::End;
+use mcpinspect_core::model::Direction;
+use mcpinspect_core::wire::comparison::{Compared, EndComparison, Start};
+use mcpinspect_core::wire::reassembly::{Piece, Reassembly};
+
+use super::arrivals::{Arrivals, Emit};
+use super::sniff_buffer::Prefix;
+
+/// Identifies a session in the tracker.
+pub type SessionIndex = u64;
+
+/// One direction of a session.
+#[derive(Debug)]
+pub struct Flow {
+    session: SessionIndex,
+    direction: Direction,
+    reassembly: Reassembly,
+    /// The end whose bytes are passed on: the reader's, unless the reader cannot be seen. What
+    /// it sees is in the order of arrival, and the reader of what a server says is the
+    /// client, which the server cannot touch.
+    source: End,
+    /// What the writer's end saw before the first byte was read, in case the reader never shows up.
+    fallback: Prefix,
+    /// When the bytes that have not come out yet arrived.
+    arrivals: Arrivals,
+    /// Compares both ends while the reader's is the source.
+    comparison: Option<Box<EndComparison>>,
+    /// Whether the reader has seen the end of the stream.
+    ended: bool,
+    /// The counts when last checked.
+    last_count: Counted,
+    /// Since when the counts are unchanged.
+    still_since: u64,
+}
+
+/// Bytes that the kernel counted at the two ends of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Bytes written.
+    pub written: u64,
+    /// Bytes read.
+    pub read: u64,
+}
+
+impl Counted {
+    /// What was counted at one end.
+    pub fn at(self, end: End) -> u64 {
+        match end {
+            End::Reader => self.read,
+            End::Writer => self.written,
+        }
+    }
+}
+
+impl Flow {
+    /// One direction of a session; `fallback` is what the writer's end has seen so far.
+    pub fn new(session: SessionIndex, direction: Direction, fallback: Prefix) -> Self {
+        Self {
+            session,
+            direction,
+            reassembly: Reassembly::new(0),
+            source: End::Reader,
+            fallback,
+            arrivals: Arrivals::default(),
+            comparison: None,
+            ended: false,
+            last_count: Counted::default(),
+            still_since: 0,
+        }
+    }
+
+    /// The session.
+    pub fn session(&self) -> SessionIndex {
+        self.session
+    }
+
+    /// The direction.
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// The end whose bytes are passed on.
+    pub fn source(&self) -> End {
+        self.source
+    }
+
+    /// Whether a byte was passed on.
+    pub fn has_started(&self) -> bool {
+        self.position() > 0
+    }
+
+    /// Position of the next byte.
+    pub fn position(&self) -> u64 {
+        self.reassembly.next()
+    }
+
+    /// Bytes passed on.
+    pub fn captured(&self) -> u64 {
+        self.reassembly.captured()
+    }
+
+    /// Bytes declared lost.
+    pub fn lost(&self) -> u64 {
+        self.reassembly.lost()
+    }
+
+    /// Whether pieces wait for one before them.
+    pub fn is_waiting(&self) -> bool {
+        self.reassembly.is_waiting()
+    }
+
+    /// Whether one end waits for the other.
+    pub fn is_comparison_waiting(&self) -> bool {
+        self.comparison
+            .as_ref()
+            .is_some_and(|ends| ends.is_waiting())
+    }
+
+    /// The memory taken by what waits, in bytes.
+    pub fn memory(&self) -> usize {
+        let compared = self.comparison.as_ref().map_or(0, |ends| ends.memory());
+        self.reassembly.memory() + self.fallback.memory() + self.arrivals.memory() + compared
+    }
+
+    /// Since when something that arrived has not come out, if so. For example, a request that was written but
+    /// not seen being read: its server's answer shows that it was read.
+    pub fn held_since(&self) -> Option<u64> {
+        let unread = self.direction == Direction::ClientToServer
+            && self.source == End::Reader
+            && !self.has_started();
+        let written = unread.then(|| self.fallback.first_time()).flatten();
+        let arrived = self.arrivals.oldest();
+        arrived.into_iter().chain(written).min()
+    }
+
+    /// How many bytes too many the writer's count has, according to the comparison.
+    pub fn counted_twice(&self) -> u64 {
+        self.comparison
+            .as_ref()
+            .map_or(0, |ends| u64::try_from(-ends.correction()).unwrap_or(0))
+    }
+
+    /// Whether what is written is compared with what is read.
+    pub fn is_compared(&self) -> bool {
+        self.comparison.is_some()
+    }
+
+    /// Whether the reader has seen the end of the stream.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Notes that the reader has seen the end. Returns false if that was known.
+    pub fn end(&mut self) -> bool {
+        !std::mem::replace(&mut self.ended, true)
+    }
+
+    /// Starts comparing both ends, which count from `start`.
+    pub fn compare(&mut self, start: Start) {
+        let authority = match self.direction {
+            Direction::ClientToServer => End::Writer,
+            Direction::ServerToClient => End::Reader,
+        };
+        let mut ends = EndComparison::new(authority, start);
+        for (position, bytes, time) in self.fallback.pieces() {
+            // Nothing was read yet, so nothing comes out.
+            ends.written(position, bytes, time, &mut |_| {});
+        }
+        self.comparison = Some(Box::new(ends));
+    }
+
+    /// Takes in a piece of the source.
+    pub fn push(&mut self, position: u64, bytes: &[u8], now: u64, emit: &mut Emit<'_>) {
+        self.arrivals.note(position, bytes.len() as u64, now);
+        self.reassemble(now, emit, |reassembly, emit| {
+            reassembly.push(position, bytes, now, &mut |piece| emit(piece));
+        });
+    }
+
+    /// Notes that bytes of the source will not arrive.
+    pub fn missing(&mut self, position: u64, length: u64, now: u64, emit: &mut Emit<'_>) {
+        self.reassemble(now, emit, |reassembly, emit| {
+            reassembly.missing(position, length, now, &mut |piece| emit(piece));
+        });
+    }
+
+    /// Gives up bytes that are overdue.
+    pub fn settle(&mut self, now: u64, emit: &mut Emit<'_>) {
+        self.reassemble(now, emit, |reassembly, emit| {
+            reassembly.settle(now, &mut |piece| emit(piece));
+        });
+    }
+
+    /// Gives up all bytes before `position` that have not arrived.
+    pub fn finish(&mut self, position: u64, now: u64, emit: &mut Emit<'_>) {
+        self.reassemble(now, emit, |reassembly, emit| {
+            reassembly.finish(position, &mut |piece| emit(piece));
+        });
+    }
+
+    /// Puts pieces of the source in order, and compares them with the writer's end if that is enabled.
+    fn reassemble(
+        &mut self,
+        now: u64,
+        emit: &mut Emit<'_>,
+        act: impl FnOnce(&mut Reassembly, &mut dyn FnMut(Piece<'_>)),
+    ) {
+        let (comparison, arrivals) = (&mut self.comparison, &mut self.arrivals);
+        act(&mut self.reassembly, &mut |piece| match comparison {
+            Some(ends) => ends.read(piece, now, &mut |compared| {
+                arrivals.emit(compared, now, emit);
+            }),
+            None => arrivals.emit(Compared::Piece(piece), now, emit),
+        });
+    }
+
+    /// Takes in a piece that was seen at the writer's end while the reader's is the source.
+    pub fn written(&mut self, position: u64, bytes: &[u8], now: u64, emit: &mut Emit<'_>) {
+        if !self.has_started() {
+            self.fallback.push(position, bytes, now);
+        }
+        self.compare_ends(now, emit, |ends, emit| {
+            ends.written(position, bytes, now, emit)
+        });
+    }
+
+    /// Continues where one end has waited too long for the other.
+    pub fn settle_comparison(&mut self, now: u64, emit: &mut Emit<'_>) {
+        self.compare_ends(now, emit, |ends, emit| ends.settle(now, emit));
+    }
+
+    /// Continues without what one end still waits for.
+    pub fn finish_comparison(&mut self, now: u64, emit: &mut Emit<'_>) {
+        self.compare_ends(now, emit, EndComparison::finish);
+    }
+
+    fn compare_ends(
+        &mut self,
+        now: u64,
+        emit: &mut Emit<'_>,
+        act: impl FnOnce(&mut EndComparison, &mut dyn FnMut(Compared<'_>)),
+    ) {
+        let arrivals = &mut self.arrivals;
+        if let Some(ends) = &mut self.comparison {
+            act(ends, &mut |compared| arrivals.emit(compared, now, emit));
+        }
+    }
+
+    /// Frees what waits: bytes come out without having been compared, those in between that have not arrived
+    /// are given up, and so is what was written if none of it was read yet.
+    pub fn let_go(&mut self, now: u64, emit: &mut Emit<'_>) {
+        self.reassemble(now, emit, |reassembly, emit| {
+            reassembly.give_up(&mut |piece| emit(piece));
+        });
+        self.compare_ends(now, emit, |ends, emit| ends.leave_all(now, emit));
+        self.drop_fallback();
+    }
+
+    /// Frees what was kept in case the reader never shows up, now that it has.
+    pub fn drop_fallback(&mut self) {
+        self.fallback = Prefix::default();
+    }
+
+    /// Makes the writer's end the source, because the reader cannot be seen, and stops comparing.
+    /// Returns what was kept of the writer's end; `None` if it is the source already.
+    pub fn switch_to_writer(&mut self, now: u64, emit: &mut Emit<'_>) -> Option<Prefix> {
+        if self.source == End::Writer {
+            return None;
+        }
+        self.source = End::Writer;
+        // No more of what was read can be compared.
+        self.finish_comparison(now, emit);
+        self.comparison = None;
+        Some(std::mem::take(&mut self.fallback))
+    }
+
+    /// Notes the current counts. Returns since when they are unchanged.
+    pub fn still_since(&mut self, counted: Counted, now: u64) -> u64 {
+        if self.last_count != counted {
+            self.last_count = counted;
+            self.still_since = now;
+        }
+        self.still_since
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::expect_used, reason = "a failing test may panic")]
+mod tests {
+    use super::*;
+
+    /// Collects the bytes, with `.` for a lost one.
+    fn collect(out: &mut Vec<u8>) -> impl FnMut(Compared<'_>, u64) {
+        |compared, _| match compared {
+            Compared::Piece(Piece::Bytes { bytes, .. }) => out.extend_from_slice(bytes),
+            Compared::Piece(Piece::Gap { length, .. }) => {
+                out.extend(std::iter::repeat_n(
+                    b'.',
+                    usize::try_from(length).unwrap_or(0),
+                ));
+            }
+            Compared::Difference { .. } => out.push(b'!'),
+        }
+    }
+
+    fn flow() -> Flow {
+        Flow::new(0, Direction::ServerToClient, Prefix::default())
+    }
+
+    #[test]
+    fn pieces_come_out_in_order_and_gaps_are_counted() {
+        let (mut flow, mut out) = (flow(), Vec::new());
+        flow.push(3, b"def", 0, &mut collect(&mut out));
+        assert!(flow.is_waiting() && !flow.has_started());
+        flow.push(0, b"abc", 0, &mut collect(&mut out));
+        flow.missing(6, 2, 0, &mut collect(&mut out));
+        flow.finish(9, 0, &mut collect(&mut out));
+        assert_eq!(out, b"abcdef...");
+        assert_eq!((flow.captured(), flow.lost(), flow.position()), (6, 3, 9));
+    }
+
+    #[test]
+    fn what_was_written_replaces_a_reader_that_never_shows() {
+        let (mut flow, mut out) = (flow(), Vec::new());
+        flow.written(0, b"ab", 1, &mut collect(&mut out));
+        flow.written(2, b"cd", 2, &mut collect(&mut out));
+        let kept = flow
+            .switch_to_writer(0, &mut collect(&mut out))
+            .expect("kept");
+        let pieces: Vec<_> = kept.pieces().collect();
+        assert_eq!(pieces, [(0, &b"ab"[..], 1), (2, b"cd", 2)]);
+        assert_eq!(flow.source(), End::Writer);
+        assert!(flow.switch_to_writer(0, &mut collect(&mut out)).is_none());
+    }
+
+    #[test]
+    fn a_switch_to_the_writer_ends_the_comparison_and_loses_nothing() {
+        let (mut flow, mut out) = (flow(), Vec::new());
+        flow.compare(Start::Together);
+        assert!(flow.is_compared());
+        flow.written(0, b"written ", 0, &mut collect(&mut out));
+        flow.push(0, b"written read", 0, &mut collect(&mut out));
+        flow.switch_to_writer(0, &mut collect(&mut out));
+        assert_eq!(out, b"written read");
+        assert!(!flow.is_compared());
+    }
+
+    #[test]
+    fn differences_between_the_ends_come_out() {
+        let (mut flow, mut out) = (flow(), Vec::new());
+        flow.compare(Start::Together);
+        flow.written(0, b"a harmless result\n", 0, &mut collect(&mut out));
+        flow.push(0, b"a poisoned result\n", 0, &mut collect(&mut out));
+        assert!(flow.is_comparison_waiting());
+        flow.finish_comparison(0, &mut collect(&mut out));
+        assert_eq!(out, b"a poisoned result\n!");
+    }
+
+    #[test]
+    fn counts_are_still_from_the_first_look_at_which_they_are_the_same() {
+        let mut flow = flow();
+        let counted = |written, read| Counted { written, read };
+        assert_eq!(flow.still_since(counted(1, 0), 10), 10);
+        assert_eq!(flow.still_since(counted(1, 0), 20), 10);
+        assert_eq!(flow.still_since(counted(1, 1), 30), 30);
+    }
+}

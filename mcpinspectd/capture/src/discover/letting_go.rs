@@ -1,0 +1,49 @@
+//! Bounds what waits in all sessions together.
+//!
+//! Each wait is short and has a bound of its own, but a user can have many sessions. So all of them share one
+//! budget. Beyond it, the session with most lets go, of the user with most: what waits there is passed on
+//! uncompared and with gaps, and the user is reported.
+
+use mcpinspect_core::model::{BlindMechanism, GapReason};
+
+use super::blind_spots;
+use super::delivery::{self, pass_on};
+use super::flow::SessionIndex;
+use super::step::Step;
+use crate::capture::Origin;
+
+/// Has sessions let go of what waits until the rest is within the budget.
+pub fn make_room(step: &mut Step<'_>, now: u64) {
+    while step.sessions.backlog().bytes() > step.settings.max_backlog {
+        let Some((user, index)) = step.sessions.with_most_backlog() else {
+            return;
+        };
+        let tgid = step
+            .sessions
+            .get(index)
+            .and_then(|session| session.server)
+            .unwrap_or(0);
+        let origin = Origin { tgid, time: now };
+        blind_spots::report_user(step, BlindMechanism::SessionBudget, user, origin);
+        let_go(step, index, now);
+    }
+}
+
+fn let_go(step: &mut Step<'_>, index: SessionIndex, now: u64) {
+    tracing::debug!(
+        session = index,
+        "too much waits in sessions; this one lets go"
+    );
+    delivery::announce_pending(step, index, now);
+    let Some(session) = step.sessions.get(index) else {
+        return;
+    };
+    for (key, _) in session.streams() {
+        pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
+            flow.let_go(now, emit);
+        });
+    }
+    delivery::finish_turns(step, index);
+    // What remains, such as spare capacity, is counted again with the next change.
+    step.sessions.set_backlog(index, 0);
+}

@@ -1,0 +1,136 @@
+//! A stream is never judged by what its reader's side wrote, and never permanently.
+//!
+//! A server can write to its own standard input (`/proc/self/fd/0`) and read that back before its
+//! client has written anything. So what the reader's side wrote at first is left out when a stream is
+//! judged, and a stream judged to be something else is judged again by what it carries later. Both
+//! are reported once the stream shows a client's message, which is also where its session begins.
+
+use mcpinspect_common::{End, EndpointKey};
+use mcpinspect_core::mcp::sniff::{Evidence, evidence};
+use mcpinspect_core::model::{BlindMechanism, Direction, GapReason};
+
+use super::delivery;
+use super::following;
+use super::glance::Glance;
+use super::letting_go;
+use super::roles;
+use super::sniffing;
+use super::step::Step;
+use super::stream::{Reason, Skipped, StreamState};
+use crate::capture::Origin;
+
+/// Most writers of one stream to look up.
+const WRITERS_MAX: u8 = 8;
+
+/// Takes in bytes that crossed an end of a stream, whatever it is.
+pub fn data(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    end: End,
+    position: u64,
+    bytes: &[u8],
+    origin: Origin,
+) {
+    let is_new_writer = end == End::Writer
+        && step
+            .streams
+            .last_at(key, End::Writer)
+            .is_none_or(|last| last != origin.tgid);
+    let stream = step.streams.ensure(key);
+    stream.last_seen[end as usize] = Some(origin.tgid);
+    match &stream.state {
+        StreamState::Ignored(Reason::NotMcp) => {
+            look_again(step, key, end, position, bytes, origin);
+        }
+        StreamState::Ignored(_) => {}
+        StreamState::Undecided(_) => {
+            if end == End::Writer && is_from_reader(step, key, is_new_writer, origin.tgid) {
+                let to = position.saturating_add(bytes.len() as u64);
+                let reason = GapReason::WrittenByReader;
+                step.streams.skip(key, Skipped { to, reason });
+                let suspicion = BlindMechanism::WrittenByReader;
+                step.streams.suspect(key, suspicion, origin.tgid);
+                step.ship(key);
+            } else {
+                sniffing::data(step, key, end, position, bytes, origin);
+            }
+        }
+        StreamState::InSession(_) => {
+            delivery::data(step, key, end, position, bytes, origin);
+            letting_go::make_room(step, origin.time);
+        }
+    }
+}
+
+/// Whether the first bytes of an undecided stream were written by a process on its reader's side.
+fn is_from_reader(step: &mut Step<'_>, key: EndpointKey, is_new: bool, tgid: u32) -> bool {
+    // Looking up a process takes a while, and most streams are not a server's input.
+    if step.streams.sniffed(key) > 0 || !following::may_be_read_by_a_server(step, key) {
+        return false;
+    }
+    let Some(stream) = step.streams.get_mut(key) else {
+        return false;
+    };
+    if !is_new && stream.checked_writers > 0 {
+        return stream.suspicion.is_some_and(|(_, suspect)| suspect == tgid);
+    }
+    if stream.checked_writers == WRITERS_MAX {
+        return false;
+    }
+    stream.checked_writers += 1;
+    let is_reader = |pid: u32| step.programs.readers(key).any(|program| program.pid == pid);
+    if is_reader(tgid) {
+        return true;
+    }
+    step.machine
+        .describe(tgid, step.launches)
+        .is_some_and(|writer| {
+            writer
+                .ancestors()
+                .iter()
+                .any(|ancestor| is_reader(ancestor.pid.0))
+        })
+}
+
+/// Judges a stream that is something else again, by bytes from somewhere within it.
+fn look_again(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    end: End,
+    position: u64,
+    bytes: &[u8],
+    origin: Origin,
+) {
+    // Answers of other protocols may look like a server's; requests name their method.
+    let role = Some(Direction::ClientToServer);
+    if evidence(bytes) != (Evidence::Mcp { role }) {
+        return;
+    }
+    let reason = GapReason::JudgedNotMcp;
+    step.streams.resume(
+        key,
+        Skipped {
+            to: position,
+            reason,
+        },
+    );
+    step.streams
+        .suspect(key, BlindMechanism::JudgedNotMcp, origin.tgid);
+    step.streams.sniff(key, end, position, bytes, origin.time);
+    roles::settle(step, key, role, origin.time);
+}
+
+/// Looks again at the streams that have used up their last look. Call this about once a second.
+pub fn renew_glances(step: &mut Step<'_>, now: u64) {
+    for key in step.streams.glances_due(now) {
+        let positions = following::positions(step, key);
+        let renewed = step
+            .streams
+            .get_mut(key)
+            .and_then(|stream| stream.glance.as_mut())
+            .is_some_and(|glance: &mut Glance| glance.renew(positions, now));
+        if renewed {
+            step.ship(key);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Decides what a stream is by its start, and acts on that.
+
+use mcpinspect_common::{End, EndpointKey, NOT_JSON_BUDGET};
+use mcpinspect_core::mcp::sniff::Evidence;
+
+use super::following::{ignore, is_output_of_open_input};
+use super::roles;
+use super::step::Step;
+use super::stream::Reason;
+use crate::capture::Origin;
+
+/// Takes in bytes that crossed an end of an undecided stream.
+pub fn data(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    end: End,
+    position: u64,
+    bytes: &[u8],
+    origin: Origin,
+) {
+    let evidence = step.streams.sniff(key, end, position, bytes, origin.time);
+    if let Some(evidence) = evidence {
+        decide(step, key, evidence, origin.time);
+    }
+    bound_buffers(step);
+}
+
+/// Acts on what the start of a stream shows.
+fn decide(step: &mut Step<'_>, key: EndpointKey, evidence: Evidence, now: u64) {
+    match evidence {
+        Evidence::Mcp { role } => roles::settle(step, key, role, now),
+        Evidence::NotMcp { .. } => {
+            if !is_output_of_open_input(step, key) {
+                ignore(step, key, Reason::NotMcp);
+            }
+        }
+        Evidence::Undecided {
+            json_rpc_like: true,
+        } => {
+            if step.streams.extend(key) {
+                step.ship(key);
+            }
+        }
+        Evidence::Undecided {
+            json_rpc_like: false,
+        } => {
+            let sniffed = step.streams.sniffed(key) as u64;
+            let spent = sniffed >= step.settings.sniff_budget
+                || (sniffed >= NOT_JSON_BUDGET && step.streams.begins_as_text(key));
+            if spent && !is_output_of_open_input(step, key) {
+                ignore(step, key, Reason::NotMcp);
+            }
+        }
+    }
+}
+
+/// Gives up the stream with the largest buffer while the buffers hold too much.
+fn bound_buffers(step: &mut Step<'_>) {
+    while step.streams.buffered() > step.settings.max_buffered {
+        let Some((bytes, key)) = step.streams.largest_buffer() else {
+            return;
+        };
+        tracing::debug!(
+            ?key,
+            bytes,
+            "too much buffered of undecided streams; this one is given up"
+        );
+        ignore(step, key, Reason::NotMcp);
+    }
+}

@@ -1,0 +1,187 @@
+//! Surveys run on a separate thread: nothing whose duration depends on the size of the kernel's or the
+//! process table may keep the pipeline from its records.
+//!
+//! If the kernel has no iterators, and to find out who can read a stream, the descriptor tables in `/proc`
+//! are read instead. However long a survey takes, the thread then rests ten times as long.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+
+use mcpinspect_common::{EndpointKey, tracked_slot};
+use mcpinspect_process::fds::{Holder, Holders, holders_snapshot};
+use mcpinspect_runtime::priority::Priority;
+use nix::libc;
+
+use crate::capture::{BootClock, Survey};
+use crate::discover::Readers;
+
+/// How many times longer than a survey the pause after it is.
+const PAUSE: u64 = 10;
+
+/// What a survey should find out.
+pub(super) struct Request {
+    /// When it was requested, in nanoseconds since boot.
+    pub(super) begun: u64,
+    /// The kernel's own; `None` if it has none.
+    pub(super) survey: Option<Survey>,
+    /// Device and inode of every watched endpoint, if the kernel has no survey.
+    pub(super) watched: HashSet<(u64, u64)>,
+    /// Endpoints whose readers are wanted.
+    pub(super) sought: Vec<EndpointKey>,
+    /// Tracked processes before the survey, by slot and mark.
+    pub(super) marked: Vec<(u32, u64)>,
+}
+
+/// What a survey found.
+pub(super) struct Found {
+    /// When it was requested.
+    pub(super) begun: u64,
+    /// When it ended.
+    pub(super) ended: u64,
+    /// Who holds what, where the kernel's counters do not say.
+    pub(super) holders: Option<Holders>,
+    /// The slots of processes that hold a watched endpoint.
+    pub(super) busy: HashSet<u32>,
+    /// Tracked processes before the survey, by slot and mark.
+    pub(super) marked: Vec<(u32, u64)>,
+    /// Who can read the endpoints asked about.
+    pub(super) readers: HashMap<EndpointKey, Readers>,
+}
+
+/// The thread, as its user sees it.
+pub(super) struct Surveyor {
+    requests: SyncSender<Request>,
+    results: Receiver<Found>,
+    under_way: bool,
+    /// Not before this moment, in nanoseconds since boot.
+    rests_until: u64,
+}
+
+impl Surveyor {
+    /// Starts the thread; it ends when this value is dropped.
+    pub(super) fn start() -> std::io::Result<Self> {
+        let (requests, queue) = sync_channel::<Request>(1);
+        let (sender, results) = sync_channel(1);
+        std::thread::Builder::new()
+            .name("survey".into())
+            .spawn(move || {
+                Priority::Background.claim();
+                for request in queue {
+                    if sender.send(look(request)).is_err() {
+                        return;
+                    }
+                }
+            })?;
+        Ok(Self {
+            requests,
+            results,
+            under_way: false,
+            rests_until: 0,
+        })
+    }
+
+    /// Whether a survey can begin.
+    pub(super) fn is_ready(&self, now: u64) -> bool {
+        !self.under_way && now >= self.rests_until
+    }
+
+    /// Begins a survey.
+    pub(super) fn begin(&mut self, request: Request) {
+        self.under_way = self.requests.try_send(request).is_ok();
+    }
+
+    /// What the current survey found, if it has ended.
+    pub(super) fn ended(&mut self) -> Option<Found> {
+        match self.results.try_recv() {
+            Ok(found) => {
+                self.under_way = false;
+                let took = found.ended.saturating_sub(found.begun);
+                self.rests_until = found.ended.saturating_add(took.saturating_mul(PAUSE));
+                Some(found)
+            }
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+        }
+    }
+}
+
+fn look(request: Request) -> Found {
+    let Request {
+        begun,
+        survey,
+        watched,
+        sought,
+        marked,
+    } = request;
+    let processes = survey.and_then(|survey| {
+        survey
+            .run()
+            .inspect_err(|error| tracing::warn!(%error, "the kernel's survey failed"))
+            .ok()
+    });
+    let walked = (processes.is_none() || !sought.is_empty()).then(holders_snapshot);
+    let busy = match (&processes, &walked) {
+        (Some(processes), _) => processes.iter().copied().map(tracked_slot).collect(),
+        (None, Some(holders)) => holders
+            .iter()
+            .filter(|(key, _)| watched.contains(&(key.dev, key.ino)))
+            .flat_map(|(_, holders)| holders)
+            .map(|holder| tracked_slot(holder.pid.0))
+            .collect(),
+        (None, None) => HashSet::new(),
+    };
+    let readers = walked.as_ref().map_or_else(HashMap::new, |holders| {
+        let found = |key: &EndpointKey| (*key, readers_of(holders, *key));
+        sought.iter().map(found).collect()
+    });
+    Found {
+        begun,
+        ended: BootClock::now_boot().unwrap_or(begun),
+        holders: walked.filter(|_| processes.is_none()),
+        busy,
+        marked,
+        readers,
+    }
+}
+
+fn readers_of(holders: &Holders, key: EndpointKey) -> Readers {
+    let readers: Vec<&Holder> = holders
+        .get(&key.into())
+        .into_iter()
+        .flatten()
+        .filter(|holder| holder.access.reads())
+        .collect();
+    Readers {
+        pids: readers.iter().map(|holder| holder.pid.0).collect(),
+        unread: readers.first().and_then(|holder| unread(holder)),
+    }
+}
+
+/// How many unread bytes wait at another process's descriptor.
+fn unread(holder: &Holder) -> Option<u64> {
+    let process = descriptor(libc::SYS_pidfd_open, i64::from(holder.pid.0), 0, 0)?;
+    let fd = i64::from(holder.fd);
+    let stream = descriptor(
+        libc::SYS_pidfd_getfd,
+        i64::from(process.as_fd().as_raw_fd()),
+        fd,
+        0,
+    )?;
+    let mut unread: libc::c_int = 0;
+    // SAFETY: FIONREAD writes one int, for which `unread` has room, and `stream` is open.
+    let result = unsafe { libc::ioctl(stream.as_raw_fd(), libc::FIONREAD, &raw mut unread) };
+    if result == 0 {
+        u64::try_from(unread).ok()
+    } else {
+        None
+    }
+}
+
+/// Makes a system call that returns a descriptor and has no wrapper in the C library.
+fn descriptor(number: libc::c_long, a: i64, b: i64, c: i64) -> Option<OwnedFd> {
+    // SAFETY: both calls made here take only integers and return a new descriptor or -1.
+    let result = unsafe { libc::syscall(number, a, b, c) };
+    let fd = i32::try_from(result).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: just opened, and nothing else owns it.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,71 @@
+//! Stays with a server after its result, for what it reports of its own accord.
+//!
+//! A server of the legacy era reports changes without being asked. One of the modern era reports to those who
+//! listen, and only what they want to hear.
+
+use std::time::Duration;
+
+use crate::era::Era;
+use crate::failure::Failure;
+use serde_json::{Map, Value, json};
+
+use super::asked::Asked;
+use super::perform::Session;
+
+/// What a server may offer to report, and the member that requests it.
+const CHANGES: [(&str, &str, &str); 3] = [
+    ("tools", "listChanged", "toolsListChanged"),
+    ("prompts", "listChanged", "promptsListChanged"),
+    ("resources", "listChanged", "resourcesListChanged"),
+];
+
+impl Session<'_, '_> {
+    /// Stays for this long. Returns why the session ended before that, if it did.
+    pub fn watch(&mut self, asked: &Asked, time: Duration) -> Option<Failure> {
+        let until = self.connection.elapsed().saturating_add(time);
+        let wanted = self.wanted(asked);
+        if self.greeting.era == Era::Modern && !wanted.is_empty() {
+            let mut params = Map::new();
+            params.insert("notifications".to_owned(), Value::Object(wanted));
+            let id = match self.connection.send("subscriptions/listen", params) {
+                Ok(id) => id,
+                Err(failure) => return Some(failure),
+            };
+            // It is answered once the server has nothing more to report.
+            match self.connection.wait(&[id], until) {
+                Ok(None) => return None,
+                Ok(Some(answer)) => {
+                    let message = match answer.outcome {
+                        Ok(_) => "the server does not tell any more".to_owned(),
+                        Err(failure) => failure.message,
+                    };
+                    self.connection.heard.note(message);
+                }
+                Err(failure) => return Some(failure),
+            }
+        }
+        self.connection.wait(&[], until).err()
+    }
+
+    /// What this server can report about the request, and about its lists.
+    fn wanted(&self, asked: &Asked) -> Map<String, Value> {
+        let capabilities = self.greeting.capabilities();
+        let offers = |part: &str, what: &str| {
+            let offered = capabilities.get(part).and_then(|part| part.get(what));
+            offered == Some(&Value::Bool(true))
+        };
+        let mut wanted = Map::new();
+        for (part, what, member) in CHANGES {
+            if offers(part, what) {
+                wanted.insert(member.to_owned(), Value::Bool(true));
+            }
+        }
+        let uri = asked.params.get("uri");
+        if let ("resources/read", Some(uri), true) =
+            (asked.method.as_str(), uri, offers("resources", "subscribe"))
+        {
+            wanted.insert("resourceSubscriptions".to_owned(), json!([uri]));
+        }
+        wanted
+    }
+}

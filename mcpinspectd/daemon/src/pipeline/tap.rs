@@ -1,0 +1,29 @@
+//! The short pipeline of `mcpinspectd tap`: a source, the engine, an output.
+
+use mcpinspect_core::model::{Input, InputSink, Timestamp};
+use mcpinspect_engine::{Engine, Output};
+
+/// An output that may hold lines back until nothing else is left to do.
+pub trait Flush {
+    /// Releases what was held back.
+    fn flush(&mut self);
+}
+
+/// Takes inputs through the engine to an output.
+pub struct TapPipeline<O> {
+    /// The engine.
+    pub engine: Engine,
+    /// Where its messages and events go.
+    pub output: O,
+}
+
+impl<O: Output + Flush> InputSink for TapPipeline<O> {
+    fn input(&mut self, input: Input<'_>) {
+        self.engine.handle(input, &mut self.output);
+    }
+
+    fn idle(&mut self) {
+        self.engine.idle(Timestamp::now(), &mut self.output);
+        self.output.flush();
+    }
+}

@@ -1,0 +1,50 @@
+//! The passing of time: calls that have waited too long for their answer.
+
+use mcpinspect_core::model::Timestamp;
+
+use super::output::Overdue;
+use super::sanitise;
+use super::state::SessionState;
+use super::turn::Turn;
+use crate::event::Event;
+use crate::event::body::CallHung;
+
+impl SessionState {
+    /// Whether a request is overdue by `now` that was not marked before. Marks it.
+    pub(super) fn overdue(&mut self, now: Timestamp) -> Vec<Overdue> {
+        let mut overdue = Vec::new();
+        let patience = self.limits.patience;
+        self.session.overdue(now, patience, |direction, request| {
+            overdue.push(Overdue {
+                session_id: self.id.clone(),
+                server_id: self.server.clone(),
+                direction,
+                method: request.method.clone(),
+                tool: request.tool.clone(),
+                sequence: request.sequence,
+                sent: request.time,
+                due: Timestamp(request.heard.0.saturating_add(patience)),
+                progress: request.progress,
+            });
+        });
+        overdue.sort_by_key(|overdue| (overdue.sequence, overdue.direction));
+        overdue
+    }
+
+    /// Reports an overdue call, unless there were too many recently.
+    pub(super) fn report_overdue(&mut self, turn: &mut Turn<'_>, overdue: &Overdue) {
+        if let Some(suppressed) = self.hung.pass(turn.time) {
+            let body = CallHung {
+                direction: overdue.direction,
+                method: sanitise::name(&overdue.method),
+                tool_name: overdue.tool.as_deref().map(sanitise::name),
+                waited_ms: overdue.due.nanos_since(overdue.sent) / 1_000_000,
+                progress: overdue.progress,
+                suppressed,
+            };
+            turn.report(Event::new(turn.time, self.subject(), body));
+        }
+        turn.tell_overdue(overdue);
+        turn.tell();
+    }
+}

@@ -1,0 +1,153 @@
+//! What was seen, without the host that saw it: as columns, and as the parts of a key around the host.
+
+use std::io::{self, Read};
+
+use super::super::bytes::put_text;
+use super::super::entry::Machine;
+use super::super::row::{Definition, Row, key};
+use super::super::value::Sight;
+use super::columns::read_bytes;
+
+/// A definition without a name, which differs from no definition. No text contains this.
+const UNNAMED: &str = "\0";
+
+/// What was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Of which server.
+    pub server: Vec<u8>,
+    /// The server itself is 0, how it is launched 1, its version 2, and a tool 3.
+    pub part: u8,
+    /// Which tool.
+    pub tool: Vec<u8>,
+    /// Which fingerprint, version or definition.
+    pub detail: Vec<u8>,
+}
+
+impl Place {
+    /// What a row is about, which host saw it, and when; `None` for rows of other kinds.
+    pub fn of(row: &Row<'_>) -> Option<(Self, Machine, Sight)> {
+        let (server, part, tool, detail, machine, sight) = match row {
+            Row::Server(server, machine, sight) => (server, 0, "", String::new(), machine, sight),
+            Row::Fingerprint(server, fingerprint, machine, sight) => {
+                (server, 1, "", (*fingerprint).to_owned(), machine, sight)
+            }
+            Row::Version(server, version, machine, sight) => {
+                (server, 2, "", (*version).to_owned(), machine, sight)
+            }
+            Row::Tool(server, tool, machine, definition, sight) => {
+                let detail = match definition.shown() {
+                    None => String::new(),
+                    Some(name) if name.is_empty() => UNNAMED.to_owned(),
+                    Some(name) => name,
+                };
+                (server, 3, *tool, detail, machine, sight)
+            }
+            _ => return None,
+        };
+        let place = Self {
+            server: server.as_bytes().to_vec(),
+            part,
+            tool: tool.as_bytes().to_vec(),
+            detail: detail.into_bytes(),
+        };
+        Some((place, *machine, *sight))
+    }
+
+    /// Appends its columns.
+    pub fn put(&self, out: &mut Vec<u8>) -> Option<()> {
+        put_text(out, std::str::from_utf8(&self.server).ok()?);
+        out.push(self.part);
+        put_text(out, std::str::from_utf8(&self.tool).ok()?);
+        put_text(out, std::str::from_utf8(&self.detail).ok()?);
+        Some(())
+    }
+
+    /// Reads its columns; `None` if the server is `end`. Nothing after them is skipped then.
+    ///
+    /// # Errors
+    /// The answer ends.
+    pub fn read(from: &mut impl Read, end: &[u8]) -> io::Result<Option<Self>> {
+        let mut place = Self::default();
+        read_bytes(from, &mut place.server)?;
+        let mut part = [0];
+        from.read_exact(&mut part)?;
+        [place.part] = part;
+        read_bytes(from, &mut place.tool)?;
+        read_bytes(from, &mut place.detail)?;
+        Ok((place.server != end).then_some(place))
+    }
+
+    /// Its key, before and after the host.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn key(&self) -> io::Result<(Vec<u8>, Vec<u8>)> {
+        let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let server = std::str::from_utf8(&self.server).map_err(damaged)?;
+        let tool = std::str::from_utf8(&self.tool).map_err(damaged)?;
+        let detail = std::str::from_utf8(&self.detail).map_err(damaged)?;
+        let (mut before, mut behind) = (Vec::new(), Vec::new());
+        match self.part {
+            0 => key::server(&mut before, server),
+            1 => key::fingerprint(&mut before, server, detail),
+            2 => key::version(&mut before, server, detail),
+            _ => {
+                key::tool(&mut before, server, tool);
+                let definition = match detail {
+                    "" => Definition::Gone,
+                    UNNAMED => Definition::Other(""),
+                    name => Definition::of(Some(name)),
+                };
+                key::definition(&mut behind, definition);
+            }
+        }
+        Ok((before, behind))
+    }
+
+    /// Whether both are definitions of one tool.
+    pub fn is_same_tool(&self, other: &Self) -> bool {
+        self.part == 3
+            && (self.part, &self.server, &self.tool) == (other.part, &other.server, &other.tool)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failing test may panic")]
+mod tests {
+    use mcpinspect_core::model::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_the_key_in_other_words() {
+        let (machine, sight) = (Machine([7; 16]), Sight::at(Timestamp(5_000)));
+        for row in [
+            Row::Server("ü s", machine, sight),
+            Row::Fingerprint("notes", "f1", machine, sight),
+            Row::Version("notes", "", machine, sight),
+            Row::Tool("notes", "", machine, Definition::Gone, sight),
+            Row::Tool("notes", "read", machine, Definition::Other(""), sight),
+            Row::Tool("notes", "read", machine, Definition::Other("v2"), sight),
+            Row::Tool(
+                "notes",
+                "read",
+                machine,
+                Definition::Hash([0xab; 32]),
+                sight,
+            ),
+        ] {
+            let (place, seen_by, seen) = Place::of(&row).unwrap();
+            assert_eq!((seen_by, seen), (machine, sight));
+            let mut columns = Vec::new();
+            place.put(&mut columns).unwrap();
+            let read = Place::read(&mut columns.as_slice(), &[0xff]).unwrap();
+            assert_eq!(read.as_ref(), Some(&place));
+            let (mut key, behind) = place.key().unwrap();
+            key.extend_from_slice(&machine.0);
+            key.extend_from_slice(&behind);
+            let value = super::super::super::value::Value::Sight(sight);
+            assert_eq!(Row::read(&key, value), Some(row));
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! How the tools of a session compare with what was accepted.
+//!
+//! The daemon is asked about exactly the definitions that the server lists here, by their hashes: it may not have
+//! seen them yet. A call names a tool but no definition; the one last listed in this session counts.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mcpinspect_cli::terminal;
+use mcpinspect_core::model::DefinitionHash;
+use mcpinspect_judge::policy::situation::ToolStatus;
+use mcpinspect_judge::registry::canonical;
+use serde_json::value::RawValue;
+
+use super::daemon::{Daemon, Forms};
+use super::on_failure::OnFailure;
+
+/// How long it remains valid that a tool is approved, if no decision is announced, or that it is not: the daemon
+/// may be just about to learn whom the guard talks to.
+const FRESH: Duration = Duration::from_secs(5);
+const FRESH_REFUSAL: Duration = Duration::from_millis(500);
+/// Tools of a session to remember; with more, all are forgotten and asked about again.
+const REMEMBERED: usize = 2048;
+/// Most tools to ask about at once, and for one frame.
+const AT_ONCE: usize = 1024;
+const IN_FRAME: usize = 8192;
+
+/// What all sessions of a guard use to ask.
+pub struct Approver {
+    daemon: Daemon,
+    on_failure: OnFailure,
+    /// Why the daemon did not answer when last asked.
+    silent: Mutex<Option<String>>,
+}
+
+impl Approver {
+    /// Asks the daemon from now on, and says so if it is not there.
+    pub fn start(on_failure: OnFailure, server: &str) -> anyhow::Result<Self> {
+        let approver = Self {
+            daemon: Daemon::start()?,
+            on_failure,
+            silent: Mutex::new(None),
+        };
+        let _ = approver.ask(server, Vec::new());
+        Ok(approver)
+    }
+
+    /// What to assume about a tool that nothing can be found out about.
+    pub fn supposed(&self) -> ToolStatus {
+        match self.on_failure {
+            OnFailure::Open => ToolStatus::Approved,
+            // As far from approved as there is.
+            OnFailure::Closed => ToolStatus::Changed,
+        }
+    }
+
+    /// Asks; reports on standard error when the daemon falls silent, and when it is back.
+    fn ask(&self, server: &str, tools: Forms) -> Option<Vec<ToolStatus>> {
+        let answer = self.daemon.ask(server, tools);
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        match &answer {
+            Ok(_) => {
+                if silent.take().is_some() {
+                    terminal::complain(format_args!(
+                        "mcpinspect: mcpinspectd says again which tools are approved"
+                    ));
+                }
+            }
+            Err(why) if !why.is_empty() && silent.as_ref() != Some(why) => {
+                let taken = match self.on_failure {
+                    OnFailure::Open => "approved (--on-failure open)",
+                    OnFailure::Closed => "unapproved and changed (--on-failure closed)",
+                };
+                terminal::complain(format_args!(
+                    "mcpinspect: rules ask for `tool_status`, and nobody says which tools are approved: {why}. Until then, all tools count as {taken}"
+                ));
+                *silent = Some(why.clone());
+            }
+            Err(_) => {}
+        }
+        answer.ok()
+    }
+}
+
+/// What is known about the tools of a session.
+#[derive(Default)]
+pub struct Approvals(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    epoch: u64,
+    /// By the hash of the name, which may be long.
+    tools: HashMap<DefinitionHash, Tool>,
+}
+
+struct Tool {
+    /// The definition listed last.
+    form: Option<DefinitionHash>,
+    status: Option<(ToolStatus, Instant)>,
+}
+
+/// Tools of a frame, each with its definition if there is one.
+#[derive(Default)]
+pub struct Asked {
+    tools: Vec<(String, Option<DefinitionHash>)>,
+    /// Whether there were more than can be asked about.
+    is_cut: bool,
+}
+
+impl Asked {
+    /// Adds a tool.
+    pub fn add(&mut self, name: &str, definition: Option<&RawValue>) {
+        if self.tools.len() >= IN_FRAME {
+            self.is_cut = true;
+            return;
+        }
+        self.tools
+            .push((name.to_owned(), definition.map(canonical::hash)));
+    }
+}
+
+/// What was found out: tools with their statuses, and whether that is all of them.
+pub struct Found {
+    pub statuses: Vec<(String, ToolStatus)>,
+    pub is_complete: bool,
+}
+
+impl Approvals {
+    /// Finds out about the tools of a frame.
+    pub fn find(&self, approver: &Approver, server: &str, asked: Asked) -> Found {
+        let mut found = Found {
+            statuses: Vec::new(),
+            is_complete: !asked.is_cut,
+        };
+        let epoch = approver.daemon.epoch();
+        let mut open: Vec<(String, Option<DefinitionHash>)> = Vec::new();
+        for (name, form) in asked.tools {
+            let (form, known) = self.recall(epoch, &name, form);
+            match known {
+                Some(status) => found.statuses.push((name, status)),
+                None => open.push((name, form)),
+            }
+        }
+        for some in open.chunks(AT_ONCE) {
+            let shown = |(name, form): &(String, Option<DefinitionHash>)| {
+                let form = form.map(|form| form.to_string());
+                (name.clone(), form.unwrap_or_default())
+            };
+            let Some(statuses) = approver.ask(server, some.iter().map(shown).collect()) else {
+                found.is_complete = false;
+                break;
+            };
+            for ((name, form), status) in some.iter().zip(statuses) {
+                self.learn(name, *form, status);
+                found.statuses.push((name.clone(), status));
+            }
+        }
+        found
+    }
+
+    /// The definition of a tool that counts, which is noted, and the status of that one if it is known.
+    fn recall(
+        &self,
+        epoch: u64,
+        name: &str,
+        form: Option<DefinitionHash>,
+    ) -> (Option<DefinitionHash>, Option<ToolStatus>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.epoch != epoch {
+            known.epoch = epoch;
+            for tool in known.tools.values_mut() {
+                tool.status = None;
+            }
+        }
+        let key = DefinitionHash::of(name.as_bytes());
+        if let Some(tool) = known.tools.get_mut(&key) {
+            if form.is_none() || form == tool.form {
+                let holds = |status: ToolStatus| match status {
+                    ToolStatus::Approved => FRESH,
+                    ToolStatus::Unapproved | ToolStatus::Changed => FRESH_REFUSAL,
+                };
+                let is_fresh = |(status, at): &(ToolStatus, Instant)| at.elapsed() < holds(*status);
+                let fresh = tool.status.filter(is_fresh);
+                return (tool.form, fresh.map(|(status, _)| status));
+            }
+            tool.form = form;
+            tool.status = None;
+            return (form, None);
+        }
+        if known.tools.len() >= REMEMBERED {
+            known.tools.clear();
+        }
+        known.tools.insert(key, Tool { form, status: None });
+        (form, None)
+    }
+
+    fn learn(&self, name: &str, form: Option<DefinitionHash>, status: ToolStatus) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tool = known.tools.get_mut(&DefinitionHash::of(name.as_bytes()));
+        if let Some(tool) = tool.filter(|tool| tool.form == form) {
+            tool.status = Some((status, Instant::now()));
+        }
+    }
+}

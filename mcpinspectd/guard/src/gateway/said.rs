@@ -1,0 +1,79 @@
+//! The parts of a body that decide how it is handled.
+
+use mcpinspect_core::mcp::message;
+use mcpinspect_core::mcp::message::{Message, Parsed, Payload};
+
+/// Most requests of a batch whose answers are awaited.
+const MAX_IDS: usize = 4096;
+
+/// The messages of a body.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The ids of its requests, as JSON text.
+    pub requests: Vec<String>,
+    /// The ids of its responses.
+    pub responses: Vec<String>,
+    /// Whether it begins a session.
+    pub is_greeting: bool,
+    pub is_batch: bool,
+}
+
+impl Said {
+    /// Reads a body. One that is not a message says nothing.
+    pub fn read(body: &[u8]) -> Self {
+        let mut said = Self::default();
+        match message::parse(body) {
+            Ok(Payload::Single(parsed)) => said.member(&parsed),
+            Ok(Payload::Batch(batch)) => {
+                said.is_batch = true;
+                batch.for_each(|member| {
+                    if let Ok(parsed) = member {
+                        said.member(&parsed);
+                    }
+                });
+            }
+            Err(_) => {}
+        }
+        said
+    }
+
+    /// The id of its only request, if it has only one.
+    pub fn only(&self) -> Option<&str> {
+        match self.requests.as_slice() {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    fn member(&mut self, parsed: &Parsed<'_>) {
+        let id = parsed.message.id().map(|id| id.0.to_owned());
+        let ids = match &parsed.message {
+            Message::Request(request) => {
+                self.is_greeting |= &*request.method == "initialize";
+                &mut self.requests
+            }
+            Message::Response(_) => &mut self.responses,
+            Message::Notification(_) => return,
+        };
+        if ids.len() < MAX_IDS {
+            ids.extend(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_read() {
+        let said = Said::read(br#"{"jsonrpc":"2.0","id":"a","method":"initialize"}"#);
+        assert!(said.is_greeting && said.only() == Some("\"a\""));
+        let batch =
+            br#"[{"id":1,"method":"x"},{"method":"y"},{"id":2,"result":{}},{"id":3,"method":"z"}]"#;
+        let said = Said::read(batch);
+        assert_eq!((said.requests.len(), said.only()), (2, None));
+        assert_eq!(said.responses, ["2"]);
+        assert_eq!(Said::read(b"<html>"), Said::default());
+    }
+}

@@ -1,0 +1,491 @@
+//! What keys and data do to the state, and what must be asked for because of them.
+
+use mcpinspect_core::model::ContainmentAction;
+use mcpinspect_core::text::escape::is_hidden;
+use mcpinspect_core::text::human::moment;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::measure::wrapped;
+use super::model::{
+    Answer, Ask, Dialog, MAX_MESSAGES, Reading, ServerView, SessionView, State, Tab, TextOf,
+    TextView, Told, View,
+};
+use super::pretty;
+use super::table::{Step, Tone};
+use super::tables;
+use super::traffic::Place;
+use crate::recordings::headline;
+
+/// Nanoseconds per second.
+const SECOND: u64 = 1_000_000_000;
+
+/// Nanoseconds for which a sentence stays in the last line.
+const NOTE: u64 = 15 * SECOND;
+
+/// Rows of a page that do not belong to the list.
+const AROUND: u16 = 7;
+
+/// Rows of the screen that do not belong to a text.
+const AROUND_TEXT: usize = 3;
+
+/// Characters of a filter.
+const MAX_FILTER: usize = 64;
+
+/// What happens.
+#[derive(Debug)]
+pub enum Input {
+    Key(KeyEvent),
+    /// The terminal has this many columns and rows.
+    Size(u16, u16),
+    Reading(Box<Reading>),
+    Answer(Answer),
+}
+
+/// Applies an input. Returns what must be asked for.
+pub fn update(state: &mut State, input: Input) -> Vec<Ask> {
+    let asks = match input {
+        Input::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
+        Input::Key(key) => pressed(state, key),
+        Input::Size(width, height) => {
+            (state.width, state.height) = (width, height);
+            Vec::new()
+        }
+        Input::Reading(reading) => {
+            state.take(*reading);
+            let now = state.now;
+            state
+                .note
+                .take_if(|note| now.nanos_since(note.since) > NOTE);
+            again(state)
+        }
+        Input::Answer(answer) => answered(state, answer),
+    };
+    settle(state);
+    asks
+}
+
+/// Finds the selected row again.
+fn settle(state: &mut State) {
+    if let Some(table) = tables::current(state)
+        && let Some(list) = state.list_mut()
+    {
+        list.settle(&table.rows);
+    }
+}
+
+/// Asks again for what is shown. A server's numbers require reading them all, and are asked for less often.
+fn again(state: &State) -> Vec<Ask> {
+    let is_turn = (state.now.0 / SECOND).is_multiple_of(5);
+    match state.opened.last() {
+        Some(View::Session(view)) => vec![Ask::Messages {
+            session: view.session.clone(),
+            before: None,
+        }],
+        Some(View::Server(view)) if is_turn => vec![Ask::Server(view.place.clone())],
+        Some(View::Server(_) | View::Text(_)) | None => Vec::new(),
+    }
+}
+
+fn answered(state: &mut State, answer: Answer) -> Vec<Ask> {
+    match answer {
+        Answer::Contained(told) => match told {
+            Ok(done) => state.say(done, Tone::Good),
+            Err(problem) => state.say(problem, Tone::Bad),
+        },
+        Answer::Server { place, told } => {
+            for view in &mut state.opened {
+                if let View::Server(view) = view
+                    && view.place == place
+                {
+                    view.told = own(&place, told).into();
+                    break;
+                }
+            }
+        }
+        Answer::Messages {
+            session,
+            before,
+            told,
+        } => {
+            for view in &mut state.opened {
+                if let View::Session(view) = view
+                    && view.session == session
+                {
+                    session_answered(view, told, before);
+                    break;
+                }
+            }
+        }
+        Answer::Message { number, told } => {
+            let told = told.and_then(|message| {
+                message.ok_or_else(|| "This message is not kept any more.".to_owned())
+            });
+            let lines = told.map(|message| {
+                let mut lines = vec![headline(&message), String::new()];
+                match (&message.message, &message.text) {
+                    (Some(json), _) => lines.extend(pretty::lines(json.0.get())),
+                    (None, Some(text)) => lines.extend(pretty::plain_lines(text)),
+                    (None, None) => lines.push("Its text was not kept.".to_owned()),
+                }
+                if message.is_masked {
+                    lines.insert(1, "Secrets in it are masked.".to_owned());
+                }
+                lines
+            });
+            text_answered(state, &TextOf::Message(number), lines);
+        }
+        Answer::Event { id, told } => {
+            let lines = told.map(|event| pretty::lines(&event));
+            text_answered(state, &TextOf::Event(id), lines);
+        }
+    }
+    Vec::new()
+}
+
+/// What of a server's name belongs to this user.
+fn own<S: Owned, C: Owned>(
+    place: &Place,
+    told: Result<(Vec<S>, Vec<C>), String>,
+) -> Result<(Vec<S>, Vec<C>), String> {
+    told.map(|(mut sessions, mut calls)| {
+        sessions.retain(|session| session.uid() == place.1);
+        calls.retain(|calls| calls.uid() == place.1);
+        (sessions, calls)
+    })
+}
+
+/// A row that belongs to some user.
+trait Owned {
+    fn uid(&self) -> Option<u32>;
+}
+
+impl Owned for mcpinspect_engine::recall::RecordedSession {
+    fn uid(&self) -> Option<u32> {
+        self.uid
+    }
+}
+
+impl Owned for mcpinspect_engine::recall::CallStatistics {
+    fn uid(&self) -> Option<u32> {
+        self.uid
+    }
+}
+
+fn session_answered(
+    view: &mut SessionView,
+    told: Result<Vec<mcpinspect_engine::recall::RecordedMessage>, String>,
+    before: Option<i64>,
+) {
+    // A user at the end stays there.
+    let follows = view.list.at + 1 >= view.messages.len() && view.list.sort.is_none();
+    match told {
+        Ok(page) => view.take(page, before),
+        Err(problem) => {
+            view.is_waiting = false;
+            view.problem = Some(problem);
+        }
+    }
+    if follows && before.is_none() && view.list.filter.is_empty() && !view.list.is_reversed {
+        let rows = tables::messages_of(view).rows;
+        view.list.step(Step::Last, &rows);
+    }
+}
+
+fn text_answered(state: &mut State, of: &TextOf, told: Result<Vec<String>, String>) {
+    if let Some(View::Text(view)) = state.opened.last_mut()
+        && view.of == *of
+    {
+        view.told = told.into();
+    }
+}
+
+fn pressed(state: &mut State, key: KeyEvent) -> Vec<Ask> {
+    let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+    if is_control && matches!(key.code, KeyCode::Char('c')) {
+        state.is_over = true;
+        return Vec::new();
+    }
+    if let Some(dialog) = state.dialog.take() {
+        return decided(dialog, key, state);
+    }
+    if state.list().is_some_and(|list| list.is_editing) {
+        edit(state, key);
+        return Vec::new();
+    }
+    match key.code {
+        KeyCode::Char('q') => state.is_over = true,
+        KeyCode::Char('?') | KeyCode::F(1) => state.dialog = Some(Dialog::Help),
+        KeyCode::Char('f') => contain(state),
+        KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => back(state),
+        KeyCode::Tab => turn(state, 1),
+        KeyCode::BackTab => turn(state, Tab::ALL.len() - 1),
+        KeyCode::Char(digit @ '1'..='3') => {
+            let tab = digit as usize - '1' as usize;
+            state.opened.clear();
+            state.tab = Tab::ALL[tab];
+        }
+        KeyCode::Enter | KeyCode::Right => return open(state),
+        KeyCode::Char('/') => edit_filter(state),
+        KeyCode::Char('s') => sort(state),
+        KeyCode::Char('r') => {
+            if let Some(list) = state.list_mut() {
+                list.is_reversed = !list.is_reversed;
+            }
+        }
+        code => {
+            if let Some(step) = step_of(code, usize::from(state.height.saturating_sub(AROUND))) {
+                return walk(state, step);
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// The way that a key moves.
+fn step_of(code: KeyCode, page: usize) -> Option<Step> {
+    let page = page.max(1);
+    Some(match code {
+        KeyCode::Up | KeyCode::Char('k') => Step::Up(1),
+        KeyCode::Down | KeyCode::Char('j') => Step::Down(1),
+        KeyCode::PageUp => Step::Up(page),
+        KeyCode::PageDown | KeyCode::Char(' ') => Step::Down(page),
+        KeyCode::Home | KeyCode::Char('g') => Step::First,
+        KeyCode::End | KeyCode::Char('G') => Step::Last,
+        _ => return None,
+    })
+}
+
+fn walk(state: &mut State, step: Step) -> Vec<Ask> {
+    let (width, height) = (usize::from(state.width), usize::from(state.height));
+    if let Some(View::Text(view)) = state.opened.last_mut() {
+        let lines = view.told.here().map_or(&[][..], Vec::as_slice);
+        let count: usize = lines.iter().map(|line| wrapped(line, width)).sum();
+        let last = count.saturating_sub(height.saturating_sub(AROUND_TEXT));
+        view.scroll = match step {
+            Step::Up(lines) => view.scroll.saturating_sub(lines),
+            Step::Down(lines) => view.scroll.saturating_add(lines).min(last),
+            Step::First => 0,
+            Step::Last => last,
+        };
+        return Vec::new();
+    }
+    let Some(table) = tables::current(state) else {
+        return Vec::new();
+    };
+    if let Some(list) = state.list_mut() {
+        list.step(step, &table.rows);
+    }
+    earlier(state)
+}
+
+/// At the first known message, asks for the ones before it.
+fn earlier(state: &mut State) -> Vec<Ask> {
+    let Some(View::Session(view)) = state.opened.last_mut() else {
+        return Vec::new();
+    };
+    let is_full = view.messages.len() >= MAX_MESSAGES;
+    if view.list.at > 0 || view.is_whole || view.is_waiting || is_full {
+        return Vec::new();
+    }
+    let Some(first) = view.messages.front() else {
+        return Vec::new();
+    };
+    view.is_waiting = true;
+    vec![Ask::Messages {
+        session: view.session.clone(),
+        before: Some(first.number),
+    }]
+}
+
+/// Closes what was opened last; before that, removes what narrows the list.
+fn back(state: &mut State) {
+    if let Some(list) = state.list_mut()
+        && !list.filter.is_empty()
+    {
+        list.filter.clear();
+        return;
+    }
+    state.opened.pop();
+}
+
+fn turn(state: &mut State, by: usize) {
+    state.opened.clear();
+    state.tab = Tab::ALL[(state.tab as usize + by) % Tab::ALL.len()];
+}
+
+fn edit_filter(state: &mut State) {
+    if let Some(list) = state.list_mut() {
+        list.is_editing = true;
+    }
+}
+
+fn edit(state: &mut State, key: KeyEvent) {
+    let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+    let Some(list) = state.list_mut() else { return };
+    match key.code {
+        KeyCode::Enter => list.is_editing = false,
+        KeyCode::Esc => {
+            list.filter.clear();
+            list.is_editing = false;
+        }
+        KeyCode::Backspace => {
+            list.filter.pop();
+        }
+        KeyCode::Char('u') if is_control => list.filter.clear(),
+        KeyCode::Char(character)
+            if !is_control && !is_hidden(character) && list.filter.chars().count() < MAX_FILTER =>
+        {
+            list.filter.push(character);
+        }
+        _ => {}
+    }
+}
+
+fn sort(state: &mut State) {
+    let columns = tables::current(state).map_or(0, |table| table.columns.len());
+    if let Some(list) = state.list_mut() {
+        list.sort_by_next(columns);
+    }
+}
+
+/// Opens the selected row.
+fn open(state: &mut State) -> Vec<Ask> {
+    let Some(key) = state.list().and_then(|list| list.key().map(str::to_owned)) else {
+        return Vec::new();
+    };
+    let opened = match (state.opened.last(), state.tab) {
+        (None, Tab::Servers) => state
+            .servers()
+            .iter()
+            .map(super::model::Watched::place)
+            .find(|place| tables::server_key(place) == key)
+            .map(of_server),
+        (None, Tab::Calls) => {
+            let mut calls = state.traffic.calls();
+            let call = calls.find(|call| tables::call_key(call) == key);
+            call.map(|call| of_message(call.number, tables::name(&call.session)))
+        }
+        (None, Tab::Findings) => {
+            let mut findings = state.findings.iter();
+            let finding = findings.find(|finding| finding.event_id == key);
+            finding.map(|finding| {
+                let of = TextOf::Event(key.clone());
+                let time = moment(&finding.time);
+                (
+                    text(format!("finding of {time}"), of),
+                    vec![Ask::Event(key)],
+                )
+            })
+        }
+        (Some(View::Server(view)), _) => Some(of_session(view, key)),
+        (Some(View::Session(view)), _) => {
+            let number = key.parse().ok();
+            number.map(|number| of_message(number, tables::name(&view.session)))
+        }
+        (Some(View::Text(_)), _) => None,
+    };
+    let Some((view, asks)) = opened else {
+        return Vec::new();
+    };
+    state.opened.push(view);
+    asks
+}
+
+fn of_server(place: Place) -> (View, Vec<Ask>) {
+    let view = ServerView {
+        place: place.clone(),
+        list: super::table::List::default(),
+        told: Told::Waiting,
+    };
+    (View::Server(view), vec![Ask::Server(place)])
+}
+
+fn of_session(view: &ServerView, session: String) -> (View, Vec<Ask>) {
+    let ask = Ask::Messages {
+        session: session.clone(),
+        before: None,
+    };
+    let view = SessionView::new(view.place.clone(), session);
+    (View::Session(view), vec![ask])
+}
+
+fn of_message(number: i64, session: String) -> (View, Vec<Ask>) {
+    let title = format!("message of {session}");
+    (
+        text(title, TextOf::Message(number)),
+        vec![Ask::Message(number)],
+    )
+}
+
+fn text(title: String, of: TextOf) -> View {
+    View::Text(TextView {
+        title,
+        of,
+        told: Told::Waiting,
+        scroll: 0,
+    })
+}
+
+/// The server that is selected or shown.
+fn place(state: &State) -> Option<Place> {
+    let selected = |key: &str| match state.tab {
+        Tab::Servers => {
+            let mut places = state.servers().iter().map(super::model::Watched::place);
+            places.find(|place| tables::server_key(place) == key)
+        }
+        Tab::Calls => {
+            let mut calls = state.traffic.calls();
+            let call = calls.find(|call| tables::call_key(call) == key);
+            call.map(|call| call.place.clone())
+        }
+        Tab::Findings => {
+            let mut findings = state.findings.iter();
+            let finding = findings.find(|finding| finding.event_id == key);
+            finding.map(|finding| finding.place.clone())
+        }
+    };
+    match state.opened.last() {
+        None => state.list()?.key().and_then(selected),
+        Some(View::Server(view)) => Some(view.place.clone()),
+        Some(View::Session(view)) => Some(view.place.clone()),
+        Some(View::Text(_)) => None,
+    }
+}
+
+/// Asks whether to freeze the selected server, or let it run again.
+fn contain(state: &mut State) {
+    let Some(place) = place(state) else { return };
+    let Some(server) = state.server(&place) else {
+        state.say(
+            "The daemon does not know this server any more.".to_owned(),
+            Tone::Warning,
+        );
+        return;
+    };
+    let action = match server.row.frozen {
+        true => ContainmentAction::Thaw,
+        false => ContainmentAction::Freeze,
+    };
+    state.dialog = Some(Dialog::Contain(place, action));
+}
+
+/// Only a `y` does anything.
+fn decided(dialog: Dialog, key: KeyEvent, state: &mut State) -> Vec<Ask> {
+    match (dialog, key.code) {
+        (Dialog::Contain(place, action), KeyCode::Char('y' | 'Y')) => {
+            state.say(
+                format!(
+                    "asked the daemon to {} {}",
+                    action.as_str(),
+                    tables::name(&place.0)
+                ),
+                Tone::Dim,
+            );
+            vec![Ask::Contain(place, action)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! What detection says about a tape: it goes through the same engine as what the kernel shows.
+
+use std::io::BufRead;
+
+use mcpinspect_core::model::{Input, InputSink};
+use mcpinspect_core::source::lines::TapeError;
+use mcpinspect_core::source::{Progress, Source as _};
+use mcpinspect_engine::event::json::event_json;
+use mcpinspect_engine::event::{Event, render};
+use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_judge::detect::runtime::RuntimeDetector;
+use mcpinspect_judge::detect::{ActiveRules, WeightedRules};
+use mcpinspect_judge::registry::Registry;
+
+use super::collect::Noted;
+use crate::read::{TapeReader, TapeSource};
+
+/// Bytes of an event's JSON.
+const EVENT: usize = 16 << 10;
+
+/// Examines a tape. Every tool on it is new: what is pinned on this machine does not matter.
+pub struct Finder {
+    engine: Engine,
+    noted: Vec<Noted>,
+}
+
+impl Finder {
+    /// With the built-in rules.
+    pub fn new() -> Self {
+        let active = ActiveRules::new(WeightedRules::builtin());
+        Self {
+            engine: Engine::new(
+                Limits::default(),
+                Registry::in_memory(),
+                Box::new(RuntimeDetector::new(active.into())),
+            ),
+            noted: Vec::new(),
+        }
+    }
+
+    /// Reads the whole tape, and hands over its events.
+    ///
+    /// # Errors
+    /// A line cannot be read. What was found before it has been handed over.
+    pub fn examine<R: BufRead>(
+        mut self,
+        tape: TapeReader<R>,
+        mut take: impl FnMut(Noted),
+    ) -> Result<(), TapeError> {
+        let mut source = TapeSource::new(tape);
+        loop {
+            let progress = source.poll(&mut self);
+            self.noted.drain(..).for_each(&mut take);
+            if !matches!(progress?, Progress::Open) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Default for Finder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl InputSink for Finder {
+    fn input(&mut self, input: Input<'_>) {
+        let Self { engine, noted } = self;
+        engine.handle(input, &mut Notes(noted));
+    }
+}
+
+/// Keeps the events.
+struct Notes<'a>(&'a mut Vec<Noted>);
+
+impl Output for Notes<'_> {
+    fn message(&mut self, _message: &MessageSeen<'_>) {}
+
+    fn event(&mut self, event: Event) {
+        let json = event_json(&event, "", EVENT).map(|json| json.text);
+        self.0.push(Noted {
+            time: event.time,
+            kind: event.kind().name().to_owned(),
+            severity: event
+                .severity()
+                .map(|severity| severity.as_str().to_owned()),
+            title: render::title(&event),
+            json: json.unwrap_or_default(),
+        });
+    }
+}
