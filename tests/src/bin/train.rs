@@ -10,11 +10,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
+use mcpinspect_judge::detect::meaning::act::ACTS;
+use mcpinspect_judge::detect::meaning::in_definition;
+use mcpinspect_judge::detect::meaning::model::Model;
 use mcpinspect_tests::training::examples::{self, Definition, Example};
 use mcpinspect_tests::training::fit;
-use mcpinspectd::detect::meaning::act::ACTS;
-use mcpinspectd::detect::meaning::in_definition;
-use mcpinspectd::detect::meaning::model::Model;
 
 /// Fit the model of what sentences ask
 #[derive(Parser)]

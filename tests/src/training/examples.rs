@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
-use mcpinspectd::detect::WeightedRules;
-use mcpinspectd::detect::analysis::{Analyser, AnalysisContext, ReadSentence, Report};
-use mcpinspectd::detect::cross_server::{Offer, ToolIndex};
-use mcpinspectd::detect::json::Json;
-use mcpinspectd::detect::meaning::act::ACTS;
-use mcpinspectd::detect::meaning::features::{Features, features};
+use mcpinspect_judge::detect::WeightedRules;
+use mcpinspect_judge::detect::analysis::{Analyser, AnalysisContext, ReadSentence, Report};
+use mcpinspect_judge::detect::cross_server::{Offer, ToolIndex};
+use mcpinspect_judge::detect::json::Json;
+use mcpinspect_judge::detect::meaning::act::ACTS;
+use mcpinspect_judge::detect::meaning::features::{Features, features};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -4,8 +4,8 @@
 //! share of the features is left out at random each time, so that no answer depends on a single one. The same
 //! examples result in the same model, to the byte.
 
-use mcpinspectd::detect::meaning::features::BUCKETS;
-use mcpinspectd::detect::meaning::model::{ANSWERS, Model, weighted};
+use mcpinspect_judge::detect::meaning::features::BUCKETS;
+use mcpinspect_judge::detect::meaning::model::{ANSWERS, Model, weighted};
 
 use super::examples::Example;
 

@@ -305,8 +305,8 @@ impl Narrator<'_> {
 /// One event in words. The texts are the demo's own; what strangers send is escaped first.
 fn tell(event: &Value) {
     let text = |value: &Value| match value {
-        Value::String(text) => mcpinspectd::text::escape::printable(text, 300),
-        other => mcpinspectd::text::escape::printable(&other.to_string(), 300),
+        Value::String(text) => mcpinspect_core::text::escape::printable(text, 300),
+        other => mcpinspect_core::text::escape::printable(&other.to_string(), 300),
     };
     let kind = event["type"].as_str().unwrap_or_default();
     let colour = match kind {

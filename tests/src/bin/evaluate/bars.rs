@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use mcpinspectd::model::Action;
+use mcpinspect_core::model::Action;
 
 use super::judge::Judged;
 use super::tables::{Count, percent};

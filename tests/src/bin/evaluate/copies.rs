@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use mcpinspectd::detect::WeightedRules;
-use mcpinspectd::detect::analysis::{Analyser, AnalysisContext, Report};
-use mcpinspectd::detect::cross_server::{ToolIndex, ToolProfile};
-use mcpinspectd::detect::json::Json;
-use mcpinspectd::model::{Action, publisher};
+use mcpinspect_core::model::{Action, publisher};
+use mcpinspect_judge::detect::WeightedRules;
+use mcpinspect_judge::detect::analysis::{Analyser, AnalysisContext, Report};
+use mcpinspect_judge::detect::cross_server::{ToolIndex, ToolProfile};
+use mcpinspect_judge::detect::json::Json;
 use serde_json::Value;
 
 use super::judge::Judged;

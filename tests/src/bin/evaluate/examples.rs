@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use mcpinspectd::mcp::message::{Message, Outcome, Payload, Request, parse};
-use mcpinspectd::mcp::view::{Params, ServerResult, Tool};
+use mcpinspect_core::mcp::message::{Message, Outcome, Payload, Request, parse};
+use mcpinspect_core::mcp::view::{Params, ServerResult, Tool};
 use serde_json::value::RawValue;
 
 /// Reads `directory/KIND/*.json`, the layout of `schema/REVISION/examples` in the specification. Returns how many

@@ -7,10 +7,10 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use mcpinspectd::detect::WeightedRules;
-use mcpinspectd::detect::analysis::Analyser;
-use mcpinspectd::detect::category::Surface;
-use mcpinspectd::detect::score::Weights;
+use mcpinspect_judge::detect::WeightedRules;
+use mcpinspect_judge::detect::analysis::Analyser;
+use mcpinspect_judge::detect::category::Surface;
+use mcpinspect_judge::detect::score::Weights;
 
 use super::fit::Settings;
 use super::judge::{self, Judged};

@@ -10,8 +10,8 @@
 
 use std::collections::BTreeMap;
 
-use mcpinspectd::detect::rules::{RuleId, RuleSet};
-use mcpinspectd::detect::score::{Features, shares};
+use mcpinspect_judge::detect::rules::{RuleId, RuleSet};
+use mcpinspect_judge::detect::score::{Features, shares};
 
 /// One labelled example.
 #[derive(Clone, Debug)]

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcpinspectd::detect::analysis::{Analyser, AnalysisContext, Report, message};
-use mcpinspectd::detect::category::Surface;
-use mcpinspectd::detect::cross_server::{ToolIndex, ToolProfile};
-use mcpinspectd::detect::json::Json;
-use mcpinspectd::model::publisher;
+use mcpinspect_core::model::publisher;
+use mcpinspect_judge::detect::analysis::{Analyser, AnalysisContext, Report, message};
+use mcpinspect_judge::detect::category::Surface;
+use mcpinspect_judge::detect::cross_server::{ToolIndex, ToolProfile};
+use mcpinspect_judge::detect::json::Json;
 
 use super::fit::Example;
 use super::rows::Row;

@@ -25,13 +25,14 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Parser;
+use mcpinspect_judge::detect::analysis::Analyser;
+use mcpinspect_judge::detect::meaning::model::Model;
+use mcpinspect_judge::detect::rules::RuleSet;
+use mcpinspect_judge::detect::score::Weights;
+use mcpinspect_judge::detect::{BUILTIN_RULES, BUILTIN_WEIGHTS, WeightedRules};
+
 use fit::Settings;
 use judge::Judged;
-use mcpinspectd::detect::analysis::Analyser;
-use mcpinspectd::detect::meaning::model::Model;
-use mcpinspectd::detect::rules::RuleSet;
-use mcpinspectd::detect::score::Weights;
-use mcpinspectd::detect::{BUILTIN_RULES, BUILTIN_WEIGHTS, WeightedRules};
 
 /// Measure detection on labelled files, or fit its weights to them
 ///

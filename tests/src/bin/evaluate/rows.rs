@@ -5,9 +5,9 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
-use mcpinspectd::detect::analysis::message;
-use mcpinspectd::detect::category::Surface;
-use mcpinspectd::detect::json::Json;
+use mcpinspect_judge::detect::analysis::message;
+use mcpinspect_judge::detect::category::Surface;
+use mcpinspect_judge::detect::json::Json;
 use serde::Deserialize;
 use serde_json::Value;
 

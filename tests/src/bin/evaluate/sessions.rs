@@ -15,9 +15,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use mcpinspectd::detect::scan::{LineReport, scan_with, split};
-use mcpinspectd::detect::{Layers, WeightedRules};
-use mcpinspectd::model::{Action, Timestamp};
+use mcpinspect_core::model::{Action, Timestamp};
+use mcpinspect_judge::detect::scan::{LineReport, scan_with, split};
+use mcpinspect_judge::detect::{Layers, WeightedRules};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

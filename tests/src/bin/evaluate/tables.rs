@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use mcpinspectd::detect::WeightedRules;
-use mcpinspectd::detect::rules::RuleId;
-use mcpinspectd::model::Action;
+use mcpinspect_core::model::Action;
+use mcpinspect_judge::detect::WeightedRules;
+use mcpinspect_judge::detect::rules::RuleId;
 
 use super::TEXT_TIERS;
 use super::judge::Judged;

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use mcpinspectd::detect::category::Surface;
-use mcpinspectd::detect::rules::RuleSet;
-use mcpinspectd::detect::score::SurfaceWeights;
+use mcpinspect_judge::detect::category::Surface;
+use mcpinspect_judge::detect::rules::RuleSet;
+use mcpinspect_judge::detect::score::SurfaceWeights;
 
 use super::counts_for_fitting;
 use super::fit::{Example, Fitted, Settings, fit};

@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use mcpinspect_core::model::Action;
+use mcpinspect_judge::detect::WeightedRules;
+use mcpinspect_judge::detect::analysis::Analyser;
+use mcpinspect_judge::detect::meaning::model::Model;
 use mcpinspect_tests::training::examples::{self, Definition, Example};
 use mcpinspect_tests::training::fit;
-use mcpinspectd::detect::WeightedRules;
-use mcpinspectd::detect::analysis::Analyser;
-use mcpinspectd::detect::meaning::model::Model;
-use mcpinspectd::model::Action;
 
 use super::tables::{Count, percent};
 
