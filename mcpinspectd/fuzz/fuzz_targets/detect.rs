@@ -5,13 +5,17 @@
 use std::sync::{Arc, LazyLock};
 
 use arbitrary::Arbitrary;
+use mcpinspect_core::mcp;
+use mcpinspect_core::mcp::Payload;
+use mcpinspect_core::model::{
+    Action, DefinitionHash, Direction, Pid, ServerId, SessionId, Timestamp, ToolStatus,
+};
 use mcpinspect_judge::detect::analysis::{Analyser, AnalysisContext, Subject};
 use mcpinspect_judge::detect::json::Json;
 use mcpinspect_judge::detect::runtime::RuntimeDetector;
-use mcpinspect_judge::detect::{ActiveRules, Detector, MessageInContext, SessionContext, ToolDefinition, Verdict, WeightedRules};
-use mcpinspect_core::mcp;
-use mcpinspect_core::mcp::Payload;
-use mcpinspect_core::model::{Action, DefinitionHash, Direction, Pid, ServerId, SessionId, Timestamp, ToolStatus};
+use mcpinspect_judge::detect::{
+    ActiveRules, Detector, MessageInContext, SessionContext, ToolDefinition, Verdict, WeightedRules,
+};
 use mcpinspectd_fuzz::fuzz_target;
 use serde_json::value::RawValue;
 

@@ -3,12 +3,12 @@
 #![cfg_attr(fuzzing, no_main)]
 
 use arbitrary::Arbitrary;
-use mcpinspect_judge::detect::NoDetector;
-use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
-use mcpinspect_engine::event::{Body, Event};
 use mcpinspect_core::model::{Direction, EndReason};
-use mcpinspect_judge::registry::Registry;
 use mcpinspect_core::source::script::Script;
+use mcpinspect_engine::event::{Body, Event};
+use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_judge::detect::NoDetector;
+use mcpinspect_judge::registry::Registry;
 use mcpinspectd_fuzz::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

@@ -3,8 +3,8 @@
 
 use mcpinspect_core::mcp::view::{ErrorObject, Params, ServerResult, Tool};
 use mcpinspect_core::mcp::{Budget, Message, Outcome, Payload, json, parse};
-use mcpinspect_judge::registry::{canonical, diff};
 use mcpinspect_core::session::id::IdKey;
+use mcpinspect_judge::registry::{canonical, diff};
 use mcpinspectd_fuzz::fuzz_target;
 use serde_json::value::RawValue;
 

@@ -3,8 +3,8 @@
 #![cfg_attr(fuzzing, no_main)]
 
 use arbitrary::Arbitrary;
-use mcpinspect_common::{EXEC_ANCESTORS, ExecReport, RecordHeader, RecordKind};
 use mcpinspect_capture::capture::{KernelRecord, decode};
+use mcpinspect_common::{EXEC_ANCESTORS, ExecReport, RecordHeader, RecordKind};
 use mcpinspect_core::model::Pid;
 use mcpinspect_process::ProcessInfo;
 use mcpinspect_process::identity::{Launch, of_launch};

@@ -8,19 +8,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use arbitrary::Arbitrary;
+use mcpinspect_capture::capture::{BootClock, KernelRecord, Origin};
+use mcpinspect_capture::discover::{
+    Environment, Readers, Settings, SoughtSocket, Tracker, UnseenLibrary, WatchPolicy,
+};
 use mcpinspect_common::{
     End, EndpointCounters, EndpointKey, EndpointKind, EndpointReport, EndpointWatch, LeftAlone,
     SHIP_REGARDLESS, SNIFF_BUDGET_DEFAULT,
 };
-use mcpinspect_capture::capture::{BootClock, KernelRecord, Origin};
-use mcpinspect_judge::detect::NoDetector;
-use mcpinspect_capture::discover::{Environment, Readers, Settings, SoughtSocket, Tracker, UnseenLibrary, WatchPolicy};
-use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_core::model::{
+    BlindMechanism, Direction, Executed, Input, InputSink, Pid, ServerId, ServerIdentity, SessionId,
+};
 use mcpinspect_engine::event::{Body, Event};
-use mcpinspect_core::model::{BlindMechanism, Direction, Executed, Input, InputSink, Pid, ServerId, ServerIdentity, SessionId};
+use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_judge::detect::NoDetector;
+use mcpinspect_judge::registry::Registry;
 use mcpinspect_process::identity::Launched;
 use mcpinspect_process::{Launches, ProcessInfo};
-use mcpinspect_judge::registry::Registry;
 use mcpinspectd_fuzz::{arbitrary, fuzz_target};
 
 const CLIENT: u32 = 100;
